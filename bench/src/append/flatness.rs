@@ -1,0 +1,101 @@
+//! What an append costs as the log grows: from thousands of events to millions.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::measure::{Measured, Shape, measure};
+use crate::Options;
+use crate::raw;
+use crate::report::Report;
+use crate::scale::Scale;
+use crate::servers::{Kind, Server};
+use crate::table::{Table, count, decimals, optional};
+
+#[derive(Debug, Serialize)]
+struct Point {
+    server: Kind,
+    log_events: u64,
+    #[serde(flatten)]
+    measured: Measured,
+}
+
+impl Point {
+    /// CPU of the server and its database.
+    fn cpu_us_per_event(&self) -> f64 {
+        let database = self.measured.database_cpu_us_per_event.unwrap_or_default();
+        self.measured.server_cpu_us_per_event + database
+    }
+}
+
+pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Result<()> {
+    let shape = Shape {
+        producers: scale.producers_max,
+        payload_bytes: 100,
+        is_shared_stream: false,
+    };
+    let mut points = Vec::new();
+    for kind in report
+        .present()
+        .into_iter()
+        .filter(|kind| kind.is_tidewire())
+    {
+        println!();
+        for &log_events in scale.log_events {
+            println!(
+                "{:<18}  filling the log with {} events",
+                kind.name(),
+                count(log_events as f64)
+            );
+            let measured = raw::filled_store(kind, &options.installed, shape, log_events)
+                .and_then(|store| Server::start_on(kind, &options.installed, store))
+                .and_then(|server| measure(&server, shape, scale.window))
+                .with_context(|| format!("{} with {log_events} events", kind.name()))?;
+            println!(
+                "{:<18}  {} events/s",
+                kind.name(),
+                count(measured.events_per_second)
+            );
+            points.push(Point {
+                server: kind,
+                log_events,
+                measured,
+            });
+        }
+    }
+    print_table(&points);
+    report.section("flatness", &points)
+}
+
+fn print_table(points: &[Point]) {
+    let mut table = Table::new(&[
+        "server",
+        "",
+        "events in the log",
+        "events/s",
+        "ratio",
+        "CPU us/event",
+        "+ database",
+        "ratio",
+        "p99 ms",
+    ]);
+    for point in points {
+        let Some(first) = points.iter().find(|first| first.server == point.server) else {
+            continue;
+        };
+        table.row(vec![
+            point.server.name().to_owned(),
+            String::new(),
+            count(point.log_events as f64),
+            count(point.measured.events_per_second),
+            decimals(
+                point.measured.events_per_second / first.measured.events_per_second,
+                2,
+            ),
+            decimals(point.measured.server_cpu_us_per_event, 1),
+            optional(point.measured.database_cpu_us_per_event, 1),
+            decimals(point.cpu_us_per_event() / first.cpu_us_per_event(), 2),
+            decimals(point.measured.latency.p99_ms, 2),
+        ]);
+    }
+    table.print("Appends to a log that already holds many events (ratios to the first row)");
+}

@@ -1,0 +1,92 @@
+//! Appends while somebody elsewhere sits in a REPEATABLE READ transaction.
+//!
+//! Such a session (a report, a forgotten psql) keeps every dead row version alive. What updates one
+//! row over and over then slows down by the second; a log that only inserts must not notice.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::measure::{Measured, Shape, measure};
+use crate::Options;
+use crate::load::Window;
+use crate::postgres::Session;
+use crate::report::Report;
+use crate::scale::Scale;
+use crate::servers::{Kind, Server};
+use crate::table::{Table, count, decimals};
+
+#[derive(Debug, Serialize)]
+struct IdleSnapshot {
+    without: Measured,
+    with: Measured,
+    /// With ÷ without: 1 means that nothing was noticed.
+    ratio: f64,
+}
+
+pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Result<()> {
+    if !report.present().contains(&Kind::TidewirePostgres) {
+        println!("\nidle snapshot: not measured, tidewire postgres is absent");
+        return Ok(());
+    }
+    let seconds = scale.idle_snapshot.measure.as_secs_f64();
+    println!("\nidle snapshot: {seconds} s without one, then with one");
+    let shape = Shape {
+        producers: scale.producers_max,
+        payload_bytes: 100,
+        is_shared_stream: false,
+    };
+    let without = measure_one(options, shape, scale.idle_snapshot, false)?;
+    let with = measure_one(options, shape, scale.idle_snapshot, true)?;
+    let ratio = with.events_per_second / without.events_per_second;
+    let measured = IdleSnapshot {
+        without,
+        with,
+        ratio,
+    };
+    print_table(&measured);
+    report.section("idle_snapshot", &measured)
+}
+
+fn measure_one(options: &Options, shape: Shape, window: Window, is_idle: bool) -> Result<Measured> {
+    let server = Server::start(Kind::TidewirePostgres, &options.installed)?;
+    let database = server
+        .database()
+        .context("a server on PostgreSQL has a database")?;
+    let session = Session::connect(&database.url)?;
+    if is_idle {
+        session
+            .run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM tidewire.streams")?;
+    }
+    let measured = measure(&server, shape, window)?;
+    // Still inside: the session was there from the first append to the last.
+    if is_idle {
+        session.run("COMMIT")?;
+    }
+    Ok(measured)
+}
+
+fn print_table(measured: &IdleSnapshot) {
+    let mut table = Table::new(&[
+        "idle snapshot",
+        "",
+        "events/s",
+        "first half",
+        "second half",
+        "2nd/1st",
+        "p99 ms",
+    ]);
+    for (label, row) in [("none", &measured.without), ("one", &measured.with)] {
+        let trend = row.second_half_events_per_second / row.first_half_events_per_second;
+        table.row(vec![
+            label.to_owned(),
+            String::new(),
+            count(row.events_per_second),
+            count(row.first_half_events_per_second),
+            count(row.second_half_events_per_second),
+            decimals(trend, 2),
+            decimals(row.latency.p99_ms, 2),
+        ]);
+    }
+    table.print("Appends on PostgreSQL beside an idle REPEATABLE READ transaction");
+    println!("\n  with / without: {:.2}", measured.ratio);
+}

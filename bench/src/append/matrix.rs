@@ -1,0 +1,162 @@
+//! Producers × payload sizes, every server in turn for each combination, so that a ratio compares
+//! neighbours in time. After each Tidewire follows the raw limit of its database.
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::measure::{Measured, Shape, measure};
+use crate::Options;
+use crate::outcome::Outcome;
+use crate::raw::{self, RawLimit};
+use crate::report::Report;
+use crate::scale::Scale;
+use crate::servers::{Kind, Server};
+use crate::table::{Table, count, decimals, optional};
+
+#[derive(Debug, Serialize)]
+struct Cell {
+    #[serde(flatten)]
+    shape: Shape,
+    server: Kind,
+    #[serde(flatten)]
+    outcome: Outcome<CellMeasured>,
+}
+
+#[derive(Debug, Serialize)]
+struct CellMeasured {
+    #[serde(flatten)]
+    appends: Measured,
+    raw_limit: Option<RawLimit>,
+}
+
+impl CellMeasured {
+    fn share_of_raw(&self) -> Option<f64> {
+        self.raw_limit
+            .map(|raw| self.appends.events_per_second / raw.events_per_second)
+    }
+
+    fn line(&self) -> String {
+        let raw = self
+            .share_of_raw()
+            .map(|share| format!("  {share:.2} of raw"));
+        format!(
+            "{:>9} events/s  p50 {:.2} ms  p99 {:.2} ms{}",
+            count(self.appends.events_per_second),
+            self.appends.latency.p50_ms,
+            self.appends.latency.p99_ms,
+            raw.unwrap_or_default()
+        )
+    }
+}
+
+pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Result<()> {
+    let mut cells = Vec::new();
+    for shape in shapes(scale) {
+        println!();
+        for kind in report.present() {
+            let outcome = Outcome::of(kind, measure_cell(options, scale, shape, kind), report);
+            let line = outcome.describe(CellMeasured::line);
+            println!("{:<24}  {:<18}  {line}", shape.label(), kind.name());
+            cells.push(Cell {
+                shape,
+                server: kind,
+                outcome,
+            });
+        }
+    }
+    print_table(&cells);
+    report.section("matrix", &cells)
+}
+
+fn shapes(scale: &Scale) -> Vec<Shape> {
+    let mut shapes = Vec::new();
+    for &payload_bytes in scale.payload_bytes {
+        for &producers in scale.producers {
+            shapes.push(Shape {
+                producers,
+                payload_bytes,
+                is_shared_stream: false,
+            });
+        }
+        let producers = scale.producers_max;
+        shapes.push(Shape {
+            producers,
+            payload_bytes,
+            is_shared_stream: true,
+        });
+    }
+    shapes
+}
+
+fn measure_cell(
+    options: &Options,
+    scale: &Scale,
+    shape: Shape,
+    kind: Kind,
+) -> Result<CellMeasured> {
+    let appends = measure(
+        &Server::start(kind, &options.installed)?,
+        shape,
+        scale.window,
+    )?;
+    let raw_limit = |batch| raw::measure(kind, &options.installed, shape, batch, scale.raw_measure);
+    let raw_limit = appends.batch_events.map(raw_limit).transpose()?;
+    Ok(CellMeasured { appends, raw_limit })
+}
+
+fn print_table(cells: &[Cell]) {
+    let mut table = Table::new(&[
+        "producers x payload",
+        "server",
+        "events/s",
+        "MB/s",
+        "p50 ms",
+        "p99 ms",
+        "CPU us/event",
+        "+ database",
+        "load gen",
+        "batch",
+        "raw events/s",
+        "of raw",
+        "x best peer",
+    ]);
+    for cell in cells {
+        let mut row = vec![cell.shape.label(), cell.server.name().to_owned()];
+        match &cell.outcome {
+            Outcome::Measured(measured) => row.extend(columns(measured, peer_ratio(cells, cell))),
+            Outcome::Failed(error) => row.push(format!("FAILED: {error}")),
+        }
+        table.row(row);
+    }
+    table.print("Appends (each server fresh for each row; CPU of the database apart)");
+}
+
+fn columns(measured: &CellMeasured, peer_ratio: Option<f64>) -> Vec<String> {
+    let appends = &measured.appends;
+    let raw = measured.raw_limit.map(|raw| count(raw.events_per_second));
+    vec![
+        count(appends.events_per_second),
+        decimals(appends.megabytes_per_second, 1),
+        decimals(appends.latency.p50_ms, 2),
+        decimals(appends.latency.p99_ms, 2),
+        decimals(appends.server_cpu_us_per_event, 1),
+        optional(appends.database_cpu_us_per_event, 1),
+        decimals(appends.load_generator_cpu_us_per_event, 1),
+        optional(appends.batch_events, 1),
+        raw.unwrap_or_else(|| "-".to_owned()),
+        optional(measured.share_of_raw(), 2),
+        optional(peer_ratio, 2),
+    ]
+}
+
+/// A Tidewire's rate ÷ that of the fastest peer in the same combination.
+fn peer_ratio(cells: &[Cell], cell: &Cell) -> Option<f64> {
+    let rate = |cell: &Cell| Some(cell.outcome.measured()?.appends.events_per_second);
+    let is_peer = |other: &&Cell| other.shape == cell.shape && !other.server.is_tidewire();
+    let best = cells
+        .iter()
+        .filter(is_peer)
+        .filter_map(rate)
+        .reduce(f64::max)?;
+    cell.server.is_tidewire().then_some(rate(cell)? / best)
+}

@@ -1,0 +1,149 @@
+//! One measurement of appends against one running server.
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::cpu;
+use crate::latency::Percentiles;
+use crate::load::producers::{self, Load};
+use crate::load::{Edge, Window};
+use crate::metrics::AppendCounters;
+use crate::servers::{CpuSeconds, Server};
+
+/// Documents are opaque bytes to the log, so the servers spend nothing on looking into them.
+pub(crate) const CONTENT_TYPE: &str = "application/octet-stream";
+
+/// What is appended, and by how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Shape {
+    pub(crate) producers: usize,
+    pub(crate) payload_bytes: usize,
+    /// All producers append to one stream, instead of each to its own.
+    pub(crate) is_shared_stream: bool,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Measured {
+    pub(crate) events_per_second: f64,
+    pub(crate) megabytes_per_second: f64,
+    #[serde(flatten)]
+    pub(crate) latency: Percentiles,
+    pub(crate) server_cpu_us_per_event: f64,
+    /// Of all processes of the PostgreSQL cluster.
+    pub(crate) database_cpu_us_per_event: Option<f64>,
+    pub(crate) load_generator_cpu_us_per_event: f64,
+    /// Events per commit, where the server tells.
+    pub(crate) batch_events: Option<f64>,
+    pub(crate) first_half_events_per_second: f64,
+    pub(crate) second_half_events_per_second: f64,
+}
+
+impl Shape {
+    pub(crate) fn label(self) -> String {
+        let stream = if self.is_shared_stream {
+            ", one stream"
+        } else {
+            ""
+        };
+        format!(
+            "{} x {}{stream}",
+            self.producers,
+            bytes_label(self.payload_bytes)
+        )
+    }
+
+    /// The stream of each producer.
+    pub(crate) fn streams(self) -> Vec<String> {
+        let number = |producer| if self.is_shared_stream { 0 } else { producer };
+        (0..self.producers)
+            .map(|producer| format!("bench-{}", number(producer)))
+            .collect()
+    }
+
+    pub(crate) fn distinct_streams(self) -> Vec<String> {
+        let mut streams = self.streams();
+        streams.dedup();
+        streams
+    }
+
+    pub(crate) fn payload(self) -> Vec<u8> {
+        vec![b'x'; self.payload_bytes]
+    }
+}
+
+fn bytes_label(bytes: usize) -> String {
+    if bytes.is_multiple_of(1024) {
+        format!("{} KiB", bytes / 1024)
+    } else {
+        format!("{bytes} B")
+    }
+}
+
+/// What is read when the window opens and again when it closes.
+#[derive(Debug, Clone, Copy)]
+struct Counters {
+    server: CpuSeconds,
+    own: f64,
+    appends: Option<AppendCounters>,
+}
+
+impl Counters {
+    fn read(server: &Server) -> Result<Self> {
+        let appends = server
+            .kind
+            .is_tidewire()
+            .then(|| AppendCounters::scrape(server.address()));
+        Ok(Self {
+            server: server.cpu_seconds()?,
+            own: cpu::own_seconds()?,
+            appends: appends.transpose()?,
+        })
+    }
+}
+
+pub(crate) fn measure(server: &Server, shape: Shape, window: Window) -> Result<Measured> {
+    let streams = shape.streams();
+    server.create_streams(&shape.distinct_streams(), CONTENT_TYPE)?;
+    let load = Load {
+        address: server.address(),
+        streams: &streams,
+        content_type: CONTENT_TYPE,
+        payload: &shape.payload(),
+        window,
+    };
+    let mut counters = Vec::with_capacity(2);
+    let outcome = producers::run(&load, &mut |edge| {
+        debug_assert_eq!(edge == Edge::Closes, !counters.is_empty());
+        counters.push(Counters::read(server)?);
+        Ok(())
+    })?;
+    Ok(summarise(outcome, shape, window, counters[0], counters[1]))
+}
+
+fn summarise(
+    outcome: producers::Outcome,
+    shape: Shape,
+    window: Window,
+    opened: Counters,
+    closed: Counters,
+) -> Measured {
+    let events = outcome.events.max(1) as f64;
+    let events_per_second = outcome.events as f64 / outcome.seconds;
+    let us_per_event = |seconds: f64| seconds * 1e6 / events;
+    let half = |count: u64| count as f64 * 2.0 / window.measure.as_secs_f64();
+    let database = opened.server.database.zip(closed.server.database);
+    Measured {
+        events_per_second,
+        megabytes_per_second: events_per_second * shape.payload_bytes as f64 / 1e6,
+        latency: outcome.latencies.percentiles(),
+        server_cpu_us_per_event: us_per_event(closed.server.server - opened.server.server),
+        database_cpu_us_per_event: database.map(|(a, b)| us_per_event(b - a)),
+        load_generator_cpu_us_per_event: us_per_event(closed.own - opened.own),
+        batch_events: opened
+            .appends
+            .zip(closed.appends)
+            .and_then(|(a, b)| b.batch_since(a)),
+        first_half_events_per_second: half(outcome.halves[0]),
+        second_half_events_per_second: half(outcome.halves[1]),
+    }
+}

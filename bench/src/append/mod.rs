@@ -1,0 +1,25 @@
+//! `append`: how fast events become durable, over HTTP.
+
+mod flatness;
+mod idle_snapshot;
+mod matrix;
+pub(crate) mod measure;
+
+use anyhow::Result;
+
+use crate::scale::Scale;
+use crate::{Options, Part};
+
+pub(crate) fn run(options: &Options, scale: &Scale) -> Result<()> {
+    let mut report = options.open_report("append", scale)?;
+    if options.runs(Part::Matrix) {
+        matrix::run(options, scale, &mut report)?;
+    }
+    if options.runs(Part::IdleSnapshot) {
+        idle_snapshot::run(options, scale, &mut report)?;
+    }
+    if options.runs(Part::Flatness) {
+        flatness::run(options, scale, &mut report)?;
+    }
+    report.close(&options.results)
+}

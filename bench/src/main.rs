@@ -1,0 +1,127 @@
+//! `tidewire-bench`: measures Tidewire over HTTP beside its peers, and against the raw limit of the
+//! database below it.
+//!
+//! `bench/run` finds or starts what is needed (binary, peers, PostgreSQL) and calls this. Load goes
+//! to 127.0.0.1 only.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "the tables this prints are what it is for"
+)]
+
+mod append;
+mod cpu;
+mod latency;
+mod load;
+mod machine;
+mod metrics;
+mod outcome;
+mod postgres;
+mod raw;
+mod read;
+mod report;
+mod scale;
+mod servers;
+mod table;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Parser;
+
+use report::Report;
+use scale::Scale;
+use servers::{Installed, Kind};
+
+/// Side-by-side benchmarks of Tidewire over HTTP
+#[derive(Debug, Parser)]
+struct Options {
+    /// What to measure
+    #[arg(value_enum, default_value = "all")]
+    what: What,
+    /// A few seconds with tiny sizes: proves that everything runs, says nothing about speed
+    #[arg(long, conflicts_with = "full")]
+    smoke: bool,
+    /// Also the log of ten million events
+    #[arg(long)]
+    full: bool,
+    /// Length of each measurement
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    seconds: u64,
+    /// Only these servers
+    #[arg(long, value_enum, value_delimiter = ',')]
+    servers: Vec<Kind>,
+    /// Only these parts
+    #[arg(long = "part", value_enum, value_delimiter = ',')]
+    parts: Vec<Part>,
+    /// Where append.json and read.json go
+    #[arg(long, value_name = "FOLDER", default_value = "bench/results")]
+    results: PathBuf,
+    /// The revision under test, for the report
+    #[arg(long)]
+    revision: Option<String>,
+    #[command(flatten)]
+    installed: Installed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    Append,
+    Read,
+    All,
+}
+
+/// A section of a benchmark, to run alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// append: producers x payload sizes, beside the raw limit
+    Matrix,
+    /// append: beside an idle REPEATABLE READ transaction
+    IdleSnapshot,
+    /// append: to logs from thousands to millions of events
+    Flatness,
+    /// read: whole streams
+    CatchUp,
+    /// read: live deliveries over SSE
+    FanOut,
+}
+
+impl Options {
+    fn scale(&self) -> Scale {
+        let measure = Duration::from_secs(self.seconds);
+        match (self.smoke, self.full) {
+            (true, _) => Scale::smoke(),
+            (false, true) => Scale::full(measure),
+            (false, false) => Scale::standard(measure),
+        }
+    }
+
+    fn runs(&self, part: Part) -> bool {
+        self.parts.is_empty() || self.parts.contains(&part)
+    }
+
+    fn open_report(&self, benchmark: &'static str, scale: &Scale) -> Result<Report> {
+        let is_wanted = |kind: &Kind| self.servers.is_empty() || self.servers.contains(kind);
+        let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(is_wanted).collect();
+        Report::open(
+            benchmark,
+            scale.name,
+            self.revision.clone(),
+            &self.installed,
+            &kinds,
+        )
+    }
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let scale = options.scale();
+    if matches!(options.what, What::Append | What::All) {
+        append::run(&options, &scale)?;
+    }
+    if matches!(options.what, What::Read | What::All) {
+        read::run(&options, &scale)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! The embedded store's log, written by a bare loop.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rusqlite::{Connection, params};
+
+use super::{Log, Rows};
+use crate::append::measure::CONTENT_TYPE;
+
+const INSERT: &str = include_str!("sqlite_insert.sql");
+/// Rows per commit of a fill: beyond some thousand, larger commits gain nothing.
+const FILL_ROWS: i64 = 50_000;
+
+#[derive(Debug)]
+pub(crate) struct SqliteLog {
+    connection: Connection,
+}
+
+impl SqliteLog {
+    pub(crate) fn open(data: &Path) -> Result<Self> {
+        let connection = Connection::open(database_file(data)?)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        Ok(Self { connection })
+    }
+}
+
+impl Log for SqliteLog {
+    fn tip(&mut self) -> Result<i64> {
+        let sql = "SELECT coalesce(max(c_offset), 0) FROM log";
+        Ok(self.connection.query_row(sql, [], |row| row.get(0))?)
+    }
+
+    fn insert(&mut self, offsets: Range<i64>, rows: &Rows<'_>) -> Result<()> {
+        let created_at_ms = jiff::Timestamp::now().as_millisecond();
+        let transaction = self.connection.transaction()?;
+        {
+            let mut insert = transaction.prepare_cached(INSERT)?;
+            for offset in offsets {
+                let stream = rows.stream_of(offset);
+                insert.execute(params![
+                    offset,
+                    stream,
+                    rows.payload,
+                    CONTENT_TYPE,
+                    created_at_ms
+                ])?;
+            }
+        }
+        transaction.commit().context("commit")
+    }
+
+    fn fill(&mut self, last: i64, rows: &Rows<'_>) -> Result<()> {
+        self.connection.pragma_update(None, "synchronous", "OFF")?;
+        // 256 MiB: the index grows at as many places as there are streams.
+        self.connection
+            .pragma_update(None, "cache_size", -262_144)?;
+        let mut next = self.tip()? + 1;
+        while next <= last {
+            let end = (next + FILL_ROWS).min(last + 1);
+            self.insert(next..end, rows)?;
+            next = end;
+        }
+        self.connection.pragma_update(None, "synchronous", "FULL")?;
+        self.connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        Ok(())
+    }
+}
+
+/// The one SQLite file in the data folder, whatever its name.
+fn database_file(data: &Path) -> Result<PathBuf> {
+    for entry in fs::read_dir(data).with_context(|| format!("read {}", data.display()))? {
+        let path = entry?.path();
+        let mut magic = [0; 16];
+        let is_read = path.is_file() && File::open(&path)?.read_exact(&mut magic).is_ok();
+        if is_read && &magic == b"SQLite format 3\0" {
+            return Ok(path);
+        }
+    }
+    anyhow::bail!("there is no SQLite file in {}", data.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_raw_rows_fit_the_log_of_the_migrations() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let connection = Connection::open(folder.path().join("any.name"))?;
+        connection.execute_batch(include_str!(
+            "../../../crates/store/migrations/sqlite/0001_log.sql"
+        ))?;
+        drop(connection);
+
+        let streams = ["a".to_owned(), "b".to_owned()];
+        let rows = Rows {
+            streams: &streams,
+            payload: b"x",
+        };
+        let mut log = SqliteLog::open(folder.path())?;
+        log.insert(1..4, &rows)?;
+        log.fill(9, &rows)?;
+        assert_eq!(log.tip()?, 9);
+        let sql = "SELECT count(*) FROM log WHERE stream_id = 'b' AND append_id = c_offset";
+        assert_eq!(
+            log.connection
+                .query_row(sql, [], |row| row.get::<_, i64>(0))?,
+            5
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! How each server is found, asked for its version, and started.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+use super::{Installed, Kind};
+
+/// The Rust peer refuses to store more; its defaults (100 MiB in all, 10 MiB a stream) would end a
+/// run early.
+const RUST_PEER_BYTES_MAX: &str = "1000000000000";
+
+/// Whether a server can be measured here.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Presence {
+    Version(String),
+    Absent(String),
+}
+
+pub(crate) fn presence(kind: Kind, installed: &Installed) -> Presence {
+    match version(kind, installed) {
+        Ok(version) => Presence::Version(version),
+        Err(error) => Presence::Absent(format!("{error:#}")),
+    }
+}
+
+fn version(kind: Kind, installed: &Installed) -> Result<String> {
+    match kind {
+        Kind::TidewireSqlite => version_of_binary(tidewire(installed)?),
+        Kind::TidewirePostgres => {
+            database_url(installed.postgres.as_deref())?;
+            version_of_binary(tidewire(installed)?)
+        }
+        Kind::NodePeer => version_of_node_peer(node_peer(installed)?),
+        Kind::RustPeerFile | Kind::RustPeerAcid => version_of_binary(rust_peer(installed)?),
+    }
+}
+
+pub(crate) fn ready_path(kind: Kind) -> &'static str {
+    match kind {
+        // The reference server has no health route; the runner's stream is there once it listens.
+        Kind::NodePeer => "/v1/stream/ready",
+        _ => "/readyz",
+    }
+}
+
+pub(crate) fn command(
+    kind: Kind,
+    installed: &Installed,
+    address: SocketAddr,
+    data: &Path,
+    url: Option<&str>,
+) -> Result<Command> {
+    match kind {
+        Kind::TidewireSqlite | Kind::TidewirePostgres => {
+            let mut command = Command::new(tidewire(installed)?);
+            command
+                .args(["dev", "--listen", &address.to_string(), "--data"])
+                .arg(data);
+            if kind == Kind::TidewirePostgres {
+                command.args(["--database", database_url(url)?]);
+            }
+            Ok(command)
+        }
+        Kind::NodePeer => {
+            let mut command = Command::new("node");
+            command.arg(node_peer(installed)?.join("server.mjs"));
+            command.arg(address.port().to_string()).arg(data);
+            Ok(command)
+        }
+        Kind::RustPeerFile => rust_peer_command(installed, address, data, "file-durable"),
+        Kind::RustPeerAcid => rust_peer_command(installed, address, data, "acid"),
+    }
+}
+
+fn rust_peer_command(
+    installed: &Installed,
+    address: SocketAddr,
+    data: &Path,
+    mode: &str,
+) -> Result<Command> {
+    let mut command = Command::new(rust_peer(installed)?);
+    command
+        // It reads ./config where it is started: here there is none.
+        .current_dir(data.parent().context("a data folder has a parent")?)
+        .env("DS_SERVER__BIND_ADDRESS", address.to_string())
+        .env("DS_STORAGE__MODE", mode)
+        .env("DS_STORAGE__DATA_DIR", data)
+        .env("DS_LIMITS__MAX_MEMORY_BYTES", RUST_PEER_BYTES_MAX)
+        .env("DS_LIMITS__MAX_STREAM_BYTES", RUST_PEER_BYTES_MAX)
+        .env("DS_OBSERVABILITY__RUST_LOG", "warn")
+        .env("RUST_LOG", "warn");
+    Ok(command)
+}
+
+fn tidewire(installed: &Installed) -> Result<&PathBuf> {
+    installed
+        .tidewire
+        .as_ref()
+        .context("the tidewire binary is not built")
+}
+
+fn rust_peer(installed: &Installed) -> Result<&PathBuf> {
+    installed
+        .rust_peer
+        .as_ref()
+        .context("durable-streams-server is not installed")
+}
+
+fn node_peer(installed: &Installed) -> Result<&PathBuf> {
+    installed
+        .node_peer
+        .as_ref()
+        .context("@durable-streams/server is not installed")
+}
+
+fn database_url(url: Option<&str>) -> Result<&str> {
+    url.context("there is no PostgreSQL")
+}
+
+fn version_of_binary(path: &Path) -> Result<String> {
+    let output = Command::new(path)
+        .arg("--version")
+        .output()
+        .with_context(|| format!("run {}", path.display()))?;
+    if !output.status.success() {
+        bail!("{} --version ended with {}", path.display(), output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn version_of_node_peer(folder: &Path) -> Result<String> {
+    let manifest = folder.join("node_modules/@durable-streams/server/package.json");
+    let text = std::fs::read_to_string(&manifest).context("@durable-streams/server")?;
+    let manifest: serde_json::Value = serde_json::from_str(&text)?;
+    let node = version_of_binary(Path::new("node"))?;
+    let version = manifest["version"].as_str().unwrap_or("of unknown version");
+    Ok(format!("@durable-streams/server {version} on node {node}"))
+}

@@ -1,0 +1,135 @@
+//! The servers under test. All speak the Durable Streams protocol at `/v1/stream/{path}`; each is
+//! started afresh for every measurement, on an empty folder or database.
+
+mod commands;
+mod kind;
+mod process;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use tempfile::TempDir;
+
+use crate::cpu;
+use crate::load::client::Client;
+use crate::postgres::Database;
+use process::Process;
+
+pub(crate) use commands::{Presence, presence};
+pub(crate) use kind::Kind;
+
+/// Where the servers are, as found by `bench/run`.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Installed {
+    /// The tidewire binary
+    #[arg(long, value_name = "PATH")]
+    tidewire: Option<PathBuf>,
+    /// URL of a PostgreSQL server in which databases may be created
+    #[arg(long, value_name = "URL")]
+    pub(crate) postgres: Option<String>,
+    /// The folder of the Node peer, with its node_modules
+    #[arg(long, value_name = "FOLDER")]
+    node_peer: Option<PathBuf>,
+    /// The durable-streams-server binary
+    #[arg(long, value_name = "PATH")]
+    rust_peer: Option<PathBuf>,
+}
+
+/// What a server keeps its data in: removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) database: Option<Database>,
+    folder: TempDir,
+}
+
+impl Store {
+    fn empty(kind: Kind, installed: &Installed) -> Result<Self> {
+        let database = match (kind, &installed.postgres) {
+            (Kind::TidewirePostgres, Some(url)) => Some(Database::create(url)?),
+            _ => None,
+        };
+        Ok(Self {
+            database,
+            folder: tempfile::tempdir()?,
+        })
+    }
+
+    /// The folder given to the server as its data folder.
+    pub(crate) fn data(&self) -> PathBuf {
+        data_of(self.folder.path())
+    }
+}
+
+fn data_of(folder: &Path) -> PathBuf {
+    folder.join("data")
+}
+
+/// A running server and what it works on.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) kind: Kind,
+    // Fields are dropped in this order: the process ends before what it writes to is removed.
+    process: Process,
+    store: Store,
+}
+
+/// CPU seconds so far.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CpuSeconds {
+    pub(crate) server: f64,
+    /// All processes of the PostgreSQL cluster the server works on.
+    pub(crate) database: Option<f64>,
+}
+
+impl Server {
+    /// Starts `kind` on an empty store.
+    pub(crate) fn start(kind: Kind, installed: &Installed) -> Result<Self> {
+        Self::start_on(kind, installed, Store::empty(kind, installed)?)
+    }
+
+    /// Starts `kind` on a store that an earlier run has left.
+    pub(crate) fn start_on(kind: Kind, installed: &Installed, store: Store) -> Result<Self> {
+        let url = store
+            .database
+            .as_ref()
+            .map(|database| database.url.as_str());
+        let address = process::free_address()?;
+        let mut command = commands::command(kind, installed, address, &store.data(), url)?;
+        let ready_path = commands::ready_path(kind);
+        let process = Process::start(&mut command, address, ready_path, store.folder.path())?;
+        Ok(Self {
+            kind,
+            process,
+            store,
+        })
+    }
+
+    /// Ends the process and hands over what it worked on.
+    pub(crate) fn stop(self) -> Store {
+        drop(self.process);
+        self.store
+    }
+
+    pub(crate) fn create_streams(&self, streams: &[String], content_type: &str) -> Result<()> {
+        let mut client = Client::connect(self.address())?;
+        streams
+            .iter()
+            .try_for_each(|stream| client.create_stream(stream, content_type))
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.process.address
+    }
+
+    pub(crate) fn database(&self) -> Option<&Database> {
+        self.store.database.as_ref()
+    }
+
+    pub(crate) fn cpu_seconds(&self) -> Result<CpuSeconds> {
+        let server = cpu::seconds(self.process.pid())?;
+        let postmaster = self.database().and_then(|database| database.postmaster);
+        let database = postmaster.map(cpu::seconds_with_children).transpose()?;
+        Ok(CpuSeconds { server, database })
+    }
+}

@@ -1,0 +1,146 @@
+//! What can go wrong for a client, with what the server said about it.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// What the server said when it refused a request: an RFC 9457 problem document. Every field may be
+/// missing, because a proxy on the way answers in its own manner.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Problem {
+    /// Which problem, for programs.
+    pub code: Option<String>,
+    /// Which problem, in a few words.
+    pub title: Option<String>,
+    /// What happened this time.
+    pub detail: Option<String>,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// Whether the same request may succeed later.
+    pub temporary: Option<bool>,
+}
+
+/// A request that did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The server's address, the stream's name or the token cannot be used.
+    #[error("{0}")]
+    Unusable(String),
+    /// No answer came: the server cannot be reached, or the connection broke on the way.
+    #[error("no answer from {url}: {}", innermost(.source))]
+    NoAnswer {
+        /// The server.
+        url: String,
+        /// What the transport said.
+        source: reqwest::Error,
+    },
+    /// The server answered with an error.
+    #[error("{}", refusal(*.status, .problem))]
+    Refused {
+        /// The answer's HTTP status.
+        status: u16,
+        /// What it said; boxed, because it is much larger than the other variants.
+        problem: Box<Problem>,
+        /// How long the server wants to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// The answer is not one of the protocol.
+    #[error("the server's answer is not understood: {0}")]
+    NotUnderstood(String),
+}
+
+impl ClientError {
+    /// Whether the same request may succeed later without anyone changing it.
+    pub fn temporary(&self) -> bool {
+        match self {
+            ClientError::Unusable(_) | ClientError::NotUnderstood(_) => false,
+            ClientError::NoAnswer { .. } => true,
+            ClientError::Refused {
+                status, problem, ..
+            } => problem
+                .temporary
+                .unwrap_or(matches!(status, 408 | 425 | 429 | 500..=599)),
+        }
+    }
+
+    /// The HTTP status of a refusal.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            ClientError::Refused { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+}
+
+/// The transport's error wraps its cause several times over; only the cause tells a person
+/// something ("connection refused").
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+fn refusal(status: u16, problem: &Problem) -> String {
+    let what = problem.detail.as_deref().or(problem.title.as_deref());
+    let mut text = match what {
+        Some(what) => what.to_owned(),
+        None => format!("the server answered with status {status}"),
+    };
+    if let Some(code) = &problem.code {
+        text.push_str(&format!(" ({code})"));
+    }
+    if let Some(hint) = &problem.hint {
+        text.push_str("; ");
+        text.push_str(hint);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: u16, problem: Problem) -> ClientError {
+        ClientError::Refused {
+            status,
+            problem: Box::new(problem),
+            retry_after: None,
+        }
+    }
+
+    #[test]
+    fn the_message_says_what_happened_and_what_to_do() {
+        let problem = Problem {
+            code: Some("stream_closed".into()),
+            title: Some("Closed".into()),
+            detail: Some("the stream is closed".into()),
+            hint: Some("append to another stream".into()),
+            temporary: Some(false),
+        };
+        let error = refused(409, problem);
+        let text = "the stream is closed (stream_closed); append to another stream";
+        assert_eq!(error.to_string(), text);
+        assert_eq!(error.status(), Some(409));
+        assert!(!error.temporary());
+    }
+
+    #[test]
+    fn without_a_problem_document_the_status_decides() {
+        assert!(refused(503, Problem::default()).temporary());
+        assert!(!refused(404, Problem::default()).temporary());
+        let text = refused(502, Problem::default()).to_string();
+        assert_eq!(text, "the server answered with status 502");
+    }
+
+    #[test]
+    fn the_server_decides_when_it_says_so() {
+        let problem = Problem {
+            temporary: Some(false),
+            ..Problem::default()
+        };
+        assert!(!refused(503, problem).temporary());
+    }
+}

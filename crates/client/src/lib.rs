@@ -1,0 +1,34 @@
+//! The Rust client of Tidewire: create streams, append to them, read them and follow them.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), tidewire_client::ClientError> {
+//! use tidewire_client::{Client, ReadFrom};
+//!
+//! let client = Client::new("http://127.0.0.1:4437", None)?;
+//! client.create("hello", "application/json").await?;
+//! client.append_json("hello", &serde_json::json!({ "text": "hi" }), None).await?;
+//!
+//! let mut follow = client.follow("hello", ReadFrom::Start)?;
+//! while let Some(batch) = follow.next().await? {
+//!     println!("{} messages up to {}", batch.messages.len(), batch.next_offset);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`client`]: one request each
+//! - [`follow`]: a stream as it grows, across lost connections; [`backoff`] paces its attempts
+//! - [`message`]: how a body falls into messages; [`sse`]: how a response falls into events
+//! - [`error`]: what can go wrong, with what the server said about it
+
+pub mod backoff;
+pub mod client;
+pub mod error;
+pub mod follow;
+pub mod message;
+pub mod sse;
+
+pub use backoff::Backoff;
+pub use client::{Appended, Client, Description, Page, Producer};
+pub use error::{ClientError, Problem};
+pub use follow::{Batch, Follow, ReadFrom};

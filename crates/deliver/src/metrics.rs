@@ -1,0 +1,171 @@
+//! Counters, gauges and histograms of a node.
+//!
+//! What the store and the tail count themselves is read when someone asks, so that counting costs
+//! the hot paths nothing twice.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::Response;
+use axum::middleware::Next;
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use crate::node::Node;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: String,
+    method: String,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
+/// What this node counts.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Mutex<Registry>,
+    requests: Family<RequestLabels, Counter>,
+    request_seconds: Histogram,
+    denials: Family<ReasonLabels, Counter>,
+    webhooks: Family<ReasonLabels, Counter>,
+    pub(crate) connections: Gauge,
+    pub(crate) streams_expired: Counter,
+    pub(crate) events_purged: Counter,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Metrics {
+        let mut registry = Registry::with_prefix("tidewire");
+        let metrics = Metrics {
+            requests: Family::default(),
+            // 0.1 ms to about 26 s; long-polls end beyond it by design.
+            request_seconds: Histogram::new(exponential_buckets(0.0001, 4.0, 10)),
+            denials: Family::default(),
+            webhooks: Family::default(),
+            connections: Gauge::default(),
+            streams_expired: Counter::default(),
+            events_purged: Counter::default(),
+            registry: Mutex::new(Registry::default()),
+        };
+        registry.register("http_requests", "Requests answered", metrics.requests.clone());
+        registry.register(
+            "http_request_seconds",
+            "Time from a request's arrival to the head of its answer",
+            metrics.request_seconds.clone(),
+        );
+        registry.register("denials", "Requests turned away at the door", metrics.denials.clone());
+        registry.register("webhooks", "Webhook deliveries", metrics.webhooks.clone());
+        registry.register("connections", "Open connections", metrics.connections.clone());
+        registry.register(
+            "streams_expired",
+            "Streams whose time to live ran out",
+            metrics.streams_expired.clone(),
+        );
+        registry.register(
+            "events_purged",
+            "Events of deleted streams removed from disk",
+            metrics.events_purged.clone(),
+        );
+        *metrics.registry.lock().unwrap_or_else(PoisonError::into_inner) = registry;
+        metrics
+    }
+
+    pub(crate) fn denied(&self, reason: &'static str) {
+        self.denials.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    pub(crate) fn webhook(&self, reason: &'static str) {
+        self.webhooks.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    /// The text that a scraper gets.
+    pub(crate) fn render(&self, node: &Node) -> String {
+        let mut body = String::new();
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        // Writing into a String cannot fail.
+        let _ = text::encode_registry(&mut body, &registry);
+        let _ = observed(&mut body, node);
+        body.push_str("# EOF\n");
+        body
+    }
+}
+
+/// What the store and the tail counted.
+fn observed(body: &mut String, node: &Node) -> std::fmt::Result {
+    let commits = node.store.commit_stats();
+    let counters = [
+        ("append_commits", "Commits that put events into the log", commits.commits),
+        ("append_commands", "Commands answered from those commits", commits.commands),
+        ("append_events", "Events that got an offset", commits.events),
+        ("append_bytes", "Payload bytes of those events", commits.bytes),
+        ("append_commit_failures", "Commits that failed", commits.failures),
+    ];
+    for (name, help, value) in counters {
+        writeln!(body, "# HELP tidewire_{name} {help}.\n# TYPE tidewire_{name} counter")?;
+        writeln!(body, "tidewire_{name}_total {value}")?;
+    }
+    commits.commit_seconds.write(body, "append_commit_seconds", "Time from begin to durable")?;
+    commits.commit_events.write(body, "append_commit_events", "Events of one commit")?;
+    let readers_max = node.options.limits.live_readers_max;
+    let gauges = [
+        ("live_readers", "Readers that wait", (readers_max - node.live_readers.available_permits()) as u64),
+        ("attended_streams", "Streams that someone waits for", node.tail.attended() as u64),
+        ("tail_position", "Where this node stands in the log", node.tail.position().number()),
+        ("tail_lag_milliseconds", "From the newest event's append to its arrival here", node.tail.lag_ms()),
+    ];
+    for (name, help, value) in gauges {
+        writeln!(body, "# HELP tidewire_{name} {help}.\n# TYPE tidewire_{name} gauge")?;
+        writeln!(body, "tidewire_{name} {value}")?;
+    }
+    Ok(())
+}
+
+/// Writes a histogram that something else kept.
+trait WriteHistogram {
+    fn write(&self, body: &mut String, name: &str, help: &str) -> std::fmt::Result;
+}
+
+impl WriteHistogram for tidewire_store::Distribution {
+    fn write(&self, body: &mut String, name: &str, help: &str) -> std::fmt::Result {
+        writeln!(body, "# HELP tidewire_{name} {help}.\n# TYPE tidewire_{name} histogram")?;
+        for (bound, count) in self.cumulative() {
+            match bound {
+                Some(bound) => writeln!(body, "tidewire_{name}_bucket{{le=\"{bound}\"}} {count}")?,
+                None => writeln!(body, "tidewire_{name}_bucket{{le=\"+Inf\"}} {count}")?,
+            }
+        }
+        writeln!(body, "tidewire_{name}_sum {}", self.sum)?;
+        writeln!(body, "tidewire_{name}_count {}", self.count)
+    }
+}
+
+/// Counts a request and times its answer.
+pub(crate) async fn observe(
+    State(node): State<Arc<Node>>,
+    matched: Option<MatchedPath>,
+    request: Request,
+    next: Next,
+) -> Response<Body> {
+    let started = Instant::now();
+    let route = matched.map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
+    let method = request.method().as_str().to_owned();
+    let response = next.run(request).await;
+    let labels = RequestLabels { route, method, status: response.status().as_u16() };
+    node.metrics.requests.get_or_create(&labels).inc();
+    node.metrics.request_seconds.observe(started.elapsed().as_secs_f64());
+    response
+}

@@ -1,0 +1,42 @@
+//! What all request handlers of a node share.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use tidewire_store::{Offset, Position, SharedStore};
+
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::subscriptions::Signer;
+use crate::tail::Tail;
+
+/// One node's parts.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) options: Options,
+    pub(crate) store: SharedStore,
+    pub(crate) tail: Tail,
+    pub(crate) metrics: Metrics,
+    pub(crate) signer: Signer,
+    /// Where clients and webhook receivers reach this server, without a slash at the end.
+    pub(crate) public_url: String,
+    /// One permit for each reader that waits.
+    pub(crate) live_readers: Arc<Semaphore>,
+    /// Cancelled when the server begins to drain: live readers end, requests in flight finish.
+    pub(crate) draining: CancellationToken,
+}
+
+impl Node {
+    /// A position as clients see it.
+    pub(crate) fn offset(&self, position: Position) -> Offset {
+        position.in_epoch(self.store.epoch())
+    }
+}
+
+/// Milliseconds since the Unix epoch by this node's clock: for headers and hints, never for what is
+/// stored.
+pub(crate) fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}

@@ -1,0 +1,156 @@
+//! How the server is set up. Filled in from the configuration by the binary; the defaults here are
+//! the configuration's defaults.
+
+use std::time::Duration;
+
+/// Who may use the server.
+#[derive(Clone)]
+pub enum Access {
+    /// Anyone who can reach it, which is only processes of this machine: requests must name a
+    /// loopback host, and a browser's must come from a page of a loopback host.
+    OpenOnLoopback,
+    /// Whoever presents this key as a bearer token.
+    AdminKey(String),
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Access::OpenOnLoopback => "OpenOnLoopback",
+            Access::AdminKey(_) => "AdminKey(hidden)",
+        })
+    }
+}
+
+/// Sizes and counts that a client can reach. Each has its own error code.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Bytes of a request's body.
+    pub body_bytes_max: usize,
+    /// Bytes of a stream's name.
+    pub stream_name_bytes_max: usize,
+    /// Bytes of all of a request's headers.
+    pub header_bytes_max: usize,
+    /// Bytes of a request's query string.
+    pub query_bytes_max: usize,
+    /// JSON messages in one append.
+    pub messages_per_append_max: usize,
+    /// Readers that wait by long-poll or SSE.
+    pub live_readers_max: usize,
+    /// Open connections.
+    pub connections_max: usize,
+    /// How long a client may take to send a request's headers.
+    pub header_timeout: Duration,
+    /// How long a client may take to send a request's body.
+    pub body_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            body_bytes_max: 16 << 20,
+            stream_name_bytes_max: 1024,
+            header_bytes_max: 16 << 10,
+            query_bytes_max: 4 << 10,
+            messages_per_append_max: 10_000,
+            live_readers_max: 50_000,
+            connections_max: 20_000,
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// How streams are read.
+#[derive(Debug, Clone)]
+pub struct StreamOptions {
+    /// How long a long-poll waits.
+    pub long_poll: Duration,
+    /// How long an SSE response lasts before the client is made to come back.
+    pub sse_duration: Duration,
+    /// Bytes of payload after which a read answers and lets the client ask on.
+    pub read_bytes_max: usize,
+    /// Events after which a read answers and lets the client ask on.
+    pub read_events_max: usize,
+}
+
+impl Default for StreamOptions {
+    fn default() -> StreamOptions {
+        StreamOptions {
+            long_poll: Duration::from_secs(20),
+            sse_duration: Duration::from_secs(60),
+            read_bytes_max: 4 << 20,
+            read_events_max: 10_000,
+        }
+    }
+}
+
+/// How the log is followed and kept.
+#[derive(Debug, Clone)]
+pub struct LogOptions {
+    /// How often to look at the log when nothing says that it has grown.
+    pub fallback_poll: Duration,
+    /// How often expired and deleted streams are swept.
+    pub sweep_interval: Duration,
+}
+
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions {
+            fallback_poll: Duration::from_secs(1),
+            sweep_interval: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How webhooks are sent.
+#[derive(Debug, Clone)]
+pub struct WebhookOptions {
+    /// Development only: allow targets on this machine, over plain http.
+    pub allow_loopback: bool,
+    /// How long a receiver may take to answer.
+    pub timeout: Duration,
+    /// Deliveries under way at once.
+    pub concurrent_max: usize,
+}
+
+impl Default for WebhookOptions {
+    fn default() -> WebhookOptions {
+        WebhookOptions { allow_loopback: false, timeout: Duration::from_secs(10), concurrent_max: 16 }
+    }
+}
+
+/// All of it.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Who may use the server.
+    pub access: Access,
+    /// The address that clients and webhook receivers reach this server at, such as
+    /// `https://live.example.org`. Where none is given, the address it listens on.
+    pub public_url: Option<String>,
+    /// Pages of these origins may use the server from a browser, besides its own.
+    pub allowed_origins: Vec<String>,
+    /// What clients can reach.
+    pub limits: Limits,
+    /// How streams are read.
+    pub streams: StreamOptions,
+    /// How the log is followed and kept.
+    pub log: LogOptions,
+    /// How webhooks are sent.
+    pub webhooks: WebhookOptions,
+}
+
+impl Options {
+    /// The usual settings, for this kind of access.
+    pub fn new(access: Access) -> Options {
+        Options {
+            access,
+            public_url: None,
+            allowed_origins: Vec::new(),
+            limits: Limits::default(),
+            streams: StreamOptions::default(),
+            log: LogOptions::default(),
+            webhooks: WebhookOptions::default(),
+        }
+    }
+}

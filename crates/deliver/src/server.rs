@@ -1,0 +1,227 @@
+//! Starting and stopping the server: the listener, its connections, and the tasks beside them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use tidewire_store::{SharedStore, StoreError};
+
+use crate::metrics::Metrics;
+use crate::node::Node;
+use crate::options::{Limits, Options};
+use crate::subscriptions::{Dispatcher, Signer};
+use crate::tail::Tail;
+
+/// The server could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The listening socket is of no use.
+    #[error("cannot listen: {0}")]
+    Listen(#[from] std::io::Error),
+    /// The store does not answer.
+    #[error("cannot read the store: {0}")]
+    Store(#[from] StoreError),
+    /// The keys in the store are of no use.
+    #[error("cannot use the signing key in the store: {0}")]
+    SigningKey(String),
+}
+
+/// A running server. Stop it with [`Server::shutdown`]; dropping it cuts everything off.
+#[derive(Debug)]
+pub struct Server {
+    node: Arc<Node>,
+    local_addr: SocketAddr,
+    /// Stops accepting connections.
+    accepting: CancellationToken,
+    /// Ends the tasks that work beside the connections.
+    background: CancellationToken,
+    connections: TaskTracker,
+    tasks: TaskTracker,
+}
+
+impl Server {
+    /// Starts serving. Returns once connections are accepted.
+    pub async fn start(
+        options: Options,
+        store: SharedStore,
+        listener: TcpListener,
+    ) -> Result<Server, StartError> {
+        let local_addr = listener.local_addr()?;
+        let public_url = match &options.public_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => format!("http://{local_addr}"),
+        };
+        let node = Arc::new(Node {
+            tail: Tail::new(store.tip().await?),
+            metrics: Metrics::new(),
+            signer: Signer::load(&store).await?,
+            live_readers: Arc::new(Semaphore::new(options.limits.live_readers_max)),
+            draining: CancellationToken::new(),
+            public_url,
+            options,
+            store,
+        });
+        let server = Server {
+            node,
+            local_addr,
+            accepting: CancellationToken::new(),
+            background: CancellationToken::new(),
+            connections: TaskTracker::new(),
+            tasks: TaskTracker::new(),
+        };
+        server.start_tasks();
+        let router = crate::router::router(Arc::clone(&server.node));
+        server.tasks.spawn(accept(
+            listener,
+            router,
+            Arc::clone(&server.node),
+            server.accepting.clone(),
+            server.connections.clone(),
+        ));
+        Ok(server)
+    }
+
+    fn start_tasks(&self) {
+        let node = Arc::clone(&self.node);
+        let stop = self.background.clone();
+        self.tasks.spawn(async move {
+            let fallback_poll = node.options.log.fallback_poll;
+            node.tail.follow(Arc::clone(&node.store), fallback_poll, stop).await;
+        });
+        self.tasks.spawn(sweep(Arc::clone(&self.node), self.background.clone()));
+        self.tasks.spawn(Dispatcher::run(Arc::clone(&self.node), self.background.clone()));
+    }
+
+    /// The address it listens on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Stops accepting, ends live readers with a hint to come back, and lets requests in flight
+    /// finish, for at most `grace`.
+    pub async fn shutdown(self, grace: Duration) {
+        self.accepting.cancel();
+        self.node.draining.cancel();
+        self.connections.close();
+        if tokio::time::timeout(grace, self.connections.wait()).await.is_err() {
+            tracing::warn!(connections = self.connections.len(), "closed before they were done");
+        }
+        self.background.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
+            tracing::warn!("background tasks did not end in time");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.accepting.cancel();
+        self.background.cancel();
+        self.node.draining.cancel();
+    }
+}
+
+/// How long to pause when the system has no file descriptor for a new connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+async fn accept(
+    listener: TcpListener,
+    router: Router,
+    node: Arc<Node>,
+    stop: CancellationToken,
+    connections: TaskTracker,
+) {
+    let places = Arc::new(Semaphore::new(node.options.limits.connections_max));
+    loop {
+        // A connection past the limit waits in the kernel's queue until another one ends.
+        let place = tokio::select! {
+            () = stop.cancelled() => return,
+            place = Arc::clone(&places).acquire_owned() => place,
+        };
+        let accepted = tokio::select! {
+            () = stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let serve = serve(stream, router.clone(), Arc::clone(&node));
+                connections.spawn(async move {
+                    serve.await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves one connection until its client, or the server, is done with it.
+async fn serve(stream: TcpStream, router: Router, node: Arc<Node>) {
+    // Answers are small and wanted at once.
+    let _ = stream.set_nodelay(true);
+    let builder = connection_builder(&node.options.limits);
+    let service = TowerToHyperService::new(router);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    node.metrics.connections.inc();
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        () = node.draining.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    node.metrics.connections.dec();
+    if let Err(error) = result {
+        tracing::debug!(%error, "a connection ended badly");
+    }
+}
+
+fn connection_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_buf_size(limits.header_bytes_max.max(8 << 10))
+        .half_close(false);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        .keep_alive_interval(Some(Duration::from_secs(25)))
+        .keep_alive_timeout(Duration::from_secs(35));
+    builder
+}
+
+/// Removes what has expired or was deleted, a piece at a time.
+async fn sweep(node: Arc<Node>, stop: CancellationToken) {
+    let mut round = tokio::time::interval(node.options.log.sweep_interval);
+    round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = round.tick() => {}
+        }
+        match node.store.sweep().await {
+            Ok(swept) => {
+                node.metrics.streams_expired.inc_by(swept.streams_expired as u64);
+                node.metrics.events_purged.inc_by(swept.events_purged as u64);
+            }
+            Err(error) => tracing::warn!(%error, "sweeping failed; trying again next round"),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Finding a stream and reading pages of it, with the answers that follow when it is not there.
+
+use tidewire_store::{Command, Found, Page, PageLimit, Position, StreamState};
+
+use super::refusal;
+use crate::node::{Node, now_ms};
+use crate::problem::Problem;
+
+/// A page of a stream, or the problem that says why there is none.
+pub(super) async fn page(node: &Node, stream: &str, after: Position) -> Result<Page, Problem> {
+    let limit = PageLimit {
+        events: node.options.streams.read_events_max,
+        bytes: node.options.streams.read_bytes_max,
+    };
+    find(node, stream, after, limit).await
+}
+
+/// A stream without its events.
+pub(super) async fn view(node: &Node, stream: &str) -> Result<Page, Problem> {
+    find(node, stream, Position::START, PageLimit { events: 0, bytes: 0 }).await
+}
+
+/// A stream's content type, if the stream is there.
+pub(super) async fn content_type(node: &Node, stream: &str) -> Result<Option<String>, Problem> {
+    let limit = PageLimit { events: 0, bytes: 0 };
+    Ok(match node.store.read(stream, Position::START, limit).await? {
+        Found::Stream(page) => Some(page.view.state.content_type),
+        Found::NotFound | Found::Gone => None,
+    })
+}
+
+async fn find(
+    node: &Node,
+    stream: &str,
+    after: Position,
+    limit: PageLimit,
+) -> Result<Page, Problem> {
+    match node.store.read(stream, after, limit).await? {
+        Found::Stream(page) => Ok(*page),
+        Found::NotFound => Err(refusal::not_found()),
+        Found::Gone => Err(refusal::gone()),
+    }
+}
+
+/// Renews a sliding lifetime, if this read moves its end enough to be worth a write. The read is
+/// answered all the same if that fails: the stream is there now.
+pub(super) async fn renew(node: &Node, state: &StreamState) {
+    if state.renewal_due(now_ms()) {
+        let touch = Command::Touch { stream: state.name.clone() };
+        if let Err(error) = node.store.submit(touch).await {
+            tracing::debug!(%error, stream = state.name, "a read did not renew the stream");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Streams over HTTP: the Durable Streams protocol at `/v1/stream/{path}`.
+
+mod append;
+mod create;
+mod cursor;
+mod encode;
+mod headers;
+mod live;
+mod lookup;
+mod name;
+mod read;
+mod refusal;
+mod sse;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::{Method, Response, StatusCode};
+use axum::response::IntoResponse;
+
+use tidewire_store::{Answer, Command};
+
+use crate::door::Identity;
+use crate::node::Node;
+use crate::problem::Problem;
+
+pub(crate) use encode::path as encode_path;
+pub(crate) use headers::{EXPOSED_HEADERS, REQUEST_HEADERS, parse_offset};
+pub(crate) use name::{StreamName, relative_name};
+
+/// All methods of a stream's URL.
+pub(crate) async fn handle(
+    State(node): State<Arc<Node>>,
+    Path(path): Path<String>,
+    request: Request,
+) -> Response<Body> {
+    let identity = request.extensions().get::<Identity>().cloned().unwrap_or_default();
+    let result = match StreamName::parse(&path, &node.options.limits) {
+        Err(problem) => Err(problem),
+        Ok(name) => match *request.method() {
+            Method::PUT => create::create(&node, name, request, &identity).await,
+            Method::POST => append::append(&node, name, request, &identity).await,
+            Method::GET => read::get(&node, name, &request.into_parts().0, &identity).await,
+            Method::HEAD => read::head(&node, name).await,
+            Method::DELETE => delete(&node, name).await,
+            _ => Err(method_not_allowed()),
+        },
+    };
+    result.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn delete(node: &Node, name: StreamName) -> Result<Response<Body>, Problem> {
+    name.writable()?;
+    match node.store.submit(Command::Delete { stream: name.into_string() }).await? {
+        Answer::Refused(refusal) => Err(refusal::problem(node, refusal)),
+        _ => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
+}
+
+fn method_not_allowed() -> Problem {
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "a stream knows PUT, POST, GET, HEAD and DELETE",
+        "PUT creates a stream, POST appends to it, GET reads it, DELETE removes it",
+    )
+    .with_header("allow", "PUT, POST, GET, HEAD, DELETE, OPTIONS")
+}

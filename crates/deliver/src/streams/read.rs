@@ -1,0 +1,290 @@
+//! GET and HEAD: reading what is there. Live reading is in [`live`](super::live) and
+//! [`sse`](super::sse).
+
+use axum::body::Body;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Response, StatusCode, header};
+use axum::response::IntoResponse;
+
+use tidewire_store::{Event, Lifetime, Page, Position, StreamState};
+
+use super::name::StreamName;
+use super::{encode, headers, live, lookup, sse};
+use crate::door::Identity;
+use crate::node::Node;
+use crate::problem::Problem;
+
+/// Where a read starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum From {
+    /// After a position; the start of the stream is after position 0.
+    After(Position),
+    /// At the tail.
+    Now,
+}
+
+/// What a read asks for in its query string.
+#[derive(Debug)]
+pub(super) struct Query {
+    pub(super) from: Option<From>,
+    pub(super) live: Option<Live>,
+    pub(super) cursor: Option<String>,
+    pub(super) format: Format,
+    /// The offset as it was written, for the ETag.
+    offset_text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Live {
+    LongPoll,
+    Sse,
+}
+
+/// How events are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// As the protocol says: a JSON array, or bytes.
+    Plain,
+    /// `[{"offset": …, "payload": …}]`.
+    Events,
+}
+
+pub(super) async fn get(
+    node: &std::sync::Arc<Node>,
+    name: StreamName,
+    request: &Parts,
+    identity: &Identity,
+) -> Result<Response<Body>, Problem> {
+    let query = Query::parse(node, request.uri.query().unwrap_or_default())?;
+    match (query.live, query.from) {
+        (None, Some(From::Now)) => now(node, &name, query.format, identity).await,
+        (None, from) => {
+            let after = match from {
+                Some(From::After(position)) => position,
+                _ => Position::START,
+            };
+            let page = lookup::page(node, name.as_str(), after).await?;
+            beyond_tip(node, after, &page)?;
+            lookup::renew(node, &page.view.state).await;
+            Ok(Answer { node, query: &query, identity, page: &page, after }
+                .respond(&request.headers))
+        }
+        (Some(_), None) => Err(Problem::bad_request(
+            "live_without_offset",
+            "live reading needs an offset to start after",
+            "add offset=-1 for the start, offset=now for the tail, or a Stream-Next-Offset",
+        )),
+        (Some(Live::LongPoll), Some(from)) => {
+            live::long_poll(node, &name, from, &query, &request.headers, identity).await
+        }
+        (Some(Live::Sse), Some(from)) => {
+            sse::stream(node, &name, from, query.cursor, identity).await
+        }
+    }
+}
+
+pub(super) async fn head(node: &Node, name: StreamName) -> Result<Response<Body>, Problem> {
+    let view = lookup::view(node, name.as_str()).await?.view;
+    let mut response = StatusCode::OK.into_response();
+    let headers = response.headers_mut();
+    encode::insert(headers, "content-type", &view.state.content_type);
+    encode::insert(headers, headers::NEXT_OFFSET, &node.offset(view.tail).to_string());
+    encode::insert(headers, "cache-control", "no-store");
+    match view.state.lifetime {
+        Lifetime::Forever => {}
+        Lifetime::Sliding { ttl_s } => encode::insert(headers, headers::TTL, &ttl_s.to_string()),
+        Lifetime::Until { at_ms } => {
+            if let Ok(at) = jiff::Timestamp::from_millisecond(at_ms) {
+                encode::insert(headers, headers::EXPIRES_AT, &at.to_string());
+            }
+        }
+    }
+    if view.state.closed.is_some() {
+        encode::insert(headers, headers::CLOSED, "true");
+    }
+    Ok(response)
+}
+
+/// The tail and nothing else. Never cached, since the tail moves.
+async fn now(
+    node: &Node,
+    name: &StreamName,
+    format: Format,
+    identity: &Identity,
+) -> Result<Response<Body>, Problem> {
+    let view = lookup::view(node, name.as_str()).await?.view;
+    lookup::renew(node, &view.state).await;
+    let json = view.state.is_json() || format == Format::Events;
+    let mut response = Response::new(Body::from(if json { "[]" } else { "" }));
+    let headers = response.headers_mut();
+    encode::insert(headers, "content-type", content_type(&view.state, format));
+    encode::insert(headers, headers::NEXT_OFFSET, &node.offset(view.tail).to_string());
+    encode::insert(headers, headers::UP_TO_DATE, "true");
+    encode::insert(headers, "cache-control", "no-store");
+    identity.vary(headers);
+    if view.state.closed.is_some() {
+        encode::insert(headers, headers::CLOSED, "true");
+    }
+    Ok(response)
+}
+
+/// A cursor past the log's end belongs to a history that this log does not have.
+pub(super) fn beyond_tip(node: &Node, after: Position, page: &Page) -> Result<(), Problem> {
+    if page.events.is_empty() && after > page.scanned_to && after > node.tail.position() {
+        return Err(Problem::new(
+            StatusCode::GONE,
+            "offset_beyond_tip",
+            "the offset lies past the end of the log",
+            "the log was replaced by an older one; read from the start (offset=-1)",
+        ));
+    }
+    Ok(())
+}
+
+/// A page of a stream as an HTTP answer.
+#[derive(Debug)]
+pub(super) struct Answer<'a> {
+    pub(super) node: &'a Node,
+    pub(super) query: &'a Query,
+    pub(super) identity: &'a Identity,
+    pub(super) page: &'a Page,
+    pub(super) after: Position,
+}
+
+impl Answer<'_> {
+    pub(super) fn respond(&self, request: &HeaderMap) -> Response<Body> {
+        let page = self.page;
+        let state = &page.view.state;
+        let up_to_date = page.up_to_date();
+        let closed = up_to_date && state.closed.is_some();
+        let next = self.node.offset(page.next(self.after)).to_string();
+        let etag = self.etag(&next, closed);
+        let mut response = if not_modified(request, &etag) {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else {
+            let mut response = Response::new(Body::from(self.body(&page.events)));
+            let content_type = content_type(state, self.query.format);
+            encode::insert(response.headers_mut(), "content-type", content_type);
+            response
+        };
+        let headers = response.headers_mut();
+        encode::insert(headers, headers::NEXT_OFFSET, &next);
+        encode::insert(headers, "etag", &etag);
+        // A page before the end never changes; one at the end may be longer the next time.
+        let freshness = if closed || !up_to_date {
+            "max-age=60, stale-while-revalidate=300"
+        } else {
+            "no-cache"
+        };
+        self.identity.cache(headers, freshness);
+        if up_to_date {
+            encode::insert(headers, headers::UP_TO_DATE, "true");
+        }
+        if closed {
+            encode::insert(headers, headers::CLOSED, "true");
+        }
+        response
+    }
+
+    fn body(&self, events: &[Event]) -> bytes::Bytes {
+        let state = &self.page.view.state;
+        match self.query.format {
+            Format::Plain => encode::body(state.is_json(), events),
+            Format::Events => encode::events_body(&state.content_type, events, |event| {
+                self.node.offset(event.position)
+            }),
+        }
+    }
+
+    /// Names the stream's incarnation, the range, the format, the end and who may see it.
+    fn etag(&self, next: &str, closed: bool) -> String {
+        let created = self.page.view.state.created.number();
+        let format = if self.query.format == Format::Events { "e" } else { "p" };
+        let closed = if closed { "-c" } else { "" };
+        let identity = self.identity.tag();
+        format!("\"{created}-{}-{next}-{format}{closed}{identity}\"", self.query.offset_text)
+    }
+}
+
+fn content_type(state: &StreamState, format: Format) -> &str {
+    match format {
+        Format::Plain => &state.content_type,
+        Format::Events => "application/json",
+    }
+}
+
+fn not_modified(request: &HeaderMap, etag: &str) -> bool {
+    let matches = |value: &str| {
+        value.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|tag| tag == etag)
+    };
+    request
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.trim() == "*" || matches(value))
+}
+
+impl Query {
+    fn parse(node: &Node, text: &str) -> Result<Query, Problem> {
+        let mut query = Query {
+            from: None,
+            live: None,
+            cursor: None,
+            format: Format::Plain,
+            offset_text: "-1".to_owned(),
+        };
+        // A query string's plus sign means a space; offsets have neither, so both are refused.
+        for (name, value) in text.split('&').filter_map(|pair| pair.split_once('=')) {
+            let value = encode::decode_path(value);
+            match name {
+                "offset" if query.from.is_some() => {
+                    return Err(Problem::bad_request(
+                        "several_offsets",
+                        "the query has more than one offset",
+                        "send one",
+                    ));
+                }
+                "offset" => {
+                    query.from = Some(parse_from(node, &value)?);
+                    query.offset_text = value;
+                }
+                "live" => query.live = Some(parse_live(&value)?),
+                "cursor" => query.cursor = Some(value),
+                "format" => query.format = parse_format(&value)?,
+                _ => {}
+            }
+        }
+        Ok(query)
+    }
+}
+
+fn parse_from(node: &Node, text: &str) -> Result<From, Problem> {
+    match text {
+        "-1" => Ok(From::After(Position::START)),
+        "now" => Ok(From::Now),
+        text => headers::parse_offset(text, node.store.epoch()).map(From::After),
+    }
+}
+
+fn parse_live(text: &str) -> Result<Live, Problem> {
+    match text {
+        "long-poll" | "true" => Ok(Live::LongPoll),
+        "sse" => Ok(Live::Sse),
+        _ => Err(Problem::bad_request(
+            "unknown_live_mode",
+            format!("there is no live mode {text:?}"),
+            "use live=long-poll or live=sse, or leave it out",
+        )),
+    }
+}
+
+fn parse_format(text: &str) -> Result<Format, Problem> {
+    match text {
+        "events" => Ok(Format::Events),
+        _ => Err(Problem::bad_request(
+            "unknown_format",
+            format!("there is no format {text:?}"),
+            "use format=events for offsets with each payload, or leave it out",
+        )),
+    }
+}

@@ -1,0 +1,191 @@
+//! Subscriptions over HTTP: `__ds/subscriptions/:id`, webhooks and pull-wakes.
+//!
+//! Routes are here; what they ask and answer is in `document`, who does the work behind them in
+//! `dispatch`, and how webhooks are signed, sent and kept away from private networks in `sign`,
+//! `webhook` and `target`.
+
+mod dispatch;
+mod document;
+mod reply;
+mod sign;
+mod target;
+mod webhook;
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderValue, Method, Response, StatusCode, header};
+use axum::response::IntoResponse;
+
+use tidewire_store::subscription::{Fence, Op, Reply};
+
+use crate::door::{bearer, body};
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::streams::{StreamName, relative_name};
+
+pub(crate) use dispatch::Dispatcher;
+pub(crate) use sign::Signer;
+
+/// Bytes of a subscription's id.
+const ID_BYTES_MAX: usize = 256;
+
+type Answer = Result<Response<Body>, Problem>;
+
+/// The public half of the key that signs webhooks.
+pub(crate) async fn jwks(State(node): State<Arc<Node>>) -> Response<Body> {
+    std::future::ready(()).await;
+    let mut response = Response::new(Body::from(node.signer.jwks().to_string()));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/jwk-set+json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    response
+}
+
+/// Create, look at, or remove a subscription.
+pub(crate) async fn base(
+    State(node): State<Arc<Node>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Answer {
+    check_id(&id)?;
+    match *request.method() {
+        Method::PUT => {
+            let config = document::config(&node, &body(request, &node.options.limits).await?)?;
+            let reply = node.store.change_subscription(&id, Op::Create(config)).await?;
+            reply::respond(&node, reply)
+        }
+        Method::GET => match node.store.subscription(&id).await? {
+            Some(subscription) => {
+                Ok(Json(document::subscription(&node, &subscription)).into_response())
+            }
+            None => reply::respond(&node, Reply::NotFound),
+        },
+        Method::DELETE => {
+            // Removing what is not there leaves the same state as removing what is.
+            node.store.change_subscription(&id, Op::Delete).await?;
+            Ok(StatusCode::NO_CONTENT.into_response())
+        }
+        _ => Err(method_not_allowed("PUT, GET, DELETE")),
+    }
+}
+
+/// Add streams by name.
+pub(crate) async fn add_streams(
+    State(node): State<Arc<Node>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Answer {
+    only_post(&request)?;
+    let streams = document::streams(&node, &body(request, &node.options.limits).await?)?;
+    no_content(&node, node.store.change_subscription(&id, Op::AddStreams(streams)).await?)
+}
+
+/// Remove a stream that was added by name.
+pub(crate) async fn stream(
+    State(node): State<Arc<Node>>,
+    Path((id, path)): Path<(String, String)>,
+    request: Request,
+) -> Answer {
+    if request.method() != Method::DELETE {
+        return Err(method_not_allowed("DELETE"));
+    }
+    let name = StreamName::parse(relative_name(&path), &node.options.limits)?.into_string();
+    no_content(&node, node.store.change_subscription(&id, Op::RemoveStream(name)).await?)
+}
+
+/// A worker takes the pending work.
+pub(crate) async fn claim(
+    State(node): State<Arc<Node>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Answer {
+    only_post(&request)?;
+    let worker = document::worker(&body(request, &node.options.limits).await?)?;
+    reply::respond(&node, node.store.change_subscription(&id, Op::Claim { worker }).await?)
+}
+
+/// A webhook's receiver reports progress.
+pub(crate) async fn callback(
+    State(node): State<Arc<Node>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Answer {
+    progress(&node, &id, request).await
+}
+
+/// A worker reports progress.
+pub(crate) async fn ack(
+    State(node): State<Arc<Node>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Answer {
+    progress(&node, &id, request).await
+}
+
+async fn progress(node: &Node, id: &str, request: Request) -> Answer {
+    only_post(&request)?;
+    let token_generation = token(node, id, &request)?;
+    let ack = document::ack(node, &body(request, &node.options.limits).await?)?;
+    let fence = Fence { token_generation, generation: ack.generation, wake_id: ack.wake_id };
+    let op = Op::Ack { fence, acks: ack.acks, done: ack.done };
+    reply::respond(node, node.store.change_subscription(id, op).await?)
+}
+
+/// A worker gives the work back.
+pub(crate) async fn release(
+    State(node): State<Arc<Node>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Answer {
+    only_post(&request)?;
+    let token_generation = token(&node, &id, &request)?;
+    let ack = document::ack(&node, &body(request, &node.options.limits).await?)?;
+    let fence = Fence { token_generation, generation: ack.generation, wake_id: ack.wake_id };
+    no_content(&node, node.store.change_subscription(&id, Op::Release { fence }).await?)
+}
+
+/// The generation that the request's token was made for.
+fn token(node: &Node, id: &str, request: &Request) -> Result<u64, Problem> {
+    let token = bearer(request.headers());
+    token.and_then(|token| node.signer.verify_token(id, token)).ok_or_else(|| {
+        reply::error(
+            StatusCode::UNAUTHORIZED,
+            "TOKEN_INVALID",
+            "the request has no token that was given for this subscription",
+            "send the token of the wake or claim as Authorization: Bearer",
+        )
+    })
+}
+
+fn no_content(node: &Node, reply: Reply) -> Answer {
+    match reply {
+        Reply::Done { .. } => Ok(StatusCode::NO_CONTENT.into_response()),
+        other => reply::respond(node, other),
+    }
+}
+
+fn check_id(id: &str) -> Result<(), Problem> {
+    if id.is_empty() || id.len() > ID_BYTES_MAX || id.chars().any(char::is_control) {
+        return Err(document::invalid(format!(
+            "a subscription's id has 1 to {ID_BYTES_MAX} bytes and no control characters"
+        )));
+    }
+    Ok(())
+}
+
+fn only_post(request: &Request) -> Result<(), Problem> {
+    if request.method() == Method::POST { Ok(()) } else { Err(method_not_allowed("POST")) }
+}
+
+fn method_not_allowed(allow: &'static str) -> Problem {
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        format!("this route knows {allow}"),
+        "the protocol's page on subscriptions lists the routes",
+    )
+    .with_header("allow", allow)
+}

@@ -1,0 +1,196 @@
+//! Following the log: one reader of the log a node, however many readers of streams.
+//!
+//! A reader that waits for a stream holds an [`Attendance`] at that stream's [`Topic`]. The
+//! follower reads the log once, hands the events of attended streams to their topics, and the
+//! topics wake their readers. A waiting reader costs no query; a woken one finds the new events in
+//! memory, encoded once for everybody.
+
+mod topic;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+use tidewire_store::{PageLimit, Position, SharedStore, StoreError, TailEvent, WantsPayload};
+
+pub(crate) use topic::{Chunk, Look, Topic};
+
+/// Events read from the log at once.
+const FOLLOW_LIMIT: PageLimit = PageLimit { events: 2_000, bytes: 8 << 20 };
+
+/// Batches of headers kept for listeners that want to see every event. One that falls behind by
+/// more is told so and looks at the store instead.
+const HEADER_BATCHES: usize = 256;
+
+/// Where this node stands in the log, and who waits for what.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    topics: Mutex<Topics>,
+    /// The same as `topics.position`, for the metrics.
+    position: AtomicU64,
+    /// When the newest event that was seen was appended, and how long after that it was seen.
+    lag_ms: AtomicU64,
+    headers: broadcast::Sender<Arc<Vec<TailEvent>>>,
+}
+
+#[derive(Debug)]
+struct Topics {
+    /// Everything up to here has been handed to the topics.
+    position: Position,
+    by_stream: HashMap<String, Arc<Topic>>,
+}
+
+impl Shared {
+    fn topics(&self) -> MutexGuard<'_, Topics> {
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tail {
+    /// A tail that starts at `position`.
+    pub(crate) fn new(position: Position) -> Tail {
+        let topics = Topics { position, by_stream: HashMap::new() };
+        Tail {
+            shared: Arc::new(Shared {
+                topics: Mutex::new(topics),
+                position: AtomicU64::new(position.number()),
+                lag_ms: AtomicU64::new(0),
+                headers: broadcast::channel(HEADER_BATCHES).0,
+            }),
+        }
+    }
+
+    /// Begins to wait for a stream. Events after the moment of this call reach the topic.
+    pub(crate) fn attend(&self, stream: &str) -> Attendance {
+        let mut topics = self.shared.topics();
+        let position = topics.position;
+        let topic = topics
+            .by_stream
+            .entry(stream.to_owned())
+            .or_insert_with(|| Arc::new(Topic::new(stream, position)));
+        topic.enter();
+        Attendance { topic: Arc::clone(topic), shared: Arc::clone(&self.shared) }
+    }
+
+    /// Headers of all events from now on, in batches.
+    pub(crate) fn headers(&self) -> broadcast::Receiver<Arc<Vec<TailEvent>>> {
+        self.shared.headers.subscribe()
+    }
+
+    /// Where this node stands in the log.
+    pub(crate) fn position(&self) -> Position {
+        Position::new(self.shared.position.load(Ordering::Relaxed))
+    }
+
+    /// How long the newest event took from its commit to this node.
+    pub(crate) fn lag_ms(&self) -> u64 {
+        self.shared.lag_ms.load(Ordering::Relaxed)
+    }
+
+    /// Streams that someone waits for.
+    pub(crate) fn attended(&self) -> usize {
+        self.shared.topics().by_stream.len()
+    }
+
+    /// Follows the log until cancelled.
+    pub(crate) async fn follow(
+        &self,
+        store: SharedStore,
+        fallback_poll: Duration,
+        stop: CancellationToken,
+    ) {
+        let mut grown = store.grown();
+        let mut poll = tokio::time::interval(fallback_poll);
+        poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                changed = grown.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
+                _ = poll.tick() => {}
+            }
+            if let Err(error) = self.catch_up(&store).await {
+                tracing::warn!(%error, "cannot follow the log; trying again");
+            }
+        }
+    }
+
+    /// Reads on until there is nothing new.
+    async fn catch_up(&self, store: &SharedStore) -> Result<(), StoreError> {
+        loop {
+            let after = self.shared.topics().position;
+            let shared = Arc::clone(&self.shared);
+            let wants: WantsPayload =
+                Arc::new(move |stream: &str| shared.topics().by_stream.contains_key(stream));
+            let events = store.follow(after, FOLLOW_LIMIT, wants).await?;
+            if events.is_empty() {
+                return Ok(());
+            }
+            self.hand_out(events);
+        }
+    }
+
+    fn hand_out(&self, events: Vec<TailEvent>) {
+        let Some(last) = events.last() else { return };
+        let (position, created_at_ms) = (last.position, last.created_at_ms);
+        let mut by_topic: HashMap<&str, Vec<&TailEvent>> = HashMap::new();
+        {
+            let mut topics = self.shared.topics();
+            for event in &events {
+                if topics.by_stream.contains_key(&event.stream) {
+                    by_topic.entry(&event.stream).or_default().push(event);
+                }
+            }
+            for (stream, events) in by_topic {
+                let ended = topics.by_stream.get(stream).is_some_and(|t| t.extend(&events, position));
+                if ended {
+                    topics.by_stream.remove(stream);
+                }
+            }
+            topics.position = position;
+        }
+        self.shared.position.store(position.number(), Ordering::Relaxed);
+        let lag_ms = u64::try_from(crate::node::now_ms() - created_at_ms).unwrap_or(0);
+        self.shared.lag_ms.store(lag_ms, Ordering::Relaxed);
+        // Nobody listening is fine.
+        let _ = self.shared.headers.send(Arc::new(events));
+    }
+}
+
+/// A reader's place at a topic. Leaving (dropping it) closes the topic after the last reader.
+#[derive(Debug)]
+pub(crate) struct Attendance {
+    topic: Arc<Topic>,
+    shared: Arc<Shared>,
+}
+
+impl std::ops::Deref for Attendance {
+    type Target = Topic;
+
+    fn deref(&self) -> &Topic {
+        &self.topic
+    }
+}
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        let mut topics = self.shared.topics();
+        let is_present =
+            |topics: &Topics| topics.by_stream.get(self.topic.stream()).is_some_and(|present| Arc::ptr_eq(present, &self.topic));
+        if self.topic.leave() && is_present(&topics) {
+            topics.by_stream.remove(self.topic.stream());
+        }
+    }
+}

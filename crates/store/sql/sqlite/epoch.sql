@@ -1,0 +1,1 @@
+SELECT epoch FROM tidewire_log_epoch

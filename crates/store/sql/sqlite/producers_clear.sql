@@ -1,0 +1,1 @@
+DELETE FROM tidewire_stream_producers WHERE stream_id = ?1

@@ -1,0 +1,6 @@
+DELETE FROM log WHERE c_offset IN (
+    SELECT c_offset FROM log
+    WHERE stream_id = ?1 AND control IS NULL AND c_offset > ?2 AND c_offset <= ?3
+      AND c_offset < (SELECT max(c_offset) FROM log)
+    LIMIT ?4
+)

@@ -1,0 +1,1 @@
+SELECT value FROM tidewire_secrets WHERE name = ?1

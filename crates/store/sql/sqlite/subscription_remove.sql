@@ -1,0 +1,1 @@
+DELETE FROM tidewire_subscriptions WHERE id = ?1

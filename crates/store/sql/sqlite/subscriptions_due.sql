@@ -1,0 +1,3 @@
+SELECT id FROM tidewire_subscriptions
+WHERE next_attempt_at_ms <= ?1 OR lease_until_ms <= ?1
+LIMIT ?2

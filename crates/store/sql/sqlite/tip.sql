@@ -1,0 +1,1 @@
+SELECT coalesce(max(c_offset), 0) FROM log

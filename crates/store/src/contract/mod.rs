@@ -1,0 +1,218 @@
+//! The tests that every store passes, written once.
+//!
+//! Each is an async function over an [`Opener`]; [`contract_suite!`](crate::contract_suite) turns
+//! them into one named test each, for one store. They cite the invariants of the design by number:
+//!
+//! 1. An acknowledged append survives a restart of anything.
+//! 2. Offsets are gapless when given, and no reader sees one before it is durable.
+//! 3. Every subscriber gets every event its selector matches, in offset order.
+//! 8. Both stores give the same answers to the same input. (That is this module as a whole.)
+//!
+//! It is part of the library, without a feature of its own, so that switching between building and
+//! testing rebuilds nothing; a binary that does not call it does not contain it.
+
+use async_trait::async_trait;
+
+use crate::log::SharedStore;
+
+pub mod appending;
+pub mod closing;
+pub(crate) mod commands;
+pub mod creating;
+pub mod following;
+pub mod fork_removal;
+pub mod forks;
+pub mod lifetimes;
+pub mod producers;
+pub mod pull_wake;
+pub mod reading;
+pub mod restart;
+mod subject;
+pub mod subscriptions;
+pub mod webhooks;
+
+/// Some data of its own for one test: empty at first, opened again after the store was closed.
+#[async_trait]
+pub trait Opener: Send + Sync {
+    /// Opens the store. The one opened before is closed.
+    async fn open(&self) -> SharedStore;
+}
+
+/// Makes a test of every function of the contract. `$fresh` is evaluated in each, and gives an
+/// [`Opener`](contract::Opener) of empty data.
+///
+/// ```ignore
+/// mod postgres {
+///     tidewire_store::contract_suite!(super::fresh_database().await);
+/// }
+/// ```
+#[macro_export]
+macro_rules! contract_suite {
+    ($fresh:expr) => {
+        $crate::contract_suite! { @each $fresh;
+            appending:
+                offsets_are_gapless_under_many_appenders
+                an_acknowledged_append_is_visible_at_once
+                appends_that_wait_together_share_commits
+                appends_that_wait_together_keep_their_order
+                a_refused_append_leaves_its_neighbours_alone
+                json_messages_have_an_offset_each_and_share_their_append
+                bytes_come_back_as_they_went_in
+                the_content_type_must_be_the_streams
+                stream_seq_must_rise_bytewise
+                an_append_to_no_stream_is_refused;
+            closing:
+                a_closed_stream_takes_nothing_more
+                closing_twice_is_as_good_as_once
+                an_empty_stream_can_be_closed
+                a_stream_may_be_closed_from_the_start
+                the_closing_producers_retry_succeeds
+                a_producer_may_close_without_content
+                a_stale_epoch_is_told_apart_from_a_closed_stream
+                one_of_racing_closers_wins;
+            creating:
+                an_empty_stream_is_at_the_start
+                first_content_arrives_with_its_stream
+                creating_the_same_again_confirms_it
+                creating_with_another_configuration_is_refused
+                racing_creations_make_one_stream
+                a_deleted_stream_is_gone
+                a_recreated_stream_does_not_show_its_predecessor
+                positions_keep_rising_after_everything_is_deleted;
+            following:
+                a_follower_always_sees_a_prefix
+                payloads_come_only_for_wanted_streams
+                control_events_tell_what_became_of_streams
+                the_log_is_followed_a_page_at_a_time
+                the_log_tells_that_it_has_grown;
+            fork_removal:
+                a_deleted_source_is_kept_for_its_forks
+                the_last_fork_takes_its_hidden_sources_along
+                a_source_is_held_by_every_one_of_its_forks
+                the_middle_of_a_chain_can_be_deleted
+                an_expired_source_is_kept_for_its_forks
+                an_expired_fork_releases_its_source;
+            forks:
+                a_fork_continues_where_its_source_stood
+                a_fork_may_start_at_any_offset
+                first_content_of_a_fork_follows_what_it_inherits
+                a_fork_can_be_closed_where_it_starts
+                forks_of_forks_see_through_all_their_sources
+                a_sub_offset_cuts_bytes
+                a_sub_offset_counts_json_messages
+                a_fork_inherits_type_and_lifetime_only
+                an_impossible_fork_is_refused
+                a_chain_of_forks_has_a_limit;
+            lifetimes:
+                an_expired_stream_is_not_found
+                an_expired_streams_name_can_be_used_again
+                a_fixed_expiry_is_not_renewed
+                a_sliding_lifetime_is_renewed_by_reads
+                a_sliding_lifetime_is_renewed_by_appends
+                a_renewal_that_changes_little_is_not_written
+                a_stream_left_alone_expires
+                the_sweep_tells_of_expired_streams
+                an_immense_time_to_live_is_accepted;
+            producers:
+                a_producers_stamps_are_checked
+                producers_do_not_know_of_each_other
+                a_producer_may_start_at_any_epoch
+                racing_retries_take_effect_once
+                a_producer_may_pipeline
+                a_retry_with_its_stream_seq_is_a_duplicate
+                a_refused_append_does_not_move_its_producer;
+            pull_wake:
+                a_wake_is_announced_exactly_once
+                claimed_work_is_acknowledged_and_done
+                work_that_arrived_meanwhile_is_the_next_wake
+                a_stale_worker_is_fenced_off
+                an_ack_must_lie_between_cursor_and_end
+                work_is_taken_back_when_its_lease_runs_out
+                a_sign_of_life_renews_the_lease
+                a_wake_that_cannot_be_announced_can_be_claimed;
+            reading:
+                a_late_reader_sees_everything
+                pages_join_without_gap_or_overlap
+                a_page_ends_once_it_has_its_bytes
+                a_page_says_how_far_it_looked
+                a_stream_without_more_to_come_is_up_to_date
+                control_events_do_not_show_in_a_stream
+                reading_no_stream_finds_nothing
+                names_are_paged_in_byte_order;
+            restart:
+                the_log_survives_a_restart
+                offsets_continue_after_a_restart
+                streams_survive_a_restart
+                a_duplicate_is_known_after_a_restart
+                subscriptions_survive_a_restart
+                closing_finishes_what_waits
+                a_closed_store_lets_go_of_its_data;
+            subscriptions:
+                a_subscription_is_made_once
+                a_deleted_subscription_is_not_found
+                existing_streams_are_linked_at_their_ends
+                later_streams_are_linked_before_their_first_append
+                streams_are_added_and_removed_by_name
+                interests_are_listed_and_their_changes_told
+                forks_are_linked_at_their_ends
+                a_secret_is_decided_once;
+            webhooks:
+                one_node_delivers_at_a_time
+                a_dead_nodes_turn_passes_on
+                a_failed_delivery_is_tried_again
+                a_done_delivery_acknowledges_what_was_announced
+                a_retry_announces_the_latest_ends
+                an_accepted_delivery_is_leased
+                a_late_answer_to_a_delivery_is_fenced_off
+                a_webhook_cannot_be_claimed;
+        }
+    };
+    (@each $fresh:expr; $($topic:ident: $($test:ident)+;)+) => {
+        $($(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                $crate::contract::$topic::$test(&$fresh).await;
+            }
+        )+)+
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    /// Every topic's source, by name.
+    const TOPICS: &[(&str, &str)] = &[
+        ("appending", include_str!("appending.rs")),
+        ("closing", include_str!("closing.rs")),
+        ("creating", include_str!("creating.rs")),
+        ("following", include_str!("following.rs")),
+        ("fork_removal", include_str!("fork_removal.rs")),
+        ("forks", include_str!("forks.rs")),
+        ("lifetimes", include_str!("lifetimes.rs")),
+        ("producers", include_str!("producers.rs")),
+        ("pull_wake", include_str!("pull_wake.rs")),
+        ("reading", include_str!("reading.rs")),
+        ("restart", include_str!("restart.rs")),
+        ("subscriptions", include_str!("subscriptions.rs")),
+        ("webhooks", include_str!("webhooks.rs")),
+    ];
+
+    /// A test that is written but not in the list of `contract_suite!` would never run.
+    #[test]
+    fn every_test_of_the_contract_is_in_the_suite() {
+        let this = include_str!("mod.rs");
+        let suite = this.split("@each").nth(1).unwrap_or_default();
+        for (topic, source) in TOPICS {
+            let listed = suite.split_once(&format!(" {topic}:")).map_or("", |(_, rest)| rest);
+            let listed: Vec<&str> =
+                listed.split(';').next().unwrap_or_default().split_whitespace().collect();
+            let written: Vec<&str> = source
+                .lines()
+                .filter_map(|line| line.strip_prefix("pub async fn "))
+                .filter_map(|rest| rest.split('(').next())
+                .collect();
+            assert_eq!(listed, written, "the tests of contract/{topic}.rs");
+        }
+        let modules = this.lines().filter(|line| line.starts_with("pub mod ")).count();
+        assert_eq!(TOPICS.len(), modules, "a topic is missing");
+    }
+}

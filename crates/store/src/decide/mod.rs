@@ -1,0 +1,100 @@
+//! Deciding commands: the protocol's rules, as pure code.
+//!
+//! A store's writer loads what a batch of commands needs into a [`World`], lets [`decide`] work out
+//! the answers, and saves the [`Plan`]. No clock, no database: both stores give the same answers
+//! because both ask the same code.
+
+mod append;
+mod create;
+mod remove;
+mod world;
+
+pub(crate) use world::{NewEvent, Plan, World};
+
+use crate::command::{Actor, Answer, Append, Command};
+use crate::event::Control;
+use crate::subscription::Change;
+
+/// How long a chain of forks may be. Reading a fork walks its chain, so the chain bounds the cost
+/// of a read.
+pub(crate) const FORK_DEPTH_MAX: usize = 32;
+
+/// Decides commands in order. Every later command sees the effects of the earlier ones.
+pub(crate) fn decide(mut world: World, commands: &[Command]) -> Plan {
+    let mut answers = Vec::with_capacity(commands.len());
+    for command in commands {
+        answers.push(match command {
+            Command::Create(create) => world.create(create),
+            Command::Append(append) => world.append(append),
+            Command::Delete { stream } => world.delete(stream),
+            Command::Touch { stream } => world.touch(stream),
+            Command::Expire { stream } => world.expire(stream),
+        });
+    }
+    world.into_plan(answers)
+}
+
+/// The command that announces a subscription's wake, for loading the world it is decided in.
+pub(crate) fn announcement(change: &Change) -> Vec<Command> {
+    let announce = change.announce.as_ref().map(|announce| {
+        Command::Append(Append {
+            stream: announce.wake_stream.clone(),
+            content_type: None,
+            messages: vec![announce.event.clone().into()],
+            close: false,
+            seq: None,
+            producer: None,
+            actor: Actor::default(),
+            trace_context: None,
+        })
+    });
+    announce.into_iter().collect()
+}
+
+/// Decides the events that a change to a subscription brings: nodes are told when its streams
+/// changed, and a wake is announced in its wake stream, whatever that stream's content type. The
+/// application owns the wake stream: if it is missing or closed, the wake stands unannounced.
+pub(crate) fn decide_change(
+    mut world: World,
+    id: &str,
+    change: &Change,
+    announcement: Vec<Command>,
+) -> Plan {
+    if change.interest_changed {
+        let name = format!("__ds/subscriptions/{id}");
+        world.push_control(&name, Control::Subscription, &Actor::default());
+    }
+    let mut answers = Vec::new();
+    for command in announcement {
+        if let Command::Append(mut append) = command {
+            append.content_type = world.state(&append.stream).map(|s| s.content_type.clone());
+            let answer = world.append(&append);
+            if let Answer::Refused(refusal) = &answer {
+                let stream = &append.stream;
+                tracing::warn!(subscription = id, stream, ?refusal, "a wake was not announced");
+            }
+            answers.push(answer);
+        }
+    }
+    world.into_plan(answers)
+}
+
+impl World {
+    fn touch(&mut self, stream: &str) -> Answer {
+        self.renew(stream);
+        Answer::Done
+    }
+
+    /// Moves the end of a sliding lifetime, if it would move enough to be worth a write.
+    fn renew(&mut self, stream: &str) {
+        let now_ms = self.now_ms;
+        let Some(state) = self.live_mut(stream) else { return };
+        if state.renewal_due(now_ms) {
+            state.expires_at_ms = state.lifetime.expires_at_ms(now_ms);
+            self.changed(stream);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,311 @@
+//! What commands are decided against, and what comes of it.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use bytes::Bytes;
+
+use crate::command::{Actor, Answer, Command};
+use crate::event::{Control, Event};
+use crate::offset::Position;
+use crate::stream::{ProducerState, StreamState};
+
+/// The part of the store that a batch of commands needs, loaded under the offset lock.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    /// The store's clock.
+    pub(crate) now_ms: i64,
+    /// The log's highest position.
+    pub(crate) tip: Position,
+    /// Rows of the streams that were looked up; `None` if there is none of that name.
+    pub(crate) streams: HashMap<String, Option<StreamState>>,
+    /// Producers that were looked up, by stream and id.
+    pub(crate) producers: HashMap<(String, String), Option<ProducerState>>,
+    /// Position of the last event of each stream in [`World::tails_wanted`] that has any.
+    pub(crate) tails: HashMap<String, Position>,
+    /// For a fork with a sub-offset: the source's events of the append after the fork's offset.
+    pub(crate) fork_append: Vec<Event>,
+    changes: Changes,
+}
+
+#[derive(Debug, Default)]
+struct Changes {
+    events: Vec<NewEvent>,
+    streams: BTreeSet<String>,
+    producers: HashSet<(String, String)>,
+    cleared: BTreeSet<String>,
+    purges: Vec<Purge>,
+}
+
+/// An event to be written. Its position is given already.
+#[derive(Debug, Clone)]
+pub(crate) struct NewEvent {
+    pub(crate) position: Position,
+    pub(crate) append_id: Position,
+    pub(crate) stream: String,
+    pub(crate) control: Option<Control>,
+    pub(crate) payload: Option<Bytes>,
+    pub(crate) content_type: Option<String>,
+    pub(crate) actor: Actor,
+    pub(crate) trace_context: Option<String>,
+    /// The append's last event.
+    pub(crate) tx_last: bool,
+}
+
+/// Events that no stream shows any more: those of `stream` in `after..=up_to`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Purge {
+    pub(crate) stream: String,
+    pub(crate) after: Position,
+    pub(crate) up_to: Position,
+}
+
+/// What to write, and what to answer once it is durable.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) events: Vec<NewEvent>,
+    /// Streams to insert or update.
+    pub(crate) streams: Vec<StreamState>,
+    /// Names of streams to remove.
+    pub(crate) removed: Vec<String>,
+    /// Names of streams whose producers are to be forgotten, before `producers` is written. Holds
+    /// more than `removed` when a stream was made anew in the same batch.
+    pub(crate) producers_cleared: Vec<String>,
+    /// Producers to insert or update: stream, id, state.
+    pub(crate) producers: Vec<(String, String, ProducerState)>,
+    pub(crate) purges: Vec<Purge>,
+    /// One for each command.
+    pub(crate) answers: Vec<Answer>,
+}
+
+impl Plan {
+    /// Whether there is nothing to write: such a batch needs no commit.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+            && self.streams.is_empty()
+            && self.removed.is_empty()
+            && self.producers.is_empty()
+            && self.purges.is_empty()
+    }
+}
+
+impl World {
+    /// A world in which nothing has been looked up.
+    pub(crate) fn new(now_ms: i64, tip: Position) -> World {
+        World { now_ms, tip, ..World::default() }
+    }
+
+    /// Names that `commands` need and that have not been looked up. The store loads them and asks
+    /// again until there are none: each round may reveal the ancestors of a fork.
+    pub(crate) fn streams_wanted(&self, commands: &[Command]) -> Vec<String> {
+        let mut wanted = BTreeSet::new();
+        for command in commands {
+            self.want(command.stream(), matches!(command, Command::Delete { .. }), &mut wanted);
+            if let Command::Create(create) = command
+                && let Some(fork) = &create.fork
+            {
+                self.want_chain(&fork.source, &mut wanted);
+            }
+        }
+        wanted.into_iter().collect()
+    }
+
+    /// Wants a stream and, where it may be removed, the sources that its removal may release.
+    fn want(&self, stream: &str, removes: bool, wanted: &mut BTreeSet<String>) {
+        match self.streams.get(stream) {
+            None => {
+                wanted.insert(stream.to_owned());
+            }
+            Some(Some(state)) if removes || state.expired(self.now_ms) => {
+                if let Some(fork) = &state.fork {
+                    self.want_chain(&fork.source, wanted);
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Wants a stream and all its ancestors.
+    fn want_chain(&self, stream: &str, wanted: &mut BTreeSet<String>) {
+        let mut name = stream;
+        loop {
+            match self.streams.get(name) {
+                None => {
+                    wanted.insert(name.to_owned());
+                    return;
+                }
+                Some(Some(StreamState { fork: Some(fork), .. })) => name = &fork.source,
+                Some(_) => return,
+            }
+        }
+    }
+
+    /// Streams whose last event's position the commands need to know. Only after
+    /// [`World::streams_wanted`] is empty.
+    pub(crate) fn tails_wanted(&self, commands: &[Command]) -> Vec<String> {
+        let mut wanted = BTreeSet::new();
+        for command in commands {
+            match command {
+                Command::Create(create) => {
+                    wanted.insert(create.stream.clone());
+                    if let Some(fork) = &create.fork {
+                        wanted.insert(fork.source.clone());
+                    }
+                }
+                Command::Append(append) if append.messages.is_empty() => {
+                    wanted.insert(append.stream.clone());
+                }
+                _ => {}
+            }
+        }
+        wanted.retain(|name| matches!(self.streams.get(name), Some(Some(_))));
+        wanted.into_iter().collect()
+    }
+
+    /// Producers that the commands are stamped with: stream and id.
+    pub(crate) fn producers_wanted(commands: &[Command]) -> Vec<(String, String)> {
+        let stamped = commands.iter().filter_map(|command| match command {
+            Command::Append(append) => {
+                append.producer.as_ref().map(|stamp| (append.stream.clone(), stamp.id.clone()))
+            }
+            _ => None,
+        });
+        stamped.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// The end of a stream, from its last own event or what it inherited.
+    pub(super) fn tail(&self, state: &StreamState) -> Position {
+        match &state.closed {
+            Some(closed) => closed.position,
+            None => {
+                self.tails.get(&state.name).copied().unwrap_or_else(|| state.inherited_tail())
+            }
+        }
+    }
+
+    pub(super) fn state(&self, stream: &str) -> Option<&StreamState> {
+        self.streams.get(stream).and_then(Option::as_ref)
+    }
+
+    pub(super) fn state_mut(&mut self, stream: &str) -> Option<&mut StreamState> {
+        self.streams.get_mut(stream).and_then(Option::as_mut)
+    }
+
+    /// The stream, unless it is deleted or its time has run out.
+    pub(super) fn live_mut(&mut self, stream: &str) -> Option<&mut StreamState> {
+        let now_ms = self.now_ms;
+        self.state_mut(stream).filter(|state| !state.soft_deleted && !state.expired(now_ms))
+    }
+
+    /// Marks a stream's row to be written.
+    pub(super) fn changed(&mut self, stream: &str) {
+        if !self.changes.streams.contains(stream) {
+            self.changes.streams.insert(stream.to_owned());
+        }
+    }
+
+    pub(super) fn put_stream(&mut self, state: StreamState) {
+        self.changed(&state.name);
+        self.streams.insert(state.name.clone(), Some(state));
+    }
+
+    pub(super) fn remove_stream(&mut self, stream: &str) -> Option<StreamState> {
+        self.changed(stream);
+        self.tails.remove(stream);
+        // A later stream of the same name starts without producers.
+        for ((owner, _), state) in &mut self.producers {
+            if owner == stream {
+                *state = None;
+            }
+        }
+        self.changes.producers.retain(|(owner, _)| owner != stream);
+        self.changes.cleared.insert(stream.to_owned());
+        self.streams.insert(stream.to_owned(), None).flatten()
+    }
+
+    pub(super) fn put_producer(&mut self, stream: &str, id: &str, state: ProducerState) {
+        let key = (stream.to_owned(), id.to_owned());
+        self.producers.insert(key.clone(), Some(state));
+        self.changes.producers.insert(key);
+    }
+
+    pub(super) fn purge(&mut self, purge: Purge) {
+        self.changes.purges.push(purge);
+    }
+
+    /// Gives the next position to a control event.
+    pub(super) fn push_control(&mut self, stream: &str, control: Control, actor: &Actor) -> Position {
+        self.tip = self.tip.next();
+        self.changes.events.push(NewEvent {
+            position: self.tip,
+            append_id: self.tip,
+            stream: stream.to_owned(),
+            control: Some(control),
+            payload: None,
+            content_type: None,
+            actor: actor.clone(),
+            trace_context: None,
+            tx_last: true,
+        });
+        self.tip
+    }
+
+    /// Gives positions to an append's messages and returns the stream's new end.
+    pub(super) fn push_messages(
+        &mut self,
+        stream: &str,
+        content_type: &str,
+        messages: &[Bytes],
+        actor: &Actor,
+        trace_context: Option<&String>,
+    ) -> Position {
+        let append_id = self.tip.next();
+        for (index, message) in messages.iter().enumerate() {
+            self.tip = self.tip.next();
+            self.changes.events.push(NewEvent {
+                position: self.tip,
+                append_id,
+                stream: stream.to_owned(),
+                control: None,
+                payload: Some(message.clone()),
+                content_type: Some(content_type.to_owned()),
+                actor: actor.clone(),
+                trace_context: trace_context.cloned(),
+                tx_last: index + 1 == messages.len(),
+            });
+        }
+        if let Some(tail) = self.tails.get_mut(stream) {
+            *tail = self.tip;
+        } else {
+            self.tails.insert(stream.to_owned(), self.tip);
+        }
+        self.tip
+    }
+
+    pub(super) fn into_plan(mut self, answers: Vec<Answer>) -> Plan {
+        let (mut streams, mut removed) = (Vec::new(), Vec::new());
+        for name in self.changes.streams {
+            match self.streams.remove(&name).flatten() {
+                Some(state) => streams.push(state),
+                None => removed.push(name),
+            }
+        }
+        let producers = self
+            .changes
+            .producers
+            .into_iter()
+            .filter_map(|key| {
+                let state = self.producers.remove(&key).flatten()?;
+                Some((key.0, key.1, state))
+            })
+            .collect();
+        Plan {
+            events: self.changes.events,
+            streams,
+            removed,
+            producers_cleared: self.changes.cleared.into_iter().collect(),
+            producers,
+            purges: self.changes.purges,
+            answers,
+        }
+    }
+}

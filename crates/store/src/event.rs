@@ -1,0 +1,68 @@
+//! Events as they lie in the log.
+
+use bytes::Bytes;
+
+use crate::offset::Position;
+
+/// What a control event says about its stream. Control events have places in the log like any
+/// other, so that waiting readers on every node learn of them in order; they are not data, and
+/// reading a stream does not show them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// The stream came into being.
+    Create,
+    /// No more data will come.
+    Close,
+    /// The stream was deleted.
+    Delete,
+    /// The stream's time to live ran out.
+    Expire,
+    /// A `__ds` subscription named by the stream id was made, changed or removed.
+    Subscription,
+}
+
+impl Control {
+    /// The word kept in the log's `control` column.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Control::Create => "create",
+            Control::Close => "close",
+            Control::Delete => "delete",
+            Control::Expire => "expire",
+            Control::Subscription => "subscription",
+        }
+    }
+
+    /// Reads the `control` column; a word this version does not know is ignored by its reader.
+    pub fn parse(word: &str) -> Option<Control> {
+        [Control::Create, Control::Close, Control::Delete, Control::Expire, Control::Subscription]
+            .into_iter()
+            .find(|control| control.as_str() == word)
+    }
+}
+
+/// One document event as a reader of its stream gets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Its place in the log.
+    pub position: Position,
+    /// Which append brought it: the position of that append's first event.
+    pub append_id: Position,
+    /// The document: one JSON message, or one append's bytes.
+    pub payload: Bytes,
+}
+
+/// One event as a node that follows the log sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TailEvent {
+    /// Its place in the log.
+    pub position: Position,
+    /// The stream it belongs to.
+    pub stream: String,
+    /// Set on control events, whose payload is always absent.
+    pub control: Option<Control>,
+    /// The document, present only if the follower asked for this stream's payloads.
+    pub payload: Option<Bytes>,
+    /// When it was appended, by the store's clock.
+    pub created_at_ms: i64,
+}

@@ -1,0 +1,35 @@
+//! The log and everything else durable, on SQLite or PostgreSQL.
+//!
+//! - [`log`]: the [`Log`] trait, and what holds of every log
+//! - [`offset`]: places in it; [`event`]: what lies there; [`stream`]: the streams it holds
+//! - [`command`]: what can be asked of it; `decide`: how that is decided, as pure code
+//! - [`subscription`]: who is woken when streams grow
+//! - [`sqlite`], [`postgres`]: the two backends, file by file alike
+//! - [`contract`]: the tests that both pass
+
+pub mod command;
+pub mod contract;
+mod decide;
+pub mod error;
+pub mod event;
+pub mod log;
+mod migration;
+mod queue;
+pub mod offset;
+pub mod options;
+pub mod postgres;
+pub mod sqlite;
+pub mod stats;
+pub mod stream;
+pub mod subscription;
+
+pub use command::{Actor, Answer, Append, Command, Create, ForkFrom, Refusal};
+pub use error::StoreError;
+pub use event::{Control, Event, TailEvent};
+pub use log::{
+    Found, Log, Page, PageLimit, SharedStore, Store, StreamView, Swept, WantsPayload,
+};
+pub use offset::{Epoch, MalformedOffset, Offset, Position};
+pub use options::{CommitOptions, PostgresOptions, SqliteOptions};
+pub use stats::{CommitStats, Distribution};
+pub use stream::{Lifetime, ProducerStamp, StreamState};

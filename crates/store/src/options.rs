@@ -1,0 +1,69 @@
+//! How a store is opened.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Bounds of the group commit, the same for both stores.
+#[derive(Debug, Clone)]
+pub struct CommitOptions {
+    /// At most so many commands share a commit.
+    pub commands_max: usize,
+    /// A commit takes no further command once its payload reaches this.
+    pub bytes_max: usize,
+    /// At most so many commands wait; the next one is refused as overloaded.
+    pub queue_max: usize,
+}
+
+impl Default for CommitOptions {
+    fn default() -> CommitOptions {
+        CommitOptions { commands_max: 1_000, bytes_max: 32 << 20, queue_max: 20_000 }
+    }
+}
+
+/// The embedded store.
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    /// The folder that holds it. Made if missing.
+    pub folder: PathBuf,
+    /// Bounds of the group commit.
+    pub commit: CommitOptions,
+    /// Connections that serve reads. They never wait for the writer, nor it for them.
+    pub read_connections: usize,
+}
+
+impl SqliteOptions {
+    /// The store in `folder`, with the usual bounds.
+    pub fn new(folder: impl Into<PathBuf>) -> SqliteOptions {
+        SqliteOptions {
+            folder: folder.into(),
+            commit: CommitOptions::default(),
+            read_connections: 4,
+        }
+    }
+}
+
+/// The shared store.
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    /// `postgres://user:password@host:port/database?sslmode=…`
+    pub url: String,
+    /// Bounds of the group commit.
+    pub commit: CommitOptions,
+    /// Connections that serve reads.
+    pub read_connections: usize,
+    /// How long to wait for a connection, and for a lost one to come back, before a command is
+    /// refused as unavailable.
+    pub connect_timeout: Duration,
+}
+
+impl PostgresOptions {
+    /// The store at `url`, with the usual bounds.
+    pub fn new(url: impl Into<String>) -> PostgresOptions {
+        PostgresOptions {
+            url: url.into(),
+            commit: CommitOptions::default(),
+            read_connections: 8,
+            connect_timeout: Duration::from_secs(5),
+        }
+    }
+}

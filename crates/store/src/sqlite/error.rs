@@ -1,0 +1,27 @@
+//! What SQLite's errors mean to a caller.
+
+use rusqlite::ErrorCode;
+
+use crate::error::StoreError;
+
+/// Names the operation that failed and sorts the reason.
+pub(crate) fn broken(operation: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
+    move |error| {
+        let reason = error.to_string();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => StoreError::Full(reason),
+            // Where the write-ahead log cannot grow, SQLite reports the failed write itself.
+            Some(ErrorCode::SystemIoFailure) => StoreError::Full(reason),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::CannotOpen) => {
+                StoreError::Unavailable(reason)
+            }
+            _ => StoreError::Broken { operation, reason },
+        }
+    }
+}
+
+/// The system's clock, which is the store's clock here: one process owns the file.
+pub(crate) fn now_ms() -> i64 {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since_epoch.map_or(0, |elapsed| i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
+}

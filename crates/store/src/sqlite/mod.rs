@@ -1,0 +1,193 @@
+//! The embedded store: one SQLite file, one writer thread, readers beside it.
+//!
+//! WAL mode with `synchronous=FULL`: a commit is synced before SQLite shows it to any reader, which
+//! is what makes visible mean durable. All writes go through the writer thread, so the offset lock
+//! of other stores is here simply the fact that there is one writer.
+
+mod error;
+mod load;
+mod open;
+mod read;
+mod save;
+mod subscriptions;
+mod sweep;
+mod writer;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use tokio::sync::{oneshot, watch};
+
+use crate::command::{Answer, Command};
+use crate::error::StoreError;
+use crate::event::TailEvent;
+use crate::log::{Found, Log, PageLimit, Swept, WantsPayload};
+use crate::offset::{Epoch, Position};
+use crate::options::SqliteOptions;
+use crate::queue::{Job, Queue};
+use crate::stats::{CommitStats, Counters};
+use crate::subscription::{Interest, Op, Reply, Subscription, Subscriptions};
+
+use open::{FolderLock, Readers};
+use writer::{Exclusive, WriterThread};
+
+/// One query, from its own file.
+macro_rules! sql {
+    ($name:literal) => {
+        include_str!(concat!("../../sql/sqlite/", $name, ".sql"))
+    };
+}
+pub(crate) use sql;
+
+/// The embedded store. Cheap to share; close it to release the folder.
+#[derive(Debug)]
+pub struct SqliteStore {
+    epoch: Epoch,
+    queue: Queue<Exclusive>,
+    readers: Arc<Readers>,
+    grown: watch::Receiver<u64>,
+    counters: Arc<Counters>,
+    writer: WriterThread,
+    /// Held for as long as the store is open, so that no second process opens the folder.
+    lock: Mutex<Option<FolderLock>>,
+}
+
+impl SqliteStore {
+    /// Opens the store in a folder, making it or bringing its schema up to date as needed.
+    pub async fn open(options: SqliteOptions) -> Result<Arc<SqliteStore>, StoreError> {
+        tokio::task::spawn_blocking(move || Self::open_blocking(&options))
+            .await
+            .map_err(|error| StoreError::Refused(format!("opening the store failed: {error}")))?
+    }
+
+    fn open_blocking(options: &SqliteOptions) -> Result<Arc<SqliteStore>, StoreError> {
+        let lock = FolderLock::take(&options.folder)?;
+        let (connection, epoch) = open::writer(&options.folder)?;
+        let readers = Arc::new(Readers::open(&options.folder, options.read_connections)?);
+        let (queue, taker) = Queue::new(&options.commit);
+        let counters = Arc::new(Counters::default());
+        let (signal, grown) = watch::channel(0);
+        let writer = WriterThread::start(connection, taker, Arc::clone(&counters), signal)?;
+        let lock = Mutex::new(Some(lock));
+        Ok(Arc::new(SqliteStore { epoch, queue, readers, grown, counters, writer, lock }))
+    }
+
+    /// Runs work on the writer's connection, between commits.
+    async fn exclusively<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut writer::Writer) -> Result<T, StoreError> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        self.queue.push(Job::Exclusive(Exclusive::new(move |writer| {
+            // The caller may have gone away; the work is done all the same.
+            let _ = reply.send(work(writer));
+        })))?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+}
+
+#[async_trait]
+impl Log for SqliteStore {
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn backend(&self) -> &'static str {
+        "SQLite"
+    }
+
+    async fn submit(&self, command: Command) -> Result<Answer, StoreError> {
+        self.queue.submit(command).await
+    }
+
+    async fn read(
+        &self,
+        stream: &str,
+        after: Position,
+        limit: PageLimit,
+    ) -> Result<Found, StoreError> {
+        let stream = stream.to_owned();
+        self.readers.run(move |connection| read::read(connection, &stream, after, limit)).await
+    }
+
+    async fn follow(
+        &self,
+        after: Position,
+        limit: PageLimit,
+        wants_payload: WantsPayload,
+    ) -> Result<Vec<TailEvent>, StoreError> {
+        self.readers
+            .run(move |connection| read::follow(connection, after, limit, &*wants_payload))
+            .await
+    }
+
+    async fn tip(&self) -> Result<Position, StoreError> {
+        self.readers.run(|connection| load::tip(connection)).await
+    }
+
+    fn grown(&self) -> watch::Receiver<u64> {
+        self.grown.clone()
+    }
+
+    async fn names(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        let (prefix, after) = (prefix.to_owned(), after.to_owned());
+        self.readers
+            .run(move |connection| read::names(connection, &prefix, &after, limit))
+            .await
+    }
+
+    async fn sweep(&self) -> Result<Swept, StoreError> {
+        let expired = self.readers.run(|connection| sweep::expired(connection)).await?;
+        let streams_expired = expired.len();
+        for stream in expired {
+            self.submit(Command::Expire { stream }).await?;
+        }
+        let events_purged = self.exclusively(sweep::purge).await?;
+        Ok(Swept { streams_expired, events_purged })
+    }
+
+    fn commit_stats(&self) -> CommitStats {
+        self.counters.snapshot()
+    }
+
+    async fn close(&self) {
+        self.queue.close();
+        // The readers go first: the last connection to go tidies up the write-ahead log, and only
+        // the writer's may.
+        self.readers.close().await;
+        self.writer.join().await;
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+#[async_trait]
+impl Subscriptions for SqliteStore {
+    async fn subscription(&self, id: &str) -> Result<Option<Subscription>, StoreError> {
+        let id = id.to_owned();
+        self.readers.run(move |connection| subscriptions::load(connection, &id)).await
+    }
+
+    async fn interests(&self) -> Result<Vec<Interest>, StoreError> {
+        self.readers.run(|connection| subscriptions::interests(connection)).await
+    }
+
+    async fn change_subscription(&self, id: &str, op: Op) -> Result<Reply, StoreError> {
+        let id = id.to_owned();
+        self.exclusively(move |writer| subscriptions::change(writer, &id, &op)).await
+    }
+
+    async fn due_subscriptions(&self, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.readers.run(move |connection| subscriptions::due(connection, limit)).await
+    }
+
+    async fn secret(&self, name: &str, candidate: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+        let name = name.to_owned();
+        self.exclusively(move |writer| subscriptions::secret(writer, &name, &candidate)).await
+    }
+}

@@ -1,0 +1,180 @@
+//! Opening the file: the folder's lock, the connections and their settings, the migrations.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use tokio::sync::Semaphore;
+
+use super::error::broken;
+use super::sql;
+use crate::error::StoreError;
+use crate::migration;
+use crate::offset::Epoch;
+
+const FILE_NAME: &str = "tidewire.db";
+const LOCK_NAME: &str = "tidewire.lock";
+
+/// Pages of write-ahead log (of 4 KiB) after which the writer copies them into the file. Larger
+/// than SQLite's 1,000, because a checkpoint costs the writer a sync of its own.
+const CHECKPOINT_PAGES: u32 = 4_000;
+
+/// Prepared statements kept by each connection: a few more than there are queries.
+const STATEMENT_CACHE: usize = 64;
+
+/// Proof that this process alone has the folder.
+#[derive(Debug)]
+pub(crate) struct FolderLock(#[expect(dead_code, reason = "held for its lock")] File);
+
+impl FolderLock {
+    pub(crate) fn take(folder: &Path) -> Result<FolderLock, StoreError> {
+        let cannot = |what: &str, error: std::io::Error| {
+            StoreError::Refused(format!("cannot {what} the data folder {}: {error}", folder.display()))
+        };
+        std::fs::create_dir_all(folder).map_err(|error| cannot("make", error))?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(folder.join(LOCK_NAME))
+            .map_err(|error| cannot("write to", error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(in_use(folder, &mut file)),
+            Err(TryLockError::Error(error)) => return Err(cannot("lock", error)),
+        }
+        // The process id is for the message above only, so failing to write it is no failure.
+        let _ = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| write!(file, "{}", std::process::id()));
+        Ok(FolderLock(file))
+    }
+}
+
+fn in_use(folder: &Path, file: &mut File) -> StoreError {
+    let mut owner = String::new();
+    let _ = file.read_to_string(&mut owner);
+    let owner = if owner.is_empty() { String::new() } else { format!(" (process {owner})") };
+    StoreError::Refused(format!(
+        "the data folder {} is in use by another tidewire{owner}; stop that one, or give this one \
+         its own folder with --data. Several nodes share a PostgreSQL database, not a folder",
+        folder.display()
+    ))
+}
+
+/// The connection that writes, with the schema up to date.
+pub(crate) fn writer(folder: &Path) -> Result<(Connection, Epoch), StoreError> {
+    let mut connection =
+        Connection::open(folder.join(FILE_NAME)).map_err(broken("open the store"))?;
+    configure(&connection).map_err(broken("configure the store"))?;
+    migrate(&mut connection)?;
+    let number = connection
+        .query_row(sql!("epoch"), [], |row| row.get::<_, u16>(0))
+        .map_err(broken("read the log's epoch"))?;
+    let epoch = Epoch::new(number)
+        .ok_or_else(|| StoreError::Refused(format!("the log's epoch {number} is out of range")))?;
+    Ok((connection, epoch))
+}
+
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+    Ok(())
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
+    let failed = broken("migrate the store");
+    let transaction = connection
+        .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
+        .map_err(&failed)?;
+    transaction
+        .execute_batch(
+            "CREATE TABLE IF NOT EXISTS tidewire_migrations (
+                number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL
+            )",
+        )
+        .map_err(&failed)?;
+    let version: i32 = transaction
+        .query_row("SELECT max(number) FROM tidewire_migrations", [], |row| row.get(0))
+        .optional()
+        .map(Option::flatten)
+        .map_err(&failed)?
+        .unwrap_or(0);
+    for step in migration::pending(migration::SQLITE, version)? {
+        transaction.execute_batch(step.sql).map_err(&failed)?;
+        transaction
+            .execute(
+                "INSERT INTO tidewire_migrations (number, name, applied_at) VALUES (?1, ?2, ?3)",
+                (step.number, step.name, super::error::now_ms()),
+            )
+            .map_err(&failed)?;
+    }
+    transaction.commit().map_err(&failed)
+}
+
+/// Connections that read. In WAL mode they see a snapshot and wait for no one.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    idle: Mutex<Vec<Connection>>,
+    /// As many permits as connections, so a holder of a permit always finds one idle.
+    permits: Arc<Semaphore>,
+    count: u32,
+}
+
+impl Readers {
+    pub(crate) fn open(folder: &Path, count: usize) -> Result<Readers, StoreError> {
+        let path: PathBuf = folder.join(FILE_NAME);
+        let count = u32::try_from(count.max(1)).unwrap_or(u32::MAX);
+        let open_one = || {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let connection = Connection::open_with_flags(&path, flags)?;
+            connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+            Ok(connection)
+        };
+        let idle = (0..count)
+            .map(|_| open_one())
+            .collect::<rusqlite::Result<Vec<_>>>()
+            .map_err(broken("open the store for reading"))?;
+        let permits = Arc::new(Semaphore::new(idle.len()));
+        Ok(Readers { idle: Mutex::new(idle), permits, count })
+    }
+
+    /// Waits for the reads under way and closes the connections. Later reads find the store closed.
+    pub(crate) async fn close(&self) {
+        if let Ok(_all) = self.permits.acquire_many(self.count).await {
+            self.permits.close();
+            self.idle().clear();
+        }
+    }
+
+    /// Runs a read on a thread where it may block.
+    pub(crate) async fn run<T, F>(self: &Arc<Self>, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let permit = Arc::clone(&self.permits);
+        let permit = permit.acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let readers = Arc::clone(self);
+        let run = move || {
+            let lent = readers.idle().pop();
+            let Some(mut connection) = lent else { return Err(StoreError::Closed) };
+            let result = work(&mut connection);
+            readers.idle().push(connection);
+            drop(permit);
+            result
+        };
+        tokio::task::spawn_blocking(run).await.map_err(|_| StoreError::Closed)?
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,167 @@
+//! Reading streams, and following the log.
+
+use bytes::Bytes;
+use rusqlite::Connection;
+
+use super::error::{broken, now_ms};
+use super::{load, sql};
+use crate::error::StoreError;
+use crate::event::{Control, Event, TailEvent};
+use crate::log::{Found, Page, PageLimit, StreamView};
+use crate::offset::Position;
+use crate::stream::{self, Segment};
+
+/// Reads a stream, all of it in one snapshot.
+pub(crate) fn read(
+    connection: &mut Connection,
+    name: &str,
+    after: Position,
+    limit: PageLimit,
+) -> Result<Found, StoreError> {
+    let snapshot = connection.transaction().map_err(broken("begin a read"))?;
+    let Some(state) = load::stream(&snapshot, name)? else { return Ok(Found::NotFound) };
+    if state.soft_deleted {
+        return Ok(Found::Gone);
+    }
+    if state.expired(now_ms()) {
+        return Ok(Found::NotFound);
+    }
+    let tip = load::tip(&snapshot)?;
+    let tail = load::tail(&snapshot, &state)?;
+    let view = StreamView { state: state.clone(), tail };
+    let mut page = if limit.events == 0 || after >= tail {
+        Run { events: Vec::new(), complete: after >= tail }
+    } else {
+        let chain = load::chain(&snapshot, state)?;
+        segments(&snapshot, &stream::segments(&chain), after, limit)?
+    };
+    // A page cut short exactly at the end of the stream is complete all the same.
+    page.complete |= page.events.last().is_some_and(|event| event.position >= tail);
+    let scanned_to = match page.events.last() {
+        _ if page.complete => tip,
+        Some(event) => event.position,
+        None => after.min(tip),
+    };
+    Ok(Found::Stream(Box::new(Page { view, events: page.events, scanned_to })))
+}
+
+/// Events read from segments, and whether those are all there are.
+pub(crate) struct Run {
+    pub(crate) events: Vec<Event>,
+    pub(crate) complete: bool,
+}
+
+/// Reads runs of events one after the other, until a limit is reached.
+pub(crate) fn segments(
+    connection: &Connection,
+    segments: &[Segment],
+    after: Position,
+    limit: PageLimit,
+) -> Result<Run, StoreError> {
+    let mut events = Vec::new();
+    let mut bytes = 0;
+    for segment in segments.iter().filter(|segment| segment.up_to > after) {
+        let rows_left = limit.events - events.len();
+        let before = events.len();
+        segment_events(connection, segment, after, rows_left, limit.bytes, &mut bytes, &mut events)
+            .map_err(broken("read a stream"))?;
+        if events.len() >= limit.events || (bytes >= limit.bytes && events.len() > before) {
+            return Ok(Run { events, complete: false });
+        }
+    }
+    Ok(Run { events, complete: true })
+}
+
+fn segment_events(
+    connection: &Connection,
+    segment: &Segment,
+    after: Position,
+    rows_max: usize,
+    bytes_max: usize,
+    bytes: &mut usize,
+    events: &mut Vec<Event>,
+) -> rusqlite::Result<()> {
+    let mut query = connection.prepare_cached(sql!("segment"))?;
+    let mut rows = query.query((
+        &segment.stream,
+        segment.after.max(after).to_sql(),
+        segment.up_to.to_sql(),
+        i64::try_from(rows_max).unwrap_or(i64::MAX),
+    ))?;
+    while let Some(row) = rows.next()? {
+        let payload = Bytes::copy_from_slice(row.get_ref(2)?.as_blob_or_null()?.unwrap_or_default());
+        *bytes += payload.len();
+        events.push(Event {
+            position: Position::from_sql(row.get(0)?),
+            append_id: Position::from_sql(row.get(1)?),
+            payload,
+        });
+        if *bytes >= bytes_max {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Reads the log after a position. SQLite fetches a column only when asked for it, so the payloads
+/// that nobody wants are not even read from disk.
+pub(crate) fn follow(
+    connection: &mut Connection,
+    after: Position,
+    limit: PageLimit,
+    wants_payload: &dyn Fn(&str) -> bool,
+) -> Result<Vec<TailEvent>, StoreError> {
+    let read = |connection: &Connection| -> rusqlite::Result<Vec<TailEvent>> {
+        let mut query = connection.prepare_cached(sql!("follow"))?;
+        let rows_max = i64::try_from(limit.events).unwrap_or(i64::MAX);
+        let mut rows = query.query((after.to_sql(), rows_max))?;
+        let mut events = Vec::new();
+        let mut bytes = 0;
+        while let Some(row) = rows.next()? {
+            let stream: String = row.get(1)?;
+            let control = row.get_ref(2)?.as_str_or_null()?.and_then(Control::parse);
+            let payload = if wants_payload(&stream) {
+                row.get_ref(4)?.as_blob_or_null()?.map(Bytes::copy_from_slice)
+            } else {
+                None
+            };
+            bytes += payload.as_ref().map_or(0, Bytes::len);
+            events.push(TailEvent {
+                position: Position::from_sql(row.get(0)?),
+                stream,
+                control,
+                payload,
+                created_at_ms: row.get(3)?,
+            });
+            if bytes >= limit.bytes {
+                break;
+            }
+        }
+        Ok(events)
+    };
+    read(connection).map_err(broken("follow the log"))
+}
+
+/// Names of streams in order.
+pub(crate) fn names(
+    connection: &Connection,
+    prefix: &str,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<String>, StoreError> {
+    let read = || -> rusqlite::Result<Vec<String>> {
+        let mut query = connection.prepare_cached(sql!("names"))?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut rows = query.query((prefix, after, now_ms(), limit))?;
+        let mut names = Vec::new();
+        while let Some(row) = rows.next()? {
+            let name: String = row.get(0)?;
+            if !name.starts_with(prefix) {
+                break;
+            }
+            names.push(name);
+        }
+        Ok(names)
+    };
+    read().map_err(broken("list streams"))
+}

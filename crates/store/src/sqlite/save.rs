@@ -1,0 +1,105 @@
+//! Saving what was decided.
+
+use rusqlite::{Transaction, params};
+
+use super::error::broken;
+use super::sql;
+use crate::decide::{NewEvent, Plan};
+use crate::error::StoreError;
+use crate::stream::{Lifetime, StreamState};
+
+/// How long the events of a deleted stream stay on disk, so that a read under way finishes.
+pub(crate) const PURGE_DELAY_MS: i64 = 60_000;
+
+/// Writes a plan.
+pub(crate) fn plan(
+    transaction: &Transaction<'_>,
+    plan: &Plan,
+    now_ms: i64,
+) -> Result<(), StoreError> {
+    save(transaction, plan, now_ms).map_err(broken("write to the log"))
+}
+
+fn save(transaction: &Transaction<'_>, plan: &Plan, now_ms: i64) -> rusqlite::Result<()> {
+    if plan.is_empty() {
+        return Ok(());
+    }
+    events(transaction, &plan.events, now_ms)?;
+    for name in &plan.removed {
+        transaction.prepare_cached(sql!("stream_remove"))?.execute([name])?;
+    }
+    for name in &plan.producers_cleared {
+        transaction.prepare_cached(sql!("producers_clear"))?.execute([name])?;
+    }
+    for state in &plan.streams {
+        stream(transaction, state)?;
+    }
+    for (stream, id, state) in &plan.producers {
+        transaction.prepare_cached(sql!("producer_save"))?.execute(params![
+            stream,
+            id,
+            state.epoch,
+            state.seq,
+            state.position.to_sql()
+        ])?;
+    }
+    for purge in &plan.purges {
+        transaction.prepare_cached(sql!("purge_add"))?.execute(params![
+            purge.stream,
+            purge.after.to_sql(),
+            purge.up_to.to_sql(),
+            now_ms + PURGE_DELAY_MS
+        ])?;
+    }
+    Ok(())
+}
+
+fn events(transaction: &Transaction<'_>, events: &[NewEvent], now_ms: i64) -> rusqlite::Result<()> {
+    let mut insert = transaction.prepare_cached(sql!("event_insert"))?;
+    for event in events {
+        insert.execute(params![
+            event.position.to_sql(),
+            event.stream,
+            event.append_id.to_sql(),
+            event.actor.host_id,
+            event.actor.user_id,
+            event.payload.as_deref(),
+            event.content_type,
+            event.control.map(crate::event::Control::as_str),
+            event.tx_last,
+            event.trace_context,
+            now_ms
+        ])?;
+    }
+    Ok(())
+}
+
+fn stream(transaction: &Transaction<'_>, state: &StreamState) -> rusqlite::Result<()> {
+    let (ttl_s, fixed_ms) = match state.lifetime {
+        Lifetime::Forever => (None, None),
+        Lifetime::Sliding { ttl_s } => (Some(ttl_s), None),
+        Lifetime::Until { at_ms } => (None, Some(at_ms)),
+    };
+    let by = state.closed.as_ref().and_then(|closed| closed.by.as_ref());
+    let fork = state.fork.as_ref();
+    transaction.prepare_cached(sql!("stream_save"))?.execute(params![
+        state.name,
+        state.created.to_sql(),
+        state.content_type,
+        ttl_s,
+        fixed_ms,
+        state.expires_at_ms,
+        state.closed.as_ref().map(|closed| closed.position.to_sql()),
+        by.map(|by| &by.id),
+        by.map(|by| by.epoch),
+        by.map(|by| by.seq),
+        fork.map(|fork| &fork.source),
+        fork.map(|fork| fork.offset.to_sql()),
+        fork.map(|fork| fork.sub_offset),
+        fork.map(|fork| fork.position.to_sql()),
+        state.forks,
+        state.soft_deleted,
+        state.last_seq
+    ])?;
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! The writer thread: takes what waits, commits it, answers.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use tokio::sync::watch;
+
+use super::error::{broken, now_ms};
+use super::{load, save};
+use crate::command::{Answer, Command};
+use crate::decide::{Plan, decide};
+use crate::error::StoreError;
+use crate::queue::{Next, Taker, Waiting};
+use crate::stats::Counters;
+
+/// Work that needs the writer's connection to itself.
+pub(crate) struct Exclusive(Box<dyn FnOnce(&mut Writer) + Send>);
+
+impl Exclusive {
+    pub(crate) fn new(work: impl FnOnce(&mut Writer) + Send + 'static) -> Exclusive {
+        Exclusive(Box::new(work))
+    }
+}
+
+impl std::fmt::Debug for Exclusive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Exclusive")
+    }
+}
+
+/// What the writer thread owns.
+pub(crate) struct Writer {
+    connection: Connection,
+    counters: Arc<Counters>,
+    grown: watch::Sender<u64>,
+}
+
+impl Writer {
+    /// Runs `work` in a transaction and makes it durable. `work` returns the plan it saved, whose
+    /// events are announced once they are.
+    pub(crate) fn commit<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<(T, Plan), StoreError>,
+    ) -> Result<(T, Plan), StoreError> {
+        let started = Instant::now();
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(broken("begin a commit"))?;
+        let (value, plan) = work(&transaction)?;
+        transaction.commit().map_err(broken("commit"))?;
+        if let Some(last) = plan.events.last() {
+            let bytes = plan.events.iter().filter_map(|e| e.payload.as_ref()).map(|p| p.len()).sum();
+            self.counters.committed(plan.answers.len(), plan.events.len(), bytes, started.elapsed());
+            self.grown.send_replace(last.position.number());
+        }
+        Ok((value, plan))
+    }
+
+    /// Runs upkeep in a transaction of its own.
+    pub(crate) fn transaction(&mut self) -> Result<Transaction<'_>, StoreError> {
+        self.connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(broken("begin a transaction"))
+    }
+
+    fn answer(&mut self, batch: Vec<Waiting>) {
+        let (commands, replies): (Vec<Command>, Vec<_>) =
+            batch.into_iter().map(|waiting| (waiting.command, waiting.reply)).unzip();
+        let result = self.commit(|transaction| {
+            let world = load::world(transaction, &commands, now_ms())?;
+            let plan = decide(world, &commands);
+            save::plan(transaction, &plan, now_ms())?;
+            Ok(((), plan))
+        });
+        match result {
+            Ok(((), plan)) => {
+                for (reply, answer) in replies.into_iter().zip(plan.answers) {
+                    // A client that went away does not undo its append.
+                    let _ = reply.send(Ok::<Answer, StoreError>(answer));
+                }
+            }
+            Err(error) => {
+                self.counters.failed();
+                tracing::error!(%error, commands = replies.len(), "commit failed");
+                for reply in replies {
+                    let _ = reply.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// The running thread. Ends when the queue is closed and empty.
+#[derive(Debug)]
+pub(crate) struct WriterThread(Mutex<Option<JoinHandle<()>>>);
+
+impl WriterThread {
+    pub(crate) fn start(
+        connection: Connection,
+        mut taker: Taker<Exclusive>,
+        counters: Arc<Counters>,
+        grown: watch::Sender<u64>,
+    ) -> Result<WriterThread, StoreError> {
+        let mut writer = Writer { connection, counters, grown };
+        let run = move || {
+            while let Some(next) = taker.blocking_next() {
+                match next {
+                    Next::Commit(batch) => writer.answer(batch),
+                    Next::Exclusive(Exclusive(work)) => work(&mut writer),
+                }
+            }
+        };
+        let handle = std::thread::Builder::new()
+            .name("tidewire-writer".to_owned())
+            .spawn(run)
+            .map_err(|error| StoreError::Refused(format!("cannot start the writer: {error}")))?;
+        Ok(WriterThread(Mutex::new(Some(handle))))
+    }
+
+    /// Waits for the thread to finish what it has.
+    pub(crate) async fn join(&self) {
+        let handle = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(handle) = handle {
+            let joined = tokio::task::spawn_blocking(move || handle.join()).await;
+            if !matches!(joined, Ok(Ok(()))) {
+                tracing::error!("the writer thread ended by a panic");
+            }
+        }
+    }
+}

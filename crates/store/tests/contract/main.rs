@@ -1,0 +1,4 @@
+//! Runs the contract on both stores: `sqlite::a_late_reader_sees_everything`,
+//! `postgres::a_late_reader_sees_everything`, and so on.
+
+mod sqlite;

@@ -1,0 +1,176 @@
+//! What each key expects beyond its type: ranges of numbers, words, addresses.
+//!
+//! The type of a key is that of its default. A test holds that every number of the default file has
+//! a range here, so a new key cannot be forgotten.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use toml::Value;
+
+use super::setting::Setting;
+
+const MIB: i64 = 1 << 20;
+const HOUR_MS: i64 = 3_600_000;
+
+/// The levels of `telemetry.level`, the most silent first.
+pub(crate) const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+/// The forms of `telemetry.format`.
+pub(crate) const FORMATS: [&str; 2] = ["text", "json"];
+
+/// The numbers a key may have. Lower bounds are what still works; upper bounds catch a wrong unit
+/// and a slip of the finger.
+pub(crate) fn range(key: &str) -> Option<RangeInclusive<i64>> {
+    Some(match key {
+        "database_wait_ms" => 0..=HOUR_MS,
+        "streams.long_poll_ms" => 1..=HOUR_MS,
+        "streams.sse_ms" => 1..=24 * HOUR_MS,
+        "streams.read_bytes_max" => 1..=1024 * MIB,
+        "streams.read_events_max" => 1..=1_000_000,
+        "log.fallback_poll_ms" => 1..=60_000,
+        "log.sweep_interval_ms" => 1..=HOUR_MS,
+        "commit.commands_max" => 1..=100_000,
+        "commit.bytes_max" => 1..=1024 * MIB,
+        "commit.queue_max" => 1..=10_000_000,
+        "sqlite.read_connections" => 1..=64,
+        "postgres.read_connections" => 1..=1_000,
+        "postgres.connect_timeout_ms" => 1..=HOUR_MS,
+        "webhooks.timeout_ms" => 1..=HOUR_MS,
+        "webhooks.concurrent_max" => 1..=10_000,
+        "limits.body_bytes_max" => 1..=1024 * MIB,
+        "limits.stream_name_bytes_max" => 1..=65_536,
+        // The HTTP library works with no less than this.
+        "limits.header_bytes_max" => 8_192..=MIB,
+        "limits.query_bytes_max" => 64..=MIB,
+        "limits.messages_per_append_max" => 1..=1_000_000,
+        "limits.live_readers_max" => 1..=10_000_000,
+        "limits.connections_max" => 1..=10_000_000,
+        "limits.header_timeout_ms" => 1..=HOUR_MS,
+        "limits.body_timeout_ms" => 1..=HOUR_MS,
+        "shutdown.grace_ms" => 0..=HOUR_MS,
+        _ => return None,
+    })
+}
+
+/// Whether `given` can stand where `default` stands; if not, what was expected instead.
+pub(crate) fn check(default: &Setting, given: &Value) -> Result<(), String> {
+    let key = default.key.as_str();
+    let fits = match (&default.value, given) {
+        (Value::Integer(_), Value::Integer(number)) => {
+            range(key).is_none_or(|range| range.contains(number))
+        }
+        (Value::Boolean(_), Value::Boolean(_)) => true,
+        (Value::String(_), Value::String(text)) => text_fits(key, text),
+        (Value::Array(_), Value::Array(items)) => items.iter().all(is_origin),
+        _ => false,
+    };
+    if fits { Ok(()) } else { Err(expected(default)) }
+}
+
+/// The address that `listen` means. `localhost` is the loopback of IPv4, whatever the machine's
+/// resolver says, so that it means the same everywhere.
+pub(crate) fn listen_address(text: &str) -> Option<SocketAddr> {
+    if let Some(port) = text.strip_prefix("localhost:") {
+        return Some(SocketAddr::new(
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port.parse().ok()?,
+        ));
+    }
+    text.parse().ok()
+}
+
+fn text_fits(key: &str, text: &str) -> bool {
+    match key {
+        "listen" => listen_address(text).is_some(),
+        "data" => !text.is_empty(),
+        "database" => {
+            text.is_empty() || has_scheme_and_host(text, &["postgres://", "postgresql://"])
+        }
+        "public_url" => text.is_empty() || has_scheme_and_host(text, &["http://", "https://"]),
+        "telemetry.level" => LEVELS.contains(&text),
+        "telemetry.format" => FORMATS.contains(&text),
+        _ => true,
+    }
+}
+
+fn has_scheme_and_host(text: &str, schemes: &[&str]) -> bool {
+    let rest = schemes.iter().find_map(|scheme| text.strip_prefix(scheme));
+    rest.is_some_and(|rest| !rest.is_empty() && !text.contains(char::is_whitespace))
+}
+
+fn is_origin(item: &Value) -> bool {
+    let schemes = &["http://", "https://"];
+    item.as_str().is_some_and(|text| {
+        // An origin ends with its host and port: a browser never sends one with a path.
+        has_scheme_and_host(text, schemes) && text.matches('/').count() == 2
+    })
+}
+
+fn expected(default: &Setting) -> String {
+    let text = match default.key.as_str() {
+        "listen" => "an IP address and a port, such as \"127.0.0.1:4437\"",
+        "data" => "the path of a folder, such as \"./tidewire-data\"",
+        "database" => "a URL such as \"postgres://user:password@host:5432/name\"",
+        "public_url" => "a URL such as \"https://live.example.org\"",
+        "allowed_origins" => "a list of origins such as [\"https://app.example.org\"]",
+        "telemetry.level" => return format!("one of {}", LEVELS.join(", ")),
+        "telemetry.format" => return format!("one of {}", FORMATS.join(", ")),
+        key => match (&default.value, range(key)) {
+            (Value::Integer(_), Some(range)) => {
+                return format!("a whole number from {} to {}", range.start(), range.end());
+            }
+            (Value::Integer(_), None) => "a whole number",
+            (Value::Boolean(_), _) => "true or false",
+            _ => "text",
+        },
+    };
+    text.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::file;
+
+    #[test]
+    fn every_number_of_the_default_file_has_a_range_that_holds_it() {
+        for default in file::defaults() {
+            if let Value::Integer(number) = default.value {
+                let range = range(&default.key).unwrap_or_else(|| panic!("{}", default.key));
+                assert!(range.contains(&number), "{}", default.key);
+            }
+        }
+    }
+
+    #[test]
+    fn the_defaults_fit() {
+        for default in file::defaults() {
+            assert_eq!(check(&default, &default.value), Ok(()), "{}", default.key);
+        }
+    }
+
+    #[test]
+    fn texts_are_held_to_what_they_mean() {
+        for (key, text, fits) in [
+            ("listen", "0.0.0.0:80", true),
+            ("listen", "[::1]:4437", true),
+            ("listen", "localhost:0", true),
+            ("listen", "127.0.0.1", false),
+            ("listen", ":4437", false),
+            ("data", "", false),
+            ("database", "postgresql://localhost/app", true),
+            ("database", "mysql://localhost/app", false),
+            ("public_url", "live.example.org", false),
+            ("telemetry.level", "verbose", false),
+        ] {
+            assert_eq!(text_fits(key, text), fits, "{key} = {text}");
+        }
+    }
+
+    #[test]
+    fn an_origin_has_no_path() {
+        assert!(is_origin(&Value::from("https://app.example.org:8443")));
+        assert!(!is_origin(&Value::from("https://app.example.org/")));
+        assert!(!is_origin(&Value::from("app.example.org")));
+    }
+}

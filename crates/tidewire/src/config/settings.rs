@@ -1,0 +1,228 @@
+//! The configuration as typed values, and what they mean to the store and the server.
+//!
+//! The field names are the file's keys. The options of the other crates are built field by field,
+//! without their defaults, so that an option added there does not compile until it has a key here.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+use tidewire_deliver as deliver;
+use tidewire_store::{CommitOptions, PostgresOptions, SqliteOptions};
+
+/// All of it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Settings {
+    pub(crate) listen: String,
+    pub(crate) data: PathBuf,
+    pub(crate) database: String,
+    #[serde(deserialize_with = "ms")]
+    pub(crate) database_wait_ms: Duration,
+    pub(crate) public_url: String,
+    pub(crate) allowed_origins: Vec<String>,
+    pub(crate) streams: Streams,
+    pub(crate) log: Log,
+    pub(crate) commit: Commit,
+    pub(crate) sqlite: Sqlite,
+    pub(crate) postgres: Postgres,
+    pub(crate) webhooks: Webhooks,
+    pub(crate) limits: Limits,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) telemetry: Telemetry,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Streams {
+    #[serde(deserialize_with = "ms")]
+    long_poll_ms: Duration,
+    #[serde(deserialize_with = "ms")]
+    sse_ms: Duration,
+    read_bytes_max: usize,
+    read_events_max: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Log {
+    #[serde(deserialize_with = "ms")]
+    fallback_poll_ms: Duration,
+    #[serde(deserialize_with = "ms")]
+    sweep_interval_ms: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Commit {
+    commands_max: usize,
+    bytes_max: usize,
+    queue_max: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sqlite {
+    read_connections: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Postgres {
+    read_connections: usize,
+    #[serde(deserialize_with = "ms")]
+    connect_timeout_ms: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Webhooks {
+    allow_loopback: bool,
+    #[serde(deserialize_with = "ms")]
+    timeout_ms: Duration,
+    concurrent_max: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Limits {
+    body_bytes_max: usize,
+    stream_name_bytes_max: usize,
+    header_bytes_max: usize,
+    query_bytes_max: usize,
+    messages_per_append_max: usize,
+    live_readers_max: usize,
+    connections_max: usize,
+    #[serde(deserialize_with = "ms")]
+    header_timeout_ms: Duration,
+    #[serde(deserialize_with = "ms")]
+    body_timeout_ms: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Shutdown {
+    #[serde(deserialize_with = "ms")]
+    pub(crate) grace_ms: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Telemetry {
+    pub(crate) level: String,
+    pub(crate) format: String,
+}
+
+/// Which store, and how to open it.
+#[derive(Clone)]
+pub(crate) enum StoreOptions {
+    Sqlite(SqliteOptions),
+    Postgres(PostgresOptions),
+}
+
+impl Settings {
+    /// The database where one is given, else the folder.
+    pub(crate) fn store(&self) -> StoreOptions {
+        let Commit {
+            commands_max,
+            bytes_max,
+            queue_max,
+        } = self.commit;
+        let commit = CommitOptions {
+            commands_max,
+            bytes_max,
+            queue_max,
+        };
+        if self.database.is_empty() {
+            let read_connections = self.sqlite.read_connections;
+            let folder = self.data.clone();
+            StoreOptions::Sqlite(SqliteOptions {
+                folder,
+                commit,
+                read_connections,
+            })
+        } else {
+            StoreOptions::Postgres(PostgresOptions {
+                url: self.database.clone(),
+                commit,
+                read_connections: self.postgres.read_connections,
+                connect_timeout: self.postgres.connect_timeout_ms,
+            })
+        }
+    }
+
+    /// How the server is to serve.
+    pub(crate) fn deliver(&self, access: deliver::Access) -> deliver::Options {
+        let limits = &self.limits;
+        deliver::Options {
+            access,
+            public_url: Some(self.public_url.clone()).filter(|url| !url.is_empty()),
+            allowed_origins: self.allowed_origins.clone(),
+            limits: deliver::Limits {
+                body_bytes_max: limits.body_bytes_max,
+                stream_name_bytes_max: limits.stream_name_bytes_max,
+                header_bytes_max: limits.header_bytes_max,
+                query_bytes_max: limits.query_bytes_max,
+                messages_per_append_max: limits.messages_per_append_max,
+                live_readers_max: limits.live_readers_max,
+                connections_max: limits.connections_max,
+                header_timeout: limits.header_timeout_ms,
+                body_timeout: limits.body_timeout_ms,
+            },
+            streams: deliver::StreamOptions {
+                long_poll: self.streams.long_poll_ms,
+                sse_duration: self.streams.sse_ms,
+                read_bytes_max: self.streams.read_bytes_max,
+                read_events_max: self.streams.read_events_max,
+            },
+            log: deliver::LogOptions {
+                fallback_poll: self.log.fallback_poll_ms,
+                sweep_interval: self.log.sweep_interval_ms,
+            },
+            webhooks: deliver::WebhookOptions {
+                allow_loopback: self.webhooks.allow_loopback,
+                timeout: self.webhooks.timeout_ms,
+                concurrent_max: self.webhooks.concurrent_max,
+            },
+        }
+    }
+}
+
+fn ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    u64::deserialize(deserializer).map(Duration::from_millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::file;
+
+    // The default file has every key of the structs and no other, or this does not parse.
+    fn default_settings() -> Settings {
+        toml::from_str(file::DEFAULT).expect("the default file fits the settings")
+    }
+
+    #[test]
+    fn the_default_file_says_what_the_server_does_by_default() {
+        let of_file = default_settings().deliver(deliver::Access::OpenOnLoopback);
+        let of_code = deliver::Options::new(deliver::Access::OpenOnLoopback);
+        assert_eq!(format!("{of_file:#?}"), format!("{of_code:#?}"));
+    }
+
+    #[test]
+    fn the_default_file_says_what_the_stores_do_by_default() {
+        let mut settings = default_settings();
+        let StoreOptions::Sqlite(of_file) = settings.store() else {
+            panic!("no database is set")
+        };
+        let of_code = SqliteOptions::new("./tidewire-data");
+        assert_eq!(format!("{of_file:#?}"), format!("{of_code:#?}"));
+
+        settings.database = "postgres://localhost/app".to_owned();
+        let StoreOptions::Postgres(of_file) = settings.store() else {
+            panic!("one is set")
+        };
+        let of_code = PostgresOptions::new("postgres://localhost/app");
+        assert_eq!(format!("{of_file:#?}"), format!("{of_code:#?}"));
+    }
+}

@@ -1,0 +1,32 @@
+//! The effective configuration as TOML, with the origin of every value that is not the default.
+
+use super::{Config, Origin};
+
+const HEAD: &str = "\
+# The configuration in force. A comment behind a value says where it was set; values without one
+# are defaults. `tidewire config --default` explains them.
+";
+
+/// What `tidewire config` prints: a file that could be used again, but for the secrets.
+pub(crate) fn effective(config: &Config) -> String {
+    let mut text = String::from(HEAD);
+    let admin_key = if config.admin_key.is_some() {
+        "set (hidden)"
+    } else {
+        "not set"
+    };
+    text += &format!("# TIDEWIRE_ADMIN_KEY is {admin_key}.\n\n");
+    let mut table = "";
+    for setting in &config.effective {
+        if setting.table() != table {
+            table = setting.table();
+            text += &format!("\n[{table}]\n");
+        }
+        text += &format!("{} = {}", setting.name(), setting.shown());
+        if setting.origin != Origin::Default {
+            text += &format!(" # {}", setting.origin);
+        }
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,80 @@
+//! The `tidewire` binary: command line, configuration, wiring, telemetry, shutdown.
+//!
+//! - [`cli`]: what can be asked for; `main` parses it before anything is done
+//! - [`config`]: where settings come from
+//! - [`server`]: the life of a server, from its listener to its last request
+//! - [`commands`]: everything else that can be asked for
+//! - [`telemetry`]: what the process says about itself
+
+mod cli;
+mod commands;
+mod config;
+mod server;
+mod telemetry;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Parser as _;
+
+use cli::{Cli, Command};
+use config::{Config, Given};
+use server::Mode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    // Before any library can install another one. It fails only where one is installed already.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let cli = Cli::parse();
+    run(cli.command).unwrap_or_else(|error| {
+        eprintln!("tidewire: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Dev(flags) => serve(Mode::Dev, flags.given()),
+        Command::Serve(flags) => serve(Mode::Serve, flags.given()),
+        Command::Migrate(flags) => {
+            let config = load(flags.given())?;
+            telemetry::start(&config)?;
+            block_on(commands::migrate::run(&config.settings))
+        }
+        Command::Config(flags) if flags.default => commands::config::print_default(),
+        Command::Config(flags) => commands::config::print_effective(&load(flags.server.given())?),
+        Command::Publish(flags) => {
+            let data = commands::publish::read(&flags.data)?;
+            block_on(commands::publish::run(flags, data))
+        }
+        Command::Tail(flags) => {
+            telemetry::start_for_client()?;
+            block_on(commands::tail::run(flags))
+        }
+    }
+}
+
+fn serve(mode: Mode, given: Given) -> anyhow::Result<ExitCode> {
+    let config = load(given)?;
+    let plan = server::Plan::new(mode, &config)?;
+    telemetry::start(&config)?;
+    block_on(server::run(plan))
+}
+
+fn load(given: Given) -> Result<Config, config::Problems> {
+    config::load(given, std::env::vars_os(), Path::new("."))
+}
+
+fn block_on(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let result = runtime.block_on(work);
+    // What was to be finished is finished; a thread that still blocks must not hold the exit up.
+    runtime.shutdown_background();
+    result
+}

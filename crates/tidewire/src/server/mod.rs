@@ -1,0 +1,136 @@
+//! The life of a server: check, listen, open the store, serve, drain, close.
+//!
+//! What can be refused is refused in [`Plan::new`], before anything is touched. The address is taken
+//! before the store is opened, so that a second server on a port never migrates a database.
+
+mod banner;
+mod listen;
+mod signals;
+pub(crate) mod store;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tidewire_deliver::{Access, Options, Server};
+use tidewire_store::SharedStore;
+
+use crate::config::secret::AdminKey;
+use crate::config::{Config, StoreOptions, listen_address};
+use signals::Signals;
+
+/// How long the store may take to close. Its work is durable before it is acknowledged, so that one
+/// which cannot finish (a database that is gone) loses nothing.
+const STORE_CLOSE_MAX: Duration = Duration::from_secs(10);
+
+/// For whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Open, on this machine only.
+    Dev,
+    /// For those who have the key.
+    Serve,
+}
+
+/// A server that could be started.
+pub(crate) struct Plan {
+    mode: Mode,
+    address: SocketAddr,
+    store: StoreOptions,
+    options: Options,
+    database_wait: Duration,
+    grace: Duration,
+}
+
+/// A server that runs, and what it stands on.
+struct Running {
+    server: Server,
+    store: SharedStore,
+}
+
+impl Plan {
+    /// Refuses what would be unsafe: a development server that others can reach, and a public one
+    /// without a key.
+    pub(crate) fn new(mode: Mode, config: &Config) -> anyhow::Result<Plan> {
+        let settings = &config.settings;
+        let address = listen_address(&settings.listen).context("listen was checked")?;
+        let access = match mode {
+            Mode::Dev if !address.ip().is_loopback() => bail!(
+                "dev is open to everyone who can reach it, so it listens on this machine only, and \
+                 {address} is not a loopback address. Use --listen 127.0.0.1:{}, or run `tidewire \
+                 serve`, which asks for a key",
+                address.port()
+            ),
+            Mode::Dev => Access::OpenOnLoopback,
+            Mode::Serve => Access::AdminKey(AdminKey::check(config.admin_key.as_deref())?.reveal()),
+        };
+        Ok(Plan {
+            mode,
+            address,
+            store: settings.store(),
+            options: settings.deliver(access),
+            // A developer wants to know at once; a service may be started before its database.
+            database_wait: match mode {
+                Mode::Dev => Duration::ZERO,
+                Mode::Serve => settings.database_wait_ms,
+            },
+            grace: settings.shutdown.grace_ms,
+        })
+    }
+}
+
+/// Runs until a signal, then drains. A second signal ends the process at once.
+pub(crate) async fn run(plan: Plan) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::listen()?;
+    let grace = plan.grace;
+    let running = tokio::select! {
+        running = start(plan) => running?,
+        signal = signals.next() => return Ok(ExitCode::from(signal.exit_code())),
+    };
+    let signal = signals.next().await;
+    let grace_ms = grace.as_millis();
+    tracing::info!(
+        grace_ms,
+        "{signal}: finishing requests under way; a second one ends at once"
+    );
+    tokio::select! {
+        () = drain(running, grace) => {
+            tracing::info!("stopped");
+            Ok(ExitCode::SUCCESS)
+        }
+        signal = signals.next() => {
+            tracing::warn!("{signal} again: ending at once");
+            std::process::exit(signal.exit_code().into())
+        }
+    }
+}
+
+async fn start(plan: Plan) -> anyhow::Result<Running> {
+    let listener = listen::bind(plan.address)?;
+    let store = store::open(&plan.store, plan.database_wait).await?;
+    let backend = store.backend();
+    let server = Server::start(plan.options, SharedStore::clone(&store), listener).await;
+    let server = server.context("cannot start the server")?;
+    let address = server.local_addr();
+    let place = store::place(&plan.store);
+    let banner = banner::text(plan.mode, address, backend, &place);
+    // Whoever started us may not be listening to our output; that is no reason to stop.
+    let _ = std::io::stdout().lock().write_all(banner.as_bytes());
+    tracing::info!(%address, backend, %place, "serving");
+    if plan.mode == Mode::Serve && !address.ip().is_loopback() {
+        tracing::warn!(%address, "connections are not encrypted: put a TLS proxy in front");
+    }
+    Ok(Running { server, store })
+}
+
+async fn drain(running: Running, grace: Duration) {
+    running.server.shutdown(grace).await;
+    if tokio::time::timeout(STORE_CLOSE_MAX, running.store.close())
+        .await
+        .is_err()
+    {
+        tracing::warn!("the store did not close in time; what was acknowledged is durable");
+    }
+}

@@ -1,0 +1,70 @@
+//! Opening the store that the configuration names.
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use tidewire_client::Backoff;
+use tidewire_store::postgres::PostgresStore;
+use tidewire_store::sqlite::SqliteStore;
+use tidewire_store::{SharedStore, StoreError};
+use tokio::time::Instant;
+
+use crate::config::StoreOptions;
+use crate::config::secret::shown_url;
+
+/// The first wait for a database is at most this.
+const WAIT_BASE: Duration = Duration::from_millis(250);
+/// No wait is longer, because a database that is back should be used.
+const WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// Opens it. A database that cannot be reached is tried again until `patience` is over; anything
+/// else that is wrong will not mend itself.
+pub(crate) async fn open(
+    options: &StoreOptions,
+    patience: Duration,
+) -> anyhow::Result<SharedStore> {
+    let deadline = Instant::now() + patience;
+    let mut backoff = Backoff::new(WAIT_BASE, WAIT_MAX);
+    loop {
+        let error = match attempt(options).await {
+            Ok(store) => return Ok(store),
+            Err(error) => error,
+        };
+        let wait = backoff.next_wait(&mut rand::rng());
+        let unavailable = matches!(error, StoreError::Unavailable(_));
+        if !unavailable || Instant::now() + wait > deadline {
+            return Err(explain(options, &error));
+        }
+        let (place, wait_ms) = (place(options), wait.as_millis());
+        tracing::warn!(place, wait_ms, "{error}; trying again");
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// Where it is, for people.
+pub(crate) fn place(options: &StoreOptions) -> String {
+    match options {
+        StoreOptions::Sqlite(options) => format!("in {}", options.folder.display()),
+        StoreOptions::Postgres(options) => format!("at {}", shown_url(&options.url)),
+    }
+}
+
+async fn attempt(options: &StoreOptions) -> Result<SharedStore, StoreError> {
+    Ok(match options.clone() {
+        StoreOptions::Sqlite(options) => SqliteStore::open(options).await?,
+        StoreOptions::Postgres(options) => PostgresStore::open(options).await?,
+    })
+}
+
+fn explain(options: &StoreOptions, error: &StoreError) -> anyhow::Error {
+    let place = place(options);
+    match error {
+        // The store's own words say what to do.
+        StoreError::Refused(_) => anyhow!("{error}"),
+        StoreError::Unavailable(_) => anyhow!(
+            "cannot open the store {place}: {error}. Start PostgreSQL there, or correct the URL \
+             (--database, TIDEWIRE_DATABASE)"
+        ),
+        _ => anyhow!("cannot open the store {place}: {error}"),
+    }
+}

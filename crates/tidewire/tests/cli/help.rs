@@ -1,0 +1,35 @@
+//! What `--help` says. The snapshots are read in review like any other text.
+
+use crate::run::Folder;
+
+fn help(arguments: &[&str]) -> String {
+    Folder::new().run(arguments).printed()
+}
+
+#[test]
+fn of_the_binary() {
+    insta::assert_snapshot!(help(&["--help"]));
+}
+
+#[test]
+fn of_every_command() {
+    for command in ["dev", "serve", "migrate", "config", "publish", "tail"] {
+        insta::assert_snapshot!(format!("of_{command}"), help(&[command, "--help"]));
+    }
+}
+
+#[test]
+fn the_version_is_the_packages() {
+    let expected = format!("tidewire {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(help(&["--version"]), expected);
+}
+
+#[test]
+fn a_token_in_the_environment_is_not_shown() {
+    let mut command = Folder::new().command(&["tail", "--help"]);
+    command
+        .env("TIDEWIRE_TOKEN", "tw_secret")
+        .env("TIDEWIRE_URL", "http://u:secret@h");
+    let shown = crate::run::Ended::of(command).printed();
+    assert!(!shown.contains("secret"), "{shown}");
+}
