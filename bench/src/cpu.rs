@@ -44,6 +44,27 @@ pub(crate) fn seconds_with_children(pid: u32) -> Result<f64> {
     Ok(total)
 }
 
+/// CPU seconds the whole machine has spent on anything, time stolen by its host included.
+pub(crate) fn machine_seconds() -> Result<f64> {
+    let text = fs::read_to_string("/proc/stat")?;
+    busy_seconds(&text).context("/proc/stat has an unknown form")
+}
+
+/// Fields of the first line: user, nice, system, idle, iowait, irq, softirq, steal.
+fn busy_seconds(text: &str) -> Option<f64> {
+    let fields = text
+        .lines()
+        .next()?
+        .strip_prefix("cpu ")?
+        .split_whitespace();
+    let ticks: Vec<f64> = fields
+        .take(8)
+        .map(|field| field.parse().ok())
+        .collect::<Option<_>>()?;
+    let idle = ticks.get(3)? + ticks.get(4)?;
+    Some((ticks.iter().sum::<f64>() - idle) / TICKS_PER_SECOND)
+}
+
 /// The parent of a process.
 pub(crate) fn parent(pid: u32) -> Result<u32> {
     Ok(stat(pid)?.parent)
@@ -77,5 +98,11 @@ mod tests {
         let stat = parse(text).expect("parses");
         assert_eq!(stat.parent, 7);
         assert!((stat.seconds - 2.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn idle_and_waiting_time_is_not_busy() {
+        let busy = busy_seconds("cpu  100 0 50 9000 800 0 25 25 0 0\ncpu0 1 1 1\n");
+        assert_eq!(busy, Some(2.0));
     }
 }

@@ -10,6 +10,7 @@
 )]
 
 mod append;
+mod cost;
 mod cpu;
 mod latency;
 mod load;

@@ -1,3 +1,4 @@
+// How vitest runs the suite: one file at a time, against one server.
 import { defineConfig } from "vitest/config"
 
 export default defineConfig({

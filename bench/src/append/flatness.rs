@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::measure::{Measured, Shape, measure};
 use crate::Options;
+use crate::cost::Cost;
 use crate::raw;
 use crate::report::Report;
 use crate::scale::Scale;
@@ -19,26 +20,23 @@ struct Point {
     measured: Measured,
 }
 
-impl Point {
-    /// CPU of the server and its database.
-    fn cpu_us_per_event(&self) -> f64 {
-        let database = self.measured.database_cpu_us_per_event.unwrap_or_default();
-        self.measured.server_cpu_us_per_event + database
-    }
-}
-
 pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Result<()> {
     let shape = Shape {
         producers: scale.producers_max,
         payload_bytes: 100,
         is_shared_stream: false,
     };
-    let mut points = Vec::new();
-    for kind in report
+    let kinds: Vec<Kind> = report
         .present()
         .into_iter()
         .filter(|kind| kind.is_tidewire())
-    {
+        .collect();
+    if kinds.is_empty() {
+        println!("\nflatness: not measured, tidewire is absent");
+        return Ok(());
+    }
+    let mut points = Vec::new();
+    for kind in kinds {
         println!();
         for &log_events in scale.log_events {
             println!(
@@ -73,8 +71,8 @@ fn print_table(points: &[Point]) {
         "events in the log",
         "events/s",
         "ratio",
-        "CPU us/event",
-        "+ database",
+        Cost::HEADINGS[0],
+        Cost::HEADINGS[1],
         "ratio",
         "p99 ms",
     ]);
@@ -82,6 +80,7 @@ fn print_table(points: &[Point]) {
         let Some(first) = points.iter().find(|first| first.server == point.server) else {
             continue;
         };
+        let cost = &point.measured.cpu_per_event;
         table.row(vec![
             point.server.name().to_owned(),
             String::new(),
@@ -91,9 +90,9 @@ fn print_table(points: &[Point]) {
                 point.measured.events_per_second / first.measured.events_per_second,
                 2,
             ),
-            decimals(point.measured.server_cpu_us_per_event, 1),
-            optional(point.measured.database_cpu_us_per_event, 1),
-            decimals(point.cpu_us_per_event() / first.cpu_us_per_event(), 2),
+            decimals(cost.server_us, 1),
+            optional(cost.database_us, 1),
+            decimals(cost.total_us() / first.measured.cpu_per_event.total_us(), 2),
             decimals(point.measured.latency.p99_ms, 2),
         ]);
     }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::measure::{Measured, Shape, measure};
 use crate::Options;
+use crate::cost::Cost;
 use crate::outcome::Outcome;
 use crate::raw::{self, RawLimit};
 use crate::report::Report;
@@ -112,9 +113,10 @@ fn print_table(cells: &[Cell]) {
         "MB/s",
         "p50 ms",
         "p99 ms",
-        "CPU us/event",
-        "+ database",
-        "load gen",
+        Cost::HEADINGS[0],
+        Cost::HEADINGS[1],
+        Cost::HEADINGS[2],
+        Cost::HEADINGS[3],
         "batch",
         "raw events/s",
         "of raw",
@@ -128,20 +130,22 @@ fn print_table(cells: &[Cell]) {
         }
         table.row(row);
     }
-    table.print("Appends (each server fresh for each row; CPU of the database apart)");
+    table.print("Appends (each server fresh for each row; us of CPU per event)");
 }
 
 fn columns(measured: &CellMeasured, peer_ratio: Option<f64>) -> Vec<String> {
     let appends = &measured.appends;
+    let [server, database, load_generator, other] = appends.cpu_per_event.columns(1);
     let raw = measured.raw_limit.map(|raw| count(raw.events_per_second));
     vec![
         count(appends.events_per_second),
         decimals(appends.megabytes_per_second, 1),
         decimals(appends.latency.p50_ms, 2),
         decimals(appends.latency.p99_ms, 2),
-        decimals(appends.server_cpu_us_per_event, 1),
-        optional(appends.database_cpu_us_per_event, 1),
-        decimals(appends.load_generator_cpu_us_per_event, 1),
+        server,
+        database,
+        load_generator,
+        other,
         optional(appends.batch_events, 1),
         raw.unwrap_or_else(|| "-".to_owned()),
         optional(measured.share_of_raw(), 2),

@@ -1,14 +1,14 @@
 //! One measurement of appends against one running server.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::Serialize;
 
-use crate::cpu;
+use crate::cost::{Cost, Reading};
 use crate::latency::Percentiles;
+use crate::load::Window;
 use crate::load::producers::{self, Load};
-use crate::load::{Edge, Window};
 use crate::metrics::AppendCounters;
-use crate::servers::{CpuSeconds, Server};
+use crate::servers::Server;
 
 /// Documents are opaque bytes to the log, so the servers spend nothing on looking into them.
 pub(crate) const CONTENT_TYPE: &str = "application/octet-stream";
@@ -28,10 +28,7 @@ pub(crate) struct Measured {
     pub(crate) megabytes_per_second: f64,
     #[serde(flatten)]
     pub(crate) latency: Percentiles,
-    pub(crate) server_cpu_us_per_event: f64,
-    /// Of all processes of the PostgreSQL cluster.
-    pub(crate) database_cpu_us_per_event: Option<f64>,
-    pub(crate) load_generator_cpu_us_per_event: f64,
+    pub(crate) cpu_per_event: Cost,
     /// Events per commit, where the server tells.
     pub(crate) batch_events: Option<f64>,
     pub(crate) first_half_events_per_second: f64,
@@ -82,8 +79,7 @@ fn bytes_label(bytes: usize) -> String {
 /// What is read when the window opens and again when it closes.
 #[derive(Debug, Clone, Copy)]
 struct Counters {
-    server: CpuSeconds,
-    own: f64,
+    cpu: Reading,
     appends: Option<AppendCounters>,
 }
 
@@ -94,56 +90,41 @@ impl Counters {
             .is_tidewire()
             .then(|| AppendCounters::scrape(server.address()));
         Ok(Self {
-            server: server.cpu_seconds()?,
-            own: cpu::own_seconds()?,
+            cpu: Reading::take(server)?,
             appends: appends.transpose()?,
         })
     }
 }
 
 pub(crate) fn measure(server: &Server, shape: Shape, window: Window) -> Result<Measured> {
-    let streams = shape.streams();
     server.create_streams(&shape.distinct_streams(), CONTENT_TYPE)?;
     let load = Load {
         address: server.address(),
-        streams: &streams,
+        streams: &shape.streams(),
         content_type: CONTENT_TYPE,
         payload: &shape.payload(),
         window,
     };
     let mut counters = Vec::with_capacity(2);
-    let outcome = producers::run(&load, &mut |edge| {
-        debug_assert_eq!(edge == Edge::Closes, !counters.is_empty());
+    let outcome = producers::run(&load, &mut || {
         counters.push(Counters::read(server)?);
         Ok(())
     })?;
-    Ok(summarise(outcome, shape, window, counters[0], counters[1]))
-}
-
-fn summarise(
-    outcome: producers::Outcome,
-    shape: Shape,
-    window: Window,
-    opened: Counters,
-    closed: Counters,
-) -> Measured {
-    let events = outcome.events.max(1) as f64;
+    let [opened, closed] = counters[..] else {
+        bail!("the window was not read at both edges");
+    };
     let events_per_second = outcome.events as f64 / outcome.seconds;
-    let us_per_event = |seconds: f64| seconds * 1e6 / events;
     let half = |count: u64| count as f64 * 2.0 / window.measure.as_secs_f64();
-    let database = opened.server.database.zip(closed.server.database);
-    Measured {
+    Ok(Measured {
         events_per_second,
         megabytes_per_second: events_per_second * shape.payload_bytes as f64 / 1e6,
         latency: outcome.latencies.percentiles(),
-        server_cpu_us_per_event: us_per_event(closed.server.server - opened.server.server),
-        database_cpu_us_per_event: database.map(|(a, b)| us_per_event(b - a)),
-        load_generator_cpu_us_per_event: us_per_event(closed.own - opened.own),
+        cpu_per_event: Cost::between(opened.cpu, closed.cpu, outcome.events)?,
         batch_events: opened
             .appends
             .zip(closed.appends)
             .and_then(|(a, b)| b.batch_since(a)),
         first_half_events_per_second: half(outcome.halves[0]),
         second_half_events_per_second: half(outcome.halves[1]),
-    }
+    })
 }

@@ -13,7 +13,7 @@ use mio::{Events, Poll};
 
 use super::response::{complete, excerpt};
 use super::socket::Socket;
-use super::{Edge, Window, encode, json_message, stream_path};
+use super::{Window, encode, json_message, stream_path};
 use crate::latency::Latencies;
 
 const MARKER: u8 = b'~';
@@ -60,13 +60,13 @@ pub(crate) struct Outcome {
 }
 
 /// Runs the load; `at_edge` is called when the window opens and when it closes.
-pub(crate) fn run(load: &Load<'_>, at_edge: &mut dyn FnMut(Edge) -> Result<()>) -> Result<Outcome> {
+pub(crate) fn run(load: &Load<'_>, at_edge: &mut dyn FnMut() -> Result<()>) -> Result<Outcome> {
     let mut hall = Hall::open(load)?;
     let opens = Instant::now() + load.window.warm_up;
     while Instant::now() < opens {
         hall.turn(opens)?;
     }
-    at_edge(Edge::Opens)?;
+    at_edge()?;
     let (published, deliveries) = (hall.sent_at.len(), hall.deliveries);
     hall.measured_from = Some(published);
     let opened = Instant::now();
@@ -76,7 +76,7 @@ pub(crate) fn run(load: &Load<'_>, at_edge: &mut dyn FnMut(Edge) -> Result<()>) 
     }
     let seconds = opened.elapsed().as_secs_f64();
     let counted = hall.deliveries - deliveries;
-    at_edge(Edge::Closes)?;
+    at_edge()?;
     let published = (hall.sent_at.len() - published) as u64;
     hall.next_due = None;
     let gives_up = Instant::now() + SETTLE;

@@ -19,13 +19,6 @@ pub(crate) struct Window {
     pub(crate) measure: Duration,
 }
 
-/// The two moments at which a caller reads the counters of the server under test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Edge {
-    Opens,
-    Closes,
-}
-
 /// The path of a stream, as every server under test spells it.
 pub(crate) fn stream_path(stream: &str) -> String {
     format!("/v1/stream/{stream}")

@@ -9,7 +9,7 @@ use mio::{Events, Poll};
 
 use super::response::{complete, excerpt};
 use super::socket::Socket;
-use super::{Edge, Window, encode, stream_path};
+use super::{Window, encode, stream_path};
 use crate::latency::Latencies;
 
 /// An append's answer is a few hundred bytes; an error page is larger.
@@ -44,7 +44,7 @@ struct Producer {
 }
 
 /// Runs the load; `at_edge` is called when the window opens and when it closes.
-pub(crate) fn run(load: &Load<'_>, at_edge: &mut dyn FnMut(Edge) -> Result<()>) -> Result<Outcome> {
+pub(crate) fn run(load: &Load<'_>, at_edge: &mut dyn FnMut() -> Result<()>) -> Result<Outcome> {
     let mut poll = Poll::new()?;
     let mut producers = connect(load, &poll)?;
     let mut events = Events::with_capacity(producers.len().max(16));
@@ -65,7 +65,7 @@ pub(crate) fn run(load: &Load<'_>, at_edge: &mut dyn FnMut(Edge) -> Result<()>) 
         }
         let now = Instant::now();
         if !is_open && now >= opens {
-            at_edge(Edge::Opens)?;
+            at_edge()?;
             (opens, is_open) = (Instant::now(), true);
         }
         let elapsed = if is_open {
@@ -74,7 +74,7 @@ pub(crate) fn run(load: &Load<'_>, at_edge: &mut dyn FnMut(Edge) -> Result<()>) 
             Duration::ZERO
         };
         if elapsed >= load.window.measure {
-            at_edge(Edge::Closes)?;
+            at_edge()?;
             let seconds = elapsed.as_secs_f64();
             return Ok(Outcome {
                 events: halves[0] + halves[1],

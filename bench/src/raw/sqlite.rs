@@ -12,6 +12,8 @@ use super::{Log, Rows};
 use crate::append::measure::CONTENT_TYPE;
 
 const INSERT: &str = include_str!("sqlite_insert.sql");
+/// As the store sets it, because a checkpoint is part of what inserting costs.
+const CHECKPOINT_PAGES: u32 = 4_000;
 /// Rows per commit of a fill: beyond some thousand, larger commits gain nothing.
 const FILL_ROWS: i64 = 50_000;
 
@@ -25,6 +27,7 @@ impl SqliteLog {
         let connection = Connection::open(database_file(data)?)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         Ok(Self { connection })
     }
 }

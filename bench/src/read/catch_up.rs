@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use crate::Options;
-use crate::cpu;
+use crate::cost::{Cost, Reading};
 use crate::load::client::Client;
 use crate::load::{json_message, stream_path};
 use crate::outcome::Outcome;
@@ -43,9 +43,7 @@ struct Measured {
     events_per_second: f64,
     megabytes_per_second: f64,
     requests_per_read: f64,
-    server_cpu_us_per_event: f64,
-    database_cpu_us_per_event: Option<f64>,
-    load_generator_cpu_us_per_event: f64,
+    cpu_per_event: Cost,
 }
 
 /// What one reader has read.
@@ -111,22 +109,18 @@ fn measure(server: &Server, shape: Shape, duration: Duration) -> Result<Measured
         &mut Progress::default(),
     )?;
 
-    let (cpu_before, own_before) = (server.cpu_seconds()?, cpu::own_seconds()?);
+    let opened = Reading::take(server)?;
     let start = Instant::now();
     let progress = read_until(server.address(), shape, start + duration)?;
     let seconds = start.elapsed().as_secs_f64();
-    let (cpu_after, own_after) = (server.cpu_seconds()?, cpu::own_seconds()?);
+    let closed = Reading::take(server)?;
 
-    let events = (progress.reads * shape.stream_events as u64) as f64;
-    let us_per_event = |seconds: f64| seconds * 1e6 / events;
-    let database = cpu_before.database.zip(cpu_after.database);
+    let events = progress.reads * shape.stream_events as u64;
     Ok(Measured {
-        events_per_second: events / seconds,
+        events_per_second: events as f64 / seconds,
         megabytes_per_second: progress.bytes as f64 / 1e6 / seconds,
         requests_per_read: progress.requests as f64 / progress.reads as f64,
-        server_cpu_us_per_event: us_per_event(cpu_after.server - cpu_before.server),
-        database_cpu_us_per_event: database.map(|(before, after)| us_per_event(after - before)),
-        load_generator_cpu_us_per_event: us_per_event(own_after - own_before),
+        cpu_per_event: Cost::between(opened, closed, events)?,
     })
 }
 
@@ -221,28 +215,27 @@ fn print_table(cells: &[Cell]) {
         "events/s",
         "MB/s",
         "requests/read",
-        "CPU us/event",
-        "+ database",
-        "load gen",
+        Cost::HEADINGS[0],
+        Cost::HEADINGS[1],
+        Cost::HEADINGS[2],
+        Cost::HEADINGS[3],
         "x best peer",
     ]);
     for cell in cells {
         let mut row = vec![cell.shape.label(), cell.server.name().to_owned()];
         match &cell.outcome {
-            Outcome::Measured(measured) => row.extend([
-                count(measured.events_per_second),
-                decimals(measured.megabytes_per_second, 1),
-                decimals(measured.requests_per_read, 1),
-                decimals(measured.server_cpu_us_per_event, 2),
-                optional(measured.database_cpu_us_per_event, 2),
-                decimals(measured.load_generator_cpu_us_per_event, 2),
-                optional(peer_ratio(cells, cell), 2),
-            ]),
+            Outcome::Measured(measured) => {
+                row.push(count(measured.events_per_second));
+                row.push(decimals(measured.megabytes_per_second, 1));
+                row.push(decimals(measured.requests_per_read, 1));
+                row.extend(measured.cpu_per_event.columns(2));
+                row.push(optional(peer_ratio(cells, cell), 2));
+            }
             Outcome::Failed(error) => row.push(format!("FAILED: {error}")),
         }
         table.row(row);
     }
-    table.print("Catch-up: whole streams of 100-byte JSON events");
+    table.print("Catch-up: whole streams of 100-byte JSON events (us of CPU per event)");
 }
 
 /// A Tidewire's rate ÷ that of the fastest peer in the same combination.

@@ -6,14 +6,14 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 
 use crate::Options;
-use crate::cpu;
+use crate::cost::{Cost, Reading};
 use crate::latency::Percentiles;
 use crate::load::fan_out::{self, Load, Pace};
 use crate::outcome::Outcome;
 use crate::report::Report;
 use crate::scale::Scale;
 use crate::servers::{Kind, Server};
-use crate::table::{Table, count, decimals, optional};
+use crate::table::{Table, count, optional};
 
 const STREAM: &str = "fan-out";
 const MESSAGE_BYTES: usize = 128;
@@ -53,9 +53,7 @@ struct Measured {
     repeated_deliveries: u64,
     /// From due time to receipt; only when paced.
     latency: Option<Percentiles>,
-    server_cpu_us_per_delivery: f64,
-    database_cpu_us_per_delivery: Option<f64>,
-    load_generator_cpu_us_per_delivery: f64,
+    cpu_per_delivery: Cost,
 }
 
 pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Result<()> {
@@ -92,26 +90,22 @@ fn measure(options: &Options, scale: &Scale, shape: Shape, kind: Kind) -> Result
         window: scale.window,
     };
     let mut readings = Vec::with_capacity(2);
-    let outcome = fan_out::run(&load, &mut |_| {
-        readings.push((server.cpu_seconds()?, cpu::own_seconds()?));
+    let outcome = fan_out::run(&load, &mut || {
+        readings.push(Reading::take(&server)?);
         Ok(())
     })?;
     if outcome.missing > 0 {
         bail!("{} deliveries never arrived", outcome.missing);
     }
-    let [(opened, own_opened), (closed, own_closed)] = readings[..] else {
+    let [opened, closed] = readings[..] else {
         bail!("the window was not read at both edges");
     };
-    let us_per_delivery = |seconds: f64| seconds * 1e6 / outcome.deliveries.max(1) as f64;
-    let database = opened.database.zip(closed.database);
     Ok(Measured {
         deliveries_per_second: outcome.deliveries as f64 / outcome.seconds,
         published_per_second: outcome.published as f64 / outcome.seconds,
         repeated_deliveries: outcome.repeated,
         latency: (shape.mode == Mode::Paced).then(|| outcome.latencies.percentiles()),
-        server_cpu_us_per_delivery: us_per_delivery(closed.server - opened.server),
-        database_cpu_us_per_delivery: database.map(|(a, b)| us_per_delivery(b - a)),
-        load_generator_cpu_us_per_delivery: us_per_delivery(own_closed - own_opened),
+        cpu_per_delivery: Cost::between(opened, closed, outcome.deliveries)?,
     })
 }
 
@@ -162,30 +156,31 @@ fn print_table(cells: &[Cell]) {
         "repeated",
         "p50 ms",
         "p99 ms",
-        "CPU us/delivery",
-        "+ database",
-        "load gen",
+        Cost::HEADINGS[0],
+        Cost::HEADINGS[1],
+        Cost::HEADINGS[2],
+        Cost::HEADINGS[3],
         "x best peer",
     ]);
     for cell in cells {
         let mut row = vec![cell.shape.label(), cell.server.name().to_owned()];
         match &cell.outcome {
-            Outcome::Measured(measured) => row.extend([
-                count(measured.deliveries_per_second),
-                count(measured.published_per_second),
-                measured.repeated_deliveries.to_string(),
-                optional(measured.latency.map(|latency| latency.p50_ms), 2),
-                optional(measured.latency.map(|latency| latency.p99_ms), 2),
-                decimals(measured.server_cpu_us_per_delivery, 2),
-                optional(measured.database_cpu_us_per_delivery, 2),
-                decimals(measured.load_generator_cpu_us_per_delivery, 2),
-                optional(peer_ratio(cells, cell), 2),
-            ]),
+            Outcome::Measured(measured) => {
+                row.push(count(measured.deliveries_per_second));
+                row.push(count(measured.published_per_second));
+                row.push(measured.repeated_deliveries.to_string());
+                row.push(optional(measured.latency.map(|latency| latency.p50_ms), 2));
+                row.push(optional(measured.latency.map(|latency| latency.p99_ms), 2));
+                row.extend(measured.cpu_per_delivery.columns(2));
+                row.push(optional(peer_ratio(cells, cell), 2));
+            }
             Outcome::Failed(error) => row.push(format!("FAILED: {error}")),
         }
         table.row(row);
     }
-    table.print("Live deliveries over SSE: 1 publisher, 128-byte JSON messages");
+    table.print(
+        "Live deliveries over SSE: 1 publisher, 128-byte JSON messages (us of CPU per delivery)",
+    );
 }
 
 /// A Tidewire against the best peer in the same combination: flat out its rate ÷ theirs, paced

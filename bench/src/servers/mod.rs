@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use tempfile::TempDir;
 
-use crate::cpu;
 use crate::load::client::Client;
 use crate::postgres::Database;
 use process::Process;
@@ -74,14 +73,6 @@ pub(crate) struct Server {
     store: Store,
 }
 
-/// CPU seconds so far.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CpuSeconds {
-    pub(crate) server: f64,
-    /// All processes of the PostgreSQL cluster the server works on.
-    pub(crate) database: Option<f64>,
-}
-
 impl Server {
     /// Starts `kind` on an empty store.
     pub(crate) fn start(kind: Kind, installed: &Installed) -> Result<Self> {
@@ -126,10 +117,12 @@ impl Server {
         self.store.database.as_ref()
     }
 
-    pub(crate) fn cpu_seconds(&self) -> Result<CpuSeconds> {
-        let server = cpu::seconds(self.process.pid())?;
-        let postmaster = self.database().and_then(|database| database.postmaster);
-        let database = postmaster.map(cpu::seconds_with_children).transpose()?;
-        Ok(CpuSeconds { server, database })
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// The first process of the PostgreSQL cluster, if there is one and it runs on this machine.
+    pub(crate) fn postmaster(&self) -> Option<u32> {
+        self.database().and_then(|database| database.postmaster)
     }
 }

@@ -18,8 +18,9 @@ use reqwest::{Response, Url};
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use crate::answer;
 use crate::backoff::{Backoff, jitter};
-use crate::client::{self, Client};
+use crate::client::Client;
 use crate::error::ClientError;
 use crate::{message, sse};
 
@@ -201,8 +202,8 @@ impl Follow {
             .append_pair("offset", self.from.as_offset())
             .append_pair("live", "sse")
             .extend_pairs(self.cursor.as_ref().map(|cursor| ("cursor", cursor)));
-        let response = self.client.send(self.client.get(url)).await?;
-        let encoding = client::text(&response, "stream-sse-data-encoding");
+        let response = self.client.get(url).await?;
+        let encoding = answer::text(&response, "stream-sse-data-encoding");
         Ok(Connection {
             base64: encoding.is_some_and(|encoding| encoding.eq_ignore_ascii_case("base64")),
             json,
@@ -270,10 +271,9 @@ impl Follow {
         {
             wait = wait.max((*asked).min(ASKED_WAIT_MAX));
         }
-        let wait_ms = wait.as_millis();
         match error {
-            Some(error) => tracing::warn!(wait_ms, "{error}; trying again"),
-            None => tracing::debug!(wait_ms, "the server ended the response; coming back"),
+            Some(error) => tracing::warn!(?wait, "{error}; trying again"),
+            None => tracing::debug!(?wait, "the server ended the response; coming back"),
         }
         tokio::time::sleep(wait).await;
     }

@@ -16,11 +16,13 @@
 //! # }
 //! ```
 //!
-//! - [`client`]: one request each
+//! - [`client`]: one request each; [`answer`]: what comes back
 //! - [`follow`]: a stream as it grows, across lost connections; [`backoff`] paces its attempts
 //! - [`message`]: how a body falls into messages; [`sse`]: how a response falls into events
 //! - [`error`]: what can go wrong, with what the server said about it
 
+mod address;
+pub mod answer;
 pub mod backoff;
 pub mod client;
 pub mod error;
@@ -28,7 +30,8 @@ pub mod follow;
 pub mod message;
 pub mod sse;
 
+pub use answer::{Appended, Description, Page};
 pub use backoff::Backoff;
-pub use client::{Appended, Client, Description, Page, Producer};
+pub use client::{Client, Producer};
 pub use error::{ClientError, Problem};
 pub use follow::{Batch, Follow, ReadFrom};

@@ -87,7 +87,10 @@ pub(crate) async fn pass(
     next: Next,
 ) -> Response<Body> {
     let origin = request.headers().get(header::ORIGIN).cloned();
-    let origin_allowed = origin.as_ref().is_none_or(|origin| node.allows_origin(origin));
+    let origin_allowed = match &origin {
+        Some(origin) => node.allows_origin(origin),
+        None => !embedded_elsewhere(request.headers()),
+    };
     let mut response = if request.method() == Method::OPTIONS {
         preflight()
     } else {
@@ -203,6 +206,13 @@ impl Node {
         let host = origin.split_once("://").map(|(_, host)| host);
         open && host.is_some_and(is_loopback)
     }
+}
+
+/// Whether a page of another site embeds the request's URL, as an image or a script. Browsers send
+/// no `Origin` then, but they do say this. Following a link is fine: that page sees nothing of it.
+fn embedded_elsewhere(headers: &HeaderMap) -> bool {
+    let is = |name: &str, value: &[u8]| headers.get(name).is_some_and(|v| v.as_bytes() == value);
+    is("sec-fetch-site", b"cross-site") && !is("sec-fetch-mode", b"navigate")
 }
 
 /// The answer to a browser's question whether it may ask. Whether the asking page is one that may

@@ -21,11 +21,12 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::node::Node;
+use crate::router::ROUTES;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
-    route: String,
-    method: String,
+    route: &'static str,
+    method: &'static str,
     status: u16,
 }
 
@@ -153,6 +154,14 @@ impl WriteHistogram for tidewire_store::Distribution {
     }
 }
 
+const METHODS: &[&str] = &["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS"];
+
+/// The text itself, if it is one that is counted by name. Labels that clients could choose would
+/// let them fill the memory, and borrowed ones cost no allocation.
+fn known(text: &str, names: &'static [&'static str]) -> &'static str {
+    names.iter().copied().find(|name| *name == text).unwrap_or("other")
+}
+
 /// Counts a request and times its answer.
 pub(crate) async fn observe(
     State(node): State<Arc<Node>>,
@@ -161,11 +170,17 @@ pub(crate) async fn observe(
     next: Next,
 ) -> Response<Body> {
     let started = Instant::now();
-    let route = matched.map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
-    let method = request.method().as_str().to_owned();
+    let route = matched.map_or("none", |path| known(path.as_str(), ROUTES));
+    let method = known(request.method().as_str(), METHODS);
     let response = next.run(request).await;
-    let labels = RequestLabels { route, method, status: response.status().as_u16() };
-    node.metrics.requests.get_or_create(&labels).inc();
-    node.metrics.request_seconds.observe(started.elapsed().as_secs_f64());
+    let took = started.elapsed();
+    let status = response.status().as_u16();
+    node.metrics.requests.get_or_create(&RequestLabels { route, method, status }).inc();
+    node.metrics.request_seconds.observe(took.as_secs_f64());
+    if response.status().is_server_error() {
+        tracing::warn!(method, route, status, ?took, "request failed");
+    } else {
+        tracing::debug!(method, route, status, ?took, "request");
+    }
     response
 }

@@ -43,7 +43,7 @@ impl SqliteOptions {
 }
 
 /// The shared store.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct PostgresOptions {
     /// `postgres://user:password@host:port/database?sslmode=…`
     pub url: String,
@@ -65,5 +65,16 @@ impl PostgresOptions {
             read_connections: 8,
             connect_timeout: Duration::from_secs(5),
         }
+    }
+}
+
+impl std::fmt::Debug for PostgresOptions {
+    /// Leaves out the URL: it may hold a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresOptions")
+            .field("commit", &self.commit)
+            .field("read_connections", &self.read_connections)
+            .field("connect_timeout", &self.connect_timeout)
+            .finish_non_exhaustive()
     }
 }

@@ -3,6 +3,8 @@
 //! Group commit is natural: while one commit is under way, whatever arrives waits; when it is done,
 //! all that waits goes into the next. There is no timer, so a lone append is not held up.
 
+use std::time::Instant;
+
 use tokio::sync::{mpsc, oneshot};
 
 use crate::command::{Answer, Command};
@@ -14,10 +16,13 @@ use crate::options::CommitOptions;
 pub(crate) struct Waiting {
     pub(crate) command: Command,
     pub(crate) reply: oneshot::Sender<Result<Answer, StoreError>>,
+    /// When it was queued. A store whose database is away refuses what has waited too long.
+    pub(crate) queued_at: Instant,
 }
 
 /// Work for the writer: commands to be committed together, or something of its own (`E`).
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every job is a command; a box would cost each")]
 pub(crate) enum Job<E> {
     Command(Waiting),
     Exclusive(E),
@@ -48,7 +53,7 @@ impl<E> Queue<E> {
     /// Queues a command and waits for its answer.
     pub(crate) async fn submit(&self, command: Command) -> Result<Answer, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.push(Job::Command(Waiting { command, reply }))?;
+        self.push(Job::Command(Waiting { command, reply, queued_at: Instant::now() }))?;
         // The writer answers everything it takes; a dropped reply means it is gone.
         answer.await.map_err(|_| StoreError::Closed)?
     }

@@ -40,8 +40,9 @@ pub(crate) enum Command {
     Publish(PublishFlags),
     /// Print a stream's messages, one a line, as they arrive
     ///
-    /// Lost connections are taken up again where they broke. Ends with Ctrl-C, or when the stream
-    /// is closed.
+    /// Streams of text and bytes keep no boundaries between messages: there, what arrives together
+    /// is printed together. Lost connections are taken up again where they broke. Ends with Ctrl-C,
+    /// or when the stream is closed.
     Tail(TailFlags),
 }
 

@@ -12,6 +12,7 @@ mod config;
 mod server;
 mod telemetry;
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -30,6 +31,11 @@ fn main() -> ExitCode {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let cli = Cli::parse();
     run(cli.command).unwrap_or_else(|error| {
+        let broken_pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+        if error.downcast_ref().is_some_and(broken_pipe) {
+            // Whoever read our output has seen enough: `tidewire tail … | head`.
+            return ExitCode::SUCCESS;
+        }
         eprintln!("tidewire: {error:#}");
         ExitCode::FAILURE
     })

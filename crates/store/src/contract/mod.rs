@@ -23,6 +23,7 @@ pub mod following;
 pub mod fork_removal;
 pub mod forks;
 pub mod lifetimes;
+pub mod nodes;
 pub mod producers;
 pub mod pull_wake;
 pub mod reading;
@@ -34,8 +35,15 @@ pub mod webhooks;
 /// Some data of its own for one test: empty at first, opened again after the store was closed.
 #[async_trait]
 pub trait Opener: Send + Sync {
-    /// Opens the store. The one opened before is closed.
+    /// Opens the store. The one opened before is closed, except in the tests of several nodes.
     async fn open(&self) -> SharedStore;
+
+    /// Removes the data. Not called for a test that fails, whose data may tell why.
+    async fn discard(self)
+    where
+        Self: Sized,
+    {
+    }
 }
 
 /// Makes a test of every function of the contract. `$fresh` is evaluated in each, and gives an
@@ -43,11 +51,26 @@ pub trait Opener: Send + Sync {
 ///
 /// ```ignore
 /// mod postgres {
-///     tidewire_store::contract_suite!(super::fresh_database().await);
+///     tidewire_store::contract_suite!(fresh().await);
+///     tidewire_store::contract_suite!(nodes: fresh().await);
 /// }
 /// ```
+///
+/// The second form is for stores that can be opened more than once at a time.
 #[macro_export]
 macro_rules! contract_suite {
+    (nodes: $fresh:expr) => {
+        $crate::contract_suite! { @each $fresh;
+            nodes:
+                nodes_give_offsets_in_one_order
+                an_append_on_one_node_is_visible_on_the_others
+                a_commit_on_one_node_wakes_the_others
+                retries_on_other_nodes_take_effect_once
+                nodes_announce_a_wake_once
+                nodes_share_their_secrets
+                a_node_that_closes_leaves_the_others_at_work;
+        }
+    };
     ($fresh:expr) => {
         $crate::contract_suite! { @each $fresh;
             appending:
@@ -78,6 +101,7 @@ macro_rules! contract_suite {
                 racing_creations_make_one_stream
                 a_deleted_stream_is_gone
                 a_recreated_stream_does_not_show_its_predecessor
+                a_stream_may_be_deleted_and_made_anew_in_one_commit
                 positions_keep_rising_after_everything_is_deleted;
             following:
                 a_follower_always_sees_a_prefix
@@ -138,7 +162,8 @@ macro_rules! contract_suite {
                 a_stream_without_more_to_come_is_up_to_date
                 control_events_do_not_show_in_a_stream
                 reading_no_stream_finds_nothing
-                names_are_paged_in_byte_order;
+                names_are_paged_in_byte_order
+                a_prefix_may_end_in_any_character;
             restart:
                 the_log_survives_a_restart
                 offsets_continue_after_a_restart
@@ -152,6 +177,7 @@ macro_rules! contract_suite {
                 a_deleted_subscription_is_not_found
                 existing_streams_are_linked_at_their_ends
                 later_streams_are_linked_before_their_first_append
+                a_deleted_stream_leaves_its_patterns
                 streams_are_added_and_removed_by_name
                 interests_are_listed_and_their_changes_told
                 forks_are_linked_at_their_ends
@@ -171,7 +197,9 @@ macro_rules! contract_suite {
         $($(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                $crate::contract::$topic::$test(&$fresh).await;
+                let data = $fresh;
+                $crate::contract::$topic::$test(&data).await;
+                $crate::contract::Opener::discard(data).await;
             }
         )+)+
     };
@@ -188,6 +216,7 @@ mod tests {
         ("fork_removal", include_str!("fork_removal.rs")),
         ("forks", include_str!("forks.rs")),
         ("lifetimes", include_str!("lifetimes.rs")),
+        ("nodes", include_str!("nodes.rs")),
         ("producers", include_str!("producers.rs")),
         ("pull_wake", include_str!("pull_wake.rs")),
         ("reading", include_str!("reading.rs")),
@@ -200,11 +229,17 @@ mod tests {
     #[test]
     fn every_test_of_the_contract_is_in_the_suite() {
         let this = include_str!("mod.rs");
-        let suite = this.split("@each").nth(1).unwrap_or_default();
+        let (_, suite) = this.split_once("@each").unwrap_or_default();
         for (topic, source) in TOPICS {
-            let listed = suite.split_once(&format!(" {topic}:")).map_or("", |(_, rest)| rest);
-            let listed: Vec<&str> =
-                listed.split(';').next().unwrap_or_default().split_whitespace().collect();
+            let listed = suite
+                .split_once(&format!(" {topic}:"))
+                .map_or("", |(_, rest)| rest);
+            let listed: Vec<&str> = listed
+                .split(';')
+                .next()
+                .unwrap_or_default()
+                .split_whitespace()
+                .collect();
             let written: Vec<&str> = source
                 .lines()
                 .filter_map(|line| line.strip_prefix("pub async fn "))
@@ -212,7 +247,10 @@ mod tests {
                 .collect();
             assert_eq!(listed, written, "the tests of contract/{topic}.rs");
         }
-        let modules = this.lines().filter(|line| line.starts_with("pub mod ")).count();
+        let modules = this
+            .lines()
+            .filter(|line| line.starts_with("pub mod "))
+            .count();
         assert_eq!(TOPICS.len(), modules, "a topic is missing");
     }
 }

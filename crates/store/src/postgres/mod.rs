@@ -1,1 +1,201 @@
-//! placeholder
+//! The shared store: one PostgreSQL database, any number of nodes.
+//!
+//! Whoever gives offsets holds an advisory lock in a short transaction, reads the tip in a fresh
+//! statement after it, and commits before letting go: so offsets are gapless and what anyone sees
+//! is a prefix, whatever the number of nodes. PostgreSQL shows a commit only once it is durable.
+//! All clocks are the database's.
+//!
+//! A node has one connection that writes, one that listens, and a small pool for the rest.
+
+mod columns;
+mod connect;
+mod error;
+mod listener;
+mod load;
+mod open;
+mod partitions;
+mod pool;
+mod query;
+mod read;
+mod save;
+mod subscriptions;
+mod sweep;
+#[doc(hidden)]
+pub mod testing;
+mod tls;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::command::{Answer, Command};
+use crate::error::StoreError;
+use crate::event::TailEvent;
+use crate::log::{Found, Log, PageLimit, Swept, WantsPayload};
+use crate::offset::{Epoch, Position};
+use crate::options::PostgresOptions;
+use crate::queue::Queue;
+use crate::stats::{CommitStats, Counters};
+use crate::subscription::{Interest, Op, Reply, Subscription, Subscriptions};
+
+use connect::Connector;
+use partitions::Partitions;
+use pool::{Lent, Pool};
+use writer::{Effects, Writer};
+
+/// The shared store. Cheap to share; close it to finish what waits and let go of the database.
+#[derive(Debug)]
+pub struct PostgresStore {
+    epoch: Epoch,
+    queue: Queue<Infallible>,
+    pool: Pool,
+    effects: Arc<Effects>,
+    connector: Arc<Connector>,
+    stop_listening: CancellationToken,
+    /// Ends the listener of a store that is dropped without being closed. (The writer ends with
+    /// its queue, and connections with their clients.)
+    _stop: DropGuard,
+}
+
+impl PostgresStore {
+    /// Opens the store in a database, making its schema or bringing it up to date as needed. Waits
+    /// for a database that is away, for as long as the options say.
+    pub async fn open(options: PostgresOptions) -> Result<Arc<PostgresStore>, StoreError> {
+        let connector = Arc::new(Connector::new(&options)?);
+        let epoch = open::prepare(&connector).await?;
+        let pool = Pool::new(&connector, options.read_connections)?;
+        let (queue, taker) = Queue::new(&options.commit);
+        let effects = Arc::new(Effects {
+            counters: Counters::default(),
+            partitions: Partitions::default(),
+            grown: watch::Sender::new(0),
+        });
+        let stop = CancellationToken::new();
+        let writer = Writer::new(Arc::clone(&connector), taker, Arc::clone(&effects));
+        connector.tasks().spawn(writer.run());
+        let listener =
+            listener::run(Arc::clone(&connector), Arc::clone(&effects), stop.clone());
+        connector.tasks().spawn(listener);
+        Ok(Arc::new(PostgresStore {
+            epoch,
+            queue,
+            pool,
+            effects,
+            connector,
+            stop_listening: stop.clone(),
+            _stop: stop.drop_guard(),
+        }))
+    }
+}
+
+#[async_trait]
+impl Log for PostgresStore {
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn backend(&self) -> &'static str {
+        "PostgreSQL"
+    }
+
+    async fn submit(&self, command: Command) -> Result<Answer, StoreError> {
+        self.queue.submit(command).await
+    }
+
+    async fn read(
+        &self,
+        stream: &str,
+        after: Position,
+        limit: PageLimit,
+    ) -> Result<Found, StoreError> {
+        self.pool.read(|client| async move { read::read(&client, stream, after, limit).await }).await
+    }
+
+    async fn follow(
+        &self,
+        after: Position,
+        limit: PageLimit,
+        wants_payload: WantsPayload,
+    ) -> Result<Vec<TailEvent>, StoreError> {
+        let wants_payload = &wants_payload;
+        self.pool.read(|client| async move { read::follow(&client, after, limit, &**wants_payload).await }).await
+    }
+
+    async fn tip(&self) -> Result<Position, StoreError> {
+        self.pool.read(|client| async move { load::tip(&client).await }).await
+    }
+
+    fn grown(&self) -> watch::Receiver<u64> {
+        self.effects.grown.subscribe()
+    }
+
+    async fn names(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        self.pool.read(|client| async move { read::names(&client, prefix, after, limit).await }).await
+    }
+
+    async fn sweep(&self) -> Result<Swept, StoreError> {
+        let expired = self.pool.read(|client| async move { sweep::expired(&client).await }).await?;
+        let streams_expired = expired.len();
+        try_join_all(expired.into_iter().map(|stream| self.submit(Command::Expire { stream })))
+            .await?;
+        let events_purged = self.pool.write(|client| async move { sweep::purge(&client).await }).await?;
+        let partitions = &self.effects.partitions;
+        self.pool.read(|client| async move { sweep::partition(&client, partitions).await }).await?;
+        Ok(Swept { streams_expired, events_purged })
+    }
+
+    fn commit_stats(&self) -> CommitStats {
+        self.effects.counters.snapshot()
+    }
+
+    async fn close(&self) {
+        self.queue.close();
+        self.stop_listening.cancel();
+        self.pool.close();
+        // The writer, once it has answered what waits; the listener; and the tasks of connections,
+        // once those who use them are done.
+        self.connector.tasks().close();
+        self.connector.tasks().wait().await;
+    }
+}
+
+#[async_trait]
+impl Subscriptions for PostgresStore {
+    async fn subscription(&self, id: &str) -> Result<Option<Subscription>, StoreError> {
+        self.pool.read(|client| async move { subscriptions::load(&client, id).await }).await
+    }
+
+    async fn interests(&self) -> Result<Vec<Interest>, StoreError> {
+        self.pool.read(|client| async move { subscriptions::interests(&client).await }).await
+    }
+
+    async fn change_subscription(&self, id: &str, op: Op) -> Result<Reply, StoreError> {
+        let op = &op;
+        let change = |client: Lent| async move {
+            subscriptions::change(&client, &self.effects, id, op).await
+        };
+        self.pool.write(change).await
+    }
+
+    async fn due_subscriptions(&self, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.pool.read(|client| async move { subscriptions::due(&client, limit).await }).await
+    }
+
+    async fn secret(&self, name: &str, candidate: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+        let candidate = &candidate;
+        self.pool.read(|client| async move { subscriptions::secret(&client, name, candidate).await }).await
+    }
+}

@@ -288,7 +288,7 @@ impl Work<'_> {
         let now_ms = self.context.now_ms;
         self.take_back_expired_lease();
         let next_wake = self.wake_if_pending(None);
-        if !self.subscription.next_attempt_at_ms.is_some_and(|at| at <= now_ms) {
+        if self.subscription.next_attempt_at_ms.is_none_or(|at| at > now_ms) {
             return Reply::Done { next_wake };
         }
         let turn_ends_ms = now_ms.saturating_add(i64::try_from(attempt_ms).unwrap_or(i64::MAX));

@@ -1,5 +1,7 @@
-//! Tests of the rules of subscriptions: waking, fencing, leases and retries, on a clock that only
-//! the test moves.
+//! Tests of the rules of subscriptions: links, fencing, leases and retries, on a clock that only the
+//! test moves.
+
+mod webhooks;
 
 use std::collections::BTreeMap;
 
@@ -39,16 +41,23 @@ impl Bench {
             lease_ttl_ms: LEASE_MS.unsigned_abs(),
             description: None,
         };
-        assert!(matches!(bench.ask(Op::Create(config)), Reply::Subscription { new: true, .. }));
+        assert!(matches!(
+            bench.ask(Op::Create(config)),
+            Reply::Subscription { new: true, .. }
+        ));
         bench
     }
 
     fn pull() -> Bench {
-        Bench::new(Kind::PullWake { wake_stream: "wakes".to_owned() })
+        Bench::new(Kind::PullWake {
+            wake_stream: "wakes".to_owned(),
+        })
     }
 
     fn webhook() -> Bench {
-        Bench::new(Kind::Webhook { url: "https://example.org".to_owned() })
+        Bench::new(Kind::Webhook {
+            url: "https://example.org".to_owned(),
+        })
     }
 
     fn ask(&mut self, op: Op) -> Reply {
@@ -58,12 +67,17 @@ impl Bench {
             wake_id: format!("wake-{}", self.wakes),
             tails: self.tails.clone(),
         };
-        let Change { reply, save, announce, .. } =
-            apply("s", self.subscription.clone(), &op, &context);
+        let Change {
+            reply,
+            save,
+            announce,
+            ..
+        } = apply("s", self.subscription.clone(), &op, &context);
         if let Some(save) = save {
             self.subscription = save;
         }
-        self.announced.extend(announce.map(|announce| announce.event));
+        self.announced
+            .extend(announce.map(|announce| announce.event));
         reply
     }
 
@@ -71,32 +85,54 @@ impl Bench {
     fn grow(&mut self, stream: &str, tail: u64) -> Reply {
         self.tails.insert(stream.to_owned(), Position::new(tail));
         // A store loads the ends of linked streams afresh with every operation.
-        if let Some(link) = self.subscription.as_mut().and_then(|s| s.links.get_mut(stream)) {
+        if let Some(link) = self
+            .subscription
+            .as_mut()
+            .and_then(|s| s.links.get_mut(stream))
+        {
             link.tail = Position::new(tail);
         }
-        self.ask(Op::Grown { stream: stream.to_owned() })
+        self.ask(Op::Grown {
+            stream: stream.to_owned(),
+        })
     }
 
     fn claim(&mut self) -> Reply {
-        self.ask(Op::Claim { worker: "w".to_owned() })
+        self.ask(Op::Claim {
+            worker: "w".to_owned(),
+        })
     }
 
     fn ack(&mut self, fence: &Fence, acks: &[(&str, u64)], done: bool) -> Reply {
-        let acks = acks.iter().map(|&(name, at)| (name.to_owned(), Position::new(at))).collect();
-        self.ask(Op::Ack { fence: fence.clone(), acks, done })
+        let acks = acks
+            .iter()
+            .map(|&(name, at)| (name.to_owned(), Position::new(at)))
+            .collect();
+        self.ask(Op::Ack {
+            fence: fence.clone(),
+            acks,
+            done,
+        })
     }
 
     fn due(&mut self) -> Reply {
-        self.ask(Op::Due { attempt_ms: ATTEMPT_MS })
+        self.ask(Op::Due {
+            attempt_ms: ATTEMPT_MS,
+        })
     }
 
     fn delivered(&mut self, outcome: Delivery) -> Reply {
         let generation = self.now().generation;
-        self.ask(Op::Delivered { generation, outcome })
+        self.ask(Op::Delivered {
+            generation,
+            outcome,
+        })
     }
 
     fn now(&self) -> &Subscription {
-        self.subscription.as_ref().expect("the subscription is there")
+        self.subscription
+            .as_ref()
+            .expect("the subscription is there")
     }
 
     fn wake(&self) -> &Wake {
@@ -105,7 +141,11 @@ impl Bench {
 
     fn fence(&self) -> Fence {
         let generation = self.now().generation;
-        Fence { token_generation: generation, generation, wake_id: self.wake().id.clone() }
+        Fence {
+            token_generation: generation,
+            generation,
+            wake_id: self.wake().id.clone(),
+        }
     }
 
     fn acked(&self, stream: &str) -> u64 {
@@ -115,19 +155,37 @@ impl Bench {
 
 #[test]
 fn every_operation_on_no_subscription_is_not_found() {
-    let fence = Fence { token_generation: 1, generation: 1, wake_id: "w".to_owned() };
+    let fence = Fence {
+        token_generation: 1,
+        generation: 1,
+        wake_id: "w".to_owned(),
+    };
     for op in [
         Op::Delete,
         Op::AddStreams(vec!["a".to_owned()]),
         Op::RemoveStream("a".to_owned()),
-        Op::Grown { stream: "a".to_owned() },
-        Op::Claim { worker: "w".to_owned() },
-        Op::Ack { fence: fence.clone(), acks: Vec::new(), done: true },
+        Op::Grown {
+            stream: "a".to_owned(),
+        },
+        Op::Claim {
+            worker: "w".to_owned(),
+        },
+        Op::Ack {
+            fence: fence.clone(),
+            acks: Vec::new(),
+            done: true,
+        },
         Op::Release { fence },
         Op::Due { attempt_ms: 1 },
-        Op::Delivered { generation: 1, outcome: Delivery::Done },
+        Op::Delivered {
+            generation: 1,
+            outcome: Delivery::Done,
+        },
     ] {
-        let mut bench = Bench { subscription: None, ..Bench::pull() };
+        let mut bench = Bench {
+            subscription: None,
+            ..Bench::pull()
+        };
         assert_eq!(bench.ask(op), Reply::NotFound);
         assert_eq!(bench.subscription, None);
     }
@@ -138,7 +196,10 @@ fn a_stream_that_is_named_and_matches_is_linked_both_ways() {
     let mut bench = Bench::pull();
     bench.subscription = None;
     bench.tails.insert("b/1".to_owned(), Position::new(3));
-    let config = Config { streams: vec!["b/1".to_owned()], ..Bench::pull().now().config.clone() };
+    let config = Config {
+        streams: vec!["b/1".to_owned()],
+        ..Bench::pull().now().config.clone()
+    };
     bench.tails.remove("a");
     bench.ask(Op::Create(config));
     let both = Link {
@@ -149,7 +210,13 @@ fn a_stream_that_is_named_and_matches_is_linked_both_ways() {
     };
     assert_eq!(bench.now().links["b/1"], both);
     bench.ask(Op::RemoveStream("b/1".to_owned()));
-    assert_eq!(bench.now().links["b/1"], Link { explicit: false, ..both });
+    assert_eq!(
+        bench.now().links["b/1"],
+        Link {
+            explicit: false,
+            ..both
+        }
+    );
 }
 
 #[test]
@@ -159,17 +226,40 @@ fn only_the_present_wake_passes_the_fence() {
     assert!(matches!(bench.claim(), Reply::Claimed(_)));
     let good = bench.fence();
     for stale in [
-        Fence { token_generation: 0, ..good.clone() },
-        Fence { generation: 2, ..good.clone() },
-        Fence { wake_id: "wake-0".to_owned(), ..good.clone() },
+        Fence {
+            token_generation: 0,
+            ..good.clone()
+        },
+        Fence {
+            generation: 2,
+            ..good.clone()
+        },
+        Fence {
+            wake_id: "wake-0".to_owned(),
+            ..good.clone()
+        },
     ] {
         let before = bench.now().clone();
-        assert_eq!(bench.ack(&stale, &[("a", 6)], true), Reply::Fenced, "{stale:?}");
-        assert_eq!(bench.ask(Op::Release { fence: stale.clone() }), Reply::Fenced, "{stale:?}");
+        assert_eq!(
+            bench.ack(&stale, &[("a", 6)], true),
+            Reply::Fenced,
+            "{stale:?}"
+        );
+        assert_eq!(
+            bench.ask(Op::Release {
+                fence: stale.clone()
+            }),
+            Reply::Fenced,
+            "{stale:?}"
+        );
         assert_eq!(*bench.now(), before, "{stale:?}");
     }
     assert_eq!(bench.ack(&good, &[("a", 6)], true), DONE);
-    assert_eq!(bench.ack(&good, &[], true), Reply::Fenced, "a wake ends once");
+    assert_eq!(
+        bench.ack(&good, &[], true),
+        Reply::Fenced,
+        "a wake ends once"
+    );
 }
 
 #[test]
@@ -178,15 +268,26 @@ fn a_lease_lasts_to_its_end_and_not_beyond() {
     bench.grow("a", 6);
     bench.claim();
     let first = bench.fence();
-    let taken = Reply::AlreadyClaimed { holder: "w".to_owned(), generation: 1 };
+    let taken = Reply::AlreadyClaimed {
+        holder: "w".to_owned(),
+        generation: 1,
+    };
     bench.now_ms += LEASE_MS - 1;
     assert_eq!(bench.claim(), taken);
     assert_eq!(bench.due(), DONE, "the lease holds");
-    assert_eq!(bench.ack(&first, &[], false), DONE, "a sign of life renews it");
+    assert_eq!(
+        bench.ack(&first, &[], false),
+        DONE,
+        "a sign of life renews it"
+    );
     bench.now_ms += LEASE_MS - 1;
     assert_eq!(bench.claim(), taken);
     bench.now_ms += 1;
-    assert_eq!(bench.due(), WOKEN, "the lease is over and the work still there");
+    assert_eq!(
+        bench.due(),
+        WOKEN,
+        "the lease is over and the work still there"
+    );
     assert_eq!(bench.ack(&first, &[], true), Reply::Fenced);
     assert_eq!((bench.now().generation, bench.announced.len()), (2, 2));
 }
@@ -209,7 +310,9 @@ fn a_claim_takes_over_from_a_lease_that_ran_out() {
     bench.grow("a", 6);
     bench.claim();
     bench.now_ms += LEASE_MS;
-    let Reply::Claimed(taken_over) = bench.ask(Op::Claim { worker: "w2".to_owned() }) else {
+    let Reply::Claimed(taken_over) = bench.ask(Op::Claim {
+        worker: "w2".to_owned(),
+    }) else {
         panic!("the work was not there to claim");
     };
     assert_eq!(taken_over.generation, 2);
@@ -231,76 +334,23 @@ fn an_ack_is_taken_whole_or_not_at_all() {
         (&[("a", 6), ("b/1", 8)], true),
     ] {
         let reply = bench.ack(&fence, acks, false);
-        assert_eq!(matches!(reply, Reply::InvalidAck { .. }), !fine, "{acks:?}: {reply:?}");
+        assert_eq!(
+            matches!(reply, Reply::InvalidAck { .. }),
+            !fine,
+            "{acks:?}: {reply:?}"
+        );
         let expected = if fine { (6, 8) } else { (5, 0) };
         assert_eq!((bench.acked("a"), bench.acked("b/1")), expected, "{acks:?}");
     }
 }
 
 #[test]
-fn failures_are_counted_until_a_delivery_is_accepted() {
-    let mut bench = Bench::webhook();
-    assert_eq!(bench.due(), DONE, "there is nothing to deliver");
-    assert_eq!(bench.grow("a", 6), WOKEN);
-    for retry in 0..3 {
-        let Reply::Deliver(turn) = bench.due() else { panic!("retry {retry} is not due") };
-        assert_eq!((turn.generation, turn.retry_count), (1, retry));
-        assert_eq!(bench.due(), DONE, "the turn is taken");
-        assert_eq!(bench.delivered(Delivery::Failed { retry_in_ms: 1_000 }), DONE);
-        bench.now_ms += 999;
-        assert_eq!(bench.due(), DONE, "too early for retry {}", retry + 1);
-        bench.now_ms += 1;
-    }
-    assert!(matches!(bench.due(), Reply::Deliver(_)));
-    assert_eq!(bench.delivered(Delivery::Accepted), DONE);
-    assert_eq!((bench.now().retry_count, bench.now().next_attempt_at_ms), (0, None));
-    assert_eq!(bench.wake().lease_until_ms, Some(bench.now_ms + LEASE_MS));
-}
-
-#[test]
-fn a_turn_that_nobody_reports_on_passes_on() {
-    let mut bench = Bench::webhook();
+fn a_claim_shows_the_latest_ends() {
+    let mut bench = Bench::pull();
     bench.grow("a", 6);
-    assert!(matches!(bench.due(), Reply::Deliver(_)));
-    let wake_id = bench.wake().id.clone();
-    bench.now_ms += i64::try_from(ATTEMPT_MS).expect("small");
-    assert!(matches!(bench.due(), Reply::Deliver(_)));
-    assert_eq!((bench.now().generation, &bench.wake().id), (1, &wake_id));
-}
-
-#[test]
-fn done_acknowledges_what_was_announced() {
-    let mut bench = Bench::webhook();
-    bench.grow("a", 6);
-    bench.due();
-    bench.grow("a", 7);
-    bench.grow("b/1", 8);
-    assert_eq!(bench.delivered(Delivery::Done), WOKEN);
-    assert_eq!((bench.acked("a"), bench.acked("b/1")), (6, 0));
-    assert_eq!(bench.now().generation, 2);
-    assert!(matches!(bench.due(), Reply::Deliver(_)));
-    assert_eq!(bench.delivered(Delivery::Done), DONE);
-    assert_eq!((bench.acked("a"), bench.acked("b/1")), (7, 8));
-}
-
-#[test]
-fn an_answer_after_the_call_back_is_fenced_off() {
-    let mut bench = Bench::webhook();
-    bench.grow("a", 6);
-    bench.due();
-    let fence = bench.fence();
-    assert_eq!(bench.ack(&fence, &[("a", 6)], true), DONE, "the receiver called back");
-    for outcome in [Delivery::Accepted, Delivery::Done, Delivery::Failed { retry_in_ms: 0 }] {
-        assert_eq!(bench.delivered(outcome), Reply::Fenced, "{outcome:?}");
-    }
-    assert_eq!((&bench.now().wake, bench.now().next_attempt_at_ms), (&None, None));
-}
-
-#[test]
-fn webhooks_are_not_claimed_nor_released() {
-    let mut bench = Bench::webhook();
-    bench.grow("a", 6);
-    let fence = bench.fence();
-    assert_eq!(bench.claim(), Reply::NotPullWake);
-    assert_eq!(bench.ask(Op::Release { fence }), Reply::NotPullWake);
+    assert_eq!(bench.wake().snapshot["a"], Position::new(6));
+    assert_eq!(bench.grow("a", 7), DONE, "the wake is under way already");
+    bench.claim();
+    assert_eq!(bench.wake().snapshot["a"], Position::new(7));
+    assert_eq!(bench.announced.len(), 1);
 }

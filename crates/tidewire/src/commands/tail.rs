@@ -1,6 +1,6 @@
 //! `tidewire tail`: prints a stream's messages as they arrive.
 
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -8,7 +8,7 @@ use tidewire_client::Client;
 
 use crate::cli::TailFlags;
 
-/// Follows until Ctrl-C, or until the stream is closed or whoever reads our output has gone.
+/// Follows until Ctrl-C, or until the stream is closed.
 pub(crate) async fn run(flags: TailFlags) -> anyhow::Result<ExitCode> {
     let client = Client::new(&flags.client.url, flags.client.token.as_deref())?;
     let mut follow = client.follow(&flags.stream, flags.from)?;
@@ -28,10 +28,7 @@ pub(crate) async fn run(flags: TailFlags) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         };
         let messages = batch.messages.iter().map(AsRef::as_ref);
-        match print(&mut std::io::stdout().lock(), messages, follow.is_json()) {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
-            printed => printed.context("cannot write to the standard output")?,
-        }
+        print(&mut std::io::stdout().lock(), messages, follow.is_json())?;
     }
 }
 

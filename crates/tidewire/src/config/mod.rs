@@ -123,11 +123,14 @@ fn unknown(effective: &[Setting], setting: Setting) -> Result<(), Problem> {
             _ => Err(wrong(setting, "a table".to_owned())),
         };
     }
-    let Setting { key, origin, .. } = setting;
+    let Setting { key, value, origin } = setting;
     if key.ends_with("admin_key") {
         return Err(Problem::SecretInFile { key, origin });
     }
-    let suggestion = closest(&key, effective.iter().map(|known| known.key.as_str()));
+    let suggestion = match value {
+        Value::Table(_) => closest(&key, effective.iter().map(Setting::table)),
+        _ => closest(&key, effective.iter().map(|known| known.key.as_str())),
+    };
     Err(Problem::UnknownKey {
         suggestion: suggestion.map(str::to_owned),
         key,

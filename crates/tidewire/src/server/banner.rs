@@ -7,26 +7,34 @@ use super::Mode;
 /// The address that needs no `--url`.
 const DEFAULT_PORT: u16 = 4437;
 
-/// The lines of the banner. Every command in it works when pasted as it is.
-pub(crate) fn text(mode: Mode, address: SocketAddr, backend: &str, place: &str) -> String {
+/// The lines of the banner. Every command in it works when pasted as it is, so `program` is the
+/// name by which we were called.
+pub(crate) fn text(
+    mode: Mode,
+    program: &str,
+    address: SocketAddr,
+    backend: &str,
+    place: &str,
+) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let url = url(address);
-    let kind = match mode {
-        Mode::Dev => "development server, open to this machine only",
-        Mode::Serve => "server, open to those who have the admin key",
-    };
-    let (curl, token) = match mode {
-        Mode::Dev => ("curl", ""),
-        Mode::Serve => (
-            "curl -H \"authorization: Bearer $TIDEWIRE_ADMIN_KEY\"",
-            " --token \"$TIDEWIRE_ADMIN_KEY\"",
-        ),
-    };
     let by_default = address == SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT));
     let server = if by_default {
         String::new()
     } else {
         format!(" --url {url}")
+    };
+    let (kind, curl, client) = match mode {
+        Mode::Dev => (
+            "development server, open to this machine only",
+            "curl",
+            server,
+        ),
+        Mode::Serve => (
+            "server, open to those who have the admin key",
+            "curl -H \"authorization: Bearer $TIDEWIRE_ADMIN_KEY\"",
+            format!("{server} --token \"$TIDEWIRE_ADMIN_KEY\""),
+        ),
     };
     format!(
         "
@@ -35,17 +43,32 @@ pub(crate) fn text(mode: Mode, address: SocketAddr, backend: &str, place: &str) 
     console   {url}/
     store     {backend} {place}
 
-  Watch a stream in one terminal, and append to it from another:
+  Make a stream, and watch it:
 
-    {curl} -X PUT {url}/v1/stream/hello -H 'content-type: application/json'
-    tidewire tail --stream hello{server}{token}
-    tidewire publish hello '{{\"text\": \"hi\"}}'{server}{token}
-    {curl} '{url}/v1/stream/hello?offset=-1'
+    {curl} -X PUT {url}/v1/stream/hello -H 'content-type: application/json' -d '[{{\"text\": \"hi\"}}]'
+    {curl} -N '{url}/v1/stream/hello?offset=-1&live=sse'
+
+  Append to it from another terminal, or watch it without curl:
+
+    {program} publish hello '{{\"text\": \"hi again\"}}'{client}
+    {program} tail --stream hello{client}
 
   Ctrl-C stops the server.
 
 "
     )
+}
+
+/// The name by which this process was called, as a shell understands it.
+pub(crate) fn program() -> String {
+    let name = std::env::args().next().filter(|name| !name.is_empty());
+    let name = name.unwrap_or_else(|| "tidewire".to_owned());
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if name.chars().all(plain) {
+        name
+    } else {
+        format!("'{}'", name.replace('\'', r"'\''"))
+    }
 }
 
 /// An address to reach the server at from this machine, also where it listens on all of them.
@@ -70,6 +93,7 @@ mod tests {
     fn the_development_banner() {
         let text = text(
             Mode::Dev,
+            "tidewire",
             address("127.0.0.1:4437"),
             "SQLite",
             "in ./tidewire-data",
@@ -81,6 +105,7 @@ mod tests {
     fn the_serving_banner_names_the_key_without_showing_it() {
         let text = text(
             Mode::Serve,
+            "target/debug/tidewire",
             address("0.0.0.0:80"),
             "PostgreSQL",
             "at postgres://h/d",

@@ -90,9 +90,8 @@ pub(crate) async fn run(plan: Plan) -> anyhow::Result<ExitCode> {
         signal = signals.next() => return Ok(ExitCode::from(signal.exit_code())),
     };
     let signal = signals.next().await;
-    let grace_ms = grace.as_millis();
     tracing::info!(
-        grace_ms,
+        ?grace,
         "{signal}: finishing requests under way; a second one ends at once"
     );
     tokio::select! {
@@ -115,7 +114,7 @@ async fn start(plan: Plan) -> anyhow::Result<Running> {
     let server = server.context("cannot start the server")?;
     let address = server.local_addr();
     let place = store::place(&plan.store);
-    let banner = banner::text(plan.mode, address, backend, &place);
+    let banner = banner::text(plan.mode, &banner::program(), address, backend, &place);
     // Whoever started us may not be listening to our output; that is no reason to stop.
     let _ = std::io::stdout().lock().write_all(banner.as_bytes());
     tracing::info!(%address, backend, %place, "serving");

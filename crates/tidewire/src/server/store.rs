@@ -35,8 +35,7 @@ pub(crate) async fn open(
         if !unavailable || Instant::now() + wait > deadline {
             return Err(explain(options, &error));
         }
-        let (place, wait_ms) = (place(options), wait.as_millis());
-        tracing::warn!(place, wait_ms, "{error}; trying again");
+        tracing::warn!(place = place(options), ?wait, "{error}; trying again");
         tokio::time::sleep(wait).await;
     }
 }

@@ -1,6 +1,6 @@
 //! `tidewire config`: layers, origins, mistakes.
 
-use crate::run::{Ended, Folder};
+use crate::run::Folder;
 
 #[test]
 fn the_default_file_is_printed_as_it_is() {
@@ -14,15 +14,20 @@ fn each_layer_is_named_behind_what_it_sets() {
         "database = \"postgres://app:hunter2@db.example/app\"\n\
          [streams]\nlong_poll_ms = 1000\nsse_ms = 2000\n[telemetry]\nformat = \"json\"\n",
     );
-    let mut command = folder.command(&["config", "--listen", "127.0.0.1:9", "--data", "elsewhere"]);
-    command.env("TIDEWIRE_STREAMS_SSE_MS", "3000");
-    command.env("TIDEWIRE_WEBHOOKS_ALLOW_LOOPBACK", "true");
-    command.env(
-        "TIDEWIRE_ALLOWED_ORIGINS",
-        "https://a.example,https://b.example",
-    );
-    command.env("TIDEWIRE_ADMIN_KEY", "correct-horse-battery");
-    insta::assert_snapshot!(Ended::of(command).printed());
+    let variables = [
+        ("TIDEWIRE_STREAMS_SSE_MS", "3000"),
+        ("TIDEWIRE_WEBHOOKS_ALLOW_LOOPBACK", "true"),
+        (
+            "TIDEWIRE_ALLOWED_ORIGINS",
+            "https://a.example,https://b.example",
+        ),
+        ("TIDEWIRE_ADMIN_KEY", "correct-horse-battery"),
+    ];
+    let arguments = ["config", "--listen", "127.0.0.1:9", "--data", "elsewhere"];
+    let printed = folder.run_with(&arguments, &variables).printed();
+    assert!(printed.contains("\n[streams]\n"), "{printed}");
+    let with_origin: Vec<&str> = printed.lines().filter(|line| line.contains('#')).collect();
+    insta::assert_snapshot!(with_origin.join("\n"));
 }
 
 #[test]
@@ -37,17 +42,16 @@ fn a_named_file_is_taken_instead_of_the_one_in_the_folder() {
         "{printed}"
     );
 
-    let mut command = folder.command(&["config"]);
-    command.env("TIDEWIRE_CONFIG", "other.toml");
-    let printed = Ended::of(command).printed();
+    let other = [("TIDEWIRE_CONFIG", "other.toml")];
+    let printed = folder.run_with(&["config"], &other).printed();
     assert!(
         printed.contains("data = \"of-other\" # other.toml line 1"),
         "{printed}"
     );
 
-    let mut command = folder.command(&["config", "--config", "third.toml"]);
-    command.env("TIDEWIRE_CONFIG", "other.toml");
-    let printed = Ended::of(command).printed();
+    let printed = folder
+        .run_with(&["config", "--config", "third.toml"], &other)
+        .printed();
     assert!(
         printed.contains("data = \"of-third\" # third.toml line 1"),
         "{printed}"
@@ -66,12 +70,12 @@ fn a_mistaken_key_comes_with_a_suggestion() {
 
 #[test]
 fn a_mistaken_variable_comes_with_a_suggestion() {
-    let mut command = Folder::new().command(&["config"]);
-    command
-        .env("TIDEWIRE_LISTN", "127.0.0.1:1")
-        .env("TIDEWIRE_TEST_STORE", "sqlite");
+    let variables = [
+        ("TIDEWIRE_LISTN", "127.0.0.1:1"),
+        ("TIDEWIRE_TEST_STORE", "sqlite"),
+    ];
     assert_eq!(
-        Ended::of(command).complained(),
+        Folder::new().run_with(&["config"], &variables).complained(),
         "tidewire: unknown variable TIDEWIRE_LISTN; did you mean TIDEWIRE_LISTEN?\n"
     );
 }
@@ -79,7 +83,9 @@ fn a_mistaken_variable_comes_with_a_suggestion() {
 #[test]
 fn a_wrong_value_is_named_with_what_was_expected() {
     let folder = Folder::with_config("[limits]\nbody_bytes_max = \"16MB\"\n");
-    let mut command = folder.command(&["config", "--listen", "4437"]);
-    command.env("TIDEWIRE_STREAMS_LONG_POLL_MS", "-1");
-    insta::assert_snapshot!(Ended::of(command).complained());
+    let variables = [("TIDEWIRE_STREAMS_LONG_POLL_MS", "-1")];
+    let complaint = folder
+        .run_with(&["config", "--listen", "4437"], &variables)
+        .complained();
+    insta::assert_snapshot!(complaint);
 }

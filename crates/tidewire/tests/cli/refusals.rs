@@ -1,8 +1,17 @@
 //! What the binary will not do, and how it says so: one message, no traces of Rust in it.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 
-use crate::run::{Ended, Folder};
+use crate::run::Folder;
+
+/// Each attempt to reach a database is short, so that a test of several is short too.
+const IMPATIENT: (&str, &str) = ("TIDEWIRE_POSTGRES_CONNECT_TIMEOUT_MS", "100");
+
+/// An address whose port was free a moment ago.
+fn nobody_listens() -> SocketAddr {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    free.local_addr().expect("an address")
+}
 
 #[test]
 fn dev_listens_on_loopback_only() {
@@ -39,9 +48,9 @@ fn serve_needs_a_key_and_says_how_to_make_one() {
 
 #[test]
 fn serve_refuses_a_short_key_without_repeating_it() {
-    let mut command = Folder::new().command(&["serve", "--listen", "127.0.0.1:0"]);
-    command.env("TIDEWIRE_ADMIN_KEY", "hunter2");
-    let complaint = Ended::of(command).complained();
+    let variables = [("TIDEWIRE_ADMIN_KEY", "hunter2")];
+    let arguments = ["serve", "--listen", "127.0.0.1:0"];
+    let complaint = Folder::new().run_with(&arguments, &variables).complained();
     assert!(complaint.contains("too short"), "{complaint}");
     assert!(!complaint.contains("hunter2"), "{complaint}");
 }
@@ -62,13 +71,13 @@ fn an_address_in_use_comes_with_advice() {
 
 #[test]
 fn dev_does_not_wait_for_a_database_that_is_not_there() {
-    // A port that was free a moment ago, and is not listened to.
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-    let port = port.expect("a free port").port();
-    let url = format!("postgres://app:hunter2@127.0.0.1:{port}/app");
+    let address = nobody_listens();
+    let url = format!("postgres://app:hunter2@{address}/app");
     let arguments = ["dev", "--listen", "127.0.0.1:0", "--database", &url];
-    let complaint = Folder::new().run(&arguments).complained();
-    let place = format!("postgres://app:***@127.0.0.1:{port}/app");
+    let complaint = Folder::new()
+        .run_with(&arguments, &[IMPATIENT])
+        .complained();
+    let place = format!("postgres://app:***@{address}/app");
     assert!(complaint.contains(&place), "{complaint}");
     assert!(complaint.contains("cannot be reached"), "{complaint}");
     assert!(!complaint.contains("hunter2"), "{complaint}");
@@ -76,16 +85,15 @@ fn dev_does_not_wait_for_a_database_that_is_not_there() {
 
 #[test]
 fn serve_waits_for_its_database_and_then_gives_up() {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-    let port = port.expect("a free port").port();
-    let mut command = Folder::new().command(&["serve", "--listen", "127.0.0.1:0"]);
-    command.env("TIDEWIRE_ADMIN_KEY", "correct-horse-battery");
-    command.env(
-        "TIDEWIRE_DATABASE",
-        format!("postgres://app:hunter2@127.0.0.1:{port}/app"),
-    );
-    command.env("TIDEWIRE_DATABASE_WAIT_MS", "1500");
-    let complaint = Ended::of(command).complained();
+    let database = format!("postgres://app:hunter2@{}/app", nobody_listens());
+    let variables = [
+        ("TIDEWIRE_ADMIN_KEY", "correct-horse-battery"),
+        ("TIDEWIRE_DATABASE", &database),
+        ("TIDEWIRE_DATABASE_WAIT_MS", "1500"),
+        IMPATIENT,
+    ];
+    let arguments = ["serve", "--listen", "127.0.0.1:0"];
+    let complaint = Folder::new().run_with(&arguments, &variables).complained();
     assert!(complaint.contains("trying again"), "{complaint}");
     assert!(
         complaint
@@ -101,9 +109,10 @@ fn serve_waits_for_its_database_and_then_gives_up() {
 
 #[test]
 fn a_filter_that_is_none_is_refused() {
-    let mut command = Folder::new().command(&["migrate"]);
-    command.env("TIDEWIRE_LOG", "tidewire=loud");
-    let complaint = Ended::of(command).complained();
+    let variables = [("TIDEWIRE_LOG", "tidewire=loud")];
+    let complaint = Folder::new()
+        .run_with(&["migrate"], &variables)
+        .complained();
     assert!(
         complaint.contains("TIDEWIRE_LOG=tidewire=loud is no filter"),
         "{complaint}"
@@ -112,8 +121,7 @@ fn a_filter_that_is_none_is_refused() {
 
 #[test]
 fn a_server_that_is_not_there_is_named() {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-    let url = format!("http://{}", port.expect("a free port"));
+    let url = format!("http://{}", nobody_listens());
     let complaint = Folder::new()
         .run(&["publish", "doc", "hi", "--url", &url])
         .complained();

@@ -1,7 +1,7 @@
 //! Runs `tidewire` in an empty folder, without the variables of whoever runs the tests.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use tempfile::TempDir;
 
@@ -41,7 +41,21 @@ impl Folder {
 
     /// Runs it to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
-        Ended::of(self.command(arguments))
+        self.run_with(arguments, &[])
+    }
+
+    /// Runs it to its end, with these variables.
+    pub(crate) fn run_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+        let mut command = self.command(arguments);
+        let output = command
+            .envs(variables.iter().copied())
+            .output()
+            .expect("the binary runs");
+        Ended {
+            code: output.status.code(),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
     }
 }
 
@@ -54,10 +68,6 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    pub(crate) fn of(mut command: Command) -> Ended {
-        Ended::from(command.output().expect("the binary runs"))
-    }
-
     /// What it printed; it must have gone well.
     #[track_caller]
     pub(crate) fn printed(self) -> String {
@@ -71,15 +81,5 @@ impl Ended {
         assert_eq!(self.code, Some(1), "{self:?}");
         assert_eq!(self.out, "");
         self.err
-    }
-}
-
-impl From<Output> for Ended {
-    fn from(output: Output) -> Ended {
-        Ended {
-            code: output.status.code(),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
     }
 }

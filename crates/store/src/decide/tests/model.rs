@@ -21,7 +21,10 @@ pub(super) struct Model {
 
 impl Model {
     pub(super) fn at(now_ms: i64) -> Model {
-        Model { now_ms, ..Model::default() }
+        Model {
+            now_ms,
+            ..Model::default()
+        }
     }
 
     /// Decides commands in one batch.
@@ -38,7 +41,9 @@ impl Model {
     }
 
     pub(super) fn tip(&self) -> Position {
-        self.events.last().map_or(Position::START, |event| event.position)
+        self.events
+            .last()
+            .map_or(Position::START, |event| event.position)
     }
 
     /// What a stream shows.
@@ -53,7 +58,9 @@ impl Model {
         };
         let segments = segments(&chain);
         let shown = segments.iter().flat_map(|segment| {
-            self.events.iter().filter(move |event| in_segment(segment, event))
+            self.events
+                .iter()
+                .filter(move |event| in_segment(segment, event))
         });
         shown.collect()
     }
@@ -100,12 +107,19 @@ impl Model {
 
     /// The source's events of the append after a fork's offset.
     fn fork_append(&self, commands: &[Command]) -> Vec<Event> {
-        let [Command::Create(create)] = commands else { return Vec::new() };
+        let [Command::Create(create)] = commands else {
+            return Vec::new();
+        };
         let Some(from) = create.fork.as_ref().filter(|from| from.sub_offset > 0) else {
             return Vec::new();
         };
-        let Some(after) = from.offset else { return Vec::new() };
-        let later = self.shown(&from.source).into_iter().filter(|event| event.position > after);
+        let Some(after) = from.offset else {
+            return Vec::new();
+        };
+        let later = self
+            .shown(&from.source)
+            .into_iter()
+            .filter(|event| event.position > after);
         let events: Vec<Event> = later
             .map(|event| Event {
                 position: event.position,
@@ -114,7 +128,10 @@ impl Model {
             })
             .collect();
         let append_id = events.first().map(|event| event.append_id);
-        events.into_iter().take_while(|event| Some(event.append_id) == append_id).collect()
+        events
+            .into_iter()
+            .take_while(|event| Some(event.append_id) == append_id)
+            .collect()
     }
 
     pub(super) fn save(&mut self, plan: Plan) -> Vec<Answer> {
@@ -122,7 +139,8 @@ impl Model {
         for name in &plan.removed {
             self.streams.remove(name);
         }
-        self.producers.retain(|(stream, _), _| !plan.producers_cleared.contains(stream));
+        self.producers
+            .retain(|(stream, _), _| !plan.producers_cleared.contains(stream));
         for state in plan.streams {
             self.streams.insert(state.name.clone(), state);
         }

@@ -10,7 +10,7 @@ use crate::offset::Position;
 use crate::stream::{Lifetime, ProducerStamp};
 
 fn name() -> impl Strategy<Value = String> {
-    prop::sample::select(vec!["a", "b", "c", "d"]).prop_map(str::to_owned)
+    prop::sample::select(vec!["a", "b", "c"]).prop_map(str::to_owned)
 }
 
 fn content_type() -> impl Strategy<Value = Option<String>> {
@@ -32,27 +32,51 @@ fn messages() -> impl Strategy<Value = Vec<bytes::Bytes>> {
 
 fn fork() -> impl Strategy<Value = Option<ForkFrom>> {
     let offset = prop::option::of((0..20u64).prop_map(Position::new));
-    let from = (name(), offset, 0..3u64)
-        .prop_map(|(source, offset, sub_offset)| ForkFrom { source, offset, sub_offset });
-    prop::option::of(from)
+    let from = (name(), offset, 0..3u64).prop_map(|(source, offset, sub_offset)| ForkFrom {
+        source,
+        offset,
+        sub_offset,
+    });
+    prop::option::weighted(0.2, from)
 }
 
 fn creation() -> impl Strategy<Value = Command> {
-    (name(), content_type(), lifetime(), messages(), prop::bool::weighted(0.1), fork()).prop_map(
-        |(stream, content_type, lifetime, messages, closed, fork)| {
-            let create = Create { content_type, lifetime, messages, closed, fork, ..create(&stream) };
-            Command::Create(Box::new(create))
-        },
+    (
+        name(),
+        content_type(),
+        lifetime(),
+        messages(),
+        prop::bool::weighted(0.1),
+        fork(),
     )
+        .prop_map(|(stream, content_type, lifetime, messages, closed, fork)| {
+            let create = Create {
+                content_type,
+                lifetime,
+                messages,
+                closed,
+                fork,
+                ..create(&stream)
+            };
+            Command::Create(Box::new(create))
+        })
 }
 
 fn appending() -> impl Strategy<Value = Command> {
     let id = prop::sample::select(vec!["p", "q"]).prop_map(str::to_owned);
-    let stamp = (id, 0..2u64, 0..4u64).prop_map(|(id, epoch, seq)| ProducerStamp { id, epoch, seq });
+    let stamp =
+        (id, 0..2u64, 0..2u64).prop_map(|(id, epoch, seq)| ProducerStamp { id, epoch, seq });
     let seq = prop::option::weighted(0.2, "[1-9]");
     let closes = prop::bool::weighted(0.1);
-    (name(), content_type(), messages(), closes, prop::option::of(stamp), seq).prop_map(
-        |(stream, content_type, messages, closes, producer, seq)| {
+    (
+        name(),
+        content_type(),
+        messages(),
+        closes,
+        prop::option::of(stamp),
+        seq,
+    )
+        .prop_map(|(stream, content_type, messages, closes, producer, seq)| {
             // Only a close may come without content.
             let close = closes || messages.is_empty();
             Command::Append(Append {
@@ -63,8 +87,7 @@ fn appending() -> impl Strategy<Value = Command> {
                 seq,
                 ..append(&stream, "")
             })
-        },
-    )
+        })
 }
 
 fn command() -> impl Strategy<Value = Command> {
@@ -73,7 +96,7 @@ fn command() -> impl Strategy<Value = Command> {
         6 => appending(),
         // So that there is often something to close, fork and delete.
         3 => name().prop_map(|stream| Command::Append(append_json(&stream, &["1", "2"]))),
-        2 => name().prop_map(|stream| Command::Delete { stream }),
+        4 => name().prop_map(|stream| Command::Delete { stream }),
         1 => name().prop_map(|stream| Command::Touch { stream }),
         1 => name().prop_map(|stream| Command::Expire { stream }),
     ]
@@ -81,7 +104,7 @@ fn command() -> impl Strategy<Value = Command> {
 
 /// Commands of one moment, and how much later the next moment is.
 fn moments() -> impl Strategy<Value = Vec<(Vec<Command>, i64)>> {
-    prop::collection::vec((prop::collection::vec(command(), 1..12), 0..1_500i64), 1..8)
+    prop::collection::vec((prop::collection::vec(command(), 1..20), 0..1_500i64), 1..8)
 }
 
 /// Commands as the queue would batch them.
@@ -91,14 +114,28 @@ fn batches(commands: &[Command]) -> impl Iterator<Item = &[Command]> {
 
 fn books_balance(model: &Model) -> Result<(), TestCaseError> {
     for (index, event) in model.events.iter().enumerate() {
-        prop_assert_eq!(event.position.number(), index as u64 + 1, "positions are gapless");
+        prop_assert_eq!(
+            event.position.number(),
+            index as u64 + 1,
+            "positions are gapless"
+        );
     }
     for (name, state) in &model.streams {
-        let forks = model.streams.values().filter_map(|other| other.fork.as_ref());
+        let forks = model
+            .streams
+            .values()
+            .filter_map(|other| other.fork.as_ref());
         let forks = forks.filter(|fork| fork.source == *name).count();
         prop_assert_eq!(usize::try_from(state.forks), Ok(forks), "forks of {}", name);
-        prop_assert!(!state.soft_deleted || forks > 0, "{} is kept for nobody", name);
-        let last = model.shown(name).last().map_or(Position::START, |event| event.position);
+        prop_assert!(
+            !state.soft_deleted || forks > 0,
+            "{} is kept for nobody",
+            name
+        );
+        let last = model
+            .shown(name)
+            .last()
+            .map_or(Position::START, |event| event.position);
         if let Some(closed) = &state.closed {
             // A fork may start at any place up to its source's end, not only at an event.
             let end = last.max(state.inherited_tail());
@@ -109,11 +146,20 @@ fn books_balance(model: &Model) -> Result<(), TestCaseError> {
                 purge.stream == event.stream
                     && (purge.after < event.position && event.position <= purge.up_to)
             });
-            prop_assert!(purge.is_none(), "{} shows what is purged: {:?}", name, purge);
+            prop_assert!(
+                purge.is_none(),
+                "{} shows what is purged: {:?}",
+                name,
+                purge
+            );
         }
     }
     for (stream, _) in model.producers.keys() {
-        prop_assert!(model.streams.contains_key(stream), "a producer of no stream {}", stream);
+        prop_assert!(
+            model.streams.contains_key(stream),
+            "a producer of no stream {}",
+            stream
+        );
     }
     Ok(())
 }

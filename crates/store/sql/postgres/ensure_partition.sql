@@ -1,0 +1,1 @@
+SELECT tidewire.ensure_log_partition($1)

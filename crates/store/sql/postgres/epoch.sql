@@ -1,0 +1,1 @@
+SELECT epoch FROM tidewire.log_epoch

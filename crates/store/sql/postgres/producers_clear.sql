@@ -1,0 +1,1 @@
+DELETE FROM tidewire.stream_producers WHERE stream_id = ANY($1)

@@ -1,0 +1,1 @@
+SELECT value FROM tidewire.secrets WHERE name = $1

@@ -1,0 +1,1 @@
+DELETE FROM tidewire.streams WHERE stream_id = ANY($1)

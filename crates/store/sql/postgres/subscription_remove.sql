@@ -1,0 +1,1 @@
+DELETE FROM tidewire.subscriptions WHERE id = $1

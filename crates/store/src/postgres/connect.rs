@@ -1,0 +1,253 @@
+//! Connections to the database: where it is, how sessions are set up, and who runs them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::ClientWrapper;
+use tokio::task::JoinHandle;
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::{Client, Config, Connection, Error, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::error::{broken, text};
+use super::tls::{self, Check};
+use crate::error::StoreError;
+use crate::options::PostgresOptions;
+
+/// By which our sessions are known in `pg_stat_activity`.
+const APPLICATION_NAME: &str = "tidewire";
+
+/// A peer that does not answer is given up after at most five seconds: that long a dead node may
+/// hold the offset lock, and a dead server our commands.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(2);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
+const KEEPALIVE_RETRIES: u32 = 3;
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Waits between attempts to connect: doubled from the first to the last, with jitter, so that many
+/// nodes do not come back as one.
+const BACKOFF_FIRST: Duration = Duration::from_millis(50);
+const BACKOFF_LAST: Duration = Duration::from_secs(2);
+
+/// Every session's settings. Whatever defaults the server, database or role have, these hold.
+///
+/// - Offsets are right only in READ COMMITTED; acknowledged means durable only with
+///   `synchronous_commit`.
+/// - A session that stops in the middle of a transaction is ended by the server, because it may
+///   hold the offset lock.
+/// - Our queries are all meant to walk an index in its order. Forcing that keeps a missing or stale
+///   statistic from ever turning a page of ten events into a scan of the log.
+pub(crate) const SETTINGS: &str = "
+    SET search_path = '';
+    SET default_transaction_isolation = 'read committed';
+    SET synchronous_commit = on;
+    SET idle_in_transaction_session_timeout = '5s';
+    SET idle_session_timeout = 0;
+    SET tcp_keepalives_idle = 2;
+    SET tcp_keepalives_interval = 1;
+    SET tcp_keepalives_count = 3;
+    SET tcp_user_timeout = '5s';
+    SET plan_cache_mode = force_generic_plan;
+    SET enable_seqscan = off;
+    SET enable_bitmapscan = off;
+    SET enable_hashjoin = off;
+    SET enable_mergejoin = off;
+    SET jit = off;
+";
+
+/// Knows how to connect, and owns the tasks that drive the connections.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    config: Config,
+    tls: MakeRustlsConnect,
+    tasks: TaskTracker,
+    pub(crate) timeout: Duration,
+}
+
+/// A session, and the token that is cancelled when it has ended, for whatever reason.
+pub(crate) struct Session {
+    pub(crate) client: ClientWrapper,
+    pub(crate) ended: CancellationToken,
+}
+
+pub(crate) type RawConnection =
+    Connection<Socket, <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<Socket>>::Stream>;
+
+impl Connector {
+    pub(crate) fn new(options: &PostgresOptions) -> Result<Connector, StoreError> {
+        let (mut config, tls) = parse(&options.url)?;
+        config
+            .application_name(APPLICATION_NAME)
+            .connect_timeout(options.connect_timeout)
+            .keepalives(true)
+            .keepalives_idle(KEEPALIVE_IDLE)
+            .keepalives_interval(KEEPALIVE_INTERVAL)
+            .keepalives_retries(KEEPALIVE_RETRIES)
+            .tcp_user_timeout(TCP_USER_TIMEOUT)
+            .target_session_attrs(TargetSessionAttrs::ReadWrite);
+        Ok(Connector { config, tls, tasks: TaskTracker::new(), timeout: options.connect_timeout })
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Tasks that end when the store is closed.
+    pub(crate) fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+
+    /// One attempt to connect; the caller drives the connection, and bounds the time.
+    pub(crate) async fn raw(&self) -> Result<(Client, RawConnection), Error> {
+        self.config.connect(self.tls.clone()).await
+    }
+
+    /// One attempt to connect, with the settings of every session, and `settings` besides.
+    pub(crate) async fn open(
+        &self,
+        settings: &str,
+    ) -> Result<(Client, JoinHandle<()>, CancellationToken), Error> {
+        let (client, connection) = self.raw().await?;
+        let ended = CancellationToken::new();
+        let task = self.drive(connection, ended.clone());
+        client.batch_execute(SETTINGS).await?;
+        client.batch_execute(settings).await?;
+        Ok((client, task, ended))
+    }
+
+    fn drive(&self, connection: RawConnection, ended: CancellationToken) -> JoinHandle<()> {
+        // A guard, because the task is aborted when its client is dropped.
+        let ended = ended.drop_guard();
+        self.tasks.spawn(async move {
+            let _ended = ended;
+            if let Err(error) = connection.await {
+                tracing::warn!(error = text(&error), "a connection to PostgreSQL broke");
+            }
+        })
+    }
+
+    /// One attempt to open a session, not longer than [`Connector::timeout`].
+    async fn session(&self, settings: &str) -> Result<Session, StoreError> {
+        match tokio::time::timeout(self.timeout, self.open(settings)).await {
+            Ok(Ok((client, task, ended))) => {
+                Ok(Session { client: ClientWrapper::new(client, task), ended })
+            }
+            Ok(Err(error)) => Err(broken("connect to PostgreSQL")(error)),
+            Err(_) => Err(StoreError::Unavailable(format!("no answer in {:?}", self.timeout))),
+        }
+    }
+
+    /// Opens a session. While the database is away it is tried again, within the timeout.
+    pub(crate) async fn session_in_time(&self, settings: &str) -> Result<Session, StoreError> {
+        let mut patience = Patience::new(self.timeout);
+        loop {
+            match self.session(settings).await {
+                Err(error) if error.temporary() && patience.wait().await => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Opens a session, however long that takes.
+    pub(crate) async fn session_in_the_end(self: Arc<Self>, settings: String) -> Session {
+        let mut attempt = 0;
+        loop {
+            match self.session(&settings).await {
+                Ok(session) => return session,
+                Err(error) => tracing::warn!(%error, attempt, "cannot connect to PostgreSQL"),
+            }
+            tokio::time::sleep(backoff(attempt)).await;
+            attempt += 1;
+        }
+    }
+}
+
+/// Attempts that stop after a while.
+pub(crate) struct Patience {
+    deadline: Instant,
+    attempt: u32,
+}
+
+impl Patience {
+    pub(crate) fn new(patience: Duration) -> Patience {
+        Patience { deadline: Instant::now() + patience, attempt: 0 }
+    }
+
+    /// Waits before the next attempt, or says that there is no time for one.
+    pub(crate) async fn wait(&mut self) -> bool {
+        let wait = backoff(self.attempt);
+        self.attempt += 1;
+        let in_time = Instant::now() + wait < self.deadline;
+        if in_time {
+            tokio::time::sleep(wait).await;
+        }
+        in_time
+    }
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The driver leaves the password out of its configuration's text.
+        f.debug_struct("Connector").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// How long to wait after so many failed attempts.
+pub(crate) fn backoff(attempt: u32) -> Duration {
+    let doubled = BACKOFF_FIRST.saturating_mul(1 << attempt.min(10));
+    rand::random_range(BACKOFF_FIRST / 2..=doubled.min(BACKOFF_LAST))
+}
+
+/// Reads the URL. `sslmode` and `sslrootcert` are ours: the driver knows only some of the former's
+/// values, and not the latter.
+fn parse(url: &str) -> Result<(Config, MakeRustlsConnect), StoreError> {
+    let (mut mode, mut check, mut root_file) = (None, Check::Nothing, None);
+    let after_credentials = url.find('@').unwrap_or(0);
+    let (address, parameters) = match url[after_credentials..].find('?') {
+        Some(at) => (&url[..after_credentials + at], &url[after_credentials + at + 1..]),
+        None => (url, ""),
+    };
+    let mut rest = Vec::new();
+    for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+        match parameter.split_once('=') {
+            Some(("sslmode", value)) => (mode, check) = ssl_mode(value)?,
+            Some(("sslrootcert", file)) => root_file = Some(file),
+            _ => rest.push(parameter),
+        }
+    }
+    let url = if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
+    let mut config: Config = url.parse().map_err(|error| malformed(&url, &error))?;
+    if let Some(mode) = mode {
+        config.ssl_mode(mode);
+    }
+    Ok((config, tls::connector(check, root_file)?))
+}
+
+fn ssl_mode(value: &str) -> Result<(Option<SslMode>, Check), StoreError> {
+    let (mode, check) = match value {
+        "disable" => (SslMode::Disable, Check::Nothing),
+        "prefer" | "allow" => (SslMode::Prefer, Check::Nothing),
+        "require" => (SslMode::Require, Check::Nothing),
+        "verify-ca" => (SslMode::Require, Check::Issuer),
+        "verify-full" => (SslMode::Require, Check::IssuerAndHost),
+        other => {
+            return Err(StoreError::Refused(format!(
+                "sslmode={other} in the database URL is not known; it is one of disable, prefer, \
+                 require, verify-ca and verify-full"
+            )));
+        }
+    };
+    Ok((Some(mode), check))
+}
+
+/// Says what is wrong with the URL, but not if part of a password could be in the saying.
+fn malformed(url: &str, error: &Error) -> StoreError {
+    let reason = if url.matches('@').count() > 1 { String::new() } else { format!(" ({})", text(error)) };
+    StoreError::Refused(format!(
+        "the database URL cannot be read{reason}; it looks like \
+         postgres://user:password@host:5432/database?sslmode=require, with any of @ / : ? in the \
+         password percent-encoded"
+    ))
+}

@@ -1,0 +1,107 @@
+//! Opening the database: whether it will do, and the migrations.
+
+use deadpool_postgres::ClientWrapper;
+use tokio_postgres::Error;
+
+use super::connect::Connector;
+use super::error::broken;
+use super::query::{query_one, sql};
+use crate::error::StoreError;
+use crate::migration;
+use crate::offset::Epoch;
+
+/// The oldest PostgreSQL that will do, as `server_version_num` has it.
+const VERSION_MIN: i32 = 140_000;
+
+/// Held by the node that migrates: `tide` and 2.
+const MIGRATION_LOCK: i64 = 0x7469_6465_0000_0002;
+
+/// Checks the server, brings the schema up to date, and returns the log's epoch.
+pub(crate) async fn prepare(connector: &Connector) -> Result<Epoch, StoreError> {
+    // Building an index may take its time, and so may another node's migration.
+    let session = connector.session_in_time("SET statement_timeout = 0; SET lock_timeout = 0").await?;
+    check(&session.client).await?;
+    migrate(&session.client).await?;
+    epoch(&session.client).await
+}
+
+async fn check(client: &ClientWrapper) -> Result<(), StoreError> {
+    let show = async |name: &str| -> Result<String, StoreError> {
+        let shown = client.query_one("SELECT current_setting($1)", &[&name]).await;
+        shown.and_then(|row| row.try_get(0)).map_err(broken("look at the server"))
+    };
+    let number = show("server_version_num").await?;
+    acceptable(number.parse().unwrap_or(0), &show("server_version").await?)?;
+    let encoding = show("server_encoding").await?;
+    if encoding != "UTF8" {
+        return Err(StoreError::Refused(format!(
+            "the database is encoded in {encoding}, but stream names may hold any character; \
+             create it with ENCODING 'UTF8'"
+        )));
+    }
+    Ok(())
+}
+
+fn acceptable(version: i32, text: &str) -> Result<(), StoreError> {
+    if version >= VERSION_MIN {
+        return Ok(());
+    }
+    Err(StoreError::Refused(format!(
+        "the server is PostgreSQL {text}, but tidewire needs version 14 or newer; upgrade it, or \
+         give --database another server"
+    )))
+}
+
+/// Applies what is missing in one transaction, while other nodes wait for their turn.
+async fn migrate(client: &ClientWrapper) -> Result<(), StoreError> {
+    let failed = broken("migrate the database");
+    client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(&failed)?;
+    let lock = client.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]);
+    lock.await.map_err(&failed)?;
+    let version = version(client).await.map_err(&failed)?;
+    for step in migration::pending(migration::POSTGRES, version)? {
+        client.batch_execute(step.sql).await.map_err(&failed)?;
+        let note = "INSERT INTO tidewire.migrations (number, name) VALUES ($1, $2)";
+        client.execute(note, &[&step.number, &step.name]).await.map_err(&failed)?;
+        tracing::info!(number = step.number, name = step.name, "migrated the database");
+    }
+    client.batch_execute("COMMIT").await.map_err(&failed)
+}
+
+/// The schema's version; 0 if there is none, and then the table that keeps it is made. Only then:
+/// a role that may not create schemas can still run a database that was migrated by another.
+async fn version(client: &ClientWrapper) -> Result<i32, Error> {
+    let there = "SELECT to_regclass('tidewire.migrations') IS NOT NULL";
+    if !client.query_one(there, &[]).await?.try_get::<_, bool>(0)? {
+        let make = "CREATE SCHEMA IF NOT EXISTS tidewire;
+            CREATE TABLE tidewire.migrations (
+                number     integer     PRIMARY KEY,
+                name       text        NOT NULL,
+                applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+            )";
+        client.batch_execute(make).await?;
+    }
+    let newest = "SELECT coalesce(max(number), 0) FROM tidewire.migrations";
+    client.query_one(newest, &[]).await?.try_get(0)
+}
+
+async fn epoch(client: &ClientWrapper) -> Result<Epoch, StoreError> {
+    let read = async { query_one(client, sql!("epoch"), &[]).await?.try_get(0) };
+    let number: i16 = read.await.map_err(broken("read the log's epoch"))?;
+    u16::try_from(number)
+        .ok()
+        .and_then(Epoch::new)
+        .ok_or_else(|| StoreError::Refused(format!("the log's epoch {number} is out of range")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_older_than_14_is_refused() {
+        assert!(acceptable(140_000, "14.0").is_ok());
+        let refused = acceptable(130_018, "13.18").expect_err("too old");
+        assert!(refused.to_string().contains("PostgreSQL 13.18, but tidewire needs version 14"));
+    }
+}

@@ -1,0 +1,227 @@
+//! Reading streams, and following the log.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use deadpool_postgres::ClientWrapper;
+use tokio_postgres::{Error, Row};
+
+use super::error::broken;
+use super::load::state_of_row;
+use super::query::{Params, limit as rows_max, query, sql, texts};
+use crate::decide::FORK_DEPTH_MAX;
+use crate::error::StoreError;
+use crate::event::{Control, Event, TailEvent};
+use crate::log::{Found, Page, PageLimit, StreamView};
+use crate::offset::Position;
+use crate::stream::{self, Segment, StreamState};
+
+/// Reads a stream. Its row, its end and the log's tip come from one snapshot; the events are read
+/// after it, but none past that tip, so the page is what one snapshot would have shown. (Events of
+/// a stream deleted meanwhile stay on disk for longer than a read takes.)
+pub(crate) async fn read(
+    client: &ClientWrapper,
+    name: &str,
+    after: Position,
+    limit: PageLimit,
+) -> Result<Found, StoreError> {
+    let Some(Snapshot { chain, now_ms, tip, own_tail }) = snapshot(client, name).await? else {
+        return Ok(Found::NotFound);
+    };
+    let Some(state) = chain.first().cloned() else { return Ok(Found::NotFound) };
+    if state.soft_deleted {
+        return Ok(Found::Gone);
+    }
+    if state.expired(now_ms) {
+        return Ok(Found::NotFound);
+    }
+    let tail = tail(&state, own_tail);
+    let mut run = if limit.events == 0 || after >= tail {
+        Run { events: Vec::new(), complete: after >= tail }
+    } else {
+        segments(client, &stream::segments(&chain), after, tip, limit).await?
+    };
+    // A page cut short exactly at the end of the stream is complete all the same.
+    run.complete |= run.events.last().is_some_and(|event| event.position >= tail);
+    let scanned_to = match run.events.last() {
+        _ if run.complete => tip,
+        Some(event) => event.position,
+        None => after.min(tip),
+    };
+    let view = StreamView { state, tail };
+    Ok(Found::Stream(Box::new(Page { view, events: run.events, scanned_to })))
+}
+
+/// A stream's end.
+pub(crate) fn tail(state: &StreamState, own_tail: Option<Position>) -> Position {
+    match &state.closed {
+        Some(closed) => closed.position,
+        None => own_tail.unwrap_or_else(|| state.inherited_tail()),
+    }
+}
+
+/// What is known of a stream at one moment.
+struct Snapshot {
+    /// The stream, its source, that one's source, and so on.
+    chain: Vec<StreamState>,
+    now_ms: i64,
+    tip: Position,
+    own_tail: Option<Position>,
+}
+
+async fn snapshot(client: &ClientWrapper, name: &str) -> Result<Option<Snapshot>, StoreError> {
+    // PostgreSQL's text holds every character but this one, so no stream has it in its name.
+    if name.contains('\0') {
+        return Ok(None);
+    }
+    let read = async {
+        let depth_max = i32::try_from(FORK_DEPTH_MAX).unwrap_or(i32::MAX);
+        let rows = query(client, sql!("stream_chain"), &[&name, &depth_max]).await?;
+        let Some(first) = rows.first() else { return Ok(None) };
+        Ok(Some(Snapshot {
+            chain: rows.iter().map(state_of_row).collect::<Result<_, Error>>()?,
+            now_ms: first.try_get(17)?,
+            tip: Position::from_sql(first.try_get(18)?),
+            own_tail: first.try_get::<_, Option<i64>>(19)?.map(Position::from_sql),
+        }))
+    };
+    read.await.map_err(broken("read a stream"))
+}
+
+/// Events read from segments, and whether those are all there are.
+pub(crate) struct Run {
+    pub(crate) events: Vec<Event>,
+    pub(crate) complete: bool,
+}
+
+/// Reads runs of events one after the other up to the tip, until a limit is reached.
+pub(crate) async fn segments(
+    client: &ClientWrapper,
+    segments: &[Segment],
+    after: Position,
+    tip: Position,
+    limit: PageLimit,
+) -> Result<Run, StoreError> {
+    let mut events = Vec::new();
+    let mut bytes = 0;
+    for segment in segments.iter().filter(|segment| segment.up_to > after) {
+        let before = events.len();
+        let (from, to) = (segment.after.max(after).to_sql(), segment.up_to.min(tip).to_sql());
+        let rows_left = rows_max(limit.events - before);
+        // At least one byte, so that an event is read however small the limit.
+        let bytes_left = rows_max(limit.bytes.saturating_sub(bytes).max(1));
+        let params: Params<'_> = &[&segment.stream, &from, &to, &rows_left, &bytes_left];
+        let rows = query(client, sql!("segment"), params);
+        for row in rows.await.map_err(broken("read a stream"))? {
+            let event = event_of_row(&row).map_err(broken("read a stream"))?;
+            bytes += event.payload.len();
+            events.push(event);
+        }
+        if events.len() >= limit.events || (bytes >= limit.bytes && events.len() > before) {
+            return Ok(Run { events, complete: false });
+        }
+    }
+    Ok(Run { events, complete: true })
+}
+
+fn event_of_row(row: &Row) -> Result<Event, Error> {
+    let payload: Option<&[u8]> = row.try_get(2)?;
+    Ok(Event {
+        position: Position::from_sql(row.try_get(0)?),
+        append_id: Position::from_sql(row.try_get(1)?),
+        payload: Bytes::copy_from_slice(payload.unwrap_or_default()),
+    })
+}
+
+/// Reads the log after a position: the headers first, then the payloads that are wanted, so that
+/// those nobody wants are not fetched.
+pub(crate) async fn follow(
+    client: &ClientWrapper,
+    after: Position,
+    limit: PageLimit,
+    wants_payload: &(dyn Fn(&str) -> bool + Send + Sync),
+) -> Result<Vec<TailEvent>, StoreError> {
+    let read = async {
+        let rows =
+            query(client, sql!("follow"), &[&after.to_sql(), &rows_max(limit.events)]).await?;
+        let mut events = Vec::with_capacity(rows.len());
+        let mut wanted: Vec<i64> = Vec::new();
+        let mut bytes = 0;
+        for row in rows {
+            let (event, length) = header_of_row(&row)?;
+            if let Some(length) = length
+                && wants_payload(&event.stream)
+            {
+                wanted.push(event.position.to_sql());
+                bytes += length;
+            }
+            events.push(event);
+            if bytes >= limit.bytes {
+                break;
+            }
+        }
+        let mut payloads = payloads(client, &wanted).await?;
+        for event in &mut events {
+            event.payload = payloads.remove(&event.position);
+        }
+        Ok(events)
+    };
+    read.await.map_err(broken("follow the log"))
+}
+
+/// An event without its payload, and the payload's length if it has one.
+fn header_of_row(row: &Row) -> Result<(TailEvent, Option<usize>), Error> {
+    let length: Option<i32> = row.try_get(4)?;
+    let event = TailEvent {
+        position: Position::from_sql(row.try_get(0)?),
+        stream: row.try_get(1)?,
+        control: row.try_get::<_, Option<&str>>(2)?.and_then(Control::parse),
+        payload: None,
+        created_at_ms: row.try_get(3)?,
+    };
+    Ok((event, length.and_then(|length| usize::try_from(length).ok())))
+}
+
+/// The payloads at positions, which are in order.
+async fn payloads(
+    client: &ClientWrapper,
+    positions: &[i64],
+) -> Result<HashMap<Position, Bytes>, Error> {
+    let (Some(first), Some(last)) = (positions.first(), positions.last()) else {
+        return Ok(HashMap::new());
+    };
+    let rows = query(client, sql!("payloads"), &[first, last, &positions]).await?;
+    let of_row = |row: &Row| {
+        let position = Position::from_sql(row.try_get(0)?);
+        Ok((position, Bytes::copy_from_slice(row.try_get(1)?)))
+    };
+    rows.iter().map(of_row).collect()
+}
+
+/// Names of streams in order.
+pub(crate) async fn names(
+    client: &ClientWrapper,
+    prefix: &str,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<String>, StoreError> {
+    let end = prefix_end(prefix);
+    let read = async {
+        texts(&query(client, sql!("names"), &[&prefix, &after, &end, &rows_max(limit)]).await?)
+    };
+    read.await.map_err(broken("list streams"))
+}
+
+/// The least text that comes after all texts with this prefix. Code points are ordered as their
+/// bytes are.
+fn prefix_end(prefix: &str) -> String {
+    let mut end = prefix.to_owned();
+    while let Some(last) = end.pop() {
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            end.push(next);
+            return end;
+        }
+    }
+    // Nothing comes after all texts, but a key that is too long for the index is not there.
+    String::from(char::MAX).repeat(700)
+}

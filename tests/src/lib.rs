@@ -1,0 +1,49 @@
+//! What the stories are told with: real processes, real databases, real faults.
+//!
+//! - [`launch`]: starting the binary; [`process`]: owning what was started; [`port`]: where it listens
+//! - [`store`]: the two stores, each test with one of its own; [`postgres`]: fresh databases;
+//!   [`cluster`]: whole PostgreSQL clusters, to be restarted; [`disk`]: a disk small enough to fill
+//! - [`http`]: one request each; [`raw`]: bytes on a socket, for what no HTTP client would send
+//! - [`producers`]: clients that append through every fault; [`account`]: what each was promised
+//! - [`readers`]: clients that follow a stream through every fault; [`transcript`]: what a stream holds
+//! - [`traffic`]: both kinds together, with all that must hold for them
+//! - [`complaint`]: everything but success; [`receiver`]: the far end of a webhook
+//! - [`wait`]: the only way to wait here; [`faults`]: how many, and when
+//!
+//! Everything panics with a sentence: a story that cannot go on has failed.
+
+pub mod account;
+pub mod cluster;
+pub mod complaint;
+pub mod disk;
+pub mod faults;
+pub mod http;
+pub mod launch;
+pub mod port;
+pub mod postgres;
+pub mod process;
+pub mod producers;
+pub mod raw;
+pub mod readers;
+pub mod receiver;
+pub mod store;
+pub mod traffic;
+pub mod transcript;
+pub mod wait;
+
+pub use account::Account;
+pub use cluster::{Cluster, Shutdown};
+pub use complaint::Complaint;
+pub use disk::Disk;
+pub use faults::rounds;
+pub use http::{Answer, Http};
+pub use launch::{Launch, Server};
+pub use process::{Ended, Process};
+pub use producers::{Plan, Producers};
+pub use raw::Raw;
+pub use readers::Reader;
+pub use receiver::Receiver;
+pub use store::Store;
+pub use traffic::Traffic;
+pub use transcript::{Event, Transcript};
+pub use wait::eventually;

@@ -1,0 +1,137 @@
+//! Child processes: owned, listened to, and gone when their owner is.
+
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::wait::eventually;
+
+/// A process that runs, and all it has said. Killed when dropped; if that happens in a test that
+/// fails, what the process said is printed.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    said: Arc<Mutex<Vec<u8>>>,
+    listeners: Vec<JoinHandle<()>>,
+}
+
+/// A process that has ended by itself.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit code; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// Its whole output, standard output and standard error as they came.
+    pub said: String,
+}
+
+impl Process {
+    /// Starts a command and listens to both of its outputs.
+    pub fn spawn(mut command: Command) -> Process {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let name = command.get_program().to_string_lossy().into_owned();
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot run {name}: {error}"));
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let listeners = vec![
+            listen(child.stdout.take().expect("a pipe"), Arc::clone(&said)),
+            listen(child.stderr.take().expect("a pipe"), Arc::clone(&said)),
+        ];
+        Process {
+            name,
+            child,
+            said,
+            listeners,
+        }
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has said so far.
+    pub fn said(&self) -> String {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    /// Sends a signal by name, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args([&format!("-{name}"), &self.id().to_string()])
+            .status()
+            .expect("the command kill runs");
+        assert!(
+            sent.success(),
+            "{} is gone already: {}",
+            self.name,
+            self.said()
+        );
+    }
+
+    /// SIGKILL, and waits until the process is gone.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// How it ended, if it has.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child of this process")
+    }
+
+    /// Waits until it ends by itself.
+    pub async fn ended(mut self) -> Ended {
+        let what = format!("{} ends by itself", self.name);
+        let status = eventually(&what, async || self.status()).await;
+        for listener in self.listeners.drain(..) {
+            let _ = listener.join();
+        }
+        Ended {
+            code: status.code(),
+            said: self.said(),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            eprintln!("--- {} said:\n{}---", self.name, self.said());
+        }
+    }
+}
+
+fn listen(mut pipe: impl Read + Send + 'static, said: Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut piece = [0; 4096];
+        while let Ok(read @ 1..) = pipe.read(&mut piece) {
+            let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+            said.extend_from_slice(&piece[..read]);
+        }
+    })
+}
+
+/// Runs a command to its end, off the threads that the story's clients run on. It must succeed.
+pub async fn succeed(command: &mut Command) -> Output {
+    let shown = format!("{command:?}");
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("cannot run {shown}: {error}"));
+    let output = tokio::task::spawn_blocking(move || child.wait_with_output())
+        .await
+        .expect("a thread that does not panic")
+        .expect("a child of this process");
+    assert!(output.status.success(), "{shown} failed: {output:?}");
+    output
+}

@@ -1,0 +1,58 @@
+//! Bytes on a socket: for requests that no HTTP client would send, or not all at once.
+
+use std::net::Ipv4Addr;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::wait::within_patience;
+
+/// A connection to a server.
+#[derive(Debug)]
+pub struct Raw {
+    socket: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Raw {
+    /// Connects to a port of the loopback interface.
+    pub async fn connect(port: u16) -> Raw {
+        let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
+        Raw {
+            socket: socket.unwrap_or_else(|error| panic!("cannot connect to {port}: {error}")),
+            received: Vec::new(),
+        }
+    }
+
+    /// Sends bytes. Returns whether the other side still takes them.
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.socket.write_all(bytes.as_ref()).await.is_ok()
+    }
+
+    /// Waits until the server has said something that contains `what`, and returns all it has said.
+    pub async fn hears(&mut self, what: &str) -> String {
+        loop {
+            let text = String::from_utf8_lossy(&self.received).into_owned();
+            if text.contains(what) {
+                return text;
+            }
+            let goes_on = within_patience(what, self.receive()).await;
+            assert!(
+                goes_on,
+                "the server hung up after {text:?}, without {what:?}"
+            );
+        }
+    }
+
+    /// Waits until the server hangs up, and returns all it has said.
+    pub async fn hung_up(&mut self, what: &str) -> String {
+        within_patience(what, async { while self.receive().await {} }).await;
+        String::from_utf8_lossy(&self.received).into_owned()
+    }
+
+    /// Takes what has arrived. `false`: the connection is over, one way or the other.
+    async fn receive(&mut self) -> bool {
+        let read = self.socket.read_buf(&mut self.received).await;
+        matches!(read, Ok(1..))
+    }
+}

@@ -1,0 +1,142 @@
+//! The two stores, and what can be seen of them from outside the server.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+use tempfile::TempDir;
+
+use crate::postgres::{Sql, fresh_database};
+
+/// Questions with the same answer on both stores, as `(SQLite, PostgreSQL)`.
+type Question = (&'static str, &'static str);
+
+const EVENTS: Question = (
+    "SELECT count(*) FROM log",
+    "SELECT count(*) FROM tidewire.log",
+);
+const TIP: Question = (
+    "SELECT coalesce(max(c_offset), 0) FROM log",
+    "SELECT coalesce(max(c_offset), 0) FROM tidewire.log",
+);
+const SCHEMA_VERSION: Question = (
+    "SELECT max(number) FROM tidewire_migrations",
+    "SELECT max(number)::bigint FROM tidewire.migrations",
+);
+const MIGRATIONS: Question = (
+    "SELECT count(*) FROM tidewire_migrations",
+    "SELECT count(*) FROM tidewire.migrations",
+);
+const FUTURE: Question = (
+    "INSERT INTO tidewire_migrations (number, name, applied_at) VALUES (9999, 'future', 0)",
+    "INSERT INTO tidewire.migrations (number, name) VALUES (9999, 'future')",
+);
+
+/// Where a server keeps its log.
+#[derive(Debug)]
+pub enum Store {
+    /// A folder, gone when dropped unless it is someone else's.
+    Sqlite {
+        folder: PathBuf,
+        owned: Option<TempDir>,
+    },
+    /// A database.
+    Postgres { url: String },
+}
+
+impl Store {
+    /// The embedded store, in a folder of its own.
+    pub fn sqlite() -> Store {
+        let owned = tempfile::tempdir().expect("a temporary folder");
+        Store::Sqlite {
+            folder: owned.path().join("data"),
+            owned: Some(owned),
+        }
+    }
+
+    /// The embedded store in a given folder.
+    pub fn sqlite_in(folder: impl Into<PathBuf>) -> Store {
+        Store::Sqlite {
+            folder: folder.into(),
+            owned: None,
+        }
+    }
+
+    /// A fresh database of the cluster that `./test` started.
+    pub async fn postgres() -> Store {
+        Store::postgres_at(fresh_database().await)
+    }
+
+    /// This very database.
+    pub fn postgres_at(url: impl Into<String>) -> Store {
+        Store::Postgres { url: url.into() }
+    }
+
+    /// The server's arguments.
+    pub(crate) fn arguments(&self) -> [String; 2] {
+        match self {
+            Store::Sqlite { folder, .. } => {
+                ["--data".to_owned(), folder.to_string_lossy().into_owned()]
+            }
+            Store::Postgres { url } => ["--database".to_owned(), url.clone()],
+        }
+    }
+
+    /// Checks that the log's offsets run from 1 to the tip without a hole. Holds for as long as
+    /// nothing was deleted.
+    pub async fn log_is_gapless(&self) {
+        let (events, tip) = (self.number(EVENTS).await, self.number(TIP).await);
+        assert!(tip > 0, "the log is empty");
+        assert_eq!(
+            events, tip,
+            "the log has {events} events, but ends at {tip}"
+        );
+    }
+
+    /// The number of the last migration that was applied.
+    pub async fn schema_version(&self) -> i64 {
+        self.number(SCHEMA_VERSION).await
+    }
+
+    /// Checks that the schema was made in one go, not twice and not in part.
+    pub async fn every_migration_was_applied_once(&self) {
+        let (applied, version) = (self.number(MIGRATIONS).await, self.schema_version().await);
+        assert_eq!(
+            applied, version,
+            "migrations that were applied, up to version {version}"
+        );
+    }
+
+    /// Makes the store look as if a newer binary had migrated it, to version 9999.
+    pub async fn come_from_the_future(&self) {
+        match self {
+            Store::Sqlite { folder, .. } => {
+                let connection = Connection::open(file(folder)).expect("the store's file");
+                connection.execute(FUTURE.0, []).expect("a row more");
+            }
+            Store::Postgres { url } => {
+                let sql = Sql::connect(url).await.expect("a connection");
+                sql.execute(FUTURE.1, &[]).await.expect("a row more");
+            }
+        }
+    }
+
+    async fn number(&self, (sqlite, postgres): Question) -> i64 {
+        match self {
+            Store::Sqlite { folder, .. } => {
+                let connection =
+                    Connection::open_with_flags(file(folder), OpenFlags::SQLITE_OPEN_READ_ONLY);
+                connection
+                    .and_then(|connection| connection.query_row(sqlite, [], |row| row.get(0)))
+                    .unwrap_or_else(|error| panic!("{sqlite}: {error}"))
+            }
+            Store::Postgres { url } => {
+                let sql = Sql::connect(url).await.expect("a connection");
+                sql.number(postgres).await
+            }
+        }
+    }
+}
+
+fn file(folder: &Path) -> PathBuf {
+    folder.join("tidewire.db")
+}

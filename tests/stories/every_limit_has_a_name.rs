@@ -1,0 +1,223 @@
+//! Clients go too far in every direction there is.
+
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder};
+use tidewire_stories::{Answer, Http, Launch, Raw, Server, Store, eventually};
+
+/// Small limits, so that reaching them takes no time.
+async fn start(store: &Store) -> (Launch, Server) {
+    let launch = Launch::dev(store)
+        .set("TIDEWIRE_LIMITS_BODY_BYTES_MAX", "1000")
+        .set("TIDEWIRE_LIMITS_STREAM_NAME_BYTES_MAX", "50")
+        .set("TIDEWIRE_LIMITS_QUERY_BYTES_MAX", "100")
+        .set("TIDEWIRE_LIMITS_MESSAGES_PER_APPEND_MAX", "5")
+        .set("TIDEWIRE_LIMITS_LIVE_READERS_MAX", "1")
+        .set("TIDEWIRE_LIMITS_HEADER_TIMEOUT_MS", "500")
+        .set("TIDEWIRE_LIMITS_BODY_TIMEOUT_MS", "500");
+    let server = launch.start().await;
+    server.http().create("s").await;
+    (launch, server)
+}
+
+fn append(http: &Http, body: impl Into<reqwest::Body>) -> RequestBuilder {
+    let request = http.request(Method::POST, "/v1/stream/s");
+    request
+        .header("content-type", "application/json")
+        .body(body)
+}
+
+/// Checks that a request is refused for good, under this name.
+async fn refused(request: RequestBuilder, status: u16, code: &str) {
+    let problem = Answer::of(request).await.problem(status, code);
+    assert_eq!(problem["temporary"], false, "{problem}");
+}
+
+/// I9: what is too large or not well-formed is refused by name, and the server goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn appends_that_go_too_far_are_refused_by_name() {
+    let store = Store::sqlite();
+    let (_, server) = start(&store).await;
+    let http = server.http();
+    let large = format!("\"{}\"", "x".repeat(1_000));
+    refused(append(http, large), 413, "body_too_large").await;
+    refused(append(http, "x".repeat(100_000)), 413, "body_too_large").await;
+    refused(append(http, "[1,2,3,4,5,6]"), 413, "too_many_messages").await;
+    for malformed in ["{", "[1,", "{} {}", "nul", "\u{1}", "[[[[[["] {
+        refused(append(http, malformed), 400, "invalid_json").await;
+    }
+    refused(append(http, vec![b'"', 0xff, b'"']), 400, "invalid_json").await;
+    refused(append(http, "[]"), 400, "empty_append").await;
+    refused(append(http, ""), 400, "empty_append").await;
+    let half_a_stamp = append(http, "1").header("producer-id", "p");
+    refused(half_a_stamp, 400, "incomplete_producer").await;
+    let no_number = append(http, "1")
+        .header("producer-id", "p")
+        .header("producer-epoch", "0");
+    refused(
+        no_number.header("producer-seq", "-1"),
+        400,
+        "invalid_header",
+    )
+    .await;
+    let untyped = http.request(Method::POST, "/v1/stream/s").body("1");
+    refused(untyped, 400, "missing_content_type").await;
+    http.append("s", &"and still it takes what is right".into())
+        .await;
+}
+
+/// I9: names and questions that make no sense are refused by name.
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_that_make_no_sense_are_refused_by_name() {
+    let store = Store::sqlite();
+    let (_, server) = start(&store).await;
+    let http = server.http();
+    let get = |path: &str| http.request(Method::GET, &format!("/v1/stream/{path}"));
+    let long = "n".repeat(51);
+    refused(get(&long), 414, "stream_name_too_long").await;
+    refused(get("a//b"), 400, "invalid_stream_name").await;
+    refused(get("a%00b"), 400, "invalid_stream_name").await;
+    refused(
+        get(&format!("s?offset={}", "0".repeat(100))),
+        414,
+        "query_too_long",
+    )
+    .await;
+    for offset in [
+        "abc",
+        "0001_1",
+        "-2",
+        "0001-0000000000000001",
+        "0001_000000000000000x",
+        "",
+    ] {
+        refused(get(&format!("s?offset={offset}")), 400, "malformed_offset").await;
+    }
+    refused(get("s?offset=-1&offset=now"), 400, "several_offsets").await;
+    refused(get("s?offset=-1&live=telepathy"), 400, "unknown_live_mode").await;
+    refused(get("s?live=sse"), 400, "live_without_offset").await;
+    refused(get("s?format=poem"), 400, "unknown_format").await;
+    refused(get("there-is-none"), 404, "stream_not_found").await;
+    refused(
+        get("s?offset=0001_9999999999999999"),
+        410,
+        "offset_beyond_tip",
+    )
+    .await;
+    refused(
+        get("s?offset=9999_0000000000000001"),
+        410,
+        "offset_of_another_epoch",
+    )
+    .await;
+    let patch = http.request(Method::PATCH, "/v1/stream/s");
+    refused(patch, 405, "method_not_allowed").await;
+    refused(
+        http.request(Method::GET, "/v2/stream/s"),
+        404,
+        "no_such_route",
+    )
+    .await;
+}
+
+/// I5: one reader too many is asked to come back, and can when another leaves.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_reader_too_many_is_asked_to_come_back() {
+    let store = Store::sqlite();
+    let (_, server) = start(&store).await;
+    let path = "/v1/stream/s?live=sse&offset=now";
+    let first = server
+        .http()
+        .request(Method::GET, path)
+        .send()
+        .await
+        .expect("an answer");
+    assert_eq!(first.status(), 200, "the first reader");
+    let answer = server.http().get(path).await;
+    let problem = answer.problem(503, "too_many_live_readers");
+    assert_eq!(problem["temporary"], true, "{problem}");
+    assert!(answer.header("retry-after").is_some(), "{answer:?}");
+    drop(first);
+    eventually(
+        "there is a place when the first reader has left",
+        async || {
+            let response = server.http().request(Method::GET, path).send().await.ok()?;
+            (response.status() == 200).then_some(())
+        },
+    )
+    .await;
+}
+
+/// I9: headers that never end fill no memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_that_are_too_large_are_refused() {
+    let store = Store::sqlite();
+    let (_, server) = start(&store).await;
+    let request = server.http().request(Method::GET, "/healthz");
+    let answer = Answer::of(request.header("x-large", "x".repeat(64 << 10))).await;
+    assert_eq!(answer.status, 431);
+}
+
+/// I9: whoever takes for ever to ask is cut off.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_never_finishes_its_headers_is_cut_off() {
+    let head = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n";
+    are_cut_off([
+        ("half of the headers", head),
+        ("half of the first line", "GET /heal"),
+    ])
+    .await;
+}
+
+/// I9: so is whoever does not get as far as saying which HTTP it speaks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_never_says_anything_is_cut_off() {
+    are_cut_off([
+        ("half of HTTP/2's first words", "PRI * HTTP/2.0\r\n"),
+        ("nothing", ""),
+    ])
+    .await;
+}
+
+async fn are_cut_off(beginnings: [(&str, &str); 2]) {
+    let store = Store::sqlite();
+    let (launch, server) = start(&store).await;
+    for (what, beginning) in beginnings {
+        let mut slow = Raw::connect(launch.port()).await;
+        slow.send(beginning).await;
+        slow.hung_up(&format!("the connection of a client that sent {what}"))
+            .await;
+    }
+    let answer = server.http().get("/healthz").await;
+    assert_eq!(answer.status, 200, "everyone else");
+}
+
+/// I9: a header now and then does not keep the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_drips_its_headers_is_cut_off() {
+    let store = Store::sqlite();
+    let (launch, _server) = start(&store).await;
+    let mut slow = Raw::connect(launch.port()).await;
+    slow.send("GET /healthz HTTP/1.1\r\nhost: localhost\r\n")
+        .await;
+    eventually("the server takes no more headers", async || {
+        let cut_off = !slow.send("x-drip: 1\r\n").await;
+        // The pace of the drip; whatever it is, the server must put an end to it.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        cut_off.then_some(())
+    })
+    .await;
+}
+
+/// I9: a body that never comes is given up by name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_never_comes_is_given_up() {
+    let store = Store::sqlite();
+    let (launch, _server) = start(&store).await;
+    let mut slow = Raw::connect(launch.port()).await;
+    let head = "POST /v1/stream/s HTTP/1.1\r\nhost: localhost\r\n\
+                content-type: application/json\r\ncontent-length: 10\r\n\r\n[1,";
+    slow.send(head).await;
+    let answer = slow.hears("body_timeout").await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+}

@@ -1,0 +1,16 @@
+//! Stories of failure, told to the real binary over real databases: one file each.
+//!
+//! A story that concerns the log is told on both stores. Doc comments cite the invariants of the
+//! design by number (I1 is the first).
+
+mod a_connection_is_lost;
+mod a_newer_schema_is_refused;
+mod a_second_server_wants_the_folder;
+mod a_server_is_killed;
+mod a_webhook_survives_a_restart;
+mod every_limit_has_a_name;
+mod postgres_restarts;
+mod the_disk_is_full;
+mod the_door_is_shut;
+mod the_server_is_told_to_stop;
+mod two_nodes_start_at_once;

@@ -1,0 +1,244 @@
+//! The house rules that a machine can check. Each test is one rule and names what breaks it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use tidewire_tidy::{File, files, root};
+
+/// Lines after which a file must say in its first lines why it is not split.
+const LINES_MAX: usize = 600;
+
+fn assert_none(rule: &str, offenders: &[String]) {
+    assert!(offenders.is_empty(), "{rule}:\n  {}", offenders.join("\n  "));
+}
+
+fn rust_files() -> Vec<File> {
+    files().into_iter().filter(|file| file.is("rs")).collect()
+}
+
+#[test]
+fn every_rust_file_opens_with_module_docs() {
+    let bare: Vec<String> = rust_files()
+        .into_iter()
+        .filter(|file| !file.text.starts_with("//! "))
+        .map(|file| file.path)
+        .collect();
+    assert_none("these files do not open with //! and what they are for", &bare);
+}
+
+#[test]
+fn every_script_and_query_opens_with_a_comment() {
+    let opens = |file: &File| match file.path.rsplit_once('.').map(|(_, extension)| extension) {
+        Some("sql") if file.path.contains("/migrations/") => file.text.starts_with("-- "),
+        Some("sh") => file.text.lines().nth(1).is_some_and(|line| line.starts_with("# ")),
+        Some("ts" | "mjs") => file.text.starts_with("//") || file.text.starts_with("/*"),
+        _ => true,
+    };
+    let bare: Vec<String> =
+        files().into_iter().filter(|file| !opens(file)).map(|file| file.path).collect();
+    assert_none("these files do not open with a comment on what they are for", &bare);
+}
+
+#[test]
+fn no_file_is_long_without_a_reason() {
+    let source = ["rs", "ts", "mjs", "sql", "sh", "html"];
+    let long: Vec<String> = files()
+        .into_iter()
+        .filter(|file| source.iter().any(|extension| file.is(extension)))
+        .filter(|file| file.text.lines().count() > LINES_MAX)
+        .filter(|file| !file.text.lines().take(10).any(|line| line.contains("Long because")))
+        .map(|file| format!("{} has {} lines", file.path, file.text.lines().count()))
+        .collect();
+    assert_none("split these, or say in their first lines \"Long because …\"", &long);
+}
+
+#[test]
+fn no_file_names_a_place_of_one_machine() {
+    let roots = ["work", "tmp", "root", "home", "farm"].map(|name| format!("/{name}/"));
+    let names_a_place = |line: &str| {
+        roots.iter().any(|root| {
+            line.match_indices(root.as_str()).any(|(at, _)| {
+                let before = line[..at].chars().next_back();
+                let after = line[at + root.len()..].chars().next();
+                let inside = |c: char| c.is_ascii_alphanumeric() || "._}~)".contains(c);
+                !before.is_some_and(inside) && after.is_some_and(|c| c.is_ascii_lowercase())
+            })
+        })
+    };
+    let mut found = Vec::new();
+    for file in files().iter().filter(|file| !file.path.ends_with(".lock")) {
+        for (number, line) in file.text.lines().enumerate().filter(|(_, line)| names_a_place(line)) {
+            found.push(format!("{}:{}: {}", file.path, number + 1, line.trim()));
+        }
+    }
+    assert_none("these lines hold a path of one machine", &found);
+}
+
+#[test]
+fn migrations_have_the_same_numbers_and_names_on_both_stores() {
+    let mut by_store: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for file in files() {
+        if let Some(rest) = file.path.strip_prefix("crates/store/migrations/") {
+            let (store, name) = rest.split_once('/').expect("a folder for each store");
+            by_store.entry(store.to_owned()).or_default().insert(name.to_owned());
+        }
+    }
+    let sqlite = by_store.get("sqlite").expect("SQLite has migrations");
+    assert_eq!(Some(sqlite), by_store.get("postgres"), "the stores' migrations differ");
+    for (index, name) in sqlite.iter().enumerate() {
+        let number = format!("{:04}_", index + 1);
+        assert!(name.starts_with(&number), "{name} should begin with {number}: no gaps");
+    }
+    let list = std::fs::read_to_string(root().join("crates/store/src/migration.rs"))
+        .expect("the list of migrations");
+    for name in sqlite {
+        let word = name.trim_end_matches(".sql").split_once('_').map_or("", |(_, word)| word);
+        let listed = list.matches(&format!("\"{word}\"")).count();
+        assert_eq!(listed, 2, "{name} must be listed once for each store in migration.rs");
+    }
+}
+
+#[test]
+fn the_stores_have_the_same_queries_and_files() {
+    let names = |prefix: &str, extension: &str| -> BTreeSet<String> {
+        files()
+            .iter()
+            .filter(|file| file.is(extension))
+            .filter_map(|file| file.path.strip_prefix(prefix).map(ToOwned::to_owned))
+            .collect()
+    };
+    let sqlite = names("crates/store/src/sqlite/", "rs");
+    let postgres = names("crates/store/src/postgres/", "rs");
+    let missing: Vec<String> = sqlite.difference(&postgres).cloned().collect();
+    assert_none("SQLite's folder has files that PostgreSQL's has not", &missing);
+}
+
+#[test]
+fn names_say_what_a_file_is_for() {
+    let vague = ["utils", "util", "common", "types", "manager", "helper", "helpers", "misc"];
+    let found: Vec<String> = files()
+        .into_iter()
+        .filter(|file| {
+            let stems = file.path.split('/').map(|part| part.split('.').next().unwrap_or(part));
+            stems.into_iter().any(|stem| vague.contains(&stem))
+        })
+        .map(|file| file.path)
+        .collect();
+    assert_none("these names could hold anything", &found);
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("tidewire-store", &[] as &[&str]),
+        ("tidewire-query", &[]),
+        ("tidewire-client", &[]),
+        ("tidewire-capture", &["tidewire-store"]),
+        ("tidewire-consumer", &["tidewire-store"]),
+        ("tidewire-deliver", &["tidewire-store", "tidewire-query"]),
+    ]);
+    let databases = ["rusqlite", "tokio-postgres", "deadpool-postgres"];
+    for (package, dependencies) in dependencies() {
+        if let Some(allowed) = allowed.get(package.as_str()) {
+            for dependency in dependencies.iter().filter(|name| name.starts_with("tidewire")) {
+                assert!(allowed.contains(&dependency.as_str()), "{package} depends on {dependency}");
+            }
+        }
+        if !["tidewire-store", "tidewire-capture", "tidewire-bench", "tidewire-stories"]
+            .contains(&package.as_str())
+        {
+            let driver = dependencies.iter().find(|name| databases.contains(&name.as_str()));
+            assert_eq!(driver, None, "{package} has a database driver; SQL is for store and capture");
+        }
+        if package == "tidewire-query" {
+            let runtime = dependencies.iter().find(|name| name.starts_with("tokio"));
+            assert_eq!(runtime, None, "the query engine is pure");
+        }
+    }
+}
+
+/// The normal dependencies of each package of the workspace.
+fn dependencies() -> BTreeMap<String, Vec<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo tells its metadata");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let of_package = |package: &serde_json::Value| {
+        let names = package["dependencies"].as_array().expect("dependencies").iter();
+        let normal = names.filter(|dependency| dependency["kind"].is_null());
+        let name = |value: &serde_json::Value| value["name"].as_str().expect("a name").to_owned();
+        (name(package), normal.map(name).collect())
+    };
+    packages.iter().map(of_package).collect()
+}
+
+#[test]
+fn the_environment_is_read_only_in_the_binary() {
+    let reads = |line: &str| line.contains("env::var(") || line.contains("env::vars(");
+    let mut found = Vec::new();
+    for file in rust_files() {
+        let library = ["store", "deliver", "client", "capture", "query", "consumer"]
+            .iter()
+            .any(|name| file.path.starts_with(&format!("crates/{name}/src/")));
+        let for_tests = file.path.contains("test") || file.path.contains("/contract/");
+        if library && !for_tests && file.text.lines().any(reads) {
+            found.push(file.path);
+        }
+    }
+    assert_none("configuration belongs into the binary", &found);
+}
+
+#[test]
+fn tasks_are_owned() {
+    let mut found = Vec::new();
+    for file in rust_files().iter().filter(|file| file.path.starts_with("crates/")) {
+        let detached = |line: &str| line.trim_start().starts_with("tokio::spawn(");
+        for (number, line) in file.text.lines().enumerate().filter(|(_, line)| detached(line)) {
+            found.push(format!("{}:{}: {}", file.path, number + 1, line.trim()));
+        }
+    }
+    assert_none("these tasks have no owner that stops them", &found);
+}
+
+#[test]
+fn every_error_code_is_in_the_protocol() {
+    let protocol = std::fs::read_to_string(root().join("PROTOCOL.md")).expect("PROTOCOL.md");
+    let mut missing = BTreeSet::new();
+    for file in rust_files().iter().filter(|f| f.path.starts_with("crates/deliver/src/")) {
+        let product = file.text.split("#[cfg(test)]").next().unwrap_or_default();
+        for code in codes(product) {
+            if !protocol.contains(&format!("| `{code}`")) {
+                missing.insert(format!("{code} ({})", file.path));
+            }
+        }
+    }
+    let missing: Vec<String> = missing.into_iter().collect();
+    assert_none("these codes are not in PROTOCOL.md's table of errors", &missing);
+}
+
+/// The codes that a file's problems are made with: the first literal after a constructor.
+fn codes(text: &str) -> Vec<&str> {
+    let constructors = ["Problem::new(", "Problem::bad_request(", "error("];
+    let mut codes = Vec::new();
+    for constructor in constructors {
+        for (at, _) in text.match_indices(constructor) {
+            let arguments = text[at + constructor.len()..].split(';').next().unwrap_or_default();
+            let literal = arguments.split('"').nth(1).unwrap_or_default();
+            let code = |c: char| c.is_ascii_alphabetic() || c == '_';
+            if literal.len() > 3 && literal.chars().all(code) {
+                codes.push(literal);
+            }
+        }
+    }
+    codes
+}
+
+#[test]
+fn ci_runs_the_command_that_the_readme_names() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("a file");
+    assert!(read(".ci/run").lines().any(|line| line.trim().ends_with("./test")));
+    assert!(read("README.md").contains("./test"));
+}
