@@ -64,7 +64,7 @@ function start(args: string[], env: NodeJS.ProcessEnv = {}): ChildProcess {
   const built = fileURLToPath(new URL("../../target/debug/tidewire", import.meta.url))
   return spawn(process.env.TIDEWIRE_BIN ?? built, args, {
     stdio: ["ignore", "ignore", "inherit"],
-    env: { ...process.env, ...env },
+    env: { ...process.env, TIDEWIRE_TELEMETRY_LEVEL: "warn", ...env },
   })
 }
 

@@ -69,16 +69,22 @@ impl Cluster {
     /// `pg_ctl restart`, but for one thing: the new server is a child of this test, as the old one
     /// was, and ends with it.
     pub async fn restart(&mut self, shutdown: Shutdown) {
+        self.stop(shutdown).await;
+        self.resume().await;
+    }
+
+    /// Stops the server and waits until it is gone.
+    pub async fn stop(&mut self, shutdown: Shutdown) {
         let mode = match shutdown {
             Shutdown::Fast => "--mode=fast",
             Shutdown::Immediate => "--mode=immediate",
         };
         let stop = ["stop", "--wait", "--silent", mode];
         succeed(self.command("pg_ctl").args(stop)).await;
-        self.resume().await;
     }
 
-    async fn resume(&mut self) {
+    /// Starts the server and waits until it takes connections.
+    pub async fn resume(&mut self) {
         let mut command = self.command("postgres");
         command.args(["-p", &self.port.to_string()]);
         // fsync stays on: the stories are about what survives.

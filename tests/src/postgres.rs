@@ -5,15 +5,10 @@ use std::ops::Deref;
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls};
 
-/// A database of the cluster that `./test` started, empty, for one server or several. It is not
+/// A database of the cluster that `./test` started, empty, for one server or several. It need not be
 /// dropped: the whole cluster goes when the run is over.
 pub async fn fresh_database() -> String {
-    let cluster = std::env::var("TIDEWIRE_TEST_DATABASE_URL").unwrap_or_else(|_| {
-        panic!(
-            "TIDEWIRE_TEST_DATABASE_URL is not set: run ./test, which starts a PostgreSQL cluster \
-             and sets it"
-        )
-    });
+    let cluster = cluster();
     let name = format!("story_{}", uuid::Uuid::new_v4().simple());
     let sql = Sql::connect(&cluster)
         .await
@@ -22,6 +17,25 @@ pub async fn fresh_database() -> String {
         .await
         .expect("CREATE DATABASE");
     with_database(&cluster, &name)
+}
+
+/// Drops a database, with the connections that servers have left behind.
+pub async fn drop_database(url: &str) {
+    let url = reqwest::Url::parse(url).expect("a database's URL");
+    let name = url.path().trim_start_matches('/');
+    let sql = Sql::connect(&cluster()).await.expect("a connection");
+    sql.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"))
+        .await
+        .expect("DROP DATABASE");
+}
+
+fn cluster() -> String {
+    std::env::var("TIDEWIRE_TEST_DATABASE_URL").unwrap_or_else(|_| {
+        panic!(
+            "TIDEWIRE_TEST_DATABASE_URL is not set: run ./test, which starts a PostgreSQL cluster \
+             and sets it"
+        )
+    })
 }
 
 /// A database's URL, for another database of the same cluster.

@@ -6,6 +6,7 @@ use crate::http::Http;
 use crate::producers::{Plan, Producers};
 use crate::readers::Reader;
 use crate::transcript::Transcript;
+use crate::wait::eventually;
 
 /// Clients at work. Cut off when dropped.
 #[derive(Debug)]
@@ -42,6 +43,15 @@ impl Traffic {
     /// Waits until some appends more have been acknowledged: between faults the server works.
     pub async fn flows(&self) {
         self.producers.progress(faults::appends_before()).await;
+    }
+
+    /// Waits until a producer has been refused once more.
+    pub async fn is_refused(&self) {
+        let before = self.producers.complaints().len();
+        eventually("a producer is refused", async || {
+            (self.producers.complaints().len() > before).then_some(())
+        })
+        .await;
     }
 
     /// Checks what the streams hold against what the producers know, while they go on.

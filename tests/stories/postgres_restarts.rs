@@ -14,6 +14,39 @@ async fn a_crash_loses_and_repeats_nothing() {
     nothing_is_lost_or_repeated(Shutdown::Immediate).await;
 }
 
+/// I1, I3: a database that stays away is sat out: clients are told when to come back, and that
+/// nothing was written; the process is alive, but not ready; and all goes on when it is back.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_are_asked_to_come_back_while_the_database_is_away() {
+    let mut cluster = Cluster::start().await;
+    let store = Store::postgres_at(cluster.url());
+    let launch = Launch::dev(&store)
+        .set("TIDEWIRE_STREAMS_LONG_POLL_MS", "2000")
+        .set("TIDEWIRE_POSTGRES_CONNECT_TIMEOUT_MS", "1000");
+    let server = launch.start().await;
+    let http = server.http();
+    let mut traffic = Traffic::start(http).await;
+
+    for shutdown in [Shutdown::Fast, Shutdown::Immediate] {
+        traffic.flows().await;
+        cluster.stop(shutdown).await;
+        traffic.is_refused().await;
+        http.get("/readyz").await.problem(503, "not_ready");
+        assert_eq!(
+            http.get("/healthz").await.status,
+            200,
+            "the process is alive"
+        );
+        cluster.resume().await;
+    }
+    traffic.flows().await;
+
+    traffic.ends_well().await;
+    traffic.was_only_asked_for_patience();
+    server.stop().await;
+    store.log_is_gapless().await;
+}
+
 async fn nothing_is_lost_or_repeated(shutdown: Shutdown) {
     let mut cluster = Cluster::start().await;
     let store = Store::postgres_at(cluster.url());
@@ -21,7 +54,7 @@ async fn nothing_is_lost_or_repeated(shutdown: Shutdown) {
     let server = launch.start().await;
     let mut traffic = Traffic::start(server.http()).await;
 
-    for _ in 0..rounds(2) {
+    for _ in 0..rounds(3) {
         traffic.flows().await;
         faults::random_moment().await;
         cluster.restart(shutdown).await;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::json;
+use tidewire_stories::postgres::{drop_database, fresh_database};
 use tidewire_stories::{Answer, Launch, Reader, Store, Transcript, rounds};
 
 /// The longest fallback poll there is, and a time by which only a signal can have woken anyone.
@@ -14,7 +15,8 @@ const BEFORE_THE_FALLBACK: Duration = Duration::from_secs(30);
 #[tokio::test(flavor = "multi_thread")]
 async fn both_get_ready_on_one_schema() {
     for _ in 0..rounds(3) {
-        let store = Store::postgres().await;
+        let url = fresh_database().await;
+        let store = Store::postgres_at(&url);
         let launches = [Launch::dev(&store), Launch::dev(&store)];
         let [first, second] = launches.each_ref().map(Launch::spawn);
         let first = launches[0].ready(first).await;
@@ -31,6 +33,9 @@ async fn both_get_ready_on_one_schema() {
             1,
             "what the second wrote, at the first"
         );
+        first.stop().await;
+        second.stop().await;
+        drop_database(&url).await;
     }
 }
 

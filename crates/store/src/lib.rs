@@ -29,6 +29,7 @@ pub use event::{Control, Event, TailEvent};
 pub use log::{
     Found, Log, Page, PageLimit, SharedStore, Store, StreamView, Swept, WantsPayload,
 };
+pub use migration::SCHEMA_VERSION;
 pub use offset::{Epoch, MalformedOffset, Offset, Position};
 pub use options::{CommitOptions, PostgresOptions, SqliteOptions};
 pub use stats::{CommitStats, Distribution};

@@ -29,6 +29,13 @@ pub(crate) const SQLITE: &[Migration] =
 pub(crate) const POSTGRES: &[Migration] =
     migrations!("postgres": 1 "log", 2 "streams", 3 "subscriptions");
 
+/// The schema version that an opened store has, which is the same for both.
+pub const SCHEMA_VERSION: i32 = 3;
+
+// The tidy test keeps the stores' lists alike; this keeps the number in step with them.
+const _: () = assert!(SQLITE[SQLITE.len() - 1].number == SCHEMA_VERSION);
+const _: () = assert!(POSTGRES[POSTGRES.len() - 1].number == SCHEMA_VERSION);
+
 /// The migrations that a database at `version` still needs. A version the binary does not know was
 /// written by a newer binary, and is refused: reading it could go wrong in ways nobody would see.
 pub(crate) fn pending(

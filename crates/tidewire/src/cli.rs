@@ -30,7 +30,7 @@ pub(crate) enum Command {
     Dev(ServerFlags),
     /// Run a server that asks every client for the key in TIDEWIRE_ADMIN_KEY
     Serve(ServerFlags),
-    /// Bring the store's schema up to date, and say which version it is at
+    /// Bring the store's schema up to date, without serving
     ///
     /// `dev` and `serve` do the same when they start.
     Migrate(StoreFlags),

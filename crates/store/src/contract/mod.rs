@@ -47,7 +47,7 @@ pub trait Opener: Send + Sync {
 }
 
 /// Makes a test of every function of the contract. `$fresh` is evaluated in each, and gives an
-/// [`Opener`](contract::Opener) of empty data.
+/// [`Opener`](crate::contract::Opener) of empty data.
 ///
 /// ```ignore
 /// mod postgres {
@@ -149,6 +149,7 @@ macro_rules! contract_suite {
                 a_wake_is_announced_exactly_once
                 claimed_work_is_acknowledged_and_done
                 work_that_arrived_meanwhile_is_the_next_wake
+                released_work_goes_to_the_next_worker
                 a_stale_worker_is_fenced_off
                 an_ack_must_lie_between_cursor_and_end
                 work_is_taken_back_when_its_lease_runs_out

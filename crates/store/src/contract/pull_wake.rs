@@ -148,6 +148,44 @@ pub async fn work_that_arrived_meanwhile_is_the_next_wake(data: &dyn Opener) {
     assert_eq!(store.texts("wakes").await.len(), 2);
 }
 
+/// Released work is there for another worker; what was done before the release stays done.
+pub async fn released_work_goes_to_the_next_worker(data: &dyn Opener) {
+    let store = Subject::open(data).await;
+    let first = woken(&store, pull(None, &["a"])).await;
+    let second = store.append_text("a", "2").await;
+    let fence_1 = fence(&claimed(&store, "w1").await);
+    assert_eq!(
+        store
+            .change("s", ack(&fence_1, &[("a", first)], false))
+            .await,
+        DONE
+    );
+    let release = |fence: &Fence| Op::Release {
+        fence: fence.clone(),
+    };
+    assert_eq!(
+        store.change("s", release(&fence_1)).await,
+        WOKEN,
+        "one event is left"
+    );
+    assert_eq!(store.texts("wakes").await.len(), 2, "which is announced");
+    let claimed = claimed(&store, "w2").await;
+    assert_eq!((claimed.generation, claimed.links["a"].acked), (2, first));
+    let fence_2 = fence(&claimed);
+    assert_eq!(
+        store
+            .change("s", ack(&fence_2, &[("a", second)], false))
+            .await,
+        DONE
+    );
+    assert_eq!(
+        store.change("s", release(&fence_2)).await,
+        DONE,
+        "nothing is left"
+    );
+    assert_eq!(claim(&store, "w3").await, Reply::NoPendingWork);
+}
+
 /// A stale token, generation or wake id is fenced off, and changes nothing.
 pub async fn a_stale_worker_is_fenced_off(data: &dyn Opener) {
     let store = Subject::open(data).await;

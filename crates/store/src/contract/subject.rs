@@ -48,6 +48,12 @@ impl Subject {
         Subject::open(data).await
     }
 
+    /// Closes the store, and does not wait for ever.
+    pub(super) async fn close(&self) {
+        let closed = tokio::time::timeout(DEADLINE, self.0.close()).await;
+        closed.expect("the store closes in time");
+    }
+
     pub(super) async fn ask(&self, command: Command) -> Answer {
         let about = format!("{command:?}");
         self.submit(command)

@@ -261,6 +261,7 @@ pub async fn streams_are_added_and_removed_by_name(data: &dyn Opener) {
 /// Nodes learn which streams concern which subscription, and when to ask again.
 pub async fn interests_are_listed_and_their_changes_told(data: &dyn Opener) {
     let store = Subject::open(data).await;
+    store.create_text("a/by-pattern").await;
     store.create_text("b").await;
     let before = store.log_tip().await;
     store

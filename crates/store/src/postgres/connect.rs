@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use deadpool_postgres::ClientWrapper;
 use tokio::task::JoinHandle;
-use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, Connection, Error, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::error::{broken, text};
-use super::tls::{self, Check};
+use super::url;
 use crate::error::StoreError;
 use crate::options::PostgresOptions;
 
@@ -77,7 +77,7 @@ pub(crate) type RawConnection =
 
 impl Connector {
     pub(crate) fn new(options: &PostgresOptions) -> Result<Connector, StoreError> {
-        let (mut config, tls) = parse(&options.url)?;
+        let (mut config, tls) = url::parse(&options.url)?;
         config
             .application_name(APPLICATION_NAME)
             .connect_timeout(options.connect_timeout)
@@ -87,11 +87,27 @@ impl Connector {
             .keepalives_retries(KEEPALIVE_RETRIES)
             .tcp_user_timeout(TCP_USER_TIMEOUT)
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
-        Ok(Connector { config, tls, tasks: TaskTracker::new(), timeout: options.connect_timeout })
+        Ok(Connector {
+            config,
+            tls,
+            tasks: TaskTracker::new(),
+            timeout: options.connect_timeout,
+        })
     }
 
     pub(crate) fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Where the database is, for people.
+    fn address(&self) -> String {
+        let host = |host: &Host| match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(path) => path.display().to_string(),
+        };
+        let hosts: Vec<String> = self.config.get_hosts().iter().map(host).collect();
+        let ports: Vec<String> = self.config.get_ports().iter().map(u16::to_string).collect();
+        format!("host {}, port {}", hosts.join(" or "), ports.join(" or "))
     }
 
     /// Tasks that end when the store is closed.
@@ -131,11 +147,20 @@ impl Connector {
     /// One attempt to open a session, not longer than [`Connector::timeout`].
     async fn session(&self, settings: &str) -> Result<Session, StoreError> {
         match tokio::time::timeout(self.timeout, self.open(settings)).await {
-            Ok(Ok((client, task, ended))) => {
-                Ok(Session { client: ClientWrapper::new(client, task), ended })
-            }
-            Ok(Err(error)) => Err(broken("connect to PostgreSQL")(error)),
-            Err(_) => Err(StoreError::Unavailable(format!("no answer in {:?}", self.timeout))),
+            Ok(Ok((client, task, ended))) => Ok(Session {
+                client: ClientWrapper::new(client, task),
+                ended,
+            }),
+            Ok(Err(error)) => Err(match broken("connect to PostgreSQL")(error) {
+                StoreError::Unavailable(reason) => {
+                    StoreError::Unavailable(format!("{reason} ({})", self.address()))
+                }
+                other => other,
+            }),
+            Err(_) => Err(StoreError::Unavailable(format!(
+                "no answer in {:?}",
+                self.timeout
+            ))),
         }
     }
 
@@ -172,7 +197,10 @@ pub(crate) struct Patience {
 
 impl Patience {
     pub(crate) fn new(patience: Duration) -> Patience {
-        Patience { deadline: Instant::now() + patience, attempt: 0 }
+        Patience {
+            deadline: Instant::now() + patience,
+            attempt: 0,
+        }
     }
 
     /// Waits before the next attempt, or says that there is no time for one.
@@ -190,7 +218,9 @@ impl Patience {
 impl std::fmt::Debug for Connector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The driver leaves the password out of its configuration's text.
-        f.debug_struct("Connector").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Connector")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }
 
@@ -198,56 +228,4 @@ impl std::fmt::Debug for Connector {
 pub(crate) fn backoff(attempt: u32) -> Duration {
     let doubled = BACKOFF_FIRST.saturating_mul(1 << attempt.min(10));
     rand::random_range(BACKOFF_FIRST / 2..=doubled.min(BACKOFF_LAST))
-}
-
-/// Reads the URL. `sslmode` and `sslrootcert` are ours: the driver knows only some of the former's
-/// values, and not the latter.
-fn parse(url: &str) -> Result<(Config, MakeRustlsConnect), StoreError> {
-    let (mut mode, mut check, mut root_file) = (None, Check::Nothing, None);
-    let after_credentials = url.find('@').unwrap_or(0);
-    let (address, parameters) = match url[after_credentials..].find('?') {
-        Some(at) => (&url[..after_credentials + at], &url[after_credentials + at + 1..]),
-        None => (url, ""),
-    };
-    let mut rest = Vec::new();
-    for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
-        match parameter.split_once('=') {
-            Some(("sslmode", value)) => (mode, check) = ssl_mode(value)?,
-            Some(("sslrootcert", file)) => root_file = Some(file),
-            _ => rest.push(parameter),
-        }
-    }
-    let url = if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
-    let mut config: Config = url.parse().map_err(|error| malformed(&url, &error))?;
-    if let Some(mode) = mode {
-        config.ssl_mode(mode);
-    }
-    Ok((config, tls::connector(check, root_file)?))
-}
-
-fn ssl_mode(value: &str) -> Result<(Option<SslMode>, Check), StoreError> {
-    let (mode, check) = match value {
-        "disable" => (SslMode::Disable, Check::Nothing),
-        "prefer" | "allow" => (SslMode::Prefer, Check::Nothing),
-        "require" => (SslMode::Require, Check::Nothing),
-        "verify-ca" => (SslMode::Require, Check::Issuer),
-        "verify-full" => (SslMode::Require, Check::IssuerAndHost),
-        other => {
-            return Err(StoreError::Refused(format!(
-                "sslmode={other} in the database URL is not known; it is one of disable, prefer, \
-                 require, verify-ca and verify-full"
-            )));
-        }
-    };
-    Ok((Some(mode), check))
-}
-
-/// Says what is wrong with the URL, but not if part of a password could be in the saying.
-fn malformed(url: &str, error: &Error) -> StoreError {
-    let reason = if url.matches('@').count() > 1 { String::new() } else { format!(" ({})", text(error)) };
-    StoreError::Refused(format!(
-        "the database URL cannot be read{reason}; it looks like \
-         postgres://user:password@host:5432/database?sslmode=require, with any of @ / : ? in the \
-         password percent-encoded"
-    ))
 }

@@ -55,13 +55,22 @@ fn passes(code: &SqlState) -> bool {
     // Connection exceptions, insufficient resources, operator intervention (shutdown, cancel,
     // timeouts) and transaction rollbacks (deadlock, serialisation).
     let classes = ["08", "53", "57", "40"];
-    classes.contains(&code.code().get(..2).unwrap_or_default())
-        || [SqlState::LOCK_NOT_AVAILABLE, SqlState::READ_ONLY_SQL_TRANSACTION].contains(code)
+    // A lock that was not granted in time, a server that became a standby, and a database that lets
+    // nobody in for now.
+    let others = [
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+    ];
+    let class = code.code().get(..2).unwrap_or_default();
+    classes.contains(&class) || others.contains(code)
 }
 
 /// Whether the connection broke, rather than a value that could not be sent or understood.
 fn of_connection(error: &Error) -> bool {
-    let io = error.source().is_some_and(|cause| cause.is::<std::io::Error>());
+    let io = error
+        .source()
+        .is_some_and(|cause| cause.is::<std::io::Error>());
     error.is_closed() || io
 }
 

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connect::{Connector, RawConnection, SETTINGS, backoff};
 use super::error::text;
-use super::query::sql;
+use super::query::{sql, unsigned};
 use super::writer::Effects;
 
 /// Listens until told to stop.
@@ -68,7 +68,7 @@ async fn listen(
         client.batch_execute("LISTEN tidewire_log").await?;
         // What was committed before is not told; what is committed from here on is.
         let tip: i64 = client.query_one(sql!("tip"), &[]).await?.try_get(0)?;
-        effects.announce(u64::try_from(tip).unwrap_or(0));
+        effects.tip_is(unsigned(tip));
         Ok::<(), Error>(())
     };
     match select(Box::pin(hear), Box::pin(start)).await {

@@ -7,6 +7,7 @@
 //!
 //! A node has one connection that writes, one that listens, and a small pool for the rest.
 
+mod batch;
 mod columns;
 mod connect;
 mod error;
@@ -23,6 +24,7 @@ mod sweep;
 #[doc(hidden)]
 pub mod testing;
 mod tls;
+mod url;
 mod writer;
 
 #[cfg(test)]
@@ -81,8 +83,7 @@ impl PostgresStore {
         let stop = CancellationToken::new();
         let writer = Writer::new(Arc::clone(&connector), taker, Arc::clone(&effects));
         connector.tasks().spawn(writer.run());
-        let listener =
-            listener::run(Arc::clone(&connector), Arc::clone(&effects), stop.clone());
+        let listener = listener::run(Arc::clone(&connector), Arc::clone(&effects), stop.clone());
         connector.tasks().spawn(listener);
         Ok(Arc::new(PostgresStore {
             epoch,
@@ -116,7 +117,9 @@ impl Log for PostgresStore {
         after: Position,
         limit: PageLimit,
     ) -> Result<Found, StoreError> {
-        self.pool.read(|client| async move { read::read(&client, stream, after, limit).await }).await
+        self.pool
+            .read(|client| async move { read::read(&client, stream, after, limit).await })
+            .await
     }
 
     async fn follow(
@@ -126,11 +129,17 @@ impl Log for PostgresStore {
         wants_payload: WantsPayload,
     ) -> Result<Vec<TailEvent>, StoreError> {
         let wants_payload = &wants_payload;
-        self.pool.read(|client| async move { read::follow(&client, after, limit, &**wants_payload).await }).await
+        self.pool
+            .read(
+                |client| async move { read::follow(&client, after, limit, &**wants_payload).await },
+            )
+            .await
     }
 
     async fn tip(&self) -> Result<Position, StoreError> {
-        self.pool.read(|client| async move { load::tip(&client).await }).await
+        self.pool
+            .read(|client| async move { load::tip(&client).await })
+            .await
     }
 
     fn grown(&self) -> watch::Receiver<u64> {
@@ -143,18 +152,35 @@ impl Log for PostgresStore {
         after: &str,
         limit: usize,
     ) -> Result<Vec<String>, StoreError> {
-        self.pool.read(|client| async move { read::names(&client, prefix, after, limit).await }).await
+        self.pool
+            .read(|client| async move { read::names(&client, prefix, after, limit).await })
+            .await
     }
 
     async fn sweep(&self) -> Result<Swept, StoreError> {
-        let expired = self.pool.read(|client| async move { sweep::expired(&client).await }).await?;
-        let streams_expired = expired.len();
-        try_join_all(expired.into_iter().map(|stream| self.submit(Command::Expire { stream })))
+        let expired = self
+            .pool
+            .read(|client| async move { sweep::expired(&client).await })
             .await?;
-        let events_purged = self.pool.write(|client| async move { sweep::purge(&client).await }).await?;
+        let streams_expired = expired.len();
+        try_join_all(
+            expired
+                .into_iter()
+                .map(|stream| self.submit(Command::Expire { stream })),
+        )
+        .await?;
+        let events_purged = self
+            .pool
+            .write(|client| async move { sweep::purge(&client).await })
+            .await?;
         let partitions = &self.effects.partitions;
-        self.pool.read(|client| async move { sweep::partition(&client, partitions).await }).await?;
-        Ok(Swept { streams_expired, events_purged })
+        self.pool
+            .read(|client| async move { sweep::partition(&client, partitions).await })
+            .await?;
+        Ok(Swept {
+            streams_expired,
+            events_purged,
+        })
     }
 
     fn commit_stats(&self) -> CommitStats {
@@ -175,11 +201,15 @@ impl Log for PostgresStore {
 #[async_trait]
 impl Subscriptions for PostgresStore {
     async fn subscription(&self, id: &str) -> Result<Option<Subscription>, StoreError> {
-        self.pool.read(|client| async move { subscriptions::load(&client, id).await }).await
+        self.pool
+            .read(|client| async move { subscriptions::load(&client, id).await })
+            .await
     }
 
     async fn interests(&self) -> Result<Vec<Interest>, StoreError> {
-        self.pool.read(|client| async move { subscriptions::interests(&client).await }).await
+        self.pool
+            .read(|client| async move { subscriptions::interests(&client).await })
+            .await
     }
 
     async fn change_subscription(&self, id: &str, op: Op) -> Result<Reply, StoreError> {
@@ -191,11 +221,15 @@ impl Subscriptions for PostgresStore {
     }
 
     async fn due_subscriptions(&self, limit: usize) -> Result<Vec<String>, StoreError> {
-        self.pool.read(|client| async move { subscriptions::due(&client, limit).await }).await
+        self.pool
+            .read(|client| async move { subscriptions::due(&client, limit).await })
+            .await
     }
 
     async fn secret(&self, name: &str, candidate: Vec<u8>) -> Result<Vec<u8>, StoreError> {
         let candidate = &candidate;
-        self.pool.read(|client| async move { subscriptions::secret(&client, name, candidate).await }).await
+        self.pool
+            .read(|client| async move { subscriptions::secret(&client, name, candidate).await })
+            .await
     }
 }

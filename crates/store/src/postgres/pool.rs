@@ -27,8 +27,10 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(connector: &Arc<Connector>, connections: usize) -> Result<Pool, StoreError> {
         // Whether a connection is closed is known without asking the server. One that is found
-        // broken in use is replaced by `run`, so asking before every read would buy nothing.
-        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        // broken in use is replaced by `read`, so asking before every read would buy nothing.
+        let recycling = ManagerConfig {
+            recycling_method: RecyclingMethod::Fast,
+        };
         let connect = Ours(Arc::clone(connector));
         let manager = Manager::from_connect(connector.config().clone(), connect, recycling);
         let inner = deadpool_postgres::Pool::builder(manager)
@@ -38,7 +40,10 @@ impl Pool {
             .create_timeout(Some(connector.timeout))
             .build()
             .map_err(|error| StoreError::Refused(format!("cannot make a pool: {error}")))?;
-        Ok(Pool { inner, connector: Arc::clone(connector) })
+        Ok(Pool {
+            inner,
+            connector: Arc::clone(connector),
+        })
     }
 
     pub(crate) fn close(&self) {
@@ -103,7 +108,9 @@ impl Pool {
         F: Future<Output = Result<T, StoreError>>,
     {
         let unclean = Unclean(Some(Arc::new(self.get().await?)));
-        let Some(lent) = &unclean.0 else { return Err(StoreError::Closed) };
+        let Some(lent) = &unclean.0 else {
+            return Err(StoreError::Closed);
+        };
         let result = work(Arc::clone(lent)).await;
         let alive = result.is_ok() || lent.batch_execute("ROLLBACK").await.is_ok();
         if alive {

@@ -27,7 +27,9 @@ pub(crate) async fn load(
     client: &ClientWrapper,
     id: &str,
 ) -> Result<Option<Subscription>, StoreError> {
-    Ok(load_all(client, id).await?.map(|(subscription, _)| subscription))
+    Ok(load_all(client, id)
+        .await?
+        .map(|(subscription, _)| subscription))
 }
 
 /// A subscription, and the names of streams that are linked to it though they are gone.
@@ -37,7 +39,9 @@ async fn load_all(
 ) -> Result<Option<(Subscription, BTreeSet<String>)>, StoreError> {
     let read = async {
         let rows = query(client, sql!("subscription"), &[&id]).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
         let mut subscription = of_row(id, row)?;
         let mut gone = BTreeSet::new();
         for row in query(client, sql!("subscription_links"), &[&id]).await? {
@@ -72,7 +76,11 @@ pub(crate) async fn change(
         .chain(gone)
         .collect();
     let wake_id = uuid::Uuid::now_v7().simple().to_string();
-    let context = Context { now_ms, wake_id, tails: tails(client, op).await? };
+    let context = Context {
+        now_ms,
+        wake_id,
+        tails: tails(client, op).await?,
+    };
     let change = apply(id, current, op, &context);
     save_change(client, id, &change, &linked).await?;
     let commands = announcement(&change);
@@ -104,7 +112,10 @@ async fn tails(client: &ClientWrapper, op: &Op) -> Result<BTreeMap<String, Posit
         states.retain(|state| !state.soft_deleted);
         let own = load::own_tails(client, states.iter()).await?;
         let end = |state: &_, name: &String| read::tail(state, own.get(name).copied());
-        Ok(states.iter().map(|state| (state.name.clone(), end(state, &state.name))).collect())
+        Ok(states
+            .iter()
+            .map(|state| (state.name.clone(), end(state, &state.name)))
+            .collect())
     };
     find.await.map_err(broken("find the ends of streams"))
 }
@@ -126,8 +137,10 @@ async fn save_change(
     };
     save_row(client, subscription).await?;
     let links = async {
-        let removed: Vec<&String> =
-            linked.iter().filter(|name| !subscription.links.contains_key(*name)).collect();
+        let removed: Vec<&String> = linked
+            .iter()
+            .filter(|name| !subscription.links.contains_key(*name))
+            .collect();
         if !removed.is_empty() {
             execute(client, sql!("subscription_links_remove"), &[&id, &removed]).await?;
         }
@@ -176,14 +189,19 @@ async fn save_row(client: &ClientWrapper, subscription: &Subscription) -> Result
 
 /// Ids of subscriptions with a delivery or a lease that is due.
 pub(crate) async fn due(client: &ClientWrapper, limit: usize) -> Result<Vec<String>, StoreError> {
-    let read = async { texts(&query(client, sql!("subscriptions_due"), &[&rows_max(limit)]).await?) };
+    let read =
+        async { texts(&query(client, sql!("subscriptions_due"), &[&rows_max(limit)]).await?) };
     read.await.map_err(broken("find due subscriptions"))
 }
 
 /// What all subscriptions are interested in.
 pub(crate) async fn interests(client: &ClientWrapper) -> Result<Vec<Interest>, StoreError> {
     let of_row = |row: &Row| {
-        Ok(Interest { id: row.try_get(0)?, pattern: row.try_get(1)?, streams: row.try_get(2)? })
+        Ok(Interest {
+            id: row.try_get(0)?,
+            pattern: row.try_get(1)?,
+            streams: row.try_get(2)?,
+        })
     };
     let read = async {
         let rows = query(client, sql!("interests"), &[]).await?;
@@ -201,15 +219,22 @@ pub(crate) async fn secret(
 ) -> Result<Vec<u8>, StoreError> {
     let keep = async {
         execute(client, sql!("secret_add"), &[&name, &candidate]).await?;
-        query_one(client, sql!("secret"), &[&name]).await?.try_get(0)
+        query_one(client, sql!("secret"), &[&name])
+            .await?
+            .try_get(0)
     };
     keep.await.map_err(broken("keep a secret"))
 }
 
 fn of_row(id: &str, row: &Row) -> Result<Subscription, Error> {
-    let kind = match (row.try_get::<_, Option<String>>(0)?, row.try_get::<_, Option<String>>(1)?) {
+    let kind = match (
+        row.try_get::<_, Option<String>>(0)?,
+        row.try_get::<_, Option<String>>(1)?,
+    ) {
         (Some(url), _) => Kind::Webhook { url },
-        (None, wake_stream) => Kind::PullWake { wake_stream: wake_stream.unwrap_or_default() },
+        (None, wake_stream) => Kind::PullWake {
+            wake_stream: wake_stream.unwrap_or_default(),
+        },
     };
     let wake = match row.try_get::<_, Option<String>>(8)? {
         None => None,

@@ -27,12 +27,15 @@ pub(crate) async fn expired(client: &ClientWrapper) -> Result<Vec<String>, Store
 /// event that is not the tip never becomes it.
 pub(crate) async fn purge(client: &ClientWrapper) -> Result<usize, StoreError> {
     let work = async {
-        client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+        client
+            .batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+            .await?;
         let removed = purge_some(client).await?;
         client.batch_execute("COMMIT").await?;
         Ok(removed)
     };
-    work.await.map_err(broken("remove a deleted stream's events"))
+    work.await
+        .map_err(broken("remove a deleted stream's events"))
 }
 
 async fn purge_some(client: &ClientWrapper) -> Result<usize, Error> {
@@ -63,5 +66,8 @@ pub(crate) async fn partition(
     partitions: &Partitions,
 ) -> Result<(), StoreError> {
     let tip = load::tip(client).await?;
-    partitions.ensure_ahead(client, tip).await.map_err(broken("make a partition of the log"))
+    partitions
+        .ensure_ahead(client, tip)
+        .await
+        .map_err(broken("make a partition of the log"))
 }

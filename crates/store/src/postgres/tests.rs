@@ -21,16 +21,23 @@ use crate::options::PostgresOptions;
 /// How long something may take that must happen in the end; waited out only by a failing test.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-const EVERYTHING: PageLimit = PageLimit { events: 1_000_000, bytes: 64 << 20 };
+const EVERYTHING: PageLimit = PageLimit {
+    events: 1_000_000,
+    bytes: 64 << 20,
+};
 
 async fn open(database: &TestDatabase) -> Arc<PostgresStore> {
-    PostgresStore::open(PostgresOptions::new(&database.url)).await.expect("the database opens")
+    PostgresStore::open(PostgresOptions::new(&database.url))
+        .await
+        .expect("the database opens")
 }
 
 /// A store with an empty stream of text, `a`.
 async fn open_with_stream(database: &TestDatabase) -> Arc<PostgresStore> {
     let store = open(database).await;
-    create(&store, commands::create("a")).await.expect("a stream is made");
+    create(&store, commands::create("a"))
+        .await
+        .expect("a stream is made");
     store
 }
 
@@ -51,47 +58,29 @@ async fn append_text(store: &PostgresStore, text: &str) -> Result<Position, Stor
 
 /// All events of the stream `a`: where, and what.
 async fn events(store: &PostgresStore) -> Vec<(Position, String)> {
-    match store.read("a", Position::START, EVERYTHING).await.expect("the stream can be read") {
+    match store
+        .read("a", Position::START, EVERYTHING)
+        .await
+        .expect("the stream can be read")
+    {
         Found::Stream(page) => page
             .events
             .iter()
-            .map(|event| (event.position, String::from_utf8_lossy(&event.payload).into_owned()))
+            .map(|event| {
+                (
+                    event.position,
+                    String::from_utf8_lossy(&event.payload).into_owned(),
+                )
+            })
             .collect(),
         other => panic!("expected the stream to be there, got {other:?}"),
     }
 }
 
 async fn texts(store: &PostgresStore) -> Vec<String> {
-    events(store).await.into_iter().map(|(_, text)| text).collect()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn temp_speed() {
-    let database = super::testing::fresh_database().await;
-    let store = open_with_stream(&database).await;
-    append_text(&store, "warm").await.unwrap();
-    let t = std::time::Instant::now();
-    for _ in 0..500 { append_text(&store, "x").await.unwrap(); }
-    println!("1 appender: {:?} each", t.elapsed() / 500);
-    for n in [16usize, 256, 1024] {
-        let before = store.commit_stats();
-        let t = std::time::Instant::now();
-        let per = 20_000 / n;
-        let mut set = tokio::task::JoinSet::new();
-        for _ in 0..n { let store = store.clone(); set.spawn(async move { for _ in 0..per { append_text(&store, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx").await.unwrap(); } }); }
-        set.join_all().await;
-        let after = store.commit_stats();
-        println!("{n} appenders: {:.0}/s, {} commits", (n * per) as f64 / t.elapsed().as_secs_f64(), after.commits - before.commits);
-    }
-    let t = std::time::Instant::now();
-    for _ in 0..1000 { store.read("a", Position::new(100), PageLimit { events: 10, bytes: 1 << 20 }).await.unwrap(); }
-    println!("read: {:?} each", t.elapsed() / 1000);
-    let t = std::time::Instant::now();
-    for _ in 0..1000 { store.follow(Position::new(100), PageLimit { events: 10, bytes: 1 << 20 }, Arc::new(|_| true)).await.unwrap(); }
-    println!("follow: {:?} each", t.elapsed() / 1000);
-    let t = std::time::Instant::now();
-    for _ in 0..1000 { store.tip().await.unwrap(); }
-    println!("tip: {:?} each", t.elapsed() / 1000);
-    store.close().await;
-    database.drop_database().await;
+    events(store)
+        .await
+        .into_iter()
+        .map(|(_, text)| text)
+        .collect()
 }

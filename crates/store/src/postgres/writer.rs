@@ -7,19 +7,20 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
+use super::batch::Batch;
 use super::connect::{Connector, Session};
 use super::error::broken;
 use super::partitions::Partitions;
 use super::{load, save};
-use crate::command::{Answer, Command};
+use crate::command::Command;
 use crate::decide::{Plan, decide};
 use crate::error::StoreError;
-use crate::queue::{Next, Taker, Waiting};
+use crate::queue::{Next, Taker};
 use crate::stats::Counters;
 
 /// What a commit brings about besides what is in the database.
@@ -33,14 +34,28 @@ pub(crate) struct Effects {
 impl Effects {
     /// Counts a commit and wakes those who follow the log.
     pub(crate) fn committed(&self, plan: &Plan, started: Instant) {
-        let Some(last) = plan.events.last() else { return };
-        let bytes = plan.events.iter().filter_map(|event| event.payload.as_ref()).map(|p| p.len());
+        let Some(last) = plan.events.last() else {
+            return;
+        };
+        let bytes = plan
+            .events
+            .iter()
+            .filter_map(|event| event.payload.as_ref())
+            .map(|p| p.len());
         let (answers, events) = (plan.answers.len(), plan.events.len());
-        self.counters.committed(answers, events, bytes.sum(), started.elapsed());
+        self.counters
+            .committed(answers, events, bytes.sum(), started.elapsed());
         self.announce(last.position.number());
     }
 
-    /// Says that the log has grown to a position, if that is news.
+    /// Says where the log's tip is. It may be further back than it was, if the database was replaced
+    /// by a standby that had not got everything.
+    pub(crate) fn tip_is(&self, position: u64) {
+        self.grown.send_replace(position);
+    }
+
+    /// Says that the log has grown to a position, if that is news: a node's own commits are heard
+    /// of twice.
     pub(crate) fn announce(&self, position: u64) {
         self.grown.send_if_modified(|known| {
             let news = position > *known;
@@ -92,7 +107,12 @@ impl Writer {
         effects: Arc<Effects>,
     ) -> Writer {
         let link = Link::down(&connector);
-        Writer { connector, link, taker, effects }
+        Writer {
+            connector,
+            link,
+            taker,
+            effects,
+        }
     }
 
     /// Works until the queue is closed and empty.
@@ -111,7 +131,9 @@ impl Writer {
     }
 
     async fn serve(&mut self, batch: Batch) {
-        let Err((error, batch)) = self.try_serve(batch).await else { return };
+        let Err((error, batch)) = self.try_serve(batch).await else {
+            return;
+        };
         if !matches!(error, StoreError::Broken { .. }) || batch.commands.len() == 1 {
             return batch.refuse(&error);
         }
@@ -128,7 +150,9 @@ impl Writer {
         let mut retried = false;
         loop {
             let effects = Arc::clone(&self.effects);
-            let Some(session) = self.session(&mut batch).await else { return Ok(()) };
+            let Some(session) = self.session(&mut batch).await else {
+                return Ok(());
+            };
             let started = Instant::now();
             let error = match commit(session, &batch.commands, &effects).await {
                 Ok(plan) => {
@@ -152,7 +176,7 @@ impl Writer {
     /// `None` if none is left.
     async fn session(&mut self, batch: &mut Batch) -> Option<&Session> {
         while let Link::Down(_) = self.link {
-            let oldest = batch.replies.first()?.queued_at;
+            let oldest = batch.queued_at()?;
             let deadline = oldest + self.connector.timeout;
             tokio::select! {
                 biased;
@@ -193,63 +217,12 @@ async fn commit(
     let now_ms = world.now_ms;
     let plan = decide(world, commands);
     if plan.is_empty() {
-        client.batch_execute("ROLLBACK").await.map_err(broken("end a transaction"))?;
+        client
+            .batch_execute("ROLLBACK")
+            .await
+            .map_err(broken("end a transaction"))?;
     } else {
         save::commit(client, &plan, now_ms, &effects.partitions).await?;
     }
     Ok(plan)
-}
-
-/// Where an answer goes, and since when it is waited for.
-struct Reply {
-    queued_at: Instant,
-    sender: oneshot::Sender<Result<Answer, StoreError>>,
-}
-
-impl Reply {
-    fn send(self, result: Result<Answer, StoreError>) {
-        // A client that went away does not undo its append.
-        let _ = self.sender.send(result);
-    }
-}
-
-/// Commands that share a commit, oldest first, with a reply for each.
-struct Batch {
-    commands: Vec<Command>,
-    replies: Vec<Reply>,
-}
-
-impl Batch {
-    fn new(batch: Vec<Waiting>) -> Batch {
-        let of = |Waiting { command, reply, queued_at }| (command, Reply { queued_at, sender: reply });
-        let (commands, replies) = batch.into_iter().map(of).unzip();
-        Batch { commands, replies }
-    }
-
-    fn split(self) -> impl Iterator<Item = Batch> {
-        let pairs = self.commands.into_iter().zip(self.replies);
-        pairs.map(|(command, reply)| Batch { commands: vec![command], replies: vec![reply] })
-    }
-
-    fn answer(self, answers: Vec<Answer>) {
-        for (reply, answer) in self.replies.into_iter().zip(answers) {
-            reply.send(Ok(answer));
-        }
-    }
-
-    fn refuse(self, error: &StoreError) {
-        for reply in self.replies {
-            reply.send(Err(error.clone()));
-        }
-    }
-
-    /// Refuses the commands that have waited for so long.
-    fn expire(&mut self, timeout: Duration) {
-        let expired = self.replies.partition_point(|reply| reply.queued_at.elapsed() >= timeout);
-        self.commands.drain(..expired);
-        for reply in self.replies.drain(..expired) {
-            let reason = "the connection is lost and did not come back in time".to_owned();
-            reply.send(Err(StoreError::Unavailable(reason)));
-        }
-    }
 }

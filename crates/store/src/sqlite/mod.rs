@@ -11,6 +11,8 @@ mod read;
 mod save;
 mod subscriptions;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::sync::{Arc, Mutex, PoisonError};
