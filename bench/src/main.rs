@@ -18,6 +18,7 @@ mod machine;
 mod metrics;
 mod outcome;
 mod postgres;
+mod quiet;
 mod raw;
 mod read;
 mod report;
@@ -50,6 +51,9 @@ struct Options {
     /// Length of each measurement
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     seconds: u64,
+    /// Before each measurement, wait at most so long for others on this machine to finish
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    quiet_wait: u64,
     /// Only these servers
     #[arg(long, value_enum, value_delimiter = ',')]
     servers: Vec<Kind>,
@@ -96,6 +100,10 @@ impl Options {
             (false, true) => Scale::full(measure),
             (false, false) => Scale::standard(measure),
         }
+    }
+
+    fn wait_for_quiet(&self) -> Result<()> {
+        quiet::wait(Duration::from_secs(self.quiet_wait))
     }
 
     fn runs(&self, part: Part) -> bool {

@@ -60,9 +60,12 @@ async function choose(page: Page, stream: string): Promise<void> {
   await page.getByLabel("Name").press("Tab")
 }
 
+/** Appends, and waits for the answer: what the test does next must come after it. */
 async function append(page: Page, message: string): Promise<void> {
   await page.getByLabel("Message", { exact: true }).fill(message)
+  const answered = page.waitForResponse((answer) => answer.request().method() === "POST")
   await page.getByRole("button", { name: "Append", exact: true }).click()
+  await answered
 }
 
 /** Waits until the tail shows exactly these payloads, in this order. */

@@ -67,7 +67,8 @@ fn no_file_names_a_place_of_one_machine() {
     };
     let mut found = Vec::new();
     for file in files().iter().filter(|file| !file.path.ends_with(".lock")) {
-        for (number, line) in file.text.lines().enumerate().filter(|(_, line)| names_a_place(line)) {
+        for (number, line) in file.text.lines().enumerate().filter(|(_, line)| names_a_place(line))
+        {
             found.push(format!("{}:{}: {}", file.path, number + 1, line.trim()));
         }
     }
@@ -141,14 +142,20 @@ fn dependencies_point_one_way() {
     for (package, dependencies) in dependencies() {
         if let Some(allowed) = allowed.get(package.as_str()) {
             for dependency in dependencies.iter().filter(|name| name.starts_with("tidewire")) {
-                assert!(allowed.contains(&dependency.as_str()), "{package} depends on {dependency}");
+                assert!(
+                    allowed.contains(&dependency.as_str()),
+                    "{package} depends on {dependency}"
+                );
             }
         }
         if !["tidewire-store", "tidewire-capture", "tidewire-bench", "tidewire-stories"]
             .contains(&package.as_str())
         {
             let driver = dependencies.iter().find(|name| databases.contains(&name.as_str()));
-            assert_eq!(driver, None, "{package} has a database driver; SQL is for store and capture");
+            assert_eq!(
+                driver, None,
+                "{package} has a database driver; SQL is for store and capture"
+            );
         }
         if package == "tidewire-query" {
             let runtime = dependencies.iter().find(|name| name.starts_with("tokio"));

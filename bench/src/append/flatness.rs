@@ -45,6 +45,7 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
                 count(log_events as f64)
             );
             let measured = raw::filled_store(kind, &options.installed, shape, log_events)
+                .and_then(|store| options.wait_for_quiet().map(|()| store))
                 .and_then(|store| Server::start_on(kind, &options.installed, store))
                 .and_then(|server| measure(&server, shape, scale.window))
                 .with_context(|| format!("{} with {log_events} events", kind.name()))?;

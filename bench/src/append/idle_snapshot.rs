@@ -48,6 +48,7 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
 }
 
 fn measure_one(options: &Options, shape: Shape, window: Window, is_idle: bool) -> Result<Measured> {
+    options.wait_for_quiet()?;
     let server = Server::start(Kind::TidewirePostgres, &options.installed)?;
     let database = server
         .database()

@@ -95,12 +95,16 @@ fn measure_cell(
     shape: Shape,
     kind: Kind,
 ) -> Result<CellMeasured> {
+    options.wait_for_quiet()?;
     let appends = measure(
         &Server::start(kind, &options.installed)?,
         shape,
         scale.window,
     )?;
-    let raw_limit = |batch| raw::measure(kind, &options.installed, shape, batch, scale.raw_measure);
+    let raw_limit = |batch| {
+        options.wait_for_quiet()?;
+        raw::measure(kind, &options.installed, shape, batch, scale.raw_measure)
+    };
     let raw_limit = appends.batch_events.map(raw_limit).transpose()?;
     Ok(CellMeasured { appends, raw_limit })
 }

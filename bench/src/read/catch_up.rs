@@ -69,7 +69,9 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
                     stream_events,
                 };
                 let measured = match &server {
-                    Ok(server) => measure(server, shape, scale.window.measure),
+                    Ok(server) => options
+                        .wait_for_quiet()
+                        .and_then(|()| measure(server, shape, scale.window.measure)),
                     Err(error) => Err(anyhow::anyhow!(error.clone())),
                 };
                 let outcome = Outcome::of(kind, measured, report);

@@ -79,6 +79,7 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
 }
 
 fn measure(options: &Options, scale: &Scale, shape: Shape, kind: Kind) -> Result<Measured> {
+    options.wait_for_quiet()?;
     let server = Server::start(kind, &options.installed)?;
     server.create_streams(&[STREAM.to_owned()], "application/json")?;
     let load = Load {

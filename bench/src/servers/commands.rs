@@ -83,7 +83,8 @@ fn rust_peer_command(
     data: &Path,
     mode: &str,
 ) -> Result<Command> {
-    let mut command = Command::new(rust_peer(installed)?);
+    // Absolute, because the command starts elsewhere.
+    let mut command = Command::new(rust_peer(installed)?.canonicalize()?);
     command
         // It reads ./config where it is started: here there is none.
         .current_dir(data.parent().context("a data folder has a parent")?)

@@ -25,10 +25,7 @@ impl Address {
     /// Whether it is on this machine.
     pub(crate) fn is_loopback(&self) -> bool {
         let host = self.0.host_str().unwrap_or_default();
-        let ip = host
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .parse::<IpAddr>();
+        let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
     }
 
@@ -43,9 +40,7 @@ impl Address {
         }
         let mut url = self.0.clone();
         if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty()
-                .extend(["v1", "stream"])
-                .extend(name.split('/'));
+            path.pop_if_empty().extend(["v1", "stream"]).extend(name.split('/'));
         }
         Ok(url)
     }
@@ -54,12 +49,7 @@ impl Address {
 impl fmt::Display for Address {
     /// Without what may be secret in it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}://{}",
-            self.0.scheme(),
-            self.0.host_str().unwrap_or_default()
-        )?;
+        write!(f, "{}://{}", self.0.scheme(), self.0.host_str().unwrap_or_default())?;
         self.0.port().map_or(Ok(()), |port| write!(f, ":{port}"))
     }
 }

@@ -42,12 +42,7 @@ pub struct Page {
 }
 
 pub(crate) fn text(response: &Response, header: &str) -> Option<String> {
-    response
-        .headers()
-        .get(header)?
-        .to_str()
-        .ok()
-        .map(str::to_owned)
+    response.headers().get(header)?.to_str().ok().map(str::to_owned)
 }
 
 pub(crate) fn flag(response: &Response, header: &str) -> bool {
@@ -82,12 +77,7 @@ pub(crate) async fn success(response: Response) -> Result<Response, ClientError>
 
 /// An answer to HEAD has no body, so no problem document: the common refusals get their words here.
 pub(crate) fn put_into_words(error: ClientError, stream: &str) -> ClientError {
-    let ClientError::Refused {
-        status,
-        retry_after,
-        mut problem,
-    } = error
-    else {
+    let ClientError::Refused { status, retry_after, mut problem } = error else {
         return error;
     };
     problem.detail = problem.detail.or_else(|| match status {
@@ -97,9 +87,5 @@ pub(crate) fn put_into_words(error: ClientError, stream: &str) -> ClientError {
         410 => Some(format!("the stream {stream} was deleted")),
         _ => None,
     });
-    ClientError::Refused {
-        status,
-        retry_after,
-        problem,
-    }
+    ClientError::Refused { status, retry_after, problem }
 }

@@ -18,11 +18,7 @@ pub struct Backoff {
 impl Backoff {
     /// Waits of up to `base` at first, and never more than `cap`.
     pub fn new(base: Duration, cap: Duration) -> Backoff {
-        Backoff {
-            base: base.min(cap),
-            cap,
-            ceiling: base.min(cap),
-        }
+        Backoff { base: base.min(cap), cap, ceiling: base.min(cap) }
     }
 
     /// The wait before the next attempt. The randomness comes from the caller, so that tests can

@@ -52,25 +52,20 @@ impl Client {
             // A proxy set for the outside world cannot reach this machine's own ports.
             builder = builder.no_proxy();
         }
-        let http = builder
-            .build()
-            .map_err(|error| unusable(format!("no HTTP client: {error}")))?;
+        let http = builder.build().map_err(|error| unusable(format!("no HTTP client: {error}")))?;
         Ok(Client { address, http })
     }
 
     /// Creates a stream. One that exists with the same configuration is left as it is.
     pub async fn create(&self, stream: &str, content_type: &str) -> Result<(), ClientError> {
         let request = self.http.put(self.address.stream(stream)?);
-        self.send(request.header(CONTENT_TYPE, content_type))
-            .await?;
+        self.send(request.header(CONTENT_TYPE, content_type)).await?;
         Ok(())
     }
 
     /// A stream's type and end.
     pub async fn describe(&self, stream: &str) -> Result<Description, ClientError> {
-        let response = self
-            .send(self.http.head(self.address.stream(stream)?))
-            .await;
+        let response = self.send(self.http.head(self.address.stream(stream)?)).await;
         let response = response.map_err(|error| answer::put_into_words(error, stream))?;
         Ok(Description {
             content_type: answer::content_type(&response),
@@ -91,9 +86,7 @@ impl Client {
         let mut request = request.header(CONTENT_TYPE, content_type);
         if let Some(Producer { id, epoch, seq }) = producer {
             request = request.header("producer-id", id);
-            request = request
-                .header("producer-epoch", *epoch)
-                .header("producer-seq", *seq);
+            request = request.header("producer-epoch", *epoch).header("producer-seq", *seq);
         }
         let response = self.send(request.body(body.into())).await?;
         Ok(Appended {
@@ -119,33 +112,19 @@ impl Client {
     /// Reads what follows `from`, up to what the server gives at once.
     pub async fn read(&self, stream: &str, from: &ReadFrom) -> Result<Page, ClientError> {
         let mut url = self.address.stream(stream)?;
-        url.query_pairs_mut()
-            .append_pair("offset", from.as_offset());
+        url.query_pairs_mut().append_pair("offset", from.as_offset());
         let response = self.get(url).await?;
         let next_offset = answer::next_offset(&response)?;
         let json = message::is_json(&answer::content_type(&response));
         let up_to_date = answer::flag(&response, "stream-up-to-date");
         let closed = answer::flag(&response, "stream-closed");
-        let body = response
-            .bytes()
-            .await
-            .map_err(|source| self.no_answer(source))?;
-        Ok(Page {
-            messages: message::split(json, body)?,
-            next_offset,
-            up_to_date,
-            closed,
-        })
+        let body = response.bytes().await.map_err(|source| self.no_answer(source))?;
+        Ok(Page { messages: message::split(json, body)?, next_offset, up_to_date, closed })
     }
 
     /// Follows a stream as it grows, from here on through every lost connection.
     pub fn follow(&self, stream: &str, from: ReadFrom) -> Result<Follow, ClientError> {
-        Ok(Follow::new(
-            self.clone(),
-            stream,
-            self.address.stream(stream)?,
-            from,
-        ))
+        Ok(Follow::new(self.clone(), stream, self.address.stream(stream)?, from))
     }
 
     pub(crate) async fn get(&self, url: Url) -> Result<Response, ClientError> {
@@ -153,17 +132,11 @@ impl Client {
     }
 
     pub(crate) fn no_answer(&self, source: reqwest::Error) -> ClientError {
-        ClientError::NoAnswer {
-            url: self.address.to_string(),
-            source: source.without_url(),
-        }
+        ClientError::NoAnswer { url: self.address.to_string(), source: source.without_url() }
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
-        let response = request
-            .send()
-            .await
-            .map_err(|source| self.no_answer(source))?;
+        let response = request.send().await.map_err(|source| self.no_answer(source))?;
         answer::success(response).await
     }
 }

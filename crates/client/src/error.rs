@@ -56,11 +56,9 @@ impl ClientError {
         match self {
             ClientError::Unusable(_) | ClientError::NotUnderstood(_) => false,
             ClientError::NoAnswer { .. } => true,
-            ClientError::Refused {
-                status, problem, ..
-            } => problem
-                .temporary
-                .unwrap_or(matches!(status, 408 | 425 | 429 | 500..=599)),
+            ClientError::Refused { status, problem, .. } => {
+                problem.temporary.unwrap_or(matches!(status, 408 | 425 | 429 | 500..=599))
+            }
         }
     }
 
@@ -104,11 +102,7 @@ mod tests {
     use super::*;
 
     fn refused(status: u16, problem: Problem) -> ClientError {
-        ClientError::Refused {
-            status,
-            problem: Box::new(problem),
-            retry_after: None,
-        }
+        ClientError::Refused { status, problem: Box::new(problem), retry_after: None }
     }
 
     #[test]
@@ -137,10 +131,7 @@ mod tests {
 
     #[test]
     fn the_server_decides_when_it_says_so() {
-        let problem = Problem {
-            temporary: Some(false),
-            ..Problem::default()
-        };
+        let problem = Problem { temporary: Some(false), ..Problem::default() };
         assert!(!refused(503, problem).temporary());
     }
 }

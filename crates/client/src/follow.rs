@@ -179,10 +179,7 @@ impl Follow {
         let Some(piece) = piece.map_err(|source| self.client.no_answer(source))? else {
             return Ok(false);
         };
-        let events = connection
-            .parser
-            .push(&piece)
-            .map_err(|error| not_understood(&error))?;
+        let events = connection.parser.push(&piece).map_err(|error| not_understood(&error))?;
         for event in events {
             self.take(event)?;
         }
@@ -239,11 +236,7 @@ impl Follow {
         if !seen {
             if !messages.is_empty() {
                 let (next_offset, up_to_date) = (next_offset.clone(), control.up_to_date);
-                self.ready.push_back(Batch {
-                    messages,
-                    next_offset,
-                    up_to_date,
-                });
+                self.ready.push_back(Batch { messages, next_offset, up_to_date });
             }
             self.from = ReadFrom::Offset(next_offset);
             self.backoff.reset();
@@ -254,21 +247,14 @@ impl Follow {
 
     async fn come_back(&mut self, error: Option<ClientError>) {
         let ended = self.connection.take();
-        if ended
-            .as_ref()
-            .is_some_and(|ended| ended.since.elapsed() >= HEALTHY_AFTER)
-        {
+        if ended.as_ref().is_some_and(|ended| ended.since.elapsed() >= HEALTHY_AFTER) {
             self.backoff.reset();
         }
         let mut wait = self.backoff.next_wait(&mut rand::rng());
         if let Some(asked) = ended.and_then(|ended| ended.parser.retry()) {
             wait = wait.max(jitter(asked.min(ASKED_WAIT_MAX), &mut rand::rng()));
         }
-        if let Some(ClientError::Refused {
-            retry_after: Some(asked),
-            ..
-        }) = &error
-        {
+        if let Some(ClientError::Refused { retry_after: Some(asked), .. }) = &error {
             wait = wait.max((*asked).min(ASKED_WAIT_MAX));
         }
         match error {
@@ -285,9 +271,7 @@ fn decode(held: Vec<String>, json: bool, base64: bool) -> Result<Vec<Bytes>, Cli
         let body = if base64 {
             // The server may break the text into lines anywhere.
             let text: String = data.split_ascii_whitespace().collect();
-            BASE64_STANDARD
-                .decode(text)
-                .map_err(|error| not_understood(&error))?
+            BASE64_STANDARD.decode(text).map_err(|error| not_understood(&error))?
         } else {
             data.into_bytes()
         };

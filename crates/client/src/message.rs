@@ -28,10 +28,7 @@ pub fn split(json: bool, body: Bytes) -> Result<Vec<Bytes>, ClientError> {
     let messages: Vec<&RawValue> = serde_json::from_slice(&body).map_err(|error| {
         ClientError::NotUnderstood(format!("not an array of messages: {error}"))
     })?;
-    Ok(messages
-        .into_iter()
-        .map(|message| body.slice_ref(message.get().as_bytes()))
-        .collect())
+    Ok(messages.into_iter().map(|message| body.slice_ref(message.get().as_bytes())).collect())
 }
 
 #[cfg(test)]
@@ -42,24 +39,14 @@ mod tests {
     fn json_messages_keep_every_digit_and_space() {
         let body = Bytes::from_static(br#"[{"n": 12345678901234567890.10},"a",[ ]]"#);
         let messages = split(true, body).expect("an array");
-        assert_eq!(
-            messages,
-            [&br#"{"n": 12345678901234567890.10}"#[..], br#""a""#, b"[ ]"]
-        );
+        assert_eq!(messages, [&br#"{"n": 12345678901234567890.10}"#[..], br#""a""#, b"[ ]"]);
     }
 
     #[test]
     fn other_bodies_are_one_message_and_empty_ones_none() {
-        assert_eq!(
-            split(false, Bytes::from_static(b"[1]")).expect("bytes"),
-            [&b"[1]"[..]]
-        );
+        assert_eq!(split(false, Bytes::from_static(b"[1]")).expect("bytes"), [&b"[1]"[..]]);
         assert!(split(false, Bytes::new()).expect("nothing").is_empty());
-        assert!(
-            split(true, Bytes::from_static(b"[]"))
-                .expect("nothing")
-                .is_empty()
-        );
+        assert!(split(true, Bytes::from_static(b"[]")).expect("nothing").is_empty());
     }
 
     #[test]

@@ -48,19 +48,12 @@ impl Parser {
             events.extend(self.end_line(&String::from_utf8_lossy(&line)));
             let rest = &piece[end + 1..];
             self.after_cr = piece[end] == b'\r' && rest.is_empty();
-            piece = if piece[end] == b'\r' {
-                rest.strip_prefix(b"\n").unwrap_or(rest)
-            } else {
-                rest
-            };
+            piece =
+                if piece[end] == b'\r' { rest.strip_prefix(b"\n").unwrap_or(rest) } else { rest };
         }
         self.line.extend_from_slice(piece);
         let held = self.line.len() + self.data.as_ref().map_or(0, String::len);
-        if held > EVENT_BYTES_MAX {
-            Err(TooLarge)
-        } else {
-            Ok(events)
-        }
+        if held > EVENT_BYTES_MAX { Err(TooLarge) } else { Ok(events) }
     }
 
     /// How long the server last asked clients to wait before they come back.
@@ -95,14 +88,7 @@ impl Parser {
     fn end_event(&mut self) -> Option<Event> {
         let name = std::mem::take(&mut self.name);
         let data = self.data.take()?;
-        Some(Event {
-            name: if name.is_empty() {
-                "message".to_owned()
-            } else {
-                name
-            },
-            data,
-        })
+        Some(Event { name: if name.is_empty() { "message".to_owned() } else { name }, data })
     }
 }
 
@@ -114,18 +100,11 @@ mod tests {
                           data:]\r\n\r\nid: 7\revent:control\rdata: {}\r\r\nevent: data\n\ndata\n\n";
 
     fn event(name: &str, data: &str) -> Event {
-        Event {
-            name: name.to_owned(),
-            data: data.to_owned(),
-        }
+        Event { name: name.to_owned(), data: data.to_owned() }
     }
 
     fn expected() -> [Event; 3] {
-        [
-            event("data", "[\n{\"a\":\"ü\"}\n]"),
-            event("control", "{}"),
-            event("message", ""),
-        ]
+        [event("data", "[\n{\"a\":\"ü\"}\n]"), event("control", "{}"), event("message", "")]
     }
 
     #[test]

@@ -30,20 +30,11 @@ impl Script {
                     request.push(byte);
                 }
                 let head = String::from_utf8_lossy(&request).into_owned();
-                seen.lock()
-                    .expect("lock")
-                    .push(head.lines().next().unwrap_or_default().to_owned());
-                socket
-                    .write_all(answer.as_bytes())
-                    .await
-                    .expect("an answer");
+                seen.lock().expect("lock").push(head.lines().next().unwrap_or_default().to_owned());
+                socket.write_all(answer.as_bytes()).await.expect("an answer");
             }
         });
-        Script {
-            url,
-            requests,
-            task,
-        }
+        Script { url, requests, task }
     }
 
     fn requests(&self) -> Vec<String> {
@@ -90,10 +81,7 @@ async fn all(script: &Script, from: ReadFrom) -> Result<Vec<(Vec<Bytes>, String)
 }
 
 fn batch(messages: &[&str], offset: &str) -> (Vec<Bytes>, String) {
-    let messages = messages
-        .iter()
-        .map(|text| Bytes::copy_from_slice(text.as_bytes()))
-        .collect();
+    let messages = messages.iter().map(|text| Bytes::copy_from_slice(text.as_bytes())).collect();
     (messages, offset.to_owned())
 }
 
@@ -103,15 +91,9 @@ const CLOSED: &str = ",\"upToDate\":true,\"streamClosed\":true";
 async fn a_cut_connection_is_resumed_where_its_last_control_event_stood() {
     let cut = data("[1,2]") + &control("0002", ",\"streamCursor\":\"41\"") + &data("[3]");
     let rest = data("[3]") + &control("0003", CLOSED);
-    let script = Script::play(vec![
-        head_of("application/json"),
-        events("", &cut),
-        events("", &rest),
-    ])
-    .await;
-    let batches = all(&script, ReadFrom::Start)
-        .await
-        .expect("a closed stream");
+    let script =
+        Script::play(vec![head_of("application/json"), events("", &cut), events("", &rest)]).await;
+    let batches = all(&script, ReadFrom::Start).await.expect("a closed stream");
     assert_eq!(batches, [batch(&["1", "2"], "0002"), batch(&["3"], "0003")]);
     let expected = [
         "HEAD /v1/stream/doc HTTP/1.1",
@@ -134,14 +116,9 @@ async fn a_batch_sent_again_is_given_out_once() {
 async fn bytes_arrive_as_base64_where_the_header_says_so() {
     let body = "event: data\ndata: aGVs\ndata: bG8=\n\n".to_owned() + &control("0001", CLOSED);
     let headers = "stream-sse-data-encoding: base64\r\n";
-    let script = Script::play(vec![
-        head_of("application/octet-stream"),
-        events(headers, &body),
-    ])
-    .await;
-    let batches = all(&script, ReadFrom::Start)
-        .await
-        .expect("a closed stream");
+    let script =
+        Script::play(vec![head_of("application/octet-stream"), events(headers, &body)]).await;
+    let batches = all(&script, ReadFrom::Start).await.expect("a closed stream");
     assert_eq!(batches, [batch(&["hello"], "0001")]);
 }
 
@@ -149,19 +126,9 @@ async fn bytes_arrive_as_base64_where_the_header_says_so() {
 async fn an_unwell_server_is_asked_again() {
     let unwell = "HTTP/1.1 503 Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
     let end = events("", &control("0000", CLOSED));
-    let answers = vec![
-        unwell.to_owned(),
-        head_of("text/plain"),
-        unwell.to_owned(),
-        end,
-    ];
+    let answers = vec![unwell.to_owned(), head_of("text/plain"), unwell.to_owned(), end];
     let script = Script::play(answers).await;
-    assert_eq!(
-        all(&script, ReadFrom::Start)
-            .await
-            .expect("a closed stream"),
-        []
-    );
+    assert_eq!(all(&script, ReadFrom::Start).await.expect("a closed stream"), []);
     assert_eq!(script.requests().len(), 4);
 }
 
@@ -174,8 +141,6 @@ async fn a_refusal_ends_it_with_what_the_server_said() {
         problem.len()
     );
     let script = Script::play(vec![head_of("text/plain"), gone]).await;
-    let error = all(&script, ReadFrom::Offset("0001".into()))
-        .await
-        .expect_err("a refusal");
+    let error = all(&script, ReadFrom::Offset("0001".into())).await.expect_err("a refusal");
     assert_eq!(error.to_string(), "it is gone (offset_gone); start anew");
 }

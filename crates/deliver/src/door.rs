@@ -224,10 +224,7 @@ fn preflight() -> Response<Body> {
         header::ACCESS_CONTROL_ALLOW_METHODS,
         HeaderValue::from_static("GET, POST, PUT, DELETE, HEAD, OPTIONS"),
     );
-    headers.insert(
-        header::ACCESS_CONTROL_ALLOW_HEADERS,
-        HeaderValue::from_static(REQUEST_HEADERS),
-    );
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(REQUEST_HEADERS));
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     response
 }
@@ -268,7 +265,11 @@ async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
             if error.is::<LengthLimitError>() {
                 body_too_large(bytes_max)
             } else {
-                Problem::bad_request("broken_body", "the body did not arrive whole", "send it again")
+                Problem::bad_request(
+                    "broken_body",
+                    "the body did not arrive whole",
+                    "send it again",
+                )
             }
         })?;
         if let Ok(data) = frame.into_data() {
@@ -311,11 +312,13 @@ mod tests {
 
     #[test]
     fn only_names_of_this_machine_are_loopback() {
-        for host in ["localhost", "localhost:4437", "127.0.0.1:80", "127.9.9.9", "[::1]:4437", "[::1]"]
+        for host in
+            ["localhost", "localhost:4437", "127.0.0.1:80", "127.9.9.9", "[::1]:4437", "[::1]"]
         {
             assert!(is_loopback(host), "{host}");
         }
-        for host in ["example.com", "localhost.example.com:80", "10.0.0.1", "0.0.0.0:4437", "", "[::2]:1"]
+        for host in
+            ["example.com", "localhost.example.com:80", "10.0.0.1", "0.0.0.0:4437", "", "[::2]:1"]
         {
             assert!(!is_loopback(host), "{host}");
         }

@@ -19,7 +19,5 @@ mod streams;
 mod subscriptions;
 mod tail;
 
-pub use options::{
-    Access, Limits, LogOptions, Options, StreamOptions, WebhookOptions,
-};
+pub use options::{Access, Limits, LogOptions, Options, StreamOptions, WebhookOptions};
 pub use server::{Server, StartError};

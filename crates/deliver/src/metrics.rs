@@ -123,10 +123,18 @@ fn observed(body: &mut String, node: &Node) -> std::fmt::Result {
     commits.commit_events.write(body, "append_commit_events", "Events of one commit")?;
     let readers_max = node.options.limits.live_readers_max;
     let gauges = [
-        ("live_readers", "Readers that wait", (readers_max - node.live_readers.available_permits()) as u64),
+        (
+            "live_readers",
+            "Readers that wait",
+            (readers_max - node.live_readers.available_permits()) as u64,
+        ),
         ("attended_streams", "Streams that someone waits for", node.tail.attended() as u64),
         ("tail_position", "Where this node stands in the log", node.tail.position().number()),
-        ("tail_lag_milliseconds", "From the newest event's append to its arrival here", node.tail.lag_ms()),
+        (
+            "tail_lag_milliseconds",
+            "From the newest event's append to its arrival here",
+            node.tail.lag_ms(),
+        ),
     ];
     for (name, help, value) in gauges {
         writeln!(body, "# HELP tidewire_{name} {help}.\n# TYPE tidewire_{name} gauge")?;

@@ -96,10 +96,7 @@ pub struct LogOptions {
 
 impl Default for LogOptions {
     fn default() -> LogOptions {
-        LogOptions {
-            fallback_poll: Duration::from_secs(1),
-            sweep_interval: Duration::from_secs(5),
-        }
+        LogOptions { fallback_poll: Duration::from_secs(1), sweep_interval: Duration::from_secs(5) }
     }
 }
 
@@ -116,7 +113,11 @@ pub struct WebhookOptions {
 
 impl Default for WebhookOptions {
     fn default() -> WebhookOptions {
-        WebhookOptions { allow_loopback: false, timeout: Duration::from_secs(10), concurrent_max: 16 }
+        WebhookOptions {
+            allow_loopback: false,
+            timeout: Duration::from_secs(10),
+            concurrent_max: 16,
+        }
     }
 }
 

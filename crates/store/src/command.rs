@@ -98,9 +98,9 @@ impl Command {
         match self {
             Command::Create(create) => &create.stream,
             Command::Append(append) => &append.stream,
-            Command::Delete { stream }
-            | Command::Touch { stream }
-            | Command::Expire { stream } => stream,
+            Command::Delete { stream } | Command::Touch { stream } | Command::Expire { stream } => {
+                stream
+            }
         }
     }
 

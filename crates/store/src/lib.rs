@@ -14,10 +14,10 @@ pub mod error;
 pub mod event;
 pub mod log;
 mod migration;
-mod queue;
 pub mod offset;
 pub mod options;
 pub mod postgres;
+mod queue;
 pub mod sqlite;
 pub mod stats;
 pub mod stream;
@@ -26,9 +26,7 @@ pub mod subscription;
 pub use command::{Actor, Answer, Append, Command, Create, ForkFrom, Refusal};
 pub use error::StoreError;
 pub use event::{Control, Event, TailEvent};
-pub use log::{
-    Found, Log, Page, PageLimit, SharedStore, Store, StreamView, Swept, WantsPayload,
-};
+pub use log::{Found, Log, Page, PageLimit, SharedStore, Store, StreamView, Swept, WantsPayload};
 pub use migration::SCHEMA_VERSION;
 pub use offset::{Epoch, MalformedOffset, Offset, Position};
 pub use options::{CommitOptions, PostgresOptions, SqliteOptions};

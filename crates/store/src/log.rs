@@ -152,8 +152,12 @@ pub trait Log: Send + Sync + std::fmt::Debug {
 
     /// Names of streams that match, for linking subscriptions and for people. `after` and `limit`
     /// page through them in order of name.
-    async fn names(&self, prefix: &str, after: &str, limit: usize)
-    -> Result<Vec<String>, StoreError>;
+    async fn names(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError>;
 
     /// Upkeep: removes expired streams and the events of deleted ones, a bounded amount a call.
     async fn sweep(&self) -> Result<Swept, StoreError>;

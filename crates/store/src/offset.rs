@@ -171,7 +171,8 @@ mod tests {
     fn an_offset_of_another_epoch_is_told_apart_from_a_malformed_one() {
         let other: Offset = "0002_0000000000000001".parse().expect("well-formed");
         assert_eq!(other.position_in(Epoch::FIRST), Err(ForeignEpoch));
-        for text in ["", "-1", "now", "1_1", "0001_1", "0001-0000000000000001", "0001_00000000000000a1"]
+        for text in
+            ["", "-1", "now", "1_1", "0001_1", "0001-0000000000000001", "0001_00000000000000a1"]
         {
             assert_eq!(text.parse::<Offset>(), Err(MalformedOffset), "{text:?}");
         }

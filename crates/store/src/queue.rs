@@ -22,7 +22,10 @@ pub(crate) struct Waiting {
 
 /// Work for the writer: commands to be committed together, or something of its own (`E`).
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly every job is a command; a box would cost each")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every job is a command; a box would cost each"
+)]
 pub(crate) enum Job<E> {
     Command(Waiting),
     Exclusive(E),

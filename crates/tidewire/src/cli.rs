@@ -12,12 +12,7 @@ use crate::config::Given;
 /// Every change is appended once to an ordered log. Whoever is connected gets it pushed; whoever was
 /// away replays it by offset.
 #[derive(Debug, Parser)]
-#[command(
-    name = "tidewire",
-    version,
-    max_term_width = 100,
-    subcommand_required = true
-)]
+#[command(name = "tidewire", version, max_term_width = 100, subcommand_required = true)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -130,13 +125,8 @@ impl StoreFlags {
     /// As settings for the configuration.
     pub(crate) fn given(self) -> Given {
         let data = self.data.map(|data| ("--data", "data", data));
-        let database = self
-            .database
-            .map(|database| ("--database", "database", database));
-        Given {
-            file: self.config,
-            flags: data.into_iter().chain(database).collect(),
-        }
+        let database = self.database.map(|database| ("--database", "database", database));
+        Given { file: self.config, flags: data.into_iter().chain(database).collect() }
     }
 }
 
@@ -144,9 +134,7 @@ impl ServerFlags {
     /// As settings for the configuration.
     pub(crate) fn given(self) -> Given {
         let mut given = self.store.given();
-        given
-            .flags
-            .extend(self.listen.map(|listen| ("--listen", "listen", listen)));
+        given.flags.extend(self.listen.map(|listen| ("--listen", "listen", listen)));
         given
     }
 }

@@ -42,11 +42,8 @@ fn install(filter: &str, json: bool) -> anyhow::Result<()> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
-    let installed = if json {
-        lines.json().flatten_event(true).try_init()
-    } else {
-        lines.try_init()
-    };
+    let installed =
+        if json { lines.json().flatten_event(true).try_init() } else { lines.try_init() };
     installed.map_err(|error| anyhow!("cannot start logging: {error}"))
 }
 

@@ -84,7 +84,9 @@ fn respond(
             let status = if new_data { StatusCode::OK } else { StatusCode::NO_CONTENT };
             (status, tail, producer.map(|stamp| stamp.seq), closed)
         }
-        Answer::Duplicate { tail, seq, closed } => (StatusCode::NO_CONTENT, tail, Some(seq), closed),
+        Answer::Duplicate { tail, seq, closed } => {
+            (StatusCode::NO_CONTENT, tail, Some(seq), closed)
+        }
         Answer::Refused(refusal) => return Err(refusal::problem(node, refusal)),
         Answer::Created { .. } | Answer::Done => return Ok(StatusCode::NO_CONTENT.into_response()),
     };

@@ -44,7 +44,8 @@ pub(super) async fn create(
             encode::insert(answer, header::CONTENT_TYPE.as_str(), &state.content_type);
             encode::insert(answer, headers::NEXT_OFFSET, &node.offset(tail).to_string());
             if new {
-                let location = format!("{}/v1/stream/{}", node.public_url, encode::path(name.as_str()));
+                let location =
+                    format!("{}/v1/stream/{}", node.public_url, encode::path(name.as_str()));
                 encode::insert(answer, header::LOCATION.as_str(), &location);
             }
             if state.closed.is_some() {
@@ -99,7 +100,8 @@ fn fork_from(node: &Node, request: &HeaderMap) -> Result<Option<ForkFrom>, Probl
         }
         return Ok(None);
     };
-    let source = StreamName::parse(&encode::decode_path(relative_name(source)), &node.options.limits)?;
+    let source =
+        StreamName::parse(&encode::decode_path(relative_name(source)), &node.options.limits)?;
     let offset = match offset {
         None => None,
         // An offset of another log cannot be one that the source has reached.

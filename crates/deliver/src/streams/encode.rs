@@ -186,13 +186,20 @@ mod tests {
     use super::*;
 
     fn cut(body: &'static str) -> Result<Vec<Bytes>, &'static str> {
-        messages("application/json; charset=utf-8", Bytes::from_static(body.as_bytes()), &Limits::default())
-            .map_err(|problem| problem.code())
+        messages(
+            "application/json; charset=utf-8",
+            Bytes::from_static(body.as_bytes()),
+            &Limits::default(),
+        )
+        .map_err(|problem| problem.code())
     }
 
     #[test]
     fn an_array_is_cut_one_level_deep_and_keeps_the_text_of_its_elements() {
-        assert_eq!(cut(" [1.0, [2,3] ,{\"a\": 1}] ").expect("valid"), ["1.0", "[2,3]", "{\"a\": 1}"]);
+        assert_eq!(
+            cut(" [1.0, [2,3] ,{\"a\": 1}] ").expect("valid"),
+            ["1.0", "[2,3]", "{\"a\": 1}"]
+        );
         assert_eq!(cut("{\"n\":12345678901234567890}").expect("valid").len(), 1);
         assert_eq!(cut("[]").expect("valid").len(), 0);
         assert_eq!(cut("[1,"), Err("invalid_json"));

@@ -212,8 +212,7 @@ impl Reader {
         if closed {
             frame.put_slice(b",\"streamClosed\":true");
         } else {
-            let cursor =
-                cursor::next(self.client_cursor.as_deref(), now_ms(), &mut rand::rng());
+            let cursor = cursor::next(self.client_cursor.as_deref(), now_ms(), &mut rand::rng());
             frame.put_slice(format!(",\"streamCursor\":\"{cursor}\"").as_bytes());
             if up_to_date {
                 frame.put_slice(b",\"upToDate\":true");

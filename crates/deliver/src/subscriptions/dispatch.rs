@@ -13,7 +13,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use tidewire_store::subscription::{Interest, Op, Reply, Subscription};
+use tidewire_store::subscription::{Interest, Op, Reply, Subscription, glob};
 use tidewire_store::{Control, Position, StoreError, TailEvent};
 
 use super::webhook::{Sender, attempt_ms};
@@ -21,6 +21,8 @@ use crate::node::Node;
 
 /// How often deliveries and leases that are due are looked for.
 const ROUND: Duration = Duration::from_millis(250);
+/// Names looked at together when a pattern is matched against all streams there are.
+const NAMES_AT_ONCE: usize = 10_000;
 /// Due subscriptions looked at a round.
 const DUE_MAX: usize = 200;
 
@@ -45,8 +47,7 @@ impl Dispatcher {
         };
         let places = Arc::new(Semaphore::new(node.options.webhooks.concurrent_max.max(1)));
         let deliveries = TaskTracker::new();
-        let mut dispatcher =
-            Dispatcher { node, sender, interests: Vec::new(), deliveries, places };
+        let mut dispatcher = Dispatcher { node, sender, interests: Vec::new(), deliveries, places };
         tokio::select! {
             () = stop.cancelled() => {}
             () = dispatcher.work() => {}
@@ -88,9 +89,29 @@ impl Dispatcher {
     async fn look_at_all(&mut self) -> Result<(), StoreError> {
         self.interests = self.node.store.interests().await?;
         for interest in self.interests.clone() {
+            if let Some(pattern) = &interest.pattern {
+                self.link_matching(&interest.id, pattern).await?;
+            }
             self.due_one(&interest.id).await?;
         }
         Ok(())
+    }
+
+    /// Links streams that match and whose first events nobody saw, because no node was up then.
+    async fn link_matching(&self, id: &str, pattern: &str) -> Result<(), StoreError> {
+        let Some(subscription) = self.node.store.subscription(id).await? else { return Ok(()) };
+        let prefix = glob::literal_prefix(pattern);
+        let mut after = String::new();
+        loop {
+            let names = self.node.store.names(prefix, &after, NAMES_AT_ONCE).await?;
+            let Some(last) = names.last() else { return Ok(()) };
+            after.clone_from(last);
+            for stream in names {
+                if glob::matches(pattern, &stream) && !subscription.links.contains_key(&stream) {
+                    self.node.store.change_subscription(id, Op::Grown { stream }).await?;
+                }
+            }
+        }
     }
 
     /// Wakes the subscriptions that these events concern.

@@ -87,7 +87,8 @@ pub(super) fn config(node: &Node, body: &[u8]) -> Result<Config, Problem> {
             "lease_ttl_ms must be from {LEASE_TTL_MS_MIN} to {LEASE_TTL_MS_MAX}"
         )));
     }
-    let description = document.description.as_deref().map(|d| short("description", d)).transpose()?;
+    let description =
+        document.description.as_deref().map(|d| short("description", d)).transpose()?;
     Ok(Config { kind, pattern, streams, lease_ttl_ms, description })
 }
 
@@ -176,7 +177,12 @@ pub(super) fn ack(node: &Node, body: &[u8]) -> Result<Ack, Problem> {
         .iter()
         .map(|ack| Ok((relative_name(&ack.stream).to_owned(), position(ack)?)))
         .collect::<Result<_, Problem>>()?;
-    Ok(Ack { wake_id: document.wake_id, generation: document.generation, acks, done: document.done })
+    Ok(Ack {
+        wake_id: document.wake_id,
+        generation: document.generation,
+        acks,
+        done: document.done,
+    })
 }
 
 /// A subscription as it is shown.
@@ -205,8 +211,7 @@ pub(super) fn subscription(node: &Node, subscription: &Subscription) -> Value {
             });
             if failing {
                 document["retry_count"] = subscription.retry_count.into();
-                document["next_attempt_at"] =
-                    subscription.next_attempt_at_ms.map(timestamp).into();
+                document["next_attempt_at"] = subscription.next_attempt_at_ms.map(timestamp).into();
             }
         }
         Kind::PullWake { wake_stream } => {

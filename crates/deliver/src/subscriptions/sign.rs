@@ -42,7 +42,8 @@ impl Signer {
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed)
             .map_err(|_| unusable("it is not an Ed25519 seed"))?;
         let token_secret = store.secret(TOKEN_KEY, random()?).await?;
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, pair.public_key().as_ref());
+        let digest =
+            aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, pair.public_key().as_ref());
         let key_id = format!("ds_{}", URL_SAFE_NO_PAD.encode(&digest.as_ref()[..12]));
         Ok(Signer { pair, key_id, token_key: hmac::Key::new(hmac::HMAC_SHA256, &token_secret) })
     }

@@ -53,7 +53,9 @@ pub(super) fn check_url(text: &str, allow_loopback: bool) -> Result<Url, Rejecte
         return Err(Rejected("webhook.url must use https"));
     }
     if local_name || literal.is_some_and(|address| !is_public(address)) {
-        return Err(Rejected("webhook.url must not lead to a private, loopback or link-local host"));
+        return Err(Rejected(
+            "webhook.url must not lead to a private, loopback or link-local host",
+        ));
     }
     Ok(url)
 }
@@ -169,7 +171,8 @@ mod tests {
         ] {
             assert!(check_url(url, false).is_err(), "{url}");
         }
-        for url in ["https://example.com/hook", "https://93.184.216.34/x", "https://[2606:2800::1]/"]
+        for url in
+            ["https://example.com/hook", "https://93.184.216.34/x", "https://[2606:2800::1]/"]
         {
             assert!(check_url(url, false).is_ok(), "{url}");
         }

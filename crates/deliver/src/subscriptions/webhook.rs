@@ -62,7 +62,8 @@ impl Sender {
             return Err("there is no webhook to deliver".to_owned());
         };
         let allow_loopback = node.options.webhooks.allow_loopback;
-        let url = target::check_url(url, allow_loopback).map_err(|rejected| rejected.to_string())?;
+        let url =
+            target::check_url(url, allow_loopback).map_err(|rejected| rejected.to_string())?;
         let id = crate::streams::encode_path(&subscription.id);
         let body = json!({
             "subscription_id": subscription.id,
@@ -118,7 +119,8 @@ mod tests {
     #[test]
     fn retries_double_up_to_a_minute_with_a_fifth_of_jitter() {
         let mut random = rand::rngs::StdRng::seed_from_u64(7);
-        for (failures, expected_ms) in [(0, 1_000), (1, 2_000), (5, 32_000), (6, 60_000), (40, 60_000)]
+        for (failures, expected_ms) in
+            [(0, 1_000), (1, 2_000), (5, 32_000), (6, 60_000), (40, 60_000)]
         {
             for _ in 0..100 {
                 let wait_ms = retry_in_ms(failures, &mut random);

@@ -154,7 +154,8 @@ impl Tail {
                 }
             }
             for (stream, events) in by_topic {
-                let ended = topics.by_stream.get(stream).is_some_and(|t| t.extend(&events, position));
+                let ended =
+                    topics.by_stream.get(stream).is_some_and(|t| t.extend(&events, position));
                 if ended {
                     topics.by_stream.remove(stream);
                 }
@@ -187,8 +188,12 @@ impl std::ops::Deref for Attendance {
 impl Drop for Attendance {
     fn drop(&mut self) {
         let mut topics = self.shared.topics();
-        let is_present =
-            |topics: &Topics| topics.by_stream.get(self.topic.stream()).is_some_and(|present| Arc::ptr_eq(present, &self.topic));
+        let is_present = |topics: &Topics| {
+            topics
+                .by_stream
+                .get(self.topic.stream())
+                .is_some_and(|present| Arc::ptr_eq(present, &self.topic))
+        };
         if self.topic.leave() && is_present(&topics) {
             topics.by_stream.remove(self.topic.stream());
         }

@@ -40,18 +40,11 @@ pub async fn offsets_are_gapless_under_many_appenders(data: &dyn Opener) {
     let expected: Vec<u64> = (1..=(STREAMS + APPENDERS * ROUNDS) as u64).collect();
     assert_eq!(positions, expected, "every position exactly once, in order");
     for given in answers {
-        assert!(
-            given.is_sorted_by(|a, b| a.0 < b.0),
-            "an appender's own appends keep their order"
-        );
+        assert!(given.is_sorted_by(|a, b| a.0 < b.0), "an appender's own appends keep their order");
         for (position, stream, body) in given {
             let event = &log[usize::try_from(position.number()).expect("small") - 1];
             let payload = text(event.payload.as_deref().unwrap_or_default());
-            assert_eq!(
-                (&event.stream, payload),
-                (&stream, body),
-                "what is at {position:?}"
-            );
+            assert_eq!((&event.stream, payload), (&stream, body), "what is at {position:?}");
         }
     }
 }
@@ -86,10 +79,7 @@ pub async fn appends_that_wait_together_share_commits(data: &dyn Opener) {
     assert_eq!(after.bytes - before.bytes, APPENDS * 5);
     assert_eq!(after.failures, 0);
     let commits = after.commits - before.commits;
-    assert!(
-        (1..APPENDS / 2).contains(&commits),
-        "{APPENDS} appends took {commits} commits"
-    );
+    assert!((1..APPENDS / 2).contains(&commits), "{APPENDS} appends took {commits} commits");
 }
 
 /// Commands are decided in the order of their arrival.
@@ -108,10 +98,7 @@ pub async fn a_refused_append_leaves_its_neighbours_alone(data: &dyn Opener) {
     store.create_text("a").await;
     store.create_text("closed").await;
     store.append(close("closed")).await;
-    let wrong_type = Append {
-        content_type: Some(JSON.to_owned()),
-        ..append("a", "wrong type")
-    };
+    let wrong_type = Append { content_type: Some(JSON.to_owned()), ..append("a", "wrong type") };
     let commands = [
         append("a", "first"),
         append("missing", "?"),
@@ -121,36 +108,20 @@ pub async fn a_refused_append_leaves_its_neighbours_alone(data: &dyn Opener) {
         append("a", "third"),
     ];
     let answers = join_all(commands.map(|command| store.appends(command))).await;
-    let refused: Vec<bool> = answers
-        .iter()
-        .map(|answer| matches!(answer, Answer::Refused(_)))
-        .collect();
-    assert_eq!(
-        refused,
-        [false, true, false, true, true, false],
-        "{answers:?}"
-    );
+    let refused: Vec<bool> =
+        answers.iter().map(|answer| matches!(answer, Answer::Refused(_))).collect();
+    assert_eq!(refused, [false, true, false, true, true, false], "{answers:?}");
     assert_eq!(store.texts("a").await, ["first", "second", "third"]);
-    let positions: HashSet<u64> = store
-        .events("a")
-        .await
-        .iter()
-        .map(|event| event.position.number())
-        .collect();
-    assert_eq!(
-        positions,
-        HashSet::from([4, 5, 6]),
-        "a refused append takes no offset"
-    );
+    let positions: HashSet<u64> =
+        store.events("a").await.iter().map(|event| event.position.number()).collect();
+    assert_eq!(positions, HashSet::from([4, 5, 6]), "a refused append takes no offset");
 }
 
 /// In JSON mode each message has its own offset, and all know the append that brought them.
 pub async fn json_messages_have_an_offset_each_and_share_their_append(data: &dyn Opener) {
     let store = Subject::open(data).await;
     store.create(super::commands::create_json("j")).await;
-    store
-        .append(append_json("j", &[r#"{"n":1}"#, "2", r#""three""#]))
-        .await;
+    store.append(append_json("j", &[r#"{"n":1}"#, "2", r#""three""#])).await;
     let tail = store.append(append_json("j", &["4"])).await;
     let events: Vec<(u64, u64, String)> = store
         .events("j")
@@ -158,12 +129,7 @@ pub async fn json_messages_have_an_offset_each_and_share_their_append(data: &dyn
         .iter()
         .map(|e| (e.position.number(), e.append_id.number(), text(&e.payload)))
         .collect();
-    let expected = [
-        (2, 2, r#"{"n":1}"#),
-        (3, 2, "2"),
-        (4, 2, r#""three""#),
-        (5, 5, "4"),
-    ];
+    let expected = [(2, 2, r#"{"n":1}"#), (3, 2, "2"), (4, 2, r#""three""#), (5, 5, "4")];
     assert_eq!(events, expected.map(|(p, a, t)| (p, a, t.to_owned())));
     assert_eq!(tail, Position::new(5));
 }
@@ -171,12 +137,7 @@ pub async fn json_messages_have_an_offset_each_and_share_their_append(data: &dyn
 /// In byte mode an append is one event, and its bytes come back as they went in.
 pub async fn bytes_come_back_as_they_went_in(data: &dyn Opener) {
     let store = Subject::open(data).await;
-    store
-        .create(crate::Create {
-            content_type: None,
-            ..create("b")
-        })
-        .await;
+    store.create(crate::Create { content_type: None, ..create("b") }).await;
     let bodies: [Bytes; 3] = [
         Bytes::from_static(b"\0\xff\xfe not text \0"),
         (0..=255u8).collect(),
@@ -185,21 +146,13 @@ pub async fn bytes_come_back_as_they_went_in(data: &dyn Opener) {
     for body in &bodies {
         let content_type = Some("application/octet-stream".to_owned());
         store
-            .append(Append {
-                content_type,
-                messages: vec![body.clone()],
-                ..append("b", "")
-            })
+            .append(Append { content_type, messages: vec![body.clone()], ..append("b", "") })
             .await;
     }
     let events = store.events("b").await;
     assert_eq!(events.len(), bodies.len());
     for (event, body) in events.iter().zip(&bodies) {
-        assert!(
-            event.payload == body,
-            "{} bytes came back changed",
-            body.len()
-        );
+        assert!(event.payload == body, "{} bytes came back changed", body.len());
         assert_eq!(event.append_id, event.position);
     }
 }
@@ -218,18 +171,10 @@ pub async fn the_content_type_must_be_the_streams(data: &dyn Opener) {
     ] {
         let content_type = content_type.map(str::to_owned);
         let given = content_type.clone();
-        match store
-            .appends(Append {
-                content_type,
-                ..append("a", "x")
-            })
-            .await
-        {
+        match store.appends(Append { content_type, ..append("a", "x") }).await {
             Answer::Appended { .. } => assert!(accepted, "{given:?} was accepted"),
             answer => {
-                let expected = Refusal::ContentTypeDiffers {
-                    expected: "text/plain".to_owned(),
-                };
+                let expected = Refusal::ContentTypeDiffers { expected: "text/plain".to_owned() };
                 assert_eq!((refusal(answer), accepted), (expected, false), "{given:?}");
             }
         }
@@ -253,24 +198,12 @@ pub async fn stream_seq_must_rise_bytewise(data: &dyn Opener) {
         ("Z", false),
         ("é", true),
     ] {
-        let answer = store
-            .appends(Append {
-                seq: Some(seq.to_owned()),
-                ..append("a", seq)
-            })
-            .await;
+        let answer = store.appends(Append { seq: Some(seq.to_owned()), ..append("a", seq) }).await;
         if accepted {
-            assert!(
-                matches!(answer, Answer::Appended { .. }),
-                "{seq}: {answer:?}"
-            );
+            assert!(matches!(answer, Answer::Appended { .. }), "{seq}: {answer:?}");
             seq.clone_into(&mut last);
         } else {
-            assert_eq!(
-                refusal(answer),
-                Refusal::SeqNotRising { last: last.clone() },
-                "{seq}"
-            );
+            assert_eq!(refusal(answer), Refusal::SeqNotRising { last: last.clone() }, "{seq}");
         }
         store.append_text("a", "without").await;
     }

@@ -14,34 +14,17 @@ pub async fn a_closed_stream_takes_nothing_more(data: &dyn Opener) {
     let store = Subject::open(data).await;
     store.create_text("a").await;
     store.append_text("a", "x").await;
-    let answer = store
-        .appends(Append {
-            close: true,
-            ..append("a", "end")
-        })
-        .await;
+    let answer = store.appends(Append { close: true, ..append("a", "end") }).await;
     let Answer::Appended { tail, closed: true } = answer else {
         panic!("expected the stream to close, got {answer:?}");
     };
-    for late in [
-        append("a", "late"),
-        Append {
-            close: true,
-            ..append("a", "late")
-        },
-    ] {
+    for late in [append("a", "late"), Append { close: true, ..append("a", "late") }] {
         assert_eq!(refusal(store.appends(late).await), Refusal::Closed { tail });
     }
     assert_eq!(store.texts("a").await, ["x", "end"]);
     let view = store.view("a").await;
     assert_eq!(view.tail, tail);
-    assert_eq!(
-        view.state.closed,
-        Some(Closed {
-            position: tail,
-            by: None
-        })
-    );
+    assert_eq!(view.state.closed, Some(Closed { position: tail, by: None }));
 }
 
 /// Closing without content is done once, needs no content type, and may be said again.
@@ -61,26 +44,12 @@ pub async fn closing_twice_is_as_good_as_once(data: &dyn Opener) {
 pub async fn an_empty_stream_can_be_closed(data: &dyn Opener) {
     let store = Subject::open(data).await;
     store.create_text("later").await;
-    let closed = Answer::Appended {
-        tail: Position::START,
-        closed: true,
-    };
+    let closed = Answer::Appended { tail: Position::START, closed: true };
     assert_eq!(store.appends(close("later")).await, closed);
-    store
-        .create(Create {
-            closed: true,
-            ..create("at-once")
-        })
-        .await;
+    store.create(Create { closed: true, ..create("at-once") }).await;
     for stream in ["later", "at-once"] {
-        let expected = Refusal::Closed {
-            tail: Position::START,
-        };
-        assert_eq!(
-            refusal(store.appends(append(stream, "x")).await),
-            expected,
-            "{stream}"
-        );
+        let expected = Refusal::Closed { tail: Position::START };
+        assert_eq!(refusal(store.appends(append(stream, "x")).await), expected, "{stream}");
     }
 }
 
@@ -88,18 +57,9 @@ pub async fn an_empty_stream_can_be_closed(data: &dyn Opener) {
 pub async fn a_stream_may_be_closed_from_the_start(data: &dyn Opener) {
     let store = Subject::open(data).await;
     let messages = vec!["all there is".to_owned().into()];
-    let tail = store
-        .create(Create {
-            messages,
-            closed: true,
-            ..create("a")
-        })
-        .await;
+    let tail = store.create(Create { messages, closed: true, ..create("a") }).await;
     assert_eq!(store.texts("a").await, ["all there is"]);
-    assert_eq!(
-        refusal(store.appends(append("a", "x")).await),
-        Refusal::Closed { tail }
-    );
+    assert_eq!(refusal(store.appends(append("a", "x")).await), Refusal::Closed { tail });
 }
 
 /// The producer that closed a stream may retry; it gets its success again. Another stamp, even of
@@ -108,40 +68,17 @@ pub async fn the_closing_producers_retry_succeeds(data: &dyn Opener) {
     let store = Subject::open(data).await;
     store.create_text("a").await;
     store.append(stamped("a", "x", "p", 1, 0)).await;
-    let closing = Append {
-        close: true,
-        ..stamped("a", "end", "p", 1, 1)
-    };
+    let closing = Append { close: true, ..stamped("a", "end", "p", 1, 1) };
     let tail = store.append(closing.clone()).await;
-    let by = Some(ProducerStamp {
-        id: "p".to_owned(),
-        epoch: 1,
-        seq: 1,
-    });
-    assert_eq!(
-        store.view("a").await.state.closed,
-        Some(Closed { position: tail, by })
-    );
+    let by = Some(ProducerStamp { id: "p".to_owned(), epoch: 1, seq: 1 });
+    assert_eq!(store.view("a").await.state.closed, Some(Closed { position: tail, by }));
 
-    let again = Answer::Duplicate {
-        tail,
-        seq: 1,
-        closed: true,
-    };
+    let again = Answer::Duplicate { tail, seq: 1, closed: true };
     assert_eq!(store.appends(closing).await, again);
     let closed = Refusal::Closed { tail };
-    assert_eq!(
-        refusal(store.appends(stamped("a", "x", "p", 1, 0)).await),
-        closed
-    );
-    assert_eq!(
-        refusal(store.appends(stamped("a", "y", "p", 1, 2)).await),
-        closed
-    );
-    assert_eq!(
-        refusal(store.appends(stamped("a", "y", "q", 0, 0)).await),
-        closed
-    );
+    assert_eq!(refusal(store.appends(stamped("a", "x", "p", 1, 0)).await), closed);
+    assert_eq!(refusal(store.appends(stamped("a", "y", "p", 1, 2)).await), closed);
+    assert_eq!(refusal(store.appends(stamped("a", "y", "q", 0, 0)).await), closed);
     assert_eq!(store.texts("a").await, ["x", "end"]);
 }
 
@@ -168,12 +105,7 @@ pub async fn a_producer_may_close_without_content(data: &dyn Opener) {
 pub async fn a_stale_epoch_is_told_apart_from_a_closed_stream(data: &dyn Opener) {
     let store = Subject::open(data).await;
     store.create_text("a").await;
-    store
-        .append(Append {
-            close: true,
-            ..stamped("a", "end", "p", 2, 0)
-        })
-        .await;
+    store.append(Append { close: true, ..stamped("a", "end", "p", 2, 0) }).await;
     let answer = store.appends(stamped("a", "x", "p", 1, 0)).await;
     assert_eq!(refusal(answer), Refusal::StaleEpoch { current: 2 });
 }
@@ -182,20 +114,11 @@ pub async fn a_stale_epoch_is_told_apart_from_a_closed_stream(data: &dyn Opener)
 pub async fn one_of_racing_closers_wins(data: &dyn Opener) {
     let store = Subject::open(data).await;
     store.create_text("a").await;
-    let closing = |body: usize| Append {
-        close: true,
-        ..append("a", &body.to_string())
-    };
+    let closing = |body: usize| Append { close: true, ..append("a", &body.to_string()) };
     let answers = join_all((0..8).map(|body| store.appends(closing(body)))).await;
     let tail = store.view("a").await.tail;
-    let won = answers
-        .iter()
-        .filter(|a| **a == Answer::Appended { tail, closed: true })
-        .count();
-    let late = answers
-        .iter()
-        .filter(|a| **a == Answer::Refused(Refusal::Closed { tail }))
-        .count();
+    let won = answers.iter().filter(|a| **a == Answer::Appended { tail, closed: true }).count();
+    let late = answers.iter().filter(|a| **a == Answer::Refused(Refusal::Closed { tail })).count();
     assert_eq!((won, late), (1, 7), "{answers:?}");
     assert_eq!(store.texts("a").await.len(), 1);
 }

@@ -28,37 +28,19 @@ pub(crate) fn create(stream: &str) -> Create {
 
 /// A stream of JSON messages, empty and open.
 pub(crate) fn create_json(stream: &str) -> Create {
-    Create {
-        content_type: Some(JSON.to_owned()),
-        ..create(stream)
-    }
+    Create { content_type: Some(JSON.to_owned()), ..create(stream) }
 }
 
 /// A fork of a stream's whole content that takes after its source in everything.
 pub(crate) fn fork(source: &str, stream: &str) -> Create {
-    let from = ForkFrom {
-        source: source.to_owned(),
-        offset: None,
-        sub_offset: 0,
-    };
-    Create {
-        content_type: None,
-        fork: Some(from),
-        ..create(stream)
-    }
+    let from = ForkFrom { source: source.to_owned(), offset: None, sub_offset: 0 };
+    Create { content_type: None, fork: Some(from), ..create(stream) }
 }
 
 /// A fork at a place in its source.
 pub(crate) fn fork_at(source: &str, offset: Position, sub_offset: u64, stream: &str) -> Create {
-    let from = ForkFrom {
-        source: source.to_owned(),
-        offset: Some(offset),
-        sub_offset,
-    };
-    Create {
-        fork: Some(from),
-        ..fork(source, stream)
-    }
+    let from = ForkFrom { source: source.to_owned(), offset: Some(offset), sub_offset };
+    Create { fork: Some(from), ..fork(source, stream) }
 }
 
 /// One text.
@@ -77,50 +59,27 @@ pub(crate) fn append(stream: &str, text: &str) -> Append {
 
 /// Several JSON messages in one append.
 pub(crate) fn append_json(stream: &str, messages: &[&str]) -> Append {
-    let messages = messages
-        .iter()
-        .map(|text| Bytes::copy_from_slice(text.as_bytes()))
-        .collect();
-    Append {
-        content_type: Some(JSON.to_owned()),
-        messages,
-        ..append(stream, "")
-    }
+    let messages = messages.iter().map(|text| Bytes::copy_from_slice(text.as_bytes())).collect();
+    Append { content_type: Some(JSON.to_owned()), messages, ..append(stream, "") }
 }
 
 /// One text with a producer's stamp.
 pub(crate) fn stamped(stream: &str, text: &str, id: &str, epoch: u64, seq: u64) -> Append {
-    let producer = Some(ProducerStamp {
-        id: id.to_owned(),
-        epoch,
-        seq,
-    });
-    Append {
-        producer,
-        ..append(stream, text)
-    }
+    let producer = Some(ProducerStamp { id: id.to_owned(), epoch, seq });
+    Append { producer, ..append(stream, text) }
 }
 
 /// A close without content.
 pub(crate) fn close(stream: &str) -> Append {
-    Append {
-        content_type: None,
-        messages: Vec::new(),
-        close: true,
-        ..append(stream, "")
-    }
+    Append { content_type: None, messages: Vec::new(), close: true, ..append(stream, "") }
 }
 
 /// The end of a stream.
 pub(crate) fn delete(stream: &str) -> Command {
-    Command::Delete {
-        stream: stream.to_owned(),
-    }
+    Command::Delete { stream: stream.to_owned() }
 }
 
 /// A read that renews a sliding lifetime.
 pub(crate) fn touch(stream: &str) -> Command {
-    Command::Touch {
-        stream: stream.to_owned(),
-    }
+    Command::Touch { stream: stream.to_owned() }
 }

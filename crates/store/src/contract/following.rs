@@ -34,27 +34,18 @@ pub async fn a_follower_always_sees_a_prefix(data: &dyn Opener) {
     for events in [3, 1_000] {
         let store = store.clone();
         tasks.spawn(async move {
-            let limit = PageLimit {
-                events,
-                ..EVERYTHING
-            };
+            let limit = PageLimit { events, ..EVERYTHING };
             let mut last = Position::START;
             while last.number() < EVENTS as u64 {
                 let tip = store.log_tip().await;
                 let none = Arc::new(|_: &str| false);
-                let seen = store
-                    .follow(last, limit, none)
-                    .await
-                    .expect("the log can be followed");
+                let seen = store.follow(last, limit, none).await.expect("the log can be followed");
                 for event in &seen {
                     assert_eq!(event.position, last.next(), "an event was missed");
                     last = event.position;
                 }
                 let reached = last >= tip || seen.len() == limit.events;
-                assert!(
-                    reached,
-                    "{last:?} lies before the tip {tip:?} that was visible before"
-                );
+                assert!(reached, "{last:?} lies before the tip {tip:?} that was visible before");
             }
         });
     }
@@ -70,30 +61,13 @@ pub async fn payloads_come_only_for_wanted_streams(data: &dyn Opener) {
         store.append_text(stream, "secret").await;
     }
     let wants_b = Arc::new(|stream: &str| stream == "b");
-    let seen = store
-        .follow(Position::START, EVERYTHING, wants_b)
-        .await
-        .expect("followed");
+    let seen = store.follow(Position::START, EVERYTHING, wants_b).await.expect("followed");
     let seen: Vec<(u64, &str, Option<String>)> = seen
         .iter()
-        .map(|e| {
-            (
-                e.position.number(),
-                e.stream.as_str(),
-                e.payload.as_deref().map(text),
-            )
-        })
+        .map(|e| (e.position.number(), e.stream.as_str(), e.payload.as_deref().map(text)))
         .collect();
     let payload = Some("secret".to_owned());
-    assert_eq!(
-        seen,
-        [
-            (1, "a", None),
-            (2, "a", None),
-            (3, "b", None),
-            (4, "b", payload)
-        ]
-    );
+    assert_eq!(seen, [(1, "a", None), (2, "a", None), (3, "b", None), (4, "b", payload)]);
 }
 
 /// Creation, closing, deletion and expiry are events in the log, in order, without payload, so that
@@ -102,34 +76,16 @@ pub async fn control_events_tell_what_became_of_streams(data: &dyn Opener) {
     let store = Subject::open(data).await;
     store.create_text("a").await;
     store.append_text("a", "x").await;
-    store
-        .append(crate::Append {
-            close: true,
-            ..append("a", "end")
-        })
-        .await;
-    store
-        .create(Create {
-            closed: true,
-            messages: vec!["1".into()],
-            ..create("b")
-        })
-        .await;
+    store.append(crate::Append { close: true, ..append("a", "end") }).await;
+    store.create(Create { closed: true, messages: vec!["1".into()], ..create("b") }).await;
     store.delete("a").await;
-    store
-        .create(Create {
-            lifetime: Some(LONG_AGO),
-            ..create("c")
-        })
-        .await;
+    store.create(Create { lifetime: Some(LONG_AGO), ..create("c") }).await;
     store.create_text("c").await;
     store.append(close("c")).await;
 
     let log = store.log_after(Position::START).await;
-    let seen: Vec<(&str, Option<Control>)> = log
-        .iter()
-        .map(|event| (event.stream.as_str(), event.control))
-        .collect();
+    let seen: Vec<(&str, Option<Control>)> =
+        log.iter().map(|event| (event.stream.as_str(), event.control)).collect();
     assert_eq!(
         seen,
         [
@@ -148,15 +104,8 @@ pub async fn control_events_tell_what_became_of_streams(data: &dyn Opener) {
         ]
     );
     for event in &log {
-        assert_eq!(
-            event.control.is_some(),
-            event.payload.is_none(),
-            "{event:?}"
-        );
-        assert!(
-            event.created_at_ms > MARCH_2020_MS,
-            "{event:?} has no time in milliseconds"
-        );
+        assert_eq!(event.control.is_some(), event.payload.is_none(), "{event:?}");
+        assert!(event.created_at_ms > MARCH_2020_MS, "{event:?} has no time in milliseconds");
     }
 }
 
@@ -172,32 +121,15 @@ pub async fn the_log_is_followed_a_page_at_a_time(data: &dyn Opener) {
     let positions = async |after: u64, events: usize, bytes: usize, wanted: &'static str| {
         let wants = Arc::new(move |stream: &str| stream == wanted);
         let limit = PageLimit { events, bytes };
-        let seen = store
-            .follow(Position::new(after), limit, wants)
-            .await
-            .expect("followed");
-        seen.iter()
-            .map(|event| event.position.number())
-            .collect::<Vec<_>>()
+        let seen = store.follow(Position::new(after), limit, wants).await.expect("followed");
+        seen.iter().map(|event| event.position.number()).collect::<Vec<_>>()
     };
     assert_eq!(positions(0, 4, 1 << 20, "a").await, [1, 2, 3, 4]);
     assert_eq!(positions(0, 100, 4, "a").await, [1, 2, 3]);
     assert_eq!(positions(0, 100, 5, "a").await, [1, 2, 3, 4]);
-    assert_eq!(
-        positions(3, 100, 10, "a").await,
-        [4],
-        "a single large event is still returned"
-    );
-    assert_eq!(
-        positions(0, 100, 4, "b").await,
-        [1, 2, 3, 4, 5, 6],
-        "what is left out is free"
-    );
-    assert_eq!(
-        positions(6, 100, 1 << 20, "a").await,
-        [] as [u64; 0],
-        "nothing past the tip"
-    );
+    assert_eq!(positions(3, 100, 10, "a").await, [4], "a single large event is still returned");
+    assert_eq!(positions(0, 100, 4, "b").await, [1, 2, 3, 4, 5, 6], "what is left out is free");
+    assert_eq!(positions(6, 100, 1 << 20, "a").await, [] as [u64; 0], "nothing past the tip");
 }
 
 /// Whoever waits for the log to grow is woken by a commit.

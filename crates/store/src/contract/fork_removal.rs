@@ -19,10 +19,7 @@ async fn chain(store: &Subject) {
 }
 
 async fn is_gone(store: &Subject, stream: &str) -> bool {
-    matches!(
-        store.find(stream, Position::START, EVERYTHING).await,
-        Found::Gone
-    )
+    matches!(store.find(stream, Position::START, EVERYTHING).await, Found::Gone)
 }
 
 /// A deleted source is gone for everyone but its forks, and holds its name for them.
@@ -31,24 +28,12 @@ pub async fn a_deleted_source_is_kept_for_its_forks(data: &dyn Opener) {
     chain(&store).await;
     store.delete("a").await;
     assert!(is_gone(&store, "a").await);
-    assert_eq!(
-        refusal(store.appends(append("a", "x")).await),
-        Refusal::Gone
-    );
+    assert_eq!(refusal(store.appends(append("a", "x")).await), Refusal::Gone);
     assert_eq!(refusal(store.ask(delete("a")).await), Refusal::Gone);
-    assert_eq!(
-        refusal(store.creates(create("a")).await),
-        Refusal::NameHeldByForks
-    );
-    assert_eq!(
-        refusal(store.creates(fork("a", "d")).await),
-        Refusal::SourceGone
-    );
+    assert_eq!(refusal(store.creates(create("a")).await), Refusal::NameHeldByForks);
+    assert_eq!(refusal(store.creates(fork("a", "d")).await), Refusal::SourceGone);
     store.ask(touch("a")).await;
-    assert!(
-        is_gone(&store, "a").await,
-        "a late read does not bring it back"
-    );
+    assert!(is_gone(&store, "a").await, "a late read does not bring it back");
     assert_eq!(store.names("", "", 10).await.expect("listed"), ["b", "c"]);
     store.sweep().await.expect("the sweep runs");
     assert_eq!(store.texts("b").await, ["1", "2"]);
@@ -65,15 +50,9 @@ pub async fn the_last_fork_takes_its_hidden_sources_along(data: &dyn Opener) {
     assert_eq!(store.texts("c").await, ["1", "2", "3"]);
     store.delete("c").await;
     for stream in ["a", "b", "c"] {
-        assert!(
-            !is_gone(&store, stream).await && !store.is_found(stream).await,
-            "{stream}"
-        );
+        assert!(!is_gone(&store, stream).await && !store.is_found(stream).await, "{stream}");
         store.create_text(stream).await;
-        assert!(
-            store.events(stream).await.is_empty(),
-            "{stream} starts from nothing"
-        );
+        assert!(store.events(stream).await.is_empty(), "{stream} starts from nothing");
     }
 }
 
@@ -101,17 +80,10 @@ pub async fn the_middle_of_a_chain_can_be_deleted(data: &dyn Opener) {
     store.delete("b").await;
     assert!(is_gone(&store, "b").await);
     assert_eq!(store.texts("c").await, ["1", "2", "3"]);
-    assert_eq!(
-        store.view("a").await.state.forks,
-        1,
-        "the middle still needs its source"
-    );
+    assert_eq!(store.view("a").await.state.forks, 1, "the middle still needs its source");
     store.append_text("a", "later").await;
     store.delete("c").await;
-    assert!(
-        !is_gone(&store, "b").await,
-        "the middle went with its last fork"
-    );
+    assert!(!is_gone(&store, "b").await, "the middle went with its last fork");
     assert_eq!(store.view("a").await.state.forks, 0);
     assert_eq!(store.texts("a").await, ["1", "later"]);
     store.delete("a").await;
@@ -122,29 +94,16 @@ pub async fn the_middle_of_a_chain_can_be_deleted(data: &dyn Opener) {
 pub async fn an_expired_source_is_kept_for_its_forks(data: &dyn Opener) {
     let store = Subject::open(data).await;
     let lifetime = Some(Lifetime::Sliding { ttl_s: 1 });
-    store
-        .create(Create {
-            lifetime,
-            ..create("a")
-        })
-        .await;
+    store.create(Create { lifetime, ..create("a") }).await;
     store.append_text("a", "1").await;
-    store
-        .create(Create {
-            lifetime: Some(Lifetime::Forever),
-            ..fork("a", "b")
-        })
-        .await;
+    store.create(Create { lifetime: Some(Lifetime::Forever), ..fork("a", "b") }).await;
     eventually("the source is swept", || async {
         store.sweep().await.expect("the sweep runs");
         is_gone(&store, "a").await.then_some(())
     })
     .await;
     assert_eq!(store.texts("b").await, ["1"]);
-    assert_eq!(
-        refusal(store.creates(create("a")).await),
-        Refusal::NameHeldByForks
-    );
+    assert_eq!(refusal(store.creates(create("a")).await), Refusal::NameHeldByForks);
     store.delete("b").await;
     store.create_text("a").await;
 }
@@ -153,12 +112,7 @@ pub async fn an_expired_source_is_kept_for_its_forks(data: &dyn Opener) {
 pub async fn an_expired_fork_releases_its_source(data: &dyn Opener) {
     let store = Subject::open(data).await;
     store.create_text("a").await;
-    store
-        .create(Create {
-            lifetime: Some(LONG_AGO),
-            ..fork("a", "b")
-        })
-        .await;
+    store.create(Create { lifetime: Some(LONG_AGO), ..fork("a", "b") }).await;
     store.delete("a").await;
     assert!(is_gone(&store, "a").await);
     store.sweep().await.expect("the sweep runs");

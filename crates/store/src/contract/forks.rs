@@ -24,19 +24,11 @@ async fn source(store: &Subject, stream: &str, texts: &[&str]) -> Vec<Position> 
 pub async fn a_fork_continues_where_its_source_stood(data: &dyn Opener) {
     let store = Subject::open(data).await;
     let positions = source(&store, "a", &["1", "2"]).await;
-    assert_eq!(
-        store.create(fork("a", "b")).await,
-        positions[1],
-        "it ends where its source does"
-    );
+    assert_eq!(store.create(fork("a", "b")).await, positions[1], "it ends where its source does");
     store.append_text("b", "b3").await;
     store.append_text("a", "a3").await;
     assert_eq!(store.texts("b").await, ["1", "2", "b3"]);
-    assert_eq!(
-        store.texts("a").await,
-        ["1", "2", "a3"],
-        "nor does the source see its fork"
-    );
+    assert_eq!(store.texts("a").await, ["1", "2", "a3"], "nor does the source see its fork");
     let shared: Vec<Position> = store.events("b").await.iter().map(|e| e.position).collect();
     assert_eq!(shared[..2], positions);
 }
@@ -50,11 +42,7 @@ pub async fn a_fork_may_start_at_any_offset(data: &dyn Opener) {
         let name = format!("fork-{kept}");
         assert_eq!(store.create(fork_at("a", start, 0, &name)).await, start);
         store.append_text(&name, "own").await;
-        let expected: Vec<&str> = ["1", "2", "3"]
-            .into_iter()
-            .take(kept)
-            .chain(["own"])
-            .collect();
+        let expected: Vec<&str> = ["1", "2", "3"].into_iter().take(kept).chain(["own"]).collect();
         assert_eq!(store.texts(&name).await, expected, "{name}");
     }
 }
@@ -64,19 +52,10 @@ pub async fn first_content_of_a_fork_follows_what_it_inherits(data: &dyn Opener)
     let store = Subject::open(data).await;
     source(&store, "a", &["1"]).await;
     let messages = vec!["2".to_owned().into()];
-    store
-        .create(Create {
-            messages,
-            closed: true,
-            ..fork("a", "b")
-        })
-        .await;
+    store.create(Create { messages, closed: true, ..fork("a", "b") }).await;
     assert_eq!(store.texts("b").await, ["1", "2"]);
     let tail = store.view("b").await.tail;
-    assert_eq!(
-        refusal(store.appends(append("b", "x")).await),
-        Refusal::Closed { tail }
-    );
+    assert_eq!(refusal(store.appends(append("b", "x")).await), Refusal::Closed { tail });
     store.append_text("a", "the source is open").await;
 }
 
@@ -110,16 +89,7 @@ pub async fn forks_of_forks_see_through_all_their_sources(data: &dyn Opener) {
     assert_eq!(store.texts("d").await, ["a1", "d2"]);
     let (mut after, mut paged) = (Position::START, Vec::new());
     loop {
-        let page = store
-            .page(
-                "c",
-                after,
-                PageLimit {
-                    events: 1,
-                    ..EVERYTHING
-                },
-            )
-            .await;
+        let page = store.page("c", after, PageLimit { events: 1, ..EVERYTHING }).await;
         paged.extend(page.events.iter().map(|event| text(&event.payload)));
         if page.up_to_date() {
             break;
@@ -138,18 +108,10 @@ pub async fn a_sub_offset_cuts_bytes(data: &dyn Opener) {
     store.create(fork_at("a", positions[0], 6, "whole")).await;
     assert_eq!(store.texts("whole").await.concat(), "firstsecond");
     store.create(fork_at("b", Position::START, 2, "c")).await;
-    assert_eq!(
-        store.texts("c").await.concat(),
-        "fi",
-        "a fork of a fork, cut in what it inherits"
-    );
+    assert_eq!(store.texts("c").await.concat(), "fi", "a fork of a fork, cut in what it inherits");
     for (offset, sub_offset, max) in [(positions[0], 7, 6), (positions[1], 1, 0)] {
         let answer = store.creates(fork_at("a", offset, sub_offset, "no")).await;
-        assert_eq!(
-            refusal(answer),
-            Refusal::SubOffsetTooLarge { max },
-            "{offset:?}+{sub_offset}"
-        );
+        assert_eq!(refusal(answer), Refusal::SubOffsetTooLarge { max }, "{offset:?}+{sub_offset}");
     }
 }
 
@@ -170,11 +132,7 @@ pub async fn a_sub_offset_counts_json_messages(data: &dyn Opener) {
     }
     for (offset, sub_offset, max) in [(Position::START, 4, 3), (first, 3, 2)] {
         let answer = store.creates(fork_at("a", offset, sub_offset, "no")).await;
-        assert_eq!(
-            refusal(answer),
-            Refusal::SubOffsetTooLarge { max },
-            "{offset:?}+{sub_offset}"
-        );
+        assert_eq!(refusal(answer), Refusal::SubOffsetTooLarge { max }, "{offset:?}+{sub_offset}");
     }
     store.create(fork_at("a", Position::START, 2, "b")).await;
     store.append(append_json("b", &["own"])).await;
@@ -186,42 +144,18 @@ pub async fn a_sub_offset_counts_json_messages(data: &dyn Opener) {
 pub async fn a_fork_inherits_type_and_lifetime_only(data: &dyn Opener) {
     let store = Subject::open(data).await;
     let lifetime = Some(Lifetime::Sliding { ttl_s: 3600 });
-    store
-        .create(Create {
-            lifetime,
-            ..create("a")
-        })
-        .await;
+    store.create(Create { lifetime, ..create("a") }).await;
     store.append(stamped("a", "1", "p", 5, 0)).await;
-    store
-        .append(Append {
-            seq: Some("9".to_owned()),
-            close: true,
-            ..append("a", "2")
-        })
-        .await;
+    store.append(Append { seq: Some("9".to_owned()), close: true, ..append("a", "2") }).await;
     store.create(fork("a", "b")).await;
     let state = store.view("b").await.state;
     assert_eq!(state.content_type, "text/plain");
-    assert_eq!(
-        (Some(state.lifetime), state.closed, state.last_seq),
-        (lifetime, None, None)
-    );
-    store
-        .append(Append {
-            seq: Some("1".to_owned()),
-            ..stamped("b", "3", "p", 0, 0)
-        })
-        .await;
+    assert_eq!((Some(state.lifetime), state.closed, state.last_seq), (lifetime, None, None));
+    store.append(Append { seq: Some("1".to_owned()), ..stamped("b", "3", "p", 0, 0) }).await;
     assert_eq!(store.texts("b").await, ["1", "2", "3"]);
 
     let lifetime = Some(Lifetime::Forever);
-    store
-        .create(Create {
-            lifetime,
-            ..fork("a", "c")
-        })
-        .await;
+    store.create(Create { lifetime, ..fork("a", "c") }).await;
     assert_eq!(store.view("c").await.state.lifetime, Lifetime::Forever);
 }
 
@@ -235,23 +169,10 @@ pub async fn an_impossible_fork_is_refused(data: &dyn Opener) {
     for (create, reason) in [
         (fork("missing", "b"), Refusal::SourceNotFound),
         (fork("b", "b"), Refusal::SourceNotFound),
-        (
-            fork_at("a", tail.next(), 0, "b"),
-            Refusal::ForkBeyondTail { tail },
-        ),
-        (
-            Create {
-                content_type,
-                ..fork("a", "b")
-            },
-            Refusal::SourceContentTypeDiffers { expected },
-        ),
+        (fork_at("a", tail.next(), 0, "b"), Refusal::ForkBeyondTail { tail }),
+        (Create { content_type, ..fork("a", "b") }, Refusal::SourceContentTypeDiffers { expected }),
     ] {
-        assert_eq!(
-            refusal(store.creates(create.clone()).await),
-            reason,
-            "{create:?}"
-        );
+        assert_eq!(refusal(store.creates(create.clone()).await), reason, "{create:?}");
     }
     assert!(!store.is_found("b").await);
     assert_eq!(store.view("a").await.state.forks, 0);
@@ -272,9 +193,5 @@ pub async fn a_chain_of_forks_has_a_limit(data: &dyn Opener) {
     };
     let max = last;
     assert_eq!(refused, Refusal::ForkTooDeep { max });
-    assert_eq!(
-        store.texts(&max.to_string()).await,
-        ["root"],
-        "the longest chain can be read"
-    );
+    assert_eq!(store.texts(&max.to_string()).await, ["root"], "the longest chain can be read");
 }

@@ -13,19 +13,11 @@ const SHORT: Lifetime = Lifetime::Sliding { ttl_s: 1 };
 const LONG: Lifetime = Lifetime::Sliding { ttl_s: 3600 };
 
 fn living(stream: &str, lifetime: Lifetime) -> Create {
-    Create {
-        lifetime: Some(lifetime),
-        ..create(stream)
-    }
+    Create { lifetime: Some(lifetime), ..create(stream) }
 }
 
 async fn expires_at_ms(store: &Subject, stream: &str) -> i64 {
-    store
-        .view(stream)
-        .await
-        .state
-        .expires_at_ms
-        .expect("the stream's life is limited")
+    store.view(stream).await.state.expires_at_ms.expect("the stream's life is limited")
 }
 
 /// A stream whose time has run out is not there, even before the sweep comes round.
@@ -34,23 +26,10 @@ pub async fn an_expired_stream_is_not_found(data: &dyn Opener) {
     for (stream, lifetime) in [("until", LONG_AGO), ("ttl", Lifetime::Sliding { ttl_s: 0 })] {
         store.create(living(stream, lifetime)).await;
         assert!(!store.is_found(stream).await, "{stream}");
-        assert!(
-            store.names("", "", 10).await.expect("listed").is_empty(),
-            "{stream}"
-        );
-        assert_eq!(
-            store.ask(touch(stream)).await,
-            Answer::Done,
-            "{stream}: a read may come late"
-        );
-        assert!(
-            !store.is_found(stream).await,
-            "{stream}: and does not bring it back"
-        );
-        assert_eq!(
-            refusal(store.appends(append(stream, "x")).await),
-            Refusal::NotFound
-        );
+        assert!(store.names("", "", 10).await.expect("listed").is_empty(), "{stream}");
+        assert_eq!(store.ask(touch(stream)).await, Answer::Done, "{stream}: a read may come late");
+        assert!(!store.is_found(stream).await, "{stream}: and does not bring it back");
+        assert_eq!(refusal(store.appends(append(stream, "x")).await), Refusal::NotFound);
         assert_eq!(refusal(store.ask(delete(stream)).await), Refusal::NotFound);
     }
 }
@@ -59,12 +38,7 @@ pub async fn an_expired_stream_is_not_found(data: &dyn Opener) {
 pub async fn an_expired_streams_name_can_be_used_again(data: &dyn Opener) {
     let store = Subject::open(data).await;
     let messages = vec!["old".to_owned().into()];
-    store
-        .create(Create {
-            messages,
-            ..living("a", LONG_AGO)
-        })
-        .await;
+    store.create(Create { messages, ..living("a", LONG_AGO) }).await;
     assert_eq!(store.create_text("a").await, Position::START);
     assert!(store.events("a").await.is_empty());
     store.append_text("a", "new").await;
@@ -123,14 +97,8 @@ pub async fn a_stream_left_alone_expires(data: &dyn Opener) {
     let store = Subject::open(data).await;
     store.create(living("a", SHORT)).await;
     store.append_text("a", "x").await;
-    eventually("the stream expires", || async {
-        (!store.is_found("a").await).then_some(())
-    })
-    .await;
-    assert_eq!(
-        refusal(store.appends(append("a", "y")).await),
-        Refusal::NotFound
-    );
+    eventually("the stream expires", || async { (!store.is_found("a").await).then_some(()) }).await;
+    assert_eq!(refusal(store.appends(append("a", "y")).await), Refusal::NotFound);
 }
 
 /// The sweep removes expired streams and says so in the log, once.
@@ -145,34 +113,20 @@ pub async fn the_sweep_tells_of_expired_streams(data: &dyn Opener) {
     let swept = store.sweep().await.expect("the sweep runs");
     assert_eq!(swept.streams_expired, 2);
     let log = store.log_after(before).await;
-    let mut expired: Vec<(&str, Option<Control>)> = log
-        .iter()
-        .map(|event| (event.stream.as_str(), event.control))
-        .collect();
+    let mut expired: Vec<(&str, Option<Control>)> =
+        log.iter().map(|event| (event.stream.as_str(), event.control)).collect();
     expired.sort_by_key(|(stream, _)| *stream);
-    assert_eq!(
-        expired,
-        [("a", Some(Control::Expire)), ("b", Some(Control::Expire))]
-    );
+    assert_eq!(expired, [("a", Some(Control::Expire)), ("b", Some(Control::Expire))]);
     let tip = store.log_tip().await;
-    assert_eq!(
-        store.sweep().await.expect("the sweep runs").streams_expired,
-        0
-    );
-    assert_eq!(
-        store.log_tip().await,
-        tip,
-        "a sweep without work writes nothing"
-    );
+    assert_eq!(store.sweep().await.expect("the sweep runs").streams_expired, 0);
+    assert_eq!(store.log_tip().await, tip, "a sweep without work writes nothing");
     assert!(store.is_found("long").await && store.is_found("for-ever").await);
 }
 
 /// A life longer than any clock counts is for ever in effect, and harms nobody.
 pub async fn an_immense_time_to_live_is_accepted(data: &dyn Opener) {
     let store = Subject::open(data).await;
-    let lifetime = Lifetime::Sliding {
-        ttl_s: i64::MAX.unsigned_abs(),
-    };
+    let lifetime = Lifetime::Sliding { ttl_s: i64::MAX.unsigned_abs() };
     store.create(living("a", lifetime)).await;
     store.append_text("a", "x").await;
     assert_eq!(store.ask(touch("a")).await, Answer::Done);

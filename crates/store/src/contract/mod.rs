@@ -232,15 +232,9 @@ mod tests {
         let this = include_str!("mod.rs");
         let (_, suite) = this.split_once("@each").unwrap_or_default();
         for (topic, source) in TOPICS {
-            let listed = suite
-                .split_once(&format!(" {topic}:"))
-                .map_or("", |(_, rest)| rest);
-            let listed: Vec<&str> = listed
-                .split(';')
-                .next()
-                .unwrap_or_default()
-                .split_whitespace()
-                .collect();
+            let listed = suite.split_once(&format!(" {topic}:")).map_or("", |(_, rest)| rest);
+            let listed: Vec<&str> =
+                listed.split(';').next().unwrap_or_default().split_whitespace().collect();
             let written: Vec<&str> = source
                 .lines()
                 .filter_map(|line| line.strip_prefix("pub async fn "))
@@ -248,10 +242,7 @@ mod tests {
                 .collect();
             assert_eq!(listed, written, "the tests of contract/{topic}.rs");
         }
-        let modules = this
-            .lines()
-            .filter(|line| line.starts_with("pub mod "))
-            .count();
+        let modules = this.lines().filter(|line| line.starts_with("pub mod ")).count();
         assert_eq!(TOPICS.len(), modules, "a topic is missing");
     }
 }

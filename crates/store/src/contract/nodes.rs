@@ -55,11 +55,7 @@ pub async fn nodes_give_offsets_in_one_order(data: &dyn Opener) {
     assert_eq!(log.len() as u64, EVENTS);
     for (position, body) in given.into_iter().flatten() {
         let event = &log[usize::try_from(position.number()).expect("small") - 1];
-        assert_eq!(
-            text(event.payload.as_deref().unwrap_or_default()),
-            body,
-            "at {position:?}"
-        );
+        assert_eq!(text(event.payload.as_deref().unwrap_or_default()), body, "at {position:?}");
     }
 }
 
@@ -68,11 +64,7 @@ pub async fn an_append_on_one_node_is_visible_on_the_others(data: &dyn Opener) {
     let (here, there) = (Subject::open(data).await, Subject::open(data).await);
     here.create_text("a").await;
     for round in 0..10 {
-        let (writer, reader) = if round % 2 == 0 {
-            (&here, &there)
-        } else {
-            (&there, &here)
-        };
+        let (writer, reader) = if round % 2 == 0 { (&here, &there) } else { (&there, &here) };
         let tail = writer.append_text("a", &round.to_string()).await;
         assert_eq!(reader.log_tip().await, tail);
         assert_eq!(reader.texts("a").await.last(), Some(&round.to_string()));
@@ -99,16 +91,10 @@ pub async fn retries_on_other_nodes_take_effect_once(data: &dyn Opener) {
     for seq in 0..5 {
         let retry = |node: &Subject| {
             let node = node.clone();
-            async move {
-                node.appends(stamped("a", &seq.to_string(), "p", 0, seq))
-                    .await
-            }
+            async move { node.appends(stamped("a", &seq.to_string(), "p", 0, seq)).await }
         };
         let answers = join_all(nodes.iter().map(retry)).await;
-        let accepted = answers
-            .iter()
-            .filter(|a| matches!(a, Answer::Appended { .. }))
-            .count();
+        let accepted = answers.iter().filter(|a| matches!(a, Answer::Appended { .. })).count();
         assert_eq!(accepted, 1, "number {seq}: {answers:?}");
     }
     assert_eq!(nodes[2].texts("a").await, ["0", "1", "2", "3", "4"]);
@@ -122,15 +108,8 @@ pub async fn nodes_announce_a_wake_once(data: &dyn Opener) {
     nodes[0].change("s", Op::Create(pull(None, &["a"]))).await;
     nodes[0].append_text("a", "x").await;
     let replies = join_all(nodes.iter().map(|node| node.change("s", grown("a")))).await;
-    let began = replies
-        .iter()
-        .filter(|r| **r == Reply::Done { next_wake: true })
-        .count();
-    assert_eq!(
-        (began, nodes[1].texts("wakes").await.len()),
-        (1, 1),
-        "{replies:?}"
-    );
+    let began = replies.iter().filter(|r| **r == Reply::Done { next_wake: true }).count();
+    assert_eq!((began, nodes[1].texts("wakes").await.len()), (1, 1), "{replies:?}");
 }
 
 /// The first node to ask for a secret decides it for all.
@@ -141,10 +120,7 @@ pub async fn nodes_share_their_secrets(data: &dyn Opener) {
         async move { node.secret("key", vec![number]).await.expect("a secret") }
     };
     let secrets = join_all((0..).zip(&nodes).map(ask)).await;
-    assert!(
-        secrets.iter().all(|secret| *secret == secrets[0]),
-        "{secrets:?}"
-    );
+    assert!(secrets.iter().all(|secret| *secret == secrets[0]), "{secrets:?}");
 }
 
 /// A node that closes leaves the others at work.

@@ -49,26 +49,14 @@ pub async fn a_producers_stamps_are_checked(data: &dyn Opener) {
         let answer = store.appends(stamped("a", &body, "p", epoch, seq)).await;
         match expected {
             Accepted => {
-                let Answer::Appended {
-                    tail: new,
-                    closed: false,
-                } = answer
-                else {
+                let Answer::Appended { tail: new, closed: false } = answer else {
                     panic!("{body}: expected an accepted append, got {answer:?}");
                 };
                 tail = new;
                 texts.push(body);
             }
             Duplicate(seq) => {
-                assert_eq!(
-                    answer,
-                    Answer::Duplicate {
-                        tail,
-                        seq,
-                        closed: false
-                    },
-                    "{body}"
-                );
+                assert_eq!(answer, Answer::Duplicate { tail, seq, closed: false }, "{body}");
             }
             Refused(reason) => assert_eq!(refusal(answer), reason, "{body}"),
         }
@@ -103,14 +91,8 @@ pub async fn racing_retries_take_effect_once(data: &dyn Opener) {
     let store = Subject::open(data).await;
     store.create_text("a").await;
     let answers = join_all((0..16).map(|_| store.appends(stamped("a", "x", "p", 0, 0)))).await;
-    let accepted = answers
-        .iter()
-        .filter(|a| matches!(a, Answer::Appended { .. }))
-        .count();
-    let duplicates = answers
-        .iter()
-        .filter(|a| matches!(a, Answer::Duplicate { .. }))
-        .count();
+    let accepted = answers.iter().filter(|a| matches!(a, Answer::Appended { .. })).count();
+    let duplicates = answers.iter().filter(|a| matches!(a, Answer::Duplicate { .. })).count();
     assert_eq!((accepted, duplicates), (1, 15), "{answers:?}");
     assert_eq!(store.texts("a").await, ["x"]);
 }
@@ -129,22 +111,12 @@ pub async fn a_producer_may_pipeline(data: &dyn Opener) {
 pub async fn a_retry_with_its_stream_seq_is_a_duplicate(data: &dyn Opener) {
     let store = Subject::open(data).await;
     store.create_text("a").await;
-    let command = Append {
-        seq: Some("1".to_owned()),
-        ..stamped("a", "x", "p", 0, 0)
-    };
+    let command = Append { seq: Some("1".to_owned()), ..stamped("a", "x", "p", 0, 0) };
     let tail = store.append(command.clone()).await;
     store.append_text("a", "another's").await;
     let tip = store.log_tip().await;
     let answer = store.appends(command).await;
-    assert_eq!(
-        answer,
-        Answer::Duplicate {
-            tail,
-            seq: 0,
-            closed: false
-        }
-    );
+    assert_eq!(answer, Answer::Duplicate { tail, seq: 0, closed: false });
     assert_eq!(store.log_tip().await, tip);
 }
 
@@ -152,23 +124,12 @@ pub async fn a_retry_with_its_stream_seq_is_a_duplicate(data: &dyn Opener) {
 pub async fn a_refused_append_does_not_move_its_producer(data: &dyn Opener) {
     let store = Subject::open(data).await;
     store.create(create("a")).await;
-    store
-        .append(Append {
-            seq: Some("5".to_owned()),
-            ..append("a", "first")
-        })
-        .await;
+    store.append(Append { seq: Some("5".to_owned()), ..append("a", "first") }).await;
     let content_type = Some(JSON.to_owned());
     let seq = Some("4".to_owned());
     for refused in [
-        Append {
-            content_type,
-            ..stamped("a", "x", "p", 0, 0)
-        },
-        Append {
-            seq,
-            ..stamped("a", "x", "p", 0, 0)
-        },
+        Append { content_type, ..stamped("a", "x", "p", 0, 0) },
+        Append { seq, ..stamped("a", "x", "p", 0, 0) },
         stamped("a", "x", "p", 0, 1),
     ] {
         refusal(store.appends(refused).await);

@@ -21,14 +21,7 @@ async fn woken(store: &Subject, config: Config) -> Position {
 }
 
 async fn claim(store: &Subject, worker: &str) -> Reply {
-    store
-        .change(
-            "s",
-            Op::Claim {
-                worker: worker.to_owned(),
-            },
-        )
-        .await
+    store.change("s", Op::Claim { worker: worker.to_owned() }).await
 }
 
 async fn claimed(store: &Subject, worker: &str) -> Subscription {
@@ -40,28 +33,13 @@ async fn claimed(store: &Subject, worker: &str) -> Subscription {
 
 fn fence(subscription: &Subscription) -> Fence {
     let generation = subscription.generation;
-    let wake_id = subscription
-        .wake
-        .as_ref()
-        .map(|wake| wake.id.clone())
-        .unwrap_or_default();
-    Fence {
-        token_generation: generation,
-        generation,
-        wake_id,
-    }
+    let wake_id = subscription.wake.as_ref().map(|wake| wake.id.clone()).unwrap_or_default();
+    Fence { token_generation: generation, generation, wake_id }
 }
 
 fn ack(fence: &Fence, upto: &[(&str, Position)], done: bool) -> Op {
-    let acks = upto
-        .iter()
-        .map(|&(stream, position)| (stream.to_owned(), position))
-        .collect();
-    Op::Ack {
-        fence: fence.clone(),
-        acks,
-        done,
-    }
+    let acks = upto.iter().map(|&(stream, position)| (stream.to_owned(), position)).collect();
+    Op::Ack { fence: fence.clone(), acks, done }
 }
 
 /// However many nodes see the stream grow, the wake is announced once.
@@ -103,26 +81,14 @@ pub async fn claimed_work_is_acknowledged_and_done(data: &dyn Opener) {
     assert_eq!(wake.holder.as_deref(), Some("w1"));
     assert_eq!(wake.snapshot["a"], tail);
     assert!(wake.lease_until_ms.is_some());
-    let taken = Reply::AlreadyClaimed {
-        holder: "w1".to_owned(),
-        generation: 1,
-    };
+    let taken = Reply::AlreadyClaimed { holder: "w1".to_owned(), generation: 1 };
     assert_eq!(claim(&store, "w2").await, taken);
 
-    assert_eq!(
-        store
-            .change("s", ack(&fence(&claimed), &[("a", tail)], true))
-            .await,
-        DONE
-    );
+    assert_eq!(store.change("s", ack(&fence(&claimed), &[("a", tail)], true)).await, DONE);
     let after = store.subscribed("s").await;
     assert_eq!((after.links["a"].acked, &after.wake), (tail, &None));
     assert_eq!(claim(&store, "w2").await, Reply::NoPendingWork);
-    assert_eq!(
-        store.change("s", grown("a")).await,
-        DONE,
-        "an old event wakes nobody"
-    );
+    assert_eq!(store.change("s", grown("a")).await, DONE, "an old event wakes nobody");
     assert_eq!(store.texts("wakes").await.len(), 1);
 }
 
@@ -132,16 +98,9 @@ pub async fn work_that_arrived_meanwhile_is_the_next_wake(data: &dyn Opener) {
     let first = woken(&store, pull(None, &["a"])).await;
     let claimed = claimed(&store, "w").await;
     let second = store.append_text("a", "2").await;
-    assert_eq!(
-        store.change("s", grown("a")).await,
-        DONE,
-        "a wake is under way already"
-    );
+    assert_eq!(store.change("s", grown("a")).await, DONE, "a wake is under way already");
     let fence = fence(&claimed);
-    assert_eq!(
-        store.change("s", ack(&fence, &[("a", first)], true)).await,
-        WOKEN
-    );
+    assert_eq!(store.change("s", ack(&fence, &[("a", first)], true)).await, WOKEN);
     let next = store.subscribed("s").await;
     assert_eq!((next.generation, next.links["a"].acked), (2, first));
     assert_eq!(next.wake.map(|wake| wake.snapshot["a"]), Some(second));
@@ -154,35 +113,15 @@ pub async fn released_work_goes_to_the_next_worker(data: &dyn Opener) {
     let first = woken(&store, pull(None, &["a"])).await;
     let second = store.append_text("a", "2").await;
     let fence_1 = fence(&claimed(&store, "w1").await);
-    assert_eq!(
-        store
-            .change("s", ack(&fence_1, &[("a", first)], false))
-            .await,
-        DONE
-    );
-    let release = |fence: &Fence| Op::Release {
-        fence: fence.clone(),
-    };
-    assert_eq!(
-        store.change("s", release(&fence_1)).await,
-        WOKEN,
-        "one event is left"
-    );
+    assert_eq!(store.change("s", ack(&fence_1, &[("a", first)], false)).await, DONE);
+    let release = |fence: &Fence| Op::Release { fence: fence.clone() };
+    assert_eq!(store.change("s", release(&fence_1)).await, WOKEN, "one event is left");
     assert_eq!(store.texts("wakes").await.len(), 2, "which is announced");
     let claimed = claimed(&store, "w2").await;
     assert_eq!((claimed.generation, claimed.links["a"].acked), (2, first));
     let fence_2 = fence(&claimed);
-    assert_eq!(
-        store
-            .change("s", ack(&fence_2, &[("a", second)], false))
-            .await,
-        DONE
-    );
-    assert_eq!(
-        store.change("s", release(&fence_2)).await,
-        DONE,
-        "nothing is left"
-    );
+    assert_eq!(store.change("s", ack(&fence_2, &[("a", second)], false)).await, DONE);
+    assert_eq!(store.change("s", release(&fence_2)).await, DONE, "nothing is left");
     assert_eq!(claim(&store, "w3").await, Reply::NoPendingWork);
 }
 
@@ -191,53 +130,23 @@ pub async fn a_stale_worker_is_fenced_off(data: &dyn Opener) {
     let store = Subject::open(data).await;
     let tail = woken(&store, pull(None, &["a"])).await;
     let old = fence(&claimed(&store, "w1").await);
-    assert_eq!(
-        store.change("s", Op::Release { fence: old.clone() }).await,
-        WOKEN
-    );
+    assert_eq!(store.change("s", Op::Release { fence: old.clone() }).await, WOKEN);
     let new = fence(&claimed(&store, "w2").await);
     assert_eq!(new.generation, 2);
     for stale in [
         old.clone(),
-        Fence {
-            token_generation: 1,
-            ..new.clone()
-        },
-        Fence {
-            generation: 1,
-            ..new.clone()
-        },
-        Fence {
-            wake_id: old.wake_id.clone(),
-            ..new.clone()
-        },
+        Fence { token_generation: 1, ..new.clone() },
+        Fence { generation: 1, ..new.clone() },
+        Fence { wake_id: old.wake_id.clone(), ..new.clone() },
     ] {
         let before = store.subscribed("s").await;
         let acked = store.change("s", ack(&stale, &[("a", tail)], true)).await;
-        let released = store
-            .change(
-                "s",
-                Op::Release {
-                    fence: stale.clone(),
-                },
-            )
-            .await;
-        assert_eq!(
-            (acked, released),
-            (Reply::Fenced, Reply::Fenced),
-            "{stale:?}"
-        );
+        let released = store.change("s", Op::Release { fence: stale.clone() }).await;
+        assert_eq!((acked, released), (Reply::Fenced, Reply::Fenced), "{stale:?}");
         assert_eq!(store.subscribed("s").await, before);
     }
-    assert_eq!(
-        store.change("s", ack(&new, &[("a", tail)], true)).await,
-        DONE
-    );
-    assert_eq!(
-        store.change("s", Op::Release { fence: new }).await,
-        Reply::Fenced,
-        "it is over"
-    );
+    assert_eq!(store.change("s", ack(&new, &[("a", tail)], true)).await, DONE);
+    assert_eq!(store.change("s", Op::Release { fence: new }).await, Reply::Fenced, "it is over");
 }
 
 /// Acks that go back, lie past the end or name another stream are refused as a whole.
@@ -246,10 +155,7 @@ pub async fn an_ack_must_lie_between_cursor_and_end(data: &dyn Opener) {
     let first = woken(&store, pull(None, &["a", "b"])).await;
     let second = store.append_text("a", "2").await;
     let fence = fence(&claimed(&store, "w").await);
-    assert_eq!(
-        store.change("s", ack(&fence, &[("a", first)], false)).await,
-        DONE
-    );
+    assert_eq!(store.change("s", ack(&fence, &[("a", first)], false)).await, DONE);
     for wrong in [
         [("a", Position::START), ("b", Position::START)],
         [("a", second), ("b", second)],
@@ -257,52 +163,29 @@ pub async fn an_ack_must_lie_between_cursor_and_end(data: &dyn Opener) {
         [("a", second.next()), ("b", Position::START)],
     ] {
         let reply = store.change("s", ack(&fence, &wrong, true)).await;
-        assert!(
-            matches!(reply, Reply::InvalidAck { .. }),
-            "{wrong:?}: {reply:?}"
-        );
-        assert_eq!(
-            store.subscribed("s").await.links["a"].acked,
-            first,
-            "{wrong:?}"
-        );
+        assert!(matches!(reply, Reply::InvalidAck { .. }), "{wrong:?}: {reply:?}");
+        assert_eq!(store.subscribed("s").await.links["a"].acked, first, "{wrong:?}");
     }
-    assert_eq!(
-        store.change("s", ack(&fence, &[("a", second)], true)).await,
-        DONE
-    );
+    assert_eq!(store.change("s", ack(&fence, &[("a", second)], true)).await, DONE);
 }
 
 /// A lease that runs out clears its holder, and work that is still pending wakes again.
 pub async fn work_is_taken_back_when_its_lease_runs_out(data: &dyn Opener) {
     let store = Subject::open(data).await;
-    woken(
-        &store,
-        Config {
-            lease_ttl_ms: 1,
-            ..pull(None, &["a"])
-        },
-    )
-    .await;
+    woken(&store, Config { lease_ttl_ms: 1, ..pull(None, &["a"]) }).await;
     let old = fence(&claimed(&store, "w1").await);
     eventually("the lease is due", || async {
         let due = store.due_subscriptions(10).await.expect("listed");
         (due == ["s"]).then_some(())
     })
     .await;
-    assert_eq!(
-        store.change("s", Op::Due { attempt_ms: 1_000 }).await,
-        WOKEN
-    );
+    assert_eq!(store.change("s", Op::Due { attempt_ms: 1_000 }).await, WOKEN);
     let again = store.subscribed("s").await;
     assert_eq!(again.generation, 2);
     let wake = again.wake.expect("the work wakes again");
     assert_eq!((wake.holder, wake.lease_until_ms), (None, None));
     assert_eq!(store.texts("wakes").await.len(), 2);
-    assert_eq!(
-        store.due_subscriptions(10).await.expect("listed"),
-        [] as [&str; 0]
-    );
+    assert_eq!(store.due_subscriptions(10).await.expect("listed"), [] as [&str; 0]);
     assert_eq!(store.change("s", ack(&old, &[], true)).await, Reply::Fenced);
     claimed(&store, "w2").await;
 }
@@ -315,10 +198,7 @@ pub async fn a_sign_of_life_renews_the_lease(data: &dyn Opener) {
     let until = |s: Subscription| s.wake.and_then(|wake| wake.lease_until_ms);
     let first = until(claimed.clone());
     eventually("the lease moves", || async {
-        assert_eq!(
-            store.change("s", ack(&fence(&claimed), &[], false)).await,
-            DONE
-        );
+        assert_eq!(store.change("s", ack(&fence(&claimed), &[], false)).await, DONE);
         (until(store.subscribed("s").await) > first).then_some(())
     })
     .await;
@@ -335,10 +215,7 @@ pub async fn a_wake_that_cannot_be_announced_can_be_claimed(data: &dyn Opener) {
     store.create_text("wakes").await;
     store.append(close("wakes")).await;
     store.append(append("a", "2")).await;
-    assert_eq!(
-        store.change("s", ack(&first, &[("a", tail)], true)).await,
-        WOKEN
-    );
+    assert_eq!(store.change("s", ack(&first, &[("a", tail)], true)).await, WOKEN);
     assert_eq!(claimed(&store, "w").await.generation, 2);
     assert!(store.texts("wakes").await.is_empty());
 }

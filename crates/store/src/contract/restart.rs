@@ -21,12 +21,7 @@ pub async fn the_log_survives_a_restart(data: &dyn Opener) {
     store.create(create_json("j")).await;
     store.append_text("a", "x").await;
     store.append(append_json("j", &["1", "2"])).await;
-    store
-        .append(Append {
-            close: true,
-            ..append("a", "end")
-        })
-        .await;
+    store.append(Append { close: true, ..append("a", "end") }).await;
     store.delete("j").await;
     let (epoch, tip) = (store.epoch(), store.log_tip().await);
     let before = store.log_after(Position::START).await;
@@ -45,11 +40,7 @@ pub async fn offsets_continue_after_a_restart(data: &dyn Opener) {
     store.create_text("a").await;
     for round in 0..3 {
         let tip = store.log_tip().await;
-        assert_eq!(
-            store.append_text("a", "x").await,
-            tip.next(),
-            "round {round}"
-        );
+        assert_eq!(store.append_text("a", "x").await, tip.next(), "round {round}");
         store = store.reopen(data).await;
     }
 }
@@ -58,37 +49,15 @@ pub async fn offsets_continue_after_a_restart(data: &dyn Opener) {
 pub async fn streams_survive_a_restart(data: &dyn Opener) {
     let store = Subject::open(data).await;
     let sliding = Some(Lifetime::Sliding { ttl_s: 3600 });
-    let until = Some(Lifetime::Until {
-        at_ms: 4_000_000_000_000,
-    });
-    store
-        .create(Create {
-            lifetime: sliding,
-            ..create("sliding")
-        })
-        .await;
-    store
-        .create(Create {
-            lifetime: until,
-            ..create("until")
-        })
-        .await;
+    let until = Some(Lifetime::Until { at_ms: 4_000_000_000_000 });
+    store.create(Create { lifetime: sliding, ..create("sliding") }).await;
+    store.create(Create { lifetime: until, ..create("until") }).await;
     store.create_text("a").await;
-    let first = store
-        .append(Append {
-            seq: Some("7".to_owned()),
-            ..append("a", "12345")
-        })
-        .await;
+    let first = store.append(Append { seq: Some("7".to_owned()), ..append("a", "12345") }).await;
     store.append_text("a", "67890").await;
     store.create(fork_at("a", first, 2, "cut")).await;
     store.create(fork("a", "fork")).await;
-    store
-        .append(Append {
-            close: true,
-            ..stamped("fork", "end", "p", 1, 0)
-        })
-        .await;
+    store.append(Append { close: true, ..stamped("fork", "end", "p", 1, 0) }).await;
     store.create(fork("fork", "fork-of-fork")).await;
     store.delete("fork").await;
     let names = ["a", "cut", "fork-of-fork", "sliding", "until"];
@@ -108,16 +77,8 @@ pub async fn streams_survive_a_restart(data: &dyn Opener) {
     assert_eq!(refusal(store.ask(delete("fork")).await), Refusal::Gone);
     store.delete("fork-of-fork").await;
     assert_eq!(refusal(store.ask(delete("fork")).await), Refusal::NotFound);
-    let late = Append {
-        seq: Some("6".to_owned()),
-        ..append("a", "x")
-    };
-    assert_eq!(
-        refusal(store.appends(late).await),
-        Refusal::SeqNotRising {
-            last: "7".to_owned()
-        }
-    );
+    let late = Append { seq: Some("6".to_owned()), ..append("a", "x") };
+    assert_eq!(refusal(store.appends(late).await), Refusal::SeqNotRising { last: "7".to_owned() });
 }
 
 /// A producer's state is committed with its data: a retry across a restart is a duplicate.
@@ -127,28 +88,17 @@ pub async fn a_duplicate_is_known_after_a_restart(data: &dyn Opener) {
     store.append(stamped("a", "1", "p", 3, 0)).await;
     let tail = store.append(stamped("a", "2", "p", 3, 1)).await;
     store.create_text("closed").await;
-    let closing = Append {
-        close: true,
-        ..stamped("closed", "end", "p", 0, 0)
-    };
+    let closing = Append { close: true, ..stamped("closed", "end", "p", 0, 0) };
     let end = store.append(closing.clone()).await;
 
     let store = store.reopen(data).await;
-    let again = Answer::Duplicate {
-        tail,
-        seq: 1,
-        closed: false,
-    };
+    let again = Answer::Duplicate { tail, seq: 1, closed: false };
     assert_eq!(store.appends(stamped("a", "2", "p", 3, 1)).await, again);
     let stale = store.appends(stamped("a", "x", "p", 2, 2)).await;
     assert_eq!(refusal(stale), Refusal::StaleEpoch { current: 3 });
     store.append(stamped("a", "3", "p", 3, 2)).await;
     assert_eq!(store.texts("a").await, ["1", "2", "3"]);
-    let again = Answer::Duplicate {
-        tail: end,
-        seq: 0,
-        closed: true,
-    };
+    let again = Answer::Duplicate { tail: end, seq: 0, closed: true };
     assert_eq!(store.appends(closing).await, again);
 }
 
@@ -157,19 +107,10 @@ pub async fn subscriptions_survive_a_restart(data: &dyn Opener) {
     let store = Subject::open(data).await;
     store.create_text("a/1").await;
     store.create_text("wakes").await;
-    store
-        .change("s", Op::Create(pull(Some("a/*"), &["later"])))
-        .await;
+    store.change("s", Op::Create(pull(Some("a/*"), &["later"]))).await;
     let tail = store.append_text("a/1", "x").await;
     store.change("s", grown("a/1")).await;
-    store
-        .change(
-            "s",
-            Op::Claim {
-                worker: "w".to_owned(),
-            },
-        )
-        .await;
+    store.change("s", Op::Claim { worker: "w".to_owned() }).await;
     let before = store.subscribed("s").await;
     let interests = store.interests().await.expect("listed");
     let secret = store.secret("key", vec![1, 2, 3]).await.expect("a secret");
@@ -177,29 +118,12 @@ pub async fn subscriptions_survive_a_restart(data: &dyn Opener) {
     let store = store.reopen(data).await;
     assert_eq!(store.subscribed("s").await, before);
     assert_eq!(store.interests().await.expect("listed"), interests);
-    assert_eq!(
-        store.secret("key", vec![9]).await.expect("a secret"),
-        secret
-    );
-    let wake_id = before
-        .wake
-        .map(|wake| wake.id)
-        .expect("a wake is under way");
+    assert_eq!(store.secret("key", vec![9]).await.expect("a secret"), secret);
+    let wake_id = before.wake.map(|wake| wake.id).expect("a wake is under way");
     let generation = before.generation;
-    let fence = Fence {
-        token_generation: generation,
-        generation,
-        wake_id,
-    };
-    let ack = Op::Ack {
-        fence,
-        acks: vec![("a/1".to_owned(), tail)],
-        done: true,
-    };
-    assert_eq!(
-        store.change("s", ack).await,
-        Reply::Done { next_wake: false }
-    );
+    let fence = Fence { token_generation: generation, generation, wake_id };
+    let ack = Op::Ack { fence, acks: vec![("a/1".to_owned(), tail)], done: true };
+    assert_eq!(store.change("s", ack).await, Reply::Done { next_wake: false });
 }
 
 /// Closing finishes the commands that wait: they are answered, and what they did is there.

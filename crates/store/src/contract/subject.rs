@@ -14,10 +14,7 @@ use crate::offset::Position;
 use crate::subscription::{Op, Reply, Subscription};
 
 /// More than any test writes.
-pub(super) const EVERYTHING: PageLimit = PageLimit {
-    events: 100_000,
-    bytes: 64 << 20,
-};
+pub(super) const EVERYTHING: PageLimit = PageLimit { events: 100_000, bytes: 64 << 20 };
 
 /// How long something may take that must happen in the end. Generous: it is waited out only by a
 /// test that fails.
@@ -56,9 +53,7 @@ impl Subject {
 
     pub(super) async fn ask(&self, command: Command) -> Answer {
         let about = format!("{command:?}");
-        self.submit(command)
-            .await
-            .unwrap_or_else(|error| panic!("{about}: {error}"))
+        self.submit(command).await.unwrap_or_else(|error| panic!("{about}: {error}"))
     }
 
     pub(super) async fn creates(&self, create: Create) -> Answer {
@@ -72,9 +67,7 @@ impl Subject {
     /// Makes a stream that is not there yet, and returns its end.
     pub(super) async fn create(&self, create: Create) -> Position {
         match self.creates(create).await {
-            Answer::Created {
-                new: true, tail, ..
-            } => tail,
+            Answer::Created { new: true, tail, .. } => tail,
             other => panic!("expected a new stream, got {other:?}"),
         }
     }
@@ -97,11 +90,7 @@ impl Subject {
     }
 
     pub(super) async fn delete(&self, stream: &str) {
-        assert_eq!(
-            self.ask(commands::delete(stream)).await,
-            Answer::Done,
-            "delete {stream}"
-        );
+        assert_eq!(self.ask(commands::delete(stream)).await, Answer::Done, "delete {stream}");
     }
 
     pub(super) async fn find(&self, stream: &str, after: Position, limit: PageLimit) -> Found {
@@ -118,29 +107,11 @@ impl Subject {
 
     /// The stream itself, without its events.
     pub(super) async fn view(&self, stream: &str) -> StreamView {
-        self.page(
-            stream,
-            Position::START,
-            PageLimit {
-                events: 0,
-                bytes: 0,
-            },
-        )
-        .await
-        .view
+        self.page(stream, Position::START, PageLimit { events: 0, bytes: 0 }).await.view
     }
 
     pub(super) async fn is_found(&self, stream: &str) -> bool {
-        let found = self
-            .find(
-                stream,
-                Position::START,
-                PageLimit {
-                    events: 0,
-                    bytes: 0,
-                },
-            )
-            .await;
+        let found = self.find(stream, Position::START, PageLimit { events: 0, bytes: 0 }).await;
         matches!(found, Found::Stream(_))
     }
 
@@ -151,19 +122,13 @@ impl Subject {
 
     /// All payloads of a stream.
     pub(super) async fn texts(&self, stream: &str) -> Vec<String> {
-        self.events(stream)
-            .await
-            .iter()
-            .map(|event| text(&event.payload))
-            .collect()
+        self.events(stream).await.iter().map(|event| text(&event.payload)).collect()
     }
 
     /// The whole log after a position, with the payloads of all streams.
     pub(super) async fn log_after(&self, after: Position) -> Vec<TailEvent> {
         let all = Arc::new(|_: &str| true);
-        self.follow(after, EVERYTHING, all)
-            .await
-            .expect("the log can be followed")
+        self.follow(after, EVERYTHING, all).await.expect("the log can be followed")
     }
 
     pub(super) async fn log_tip(&self) -> Position {
@@ -178,10 +143,7 @@ impl Subject {
 
     /// A subscription that is there.
     pub(super) async fn subscribed(&self, id: &str) -> Subscription {
-        let found = self
-            .subscription(id)
-            .await
-            .expect("a subscription can be read");
+        let found = self.subscription(id).await.expect("a subscription can be read");
         found.unwrap_or_else(|| panic!("the subscription {id} is gone"))
     }
 }
@@ -211,10 +173,7 @@ where
         if let Some(value) = check().await {
             return value;
         }
-        assert!(
-            started.elapsed() < DEADLINE,
-            "waited {DEADLINE:?} in vain: {what}"
-        );
+        assert!(started.elapsed() < DEADLINE, "waited {DEADLINE:?} in vain: {what}");
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

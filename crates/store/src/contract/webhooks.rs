@@ -13,13 +13,8 @@ const WOKEN: Reply = Reply::Done { next_wake: true };
 const AN_HOUR_MS: u64 = 3_600_000;
 
 fn hook() -> Config {
-    let kind = Kind::Webhook {
-        url: "https://example.org/hook".to_owned(),
-    };
-    Config {
-        kind,
-        ..pull(None, &["a"])
-    }
+    let kind = Kind::Webhook { url: "https://example.org/hook".to_owned() };
+    Config { kind, ..pull(None, &["a"]) }
 }
 
 /// A subscription `s` of the stream `a`, with one append pending.
@@ -34,10 +29,7 @@ async fn woken(store: &Subject, config: Config) -> Position {
 }
 
 async fn due(store: &Subject) -> Vec<String> {
-    store
-        .due_subscriptions(10)
-        .await
-        .expect("due subscriptions can be listed")
+    store.due_subscriptions(10).await.expect("due subscriptions can be listed")
 }
 
 /// Takes the turn to deliver.
@@ -49,15 +41,7 @@ async fn deliver(store: &Subject, attempt_ms: u64) -> Subscription {
 }
 
 async fn delivered(store: &Subject, generation: u64, outcome: Delivery) -> Reply {
-    store
-        .change(
-            "s",
-            Op::Delivered {
-                generation,
-                outcome,
-            },
-        )
-        .await
+    store.change("s", Op::Delivered { generation, outcome }).await
 }
 
 /// Of many nodes that see a delivery due, one gets the turn.
@@ -67,30 +51,13 @@ pub async fn one_node_delivers_at_a_time(data: &dyn Opener) {
     let mut nodes = tokio::task::JoinSet::new();
     for _ in 0..8 {
         let store = store.clone();
-        nodes.spawn(async move {
-            store
-                .change(
-                    "s",
-                    Op::Due {
-                        attempt_ms: AN_HOUR_MS,
-                    },
-                )
-                .await
-        });
+        nodes.spawn(async move { store.change("s", Op::Due { attempt_ms: AN_HOUR_MS }).await });
     }
     let replies = nodes.join_all().await;
-    let turns: Vec<&Reply> = replies
-        .iter()
-        .filter(|r| matches!(r, Reply::Deliver(_)))
-        .collect();
-    let [Reply::Deliver(subscription)] = turns[..] else {
-        panic!("not one turn: {replies:?}")
-    };
+    let turns: Vec<&Reply> = replies.iter().filter(|r| matches!(r, Reply::Deliver(_))).collect();
+    let [Reply::Deliver(subscription)] = turns[..] else { panic!("not one turn: {replies:?}") };
     assert_eq!((subscription.generation, subscription.retry_count), (1, 0));
-    assert_eq!(
-        subscription.wake.as_ref().map(|wake| wake.snapshot["a"]),
-        Some(tail)
-    );
+    assert_eq!(subscription.wake.as_ref().map(|wake| wake.snapshot["a"]), Some(tail));
     assert_eq!(due(&store).await, [] as [&str; 0], "the turn is taken");
 }
 
@@ -99,19 +66,11 @@ pub async fn a_dead_nodes_turn_passes_on(data: &dyn Opener) {
     let store = Subject::open(data).await;
     woken(&store, hook()).await;
     let first = deliver(&store, 1).await;
-    eventually("the turn is due again", || async {
-        (due(&store).await == ["s"]).then_some(())
-    })
-    .await;
+    eventually("the turn is due again", || async { (due(&store).await == ["s"]).then_some(()) })
+        .await;
     let second = deliver(&store, AN_HOUR_MS).await;
-    assert_eq!(
-        second.generation, first.generation,
-        "it is still the same wake"
-    );
-    assert_eq!(
-        second.wake.map(|wake| wake.id),
-        first.wake.map(|wake| wake.id)
-    );
+    assert_eq!(second.generation, first.generation, "it is still the same wake");
+    assert_eq!(second.wake.map(|wake| wake.id), first.wake.map(|wake| wake.id));
 }
 
 /// A failed delivery is tried again after the time given, and the failures are counted.
@@ -126,14 +85,7 @@ pub async fn a_failed_delivery_is_tried_again(data: &dyn Opener) {
         assert_eq!(due(&store).await, ["s"]);
     }
     deliver(&store, AN_HOUR_MS).await;
-    delivered(
-        &store,
-        1,
-        Delivery::Failed {
-            retry_in_ms: AN_HOUR_MS,
-        },
-    )
-    .await;
+    delivered(&store, 1, Delivery::Failed { retry_in_ms: AN_HOUR_MS }).await;
     assert_eq!(due(&store).await, [] as [&str; 0], "not before its time");
     assert_eq!(store.change("s", Op::Due { attempt_ms: 1 }).await, DONE);
     assert_eq!(store.subscribed("s").await.retry_count, 4);
@@ -145,24 +97,13 @@ pub async fn a_done_delivery_acknowledges_what_was_announced(data: &dyn Opener) 
     let first = woken(&store, hook()).await;
     deliver(&store, AN_HOUR_MS).await;
     let second = store.append_text("a", "2").await;
-    assert_eq!(
-        store.change("s", grown("a")).await,
-        DONE,
-        "a wake is under way"
-    );
-    assert_eq!(
-        delivered(&store, 1, Delivery::Done).await,
-        WOKEN,
-        "the second append is news"
-    );
+    assert_eq!(store.change("s", grown("a")).await, DONE, "a wake is under way");
+    assert_eq!(delivered(&store, 1, Delivery::Done).await, WOKEN, "the second append is news");
     assert_eq!(store.subscribed("s").await.links["a"].acked, first);
     assert_eq!(deliver(&store, AN_HOUR_MS).await.generation, 2);
     assert_eq!(delivered(&store, 2, Delivery::Done).await, DONE);
     let idle = store.subscribed("s").await;
-    assert_eq!(
-        (idle.links["a"].acked, &idle.wake, idle.pending()),
-        (second, &None, false)
-    );
+    assert_eq!((idle.links["a"].acked, &idle.wake, idle.pending()), (second, &None, false));
     assert_eq!(due(&store).await, [] as [&str; 0]);
 }
 
@@ -180,29 +121,15 @@ pub async fn a_retry_announces_the_latest_ends(data: &dyn Opener) {
 /// An accepted delivery is leased to the receiver; when it does not call back, it is woken again.
 pub async fn an_accepted_delivery_is_leased(data: &dyn Opener) {
     let store = Subject::open(data).await;
-    woken(
-        &store,
-        Config {
-            lease_ttl_ms: 1,
-            ..hook()
-        },
-    )
-    .await;
+    woken(&store, Config { lease_ttl_ms: 1, ..hook() }).await;
     deliver(&store, AN_HOUR_MS).await;
     delivered(&store, 1, Delivery::Failed { retry_in_ms: 0 }).await;
     deliver(&store, AN_HOUR_MS).await;
     assert_eq!(delivered(&store, 1, Delivery::Accepted).await, DONE);
     let leased = store.subscribed("s").await;
     assert_eq!((leased.retry_count, leased.next_attempt_at_ms), (0, None));
-    assert!(
-        leased
-            .wake
-            .is_some_and(|wake| wake.lease_until_ms.is_some())
-    );
-    eventually("the lease is due", || async {
-        (due(&store).await == ["s"]).then_some(())
-    })
-    .await;
+    assert!(leased.wake.is_some_and(|wake| wake.lease_until_ms.is_some()));
+    eventually("the lease is due", || async { (due(&store).await == ["s"]).then_some(()) }).await;
     let again = deliver(&store, AN_HOUR_MS).await;
     assert_eq!((again.generation, again.retry_count), (2, 0));
 }
@@ -216,16 +143,8 @@ pub async fn a_late_answer_to_a_delivery_is_fenced_off(data: &dyn Opener) {
     store.append_text("a", "2").await;
     store.change("s", grown("a")).await;
     let before = store.subscribed("s").await;
-    for outcome in [
-        Delivery::Done,
-        Delivery::Accepted,
-        Delivery::Failed { retry_in_ms: 0 },
-    ] {
-        assert_eq!(
-            delivered(&store, 1, outcome).await,
-            Reply::Fenced,
-            "{outcome:?}"
-        );
+    for outcome in [Delivery::Done, Delivery::Accepted, Delivery::Failed { retry_in_ms: 0 }] {
+        assert_eq!(delivered(&store, 1, outcome).await, Reply::Fenced, "{outcome:?}");
     }
     assert_eq!(store.subscribed("s").await, before);
 }
@@ -234,8 +153,6 @@ pub async fn a_late_answer_to_a_delivery_is_fenced_off(data: &dyn Opener) {
 pub async fn a_webhook_cannot_be_claimed(data: &dyn Opener) {
     let store = Subject::open(data).await;
     woken(&store, hook()).await;
-    let claim = Op::Claim {
-        worker: "w".to_owned(),
-    };
+    let claim = Op::Claim { worker: "w".to_owned() };
     assert_eq!(store.change("s", claim).await, Reply::NotPullWake);
 }

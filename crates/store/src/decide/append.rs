@@ -59,7 +59,10 @@ impl World {
         }
         let bare_close = append.messages.is_empty();
         if !bare_close
-            && !append.content_type.as_deref().is_some_and(|t| same_media_type(t, &state.content_type))
+            && !append
+                .content_type
+                .as_deref()
+                .is_some_and(|t| same_media_type(t, &state.content_type))
         {
             return refused(Refusal::ContentTypeDiffers { expected: state.content_type.clone() });
         }
@@ -67,7 +70,11 @@ impl World {
             Some(Stamp::Bad(refusal)) => return refused(refusal),
             // A duplicate is answered before Stream-Seq is looked at: a retry carries the same one.
             Some(Stamp::Seen(last)) => {
-                return Err(Answer::Duplicate { tail: last.position, seq: last.seq, closed: false });
+                return Err(Answer::Duplicate {
+                    tail: last.position,
+                    seq: last.seq,
+                    closed: false,
+                });
             }
             Some(Stamp::Fresh) | None => {}
         }

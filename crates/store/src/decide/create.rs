@@ -52,9 +52,7 @@ impl World {
         let content_type_given = create.content_type.as_deref();
         let content_type_same = match content_type_given {
             None if create.fork.is_some() => true,
-            given => {
-                same_media_type(given.unwrap_or(DEFAULT_CONTENT_TYPE), &state.content_type)
-            }
+            given => same_media_type(given.unwrap_or(DEFAULT_CONTENT_TYPE), &state.content_type),
         };
         if !content_type_same {
             return differs("content type");
@@ -167,7 +165,8 @@ impl World {
             .lifetime
             .or_else(|| inheritance.as_ref().map(|from| from.lifetime))
             .unwrap_or(Lifetime::Forever);
-        let (fork, prefix) = inheritance.map_or((None, None), |from| (Some(from.fork), from.prefix));
+        let (fork, prefix) =
+            inheritance.map_or((None, None), |from| (Some(from.fork), from.prefix));
         if let Some(fork) = &fork
             && let Some(source) = self.state_mut(&fork.source)
         {

@@ -6,9 +6,11 @@
 
 mod append;
 mod create;
+mod cut;
 mod remove;
 mod world;
 
+pub(crate) use cut::CutAppend;
 pub(crate) use world::{NewEvent, Plan, World};
 
 use crate::command::{Actor, Answer, Append, Command};

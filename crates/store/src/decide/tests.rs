@@ -54,14 +54,8 @@ fn streams_with_history() -> Model {
         let seq = |text: &str| Some(text.to_owned());
         model.batch(&[
             made(create(stream)),
-            appended(Append {
-                seq: seq("4"),
-                ..stamped(stream, "x", "p", 3, 0)
-            }),
-            appended(Append {
-                seq: seq("5"),
-                ..stamped(stream, "x", "p", 3, 1)
-            }),
+            appended(Append { seq: seq("4"), ..stamped(stream, "x", "p", 3, 0) }),
+            appended(Append { seq: seq("5"), ..stamped(stream, "x", "p", 3, 1) }),
         ]);
     }
     model.one(appended(close("closed")));
@@ -87,12 +81,9 @@ fn an_append_is_checked_in_the_protocols_order() {
         (TEXT, (3, 2), "5", "refused: seq", "refused: closed"),
         (TEXT, (4, 0), "1", "refused: seq", "refused: closed"),
     ] {
-        for (stream, expected) in [
-            ("open", open),
-            ("closed", closed),
-            ("hidden", "gone"),
-            ("missing", "not found"),
-        ] {
+        for (stream, expected) in
+            [("open", open), ("closed", closed), ("hidden", "gone"), ("missing", "not found")]
+        {
             let command = Append {
                 content_type: Some(content_type.to_owned()),
                 seq: Some(seq.to_owned()),
@@ -103,17 +94,9 @@ fn an_append_is_checked_in_the_protocols_order() {
             let answer = model.one(appended(command));
             assert_eq!(words(&[answer]), [expected], "{about}");
             let wrote = model.events.len() > history.events.len();
-            assert_eq!(
-                wrote,
-                expected == "appended",
-                "{about}: only an accepted append writes"
-            );
+            assert_eq!(wrote, expected == "appended", "{about}: only an accepted append writes");
             let producers_moved = model.producers != history.producers;
-            assert_eq!(
-                producers_moved,
-                expected == "appended",
-                "{about}: or moves the producer"
-            );
+            assert_eq!(producers_moved, expected == "appended", "{about}: or moves the producer");
         }
     }
 }
@@ -154,10 +137,7 @@ fn commands_of_a_batch_see_the_earlier_ones() {
     );
     let controls: Vec<Option<Control>> = model.events.iter().map(|event| event.control).collect();
     let (create, close, delete) = (Control::Create, Control::Close, Control::Delete);
-    assert_eq!(
-        controls,
-        [Some(create), None, None, Some(close), Some(delete)]
-    );
+    assert_eq!(controls, [Some(create), None, None, Some(close), Some(delete)]);
     assert!(model.streams.is_empty() && model.producers.is_empty());
 }
 
@@ -176,28 +156,12 @@ fn a_stream_made_anew_in_the_same_batch_forgets_its_producers() {
         appended(stamped("a", "new", "p", 0, 0)),
         appended(close("a")),
     ]);
-    assert_eq!(
-        words(&answers),
-        ["appended", "done", "made", "appended", "closed"]
-    );
+    assert_eq!(words(&answers), ["appended", "done", "made", "appended", "closed"]);
     assert_eq!(model.texts("a"), ["new"]);
-    let producers: Vec<(&str, u64)> = model
-        .producers
-        .iter()
-        .map(|((_, id), state)| (id.as_str(), state.epoch))
-        .collect();
-    assert_eq!(
-        producers,
-        [("p", 0)],
-        "q is forgotten though no command names it"
-    );
-    assert_eq!(
-        answers[4],
-        Answer::Appended {
-            tail: Position::new(7),
-            closed: true
-        }
-    );
+    let producers: Vec<(&str, u64)> =
+        model.producers.iter().map(|((_, id), state)| (id.as_str(), state.epoch)).collect();
+    assert_eq!(producers, [("p", 0)], "q is forgotten though no command names it");
+    assert_eq!(answers[4], Answer::Appended { tail: Position::new(7), closed: true });
 }
 
 #[test]
@@ -211,10 +175,7 @@ fn a_stream_made_anew_in_the_same_batch_is_empty() {
         made(create("a")),
         appended(close("a")),
     ]);
-    assert_eq!(
-        words(&answers),
-        ["made", "appended", "done", "made", "found", "closed"]
-    );
+    assert_eq!(words(&answers), ["made", "appended", "done", "made", "found", "closed"]);
     for answer in &answers[3..] {
         let (Answer::Created { tail, .. } | Answer::Appended { tail, .. }) = answer else {
             panic!("{answer:?} has no end");
@@ -223,11 +184,7 @@ fn a_stream_made_anew_in_the_same_batch_is_empty() {
     }
     let purge = &model.purges[0];
     let range = (purge.after.number(), purge.up_to.number());
-    assert_eq!(
-        (purge.stream.as_str(), range),
-        ("a", (1, 3)),
-        "the old events, and no others"
-    );
+    assert_eq!((purge.stream.as_str(), range), ("a", (1, 3)), "the old events, and no others");
 }
 
 #[test]
@@ -240,64 +197,38 @@ fn forks_are_counted_within_a_batch() {
         let answers = model.batch(&order.map(delete));
         assert_eq!(words(&answers), ["done", "done"], "{order:?}");
         assert!(model.streams.is_empty(), "{order:?}: {:?}", model.streams);
-        assert_eq!(
-            model.purges.len(),
-            2,
-            "{order:?}: the events of both are given up"
-        );
+        assert_eq!(model.purges.len(), 2, "{order:?}: the events of both are given up");
     }
 }
 
 #[test]
 fn a_fork_that_cannot_be_made_is_not_counted() {
     let mut model = Model::at(0);
-    model.batch(&[
-        made(create_json("a")),
-        appended(append_json("a", &["1", "2"])),
-    ]);
-    for refused in [
-        fork_at("a", Position::new(9), 0, "b"),
-        fork_at("a", Position::START, 3, "b"),
-    ] {
+    model.batch(&[made(create_json("a")), appended(append_json("a", &["1", "2"]))]);
+    for refused in [fork_at("a", Position::new(9), 0, "b"), fork_at("a", Position::START, 3, "b")] {
         assert_eq!(words(&[model.one(made(refused))]), ["refused"]);
     }
     assert_eq!(model.streams["a"].forks, 0);
     model.one(made(fork_at("a", Position::START, 1, "b")));
-    assert_eq!(
-        (model.streams["a"].forks, model.texts("b")),
-        (1, vec!["1".to_owned()])
-    );
+    assert_eq!((model.streams["a"].forks, model.texts("b")), (1, vec!["1".to_owned()]));
 }
 
 #[test]
 fn a_stream_expires_inside_a_batch() {
     let mut model = Model::at(100);
     let until = Some(Lifetime::Until { at_ms: 200 });
-    model.one(made(Create {
-        lifetime: until,
-        messages: vec!["old".into()],
-        ..create("a")
-    }));
+    model.one(made(Create { lifetime: until, messages: vec!["old".into()], ..create("a") }));
     model.now_ms = 200;
     let answers = model.batch(&[
         touch("a"),
         appended(append("a", "x")),
         made(create("a")),
         appended(append("a", "new")),
-        Command::Expire {
-            stream: "a".to_owned(),
-        },
+        Command::Expire { stream: "a".to_owned() },
     ]);
-    assert_eq!(
-        words(&answers),
-        ["done", "not found", "made", "appended", "done"]
-    );
+    assert_eq!(words(&answers), ["done", "not found", "made", "appended", "done"]);
     assert_eq!(model.texts("a"), ["new"]);
-    let expired = model
-        .events
-        .iter()
-        .filter(|e| e.control == Some(Control::Expire))
-        .count();
+    let expired = model.events.iter().filter(|e| e.control == Some(Control::Expire)).count();
     assert_eq!(expired, 1);
 }
 
@@ -305,29 +236,14 @@ fn a_stream_expires_inside_a_batch() {
 fn a_sliding_lifetime_is_renewed_when_that_moves_it_by_a_sixteenth() {
     let mut model = Model::at(0);
     let lifetime = Some(Lifetime::Sliding { ttl_s: 16 });
-    model.one(made(Create {
-        lifetime,
-        ..create("a")
-    }));
-    for (now_ms, expires_at_ms) in [
-        (1_000, 16_000),
-        (1_001, 17_001),
-        (2_001, 17_001),
-        (17_000, 33_000),
-        (33_000, 33_000),
-    ] {
+    model.one(made(Create { lifetime, ..create("a") }));
+    for (now_ms, expires_at_ms) in
+        [(1_000, 16_000), (1_001, 17_001), (2_001, 17_001), (17_000, 33_000), (33_000, 33_000)]
+    {
         model.now_ms = now_ms;
         model.one(touch("a"));
-        assert_eq!(
-            model.streams["a"].expires_at_ms,
-            Some(expires_at_ms),
-            "at {now_ms}"
-        );
+        assert_eq!(model.streams["a"].expires_at_ms, Some(expires_at_ms), "at {now_ms}");
     }
     let answer = model.one(appended(append("a", "x")));
-    assert_eq!(
-        words(&[answer]),
-        ["not found"],
-        "its last moment is over at that moment"
-    );
+    assert_eq!(words(&[answer]), ["not found"], "its last moment is over at that moment");
 }

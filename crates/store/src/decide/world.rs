@@ -176,9 +176,7 @@ impl World {
     pub(super) fn tail(&self, state: &StreamState) -> Position {
         match &state.closed {
             Some(closed) => closed.position,
-            None => {
-                self.tails.get(&state.name).copied().unwrap_or_else(|| state.inherited_tail())
-            }
+            None => self.tails.get(&state.name).copied().unwrap_or_else(|| state.inherited_tail()),
         }
     }
 
@@ -233,7 +231,12 @@ impl World {
     }
 
     /// Gives the next position to a control event.
-    pub(super) fn push_control(&mut self, stream: &str, control: Control, actor: &Actor) -> Position {
+    pub(super) fn push_control(
+        &mut self,
+        stream: &str,
+        control: Control,
+        actor: &Actor,
+    ) -> Position {
         self.tip = self.tip.next();
         self.changes.events.push(NewEvent {
             position: self.tip,

@@ -29,19 +29,8 @@ pub(crate) struct Batch {
 
 impl Batch {
     pub(crate) fn new(batch: Vec<Waiting>) -> Batch {
-        let of = |Waiting {
-                      command,
-                      reply,
-                      queued_at,
-                  }| {
-            (
-                command,
-                Reply {
-                    queued_at,
-                    sender: reply,
-                },
-            )
-        };
+        let of =
+            |Waiting { command, reply, queued_at }| (command, Reply { queued_at, sender: reply });
         let (commands, replies) = batch.into_iter().map(of).unzip();
         Batch { commands, replies }
     }
@@ -54,10 +43,7 @@ impl Batch {
     /// Each command alone.
     pub(crate) fn split(self) -> impl Iterator<Item = Batch> {
         let pairs = self.commands.into_iter().zip(self.replies);
-        pairs.map(|(command, reply)| Batch {
-            commands: vec![command],
-            replies: vec![reply],
-        })
+        pairs.map(|(command, reply)| Batch { commands: vec![command], replies: vec![reply] })
     }
 
     pub(crate) fn answer(self, answers: Vec<Answer>) {
@@ -74,9 +60,7 @@ impl Batch {
 
     /// Refuses the commands that have waited for so long.
     pub(crate) fn expire(&mut self, timeout: Duration) {
-        let expired = self
-            .replies
-            .partition_point(|reply| reply.queued_at.elapsed() >= timeout);
+        let expired = self.replies.partition_point(|reply| reply.queued_at.elapsed() >= timeout);
         self.commands.drain(..expired);
         for reply in self.replies.drain(..expired) {
             let reason = "the connection is lost and did not come back in time".to_owned();

@@ -109,28 +109,14 @@ impl<'a> Streams<'a> {
             columns.ttls_s.push(ttl_s);
             columns.expires_fixed_ms.push(fixed_ms);
             columns.expires_at_ms.push(state.expires_at_ms);
-            columns
-                .closed
-                .push(closed.map(|closed| closed.position.to_sql()));
+            columns.closed.push(closed.map(|closed| closed.position.to_sql()));
             columns.closed_by_ids.push(by.map(|by| by.id.as_str()));
-            columns
-                .closed_by_epochs
-                .push(by.map(|by| signed(by.epoch)).transpose()?);
-            columns
-                .closed_by_seqs
-                .push(by.map(|by| signed(by.seq)).transpose()?);
-            columns
-                .fork_sources
-                .push(fork.map(|fork| fork.source.as_str()));
-            columns
-                .fork_offsets
-                .push(fork.map(|fork| fork.offset.to_sql()));
-            columns
-                .fork_sub_offsets
-                .push(fork.map(|f| signed(f.sub_offset)).transpose()?);
-            columns
-                .fork_positions
-                .push(fork.map(|fork| fork.position.to_sql()));
+            columns.closed_by_epochs.push(by.map(|by| signed(by.epoch)).transpose()?);
+            columns.closed_by_seqs.push(by.map(|by| signed(by.seq)).transpose()?);
+            columns.fork_sources.push(fork.map(|fork| fork.source.as_str()));
+            columns.fork_offsets.push(fork.map(|fork| fork.offset.to_sql()));
+            columns.fork_sub_offsets.push(fork.map(|f| signed(f.sub_offset)).transpose()?);
+            columns.fork_positions.push(fork.map(|fork| fork.position.to_sql()));
             columns.forks.push(i64::from(state.forks));
             columns.soft_deleted.push(state.soft_deleted);
             columns.last_seqs.push(state.last_seq.as_deref());
@@ -187,13 +173,7 @@ impl<'a> Producers<'a> {
 
     /// For `producers_save.sql`.
     pub(crate) fn params(&self) -> [Param<'_>; 5] {
-        [
-            &self.streams,
-            &self.ids,
-            &self.epochs,
-            &self.seqs,
-            &self.positions,
-        ]
+        [&self.streams, &self.ids, &self.epochs, &self.seqs, &self.positions]
     }
 }
 

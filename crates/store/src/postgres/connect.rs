@@ -87,12 +87,7 @@ impl Connector {
             .keepalives_retries(KEEPALIVE_RETRIES)
             .tcp_user_timeout(TCP_USER_TIMEOUT)
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
-        Ok(Connector {
-            config,
-            tls,
-            tasks: TaskTracker::new(),
-            timeout: options.connect_timeout,
-        })
+        Ok(Connector { config, tls, tasks: TaskTracker::new(), timeout: options.connect_timeout })
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -147,20 +142,16 @@ impl Connector {
     /// One attempt to open a session, not longer than [`Connector::timeout`].
     async fn session(&self, settings: &str) -> Result<Session, StoreError> {
         match tokio::time::timeout(self.timeout, self.open(settings)).await {
-            Ok(Ok((client, task, ended))) => Ok(Session {
-                client: ClientWrapper::new(client, task),
-                ended,
-            }),
+            Ok(Ok((client, task, ended))) => {
+                Ok(Session { client: ClientWrapper::new(client, task), ended })
+            }
             Ok(Err(error)) => Err(match broken("connect to PostgreSQL")(error) {
                 StoreError::Unavailable(reason) => {
                     StoreError::Unavailable(format!("{reason} ({})", self.address()))
                 }
                 other => other,
             }),
-            Err(_) => Err(StoreError::Unavailable(format!(
-                "no answer in {:?}",
-                self.timeout
-            ))),
+            Err(_) => Err(StoreError::Unavailable(format!("no answer in {:?}", self.timeout))),
         }
     }
 
@@ -197,10 +188,7 @@ pub(crate) struct Patience {
 
 impl Patience {
     pub(crate) fn new(patience: Duration) -> Patience {
-        Patience {
-            deadline: Instant::now() + patience,
-            attempt: 0,
-        }
+        Patience { deadline: Instant::now() + patience, attempt: 0 }
     }
 
     /// Waits before the next attempt, or says that there is no time for one.
@@ -218,9 +206,7 @@ impl Patience {
 impl std::fmt::Debug for Connector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The driver leaves the password out of its configuration's text.
-        f.debug_struct("Connector")
-            .field("config", &self.config)
-            .finish_non_exhaustive()
+        f.debug_struct("Connector").field("config", &self.config).finish_non_exhaustive()
     }
 }
 

@@ -68,9 +68,7 @@ fn passes(code: &SqlState) -> bool {
 
 /// Whether the connection broke, rather than a value that could not be sent or understood.
 fn of_connection(error: &Error) -> bool {
-    let io = error
-        .source()
-        .is_some_and(|cause| cause.is::<std::io::Error>());
+    let io = error.source().is_some_and(|cause| cause.is::<std::io::Error>());
     error.is_closed() || io
 }
 

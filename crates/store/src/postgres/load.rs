@@ -10,10 +10,9 @@ use super::error::broken;
 use super::query::{Params, prepare, query, query_one, sql, unsigned};
 use super::read;
 use crate::command::{Command, Create, ForkFrom};
-use crate::decide::World;
+use crate::decide::{CutAppend, World};
 use crate::error::StoreError;
 use crate::event::Event;
-use crate::log::PageLimit;
 use crate::offset::Position;
 use crate::stream::{Closed, Fork, Lifetime, ProducerStamp, ProducerState, StreamState, segments};
 
@@ -24,9 +23,7 @@ pub(crate) const OFFSET_LOCK: i64 = 0x7469_6465_0000_0001;
 /// The log's highest position.
 pub(crate) async fn tip(client: &ClientWrapper) -> Result<Position, StoreError> {
     let read = async { query_one(client, sql!("tip"), &[]).await?.try_get(0) };
-    read.await
-        .map(Position::from_sql)
-        .map_err(broken("read the log's tip"))
+    read.await.map(Position::from_sql).map_err(broken("read the log's tip"))
 }
 
 /// Begins a transaction, takes the offset lock, and loads what the commands are sure to need: all
@@ -38,19 +35,12 @@ pub(crate) async fn begin(
 ) -> Result<World, StoreError> {
     let names = World::default().streams_wanted(commands);
     let producers_wanted = World::producers_wanted(commands);
-    let (owners, ids): (Vec<&str>, Vec<&str>) = producers_wanted
-        .iter()
-        .map(|(stream, id)| (stream.as_str(), id.as_str()))
-        .unzip();
+    let (owners, ids): (Vec<&str>, Vec<&str>) =
+        producers_wanted.iter().map(|(stream, id)| (stream.as_str(), id.as_str())).unzip();
     let load = async {
         let [lock, tip_and_clock, streams, producers] = prepare(
             client,
-            [
-                sql!("offset_lock"),
-                sql!("tip_and_clock"),
-                sql!("streams"),
-                sql!("producers"),
-            ],
+            [sql!("offset_lock"), sql!("tip_and_clock"), sql!("streams"), sql!("producers")],
         )
         .await?;
         let (_, _, at, streams, producers) = try_join5(
@@ -75,11 +65,7 @@ async fn query_unless(
     statement: &Statement,
     params: Params<'_>,
 ) -> Result<Vec<Row>, Error> {
-    if skip {
-        Ok(Vec::new())
-    } else {
-        client.query(statement, params).await
-    }
+    if skip { Ok(Vec::new()) } else { client.query(statement, params).await }
 }
 
 /// Loads what else the commands turn out to need: the ancestors of forks, the ends of streams. For
@@ -99,9 +85,7 @@ pub(crate) async fn complete(
             put_streams(world, &names, &rows)?;
         }
         let names = world.tails_wanted(commands);
-        let states = names
-            .iter()
-            .filter_map(|name| world.streams.get(name)?.as_ref());
+        let states = names.iter().filter_map(|name| world.streams.get(name)?.as_ref());
         let tails = own_tails(client, states).await?;
         world.tails.extend(tails);
         Ok(())
@@ -114,9 +98,7 @@ pub(crate) async fn complete(
 }
 
 fn put_streams(world: &mut World, names: &[String], rows: &[Row]) -> Result<(), Error> {
-    world
-        .streams
-        .extend(names.iter().map(|name| (name.clone(), None)));
+    world.streams.extend(names.iter().map(|name| (name.clone(), None)));
     for row in rows {
         let state = state_of_row(row)?;
         world.streams.insert(state.name.clone(), Some(state));
@@ -129,18 +111,14 @@ fn put_producers(
     wanted: &[(String, String)],
     rows: &[Row],
 ) -> Result<(), Error> {
-    world
-        .producers
-        .extend(wanted.iter().map(|key| (key.clone(), None)));
+    world.producers.extend(wanted.iter().map(|key| (key.clone(), None)));
     for row in rows {
         let state = ProducerState {
             epoch: unsigned(row.try_get(2)?),
             seq: unsigned(row.try_get(3)?),
             position: Position::from_sql(row.try_get(4)?),
         };
-        world
-            .producers
-            .insert((row.try_get(0)?, row.try_get(1)?), Some(state));
+        world.producers.insert((row.try_get(0)?, row.try_get(1)?), Some(state));
     }
     Ok(())
 }
@@ -150,11 +128,7 @@ pub(crate) async fn streams(
     client: &ClientWrapper,
     names: &[String],
 ) -> Result<Vec<StreamState>, Error> {
-    query(client, sql!("streams"), &[&names])
-        .await?
-        .iter()
-        .map(state_of_row)
-        .collect()
+    query(client, sql!("streams"), &[&names]).await?.iter().map(state_of_row).collect()
 }
 
 /// Positions of the last own events of streams that have any.
@@ -162,16 +136,13 @@ pub(crate) async fn own_tails<'a>(
     client: &ClientWrapper,
     states: impl Iterator<Item = &'a StreamState>,
 ) -> Result<BTreeMap<String, Position>, Error> {
-    let (names, created): (Vec<&str>, Vec<i64>) = states
-        .map(|state| (state.name.as_str(), state.created.to_sql()))
-        .unzip();
+    let (names, created): (Vec<&str>, Vec<i64>) =
+        states.map(|state| (state.name.as_str(), state.created.to_sql())).unzip();
     if names.is_empty() {
         return Ok(BTreeMap::new());
     }
     let rows = query(client, sql!("stream_tails"), &[&names, &created]).await?;
-    rows.iter()
-        .map(|row| Ok((row.try_get(0)?, Position::from_sql(row.try_get(1)?))))
-        .collect()
+    rows.iter().map(|row| Ok((row.try_get(0)?, Position::from_sql(row.try_get(1)?)))).collect()
 }
 
 /// The events of the append that a fork's sub-offset cuts through.
@@ -180,12 +151,7 @@ async fn fork_append(
     world: &World,
     create: &Create,
 ) -> Result<Vec<Event>, StoreError> {
-    let Some(ForkFrom {
-        source,
-        offset,
-        sub_offset,
-    }) = &create.fork
-    else {
+    let Some(ForkFrom { source, offset, sub_offset }) = &create.fork else {
         return Ok(Vec::new());
     };
     let Some(after) = offset.filter(|_| *sub_offset > 0) else {
@@ -197,34 +163,20 @@ async fn fork_append(
         chain.push(state.clone());
         next = state.fork.as_ref().map(|fork| &fork.source);
     }
-    let events = usize::try_from(*sub_offset)
-        .unwrap_or(usize::MAX)
-        .min(SUB_OFFSET_EVENTS_MAX);
-    let limit = PageLimit {
-        events,
-        bytes: usize::MAX,
-    };
-    let run = read::segments(client, &segments(&chain), after, world.tip, limit).await?;
-    let append_id = run.events.first().map(|event| event.append_id);
-    Ok(run
-        .events
-        .into_iter()
-        .take_while(|event| Some(event.append_id) == append_id)
-        .collect())
+    let segments = segments(&chain);
+    let json = chain.first().is_some_and(StreamState::is_json);
+    let mut cut = CutAppend::new(after, *sub_offset, json);
+    while let Some((after, limit)) = cut.next() {
+        let run = read::segments(client, &segments, after, world.tip, limit).await?;
+        cut.take(run.events, run.complete);
+    }
+    Ok(cut.into_events())
 }
-
-/// Messages looked at to resolve a sub-offset: more than an append may hold.
-const SUB_OFFSET_EVENTS_MAX: usize = 1_000_000;
 
 /// A stream's row, from the columns that `streams.sql` and `stream_chain.sql` begin with.
 pub(crate) fn state_of_row(row: &Row) -> Result<StreamState, Error> {
-    let lifetime = match (
-        row.try_get::<_, Option<i64>>(3)?,
-        row.try_get::<_, Option<i64>>(4)?,
-    ) {
-        (Some(ttl_s), _) => Lifetime::Sliding {
-            ttl_s: unsigned(ttl_s),
-        },
+    let lifetime = match (row.try_get::<_, Option<i64>>(3)?, row.try_get::<_, Option<i64>>(4)?) {
+        (Some(ttl_s), _) => Lifetime::Sliding { ttl_s: unsigned(ttl_s) },
         (None, Some(at_ms)) => Lifetime::Until { at_ms },
         (None, None) => Lifetime::Forever,
     };

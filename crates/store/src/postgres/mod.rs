@@ -137,9 +137,7 @@ impl Log for PostgresStore {
     }
 
     async fn tip(&self) -> Result<Position, StoreError> {
-        self.pool
-            .read(|client| async move { load::tip(&client).await })
-            .await
+        self.pool.read(|client| async move { load::tip(&client).await }).await
     }
 
     fn grown(&self) -> watch::Receiver<u64> {
@@ -158,29 +156,15 @@ impl Log for PostgresStore {
     }
 
     async fn sweep(&self) -> Result<Swept, StoreError> {
-        let expired = self
-            .pool
-            .read(|client| async move { sweep::expired(&client).await })
-            .await?;
+        let expired = self.pool.read(|client| async move { sweep::expired(&client).await }).await?;
         let streams_expired = expired.len();
-        try_join_all(
-            expired
-                .into_iter()
-                .map(|stream| self.submit(Command::Expire { stream })),
-        )
-        .await?;
-        let events_purged = self
-            .pool
-            .write(|client| async move { sweep::purge(&client).await })
+        try_join_all(expired.into_iter().map(|stream| self.submit(Command::Expire { stream })))
             .await?;
+        let events_purged =
+            self.pool.write(|client| async move { sweep::purge(&client).await }).await?;
         let partitions = &self.effects.partitions;
-        self.pool
-            .read(|client| async move { sweep::partition(&client, partitions).await })
-            .await?;
-        Ok(Swept {
-            streams_expired,
-            events_purged,
-        })
+        self.pool.read(|client| async move { sweep::partition(&client, partitions).await }).await?;
+        Ok(Swept { streams_expired, events_purged })
     }
 
     fn commit_stats(&self) -> CommitStats {
@@ -201,15 +185,11 @@ impl Log for PostgresStore {
 #[async_trait]
 impl Subscriptions for PostgresStore {
     async fn subscription(&self, id: &str) -> Result<Option<Subscription>, StoreError> {
-        self.pool
-            .read(|client| async move { subscriptions::load(&client, id).await })
-            .await
+        self.pool.read(|client| async move { subscriptions::load(&client, id).await }).await
     }
 
     async fn interests(&self) -> Result<Vec<Interest>, StoreError> {
-        self.pool
-            .read(|client| async move { subscriptions::interests(&client).await })
-            .await
+        self.pool.read(|client| async move { subscriptions::interests(&client).await }).await
     }
 
     async fn change_subscription(&self, id: &str, op: Op) -> Result<Reply, StoreError> {
@@ -221,9 +201,7 @@ impl Subscriptions for PostgresStore {
     }
 
     async fn due_subscriptions(&self, limit: usize) -> Result<Vec<String>, StoreError> {
-        self.pool
-            .read(|client| async move { subscriptions::due(&client, limit).await })
-            .await
+        self.pool.read(|client| async move { subscriptions::due(&client, limit).await }).await
     }
 
     async fn secret(&self, name: &str, candidate: Vec<u8>) -> Result<Vec<u8>, StoreError> {

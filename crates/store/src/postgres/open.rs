@@ -19,9 +19,8 @@ const MIGRATION_LOCK: i64 = 0x7469_6465_0000_0002;
 /// Checks the server, brings the schema up to date, and returns the log's epoch.
 pub(crate) async fn prepare(connector: &Connector) -> Result<Epoch, StoreError> {
     // Building an index may take its time, and so may another node's migration.
-    let session = connector
-        .session_in_time("SET statement_timeout = 0; SET lock_timeout = 0")
-        .await?;
+    let session =
+        connector.session_in_time("SET statement_timeout = 0; SET lock_timeout = 0").await?;
     check(&session.client).await?;
     migrate(&session.client).await?;
     epoch(&session.client).await
@@ -29,12 +28,8 @@ pub(crate) async fn prepare(connector: &Connector) -> Result<Epoch, StoreError> 
 
 async fn check(client: &ClientWrapper) -> Result<(), StoreError> {
     let show = async |name: &str| -> Result<String, StoreError> {
-        let shown = client
-            .query_one("SELECT current_setting($1)", &[&name])
-            .await;
-        shown
-            .and_then(|row| row.try_get(0))
-            .map_err(broken("look at the server"))
+        let shown = client.query_one("SELECT current_setting($1)", &[&name]).await;
+        shown.and_then(|row| row.try_get(0)).map_err(broken("look at the server"))
     };
     let number = show("server_version_num").await?;
     acceptable(number.parse().unwrap_or(0), &show("server_version").await?)?;
@@ -61,25 +56,15 @@ fn acceptable(version: i32, text: &str) -> Result<(), StoreError> {
 /// Applies what is missing in one transaction, while other nodes wait for their turn.
 async fn migrate(client: &ClientWrapper) -> Result<(), StoreError> {
     let failed = broken("migrate the database");
-    client
-        .batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-        .await
-        .map_err(&failed)?;
+    client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(&failed)?;
     let lock = client.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]);
     lock.await.map_err(&failed)?;
     let version = version(client).await.map_err(&failed)?;
     for step in migration::pending(migration::POSTGRES, version)? {
         client.batch_execute(step.sql).await.map_err(&failed)?;
         let note = "INSERT INTO tidewire.migrations (number, name) VALUES ($1, $2)";
-        client
-            .execute(note, &[&step.number, &step.name])
-            .await
-            .map_err(&failed)?;
-        tracing::info!(
-            number = step.number,
-            name = step.name,
-            "migrated the database"
-        );
+        client.execute(note, &[&step.number, &step.name]).await.map_err(&failed)?;
+        tracing::info!(number = step.number, name = step.name, "migrated the database");
     }
     client.batch_execute("COMMIT").await.map_err(&failed)
 }
@@ -118,10 +103,6 @@ mod tests {
     fn a_server_older_than_14_is_refused() {
         assert!(acceptable(140_000, "14.0").is_ok());
         let refused = acceptable(130_018, "13.18").expect_err("too old");
-        assert!(
-            refused
-                .to_string()
-                .contains("PostgreSQL 13.18, but tidewire needs version 14")
-        );
+        assert!(refused.to_string().contains("PostgreSQL 13.18, but tidewire needs version 14"));
     }
 }

@@ -59,7 +59,5 @@ impl Partitions {
 }
 
 async fn make(client: &ClientWrapper, position: i64) -> Result<i64, Error> {
-    query_one(client, sql!("ensure_partition"), &[&position])
-        .await?
-        .try_get(0)
+    query_one(client, sql!("ensure_partition"), &[&position]).await?.try_get(0)
 }

@@ -28,9 +28,7 @@ impl Pool {
     pub(crate) fn new(connector: &Arc<Connector>, connections: usize) -> Result<Pool, StoreError> {
         // Whether a connection is closed is known without asking the server. One that is found
         // broken in use is replaced by `read`, so asking before every read would buy nothing.
-        let recycling = ManagerConfig {
-            recycling_method: RecyclingMethod::Fast,
-        };
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let connect = Ours(Arc::clone(connector));
         let manager = Manager::from_connect(connector.config().clone(), connect, recycling);
         let inner = deadpool_postgres::Pool::builder(manager)
@@ -40,10 +38,7 @@ impl Pool {
             .create_timeout(Some(connector.timeout))
             .build()
             .map_err(|error| StoreError::Refused(format!("cannot make a pool: {error}")))?;
-        Ok(Pool {
-            inner,
-            connector: Arc::clone(connector),
-        })
+        Ok(Pool { inner, connector: Arc::clone(connector) })
     }
 
     pub(crate) fn close(&self) {

@@ -55,9 +55,7 @@ pub(crate) async fn prepare<const N: usize>(
     for sql in queries {
         statements.push(client.prepare_cached(sql).await?);
     }
-    statements
-        .try_into()
-        .map_err(|_| unreachable!("as many statements as queries"))
+    statements.try_into().map_err(|_| unreachable!("as many statements as queries"))
 }
 
 /// The first column of all rows.

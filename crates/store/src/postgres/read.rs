@@ -25,13 +25,7 @@ pub(crate) async fn read(
     after: Position,
     limit: PageLimit,
 ) -> Result<Found, StoreError> {
-    let Some(Snapshot {
-        chain,
-        now_ms,
-        tip,
-        own_tail,
-    }) = snapshot(client, name).await?
-    else {
+    let Some(Snapshot { chain, now_ms, tip, own_tail }) = snapshot(client, name).await? else {
         return Ok(Found::NotFound);
     };
     let Some(state) = chain.first().cloned() else {
@@ -45,29 +39,19 @@ pub(crate) async fn read(
     }
     let tail = tail(&state, own_tail);
     let mut run = if limit.events == 0 || after >= tail {
-        Run {
-            events: Vec::new(),
-            complete: after >= tail,
-        }
+        Run { events: Vec::new(), complete: after >= tail }
     } else {
         segments(client, &stream::segments(&chain), after, tip, limit).await?
     };
     // A page cut short exactly at the end of the stream is complete all the same.
-    run.complete |= run
-        .events
-        .last()
-        .is_some_and(|event| event.position >= tail);
+    run.complete |= run.events.last().is_some_and(|event| event.position >= tail);
     let scanned_to = match run.events.last() {
         _ if run.complete => tip,
         Some(event) => event.position,
         None => after.min(tip),
     };
     let view = StreamView { state, tail };
-    Ok(Found::Stream(Box::new(Page {
-        view,
-        events: run.events,
-        scanned_to,
-    })))
+    Ok(Found::Stream(Box::new(Page { view, events: run.events, scanned_to })))
 }
 
 /// A stream's end.
@@ -99,10 +83,7 @@ async fn snapshot(client: &ClientWrapper, name: &str) -> Result<Option<Snapshot>
             return Ok(None);
         };
         Ok(Some(Snapshot {
-            chain: rows
-                .iter()
-                .map(state_of_row)
-                .collect::<Result<_, Error>>()?,
+            chain: rows.iter().map(state_of_row).collect::<Result<_, Error>>()?,
             now_ms: first.try_get(17)?,
             tip: Position::from_sql(first.try_get(18)?),
             own_tail: first.try_get::<_, Option<i64>>(19)?.map(Position::from_sql),
@@ -129,10 +110,7 @@ pub(crate) async fn segments(
     let mut bytes = 0;
     for segment in segments.iter().filter(|segment| segment.up_to > after) {
         let before = events.len();
-        let (from, to) = (
-            segment.after.max(after).to_sql(),
-            segment.up_to.min(tip).to_sql(),
-        );
+        let (from, to) = (segment.after.max(after).to_sql(), segment.up_to.min(tip).to_sql());
         let rows_left = rows_max(limit.events - before);
         // At least one byte, so that an event is read however small the limit.
         let bytes_left = rows_max(limit.bytes.saturating_sub(bytes).max(1));
@@ -144,16 +122,10 @@ pub(crate) async fn segments(
             events.push(event);
         }
         if events.len() >= limit.events || (bytes >= limit.bytes && events.len() > before) {
-            return Ok(Run {
-                events,
-                complete: false,
-            });
+            return Ok(Run { events, complete: false });
         }
     }
-    Ok(Run {
-        events,
-        complete: true,
-    })
+    Ok(Run { events, complete: true })
 }
 
 fn event_of_row(row: &Row) -> Result<Event, Error> {
@@ -174,12 +146,8 @@ pub(crate) async fn follow(
     wants_payload: &(dyn Fn(&str) -> bool + Send + Sync),
 ) -> Result<Vec<TailEvent>, StoreError> {
     let read = async {
-        let rows = query(
-            client,
-            sql!("follow"),
-            &[&after.to_sql(), &rows_max(limit.events)],
-        )
-        .await?;
+        let rows =
+            query(client, sql!("follow"), &[&after.to_sql(), &rows_max(limit.events)]).await?;
         let mut events = Vec::with_capacity(rows.len());
         let mut wanted: Vec<i64> = Vec::new();
         let mut bytes = 0;
@@ -215,10 +183,7 @@ fn header_of_row(row: &Row) -> Result<(TailEvent, Option<usize>), Error> {
         payload: None,
         created_at_ms: row.try_get(3)?,
     };
-    Ok((
-        event,
-        length.and_then(|length| usize::try_from(length).ok()),
-    ))
+    Ok((event, length.and_then(|length| usize::try_from(length).ok())))
 }
 
 /// The payloads at positions, which are in order.
@@ -246,14 +211,7 @@ pub(crate) async fn names(
 ) -> Result<Vec<String>, StoreError> {
     let end = prefix_end(prefix);
     let read = async {
-        texts(
-            &query(
-                client,
-                sql!("names"),
-                &[&prefix, &after, &end, &rows_max(limit)],
-            )
-            .await?,
-        )
+        texts(&query(client, sql!("names"), &[&prefix, &after, &end, &rows_max(limit)]).await?)
     };
     read.await.map_err(broken("list streams"))
 }
@@ -278,20 +236,11 @@ mod tests {
 
     #[test]
     fn the_end_of_a_prefix_comes_after_all_that_have_it() {
-        for (prefix, end) in [
-            ("a", "b"),
-            ("doc/", "doc0"),
-            ("é", "ê"),
-            ("a\u{10FFFF}", "b"),
-        ] {
+        for (prefix, end) in [("a", "b"), ("doc/", "doc0"), ("é", "ê"), ("a\u{10FFFF}", "b")] {
             assert_eq!(prefix_end(prefix), end);
             assert!(format!("{prefix}\u{10FFFF}x").as_str() < end);
         }
-        assert_eq!(
-            prefix_end("\u{D7FF}"),
-            "\u{E000}",
-            "there are no characters between"
-        );
+        assert_eq!(prefix_end("\u{D7FF}"), "\u{E000}", "there are no characters between");
         assert!(prefix_end("").as_str() > "\u{10FFFF}x");
     }
 }

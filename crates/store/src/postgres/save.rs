@@ -31,15 +31,11 @@ pub(crate) async fn commit(
     let events = Events::of(plan);
     let (streams, producers) = (Streams::of(plan)?, Producers::of(plan)?);
     let (purges, due_at_ms) = (Purges::of(plan), now_ms + PURGE_DELAY_MS);
-    let tip = plan
-        .events
-        .last()
-        .map(|event| event.position.number().to_string());
+    let tip = plan.events.last().map(|event| event.position.number().to_string());
     let known_end = match (plan.events.first(), plan.events.last()) {
-        (Some(first), Some(last)) => partitions
-            .ensure(client, first.position, last.position)
-            .await
-            .map_err(&failed)?,
+        (Some(first), Some(last)) => {
+            partitions.ensure(client, first.position, last.position).await.map_err(&failed)?
+        }
         _ => 0,
     };
     let statements = prepare(
@@ -58,10 +54,7 @@ pub(crate) async fn commit(
     let params: [(bool, Params<'_>); 7] = [
         (!plan.events.is_empty(), &events.params(&now_ms)),
         (!plan.removed.is_empty(), &[&plan.removed]),
-        (
-            !plan.producers_cleared.is_empty(),
-            &[&plan.producers_cleared],
-        ),
+        (!plan.producers_cleared.is_empty(), &[&plan.producers_cleared]),
         (!plan.streams.is_empty(), &streams.params()),
         (!plan.producers.is_empty(), &producers.params()),
         (!plan.purges.is_empty(), &purges.params(&due_at_ms)),
@@ -73,12 +66,7 @@ pub(crate) async fn commit(
         .filter(|(_, (needed, _))| *needed)
         .map(|(statement, (_, params))| send(client, statement, params))
         .collect();
-    flight.push(
-        client
-            .batch_execute("COMMIT")
-            .map(|done| done.map_err(|e| (true, e)))
-            .boxed(),
-    );
+    flight.push(client.batch_execute("COMMIT").map(|done| done.map_err(|e| (true, e))).boxed());
     match try_join_all(flight).await {
         Ok(_) => {
             partitions.known(known_end);

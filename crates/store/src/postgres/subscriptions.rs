@@ -15,21 +15,19 @@ use crate::decide::{announcement, decide_change};
 use crate::error::StoreError;
 use crate::offset::Position;
 use crate::subscription::{
-    Change, Config, Context, Interest, Kind, Link, Op, Reply, Subscription, Wake, apply, glob,
-    snapshot_from_json, snapshot_to_json,
+    Change, Config, Context, Ends, Interest, Kind, Link, Op, Reply, Subscription, Wake, apply,
+    glob, snapshot_from_json, snapshot_to_json,
 };
 
-/// Streams linked to a subscription when it is made. Further ones are linked as they grow.
-const LINKS_AT_CREATION_MAX: usize = 100_000;
+/// Names looked at together when a pattern is matched against all streams there are.
+const NAMES_AT_ONCE: usize = 10_000;
 
 /// A subscription with its streams and their ends.
 pub(crate) async fn load(
     client: &ClientWrapper,
     id: &str,
 ) -> Result<Option<Subscription>, StoreError> {
-    Ok(load_all(client, id)
-        .await?
-        .map(|(subscription, _)| subscription))
+    Ok(load_all(client, id).await?.map(|(subscription, _)| subscription))
 }
 
 /// A subscription, and the names of streams that are linked to it though they are gone.
@@ -76,11 +74,8 @@ pub(crate) async fn change(
         .chain(gone)
         .collect();
     let wake_id = uuid::Uuid::now_v7().simple().to_string();
-    let context = Context {
-        now_ms,
-        wake_id,
-        tails: tails(client, op).await?,
-    };
+    let Ends { tails, starts } = ends(client, op).await?;
+    let context = Context { now_ms, wake_id, tails, starts };
     let change = apply(id, current, op, &context);
     save_change(client, id, &change, &linked).await?;
     let commands = announcement(&change);
@@ -91,33 +86,46 @@ pub(crate) async fn change(
     Ok(change.reply)
 }
 
-/// Ends of the streams that an operation concerns.
-async fn tails(client: &ClientWrapper, op: &Op) -> Result<BTreeMap<String, Position>, StoreError> {
+/// Where the streams that an operation concerns end, and where the forks among them start.
+async fn ends(client: &ClientWrapper, op: &Op) -> Result<Ends, StoreError> {
     let names = match op {
         Op::Create(config) => {
             let mut names = config.streams.clone();
             if let Some(pattern) = &config.pattern {
-                let prefix = glob::literal_prefix(pattern);
-                let all = read::names(client, prefix, "", LINKS_AT_CREATION_MAX).await?;
-                names.extend(all.into_iter().filter(|name| glob::matches(pattern, name)));
+                names.extend(matching(client, pattern).await?);
             }
             names
         }
         Op::AddStreams(names) => names.clone(),
         Op::Grown { stream } => vec![stream.clone()],
-        _ => return Ok(BTreeMap::new()),
+        _ => return Ok(Ends::default()),
     };
     let find = async {
         let mut states = load::streams(client, &names).await?;
         states.retain(|state| !state.soft_deleted);
         let own = load::own_tails(client, states.iter()).await?;
-        let end = |state: &_, name: &String| read::tail(state, own.get(name).copied());
-        Ok(states
-            .iter()
-            .map(|state| (state.name.clone(), end(state, &state.name)))
-            .collect())
+        let mut ends = Ends::default();
+        for state in states {
+            let tail = read::tail(&state, own.get(&state.name).copied());
+            ends.starts.insert(state.name.clone(), state.inherited_tail());
+            ends.tails.insert(state.name, tail);
+        }
+        Ok(ends)
     };
     find.await.map_err(broken("find the ends of streams"))
+}
+
+/// All streams whose names match a pattern.
+async fn matching(client: &ClientWrapper, pattern: &str) -> Result<Vec<String>, StoreError> {
+    let prefix = glob::literal_prefix(pattern);
+    let mut matching = Vec::new();
+    let mut after = String::new();
+    loop {
+        let names = read::names(client, prefix, &after, NAMES_AT_ONCE).await?;
+        let Some(last) = names.last() else { return Ok(matching) };
+        after.clone_from(last);
+        matching.extend(names.into_iter().filter(|name| glob::matches(pattern, name)));
+    }
 }
 
 async fn save_change(
@@ -137,10 +145,8 @@ async fn save_change(
     };
     save_row(client, subscription).await?;
     let links = async {
-        let removed: Vec<&String> = linked
-            .iter()
-            .filter(|name| !subscription.links.contains_key(*name))
-            .collect();
+        let removed: Vec<&String> =
+            linked.iter().filter(|name| !subscription.links.contains_key(*name)).collect();
         if !removed.is_empty() {
             execute(client, sql!("subscription_links_remove"), &[&id, &removed]).await?;
         }
@@ -197,11 +203,7 @@ pub(crate) async fn due(client: &ClientWrapper, limit: usize) -> Result<Vec<Stri
 /// What all subscriptions are interested in.
 pub(crate) async fn interests(client: &ClientWrapper) -> Result<Vec<Interest>, StoreError> {
     let of_row = |row: &Row| {
-        Ok(Interest {
-            id: row.try_get(0)?,
-            pattern: row.try_get(1)?,
-            streams: row.try_get(2)?,
-        })
+        Ok(Interest { id: row.try_get(0)?, pattern: row.try_get(1)?, streams: row.try_get(2)? })
     };
     let read = async {
         let rows = query(client, sql!("interests"), &[]).await?;
@@ -219,22 +221,15 @@ pub(crate) async fn secret(
 ) -> Result<Vec<u8>, StoreError> {
     let keep = async {
         execute(client, sql!("secret_add"), &[&name, &candidate]).await?;
-        query_one(client, sql!("secret"), &[&name])
-            .await?
-            .try_get(0)
+        query_one(client, sql!("secret"), &[&name]).await?.try_get(0)
     };
     keep.await.map_err(broken("keep a secret"))
 }
 
 fn of_row(id: &str, row: &Row) -> Result<Subscription, Error> {
-    let kind = match (
-        row.try_get::<_, Option<String>>(0)?,
-        row.try_get::<_, Option<String>>(1)?,
-    ) {
+    let kind = match (row.try_get::<_, Option<String>>(0)?, row.try_get::<_, Option<String>>(1)?) {
         (Some(url), _) => Kind::Webhook { url },
-        (None, wake_stream) => Kind::PullWake {
-            wake_stream: wake_stream.unwrap_or_default(),
-        },
+        (None, wake_stream) => Kind::PullWake { wake_stream: wake_stream.unwrap_or_default() },
     };
     let wake = match row.try_get::<_, Option<String>>(8)? {
         None => None,

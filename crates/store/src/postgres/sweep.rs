@@ -27,15 +27,12 @@ pub(crate) async fn expired(client: &ClientWrapper) -> Result<Vec<String>, Store
 /// event that is not the tip never becomes it.
 pub(crate) async fn purge(client: &ClientWrapper) -> Result<usize, StoreError> {
     let work = async {
-        client
-            .batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-            .await?;
+        client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
         let removed = purge_some(client).await?;
         client.batch_execute("COMMIT").await?;
         Ok(removed)
     };
-    work.await
-        .map_err(broken("remove a deleted stream's events"))
+    work.await.map_err(broken("remove a deleted stream's events"))
 }
 
 async fn purge_some(client: &ClientWrapper) -> Result<usize, Error> {
@@ -44,12 +41,8 @@ async fn purge_some(client: &ClientWrapper) -> Result<usize, Error> {
         let (stream, after, up_to): (&str, i64, i64) =
             (due.try_get(0)?, due.try_get(1)?, due.try_get(2)?);
         let left = EVENTS_MAX - removed;
-        let purge = execute(
-            client,
-            sql!("purge_events"),
-            &[&stream, &after, &up_to, &limit(left)],
-        )
-        .await?;
+        let purge =
+            execute(client, sql!("purge_events"), &[&stream, &after, &up_to, &limit(left)]).await?;
         let rows = usize::try_from(purge).unwrap_or(left);
         removed += rows;
         if rows >= left {
@@ -66,8 +59,5 @@ pub(crate) async fn partition(
     partitions: &Partitions,
 ) -> Result<(), StoreError> {
     let tip = load::tip(client).await?;
-    partitions
-        .ensure_ahead(client, tip)
-        .await
-        .map_err(broken("make a partition of the log"))
+    partitions.ensure_ahead(client, tip).await.map_err(broken("make a partition of the log"))
 }

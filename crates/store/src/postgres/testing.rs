@@ -24,17 +24,14 @@ pub async fn fresh_database() -> TestDatabase {
     let name = format!("tidewire_test_{}", uuid::Uuid::now_v7().simple());
     let url = with_database(&server, &name);
     let database = TestDatabase { server, name, url };
-    database
-        .run_on_server(&format!("CREATE DATABASE {}", database.name))
-        .await;
+    database.run_on_server(&format!("CREATE DATABASE {}", database.name)).await;
     database
 }
 
 impl TestDatabase {
     /// Removes the database, whoever is still connected to it.
     pub async fn drop_database(self) {
-        self.run_on_server(&format!("DROP DATABASE {} WITH (FORCE)", self.name))
-            .await;
+        self.run_on_server(&format!("DROP DATABASE {} WITH (FORCE)", self.name)).await;
     }
 
     /// Runs statements in the database, on a connection of their own, and returns the first column
@@ -70,17 +67,14 @@ async fn run(url: &str, sql: &str) -> Vec<String> {
         tokio_postgres::SimpleQueryMessage::Row(row) => Some(row),
         _ => None,
     });
-    rows.map(|row| row.get(0).unwrap_or_default().to_owned())
-        .collect()
+    rows.map(|row| row.get(0).unwrap_or_default().to_owned()).collect()
 }
 
 /// The server's URL with another database in it.
 fn with_database(server: &str, name: &str) -> String {
     let (address, parameters) = server.split_once('?').unwrap_or((server, ""));
     let authority = address.find("://").map_or(0, |at| at + 3);
-    let end = address[authority..]
-        .find('/')
-        .map_or(address.len(), |at| authority + at);
+    let end = address[authority..].find('/').map_or(address.len(), |at| authority + at);
     let separator = if parameters.is_empty() { "" } else { "?" };
     format!("{}/{name}{separator}{parameters}", &address[..end])
 }
@@ -90,17 +84,11 @@ fn with_database(server: &str, name: &str) -> String {
 #[cfg(test)]
 pub(crate) fn queries_in_use(store: &str) -> Vec<(String, String)> {
     let home = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let code: String = files(&home.join("src").join(store))
-        .into_iter()
-        .map(|(_, s)| s)
-        .collect();
+    let code: String = files(&home.join("src").join(store)).into_iter().map(|(_, s)| s).collect();
     let queries = files(&home.join("sql").join(store));
     assert!(!queries.is_empty());
     for (name, _) in &queries {
-        assert!(
-            code.contains(&format!("sql!(\"{name}\")")),
-            "sql/{store}/{name}.sql is not used"
-        );
+        assert!(code.contains(&format!("sql!(\"{name}\")")), "sql/{store}/{name}.sql is not used");
     }
     queries
 }
@@ -111,15 +99,8 @@ fn files(folder: &std::path::Path) -> Vec<(String, String)> {
     let entries = std::fs::read_dir(folder).expect("the folder is there");
     let paths = entries.map(|entry| entry.expect("a readable folder").path());
     let read = |path: std::path::PathBuf| {
-        let name = path
-            .file_stem()
-            .expect("a name")
-            .to_string_lossy()
-            .into_owned();
-        (
-            name,
-            std::fs::read_to_string(&path).expect("a readable file"),
-        )
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        (name, std::fs::read_to_string(&path).expect("a readable file"))
     };
     paths.filter(|path| path.is_file()).map(read).collect()
 }

@@ -21,23 +21,16 @@ use crate::options::PostgresOptions;
 /// How long something may take that must happen in the end; waited out only by a failing test.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-const EVERYTHING: PageLimit = PageLimit {
-    events: 1_000_000,
-    bytes: 64 << 20,
-};
+const EVERYTHING: PageLimit = PageLimit { events: 1_000_000, bytes: 64 << 20 };
 
 async fn open(database: &TestDatabase) -> Arc<PostgresStore> {
-    PostgresStore::open(PostgresOptions::new(&database.url))
-        .await
-        .expect("the database opens")
+    PostgresStore::open(PostgresOptions::new(&database.url)).await.expect("the database opens")
 }
 
 /// A store with an empty stream of text, `a`.
 async fn open_with_stream(database: &TestDatabase) -> Arc<PostgresStore> {
     let store = open(database).await;
-    create(&store, commands::create("a"))
-        .await
-        .expect("a stream is made");
+    create(&store, commands::create("a")).await.expect("a stream is made");
     store
 }
 
@@ -58,29 +51,16 @@ async fn append_text(store: &PostgresStore, text: &str) -> Result<Position, Stor
 
 /// All events of the stream `a`: where, and what.
 async fn events(store: &PostgresStore) -> Vec<(Position, String)> {
-    match store
-        .read("a", Position::START, EVERYTHING)
-        .await
-        .expect("the stream can be read")
-    {
+    match store.read("a", Position::START, EVERYTHING).await.expect("the stream can be read") {
         Found::Stream(page) => page
             .events
             .iter()
-            .map(|event| {
-                (
-                    event.position,
-                    String::from_utf8_lossy(&event.payload).into_owned(),
-                )
-            })
+            .map(|event| (event.position, String::from_utf8_lossy(&event.payload).into_owned()))
             .collect(),
         other => panic!("expected the stream to be there, got {other:?}"),
     }
 }
 
 async fn texts(store: &PostgresStore) -> Vec<String> {
-    events(store)
-        .await
-        .into_iter()
-        .map(|(_, text)| text)
-        .collect()
+    events(store).await.into_iter().map(|(_, text)| text).collect()
 }

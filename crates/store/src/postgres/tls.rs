@@ -45,14 +45,8 @@ pub(crate) fn connector(
         Check::Issuer | Check::IssuerAndHost => {
             let roots = Arc::new(roots(root_file)?);
             let builder = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider));
-            let known = builder
-                .build()
-                .map_err(|error| refused(error.to_string()))?;
-            if check == Check::Issuer {
-                Arc::new(AnyHost(known))
-            } else {
-                known
-            }
+            let known = builder.build().map_err(|error| refused(error.to_string()))?;
+            if check == Check::Issuer { Arc::new(AnyHost(known)) } else { known }
         }
     };
     let config = ClientConfig::builder_with_provider(provider)
@@ -79,19 +73,13 @@ fn roots(file: Option<&str>) -> Result<RootCertStore, StoreError> {
         };
     };
     let cannot = |error: &dyn std::fmt::Display| {
-        StoreError::Refused(format!(
-            "cannot use the certificates in {file} (sslrootcert): {error}"
-        ))
+        StoreError::Refused(format!("cannot use the certificates in {file} (sslrootcert): {error}"))
     };
     for certificate in CertificateDer::pem_file_iter(file).map_err(|error| cannot(&error))? {
         let certificate = certificate.map_err(|error| cannot(&error))?;
         roots.add(certificate).map_err(|error| cannot(&error))?;
     }
-    if roots.is_empty() {
-        Err(cannot(&"there are none in it"))
-    } else {
-        Ok(roots)
-    }
+    if roots.is_empty() { Err(cannot(&"there are none in it")) } else { Ok(roots) }
 }
 
 /// `prefer` and `require` encrypt, but take any certificate.
@@ -149,8 +137,7 @@ impl ServerCertVerifier for AnyHost {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let verified =
-            self.0
-                .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+            self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
             // The name is the last thing that is checked.
             Err(Error::InvalidCertificate(

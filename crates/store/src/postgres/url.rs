@@ -14,28 +14,19 @@ pub(crate) fn parse(url: &str) -> Result<(Config, MakeRustlsConnect), StoreError
     let (mut mode, mut check, mut root_file) = (None, Check::Nothing, None);
     let after_credentials = url.find('@').unwrap_or(0);
     let (address, parameters) = match url[after_credentials..].find('?') {
-        Some(at) => (
-            &url[..after_credentials + at],
-            &url[after_credentials + at + 1..],
-        ),
+        Some(at) => (&url[..after_credentials + at], &url[after_credentials + at + 1..]),
         None => (url, ""),
     };
     let mut rest = Vec::new();
-    for parameter in parameters
-        .split('&')
-        .filter(|parameter| !parameter.is_empty())
-    {
+    for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
         match parameter.split_once('=') {
             Some(("sslmode", value)) => (mode, check) = ssl_mode(value)?,
             Some(("sslrootcert", file)) => root_file = Some(file),
             _ => rest.push(parameter),
         }
     }
-    let url = if rest.is_empty() {
-        address.to_owned()
-    } else {
-        format!("{address}?{}", rest.join("&"))
-    };
+    let url =
+        if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
     let mut config: Config = url.parse().map_err(|error| malformed(&url, &error))?;
     if let Some(mode) = mode {
         config.ssl_mode(mode);
@@ -62,11 +53,8 @@ fn ssl_mode(value: &str) -> Result<(Option<SslMode>, Check), StoreError> {
 
 /// Says what is wrong with the URL, but not if part of a password could be in the saying.
 fn malformed(url: &str, error: &Error) -> StoreError {
-    let reason = if url.matches('@').count() > 1 {
-        String::new()
-    } else {
-        format!(" ({})", text(error))
-    };
+    let reason =
+        if url.matches('@').count() > 1 { String::new() } else { format!(" ({})", text(error)) };
     StoreError::Refused(format!(
         "the database URL cannot be read{reason}; it looks like \
          postgres://user:password@host:5432/database?sslmode=require, with any of @ / : ? in the \
@@ -109,13 +97,8 @@ mod tests {
             "postgres://user:secret@127.0.0.1/database?unknown=option",
             "user:secret@127.0.0.1",
         ] {
-            let Err(StoreError::Refused(told)) = parse(url) else {
-                panic!("{url} was accepted")
-            };
-            assert!(
-                !told.contains("secret") && !told.contains("hidden"),
-                "{told}"
-            );
+            let Err(StoreError::Refused(told)) = parse(url) else { panic!("{url} was accepted") };
+            assert!(!told.contains("secret") && !told.contains("hidden"), "{told}");
         }
     }
 }

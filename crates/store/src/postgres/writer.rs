@@ -37,14 +37,9 @@ impl Effects {
         let Some(last) = plan.events.last() else {
             return;
         };
-        let bytes = plan
-            .events
-            .iter()
-            .filter_map(|event| event.payload.as_ref())
-            .map(|p| p.len());
+        let bytes = plan.events.iter().filter_map(|event| event.payload.as_ref()).map(|p| p.len());
         let (answers, events) = (plan.answers.len(), plan.events.len());
-        self.counters
-            .committed(answers, events, bytes.sum(), started.elapsed());
+        self.counters.committed(answers, events, bytes.sum(), started.elapsed());
         self.announce(last.position.number());
     }
 
@@ -107,12 +102,7 @@ impl Writer {
         effects: Arc<Effects>,
     ) -> Writer {
         let link = Link::down(&connector);
-        Writer {
-            connector,
-            link,
-            taker,
-            effects,
-        }
+        Writer { connector, link, taker, effects }
     }
 
     /// Works until the queue is closed and empty.
@@ -217,10 +207,7 @@ async fn commit(
     let now_ms = world.now_ms;
     let plan = decide(world, commands);
     if plan.is_empty() {
-        client
-            .batch_execute("ROLLBACK")
-            .await
-            .map_err(broken("end a transaction"))?;
+        client.batch_execute("ROLLBACK").await.map_err(broken("end a transaction"))?;
     } else {
         save::commit(client, &plan, now_ms, &effects.partitions).await?;
     }

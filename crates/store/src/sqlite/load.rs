@@ -5,14 +5,11 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::error::broken;
 use super::{read, sql};
 use crate::command::{Command, Create, ForkFrom};
-use crate::decide::World;
+use crate::decide::{CutAppend, World};
 use crate::error::StoreError;
 use crate::event::Event;
-use crate::log::PageLimit;
 use crate::offset::Position;
-use crate::stream::{
-    Closed, Fork, Lifetime, ProducerStamp, ProducerState, StreamState, segments,
-};
+use crate::stream::{Closed, Fork, Lifetime, ProducerStamp, ProducerState, StreamState, segments};
 
 /// The log's highest position.
 pub(crate) fn tip(connection: &Connection) -> Result<Position, StoreError> {
@@ -133,16 +130,14 @@ fn fork_append(
     };
     let Some(Some(state)) = world.streams.get(source) else { return Ok(Vec::new()) };
     let Some(after) = offset.filter(|_| *sub_offset > 0) else { return Ok(Vec::new()) };
-    let chain = chain(connection, state.clone())?;
-    let events = usize::try_from(*sub_offset).unwrap_or(usize::MAX).min(SUB_OFFSET_EVENTS_MAX);
-    let limit = PageLimit { events, bytes: usize::MAX };
-    let page = read::segments(connection, &segments(&chain), after, limit)?;
-    let append_id = page.events.first().map(|event| event.append_id);
-    Ok(page.events.into_iter().take_while(|event| Some(event.append_id) == append_id).collect())
+    let segments = segments(&chain(connection, state.clone())?);
+    let mut cut = CutAppend::new(after, *sub_offset, state.is_json());
+    while let Some((after, limit)) = cut.next() {
+        let run = read::segments(connection, &segments, after, limit)?;
+        cut.take(run.events, run.complete);
+    }
+    Ok(cut.into_events())
 }
-
-/// Messages looked at to resolve a sub-offset: more than an append may hold.
-const SUB_OFFSET_EVENTS_MAX: usize = 1_000_000;
 
 fn state_of_row(row: &Row<'_>) -> rusqlite::Result<StreamState> {
     let lifetime = match (row.get::<_, Option<u64>>(3)?, row.get::<_, Option<i64>>(4)?) {

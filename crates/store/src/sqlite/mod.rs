@@ -18,6 +18,7 @@ mod writer;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
 use tokio::sync::{oneshot, watch};
 
 use crate::command::{Answer, Command};
@@ -139,17 +140,14 @@ impl Log for SqliteStore {
         limit: usize,
     ) -> Result<Vec<String>, StoreError> {
         let (prefix, after) = (prefix.to_owned(), after.to_owned());
-        self.readers
-            .run(move |connection| read::names(connection, &prefix, &after, limit))
-            .await
+        self.readers.run(move |connection| read::names(connection, &prefix, &after, limit)).await
     }
 
     async fn sweep(&self) -> Result<Swept, StoreError> {
         let expired = self.readers.run(|connection| sweep::expired(connection)).await?;
         let streams_expired = expired.len();
-        for stream in expired {
-            self.submit(Command::Expire { stream }).await?;
-        }
+        try_join_all(expired.into_iter().map(|stream| self.submit(Command::Expire { stream })))
+            .await?;
         let events_purged = self.exclusively(sweep::purge).await?;
         Ok(Swept { streams_expired, events_purged })
     }

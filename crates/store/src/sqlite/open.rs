@@ -31,7 +31,10 @@ pub(crate) struct FolderLock(#[expect(dead_code, reason = "held for its lock")] 
 impl FolderLock {
     pub(crate) fn take(folder: &Path) -> Result<FolderLock, StoreError> {
         let cannot = |what: &str, error: std::io::Error| {
-            StoreError::Refused(format!("cannot {what} the data folder {}: {error}", folder.display()))
+            StoreError::Refused(format!(
+                "cannot {what} the data folder {}: {error}",
+                folder.display()
+            ))
         };
         std::fs::create_dir_all(folder).map_err(|error| cannot("make", error))?;
         let mut file = OpenOptions::new()

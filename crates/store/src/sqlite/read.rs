@@ -89,7 +89,8 @@ fn segment_events(
         i64::try_from(rows_max).unwrap_or(i64::MAX),
     ))?;
     while let Some(row) = rows.next()? {
-        let payload = Bytes::copy_from_slice(row.get_ref(2)?.as_blob_or_null()?.unwrap_or_default());
+        let payload =
+            Bytes::copy_from_slice(row.get_ref(2)?.as_blob_or_null()?.unwrap_or_default());
         *bytes += payload.len();
         events.push(Event {
             position: Position::from_sql(row.get(0)?),

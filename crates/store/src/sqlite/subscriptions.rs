@@ -11,12 +11,12 @@ use crate::decide::{announcement, decide_change};
 use crate::error::StoreError;
 use crate::offset::Position;
 use crate::subscription::{
-    Change, Config, Context, Interest, Kind, Link, Op, Reply, Subscription, Wake, apply, glob,
-    snapshot_from_json, snapshot_to_json,
+    Change, Config, Context, Ends, Interest, Kind, Link, Op, Reply, Subscription, Wake, apply,
+    glob, snapshot_from_json, snapshot_to_json,
 };
 
-/// Streams linked to a subscription when it is made. Further ones are linked as they grow.
-const LINKS_AT_CREATION_MAX: usize = 100_000;
+/// Names looked at together when a pattern is matched against all streams there are.
+const NAMES_AT_ONCE: usize = 10_000;
 
 /// A subscription with its streams and their ends.
 pub(crate) fn load(connection: &Connection, id: &str) -> Result<Option<Subscription>, StoreError> {
@@ -60,11 +60,9 @@ pub(crate) fn change(writer: &mut Writer, id: &str, op: &Op) -> Result<Reply, St
             .flat_map(|subscription| subscription.links.keys().cloned())
             .chain(gone)
             .collect();
-        let context = Context {
-            now_ms,
-            wake_id: uuid::Uuid::now_v7().simple().to_string(),
-            tails: tails(transaction, op)?,
-        };
+        let Ends { tails, starts } = ends(transaction, op)?;
+        let context =
+            Context { now_ms, wake_id: uuid::Uuid::now_v7().simple().to_string(), tails, starts };
         let change = apply(id, current, op, &context);
         save_change(transaction, id, &change, &linked).map_err(broken("save a subscription"))?;
         let commands = announcement(&change);
@@ -76,15 +74,13 @@ pub(crate) fn change(writer: &mut Writer, id: &str, op: &Op) -> Result<Reply, St
     writer.commit(commit).map(|(reply, _)| reply)
 }
 
-/// Ends of the streams that an operation concerns.
-fn tails(connection: &Connection, op: &Op) -> Result<BTreeMap<String, Position>, StoreError> {
+/// Where the streams that an operation concerns end, and where the forks among them start.
+fn ends(connection: &Connection, op: &Op) -> Result<Ends, StoreError> {
     let names = match op {
         Op::Create(config) => {
             let mut names = config.streams.clone();
             if let Some(pattern) = &config.pattern {
-                let prefix = glob::literal_prefix(pattern);
-                let all = read::names(connection, prefix, "", LINKS_AT_CREATION_MAX)?;
-                names.extend(all.into_iter().filter(|name| glob::matches(pattern, name)));
+                names.extend(matching(connection, pattern)?);
             }
             names
         }
@@ -92,15 +88,30 @@ fn tails(connection: &Connection, op: &Op) -> Result<BTreeMap<String, Position>,
         Op::Grown { stream } => vec![stream.clone()],
         _ => Vec::new(),
     };
-    let mut tails = BTreeMap::new();
+    let mut ends = Ends::default();
     for name in names {
         if let Some(state) = load::stream(connection, &name)?
             && !state.soft_deleted
         {
-            tails.insert(name, load::tail(connection, &state)?);
+            let tail = load::tail(connection, &state)?;
+            ends.starts.insert(name.clone(), state.inherited_tail());
+            ends.tails.insert(name, tail);
         }
     }
-    Ok(tails)
+    Ok(ends)
+}
+
+/// All streams whose names match a pattern.
+fn matching(connection: &Connection, pattern: &str) -> Result<Vec<String>, StoreError> {
+    let prefix = glob::literal_prefix(pattern);
+    let mut matching = Vec::new();
+    let mut after = String::new();
+    loop {
+        let names = read::names(connection, prefix, &after, NAMES_AT_ONCE)?;
+        let Some(last) = names.last() else { return Ok(matching) };
+        after.clone_from(last);
+        matching.extend(names.into_iter().filter(|name| glob::matches(pattern, name)));
+    }
 }
 
 fn save_change(

@@ -1,6 +1,8 @@
-//! Whether our queries fit our schema.
+//! What is SQLite's own: whether our queries fit our schema, and what upkeep leaves on disk.
 
 use super::SqliteStore;
+use crate::command::{Answer, Command};
+use crate::contract::commands;
 use crate::log::Log;
 use crate::options::SqliteOptions;
 use crate::postgres::testing::queries_in_use;
@@ -8,15 +10,34 @@ use crate::postgres::testing::queries_in_use;
 #[tokio::test]
 async fn every_query_can_be_prepared() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let store = SqliteStore::open(SqliteOptions::new(folder.path()))
-        .await
-        .expect("it opens");
+    let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("it opens");
     store.close().await;
     let file = folder.path().join("tidewire.db");
     let connection = rusqlite::Connection::open(file).expect("the file is there");
     for (name, sql) in queries_in_use("sqlite") {
-        connection
-            .prepare(&sql)
-            .unwrap_or_else(|error| panic!("{name}.sql: {error}"));
+        connection.prepare(&sql).unwrap_or_else(|error| panic!("{name}.sql: {error}"));
     }
+}
+
+#[tokio::test]
+async fn events_of_a_deleted_stream_go_but_never_the_tip() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("it opens");
+    let submit = async |command: Command| store.submit(command).await.expect("an answer");
+    submit(Command::Create(Box::new(commands::create("a")))).await;
+    for text in ["1", "2", "3"] {
+        submit(Command::Append(commands::append("a", text))).await;
+    }
+    assert_eq!(submit(commands::delete("a")).await, Answer::Done);
+    let tip = store.tip().await.expect("a tip");
+    let swept = store.sweep().await.expect("swept");
+    assert_eq!(swept.events_purged, 0, "not before their time");
+    let file = rusqlite::Connection::open(folder.path().join("tidewire.db")).expect("the file");
+    file.execute("UPDATE tidewire_stream_purges SET due_at_ms = 0", []).expect("an update");
+    assert_eq!(store.sweep().await.expect("swept").events_purged, 3);
+    assert_eq!(store.tip().await.expect("a tip"), tip);
+    let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0)).expect("a count");
+    assert_eq!(count("SELECT count(*) FROM log WHERE control IS NULL"), 0);
+    assert_eq!(count("SELECT count(*) FROM tidewire_stream_purges"), 0);
+    store.close().await;
 }

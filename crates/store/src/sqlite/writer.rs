@@ -52,8 +52,14 @@ impl Writer {
         let (value, plan) = work(&transaction)?;
         transaction.commit().map_err(broken("commit"))?;
         if let Some(last) = plan.events.last() {
-            let bytes = plan.events.iter().filter_map(|e| e.payload.as_ref()).map(|p| p.len()).sum();
-            self.counters.committed(plan.answers.len(), plan.events.len(), bytes, started.elapsed());
+            let bytes =
+                plan.events.iter().filter_map(|e| e.payload.as_ref()).map(|p| p.len()).sum();
+            self.counters.committed(
+                plan.answers.len(),
+                plan.events.len(),
+                bytes,
+                started.elapsed(),
+            );
             self.grown.send_replace(last.position.number());
         }
         Ok((value, plan))

@@ -15,6 +15,8 @@ pub(crate) struct Context {
     /// Ends of the streams the operation names or, on creation, that match the pattern. Streams
     /// that do not exist are left out.
     pub(crate) tails: BTreeMap<String, Position>,
+    /// Where those of them that are forks left their source. What lies before is not theirs.
+    pub(crate) starts: BTreeMap<String, Position>,
 }
 
 /// What an operation does.
@@ -44,12 +46,7 @@ impl Change {
 }
 
 /// Applies an operation to a subscription.
-pub(crate) fn apply(
-    id: &str,
-    current: Option<Subscription>,
-    op: &Op,
-    context: &Context,
-) -> Change {
+pub(crate) fn apply(id: &str, current: Option<Subscription>, op: &Op, context: &Context) -> Change {
     let mut work = match (current, op) {
         (current, Op::Create(config)) => return create(id, current, config, context),
         (None, _) => return Change::reply(Reply::NotFound),
@@ -71,8 +68,9 @@ pub(crate) fn apply(
             work.add(streams)
         }
         Op::RemoveStream(stream) => {
-            interest_changed = true;
-            work.remove(stream)
+            let reply = work.remove(stream);
+            interest_changed = work.changed;
+            reply
         }
         Op::Grown { stream } => work.grown(stream),
         Op::Claim { worker } => work.claim(worker),
@@ -172,7 +170,8 @@ impl Work<'_> {
                 link.tail = tail;
             }
             None if matches => {
-                let link = Link { explicit: false, by_pattern: true, acked: Position::START, tail };
+                let acked = self.context.starts.get(stream).copied().unwrap_or_default();
+                let link = Link { explicit: false, by_pattern: true, acked, tail };
                 self.subscription.links.insert(stream.to_owned(), link);
                 self.changed = true;
             }
@@ -186,8 +185,9 @@ impl Work<'_> {
         if self.subscription.wake.is_some() || !self.subscription.pending() {
             return false;
         }
-        let first_pending =
-            || self.subscription.links.iter().find(|(_, link)| link.pending()).map(|(name, _)| name);
+        let first_pending = || {
+            self.subscription.links.iter().find(|(_, link)| link.pending()).map(|(name, _)| name)
+        };
         let stream = because_of.or_else(|| first_pending().map(String::as_str)).unwrap_or_default();
         let stream = stream.to_owned();
         let subscription = &mut self.subscription;
@@ -209,10 +209,8 @@ impl Work<'_> {
                     "generation": subscription.generation,
                     "ts": self.context.now_ms,
                 });
-                self.announce = Some(Announce {
-                    wake_stream: wake_stream.clone(),
-                    event: event.to_string(),
-                });
+                self.announce =
+                    Some(Announce { wake_stream: wake_stream.clone(), event: event.to_string() });
             }
         }
         self.changed = true;

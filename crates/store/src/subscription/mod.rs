@@ -127,6 +127,13 @@ impl Subscription {
     }
 }
 
+/// Where streams end, and where the forks among them start. Streams that do not exist are left out.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    pub(crate) tails: BTreeMap<String, Position>,
+    pub(crate) starts: BTreeMap<String, Position>,
+}
+
 /// What a node keeps in memory to see which subscriptions an event concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interest {

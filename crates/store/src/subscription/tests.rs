@@ -41,23 +41,16 @@ impl Bench {
             lease_ttl_ms: LEASE_MS.unsigned_abs(),
             description: None,
         };
-        assert!(matches!(
-            bench.ask(Op::Create(config)),
-            Reply::Subscription { new: true, .. }
-        ));
+        assert!(matches!(bench.ask(Op::Create(config)), Reply::Subscription { new: true, .. }));
         bench
     }
 
     fn pull() -> Bench {
-        Bench::new(Kind::PullWake {
-            wake_stream: "wakes".to_owned(),
-        })
+        Bench::new(Kind::PullWake { wake_stream: "wakes".to_owned() })
     }
 
     fn webhook() -> Bench {
-        Bench::new(Kind::Webhook {
-            url: "https://example.org".to_owned(),
-        })
+        Bench::new(Kind::Webhook { url: "https://example.org".to_owned() })
     }
 
     fn ask(&mut self, op: Op) -> Reply {
@@ -66,18 +59,14 @@ impl Bench {
             now_ms: self.now_ms,
             wake_id: format!("wake-{}", self.wakes),
             tails: self.tails.clone(),
+            starts: BTreeMap::new(),
         };
-        let Change {
-            reply,
-            save,
-            announce,
-            ..
-        } = apply("s", self.subscription.clone(), &op, &context);
+        let Change { reply, save, announce, .. } =
+            apply("s", self.subscription.clone(), &op, &context);
         if let Some(save) = save {
             self.subscription = save;
         }
-        self.announced
-            .extend(announce.map(|announce| announce.event));
+        self.announced.extend(announce.map(|announce| announce.event));
         reply
     }
 
@@ -85,54 +74,32 @@ impl Bench {
     fn grow(&mut self, stream: &str, tail: u64) -> Reply {
         self.tails.insert(stream.to_owned(), Position::new(tail));
         // A store loads the ends of linked streams afresh with every operation.
-        if let Some(link) = self
-            .subscription
-            .as_mut()
-            .and_then(|s| s.links.get_mut(stream))
-        {
+        if let Some(link) = self.subscription.as_mut().and_then(|s| s.links.get_mut(stream)) {
             link.tail = Position::new(tail);
         }
-        self.ask(Op::Grown {
-            stream: stream.to_owned(),
-        })
+        self.ask(Op::Grown { stream: stream.to_owned() })
     }
 
     fn claim(&mut self) -> Reply {
-        self.ask(Op::Claim {
-            worker: "w".to_owned(),
-        })
+        self.ask(Op::Claim { worker: "w".to_owned() })
     }
 
     fn ack(&mut self, fence: &Fence, acks: &[(&str, u64)], done: bool) -> Reply {
-        let acks = acks
-            .iter()
-            .map(|&(name, at)| (name.to_owned(), Position::new(at)))
-            .collect();
-        self.ask(Op::Ack {
-            fence: fence.clone(),
-            acks,
-            done,
-        })
+        let acks = acks.iter().map(|&(name, at)| (name.to_owned(), Position::new(at))).collect();
+        self.ask(Op::Ack { fence: fence.clone(), acks, done })
     }
 
     fn due(&mut self) -> Reply {
-        self.ask(Op::Due {
-            attempt_ms: ATTEMPT_MS,
-        })
+        self.ask(Op::Due { attempt_ms: ATTEMPT_MS })
     }
 
     fn delivered(&mut self, outcome: Delivery) -> Reply {
         let generation = self.now().generation;
-        self.ask(Op::Delivered {
-            generation,
-            outcome,
-        })
+        self.ask(Op::Delivered { generation, outcome })
     }
 
     fn now(&self) -> &Subscription {
-        self.subscription
-            .as_ref()
-            .expect("the subscription is there")
+        self.subscription.as_ref().expect("the subscription is there")
     }
 
     fn wake(&self) -> &Wake {
@@ -141,11 +108,7 @@ impl Bench {
 
     fn fence(&self) -> Fence {
         let generation = self.now().generation;
-        Fence {
-            token_generation: generation,
-            generation,
-            wake_id: self.wake().id.clone(),
-        }
+        Fence { token_generation: generation, generation, wake_id: self.wake().id.clone() }
     }
 
     fn acked(&self, stream: &str) -> u64 {
@@ -155,37 +118,19 @@ impl Bench {
 
 #[test]
 fn every_operation_on_no_subscription_is_not_found() {
-    let fence = Fence {
-        token_generation: 1,
-        generation: 1,
-        wake_id: "w".to_owned(),
-    };
+    let fence = Fence { token_generation: 1, generation: 1, wake_id: "w".to_owned() };
     for op in [
         Op::Delete,
         Op::AddStreams(vec!["a".to_owned()]),
         Op::RemoveStream("a".to_owned()),
-        Op::Grown {
-            stream: "a".to_owned(),
-        },
-        Op::Claim {
-            worker: "w".to_owned(),
-        },
-        Op::Ack {
-            fence: fence.clone(),
-            acks: Vec::new(),
-            done: true,
-        },
+        Op::Grown { stream: "a".to_owned() },
+        Op::Claim { worker: "w".to_owned() },
+        Op::Ack { fence: fence.clone(), acks: Vec::new(), done: true },
         Op::Release { fence },
         Op::Due { attempt_ms: 1 },
-        Op::Delivered {
-            generation: 1,
-            outcome: Delivery::Done,
-        },
+        Op::Delivered { generation: 1, outcome: Delivery::Done },
     ] {
-        let mut bench = Bench {
-            subscription: None,
-            ..Bench::pull()
-        };
+        let mut bench = Bench { subscription: None, ..Bench::pull() };
         assert_eq!(bench.ask(op), Reply::NotFound);
         assert_eq!(bench.subscription, None);
     }
@@ -196,27 +141,14 @@ fn a_stream_that_is_named_and_matches_is_linked_both_ways() {
     let mut bench = Bench::pull();
     bench.subscription = None;
     bench.tails.insert("b/1".to_owned(), Position::new(3));
-    let config = Config {
-        streams: vec!["b/1".to_owned()],
-        ..Bench::pull().now().config.clone()
-    };
+    let config = Config { streams: vec!["b/1".to_owned()], ..Bench::pull().now().config.clone() };
     bench.tails.remove("a");
     bench.ask(Op::Create(config));
-    let both = Link {
-        explicit: true,
-        by_pattern: true,
-        acked: Position::new(3),
-        tail: Position::new(3),
-    };
+    let both =
+        Link { explicit: true, by_pattern: true, acked: Position::new(3), tail: Position::new(3) };
     assert_eq!(bench.now().links["b/1"], both);
     bench.ask(Op::RemoveStream("b/1".to_owned()));
-    assert_eq!(
-        bench.now().links["b/1"],
-        Link {
-            explicit: false,
-            ..both
-        }
-    );
+    assert_eq!(bench.now().links["b/1"], Link { explicit: false, ..both });
 }
 
 #[test]
@@ -226,40 +158,17 @@ fn only_the_present_wake_passes_the_fence() {
     assert!(matches!(bench.claim(), Reply::Claimed(_)));
     let good = bench.fence();
     for stale in [
-        Fence {
-            token_generation: 0,
-            ..good.clone()
-        },
-        Fence {
-            generation: 2,
-            ..good.clone()
-        },
-        Fence {
-            wake_id: "wake-0".to_owned(),
-            ..good.clone()
-        },
+        Fence { token_generation: 0, ..good.clone() },
+        Fence { generation: 2, ..good.clone() },
+        Fence { wake_id: "wake-0".to_owned(), ..good.clone() },
     ] {
         let before = bench.now().clone();
-        assert_eq!(
-            bench.ack(&stale, &[("a", 6)], true),
-            Reply::Fenced,
-            "{stale:?}"
-        );
-        assert_eq!(
-            bench.ask(Op::Release {
-                fence: stale.clone()
-            }),
-            Reply::Fenced,
-            "{stale:?}"
-        );
+        assert_eq!(bench.ack(&stale, &[("a", 6)], true), Reply::Fenced, "{stale:?}");
+        assert_eq!(bench.ask(Op::Release { fence: stale.clone() }), Reply::Fenced, "{stale:?}");
         assert_eq!(*bench.now(), before, "{stale:?}");
     }
     assert_eq!(bench.ack(&good, &[("a", 6)], true), DONE);
-    assert_eq!(
-        bench.ack(&good, &[], true),
-        Reply::Fenced,
-        "a wake ends once"
-    );
+    assert_eq!(bench.ack(&good, &[], true), Reply::Fenced, "a wake ends once");
 }
 
 #[test]
@@ -268,26 +177,15 @@ fn a_lease_lasts_to_its_end_and_not_beyond() {
     bench.grow("a", 6);
     bench.claim();
     let first = bench.fence();
-    let taken = Reply::AlreadyClaimed {
-        holder: "w".to_owned(),
-        generation: 1,
-    };
+    let taken = Reply::AlreadyClaimed { holder: "w".to_owned(), generation: 1 };
     bench.now_ms += LEASE_MS - 1;
     assert_eq!(bench.claim(), taken);
     assert_eq!(bench.due(), DONE, "the lease holds");
-    assert_eq!(
-        bench.ack(&first, &[], false),
-        DONE,
-        "a sign of life renews it"
-    );
+    assert_eq!(bench.ack(&first, &[], false), DONE, "a sign of life renews it");
     bench.now_ms += LEASE_MS - 1;
     assert_eq!(bench.claim(), taken);
     bench.now_ms += 1;
-    assert_eq!(
-        bench.due(),
-        WOKEN,
-        "the lease is over and the work still there"
-    );
+    assert_eq!(bench.due(), WOKEN, "the lease is over and the work still there");
     assert_eq!(bench.ack(&first, &[], true), Reply::Fenced);
     assert_eq!((bench.now().generation, bench.announced.len()), (2, 2));
 }
@@ -310,9 +208,7 @@ fn a_claim_takes_over_from_a_lease_that_ran_out() {
     bench.grow("a", 6);
     bench.claim();
     bench.now_ms += LEASE_MS;
-    let Reply::Claimed(taken_over) = bench.ask(Op::Claim {
-        worker: "w2".to_owned(),
-    }) else {
+    let Reply::Claimed(taken_over) = bench.ask(Op::Claim { worker: "w2".to_owned() }) else {
         panic!("the work was not there to claim");
     };
     assert_eq!(taken_over.generation, 2);
@@ -334,11 +230,7 @@ fn an_ack_is_taken_whole_or_not_at_all() {
         (&[("a", 6), ("b/1", 8)], true),
     ] {
         let reply = bench.ack(&fence, acks, false);
-        assert_eq!(
-            matches!(reply, Reply::InvalidAck { .. }),
-            !fine,
-            "{acks:?}: {reply:?}"
-        );
+        assert_eq!(matches!(reply, Reply::InvalidAck { .. }), !fine, "{acks:?}: {reply:?}");
         let expected = if fine { (6, 8) } else { (5, 0) };
         assert_eq!((bench.acked("a"), bench.acked("b/1")), expected, "{acks:?}");
     }

@@ -13,9 +13,7 @@ struct Database(TestDatabase);
 impl Opener for Database {
     async fn open(&self) -> SharedStore {
         let options = PostgresOptions::new(&self.0.url);
-        PostgresStore::open(options)
-            .await
-            .expect("the database opens")
+        PostgresStore::open(options).await.expect("the database opens")
     }
 
     async fn discard(self) {

@@ -11,9 +11,7 @@ struct Folder(TempDir);
 #[async_trait]
 impl Opener for Folder {
     async fn open(&self) -> SharedStore {
-        SqliteStore::open(SqliteOptions::new(self.0.path()))
-            .await
-            .expect("the folder opens")
+        SqliteStore::open(SqliteOptions::new(self.0.path())).await.expect("the folder opens")
     }
 }
 

@@ -20,25 +20,15 @@ pub(crate) fn read(data: &str) -> anyhow::Result<Vec<u8>> {
         eprintln!("tidewire: reading the message from the keyboard; end it with Ctrl-D");
     }
     let mut bytes = Vec::new();
-    std::io::stdin()
-        .lock()
-        .read_to_end(&mut bytes)
-        .context("cannot read the standard input")?;
+    std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read the standard input")?;
     Ok(bytes)
 }
 
 /// Appends, and prints where the stream continues.
 pub(crate) async fn run(flags: PublishFlags, data: Vec<u8>) -> anyhow::Result<ExitCode> {
-    ensure!(
-        !data.is_empty(),
-        "there is nothing to publish: the data is empty"
-    );
+    ensure!(!data.is_empty(), "there is nothing to publish: the data is empty");
     let client = Client::new(&flags.client.url, flags.client.token.as_deref())?;
-    let asked = if flags.json {
-        Some(JSON.to_owned())
-    } else {
-        flags.content_type
-    };
+    let asked = if flags.json { Some(JSON.to_owned()) } else { flags.content_type };
     let content_type = prepare(&client, &flags.stream, asked, &data)
         .await
         .with_context(|| format!("cannot publish to {}", flags.stream))?;

@@ -41,11 +41,7 @@ fn print<'a>(
         if json && message.contains(&b'\n') {
             // In JSON a line break stands only between tokens, where a space means the same.
             let flat = |byte: &u8| {
-                if matches!(byte, b'\n' | b'\r') {
-                    b' '
-                } else {
-                    *byte
-                }
+                if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }
             };
             out.write_all(&message.iter().map(flat).collect::<Vec<u8>>())?;
         } else {
@@ -71,17 +67,11 @@ mod tests {
 
     #[test]
     fn every_message_ends_its_line() {
-        assert_eq!(
-            printed(&["one", "two\n", "three"], false),
-            "one\ntwo\nthree\n"
-        );
+        assert_eq!(printed(&["one", "two\n", "three"], false), "one\ntwo\nthree\n");
     }
 
     #[test]
     fn a_json_message_takes_one_line() {
-        assert_eq!(
-            printed(&["{\n  \"a\": 1\r\n}", "2"], true),
-            "{   \"a\": 1  }\n2\n"
-        );
+        assert_eq!(printed(&["{\n  \"a\": 1\r\n}", "2"], true), "{   \"a\": 1  }\n2\n");
     }
 }

@@ -14,21 +14,11 @@ use super::setting::{Origin, Setting};
 pub(crate) const PREFIX: &str = "TIDEWIRE_";
 
 /// Variables that are no keys of the file: the secret, the file itself, the client's, the filter.
-const OTHERS: [&str; 5] = [
-    "TIDEWIRE_ADMIN_KEY",
-    "TIDEWIRE_CONFIG",
-    "TIDEWIRE_URL",
-    "TIDEWIRE_TOKEN",
-    "TIDEWIRE_LOG",
-];
+const OTHERS: [&str; 5] =
+    ["TIDEWIRE_ADMIN_KEY", "TIDEWIRE_CONFIG", "TIDEWIRE_URL", "TIDEWIRE_TOKEN", "TIDEWIRE_LOG"];
 
 /// Tests and benchmarks have variables of their own, which a server they start inherits.
-const FOREIGN: [&str; 4] = [
-    "TIDEWIRE_TEST_",
-    "TIDEWIRE_FAULT_",
-    "TIDEWIRE_BIN",
-    "TIDEWIRE_BENCH",
-];
+const FOREIGN: [&str; 4] = ["TIDEWIRE_TEST_", "TIDEWIRE_FAULT_", "TIDEWIRE_BIN", "TIDEWIRE_BENCH"];
 
 /// The variables that concern Tidewire. Empty ones count as not set: that is how compose files and
 /// service managers write "no value".
@@ -53,10 +43,7 @@ pub(crate) fn ours(
 
 /// One variable's value.
 pub(crate) fn get<'a>(variables: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    variables
-        .iter()
-        .find(|(candidate, _)| candidate == name)
-        .map(|(_, value)| value.as_str())
+    variables.iter().find(|(candidate, _)| candidate == name).map(|(_, value)| value.as_str())
 }
 
 /// The settings that the variables give, and what is wrong with the others.
@@ -88,11 +75,9 @@ fn parse(default: &Value, text: &str) -> Value {
     match default {
         Value::Integer(_) => text.parse().map_or_else(|_| plain(), Value::Integer),
         Value::Boolean(_) => text.parse().map_or_else(|_| plain(), Value::Boolean),
-        Value::Array(_) => Value::Array(
-            text.split(',')
-                .map(|item| Value::from(item.trim()))
-                .collect(),
-        ),
+        Value::Array(_) => {
+            Value::Array(text.split(',').map(|item| Value::from(item.trim())).collect())
+        }
         _ => plain(),
     }
 }
@@ -100,17 +85,11 @@ fn parse(default: &Value, text: &str) -> Value {
 fn unknown(name: &str, defaults: &[Setting]) -> Problem {
     // The prefix they all share would make everything look alike.
     let bare = |name: &str| name.trim_start_matches(PREFIX).to_owned();
-    let known = defaults
-        .iter()
-        .map(Setting::variable)
-        .chain(OTHERS.map(str::to_owned));
+    let known = defaults.iter().map(Setting::variable).chain(OTHERS.map(str::to_owned));
     let known: Vec<String> = known.map(|variable| bare(&variable)).collect();
     let suggestion = closest(&bare(name), known.iter().map(String::as_str));
     let suggestion = suggestion.map(|bare| format!("{PREFIX}{bare}"));
-    Problem::UnknownVariable {
-        name: name.to_owned(),
-        suggestion,
-    }
+    Problem::UnknownVariable { name: name.to_owned(), suggestion }
 }
 
 #[cfg(test)]
@@ -134,10 +113,7 @@ mod tests {
         assert_eq!(parse(&Value::Integer(1), "20"), Value::Integer(20));
         assert_eq!(parse(&Value::Integer(1), "soon"), Value::from("soon"));
         assert_eq!(parse(&Value::Boolean(true), "false"), Value::Boolean(false));
-        assert_eq!(
-            parse(&Value::Array(vec![]), "a, b"),
-            Value::from(vec!["a", "b"])
-        );
+        assert_eq!(parse(&Value::Array(vec![]), "a, b"), Value::from(vec!["a", "b"]));
         assert_eq!(parse(&Value::from(""), "20"), Value::from("20"));
     }
 
@@ -160,11 +136,7 @@ mod tests {
     #[test]
     fn only_our_variables_are_looked_at_and_empty_ones_are_not_set() {
         let pair = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
-        let variables = [
-            pair("HOME", "/"),
-            pair("TIDEWIRE_LISTEN", ""),
-            pair("TIDEWIRE_LOG", "x"),
-        ];
+        let variables = [pair("HOME", "/"), pair("TIDEWIRE_LISTEN", ""), pair("TIDEWIRE_LOG", "x")];
         let ours = ours(variables.into_iter()).expect("UTF-8");
         assert_eq!(ours, [("TIDEWIRE_LOG".to_owned(), "x".to_owned())]);
         assert_eq!(get(&ours, "TIDEWIRE_LOG"), Some("x"));

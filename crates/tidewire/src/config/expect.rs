@@ -71,10 +71,7 @@ pub(crate) fn check(default: &Setting, given: &Value) -> Result<(), String> {
 /// resolver says, so that it means the same everywhere.
 pub(crate) fn listen_address(text: &str) -> Option<SocketAddr> {
     if let Some(port) = text.strip_prefix("localhost:") {
-        return Some(SocketAddr::new(
-            IpAddr::V4(Ipv4Addr::LOCALHOST),
-            port.parse().ok()?,
-        ));
+        return Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port.parse().ok()?));
     }
     text.parse().ok()
 }

@@ -16,9 +16,7 @@ pub(crate) const DEFAULT: &str = include_str!("../default.toml");
 pub(crate) fn defaults() -> Vec<Setting> {
     let path = Path::new("default.toml");
     let mut settings = settings(DEFAULT, path).expect("a test reads the default file");
-    settings
-        .iter_mut()
-        .for_each(|setting| setting.origin = Origin::Default);
+    settings.iter_mut().for_each(|setting| setting.origin = Origin::Default);
     settings
 }
 
@@ -66,10 +64,7 @@ fn flatten(
 
 fn origin(text: &str, path: &Path, at: usize) -> Origin {
     let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
-    Origin::File {
-        path: path.to_owned(),
-        line,
-    }
+    Origin::File { path: path.to_owned(), line }
 }
 
 #[cfg(test)]
@@ -80,10 +75,7 @@ mod tests {
     fn settings_keep_their_order_and_lines() {
         let text = "listen = \"x\"\n\n[streams]\nlong_poll_ms = 1\n\n[empty]\n";
         let settings = settings(text, Path::new("a.toml")).expect("TOML");
-        let shown: Vec<_> = settings
-            .iter()
-            .map(|setting| format!("{setting:?}"))
-            .collect();
+        let shown: Vec<_> = settings.iter().map(|setting| format!("{setting:?}")).collect();
         insta::assert_snapshot!(shown.join("\n"), @r#"
         listen = "x" from a.toml line 1
         streams.long_poll_ms = 1 from a.toml line 4
@@ -94,12 +86,7 @@ mod tests {
     #[test]
     fn what_is_not_toml_is_named_by_its_line() {
         let problem = settings("a = 1\nb = = 2\n", Path::new("a.toml")).expect_err("not TOML");
-        assert!(
-            problem
-                .to_string()
-                .starts_with("a.toml line 2 is not TOML: "),
-            "{problem}"
-        );
+        assert!(problem.to_string().starts_with("a.toml line 2 is not TOML: "), "{problem}");
     }
 
     #[test]
@@ -108,11 +95,7 @@ mod tests {
         for (number, line) in DEFAULT.lines().enumerate() {
             let explains = line.starts_with("# ");
             let sets = !explains && !line.is_empty() && line != "#";
-            assert!(
-                !sets || comment_above,
-                "line {} has no comment above it",
-                number + 1
-            );
+            assert!(!sets || comment_above, "line {} has no comment above it", number + 1);
             comment_above = explains;
         }
     }

@@ -93,10 +93,8 @@ fn named_file(given: &Given, variables: &[(String, String)], folder: &Path) -> O
 }
 
 fn read(path: &Path, folder: &Path) -> Result<Vec<Setting>, Problem> {
-    let text = std::fs::read_to_string(path).map_err(|reason| Problem::Unreadable {
-        path: path.to_owned(),
-        reason,
-    })?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|reason| Problem::Unreadable { path: path.to_owned(), reason })?;
     // A file in the folder is known by its name alone.
     file::settings(&text, path.strip_prefix(folder).unwrap_or(path))
 }
@@ -131,21 +129,12 @@ fn unknown(effective: &[Setting], setting: Setting) -> Result<(), Problem> {
         Value::Table(_) => closest(&key, effective.iter().map(Setting::table)),
         _ => closest(&key, effective.iter().map(|known| known.key.as_str())),
     };
-    Err(Problem::UnknownKey {
-        suggestion: suggestion.map(str::to_owned),
-        key,
-        origin,
-    })
+    Err(Problem::UnknownKey { suggestion: suggestion.map(str::to_owned), key, origin })
 }
 
 fn wrong(setting: Setting, expected: String) -> Problem {
     let value = setting.shown();
-    Problem::Wrong {
-        key: setting.key,
-        value,
-        origin: setting.origin,
-        expected,
-    }
+    Problem::Wrong { key: setting.key, value, origin: setting.origin, expected }
 }
 
 fn typed(effective: &[Setting]) -> Settings {
@@ -155,9 +144,7 @@ fn typed(effective: &[Setting]) -> Settings {
         match setting.table() {
             "" => root.insert(setting.name().to_owned(), value),
             table => {
-                let table = root
-                    .entry(table)
-                    .or_insert_with(|| Value::Table(Table::new()));
+                let table = root.entry(table).or_insert_with(|| Value::Table(Table::new()));
                 let table = table.as_table_mut().expect("no key is the name of a table");
                 table.insert(setting.name().to_owned(), value)
             }

@@ -9,34 +9,19 @@ use super::setting::Origin;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {
     #[error("cannot read the configuration {}: {reason}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        reason: std::io::Error,
-    },
+    Unreadable { path: PathBuf, reason: std::io::Error },
     #[error("{origin} is not TOML: {reason}")]
     NotToml { origin: Origin, reason: String },
     #[error("unknown key {key} in {origin}{}", did_you_mean(.suggestion.as_deref()))]
-    UnknownKey {
-        key: String,
-        origin: Origin,
-        suggestion: Option<String>,
-    },
+    UnknownKey { key: String, origin: Origin, suggestion: Option<String> },
     #[error("{key} in {origin}: the admin key is a secret; set TIDEWIRE_ADMIN_KEY instead")]
     SecretInFile { key: String, origin: Origin },
     #[error("unknown variable {name}{}", did_you_mean(.suggestion.as_deref()))]
-    UnknownVariable {
-        name: String,
-        suggestion: Option<String>,
-    },
+    UnknownVariable { name: String, suggestion: Option<String> },
     #[error("the variable {name} is not UTF-8")]
     NotUtf8 { name: String },
     #[error("{key} = {value} from {origin}: expected {expected}")]
-    Wrong {
-        key: String,
-        value: String,
-        origin: Origin,
-        expected: String,
-    },
+    Wrong { key: String, value: String, origin: Origin, expected: String },
 }
 
 fn did_you_mean(suggestion: Option<&str>) -> String {
@@ -56,9 +41,7 @@ impl fmt::Display for Problems {
             return only.fmt(f);
         }
         write!(f, "the configuration has {} problems:", self.0.len())?;
-        self.0
-            .iter()
-            .try_for_each(|problem| write!(f, "\n  - {problem}"))
+        self.0.iter().try_for_each(|problem| write!(f, "\n  - {problem}"))
     }
 }
 
@@ -112,10 +95,7 @@ mod tests {
             ("stream.long_poll_ms", Some("streams.long_poll_ms")),
             ("long_poll_ms", Some("streams.long_poll_ms")),
             ("lisen", Some("listen")),
-            (
-                "postgress.read_connections",
-                Some("postgres.read_connections"),
-            ),
+            ("postgress.read_connections", Some("postgres.read_connections")),
             ("colour", None),
         ] {
             assert_eq!(closest(given, KEYS.into_iter()), meant, "{given}");

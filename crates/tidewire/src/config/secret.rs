@@ -41,9 +41,7 @@ pub(crate) enum NoAdminKey {
 
 impl AdminKey {
     pub(crate) fn check(given: Option<&str>) -> Result<AdminKey, NoAdminKey> {
-        let key = given
-            .filter(|key| !key.is_empty())
-            .ok_or(NoAdminKey::Missing)?;
+        let key = given.filter(|key| !key.is_empty()).ok_or(NoAdminKey::Missing)?;
         let characters = key.chars().count();
         if characters < ADMIN_KEY_CHARACTERS_MIN {
             return Err(NoAdminKey::Short(characters));
@@ -101,18 +99,9 @@ mod tests {
         for (url, shown) in [
             ("postgres://u:p@h:5432/d", "postgres://u:***@h:5432/d"),
             ("postgres://u:p@ss:word@h/d", "postgres://u:***@h/d"),
-            (
-                "postgres://u@h/d?sslmode=require",
-                "postgres://u@h/d?sslmode=require",
-            ),
-            (
-                "postgres://h/d?user=u&password=p",
-                "postgres://h/d?user=u&password=***",
-            ),
-            (
-                "postgres://h/d?password=p@ss&a=b",
-                "postgres://h/d?password=***&a=b",
-            ),
+            ("postgres://u@h/d?sslmode=require", "postgres://u@h/d?sslmode=require"),
+            ("postgres://h/d?user=u&password=p", "postgres://h/d?user=u&password=***"),
+            ("postgres://h/d?password=p@ss&a=b", "postgres://h/d?password=***&a=b"),
             ("postgres://u:p?@h/d", "postgres://u:***@h/d"),
             ("host=h password=p", "***"),
             ("", ""),
@@ -125,14 +114,8 @@ mod tests {
     fn a_key_must_be_long_and_fit_a_header() {
         assert_eq!(AdminKey::check(None), Err(NoAdminKey::Missing));
         assert_eq!(AdminKey::check(Some("")), Err(NoAdminKey::Missing));
-        assert_eq!(
-            AdminKey::check(Some("0123456789abcde")),
-            Err(NoAdminKey::Short(15))
-        );
-        assert_eq!(
-            AdminKey::check(Some("0123456789 abcdef")),
-            Err(NoAdminKey::Unsendable)
-        );
+        assert_eq!(AdminKey::check(Some("0123456789abcde")), Err(NoAdminKey::Short(15)));
+        assert_eq!(AdminKey::check(Some("0123456789 abcdef")), Err(NoAdminKey::Unsendable));
         let key = AdminKey::check(Some("0123456789abcdef")).expect("a good key");
         assert_eq!(format!("{key:?}"), "AdminKey(hidden)");
     }

@@ -52,17 +52,12 @@ impl Setting {
 
     /// Its name in that table.
     pub(crate) fn name(&self) -> &str {
-        self.key
-            .rsplit_once('.')
-            .map_or(&self.key, |(_, name)| name)
+        self.key.rsplit_once('.').map_or(&self.key, |(_, name)| name)
     }
 
     /// The environment variable that sets it.
     pub(crate) fn variable(&self) -> String {
-        format!(
-            "{PREFIX}{}",
-            self.key.replace('.', "_").to_ascii_uppercase()
-        )
+        format!("{PREFIX}{}", self.key.replace('.', "_").to_ascii_uppercase())
     }
 }
 

@@ -123,24 +123,12 @@ pub(crate) enum StoreOptions {
 impl Settings {
     /// The database where one is given, else the folder.
     pub(crate) fn store(&self) -> StoreOptions {
-        let Commit {
-            commands_max,
-            bytes_max,
-            queue_max,
-        } = self.commit;
-        let commit = CommitOptions {
-            commands_max,
-            bytes_max,
-            queue_max,
-        };
+        let Commit { commands_max, bytes_max, queue_max } = self.commit;
+        let commit = CommitOptions { commands_max, bytes_max, queue_max };
         if self.database.is_empty() {
             let read_connections = self.sqlite.read_connections;
             let folder = self.data.clone();
-            StoreOptions::Sqlite(SqliteOptions {
-                folder,
-                commit,
-                read_connections,
-            })
+            StoreOptions::Sqlite(SqliteOptions { folder, commit, read_connections })
         } else {
             StoreOptions::Postgres(PostgresOptions {
                 url: self.database.clone(),
@@ -212,16 +200,12 @@ mod tests {
     #[test]
     fn the_default_file_says_what_the_stores_do_by_default() {
         let mut settings = default_settings();
-        let StoreOptions::Sqlite(of_file) = settings.store() else {
-            panic!("no database is set")
-        };
+        let StoreOptions::Sqlite(of_file) = settings.store() else { panic!("no database is set") };
         let of_code = SqliteOptions::new("./tidewire-data");
         assert_eq!(format!("{of_file:#?}"), format!("{of_code:#?}"));
 
         settings.database = "postgres://localhost/app".to_owned();
-        let StoreOptions::Postgres(of_file) = settings.store() else {
-            panic!("one is set")
-        };
+        let StoreOptions::Postgres(of_file) = settings.store() else { panic!("one is set") };
         let of_code = PostgresOptions::new("postgres://localhost/app");
         assert_eq!(format!("{of_file:#?}"), format!("{of_code:#?}"));
     }

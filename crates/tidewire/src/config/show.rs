@@ -10,11 +10,7 @@ const HEAD: &str = "\
 /// What `tidewire config` prints: a file that could be used again, but for the secrets.
 pub(crate) fn effective(config: &Config) -> String {
     let mut text = String::from(HEAD);
-    let admin_key = if config.admin_key.is_some() {
-        "set (hidden)"
-    } else {
-        "not set"
-    };
+    let admin_key = if config.admin_key.is_some() { "set (hidden)" } else { "not set" };
     text += &format!("# TIDEWIRE_ADMIN_KEY is {admin_key}.\n\n");
     let mut table = "";
     for setting in &config.effective {

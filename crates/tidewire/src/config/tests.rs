@@ -12,26 +12,19 @@ fn load_from(
     if let Some(text) = text {
         std::fs::write(folder.path().join(FILE_NAME), text).expect("a file");
     }
-    let variables = variables
-        .iter()
-        .map(|(name, value)| (name.into(), value.into()));
+    let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
     let given = Given { file: None, flags };
     load(given, variables, folder.path()).map_err(|problems| problems.to_string())
 }
 
 fn refused(text: &str, variables: &[(&str, &str)]) -> String {
-    load_from(Some(text), variables, Vec::new())
-        .err()
-        .expect("a refusal")
+    load_from(Some(text), variables, Vec::new()).err().expect("a refusal")
 }
 
 #[test]
 fn flags_are_stronger_than_variables_than_the_file_than_the_defaults() {
     let file = "listen = \"127.0.0.1:1\"\ndata = \"of-file\"\npublic_url = \"http://of-file\"\n";
-    let variables = [
-        ("TIDEWIRE_LISTEN", "127.0.0.1:2"),
-        ("TIDEWIRE_DATA", "of-variable"),
-    ];
+    let variables = [("TIDEWIRE_LISTEN", "127.0.0.1:2"), ("TIDEWIRE_DATA", "of-variable")];
     let flags = vec![("--listen", "listen", "127.0.0.1:3".to_owned())];
     let config = load_from(Some(file), &variables, flags).expect("a configuration");
     assert_eq!(config.settings.listen, "127.0.0.1:3");
@@ -66,13 +59,8 @@ fn all_that_is_wrong_is_told_at_once() {
 #[test]
 fn a_file_that_was_named_must_exist() {
     let variables = [("TIDEWIRE_CONFIG", "missing.toml")];
-    let refused = load_from(None, &variables, Vec::new())
-        .err()
-        .expect("a refusal");
-    assert!(
-        refused.starts_with("cannot read the configuration missing.toml: "),
-        "{refused}"
-    );
+    let refused = load_from(None, &variables, Vec::new()).err().expect("a refusal");
+    assert!(refused.starts_with("cannot read the configuration missing.toml: "), "{refused}");
 }
 
 #[test]
@@ -96,11 +84,7 @@ fn what_is_shown_can_be_used_as_a_file() {
     let shown = show::effective(&config);
     let again = load_from(Some(&shown), &[], Vec::new()).expect("the same");
     let values = |config: &Config| -> Vec<(String, Value)> {
-        config
-            .effective
-            .iter()
-            .map(|s| (s.key.clone(), s.value.clone()))
-            .collect()
+        config.effective.iter().map(|s| (s.key.clone(), s.value.clone())).collect()
     };
     assert_eq!(values(&config), values(&again));
     load_from(Some(file::DEFAULT), &[], Vec::new()).expect("the reference itself");

@@ -19,17 +19,9 @@ pub(crate) fn text(
     let version = env!("CARGO_PKG_VERSION");
     let url = url(address);
     let by_default = address == SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT));
-    let server = if by_default {
-        String::new()
-    } else {
-        format!(" --url {url}")
-    };
+    let server = if by_default { String::new() } else { format!(" --url {url}") };
     let (kind, curl, client) = match mode {
-        Mode::Dev => (
-            "development server, open to this machine only",
-            "curl",
-            server,
-        ),
+        Mode::Dev => ("development server, open to this machine only", "curl", server),
         Mode::Serve => (
             "server, open to those who have the admin key",
             "curl -H \"authorization: Bearer $TIDEWIRE_ADMIN_KEY\"",
@@ -64,11 +56,7 @@ pub(crate) fn program() -> String {
     let name = std::env::args().next().filter(|name| !name.is_empty());
     let name = name.unwrap_or_else(|| "tidewire".to_owned());
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    if name.chars().all(plain) {
-        name
-    } else {
-        format!("'{}'", name.replace('\'', r"'\''"))
-    }
+    if name.chars().all(plain) { name } else { format!("'{}'", name.replace('\'', r"'\''")) }
 }
 
 /// An address to reach the server at from this machine, also where it listens on all of them.
@@ -91,13 +79,8 @@ mod tests {
 
     #[test]
     fn the_development_banner() {
-        let text = text(
-            Mode::Dev,
-            "tidewire",
-            address("127.0.0.1:4437"),
-            "SQLite",
-            "in ./tidewire-data",
-        );
+        let text =
+            text(Mode::Dev, "tidewire", address("127.0.0.1:4437"), "SQLite", "in ./tidewire-data");
         insta::assert_snapshot!(text.replace(env!("CARGO_PKG_VERSION"), "0.0.0"));
     }
 

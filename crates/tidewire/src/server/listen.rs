@@ -31,11 +31,7 @@ pub(crate) fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()
-    } else {
-        TcpSocket::new_v6()
-    }?;
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // A restart must not wait for connections of the life before to fade away.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;

@@ -90,10 +90,7 @@ pub(crate) async fn run(plan: Plan) -> anyhow::Result<ExitCode> {
         signal = signals.next() => return Ok(ExitCode::from(signal.exit_code())),
     };
     let signal = signals.next().await;
-    tracing::info!(
-        ?grace,
-        "{signal}: finishing requests under way; a second one ends at once"
-    );
+    tracing::info!(?grace, "{signal}: finishing requests under way; a second one ends at once");
     tokio::select! {
         () = drain(running, grace) => {
             tracing::info!("stopped");
@@ -126,10 +123,7 @@ async fn start(plan: Plan) -> anyhow::Result<Running> {
 
 async fn drain(running: Running, grace: Duration) {
     running.server.shutdown(grace).await;
-    if tokio::time::timeout(STORE_CLOSE_MAX, running.store.close())
-        .await
-        .is_err()
-    {
+    if tokio::time::timeout(STORE_CLOSE_MAX, running.store.close()).await.is_err() {
         tracing::warn!("the store did not close in time; what was acknowledged is durable");
     }
 }

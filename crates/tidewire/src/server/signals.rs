@@ -42,10 +42,7 @@ impl Signals {
     pub(crate) fn listen() -> anyhow::Result<Signals> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         let interrupt = listen(SignalKind::interrupt())?;
-        Ok(Signals {
-            interrupt,
-            terminate: listen(SignalKind::terminate())?,
-        })
+        Ok(Signals { interrupt, terminate: listen(SignalKind::terminate())? })
     }
 
     pub(crate) async fn next(&mut self) -> Ending {

@@ -17,10 +17,7 @@ fn each_layer_is_named_behind_what_it_sets() {
     let variables = [
         ("TIDEWIRE_STREAMS_SSE_MS", "3000"),
         ("TIDEWIRE_WEBHOOKS_ALLOW_LOOPBACK", "true"),
-        (
-            "TIDEWIRE_ALLOWED_ORIGINS",
-            "https://a.example,https://b.example",
-        ),
+        ("TIDEWIRE_ALLOWED_ORIGINS", "https://a.example,https://b.example"),
         ("TIDEWIRE_ADMIN_KEY", "correct-horse-battery"),
     ];
     let arguments = ["config", "--listen", "127.0.0.1:9", "--data", "elsewhere"];
@@ -37,25 +34,14 @@ fn a_named_file_is_taken_instead_of_the_one_in_the_folder() {
     std::fs::write(folder.path().join("third.toml"), "data = \"of-third\"\n").expect("a file");
 
     let printed = folder.run(&["config"]).printed();
-    assert!(
-        printed.contains("data = \"of-the-folder\" # tidewire.toml line 1"),
-        "{printed}"
-    );
+    assert!(printed.contains("data = \"of-the-folder\" # tidewire.toml line 1"), "{printed}");
 
     let other = [("TIDEWIRE_CONFIG", "other.toml")];
     let printed = folder.run_with(&["config"], &other).printed();
-    assert!(
-        printed.contains("data = \"of-other\" # other.toml line 1"),
-        "{printed}"
-    );
+    assert!(printed.contains("data = \"of-other\" # other.toml line 1"), "{printed}");
 
-    let printed = folder
-        .run_with(&["config", "--config", "third.toml"], &other)
-        .printed();
-    assert!(
-        printed.contains("data = \"of-third\" # third.toml line 1"),
-        "{printed}"
-    );
+    let printed = folder.run_with(&["config", "--config", "third.toml"], &other).printed();
+    assert!(printed.contains("data = \"of-third\" # third.toml line 1"), "{printed}");
 }
 
 #[test]
@@ -70,10 +56,7 @@ fn a_mistaken_key_comes_with_a_suggestion() {
 
 #[test]
 fn a_mistaken_variable_comes_with_a_suggestion() {
-    let variables = [
-        ("TIDEWIRE_LISTN", "127.0.0.1:1"),
-        ("TIDEWIRE_TEST_STORE", "sqlite"),
-    ];
+    let variables = [("TIDEWIRE_LISTN", "127.0.0.1:1"), ("TIDEWIRE_TEST_STORE", "sqlite")];
     assert_eq!(
         Folder::new().run_with(&["config"], &variables).complained(),
         "tidewire: unknown variable TIDEWIRE_LISTN; did you mean TIDEWIRE_LISTEN?\n"
@@ -84,8 +67,6 @@ fn a_mistaken_variable_comes_with_a_suggestion() {
 fn a_wrong_value_is_named_with_what_was_expected() {
     let folder = Folder::with_config("[limits]\nbody_bytes_max = \"16MB\"\n");
     let variables = [("TIDEWIRE_STREAMS_LONG_POLL_MS", "-1")];
-    let complaint = folder
-        .run_with(&["config", "--listen", "4437"], &variables)
-        .complained();
+    let complaint = folder.run_with(&["config", "--listen", "4437"], &variables).complained();
     insta::assert_snapshot!(complaint);
 }

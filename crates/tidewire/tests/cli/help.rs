@@ -26,12 +26,7 @@ fn the_version_is_the_packages() {
 
 #[test]
 fn a_token_in_the_environment_is_not_shown() {
-    let variables = [
-        ("TIDEWIRE_TOKEN", "tw_secret"),
-        ("TIDEWIRE_URL", "http://u:secret@h"),
-    ];
-    let shown = Folder::new()
-        .run_with(&["tail", "--help"], &variables)
-        .printed();
+    let variables = [("TIDEWIRE_TOKEN", "tw_secret"), ("TIDEWIRE_URL", "http://u:secret@h")];
+    let shown = Folder::new().run_with(&["tail", "--help"], &variables).printed();
     assert!(!shown.contains("secret"), "{shown}");
 }

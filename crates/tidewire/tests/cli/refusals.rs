@@ -18,32 +18,18 @@ fn dev_listens_on_loopback_only() {
     for address in ["0.0.0.0:4437", "[::]:4437", "192.0.2.1:4437"] {
         let folder = Folder::new();
         let complaint = folder.run(&["dev", "--listen", address]).complained();
-        assert!(
-            complaint.contains(&format!("{address} is not a loopback address")),
-            "{complaint}"
-        );
+        assert!(complaint.contains(&format!("{address} is not a loopback address")), "{complaint}");
         assert!(complaint.contains("tidewire serve"), "{complaint}");
-        assert!(
-            !folder.path().join("tidewire-data").exists(),
-            "it was refused before it began"
-        );
+        assert!(!folder.path().join("tidewire-data").exists(), "it was refused before it began");
     }
 }
 
 #[test]
 fn serve_needs_a_key_and_says_how_to_make_one() {
     let folder = Folder::new();
-    let complaint = folder
-        .run(&["serve", "--listen", "127.0.0.1:0"])
-        .complained();
-    assert!(
-        complaint.contains("TIDEWIRE_ADMIN_KEY=$(openssl rand -hex 32)"),
-        "{complaint}"
-    );
-    assert!(
-        !folder.path().join("tidewire-data").exists(),
-        "it was refused before it began"
-    );
+    let complaint = folder.run(&["serve", "--listen", "127.0.0.1:0"]).complained();
+    assert!(complaint.contains("TIDEWIRE_ADMIN_KEY=$(openssl rand -hex 32)"), "{complaint}");
+    assert!(!folder.path().join("tidewire-data").exists(), "it was refused before it began");
 }
 
 #[test]
@@ -59,13 +45,8 @@ fn serve_refuses_a_short_key_without_repeating_it() {
 fn an_address_in_use_comes_with_advice() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("an address").to_string();
-    let complaint = Folder::new()
-        .run(&["dev", "--listen", &address])
-        .complained();
-    assert!(
-        complaint.contains(&format!("cannot listen on {address}")),
-        "{complaint}"
-    );
+    let complaint = Folder::new().run(&["dev", "--listen", &address]).complained();
+    assert!(complaint.contains(&format!("cannot listen on {address}")), "{complaint}");
     assert!(complaint.contains("--listen"), "{complaint}");
 }
 
@@ -74,9 +55,7 @@ fn dev_does_not_wait_for_a_database_that_is_not_there() {
     let address = nobody_listens();
     let url = format!("postgres://app:hunter2@{address}/app");
     let arguments = ["dev", "--listen", "127.0.0.1:0", "--database", &url];
-    let complaint = Folder::new()
-        .run_with(&arguments, &[IMPATIENT])
-        .complained();
+    let complaint = Folder::new().run_with(&arguments, &[IMPATIENT]).complained();
     let place = format!("postgres://app:***@{address}/app");
     assert!(complaint.contains(&place), "{complaint}");
     assert!(complaint.contains("cannot be reached"), "{complaint}");
@@ -95,42 +74,21 @@ fn serve_waits_for_its_database_and_then_gives_up() {
     let arguments = ["serve", "--listen", "127.0.0.1:0"];
     let complaint = Folder::new().run_with(&arguments, &variables).complained();
     assert!(complaint.contains("trying again"), "{complaint}");
-    assert!(
-        complaint
-            .lines()
-            .last()
-            .is_some_and(|line| line.starts_with("tidewire: cannot open"))
-    );
-    assert!(
-        !complaint.contains("hunter2") && !complaint.contains("correct-horse"),
-        "{complaint}"
-    );
+    assert!(complaint.lines().last().is_some_and(|line| line.starts_with("tidewire: cannot open")));
+    assert!(!complaint.contains("hunter2") && !complaint.contains("correct-horse"), "{complaint}");
 }
 
 #[test]
 fn a_filter_that_is_none_is_refused() {
     let variables = [("TIDEWIRE_LOG", "tidewire=loud")];
-    let complaint = Folder::new()
-        .run_with(&["migrate"], &variables)
-        .complained();
-    assert!(
-        complaint.contains("TIDEWIRE_LOG=tidewire=loud is no filter"),
-        "{complaint}"
-    );
+    let complaint = Folder::new().run_with(&["migrate"], &variables).complained();
+    assert!(complaint.contains("TIDEWIRE_LOG=tidewire=loud is no filter"), "{complaint}");
 }
 
 #[test]
 fn a_server_that_is_not_there_is_named() {
     let url = format!("http://{}", nobody_listens());
-    let complaint = Folder::new()
-        .run(&["publish", "doc", "hi", "--url", &url])
-        .complained();
-    assert!(
-        complaint.contains(&format!("no answer from {url}")),
-        "{complaint}"
-    );
-    assert!(
-        complaint.to_lowercase().contains("connection refused"),
-        "{complaint}"
-    );
+    let complaint = Folder::new().run(&["publish", "doc", "hi", "--url", &url]).complained();
+    assert!(complaint.contains(&format!("no answer from {url}")), "{complaint}");
+    assert!(complaint.to_lowercase().contains("connection refused"), "{complaint}");
 }

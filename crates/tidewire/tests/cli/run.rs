@@ -27,10 +27,7 @@ impl Folder {
     /// The command, to be run here.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidewire"));
-        command
-            .args(arguments)
-            .current_dir(self.path())
-            .env_remove("COLUMNS");
+        command.args(arguments).current_dir(self.path()).env_remove("COLUMNS");
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("TIDEWIRE_") {
                 command.env_remove(name);
@@ -47,10 +44,7 @@ impl Folder {
     /// Runs it to its end, with these variables.
     pub(crate) fn run_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
         let mut command = self.command(arguments);
-        let output = command
-            .envs(variables.iter().copied())
-            .output()
-            .expect("the binary runs");
+        let output = command.envs(variables.iter().copied()).output().expect("the binary runs");
         Ended {
             code: output.status.code(),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),

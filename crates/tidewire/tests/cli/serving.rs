@@ -15,10 +15,7 @@ struct Running {
 
 impl Running {
     fn start(mut command: Command) -> Running {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary runs");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
         let err = BufReader::new(child.stderr.take().expect("a pipe"));
@@ -41,10 +38,7 @@ impl Running {
 
     fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
-        let sent = Command::new("kill")
-            .args([name, &id])
-            .status()
-            .expect("kill runs");
+        let sent = Command::new("kill").args([name, &id]).status().expect("kill runs");
         assert!(sent.success());
     }
 
@@ -152,9 +146,7 @@ fn a_tail_outlives_its_server() {
     let folder = Folder::new();
     let (server, url) = dev(&folder);
     let publish = |data: &str| {
-        folder
-            .run(&["publish", "doc", data, "--json", "--url", &url])
-            .printed();
+        folder.run(&["publish", "doc", data, "--json", "--url", &url]).printed();
     };
     publish("1");
     let mut tail = Running::start(folder.command(&["tail", "--stream", "doc", "--url", &url]));
@@ -173,11 +165,7 @@ fn what_is_published_is_tailed_and_survives_a_restart() {
     let folder = Folder::new();
     let (server, url) = dev(&folder);
     let publish = |url: &str, data: &str| {
-        folder
-            .run(&["publish", "chat/1", data, "--url", url])
-            .printed()
-            .trim()
-            .to_owned()
+        folder.run(&["publish", "chat/1", data, "--url", url]).printed().trim().to_owned()
     };
     let first = publish(&url, r#"{"n": 1}"#);
     let mut tail = Running::start(folder.command(&["tail", "--stream", "chat/1", "--url", &url]));
@@ -191,9 +179,7 @@ fn what_is_published_is_tailed_and_survives_a_restart() {
     assert_eq!(server.end().0, Some(0));
 
     let (_server, url) = dev(&folder);
-    let arguments = [
-        "tail", "--stream", "chat/1", "--from", &first, "--url", &url,
-    ];
+    let arguments = ["tail", "--stream", "chat/1", "--from", &first, "--url", &url];
     let mut tail = Running::start(folder.command(&arguments));
     assert_eq!(tail.line_with("n"), "{\"n\": 2}\n");
 }
@@ -203,10 +189,7 @@ fn a_second_server_on_the_folder_is_refused() {
     let folder = Folder::new();
     let (_server, _) = dev(&folder);
     let complaint = folder.run(&["dev", "--listen", "127.0.0.1:0"]).complained();
-    assert!(
-        complaint.contains("in use by another tidewire"),
-        "{complaint}"
-    );
+    assert!(complaint.contains("in use by another tidewire"), "{complaint}");
     assert!(!complaint.contains("Refused"), "{complaint}");
 }
 
@@ -220,9 +203,7 @@ fn serve_lets_in_those_who_have_the_key() {
     let publish = ["publish", "doc", "hello", "--url", &url];
     let complaint = folder.run(&publish).complained();
     assert!(complaint.contains("token"), "{complaint}");
-    folder
-        .run_with(&publish, &[("TIDEWIRE_TOKEN", "correct-horse-battery")])
-        .printed();
+    folder.run_with(&publish, &[("TIDEWIRE_TOKEN", "correct-horse-battery")]).printed();
 
     server.signal("-TERM");
     let (code, said) = server.end();
@@ -234,13 +215,8 @@ fn serve_lets_in_those_who_have_the_key() {
 fn a_stream_that_is_not_there_cannot_be_tailed() {
     let folder = Folder::new();
     let (_server, url) = dev(&folder);
-    let complaint = folder
-        .run(&["tail", "--stream", "nowhere", "--url", &url])
-        .complained();
-    assert!(
-        complaint.contains("there is no stream nowhere"),
-        "{complaint}"
-    );
+    let complaint = folder.run(&["tail", "--stream", "nowhere", "--url", &url]).complained();
+    assert!(complaint.contains("there is no stream nowhere"), "{complaint}");
 }
 
 #[test]

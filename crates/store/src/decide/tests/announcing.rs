@@ -17,31 +17,18 @@ fn waking() -> Change {
         now_ms: 0,
         wake_id: "w".to_owned(),
         tails: BTreeMap::from([("a".to_owned(), Position::new(tail))]),
+        starts: BTreeMap::new(),
     };
     let config = Config {
-        kind: Kind::PullWake {
-            wake_stream: "wakes".to_owned(),
-        },
+        kind: Kind::PullWake { wake_stream: "wakes".to_owned() },
         pattern: None,
         streams: vec!["a".to_owned()],
         lease_ttl_ms: 1_000,
         description: None,
     };
-    let subscription = apply("s", None, &Op::Create(config), &context(1))
-        .save
-        .flatten();
-    let grown = apply(
-        "s",
-        subscription,
-        &Op::Grown {
-            stream: "a".to_owned(),
-        },
-        &context(2),
-    );
-    Change {
-        interest_changed: true,
-        ..grown
-    }
+    let subscription = apply("s", None, &Op::Create(config), &context(1)).save.flatten();
+    let grown = apply("s", subscription, &Op::Grown { stream: "a".to_owned() }, &context(2));
+    Change { interest_changed: true, ..grown }
 }
 
 fn decide_waking(model: &mut Model) {
@@ -54,22 +41,14 @@ fn decide_waking(model: &mut Model) {
 
 #[test]
 fn a_wake_is_announced_in_a_stream_of_any_type() {
-    for wakes in [
-        create("wakes"),
-        create_json("wakes"),
-        Create {
-            content_type: None,
-            ..create("wakes")
-        },
-    ] {
+    for wakes in
+        [create("wakes"), create_json("wakes"), Create { content_type: None, ..create("wakes") }]
+    {
         let mut model = Model::at(0);
         model.one(made(wakes));
         decide_waking(&mut model);
         let announced = model.texts("wakes");
-        assert!(
-            announced.concat().contains(r#""subscription_id":"s""#),
-            "{announced:?}"
-        );
+        assert!(announced.concat().contains(r#""subscription_id":"s""#), "{announced:?}");
         assert_eq!(model.events[1].stream, "__ds/subscriptions/s");
         assert_eq!(model.events[1].control, Some(Control::Subscription));
     }

@@ -21,10 +21,7 @@ pub(super) struct Model {
 
 impl Model {
     pub(super) fn at(now_ms: i64) -> Model {
-        Model {
-            now_ms,
-            ..Model::default()
-        }
+        Model { now_ms, ..Model::default() }
     }
 
     /// Decides commands in one batch.
@@ -41,9 +38,7 @@ impl Model {
     }
 
     pub(super) fn tip(&self) -> Position {
-        self.events
-            .last()
-            .map_or(Position::START, |event| event.position)
+        self.events.last().map_or(Position::START, |event| event.position)
     }
 
     /// What a stream shows.
@@ -57,11 +52,9 @@ impl Model {
             within && event.control.is_none() && event.stream == segment.stream
         };
         let segments = segments(&chain);
-        let shown = segments.iter().flat_map(|segment| {
-            self.events
-                .iter()
-                .filter(move |event| in_segment(segment, event))
-        });
+        let shown = segments
+            .iter()
+            .flat_map(|segment| self.events.iter().filter(move |event| in_segment(segment, event)));
         shown.collect()
     }
 
@@ -116,10 +109,7 @@ impl Model {
         let Some(after) = from.offset else {
             return Vec::new();
         };
-        let later = self
-            .shown(&from.source)
-            .into_iter()
-            .filter(|event| event.position > after);
+        let later = self.shown(&from.source).into_iter().filter(|event| event.position > after);
         let events: Vec<Event> = later
             .map(|event| Event {
                 position: event.position,
@@ -128,10 +118,7 @@ impl Model {
             })
             .collect();
         let append_id = events.first().map(|event| event.append_id);
-        events
-            .into_iter()
-            .take_while(|event| Some(event.append_id) == append_id)
-            .collect()
+        events.into_iter().take_while(|event| Some(event.append_id) == append_id).collect()
     }
 
     pub(super) fn save(&mut self, plan: Plan) -> Vec<Answer> {
@@ -139,8 +126,7 @@ impl Model {
         for name in &plan.removed {
             self.streams.remove(name);
         }
-        self.producers
-            .retain(|(stream, _), _| !plan.producers_cleared.contains(stream));
+        self.producers.retain(|(stream, _), _| !plan.producers_cleared.contains(stream));
         for state in plan.streams {
             self.streams.insert(state.name.clone(), state);
         }

@@ -41,25 +41,13 @@ fn fork() -> impl Strategy<Value = Option<ForkFrom>> {
 }
 
 fn creation() -> impl Strategy<Value = Command> {
-    (
-        name(),
-        content_type(),
-        lifetime(),
-        messages(),
-        prop::bool::weighted(0.1),
-        fork(),
-    )
-        .prop_map(|(stream, content_type, lifetime, messages, closed, fork)| {
-            let create = Create {
-                content_type,
-                lifetime,
-                messages,
-                closed,
-                fork,
-                ..create(&stream)
-            };
+    (name(), content_type(), lifetime(), messages(), prop::bool::weighted(0.1), fork()).prop_map(
+        |(stream, content_type, lifetime, messages, closed, fork)| {
+            let create =
+                Create { content_type, lifetime, messages, closed, fork, ..create(&stream) };
             Command::Create(Box::new(create))
-        })
+        },
+    )
 }
 
 fn appending() -> impl Strategy<Value = Command> {
@@ -68,15 +56,8 @@ fn appending() -> impl Strategy<Value = Command> {
         (id, 0..2u64, 0..2u64).prop_map(|(id, epoch, seq)| ProducerStamp { id, epoch, seq });
     let seq = prop::option::weighted(0.2, "[1-9]");
     let closes = prop::bool::weighted(0.1);
-    (
-        name(),
-        content_type(),
-        messages(),
-        closes,
-        prop::option::of(stamp),
-        seq,
-    )
-        .prop_map(|(stream, content_type, messages, closes, producer, seq)| {
+    (name(), content_type(), messages(), closes, prop::option::of(stamp), seq).prop_map(
+        |(stream, content_type, messages, closes, producer, seq)| {
             // Only a close may come without content.
             let close = closes || messages.is_empty();
             Command::Append(Append {
@@ -87,7 +68,8 @@ fn appending() -> impl Strategy<Value = Command> {
                 seq,
                 ..append(&stream, "")
             })
-        })
+        },
+    )
 }
 
 fn command() -> impl Strategy<Value = Command> {
@@ -114,28 +96,14 @@ fn batches(commands: &[Command]) -> impl Iterator<Item = &[Command]> {
 
 fn books_balance(model: &Model) -> Result<(), TestCaseError> {
     for (index, event) in model.events.iter().enumerate() {
-        prop_assert_eq!(
-            event.position.number(),
-            index as u64 + 1,
-            "positions are gapless"
-        );
+        prop_assert_eq!(event.position.number(), index as u64 + 1, "positions are gapless");
     }
     for (name, state) in &model.streams {
-        let forks = model
-            .streams
-            .values()
-            .filter_map(|other| other.fork.as_ref());
+        let forks = model.streams.values().filter_map(|other| other.fork.as_ref());
         let forks = forks.filter(|fork| fork.source == *name).count();
         prop_assert_eq!(usize::try_from(state.forks), Ok(forks), "forks of {}", name);
-        prop_assert!(
-            !state.soft_deleted || forks > 0,
-            "{} is kept for nobody",
-            name
-        );
-        let last = model
-            .shown(name)
-            .last()
-            .map_or(Position::START, |event| event.position);
+        prop_assert!(!state.soft_deleted || forks > 0, "{} is kept for nobody", name);
+        let last = model.shown(name).last().map_or(Position::START, |event| event.position);
         if let Some(closed) = &state.closed {
             // A fork may start at any place up to its source's end, not only at an event.
             let end = last.max(state.inherited_tail());
@@ -146,20 +114,11 @@ fn books_balance(model: &Model) -> Result<(), TestCaseError> {
                 purge.stream == event.stream
                     && (purge.after < event.position && event.position <= purge.up_to)
             });
-            prop_assert!(
-                purge.is_none(),
-                "{} shows what is purged: {:?}",
-                name,
-                purge
-            );
+            prop_assert!(purge.is_none(), "{} shows what is purged: {:?}", name, purge);
         }
     }
     for (stream, _) in model.producers.keys() {
-        prop_assert!(
-            model.streams.contains_key(stream),
-            "a producer of no stream {}",
-            stream
-        );
+        prop_assert!(model.streams.contains_key(stream), "a producer of no stream {}", stream);
     }
     Ok(())
 }

@@ -9,9 +9,7 @@ use crate::postgres::testing::{fresh_database, queries_in_use};
 async fn nodes_that_start_together_migrate_once() {
     let database = fresh_database().await;
     let stores = join_all((0..4).map(|_| open(&database))).await;
-    let applied = database
-        .run("SELECT number FROM tidewire.migrations ORDER BY number")
-        .await;
+    let applied = database.run("SELECT number FROM tidewire.migrations ORDER BY number").await;
     assert_eq!(applied, ["1", "2", "3"]);
     for store in stores {
         store.close().await;
@@ -23,17 +21,12 @@ async fn nodes_that_start_together_migrate_once() {
 async fn a_newer_schema_is_refused() {
     let database = fresh_database().await;
     open(&database).await.close().await;
-    database
-        .run("INSERT INTO tidewire.migrations (number, name) VALUES (999, 'later')")
-        .await;
+    database.run("INSERT INTO tidewire.migrations (number, name) VALUES (999, 'later')").await;
     let refused = PostgresStore::open(PostgresOptions::new(&database.url)).await;
     let StoreError::Refused(text) = refused.expect_err("a newer schema") else {
         panic!("refused for another reason")
     };
-    assert!(
-        text.contains("the database has schema version 999"),
-        "{text}"
-    );
+    assert!(text.contains("the database has schema version 999"), "{text}");
     database.drop_database().await;
 }
 
@@ -43,16 +36,12 @@ async fn a_database_in_another_encoding_is_refused() {
     let latin = format!("{}_latin1", database.url);
     let (_, name) = latin.rsplit_once('/').expect("a database in the URL");
     database
-        .run(&format!(
-            "CREATE DATABASE {name} TEMPLATE template0 ENCODING LATIN1 LOCALE 'C'"
-        ))
+        .run(&format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING LATIN1 LOCALE 'C'"))
         .await;
     let refused = PostgresStore::open(PostgresOptions::new(&latin)).await;
     let text = refused.expect_err("another encoding").to_string();
     assert!(text.contains("encoded in LATIN1"), "{text}");
-    database
-        .run(&format!("DROP DATABASE {name} WITH (FORCE)"))
-        .await;
+    database.run(&format!("DROP DATABASE {name} WITH (FORCE)")).await;
     database.drop_database().await;
 }
 
@@ -62,10 +51,7 @@ async fn every_query_can_be_prepared() {
     open(&database).await.close().await;
     let client = database.connect().await;
     for (name, sql) in queries_in_use("postgres") {
-        client
-            .prepare(&sql)
-            .await
-            .unwrap_or_else(|error| panic!("{name}.sql: {error:?}"));
+        client.prepare(&sql).await.unwrap_or_else(|error| panic!("{name}.sql: {error:?}"));
     }
     database.drop_database().await;
 }

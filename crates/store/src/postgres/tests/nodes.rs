@@ -27,22 +27,13 @@ async fn two_nodes_append_at_once_and_hear_of_each_other() {
     let heard = nodes.iter().map(|node| async {
         let mut grown = node.grown();
         let heard = tokio::time::timeout(DEADLINE, grown.wait_for(|tip| *tip >= TIP)).await;
-        heard
-            .expect("the last commit is heard of")
-            .expect("the store is open");
+        heard.expect("the last commit is heard of").expect("the store is open");
     });
     let (given, _) = tokio::join!(join_all((0..2 * APPENDERS).map(appender)), join_all(heard));
     let mut given: Vec<(Position, String)> = given.into_iter().flatten().collect();
     given.sort();
-    let positions: Vec<u64> = given
-        .iter()
-        .map(|(position, _)| position.number())
-        .collect();
-    assert_eq!(
-        positions,
-        (2..=TIP).collect::<Vec<u64>>(),
-        "gapless after the create event"
-    );
+    let positions: Vec<u64> = given.iter().map(|(position, _)| position.number()).collect();
+    assert_eq!(positions, (2..=TIP).collect::<Vec<u64>>(), "gapless after the create event");
     for node in nodes {
         assert_eq!(events(&node).await, given);
         node.close().await;
@@ -71,14 +62,8 @@ async fn a_change_that_its_caller_drops_lets_go_of_the_offset_lock() {
     let database = fresh_database().await;
     let store = open_with_stream(&database).await;
     let elsewhere = database.connect().await;
-    let lock = format!(
-        "SELECT pg_advisory_lock({})",
-        crate::postgres::load::OFFSET_LOCK
-    );
-    elsewhere
-        .batch_execute(&lock)
-        .await
-        .expect("the lock is free");
+    let lock = format!("SELECT pg_advisory_lock({})", crate::postgres::load::OFFSET_LOCK);
+    elsewhere.batch_execute(&lock).await.expect("the lock is free");
     // The change gets as far as waiting for the lock, and is dropped there.
     let waits = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
     let waiting = async { while database.run(waits).await.is_empty() {} };
@@ -100,10 +85,8 @@ async fn the_log_goes_on_in_the_next_partition() {
     // Far on in the first partition, by hand; then across its end in one append.
     let far = "INSERT INTO tidewire.log (c_offset, stream_id, append_id) VALUES (9999998, 'b', 1)";
     database.run(far).await;
-    let three = Append {
-        messages: vec!["1".into(), "2".into(), "3".into()],
-        ..commands::append("a", "")
-    };
+    let three =
+        Append { messages: vec!["1".into(), "2".into(), "3".into()], ..commands::append("a", "") };
     let tail = append(&store, three).await.expect("an append");
     assert_eq!(tail, Position::new(10_000_001));
     assert_eq!(texts(&store).await, ["1", "2", "3"]);

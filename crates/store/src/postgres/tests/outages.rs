@@ -52,10 +52,7 @@ async fn nothing_acknowledged_is_lost_when_connections_are_killed() {
             // Kill in the middle of work: appends have been acknowledged since the last time.
             let from = *grown.borrow_and_update();
             let worked = grown.wait_for(|tip| *tip > from + 20);
-            tokio::time::timeout(DEADLINE, worked)
-                .await
-                .expect("recovers")
-                .expect("open");
+            tokio::time::timeout(DEADLINE, worked).await.expect("recovers").expect("open");
             database.run(KILL_ALL).await;
         }
         stop.cancel();
@@ -64,15 +61,8 @@ async fn nothing_acknowledged_is_lost_when_connections_are_killed() {
     let (acknowledged, unknown): (Vec<_>, Vec<_>) = results.into_iter().unzip();
     let unknown: BTreeSet<String> = unknown.into_iter().flatten().collect();
     let mut there = events(&store).await;
-    let positions: Vec<u64> = there
-        .iter()
-        .map(|(position, _)| position.number())
-        .collect();
-    assert_eq!(
-        positions,
-        (2..2 + positions.len() as u64).collect::<Vec<u64>>(),
-        "gapless"
-    );
+    let positions: Vec<u64> = there.iter().map(|(position, _)| position.number()).collect();
+    assert_eq!(positions, (2..2 + positions.len() as u64).collect::<Vec<u64>>(), "gapless");
     there.retain(|(_, body)| !unknown.contains(body));
     let mut acknowledged: Vec<(Position, String)> = acknowledged.into_iter().flatten().collect();
     acknowledged.sort();
@@ -87,15 +77,8 @@ async fn a_batch_of_which_nothing_was_written_is_tried_again() {
     let store = open_with_stream(&database).await;
     let once = "IF nextval('tidewire.times') = 1 THEN
         PERFORM pg_terminate_backend(pg_backend_pid()); END IF;";
-    trigger(
-        &database,
-        once,
-        "TRIGGER fail BEFORE INSERT ON tidewire.log",
-    )
-    .await;
-    append_text(&store, "x")
-        .await
-        .expect("the second attempt succeeds");
+    trigger(&database, once, "TRIGGER fail BEFORE INSERT ON tidewire.log").await;
+    append_text(&store, "x").await.expect("the second attempt succeeds");
     assert_eq!(texts(&store).await, ["x"]);
     assert_eq!(store.commit_stats().failures, 1);
     store.close().await;
@@ -124,18 +107,11 @@ async fn a_full_disk_is_told_and_passes() {
     let database = fresh_database().await;
     let store = open_with_stream(&database).await;
     let full = "RAISE EXCEPTION 'no space left on device' USING ERRCODE = 'disk_full';";
-    trigger(
-        &database,
-        full,
-        "TRIGGER fail BEFORE INSERT ON tidewire.log",
-    )
-    .await;
+    trigger(&database, full, "TRIGGER fail BEFORE INSERT ON tidewire.log").await;
     let refused = append_text(&store, "x").await;
     assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
     database.run("DROP TRIGGER fail ON tidewire.log").await;
-    append_text(&store, "y")
-        .await
-        .expect("there is space again");
+    append_text(&store, "y").await.expect("there is space again");
     assert_eq!(texts(&store).await, ["y"]);
     store.close().await;
     database.drop_database().await;
@@ -155,15 +131,10 @@ async fn a_command_that_the_database_cannot_take_fails_alone() {
     );
     assert!(matches!(nul, Err(StoreError::Broken { .. })), "{nul:?}");
     // PostgreSQL compresses long keys before it measures them.
-    assert!(
-        matches!(long, Ok(_) | Err(StoreError::Broken { .. })),
-        "{long:?}"
-    );
+    assert!(matches!(long, Ok(_) | Err(StoreError::Broken { .. })), "{long:?}");
     x.and(y).expect("the neighbours are accepted");
     assert_eq!(texts(&store).await, ["x", "y"]);
-    let found = store
-        .read("nul \0 in the name", Position::START, EVERYTHING)
-        .await;
+    let found = store.read("nul \0 in the name", Position::START, EVERYTHING).await;
     assert!(matches!(found, Ok(Found::NotFound)), "{found:?}");
     store.close().await;
     database.drop_database().await;
@@ -176,17 +147,10 @@ async fn commands_wait_for_a_lost_database_and_are_refused_in_time() {
         connect_timeout: Duration::from_millis(500),
         ..PostgresOptions::new(&database.url)
     };
-    let store = PostgresStore::open(options)
-        .await
-        .expect("the database opens");
-    create(&store, commands::create("a"))
-        .await
-        .expect("a stream is made");
+    let store = PostgresStore::open(options).await.expect("the database opens");
+    create(&store, commands::create("a")).await.expect("a stream is made");
     let let_in = |allowed: bool| {
-        let sql = format!(
-            "ALTER DATABASE {} ALLOW_CONNECTIONS {allowed}",
-            database.name
-        );
+        let sql = format!("ALTER DATABASE {} ALLOW_CONNECTIONS {allowed}", database.name);
         let database = &database;
         async move { database.run_on_server(&sql).await }
     };
@@ -195,10 +159,7 @@ async fn commands_wait_for_a_lost_database_and_are_refused_in_time() {
     database.run_on_server(&kill).await;
     let (one, two) = tokio::join!(append_text(&store, "x"), append_text(&store, "y"));
     for refused in [one, two] {
-        assert!(
-            matches!(refused, Err(StoreError::Unavailable(_))),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     }
     let_in(true).await;
     let mut appended = append_text(&store, "z").await;

@@ -10,21 +10,12 @@ async fn events_of_a_deleted_stream_go_but_never_the_tip() {
     for text in ["1", "2", "3"] {
         append_text(&store, text).await.expect("an append");
     }
-    let answer = store
-        .submit(commands::delete("a"))
-        .await
-        .expect("an answer");
+    let answer = store.submit(commands::delete("a")).await.expect("an answer");
     assert_eq!(answer, Answer::Done);
     let tip = store.tip().await.expect("a tip");
-    assert_eq!(
-        store.sweep().await.expect("swept").events_purged,
-        0,
-        "not before their time"
-    );
+    assert_eq!(store.sweep().await.expect("swept").events_purged, 0, "not before their time");
     // The purge reaches past the tip, which is an event of data here.
-    create(&store, commands::create("a"))
-        .await
-        .expect("a stream is made");
+    create(&store, commands::create("a")).await.expect("a stream is made");
     let last = append_text(&store, "4").await.expect("an append");
     let due = format!(
         "UPDATE tidewire.stream_purges SET due_at_ms = 0, up_to_offset = {}",
@@ -34,12 +25,7 @@ async fn events_of_a_deleted_stream_go_but_never_the_tip() {
     assert_eq!(store.sweep().await.expect("swept").events_purged, 3);
     assert_eq!(store.tip().await.expect("a tip"), last);
     assert!(last > tip);
-    assert_eq!(
-        database
-            .run("SELECT count(*) FROM tidewire.stream_purges")
-            .await,
-        ["0"]
-    );
+    assert_eq!(database.run("SELECT count(*) FROM tidewire.stream_purges").await, ["0"]);
     store.close().await;
     database.drop_database().await;
 }

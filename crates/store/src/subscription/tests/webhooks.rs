@@ -9,25 +9,17 @@ fn failures_are_counted_until_a_delivery_is_accepted() {
     assert_eq!(bench.due(), DONE, "there is nothing to deliver");
     assert_eq!(bench.grow("a", 6), WOKEN);
     for retry in 0..3 {
-        let Reply::Deliver(turn) = bench.due() else {
-            panic!("retry {retry} is not due")
-        };
+        let Reply::Deliver(turn) = bench.due() else { panic!("retry {retry} is not due") };
         assert_eq!((turn.generation, turn.retry_count), (1, retry));
         assert_eq!(bench.due(), DONE, "the turn is taken");
-        assert_eq!(
-            bench.delivered(Delivery::Failed { retry_in_ms: 1_000 }),
-            DONE
-        );
+        assert_eq!(bench.delivered(Delivery::Failed { retry_in_ms: 1_000 }), DONE);
         bench.now_ms += 999;
         assert_eq!(bench.due(), DONE, "too early for retry {}", retry + 1);
         bench.now_ms += 1;
     }
     assert!(matches!(bench.due(), Reply::Deliver(_)));
     assert_eq!(bench.delivered(Delivery::Accepted), DONE);
-    assert_eq!(
-        (bench.now().retry_count, bench.now().next_attempt_at_ms),
-        (0, None)
-    );
+    assert_eq!((bench.now().retry_count, bench.now().next_attempt_at_ms), (0, None));
     assert_eq!(bench.wake().lease_until_ms, Some(bench.now_ms + LEASE_MS));
 }
 
@@ -63,22 +55,11 @@ fn an_answer_after_the_call_back_is_fenced_off() {
     bench.grow("a", 6);
     bench.due();
     let fence = bench.fence();
-    assert_eq!(
-        bench.ack(&fence, &[("a", 6)], true),
-        DONE,
-        "the receiver called back"
-    );
-    for outcome in [
-        Delivery::Accepted,
-        Delivery::Done,
-        Delivery::Failed { retry_in_ms: 0 },
-    ] {
+    assert_eq!(bench.ack(&fence, &[("a", 6)], true), DONE, "the receiver called back");
+    for outcome in [Delivery::Accepted, Delivery::Done, Delivery::Failed { retry_in_ms: 0 }] {
         assert_eq!(bench.delivered(outcome), Reply::Fenced, "{outcome:?}");
     }
-    assert_eq!(
-        (&bench.now().wake, bench.now().next_attempt_at_ms),
-        (&None, None)
-    );
+    assert_eq!((&bench.now().wake, bench.now().next_attempt_at_ms), (&None, None));
 }
 
 #[test]
@@ -95,15 +76,11 @@ fn a_new_wake_counts_its_failures_anew() {
     let mut bench = Bench::webhook();
     bench.grow("a", 6);
     bench.due();
-    bench.delivered(Delivery::Failed {
-        retry_in_ms: 60_000,
-    });
+    bench.delivered(Delivery::Failed { retry_in_ms: 60_000 });
     // The receiver had got it after all, calls back, and is not heard of again.
     let fence = bench.fence();
     assert_eq!(bench.ack(&fence, &[], false), DONE);
     bench.now_ms += LEASE_MS;
-    let Reply::Deliver(turn) = bench.due() else {
-        panic!("the lease is over")
-    };
+    let Reply::Deliver(turn) = bench.due() else { panic!("the lease is over") };
     assert_eq!((turn.generation, turn.retry_count), (2, 0));
 }
