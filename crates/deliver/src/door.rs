@@ -74,7 +74,8 @@ impl Identity {
 
     /// Says that the answer depends on who asks.
     pub(crate) fn vary(&self, headers: &mut HeaderMap) {
-        if *self == Identity::Admin {
+        let varies = headers.get_all(header::VARY).iter().any(|value| value == "authorization");
+        if *self == Identity::Admin && !varies {
             headers.append(header::VARY, HeaderValue::from_static("authorization"));
         }
     }
@@ -88,7 +89,7 @@ pub(crate) async fn pass(
 ) -> Response<Body> {
     let origin = request.headers().get(header::ORIGIN).cloned();
     let origin_allowed = match &origin {
-        Some(origin) => node.allows_origin(origin),
+        Some(origin) => node.allows_origin(origin, named_host(&request).as_deref()),
         None => !embedded_elsewhere(request.headers()),
     };
     let mut response = if request.method() == Method::OPTIONS {
@@ -185,6 +186,14 @@ fn named_host(request: &Request) -> Option<String> {
     })
 }
 
+/// This server's address as the client knows it: the configured one, or the one it asked.
+pub(crate) fn own_url(node: &Node, request: &Request) -> String {
+    match (&node.options.public_url, named_host(request)) {
+        (None, Some(host)) => format!("http://{host}"),
+        _ => node.public_url.clone(),
+    }
+}
+
 /// Whether `host` or `host:port` is a name of this machine's loopback interface.
 fn is_loopback(host: &str) -> bool {
     let bare = match host.strip_prefix('[') {
@@ -196,15 +205,19 @@ fn is_loopback(host: &str) -> bool {
 }
 
 impl Node {
-    /// Whether pages of this origin may use the server.
-    fn allows_origin(&self, origin: &HeaderValue) -> bool {
+    /// Whether pages of this origin may use the server: its own, those in the configuration and, in
+    /// `dev`, those of this machine.
+    fn allows_origin(&self, origin: &HeaderValue, own_host: Option<&str>) -> bool {
         let Ok(origin) = origin.to_str() else { return false };
         if origin == self.public_url || self.options.allowed_origins.iter().any(|o| o == origin) {
             return true;
         }
-        let open = matches!(self.options.access, Access::OpenOnLoopback);
         let host = origin.split_once("://").map(|(_, host)| host);
-        open && host.is_some_and(is_loopback)
+        match self.options.access {
+            Access::OpenOnLoopback => host.is_some_and(is_loopback),
+            // A page that this very server sent. Nothing is allowed to it without the key.
+            Access::AdminKey(_) => host.is_some() && host == own_host,
+        }
     }
 }
 

@@ -19,7 +19,8 @@ const READY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The process runs.
 pub(crate) async fn healthz(State(node): State<Arc<Node>>) -> impl IntoResponse {
     std::future::ready(()).await;
-    Json(json!({ "status": "alive", "store": node.store.backend() }))
+    let document = Json(json!({ "status": "alive", "store": node.store.backend() }));
+    ([(header::CACHE_CONTROL, "no-store")], document)
 }
 
 /// The node can serve: its store answers, and it is not going away.
@@ -39,7 +40,9 @@ pub(crate) async fn readyz(State(node): State<Arc<Node>>) -> Result<Response<Bod
     match tokio::time::timeout(READY_TIMEOUT, node.store.tip()).await {
         Ok(Ok(tip)) => {
             let tip = node.offset(tip).to_string();
-            Ok(Json(json!({ "status": "ready", "tip": tip })).into_response())
+            let store = node.store.backend();
+            let document = Json(json!({ "status": "ready", "store": store, "tip": tip }));
+            Ok(([(header::CACHE_CONTROL, "no-store")], document).into_response())
         }
         Ok(Err(error)) => {
             tracing::warn!(%error, "not ready");

@@ -54,11 +54,11 @@ pub(crate) fn router(node: Arc<Node>) -> Router {
     let public = |route| through(Entry::Public, route);
     let own_token = |route| through(Entry::OwnToken, route);
     Router::new()
-        .route(PAGE, public(get(page::index)))
-        .route(HEALTHZ, public(get(operations::healthz)))
-        .route(READYZ, public(get(operations::readyz)))
-        .route(METRICS, keyed(get(operations::metrics)))
-        .route(JWKS, public(get(subscriptions::jwks)))
+        .route(PAGE, public(get(page::index).fallback(only_get)))
+        .route(HEALTHZ, public(get(operations::healthz).fallback(only_get)))
+        .route(READYZ, public(get(operations::readyz).fallback(only_get)))
+        .route(METRICS, keyed(get(operations::metrics).fallback(only_get)))
+        .route(JWKS, public(get(subscriptions::jwks).fallback(only_get)))
         .route(SUBSCRIPTION, keyed(any(subscriptions::base)))
         .route(SUBSCRIPTION_STREAMS, keyed(any(subscriptions::add_streams)))
         .route(SUBSCRIPTION_STREAM, keyed(any(subscriptions::stream)))
@@ -70,6 +70,17 @@ pub(crate) fn router(node: Arc<Node>) -> Router {
         .fallback(not_found.layer(from_fn_with_state((Arc::clone(&node), Entry::Keyed), pass)))
         .layer(from_fn_with_state(Arc::clone(&node), metrics::observe))
         .with_state(node)
+}
+
+async fn only_get() -> impl IntoResponse {
+    std::future::ready(()).await;
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "this route knows GET",
+        "use GET",
+    )
+    .with_header("allow", "GET, HEAD")
 }
 
 async fn not_found(uri: Uri) -> impl IntoResponse {

@@ -1,6 +1,6 @@
 //! Starting and stopping the server: the listener, its connections, and the tasks beside them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ impl Server {
         let local_addr = listener.local_addr()?;
         let public_url = match &options.public_url {
             Some(url) => url.trim_end_matches('/').to_owned(),
-            None => format!("http://{local_addr}"),
+            None => format!("http://{}", reachable(local_addr)),
         };
         let node = Arc::new(Node {
             tail: Tail::new(store.tip().await?),
@@ -129,6 +129,16 @@ impl Drop for Server {
         self.background.cancel();
         self.node.draining.cancel();
     }
+}
+
+/// An address of this machine that stands for all of them, where the server listens on all.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 /// How long to pause when the system has no file descriptor for a new connection.

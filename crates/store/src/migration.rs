@@ -14,20 +14,36 @@ pub(crate) struct Migration {
 }
 
 macro_rules! migrations {
-    ($store:literal: $($number:literal $name:literal),+ $(,)?) => {
-        &[$(Migration {
-            number: $number,
-            name: $name,
-            sql: include_str!(concat!("../migrations/", $store, "/000", $number, "_", $name, ".sql")),
-        }),+]
+    ($store:literal: $($file:literal),+ $(,)?) => {
+        &[$(Migration::of_file(
+            $file,
+            include_str!(concat!("../migrations/", $store, "/", $file, ".sql")),
+        )),+]
     };
 }
 
 pub(crate) const SQLITE: &[Migration] =
-    migrations!("sqlite": 1 "log", 2 "streams", 3 "subscriptions");
+    migrations!("sqlite": "0001_log", "0002_streams", "0003_subscriptions");
 
 pub(crate) const POSTGRES: &[Migration] =
-    migrations!("postgres": 1 "log", 2 "streams", 3 "subscriptions");
+    migrations!("postgres": "0001_log", "0002_streams", "0003_subscriptions");
+
+impl Migration {
+    /// Takes number and name from a file's name: four digits, an underscore, the name.
+    const fn of_file(file: &'static str, sql: &'static str) -> Migration {
+        let (digits, rest) = file.split_at(4);
+        let (underscore, name) = rest.split_at(1);
+        assert!(underscore.as_bytes()[0] == b'_');
+        let mut number = 0;
+        let mut at = 0;
+        while at < digits.len() {
+            assert!(digits.as_bytes()[at].is_ascii_digit());
+            number = number * 10 + (digits.as_bytes()[at] - b'0') as i32;
+            at += 1;
+        }
+        Migration { number, name, sql }
+    }
+}
 
 /// The schema version that an opened store has, which is the same for both.
 pub const SCHEMA_VERSION: i32 = 3;

@@ -10,7 +10,7 @@ use tidewire_store::{Answer, Command, Create, ForkFrom};
 
 use super::name::{StreamName, relative_name};
 use super::{encode, headers, refusal};
-use crate::door::{Identity, body};
+use crate::door::{Identity, body, own_url};
 use crate::node::Node;
 use crate::problem::Problem;
 
@@ -25,6 +25,7 @@ pub(super) async fn create(
     let content_type = content_type(request.headers())?;
     let lifetime = headers::lifetime(request.headers())?;
     let closed = headers::closes(request.headers());
+    let base_url = own_url(node, &request);
     let bytes = body(request, &node.options.limits).await?;
     let messages = first_messages(node, content_type.as_deref(), fork.as_ref(), bytes).await?;
     let create = Create {
@@ -44,8 +45,7 @@ pub(super) async fn create(
             encode::insert(answer, header::CONTENT_TYPE.as_str(), &state.content_type);
             encode::insert(answer, headers::NEXT_OFFSET, &node.offset(tail).to_string());
             if new {
-                let location =
-                    format!("{}/v1/stream/{}", node.public_url, encode::path(name.as_str()));
+                let location = format!("{base_url}/v1/stream/{}", encode::path(name.as_str()));
                 encode::insert(answer, header::LOCATION.as_str(), &location);
             }
             if state.closed.is_some() {

@@ -77,6 +77,11 @@ pub(super) async fn get(
         (Some(Live::LongPoll), Some(from)) => {
             live::long_poll(node, &name, from, &query, &request.headers, identity).await
         }
+        (Some(Live::Sse), Some(_)) if query.format == Format::Events => Err(Problem::bad_request(
+            "format_not_live",
+            "format=events does not go with live=sse",
+            "leave format out: every data event is followed by a control event with its offset",
+        )),
         (Some(Live::Sse), Some(from)) => {
             sse::stream(node, &name, from, query.cursor, identity).await
         }

@@ -157,6 +157,7 @@ fn token(node: &Node, id: &str, request: &Request) -> Result<u64, Problem> {
             "the request has no token that was given for this subscription",
             "send the token of the wake or claim as Authorization: Bearer",
         )
+        .with_header("www-authenticate", "Bearer")
     })
 }
 
