@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::cpu;
-use crate::servers::Server;
+use crate::servers::Processes;
 use crate::table::{decimals, optional};
 
 /// CPU seconds so far, read when a measurement opens and when it closes.
@@ -21,14 +21,11 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub(crate) fn take(server: &Server) -> Result<Self> {
+    pub(crate) fn take(processes: Processes) -> Result<Self> {
         Ok(Self {
             at: Instant::now(),
-            server: cpu::seconds(server.pid())?,
-            database: server
-                .postmaster()
-                .map(cpu::seconds_with_children)
-                .transpose()?,
+            server: processes.server.map_or(Ok(0.0), cpu::seconds)?,
+            database: processes.postmaster.map(cpu::seconds_with_children).transpose()?,
             load_generator: cpu::own_seconds()?,
             machine: cpu::machine_seconds()?,
         })
@@ -43,7 +40,7 @@ pub(crate) struct Cost {
     pub(crate) load_generator_us: f64,
     /// The share of all cores that went to neither of these: the kernel's own threads (a few per
     /// cent), or somebody else's work, which then has spoilt the measurement.
-    pub(crate) other_share: f64,
+    pub(crate) others_share: f64,
 }
 
 impl Cost {
@@ -55,10 +52,7 @@ impl Cost {
         let cores = std::thread::available_parallelism()?.get() as f64;
         let available = (closed.at - opened.at).as_secs_f64() * cores;
         let server = closed.server - opened.server;
-        let database = opened
-            .database
-            .zip(closed.database)
-            .map(|(open, close)| close - open);
+        let database = opened.database.zip(closed.database).map(|(open, close)| close - open);
         let load_generator = closed.load_generator - opened.load_generator;
         let known = server + database.unwrap_or_default() + load_generator;
         let other = closed.machine - opened.machine - known;
@@ -67,7 +61,7 @@ impl Cost {
             server_us: us_each(server),
             database_us: database.map(us_each),
             load_generator_us: us_each(load_generator),
-            other_share: (other / available).max(0.0),
+            others_share: (other / available).max(0.0),
         })
     }
 
@@ -81,7 +75,7 @@ impl Cost {
             decimals(self.server_us, places),
             optional(self.database_us, places),
             decimals(self.load_generator_us, places),
-            format!("{:.0} %", self.other_share * 100.0),
+            format!("{:.0} %", self.others_share * 100.0),
         ]
     }
 }

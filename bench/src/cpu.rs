@@ -52,15 +52,8 @@ pub(crate) fn machine_seconds() -> Result<f64> {
 
 /// Fields of the first line: user, nice, system, idle, iowait, irq, softirq, steal.
 fn busy_seconds(text: &str) -> Option<f64> {
-    let fields = text
-        .lines()
-        .next()?
-        .strip_prefix("cpu ")?
-        .split_whitespace();
-    let ticks: Vec<f64> = fields
-        .take(8)
-        .map(|field| field.parse().ok())
-        .collect::<Option<_>>()?;
+    let fields = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+    let ticks: Vec<f64> = fields.take(8).map(|field| field.parse().ok()).collect::<Option<_>>()?;
     let idle = ticks.get(3)? + ticks.get(4)?;
     Some((ticks.iter().sum::<f64>() - idle) / TICKS_PER_SECOND)
 }
@@ -82,10 +75,7 @@ fn parse(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
     let number = |index: usize| fields.get(index)?.parse::<u32>().ok();
     let ticks = number(11)? + number(12)? + number(13)? + number(14)?;
-    Some(Stat {
-        parent: number(1)?,
-        seconds: f64::from(ticks) / TICKS_PER_SECOND,
-    })
+    Some(Stat { parent: number(1)?, seconds: f64::from(ticks) / TICKS_PER_SECOND })
 }
 
 #[cfg(test)]

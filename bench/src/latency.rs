@@ -18,24 +18,18 @@ pub(crate) struct Percentiles {
 
 impl Latencies {
     pub(crate) fn record(&mut self, latency: Duration) {
-        self.nanos
-            .push(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+        self.nanos.push(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
     pub(crate) fn percentiles(mut self) -> Percentiles {
         self.nanos.sort_unstable();
-        Percentiles {
-            p50_ms: self.at(50),
-            p99_ms: self.at(99),
-        }
+        Percentiles { p50_ms: self.at(50), p99_ms: self.at(99) }
     }
 
     /// `nanos` must be sorted.
     fn at(&self, percent: usize) -> f64 {
         let last = self.nanos.len().saturating_sub(1);
-        self.nanos
-            .get(last * percent / 100)
-            .map_or(0.0, |nanos| *nanos as f64 / 1e6)
+        self.nanos.get(last * percent / 100).map_or(0.0, |nanos| *nanos as f64 / 1e6)
     }
 }
 
@@ -49,13 +43,7 @@ mod tests {
         for millis in (0..=100).rev() {
             latencies.record(Duration::from_millis(millis));
         }
-        assert_eq!(
-            latencies.percentiles(),
-            Percentiles {
-                p50_ms: 50.0,
-                p99_ms: 99.0
-            }
-        );
+        assert_eq!(latencies.percentiles(), Percentiles { p50_ms: 50.0, p99_ms: 99.0 });
         assert_eq!(Latencies::default().percentiles(), Percentiles::default());
     }
 }

@@ -42,19 +42,13 @@ impl Machine {
     }
 
     pub(crate) fn print(&self) {
-        println!(
-            "machine     {} cores, {}, Linux {}",
-            self.cores, self.cpu, self.kernel
-        );
+        println!("machine     {} cores, {}, Linux {}", self.cores, self.cpu, self.kernel);
         println!(
             "disk        {}, append 4 KiB + fdatasync: {:.2} ms (median)",
             self.filesystem, self.fdatasync_ms
         );
         println!("SQLite      {}", self.sqlite);
-        println!(
-            "PostgreSQL  {}",
-            self.postgres.as_deref().unwrap_or("absent")
-        );
+        println!("PostgreSQL  {}", self.postgres.as_deref().unwrap_or("absent"));
         if self.filesystem == "tmpfs" {
             println!(
                 "warning     the stores are in memory: syncing costs nothing here, set TMPDIR"
@@ -64,18 +58,13 @@ impl Machine {
 }
 
 fn read_trimmed(path: &str) -> Result<String> {
-    Ok(fs::read_to_string(path)
-        .with_context(|| path.to_owned())?
-        .trim()
-        .to_owned())
+    Ok(fs::read_to_string(path).with_context(|| path.to_owned())?.trim().to_owned())
 }
 
 fn cpu_model() -> Result<String> {
     let text = fs::read_to_string("/proc/cpuinfo")?;
     let model = text.lines().find(|line| line.starts_with("model name"));
-    let name = model
-        .and_then(|line| line.split_once(": "))
-        .map(|(_, name)| name.trim());
+    let name = model.and_then(|line| line.split_once(": ")).map(|(_, name)| name.trim());
     Ok(name.unwrap_or("unknown CPU").to_owned())
 }
 
@@ -88,10 +77,8 @@ fn filesystem() -> Result<String> {
         let mut fields = line.split(' ').skip(1);
         Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
     };
-    let holding = mounts
-        .lines()
-        .filter_map(mount_of)
-        .filter(|(point, _)| folder.starts_with(point));
+    let holding =
+        mounts.lines().filter_map(mount_of).filter(|(point, _)| folder.starts_with(point));
     let longest = holding.max_by_key(|(point, _)| point.len());
     Ok(longest.map_or_else(|| "unknown file system".to_owned(), |(_, kind)| kind))
 }

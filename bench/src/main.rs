@@ -4,10 +4,7 @@
 //! `bench/run` finds or starts what is needed (binary, peers, PostgreSQL) and calls this. Load goes
 //! to 127.0.0.1 only.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "the tables this prints are what it is for"
-)]
+#![expect(clippy::print_stdout, reason = "the tables this prints are what it is for")]
 
 mod append;
 mod cost;
@@ -32,6 +29,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Parser;
 
+use quiet::Disturbed;
 use report::Report;
 use scale::Scale;
 use servers::{Installed, Kind};
@@ -51,7 +49,7 @@ struct Options {
     /// Length of each measurement
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     seconds: u64,
-    /// Before each measurement, wait at most so long for others on this machine to finish
+    /// Wait and repeat, at most so long for each measurement, while others use this machine
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     quiet_wait: u64,
     /// Only these servers
@@ -102,8 +100,8 @@ impl Options {
         }
     }
 
-    fn wait_for_quiet(&self) -> Result<()> {
-        quiet::wait(Duration::from_secs(self.quiet_wait))
+    fn measure_quietly<T: Disturbed>(&self, measure: impl FnMut() -> Result<T>) -> Result<T> {
+        quiet::measure(Duration::from_secs(self.quiet_wait), measure)
     }
 
     fn runs(&self, part: Part) -> bool {
@@ -113,13 +111,7 @@ impl Options {
     fn open_report(&self, benchmark: &'static str, scale: &Scale) -> Result<Report> {
         let is_wanted = |kind: &Kind| self.servers.is_empty() || self.servers.contains(kind);
         let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(is_wanted).collect();
-        Report::open(
-            benchmark,
-            scale.name,
-            self.revision.clone(),
-            &self.installed,
-            &kinds,
-        )
+        Report::open(benchmark, scale.name, self.revision.clone(), &self.installed, &kinds)
     }
 }
 

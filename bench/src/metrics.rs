@@ -55,10 +55,7 @@ mod tests {
                     tidewire_append_events_total{store=\"a\"} 10\n\
                     tidewire_append_events_total{store=\"b\"} 30\n";
         let counters = parse(text).expect("both are there");
-        let zero = AppendCounters {
-            commits: 0.0,
-            events: 0.0,
-        };
+        let zero = AppendCounters { commits: 0.0, events: 0.0 };
         assert_eq!(counters.batch_since(zero), Some(10.0));
         assert_eq!(counters.batch_since(counters), None);
     }

@@ -15,9 +15,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn connect(url: &str) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (client, connection) = runtime
             .block_on(tokio_postgres::connect(url, NoTls))
             .context("connect to PostgreSQL")?;
@@ -57,15 +55,8 @@ impl Database {
         // Work left over from the database before must not run into this measurement.
         admin.run("CHECKPOINT")?;
         let backend = admin.text("SELECT pg_backend_pid()::text")?.parse()?;
-        let postmaster = is_postgres(backend)
-            .then(|| cpu::parent(backend))
-            .transpose()?;
-        Ok(Self {
-            url: with_database(admin_url, &name),
-            postmaster,
-            name,
-            admin,
-        })
+        let postmaster = is_postgres(backend).then(|| cpu::parent(backend)).transpose()?;
+        Ok(Self { url: with_database(admin_url, &name), postmaster, name, admin })
     }
 }
 
@@ -73,9 +64,7 @@ impl Drop for Database {
     fn drop(&mut self) {
         // A database that stays behind spoils nothing but disk space, and its name says where it
         // came from.
-        let _ = self
-            .admin
-            .run(&format!("DROP DATABASE {} WITH (FORCE)", self.name));
+        let _ = self.admin.run(&format!("DROP DATABASE {} WITH (FORCE)", self.name));
     }
 }
 
@@ -98,9 +87,7 @@ fn with_database(url: &str, name: &str) -> String {
         None => (url, String::new()),
     };
     let host = start.find("://").map_or(0, |scheme| scheme + 3);
-    let end = start[host..]
-        .find('/')
-        .map_or(start.len(), |slash| host + slash);
+    let end = start[host..].find('/').map_or(start.len(), |slash| host + slash);
     format!("{}/{name}{parameters}", &start[..end])
 }
 

@@ -76,16 +76,11 @@ impl Report {
     /// The servers that can be measured.
     pub(crate) fn present(&self) -> Vec<Kind> {
         let is_present = |server: &&Participant| matches!(server.presence, Presence::Version(_));
-        self.servers
-            .iter()
-            .filter(is_present)
-            .map(|server| server.kind)
-            .collect()
+        self.servers.iter().filter(is_present).map(|server| server.kind).collect()
     }
 
     pub(crate) fn section(&mut self, name: &str, measured: &impl Serialize) -> Result<()> {
-        self.sections
-            .insert(name.to_owned(), serde_json::to_value(measured)?);
+        self.sections.insert(name.to_owned(), serde_json::to_value(measured)?);
         Ok(())
     }
 
@@ -106,11 +101,7 @@ impl Report {
             .with_context(|| format!("write {}", path.display()))?;
         println!("\nwritten: {}", path.display());
         if !self.failures.is_empty() {
-            bail!(
-                "{} measurements failed:\n{}",
-                self.failures.len(),
-                self.failures.join("\n")
-            );
+            bail!("{} measurements failed:\n{}", self.failures.len(), self.failures.join("\n"));
         }
         Ok(())
     }

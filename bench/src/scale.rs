@@ -25,10 +25,8 @@ pub(crate) struct Scale {
 
 impl Scale {
     pub(crate) fn smoke() -> Self {
-        let window = Window {
-            warm_up: Duration::from_millis(100),
-            measure: Duration::from_millis(500),
-        };
+        let window =
+            Window { warm_up: Duration::from_millis(100), measure: Duration::from_millis(500) };
         Self {
             name: "smoke",
             window,
@@ -53,10 +51,7 @@ impl Scale {
             payload_bytes: &[100, 1024, 16 * 1024],
             producers_max: 256,
             raw_measure: measure.min(Duration::from_secs(3)),
-            idle_snapshot: Window {
-                warm_up,
-                measure: measure.max(Duration::from_secs(15)),
-            },
+            idle_snapshot: Window { warm_up, measure: measure.max(Duration::from_secs(15)) },
             log_events: &[10_000, 1_000_000],
             catch_up_events: &[1_000, 100_000],
             catch_up_readers: &[1, 16],
@@ -66,10 +61,6 @@ impl Scale {
 
     pub(crate) fn full(measure: Duration) -> Self {
         let log_events = &[10_000, 1_000_000, 10_000_000];
-        Self {
-            name: "full",
-            log_events,
-            ..Self::standard(measure)
-        }
+        Self { name: "full", log_events, ..Self::standard(measure) }
     }
 }

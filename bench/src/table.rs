@@ -7,9 +7,7 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(columns: &[&str]) -> Self {
-        Self {
-            rows: vec![columns.iter().map(|&column| column.to_owned()).collect()],
-        }
+        Self { rows: vec![columns.iter().map(|&column| column.to_owned()).collect()] }
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
@@ -40,12 +38,7 @@ impl Table {
         let is_data = |row: &&Vec<String>| row.len() == columns;
         (0..columns)
             .map(|column| {
-                self.rows
-                    .iter()
-                    .filter(is_data)
-                    .map(|row| width(row, column))
-                    .max()
-                    .unwrap_or(0)
+                self.rows.iter().filter(is_data).map(|row| width(row, column)).max().unwrap_or(0)
             })
             .collect()
     }

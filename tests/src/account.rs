@@ -106,11 +106,7 @@ impl Account {
         }
         let last_sent = self.appends.keys().next_back();
         let unsent = |n: &&u64| producing == Producing::IsOver || Some(*n) < last_sent;
-        match found
-            .keys()
-            .filter(|n| !self.appends.contains_key(n))
-            .find(unsent)
-        {
+        match found.keys().filter(|n| !self.appends.contains_key(n)).find(unsent) {
             Some(n) => self.wrong(*n, "was never sent"),
             None => Ok(()),
         }
@@ -120,9 +116,7 @@ impl Account {
     /// order they were sent, and there once; those of an idempotent producer leave none out.
     fn find(&self, events: &[Event]) -> Result<BTreeMap<u64, String>, String> {
         let mut found = BTreeMap::new();
-        let mut mine = events
-            .iter()
-            .filter(|event| event.payload["by"] == self.by.as_str());
+        let mut mine = events.iter().filter(|event| event.payload["by"] == self.by.as_str());
         while let Some(first) = mine.next() {
             let n = first.payload["n"].as_u64().unwrap_or(u64::MAX);
             let expected = match found.last_key_value() {

@@ -50,12 +50,7 @@ impl Cluster {
             port: free_port(),
             _parent: parent,
         };
-        let initdb = [
-            "--auth=trust",
-            "--username=postgres",
-            "--encoding=UTF8",
-            "--locale=C.UTF-8",
-        ];
+        let initdb = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8"];
         succeed(cluster.command("initdb").arg("--no-sync").args(initdb)).await;
         cluster.resume().await;
         cluster
@@ -88,11 +83,9 @@ impl Cluster {
         let mut command = self.command("postgres");
         command.args(["-p", &self.port.to_string()]);
         // fsync stays on: the stories are about what survives.
-        for setting in [
-            "listen_addresses=127.0.0.1",
-            "unix_socket_directories=",
-            "max_connections=100",
-        ] {
+        for setting in
+            ["listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=100"]
+        {
             command.args(["-c", setting]);
         }
         self.server = Some(Process::spawn(command));
@@ -111,12 +104,7 @@ impl Cluster {
         let path = self.programs.join(program);
         let mut command = if is_root() {
             let mut command = Command::new("setpriv");
-            command.args([
-                "--reuid=postgres",
-                "--regid=postgres",
-                "--init-groups",
-                "--",
-            ]);
+            command.args(["--reuid=postgres", "--regid=postgres", "--init-groups", "--"]);
             command.arg(path);
             command
         } else {
@@ -132,9 +120,7 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         // Killing the first process alone would leave shared memory behind.
         let mut command = self.command("pg_ctl");
-        let _ = command
-            .args(["stop", "--silent", "--mode=immediate"])
-            .output();
+        let _ = command.args(["stop", "--silent", "--mode=immediate"]).output();
     }
 }
 
@@ -149,17 +135,10 @@ fn programs() -> PathBuf {
     if let Some(folder) = std::env::var_os("TIDEWIRE_TEST_PG_BIN") {
         return folder.into();
     }
-    let versions = std::fs::read_dir("/usr/lib/postgresql")
-        .into_iter()
-        .flatten()
-        .flatten();
-    let newest = versions
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-        .max()
-        .expect(
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest =
+        versions.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).max().expect(
             "PostgreSQL is not installed: run ./test as root once, or apt-get install postgresql",
         );
-    Path::new("/usr/lib/postgresql")
-        .join(newest.to_string())
-        .join("bin")
+    Path::new("/usr/lib/postgresql").join(newest.to_string()).join("bin")
 }

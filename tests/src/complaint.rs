@@ -56,12 +56,9 @@ impl Complaint {
     pub fn asks_to_come_back(&self) -> bool {
         match self {
             Complaint::NoAnswer(_) => false,
-            Complaint::Problem {
-                status,
-                temporary,
-                retry_after,
-                ..
-            } => *status == 503 && *temporary && retry_after.is_some(),
+            Complaint::Problem { status, temporary, retry_after, .. } => {
+                *status == 503 && *temporary && retry_after.is_some()
+            }
         }
     }
 }

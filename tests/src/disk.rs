@@ -28,20 +28,16 @@ impl Disk {
         let as_root = Disk::try_mount(size, &["--mount"], &["--mount"]);
         let as_anyone = || {
             let unshare = ["--user", "--map-root-user", "--mount"];
-            Disk::try_mount(
-                size,
-                &unshare,
-                &["--user", "--preserve-credentials", "--mount"],
-            )
+            Disk::try_mount(size, &unshare, &["--user", "--preserve-credentials", "--mount"])
         };
-        as_root
-            .or_else(|first| as_anyone().map_err(|second| (first, second)))
-            .unwrap_or_else(|(first, second)| {
+        as_root.or_else(|first| as_anyone().map_err(|second| (first, second))).unwrap_or_else(
+            |(first, second)| {
                 panic!(
                     "this story needs a disk of its own, and may not mount one. As root \
                      (CAP_SYS_ADMIN): {first}. In a user namespace: {second}"
                 )
-            })
+            },
+        )
     }
 
     fn try_mount(size: &str, unshare: &[&str], enter: &[&str]) -> Result<Disk, String> {
@@ -63,14 +59,8 @@ impl Disk {
             return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
         }
         let target = format!("--target={}", holder.id());
-        let words = ["nsenter", &target]
-            .into_iter()
-            .chain(enter.iter().copied());
-        Ok(Disk {
-            enter: words.map(ToOwned::to_owned).collect(),
-            holder,
-            folder,
-        })
+        let words = ["nsenter", &target].into_iter().chain(enter.iter().copied());
+        Ok(Disk { enter: words.map(ToOwned::to_owned).collect(), holder, folder })
     }
 
     /// The disk's root, for processes in the namespace.
@@ -81,10 +71,7 @@ impl Disk {
     /// The disk's root, for this process.
     pub fn outside(&self) -> PathBuf {
         let inside = self.inside().strip_prefix("/").expect("an absolute path");
-        Path::new("/proc")
-            .join(self.holder.id().to_string())
-            .join("root")
-            .join(inside)
+        Path::new("/proc").join(self.holder.id().to_string()).join("root").join(inside)
     }
 
     /// The command that runs another one in the namespace.

@@ -7,9 +7,9 @@ use rand::Rng as _;
 /// Rounds of faults: `usual`, or as many as `TIDEWIRE_FAULT_ROUNDS` says (`./test faults`).
 pub fn rounds(usual: usize) -> usize {
     match std::env::var("TIDEWIRE_FAULT_ROUNDS") {
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|_| panic!("TIDEWIRE_FAULT_ROUNDS={text} is not a number")),
+        Ok(text) => {
+            text.parse().unwrap_or_else(|_| panic!("TIDEWIRE_FAULT_ROUNDS={text} is not a number"))
+        }
         Err(_) => usual,
     }
 }

@@ -37,10 +37,7 @@ impl Http {
     /// The same server, for someone with another token, or none.
     #[must_use]
     pub fn as_someone(&self, token: Option<&str>) -> Http {
-        Http {
-            token: token.map(ToOwned::to_owned),
-            ..self.clone()
-        }
+        Http { token: token.map(ToOwned::to_owned), ..self.clone() }
     }
 
     /// Where the server is, without a slash at the end.
@@ -70,12 +67,7 @@ impl Http {
     /// A PUT, POST or DELETE of JSON.
     pub async fn json(&self, method: Method, path: &str, body: &Value) -> Answer {
         let request = self.request(method, path);
-        Answer::of(
-            request
-                .header("content-type", "application/json")
-                .body(body.to_string()),
-        )
-        .await
+        Answer::of(request.header("content-type", "application/json").body(body.to_string())).await
     }
 
     /// Makes a stream of JSON messages.
@@ -106,9 +98,7 @@ pub struct Answer {
 impl Answer {
     /// Sends a request that must be answered.
     pub async fn of(request: RequestBuilder) -> Answer {
-        Answer::try_of(request)
-            .await
-            .unwrap_or_else(|error| panic!("no answer: {error:?}"))
+        Answer::try_of(request).await.unwrap_or_else(|error| panic!("no answer: {error:?}"))
     }
 
     /// Sends a request.
@@ -129,9 +119,7 @@ impl Answer {
     /// Where the stream continues.
     pub fn next_offset(&self) -> String {
         let offset = self.header("stream-next-offset");
-        offset
-            .unwrap_or_else(|| panic!("no Stream-Next-Offset in {self:?}"))
-            .to_owned()
+        offset.unwrap_or_else(|| panic!("no Stream-Next-Offset in {self:?}")).to_owned()
     }
 
     /// The body as text.

@@ -41,10 +41,7 @@ impl Launch {
             .with(["--listen", &format!("127.0.0.1:{port}")])
             .with(store.arguments())
             .set("TIDEWIRE_ADMIN_KEY", key);
-        Launch {
-            token: Some(key.to_owned()),
-            ..launch
-        }
+        Launch { token: Some(key.to_owned()), ..launch }
     }
 
     /// A bare command, to which nothing is added.
@@ -184,10 +181,7 @@ impl Server {
 fn binary() -> PathBuf {
     let found = std::env::var_os("TIDEWIRE_BIN").map_or_else(beside_this_test, PathBuf::from);
     found.canonicalize().unwrap_or_else(|error| {
-        panic!(
-            "there is no {} ({error}): run cargo build -p tidewire",
-            found.display()
-        )
+        panic!("there is no {} ({error}): run cargo build -p tidewire", found.display())
     })
 }
 

@@ -14,7 +14,5 @@ pub fn free_port() -> u16 {
     let mut random = rand::rng();
     let mut candidates = std::iter::repeat_with(|| random.random_range(RANGE)).take(1_000);
     let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    candidates
-        .find(free)
-        .expect("no port between 20000 and 32000 is free")
+    candidates.find(free).expect("no port between 20000 and 32000 is free")
 }

@@ -13,9 +13,7 @@ pub async fn fresh_database() -> String {
     let sql = Sql::connect(&cluster)
         .await
         .unwrap_or_else(|error| panic!("cannot reach {cluster}: {error}"));
-    sql.batch_execute(&format!("CREATE DATABASE {name}"))
-        .await
-        .expect("CREATE DATABASE");
+    sql.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("CREATE DATABASE");
     with_database(&cluster, &name)
 }
 
@@ -24,9 +22,7 @@ pub async fn drop_database(url: &str) {
     let url = reqwest::Url::parse(url).expect("a database's URL");
     let name = url.path().trim_start_matches('/');
     let sql = Sql::connect(&cluster()).await.expect("a connection");
-    sql.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"))
-        .await
-        .expect("DROP DATABASE");
+    sql.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.expect("DROP DATABASE");
 }
 
 fn cluster() -> String {
@@ -61,17 +57,13 @@ impl Sql {
             // A broken connection shows in the next question.
             let _ = connection.await;
         });
-        Ok(Sql {
-            client,
-            _connection: task,
-        })
+        Ok(Sql { client, _connection: task })
     }
 
     /// Asks for one number.
     pub async fn number(&self, question: &str) -> i64 {
         let row = self.client.query_one(question, &[]).await;
-        row.unwrap_or_else(|error| panic!("{question}: {error:?}"))
-            .get(0)
+        row.unwrap_or_else(|error| panic!("{question}: {error:?}")).get(0)
     }
 }
 

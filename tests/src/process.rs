@@ -29,25 +29,16 @@ pub struct Ended {
 impl Process {
     /// Starts a command and listens to both of its outputs.
     pub fn spawn(mut command: Command) -> Process {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let name = command.get_program().to_string_lossy().into_owned();
-        let mut child = command
-            .spawn()
-            .unwrap_or_else(|error| panic!("cannot run {name}: {error}"));
+        let mut child =
+            command.spawn().unwrap_or_else(|error| panic!("cannot run {name}: {error}"));
         let said = Arc::new(Mutex::new(Vec::new()));
         let listeners = vec![
             listen(child.stdout.take().expect("a pipe"), Arc::clone(&said)),
             listen(child.stderr.take().expect("a pipe"), Arc::clone(&said)),
         ];
-        Process {
-            name,
-            child,
-            said,
-            listeners,
-        }
+        Process { name, child, said, listeners }
     }
 
     /// The process id.
@@ -67,12 +58,7 @@ impl Process {
             .args([&format!("-{name}"), &self.id().to_string()])
             .status()
             .expect("the command kill runs");
-        assert!(
-            sent.success(),
-            "{} is gone already: {}",
-            self.name,
-            self.said()
-        );
+        assert!(sent.success(), "{} is gone already: {}", self.name, self.said());
     }
 
     /// SIGKILL, and waits until the process is gone.
@@ -93,10 +79,7 @@ impl Process {
         for listener in self.listeners.drain(..) {
             let _ = listener.join();
         }
-        Ended {
-            code: status.code(),
-            said: self.said(),
-        }
+        Ended { code: status.code(), said: self.said() }
     }
 }
 

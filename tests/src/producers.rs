@@ -29,29 +29,18 @@ pub struct Plan {
 impl Plan {
     /// Sends each append once, whatever comes of it.
     pub fn plain(by: &'static str, stream: &'static str) -> Plan {
-        Plan {
-            stream,
-            by,
-            messages_per_append: 1,
-            idempotent: false,
-        }
+        Plan { stream, by, messages_per_append: 1, idempotent: false }
     }
 
     /// Stamps each append and repeats it until it is acknowledged.
     pub fn idempotent(by: &'static str, stream: &'static str) -> Plan {
-        Plan {
-            idempotent: true,
-            ..Plan::plain(by, stream)
-        }
+        Plan { idempotent: true, ..Plan::plain(by, stream) }
     }
 
     /// Puts several messages into each append.
     #[must_use]
     pub fn in_batches(self) -> Plan {
-        Plan {
-            messages_per_append: 3,
-            ..self
-        }
+        Plan { messages_per_append: 3, ..self }
     }
 }
 
@@ -89,10 +78,7 @@ impl Producers {
         };
         for plan in plans {
             let account = Account::new(plan.by, plan.messages_per_append, plan.idempotent);
-            let book = Book {
-                stream: plan.stream,
-                account: Arc::new(Mutex::new(account)),
-            };
+            let book = Book { stream: plan.stream, account: Arc::new(Mutex::new(account)) };
             producers.books.push(book.clone());
             let acknowledged = Arc::clone(&producers.acknowledged);
             let (http, stopped) = (http.clone(), stopped.clone());
@@ -127,11 +113,7 @@ impl Producers {
     /// Reads on, and checks that the stream keeps what its producers were promised by then.
     pub async fn check(&self, http: &Http, transcript: &mut Transcript) {
         let at_work = !self.tasks.is_empty();
-        let producing = if at_work {
-            Producing::GoesOn
-        } else {
-            Producing::IsOver
-        };
+        let producing = if at_work { Producing::GoesOn } else { Producing::IsOver };
         // Taken before the stream is read: what is acknowledged later need not be in it.
         let accounts: Vec<Account> = self
             .books

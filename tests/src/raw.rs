@@ -37,10 +37,7 @@ impl Raw {
                 return text;
             }
             let goes_on = within_patience(what, self.receive()).await;
-            assert!(
-                goes_on,
-                "the server hung up after {text:?}, without {what:?}"
-            );
+            assert!(goes_on, "the server hung up after {text:?}, without {what:?}");
         }
     }
 

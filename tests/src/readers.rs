@@ -87,12 +87,7 @@ impl Reader {
                 }
             }
         });
-        Reader {
-            manner,
-            seen,
-            task,
-            _owner: owner,
-        }
+        Reader { manner, seen, task, _owner: owner }
     }
 
     /// Waits until the reader has got as many events as the stream has, and checks that they are
@@ -103,10 +98,7 @@ impl Reader {
         let what = format!("the {manner:?} reader gets all {} events", expected.len());
         eventually(&what, async || {
             none_is_hopeless(&self.complaints());
-            assert!(
-                !self.task.is_finished(),
-                "the {manner:?} reader has panicked"
-            );
+            assert!(!self.task.is_finished(), "the {manner:?} reader has panicked");
             (lock(&self.seen).payloads.len() >= expected.len()).then_some(())
         })
         .await;
@@ -134,10 +126,9 @@ impl Reader {
 /// How long a reader stays away: as long as it was told to.
 fn pause(complaint: &Complaint) -> Duration {
     match complaint {
-        Complaint::Problem {
-            retry_after: Some(seconds),
-            ..
-        } => seconds.parse().map_or(PAUSE, Duration::from_secs),
+        Complaint::Problem { retry_after: Some(seconds), .. } => {
+            seconds.parse().map_or(PAUSE, Duration::from_secs)
+        }
         _ => PAUSE,
     }
 }
@@ -149,8 +140,7 @@ async fn long_poll(request: RequestBuilder, seen: &Mutex<Seen>) -> Result<(), Co
     match answer.status {
         200 => {
             let arrived = events(&answer.json());
-            seen.payloads
-                .extend(arrived.into_iter().map(|event| event.payload));
+            seen.payloads.extend(arrived.into_iter().map(|event| event.payload));
         }
         204 => {}
         _ => return Err(Complaint::of(&answer)),

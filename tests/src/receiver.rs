@@ -36,36 +36,24 @@ impl Receiver {
     /// Listens at this port, for `POST /hook`.
     pub async fn start(port: u16) -> Receiver {
         let wakes = Wakes::default();
-        let router = Router::new()
-            .route("/hook", post(take))
-            .with_state(Arc::clone(&wakes));
+        let router = Router::new().route("/hook", post(take)).with_state(Arc::clone(&wakes));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
         let listener = listener.unwrap_or_else(|error| panic!("cannot listen at {port}: {error}"));
         let mut server = JoinSet::new();
         server.spawn(async move {
-            axum::serve(listener, router)
-                .await
-                .expect("a listener that works");
+            axum::serve(listener, router).await.expect("a listener that works");
         });
-        Receiver {
-            wakes,
-            _server: server,
-        }
+        Receiver { wakes, _server: server }
     }
 
     /// The wakes that have arrived.
     pub fn wakes(&self) -> Vec<Wake> {
-        self.wakes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.wakes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 async fn take(State(wakes): State<Wakes>, headers: HeaderMap, body: String) -> &'static str {
-    let signature = headers
-        .get("webhook-signature")
-        .and_then(|value| value.to_str().ok());
+    let signature = headers.get("webhook-signature").and_then(|value| value.to_str().ok());
     let signature = signature.unwrap_or_default().to_owned();
     let mut wakes = wakes.lock().unwrap_or_else(PoisonError::into_inner);
     wakes.push(Wake { signature, body });
@@ -81,10 +69,7 @@ impl Wake {
     /// Checks the signature `t=…,kid=…,ed25519=…` over `t.body` against the server's published keys.
     pub async fn is_signed_by(&self, http: &Http) {
         let part = |name: &str| {
-            let mut parts = self
-                .signature
-                .split(',')
-                .filter_map(|part| part.split_once('='));
+            let mut parts = self.signature.split(',').filter_map(|part| part.split_once('='));
             let found = parts.find(|(key, _)| *key == name).map(|(_, value)| value);
             found.unwrap_or_else(|| panic!("no {name} in Webhook-Signature: {}", self.signature))
         };

@@ -10,10 +10,7 @@ use crate::postgres::{Sql, fresh_database};
 /// Questions with the same answer on both stores, as `(SQLite, PostgreSQL)`.
 type Question = (&'static str, &'static str);
 
-const EVENTS: Question = (
-    "SELECT count(*) FROM log",
-    "SELECT count(*) FROM tidewire.log",
-);
+const EVENTS: Question = ("SELECT count(*) FROM log", "SELECT count(*) FROM tidewire.log");
 const TIP: Question = (
     "SELECT coalesce(max(c_offset), 0) FROM log",
     "SELECT coalesce(max(c_offset), 0) FROM tidewire.log",
@@ -22,10 +19,8 @@ const SCHEMA_VERSION: Question = (
     "SELECT max(number) FROM tidewire_migrations",
     "SELECT max(number)::bigint FROM tidewire.migrations",
 );
-const MIGRATIONS: Question = (
-    "SELECT count(*) FROM tidewire_migrations",
-    "SELECT count(*) FROM tidewire.migrations",
-);
+const MIGRATIONS: Question =
+    ("SELECT count(*) FROM tidewire_migrations", "SELECT count(*) FROM tidewire.migrations");
 const FUTURE: Question = (
     "INSERT INTO tidewire_migrations (number, name, applied_at) VALUES (9999, 'future', 0)",
     "INSERT INTO tidewire.migrations (number, name) VALUES (9999, 'future')",
@@ -35,10 +30,7 @@ const FUTURE: Question = (
 #[derive(Debug)]
 pub enum Store {
     /// A folder, gone when dropped unless it is someone else's.
-    Sqlite {
-        folder: PathBuf,
-        owned: Option<TempDir>,
-    },
+    Sqlite { folder: PathBuf, owned: Option<TempDir> },
     /// A database.
     Postgres { url: String },
 }
@@ -47,18 +39,12 @@ impl Store {
     /// The embedded store, in a folder of its own.
     pub fn sqlite() -> Store {
         let owned = tempfile::tempdir().expect("a temporary folder");
-        Store::Sqlite {
-            folder: owned.path().join("data"),
-            owned: Some(owned),
-        }
+        Store::Sqlite { folder: owned.path().join("data"), owned: Some(owned) }
     }
 
     /// The embedded store in a given folder.
     pub fn sqlite_in(folder: impl Into<PathBuf>) -> Store {
-        Store::Sqlite {
-            folder: folder.into(),
-            owned: None,
-        }
+        Store::Sqlite { folder: folder.into(), owned: None }
     }
 
     /// A fresh database of the cluster that `./test` started.
@@ -86,10 +72,7 @@ impl Store {
     pub async fn log_is_gapless(&self) {
         let (events, tip) = (self.number(EVENTS).await, self.number(TIP).await);
         assert!(tip > 0, "the log is empty");
-        assert_eq!(
-            events, tip,
-            "the log has {events} events, but ends at {tip}"
-        );
+        assert_eq!(events, tip, "the log has {events} events, but ends at {tip}");
     }
 
     /// The number of the last migration that was applied.
@@ -100,10 +83,7 @@ impl Store {
     /// Checks that the schema was made in one go, not twice and not in part.
     pub async fn every_migration_was_applied_once(&self) {
         let (applied, version) = (self.number(MIGRATIONS).await, self.schema_version().await);
-        assert_eq!(
-            applied, version,
-            "migrations that were applied, up to version {version}"
-        );
+        assert_eq!(applied, version, "migrations that were applied, up to version {version}");
     }
 
     /// Makes the store look as if a newer binary had migrated it, to version 9999.

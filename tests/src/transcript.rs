@@ -33,11 +33,7 @@ pub struct Transcript {
 impl Transcript {
     /// Nothing read yet.
     pub fn new(stream: &str) -> Transcript {
-        Transcript {
-            stream: stream.to_owned(),
-            events: Vec::new(),
-            next: "-1".to_owned(),
-        }
+        Transcript { stream: stream.to_owned(), events: Vec::new(), next: "-1".to_owned() }
     }
 
     /// All of a stream, read from its start.
@@ -50,10 +46,7 @@ impl Transcript {
     /// Reads on to the stream's end. A server that asks for patience gets it.
     pub async fn read_on(&mut self, http: &Http) {
         loop {
-            let path = format!(
-                "/v1/stream/{}?offset={}&format=events",
-                self.stream, self.next
-            );
+            let path = format!("/v1/stream/{}?offset={}&format=events", self.stream, self.next);
             let answer = eventually("the stream can be read", async || {
                 let answer = http.get(&path).await;
                 (answer.status != 503).then_some(answer)
@@ -113,9 +106,5 @@ pub fn events(body: &Value) -> Vec<Event> {
         payload: event["payload"].clone(),
     };
     let array = body.as_array();
-    array
-        .unwrap_or_else(|| panic!("not an array of events: {body}"))
-        .iter()
-        .map(event)
-        .collect()
+    array.unwrap_or_else(|| panic!("not an array of events: {body}")).iter().map(event).collect()
 }

@@ -20,10 +20,7 @@ pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>)
         if let Some(found) = look().await {
             return found;
         }
-        assert!(
-            Instant::now() < deadline,
-            "did not happen within {PATIENCE:?}: {what}"
-        );
+        assert!(Instant::now() < deadline, "did not happen within {PATIENCE:?}: {what}");
         tokio::time::sleep(LOOK_AGAIN).await;
     }
 }

@@ -64,20 +64,13 @@ async fn a_wake_is_delivered_after_a_kill(store: &Store) {
     let retries = kept["retry_count"].as_u64();
     assert!(retries >= Some(failures), "failures are forgotten: {kept}");
     let receiver = Receiver::start(port).await;
-    eventually("the wake is delivered", async || {
-        receiver.wakes().first().cloned()
-    })
-    .await;
+    eventually("the wake is delivered", async || receiver.wakes().first().cloned()).await;
     let settled = eventually("the receiver's answer is recorded", async || {
         let document = http.get(SUBSCRIPTION).await.json();
         (document["status"] == "active").then_some(document)
     })
     .await;
-    assert_eq!(
-        settled["streams"][0]["acked_offset"],
-        tail.as_str(),
-        "{settled}"
-    );
+    assert_eq!(settled["streams"][0]["acked_offset"], tail.as_str(), "{settled}");
 
     http.append("watched", &json!(2)).await;
     eventually("the next wake is delivered", async || {
@@ -86,10 +79,8 @@ async fn a_wake_is_delivered_after_a_kill(store: &Store) {
     })
     .await;
     let wakes = receiver.wakes();
-    let generations: Vec<Value> = wakes
-        .iter()
-        .map(|wake| wake.document()["generation"].clone())
-        .collect();
+    let generations: Vec<Value> =
+        wakes.iter().map(|wake| wake.document()["generation"].clone()).collect();
     assert_eq!(generations, [1, 2], "each wake once, in order");
     for wake in &wakes {
         wake.is_signed_by(&http).await;
@@ -130,9 +121,7 @@ async fn a_lease_is_taken_back_after_a_kill(store: &Store) {
     let answer = finish(&http, &claimed).await;
     assert_eq!(answer.status, 200, "the work is done: {}", answer.text());
     let request = json!({ "worker": "another" });
-    let answer = http
-        .json(Method::POST, &format!("{SUBSCRIPTION}/claim"), &request)
-        .await;
+    let answer = http.json(Method::POST, &format!("{SUBSCRIPTION}/claim"), &request).await;
     answer.problem(409, "NO_PENDING_WORK");
     server.stop().await;
 }
@@ -147,9 +136,7 @@ async fn woken(http: &Http, generations: &[u64]) {
     let announced = eventually("the wake stream grows", async || {
         let transcript = Transcript::read(http, "wakes").await;
         let events = transcript.events().iter();
-        let announced: Vec<_> = events
-            .map(|event| event.payload["generation"].as_u64())
-            .collect();
+        let announced: Vec<_> = events.map(|event| event.payload["generation"].as_u64()).collect();
         (announced.len() >= generations.len()).then_some(announced)
     })
     .await;
@@ -159,9 +146,7 @@ async fn woken(http: &Http, generations: &[u64]) {
 
 async fn claim(http: &Http) -> Value {
     let request = json!({ "worker": "story" });
-    let answer = http
-        .json(Method::POST, &format!("{SUBSCRIPTION}/claim"), &request)
-        .await;
+    let answer = http.json(Method::POST, &format!("{SUBSCRIPTION}/claim"), &request).await;
     assert_eq!(answer.status, 200, "claim: {}", answer.text());
     answer.json()
 }
@@ -177,7 +162,5 @@ async fn finish(http: &Http, claimed: &Value) -> Answer {
     });
     let token = claimed["token"].as_str().expect("a token");
     let worker = http.as_someone(Some(token));
-    worker
-        .json(Method::POST, &format!("{SUBSCRIPTION}/ack"), &body)
-        .await
+    worker.json(Method::POST, &format!("{SUBSCRIPTION}/ack"), &body).await
 }

@@ -22,9 +22,7 @@ async fn start(store: &Store) -> (Launch, Server) {
 
 fn append(http: &Http, body: impl Into<reqwest::Body>) -> RequestBuilder {
     let request = http.request(Method::POST, "/v1/stream/s");
-    request
-        .header("content-type", "application/json")
-        .body(body)
+    request.header("content-type", "application/json").body(body)
 }
 
 /// Checks that a request is refused for good, under this name.
@@ -50,19 +48,11 @@ async fn appends_that_go_too_far_are_refused_by_name() {
     refused(append(http, ""), 400, "empty_append").await;
     let half_a_stamp = append(http, "1").header("producer-id", "p");
     refused(half_a_stamp, 400, "incomplete_producer").await;
-    let no_number = append(http, "1")
-        .header("producer-id", "p")
-        .header("producer-epoch", "0");
-    refused(
-        no_number.header("producer-seq", "-1"),
-        400,
-        "invalid_header",
-    )
-    .await;
+    let no_number = append(http, "1").header("producer-id", "p").header("producer-epoch", "0");
+    refused(no_number.header("producer-seq", "-1"), 400, "invalid_header").await;
     let untyped = http.request(Method::POST, "/v1/stream/s").body("1");
     refused(untyped, 400, "missing_content_type").await;
-    http.append("s", &"and still it takes what is right".into())
-        .await;
+    http.append("s", &"and still it takes what is right".into()).await;
 }
 
 /// I9: names and questions that make no sense are refused by name.
@@ -76,20 +66,8 @@ async fn reads_that_make_no_sense_are_refused_by_name() {
     refused(get(&long), 414, "stream_name_too_long").await;
     refused(get("a//b"), 400, "invalid_stream_name").await;
     refused(get("a%00b"), 400, "invalid_stream_name").await;
-    refused(
-        get(&format!("s?offset={}", "0".repeat(100))),
-        414,
-        "query_too_long",
-    )
-    .await;
-    for offset in [
-        "abc",
-        "0001_1",
-        "-2",
-        "0001-0000000000000001",
-        "0001_000000000000000x",
-        "",
-    ] {
+    refused(get(&format!("s?offset={}", "0".repeat(100))), 414, "query_too_long").await;
+    for offset in ["abc", "0001_1", "-2", "0001-0000000000000001", "0001_000000000000000x", ""] {
         refused(get(&format!("s?offset={offset}")), 400, "malformed_offset").await;
     }
     refused(get("s?offset=-1&offset=now"), 400, "several_offsets").await;
@@ -97,26 +75,11 @@ async fn reads_that_make_no_sense_are_refused_by_name() {
     refused(get("s?live=sse"), 400, "live_without_offset").await;
     refused(get("s?format=poem"), 400, "unknown_format").await;
     refused(get("there-is-none"), 404, "stream_not_found").await;
-    refused(
-        get("s?offset=0001_9999999999999999"),
-        410,
-        "offset_beyond_tip",
-    )
-    .await;
-    refused(
-        get("s?offset=9999_0000000000000001"),
-        410,
-        "offset_of_another_epoch",
-    )
-    .await;
+    refused(get("s?offset=0001_9999999999999999"), 410, "offset_beyond_tip").await;
+    refused(get("s?offset=9999_0000000000000001"), 410, "offset_of_another_epoch").await;
     let patch = http.request(Method::PATCH, "/v1/stream/s");
     refused(patch, 405, "method_not_allowed").await;
-    refused(
-        http.request(Method::GET, "/v2/stream/s"),
-        404,
-        "no_such_route",
-    )
-    .await;
+    refused(http.request(Method::GET, "/v2/stream/s"), 404, "no_such_route").await;
 }
 
 /// I5: one reader too many is asked to come back, and can when another leaves.
@@ -125,25 +88,17 @@ async fn one_reader_too_many_is_asked_to_come_back() {
     let store = Store::sqlite();
     let (_, server) = start(&store).await;
     let path = "/v1/stream/s?live=sse&offset=now";
-    let first = server
-        .http()
-        .request(Method::GET, path)
-        .send()
-        .await
-        .expect("an answer");
+    let first = server.http().request(Method::GET, path).send().await.expect("an answer");
     assert_eq!(first.status(), 200, "the first reader");
     let answer = server.http().get(path).await;
     let problem = answer.problem(503, "too_many_live_readers");
     assert_eq!(problem["temporary"], true, "{problem}");
     assert!(answer.header("retry-after").is_some(), "{answer:?}");
     drop(first);
-    eventually(
-        "there is a place when the first reader has left",
-        async || {
-            let response = server.http().request(Method::GET, path).send().await.ok()?;
-            (response.status() == 200).then_some(())
-        },
-    )
+    eventually("there is a place when the first reader has left", async || {
+        let response = server.http().request(Method::GET, path).send().await.ok()?;
+        (response.status() == 200).then_some(())
+    })
     .await;
 }
 
@@ -161,21 +116,13 @@ async fn headers_that_are_too_large_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_never_finishes_its_headers_is_cut_off() {
     let head = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n";
-    are_cut_off([
-        ("half of the headers", head),
-        ("half of the first line", "GET /heal"),
-    ])
-    .await;
+    are_cut_off([("half of the headers", head), ("half of the first line", "GET /heal")]).await;
 }
 
 /// I9: so is whoever does not get as far as saying which HTTP it speaks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_never_says_anything_is_cut_off() {
-    are_cut_off([
-        ("half of HTTP/2's first words", "PRI * HTTP/2.0\r\n"),
-        ("nothing", ""),
-    ])
-    .await;
+    are_cut_off([("half of HTTP/2's first words", "PRI * HTTP/2.0\r\n"), ("nothing", "")]).await;
 }
 
 async fn are_cut_off(beginnings: [(&str, &str); 2]) {
@@ -184,8 +131,7 @@ async fn are_cut_off(beginnings: [(&str, &str); 2]) {
     for (what, beginning) in beginnings {
         let mut slow = Raw::connect(launch.port()).await;
         slow.send(beginning).await;
-        slow.hung_up(&format!("the connection of a client that sent {what}"))
-            .await;
+        slow.hung_up(&format!("the connection of a client that sent {what}")).await;
     }
     let answer = server.http().get("/healthz").await;
     assert_eq!(answer.status, 200, "everyone else");
@@ -197,8 +143,7 @@ async fn a_client_that_drips_its_headers_is_cut_off() {
     let store = Store::sqlite();
     let (launch, _server) = start(&store).await;
     let mut slow = Raw::connect(launch.port()).await;
-    slow.send("GET /healthz HTTP/1.1\r\nhost: localhost\r\n")
-        .await;
+    slow.send("GET /healthz HTTP/1.1\r\nhost: localhost\r\n").await;
     eventually("the server takes no more headers", async || {
         let cut_off = !slow.send("x-drip: 1\r\n").await;
         // The pace of the drip; whatever it is, the server must put an end to it.
@@ -232,11 +177,7 @@ async fn an_answer_that_ends_the_connection_says_so() {
         let answer = answer_to_body(length, &sent).await;
         let head = answer.split("\r\n\r\n").next().unwrap_or_default();
         let says_so = head.to_ascii_lowercase().contains("\r\nconnection: close");
-        assert!(
-            says_so,
-            "{} of {length} bytes were sent: {head}",
-            sent.len()
-        );
+        assert!(says_so, "{} of {length} bytes were sent: {head}", sent.len());
     }
 }
 
@@ -251,7 +192,5 @@ async fn answer_to_body(length: usize, sent: &str) -> String {
     );
     client.send(head).await;
     client.send(sent).await;
-    client
-        .hung_up("the connection of an unfinished append")
-        .await
+    client.hung_up("the connection of an unfinished append").await
 }

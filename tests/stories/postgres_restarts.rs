@@ -32,11 +32,7 @@ async fn clients_are_asked_to_come_back_while_the_database_is_away() {
         cluster.stop(shutdown).await;
         traffic.is_refused().await;
         http.get("/readyz").await.problem(503, "not_ready");
-        assert_eq!(
-            http.get("/healthz").await.status,
-            200,
-            "the process is alive"
-        );
+        assert_eq!(http.get("/healthz").await.status, 200, "the process is alive");
         cluster.resume().await;
     }
     traffic.flows().await;

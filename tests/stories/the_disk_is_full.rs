@@ -42,8 +42,7 @@ async fn appends_wait_for_room_and_reads_go_on() {
     assert_eq!(answer.status, 200, "with room again: {}", answer.text());
     let answer = append(http, refused).await;
     assert_eq!(answer.status, 204, "a repetition: {}", answer.text());
-    http.append("full", &serde_json::json!({ "n": refused + 1 }))
-        .await;
+    http.append("full", &serde_json::json!({ "n": refused + 1 })).await;
 
     let transcript = Transcript::read(http, "full").await;
     readable.is_kept_in(&transcript);
@@ -96,9 +95,5 @@ fn make_room(ballast: &Path) {
 
 fn numbers(transcript: &Transcript) -> Vec<u64> {
     let number = |payload: &serde_json::Value| payload["n"].as_u64().expect("a number");
-    transcript
-        .events()
-        .iter()
-        .map(|event| number(&event.payload))
-        .collect()
+    transcript.events().iter().map(|event| number(&event.payload)).collect()
 }

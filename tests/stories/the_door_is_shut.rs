@@ -9,10 +9,7 @@ const KEY: &str = "story-4f1d0c8be2a97365";
 /// I6: a public server does not run open.
 #[tokio::test(flavor = "multi_thread")]
 async fn serve_does_not_start_without_a_key() {
-    let ended = Launch::command("serve")
-        .with(["--listen", "127.0.0.1:0"])
-        .run()
-        .await;
+    let ended = Launch::command("serve").with(["--listen", "127.0.0.1:0"]).run().await;
     assert_eq!(ended.code, Some(1), "serve: {}", ended.said);
     assert!(ended.said.contains("TIDEWIRE_ADMIN_KEY"), "{}", ended.said);
 }
@@ -21,10 +18,7 @@ async fn serve_does_not_start_without_a_key() {
 #[tokio::test(flavor = "multi_thread")]
 async fn dev_does_not_listen_to_other_machines() {
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:4437"] {
-        let ended = Launch::command("dev")
-            .with(["--listen", address])
-            .run()
-            .await;
+        let ended = Launch::command("dev").with(["--listen", address]).run().await;
         assert_eq!(ended.code, Some(1), "{address}: {}", ended.said);
         assert!(ended.said.contains("loopback"), "{address}: {}", ended.said);
     }
@@ -54,11 +48,7 @@ async fn serve_lets_in_only_those_who_have_the_key() {
         }
     }
     let answer = owner.get("/v1/stream/secret").await;
-    assert_eq!(
-        answer.json(),
-        json!(["for the owner"]),
-        "what the owner reads"
-    );
+    assert_eq!(answer.json(), json!(["for the owner"]), "what the owner reads");
 }
 
 fn every_keyed_route() -> Vec<(Method, &'static str)> {
@@ -96,28 +86,14 @@ async fn the_key_is_never_said() {
     let server = launch.start().await;
     server.http().create("secret").await;
     let stranger = server.http().as_someone(Some(&format!("{KEY}0")));
-    stranger
-        .get("/v1/stream/secret")
-        .await
-        .problem(401, "unauthorized");
-    let answer = server
-        .http()
-        .get(&format!("/v1/stream/secret?offset={KEY}"))
-        .await;
+    stranger.get("/v1/stream/secret").await.problem(401, "unauthorized");
+    let answer = server.http().get(&format!("/v1/stream/secret?offset={KEY}")).await;
     assert_eq!(answer.status, 400, "a key is no offset");
 
     let ended = server.stop().await;
 
-    assert!(
-        ended.said.contains("serving"),
-        "it says nothing at all: {}",
-        ended.said
-    );
-    assert!(
-        !ended.said.contains(KEY),
-        "the key is in the output: {}",
-        ended.said
-    );
+    assert!(ended.said.contains("serving"), "it says nothing at all: {}", ended.said);
+    assert!(!ended.said.contains(KEY), "the key is in the output: {}", ended.said);
 }
 
 /// I6: a page that points its own name at this machine gets nothing.
@@ -125,11 +101,7 @@ async fn the_key_is_never_said() {
 async fn dev_does_not_answer_under_a_foreign_name() {
     let store = Store::sqlite();
     let server = Launch::dev(&store).start().await;
-    for host in [
-        "evil.example",
-        "localhost.evil.example:4437",
-        "0.0.0.0:4437",
-    ] {
+    for host in ["evil.example", "localhost.evil.example:4437", "0.0.0.0:4437"] {
         let request = server.http().request(Method::GET, "/v1/stream/any");
         let answer = Answer::of(request.header("host", host)).await;
         answer.problem(403, "host_not_allowed");
@@ -142,11 +114,7 @@ async fn dev_does_not_serve_pages_of_foreign_origins() {
     let store = Store::sqlite();
     let server = Launch::dev(&store).start().await;
     server.http().create("mine").await;
-    for origin in [
-        "https://evil.example",
-        "http://localhost.evil.example",
-        "null",
-    ] {
+    for origin in ["https://evil.example", "http://localhost.evil.example", "null"] {
         let request = server.http().request(Method::GET, "/v1/stream/mine");
         let answer = Answer::of(request.header("origin", origin)).await;
         answer.problem(403, "origin_not_allowed");

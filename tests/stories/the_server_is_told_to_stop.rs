@@ -29,9 +29,7 @@ async fn a_follower_goes_on_at_the_next_server() {
     http.create("followed").await;
     http.append("followed", &json!(0)).await;
     let client = Client::new(http.base(), None).expect("a client");
-    let mut follow = client
-        .follow("followed", ReadFrom::Start)
-        .expect("a stream's name");
+    let mut follow = client.follow("followed", ReadFrom::Start).expect("a stream's name");
     assert_eq!(next_messages(&mut follow).await, ["0"]);
 
     server.stop().await;
@@ -48,10 +46,7 @@ async fn a_follower_goes_on_at_the_next_server() {
 
 async fn next_messages(follow: &mut tidewire_client::Follow) -> Vec<Bytes> {
     let batch = within_patience("the follower gets a batch", follow.next()).await;
-    batch
-        .expect("a stream that can be read")
-        .expect("a stream that is open")
-        .messages
+    batch.expect("a stream that can be read").expect("a stream that is open").messages
 }
 
 async fn drains(store: &Store) {
@@ -72,30 +67,20 @@ async fn drains(store: &Store) {
     server.process().signal("TERM");
 
     let goodbye = within_patience("the SSE response ends", read_to_end(&mut sse)).await;
-    assert!(
-        goodbye.contains("\nretry: "),
-        "SSE ended without a hint: {goodbye}"
-    );
+    assert!(goodbye.contains("\nretry: "), "SSE ended without a hint: {goodbye}");
     let answer = within_patience("the long-poll ends", long_poll).await;
     assert_eq!(answer.status, 204, "the long-poll: {}", answer.text());
     assert_eq!(answer.next_offset(), tail, "where the long-poll goes on");
     // The readers are gone, so the server is draining; now the append is finished.
     append.send("\"during\"").await;
     let answer = append.hung_up("the connection of the append").await;
-    assert!(
-        answer.contains("HTTP/1.1 204"),
-        "the append under way: {answer}"
-    );
+    assert!(answer.contains("HTTP/1.1 204"), "the append under way: {answer}");
     let ended = server.ended().await;
     assert_eq!(ended.code, Some(0), "the process: {}", ended.said);
 
     let server = launch.start().await;
     let transcript = Transcript::read(server.http(), "drained").await;
-    let payloads: Vec<_> = transcript
-        .events()
-        .iter()
-        .map(|event| &event.payload)
-        .collect();
+    let payloads: Vec<_> = transcript.events().iter().map(|event| &event.payload).collect();
     assert_eq!(payloads, ["before", "during"]);
 }
 
@@ -112,11 +97,7 @@ fn wait_by_long_poll(http: &Http, tail: &str) -> impl Future<Output = Answer> {
 
 async fn wait_by_sse(http: &Http, tail: &str) -> reqwest::Response {
     let path = format!("/v1/stream/drained?live=sse&offset={tail}");
-    let response = http
-        .request(Method::GET, &path)
-        .send()
-        .await
-        .expect("an answer");
+    let response = http.request(Method::GET, &path).send().await.expect("an answer");
     assert_eq!(response.status(), 200);
     response
 }
@@ -134,11 +115,7 @@ async fn begin_append(port: u16) -> Raw {
 /// All that is left of a response, which must end in order.
 async fn read_to_end(response: &mut reqwest::Response) -> String {
     let mut text = String::new();
-    while let Some(piece) = response
-        .chunk()
-        .await
-        .expect("a response that ends in order")
-    {
+    while let Some(piece) = response.chunk().await.expect("a response that ends in order") {
         text.push_str(&String::from_utf8_lossy(&piece));
     }
     text

@@ -23,16 +23,9 @@ async fn both_get_ready_on_one_schema() {
         let second = launches[1].ready(second).await;
         store.every_migration_was_applied_once().await;
         first.http().create("shared").await;
-        second
-            .http()
-            .append("shared", &json!("from the second"))
-            .await;
+        second.http().append("shared", &json!("from the second")).await;
         let transcript = Transcript::read(first.http(), "shared").await;
-        assert_eq!(
-            transcript.events().len(),
-            1,
-            "what the second wrote, at the first"
-        );
+        assert_eq!(transcript.events().len(), 1, "what the second wrote, at the first");
         first.stop().await;
         second.stop().await;
         drop_database(&url).await;
@@ -62,9 +55,7 @@ async fn an_append_on_one_wakes_the_readers_of_the_other() {
 
     let woken = tokio::time::timeout(BEFORE_THE_FALLBACK, waiting.join_next()).await;
     let woken = woken.expect("the append woke no one on the other node");
-    let answer = woken
-        .expect("one task")
-        .expect("a long-poll that is answered");
+    let answer = woken.expect("one task").expect("a long-poll that is answered");
     assert_eq!(answer.json(), json!(["news"]), "by long-poll");
     let transcript = Transcript::read(writing.http(), "shared").await;
     by_sse.has_all_of(&transcript).await;

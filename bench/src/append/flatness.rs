@@ -21,16 +21,9 @@ struct Point {
 }
 
 pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Result<()> {
-    let shape = Shape {
-        producers: scale.producers_max,
-        payload_bytes: 100,
-        is_shared_stream: false,
-    };
-    let kinds: Vec<Kind> = report
-        .present()
-        .into_iter()
-        .filter(|kind| kind.is_tidewire())
-        .collect();
+    let shape =
+        Shape { producers: scale.producers_max, payload_bytes: 100, is_shared_stream: false };
+    let kinds: Vec<Kind> = report.present().into_iter().filter(|kind| kind.is_tidewire()).collect();
     if kinds.is_empty() {
         println!("\nflatness: not measured, tidewire is absent");
         return Ok(());
@@ -44,21 +37,15 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
                 kind.name(),
                 count(log_events as f64)
             );
-            let measured = raw::filled_store(kind, &options.installed, shape, log_events)
-                .and_then(|store| options.wait_for_quiet().map(|()| store))
-                .and_then(|store| Server::start_on(kind, &options.installed, store))
-                .and_then(|server| measure(&server, shape, scale.window))
+            let measured = options
+                .measure_quietly(|| {
+                    let store = raw::filled_store(kind, &options.installed, shape, log_events)?;
+                    let server = Server::start_on(kind, &options.installed, store)?;
+                    measure(&server, shape, scale.window)
+                })
                 .with_context(|| format!("{} with {log_events} events", kind.name()))?;
-            println!(
-                "{:<18}  {} events/s",
-                kind.name(),
-                count(measured.events_per_second)
-            );
-            points.push(Point {
-                server: kind,
-                log_events,
-                measured,
-            });
+            println!("{:<18}  {} events/s", kind.name(), count(measured.events_per_second));
+            points.push(Point { server: kind, log_events, measured });
         }
     }
     print_table(&points);
@@ -87,10 +74,7 @@ fn print_table(points: &[Point]) {
             String::new(),
             count(point.log_events as f64),
             count(point.measured.events_per_second),
-            decimals(
-                point.measured.events_per_second / first.measured.events_per_second,
-                2,
-            ),
+            decimals(point.measured.events_per_second / first.measured.events_per_second, 2),
             decimals(cost.server_us, 1),
             optional(cost.database_us, 1),
             decimals(cost.total_us() / first.measured.cpu_per_event.total_us(), 2),

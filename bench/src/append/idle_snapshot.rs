@@ -30,29 +30,20 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
     }
     let seconds = scale.idle_snapshot.measure.as_secs_f64();
     println!("\nidle snapshot: {seconds} s without one, then with one");
-    let shape = Shape {
-        producers: scale.producers_max,
-        payload_bytes: 100,
-        is_shared_stream: false,
-    };
-    let without = measure_one(options, shape, scale.idle_snapshot, false)?;
-    let with = measure_one(options, shape, scale.idle_snapshot, true)?;
+    let shape =
+        Shape { producers: scale.producers_max, payload_bytes: 100, is_shared_stream: false };
+    let window = scale.idle_snapshot;
+    let without = options.measure_quietly(|| measure_one(options, shape, window, false))?;
+    let with = options.measure_quietly(|| measure_one(options, shape, window, true))?;
     let ratio = with.events_per_second / without.events_per_second;
-    let measured = IdleSnapshot {
-        without,
-        with,
-        ratio,
-    };
+    let measured = IdleSnapshot { without, with, ratio };
     print_table(&measured);
     report.section("idle_snapshot", &measured)
 }
 
 fn measure_one(options: &Options, shape: Shape, window: Window, is_idle: bool) -> Result<Measured> {
-    options.wait_for_quiet()?;
     let server = Server::start(Kind::TidewirePostgres, &options.installed)?;
-    let database = server
-        .database()
-        .context("a server on PostgreSQL has a database")?;
+    let database = server.database().context("a server on PostgreSQL has a database")?;
     let session = Session::connect(&database.url)?;
     if is_idle {
         session

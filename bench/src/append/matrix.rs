@@ -32,14 +32,11 @@ struct CellMeasured {
 
 impl CellMeasured {
     fn share_of_raw(&self) -> Option<f64> {
-        self.raw_limit
-            .map(|raw| self.appends.events_per_second / raw.events_per_second)
+        self.raw_limit.map(|raw| self.appends.events_per_second / raw.events_per_second)
     }
 
     fn line(&self) -> String {
-        let raw = self
-            .share_of_raw()
-            .map(|share| format!("  {share:.2} of raw"));
+        let raw = self.share_of_raw().map(|share| format!("  {share:.2} of raw"));
         format!(
             "{:>9} events/s  p50 {:.2} ms  p99 {:.2} ms{}",
             count(self.appends.events_per_second),
@@ -58,11 +55,7 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
             let outcome = Outcome::of(kind, measure_cell(options, scale, shape, kind), report);
             let line = outcome.describe(CellMeasured::line);
             println!("{:<24}  {:<18}  {line}", shape.label(), kind.name());
-            cells.push(Cell {
-                shape,
-                server: kind,
-                outcome,
-            });
+            cells.push(Cell { shape, server: kind, outcome });
         }
     }
     print_table(&cells);
@@ -73,18 +66,10 @@ fn shapes(scale: &Scale) -> Vec<Shape> {
     let mut shapes = Vec::new();
     for &payload_bytes in scale.payload_bytes {
         for &producers in scale.producers {
-            shapes.push(Shape {
-                producers,
-                payload_bytes,
-                is_shared_stream: false,
-            });
+            shapes.push(Shape { producers, payload_bytes, is_shared_stream: false });
         }
         let producers = scale.producers_max;
-        shapes.push(Shape {
-            producers,
-            payload_bytes,
-            is_shared_stream: true,
-        });
+        shapes.push(Shape { producers, payload_bytes, is_shared_stream: true });
     }
     shapes
 }
@@ -95,15 +80,11 @@ fn measure_cell(
     shape: Shape,
     kind: Kind,
 ) -> Result<CellMeasured> {
-    options.wait_for_quiet()?;
-    let appends = measure(
-        &Server::start(kind, &options.installed)?,
-        shape,
-        scale.window,
-    )?;
+    let installed = &options.installed;
+    let appends = options
+        .measure_quietly(|| measure(&Server::start(kind, installed)?, shape, scale.window))?;
     let raw_limit = |batch| {
-        options.wait_for_quiet()?;
-        raw::measure(kind, &options.installed, shape, batch, scale.raw_measure)
+        options.measure_quietly(|| raw::measure(kind, installed, shape, batch, scale.raw_measure))
     };
     let raw_limit = appends.batch_events.map(raw_limit).transpose()?;
     Ok(CellMeasured { appends, raw_limit })
@@ -161,10 +142,6 @@ fn columns(measured: &CellMeasured, peer_ratio: Option<f64>) -> Vec<String> {
 fn peer_ratio(cells: &[Cell], cell: &Cell) -> Option<f64> {
     let rate = |cell: &Cell| Some(cell.outcome.measured()?.appends.events_per_second);
     let is_peer = |other: &&Cell| other.shape == cell.shape && !other.server.is_tidewire();
-    let best = cells
-        .iter()
-        .filter(is_peer)
-        .filter_map(rate)
-        .reduce(f64::max)?;
+    let best = cells.iter().filter(is_peer).filter_map(rate).reduce(f64::max)?;
     cell.server.is_tidewire().then_some(rate(cell)? / best)
 }

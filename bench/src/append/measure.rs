@@ -8,6 +8,7 @@ use crate::latency::Percentiles;
 use crate::load::Window;
 use crate::load::producers::{self, Load};
 use crate::metrics::AppendCounters;
+use crate::quiet::Disturbed;
 use crate::servers::Server;
 
 /// Documents are opaque bytes to the log, so the servers spend nothing on looking into them.
@@ -35,26 +36,22 @@ pub(crate) struct Measured {
     pub(crate) second_half_events_per_second: f64,
 }
 
+impl Disturbed for Measured {
+    fn others_share(&self) -> f64 {
+        self.cpu_per_event.others_share
+    }
+}
+
 impl Shape {
     pub(crate) fn label(self) -> String {
-        let stream = if self.is_shared_stream {
-            ", one stream"
-        } else {
-            ""
-        };
-        format!(
-            "{} x {}{stream}",
-            self.producers,
-            bytes_label(self.payload_bytes)
-        )
+        let stream = if self.is_shared_stream { ", one stream" } else { "" };
+        format!("{} x {}{stream}", self.producers, bytes_label(self.payload_bytes))
     }
 
     /// The stream of each producer.
     pub(crate) fn streams(self) -> Vec<String> {
         let number = |producer| if self.is_shared_stream { 0 } else { producer };
-        (0..self.producers)
-            .map(|producer| format!("bench-{}", number(producer)))
-            .collect()
+        (0..self.producers).map(|producer| format!("bench-{}", number(producer))).collect()
     }
 
     pub(crate) fn distinct_streams(self) -> Vec<String> {
@@ -69,11 +66,7 @@ impl Shape {
 }
 
 fn bytes_label(bytes: usize) -> String {
-    if bytes.is_multiple_of(1024) {
-        format!("{} KiB", bytes / 1024)
-    } else {
-        format!("{bytes} B")
-    }
+    if bytes.is_multiple_of(1024) { format!("{} KiB", bytes / 1024) } else { format!("{bytes} B") }
 }
 
 /// What is read when the window opens and again when it closes.
@@ -85,14 +78,8 @@ struct Counters {
 
 impl Counters {
     fn read(server: &Server) -> Result<Self> {
-        let appends = server
-            .kind
-            .is_tidewire()
-            .then(|| AppendCounters::scrape(server.address()));
-        Ok(Self {
-            cpu: Reading::take(server)?,
-            appends: appends.transpose()?,
-        })
+        let appends = server.kind.is_tidewire().then(|| AppendCounters::scrape(server.address()));
+        Ok(Self { cpu: Reading::take(server.processes())?, appends: appends.transpose()? })
     }
 }
 
@@ -120,10 +107,7 @@ pub(crate) fn measure(server: &Server, shape: Shape, window: Window) -> Result<M
         megabytes_per_second: events_per_second * shape.payload_bytes as f64 / 1e6,
         latency: outcome.latencies.percentiles(),
         cpu_per_event: Cost::between(opened.cpu, closed.cpu, outcome.events)?,
-        batch_events: opened
-            .appends
-            .zip(closed.appends)
-            .and_then(|(a, b)| b.batch_since(a)),
+        batch_events: opened.appends.zip(closed.appends).and_then(|(a, b)| b.batch_since(a)),
         first_half_events_per_second: half(outcome.halves[0]),
         second_half_events_per_second: half(outcome.halves[1]),
     })

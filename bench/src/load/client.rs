@@ -39,35 +39,22 @@ impl Client {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_WAIT))?;
         let reader = BufReader::with_capacity(BUFFER_BYTES, stream);
-        Ok(Self {
-            reader,
-            head: Vec::new(),
-            body: Vec::new(),
-        })
+        Ok(Self { reader, head: Vec::new(), body: Vec::new() })
     }
 
     pub(crate) fn get(&mut self, path: &str) -> Result<Answer> {
-        self.exchange(&encode("GET", path, None, &[]))
-            .with_context(|| format!("GET {path}"))
+        self.exchange(&encode("GET", path, None, &[])).with_context(|| format!("GET {path}"))
     }
 
     pub(crate) fn create_stream(&mut self, stream: &str, content_type: &str) -> Result<()> {
-        let answer = self.exchange(&encode(
-            "PUT",
-            &stream_path(stream),
-            Some(content_type),
-            &[],
-        ))?;
+        let answer =
+            self.exchange(&encode("PUT", &stream_path(stream), Some(content_type), &[]))?;
         self.expect_success(&answer, "create", stream)
     }
 
     pub(crate) fn append(&mut self, stream: &str, content_type: &str, body: &[u8]) -> Result<()> {
-        let answer = self.exchange(&encode(
-            "POST",
-            &stream_path(stream),
-            Some(content_type),
-            body,
-        ))?;
+        let answer =
+            self.exchange(&encode("POST", &stream_path(stream), Some(content_type), body))?;
         self.expect_success(&answer, "append to", stream)
     }
 
@@ -76,11 +63,7 @@ impl Client {
             return Ok(());
         }
         let body = String::from_utf8_lossy(&self.body);
-        bail!(
-            "{what} stream {stream}: status {} {}",
-            answer.status,
-            body.trim()
-        )
+        bail!("{what} stream {stream}: status {} {}", answer.status, body.trim())
     }
 
     fn exchange(&mut self, request: &[u8]) -> Result<Answer> {
@@ -108,9 +91,7 @@ impl Client {
     fn read_body_bytes(&mut self, length: usize) -> Result<()> {
         let start = self.body.len();
         self.body.resize(start + length, 0);
-        self.reader
-            .read_exact(&mut self.body[start..])
-            .context("read a body")
+        self.reader.read_exact(&mut self.body[start..]).context("read a body")
     }
 
     fn read_chunks(&mut self) -> Result<()> {
@@ -119,9 +100,7 @@ impl Client {
             self.reader.read_until(b'\n', &mut line)?;
             let size = chunk_size(&line)?;
             self.read_body_bytes(size)?;
-            self.reader
-                .read_exact(&mut [0; 2])
-                .context("the end of a chunk")?;
+            self.reader.read_exact(&mut [0; 2]).context("the end of a chunk")?;
             if size == 0 {
                 return Ok(());
             }

@@ -130,10 +130,7 @@ impl Hall {
         for token in 0..load.subscribers {
             let mut socket = Socket::connect(load.address, subscribe.clone(), &poll, token)?;
             socket.send()?;
-            subscribers.push(Subscriber {
-                socket,
-                received: 0,
-            });
+            subscribers.push(Subscriber { socket, received: 0 });
         }
         let post = encode("POST", &path, Some("application/json"), &body(load));
         let publisher = Socket::connect(load.address, post, &poll, PUBLISHER)?;
@@ -162,13 +159,8 @@ impl Hall {
         let gives_up = Instant::now() + SETTLE;
         let mut answered = vec![false; self.subscribers.len()];
         while answered.contains(&false) {
-            self.poll
-                .poll(&mut self.events, Some(Duration::from_millis(100)))?;
-            for event in self
-                .events
-                .iter()
-                .filter(|event| event.token().0 != PUBLISHER)
-            {
+            self.poll.poll(&mut self.events, Some(Duration::from_millis(100)))?;
+            for event in self.events.iter().filter(|event| event.token().0 != PUBLISHER) {
                 let token = event.token().0;
                 let count = self.subscribers[token].socket.receive(&mut self.buffer)?;
                 let bytes = &self.buffer[..count];
@@ -181,10 +173,7 @@ impl Hall {
             }
             if Instant::now() > gives_up {
                 let silent = answered.iter().filter(|answered| !**answered).count();
-                bail!(
-                    "{silent} of {} subscriptions were not answered",
-                    answered.len()
-                );
+                bail!("{silent} of {} subscriptions were not answered", answered.len());
             }
         }
         Ok(())
@@ -194,27 +183,19 @@ impl Hall {
     fn turn(&mut self, until: Instant) -> Result<()> {
         self.publish_if_due()?;
         let now = Instant::now();
-        let wake = self
-            .next_due
-            .filter(|due| *due > now)
-            .map_or(until, |due| due.min(until));
-        self.poll
-            .poll(&mut self.events, Some(wake.saturating_duration_since(now)))?;
+        let wake = self.next_due.filter(|due| *due > now).map_or(until, |due| due.min(until));
+        self.poll.poll(&mut self.events, Some(wake.saturating_duration_since(now)))?;
         for event in &self.events {
             let token = event.token().0;
             if token == PUBLISHER {
                 self.publisher.continue_writing()?;
                 let count = self.publisher.receive(&mut self.buffer)?;
-                self.publisher_answer
-                    .extend_from_slice(&self.buffer[..count]);
+                self.publisher_answer.extend_from_slice(&self.buffer[..count]);
                 continue;
             }
             let subscriber = &mut self.subscribers[token];
             loop {
-                let count = subscriber
-                    .socket
-                    .receive(&mut self.buffer)
-                    .context("a subscriber")?;
+                let count = subscriber.socket.receive(&mut self.buffer).context("a subscriber")?;
                 let arrived = memchr::memchr_iter(MARKER, &self.buffer[..count]).count();
                 let first = subscriber.received;
                 subscriber.received += arrived;
@@ -223,8 +204,7 @@ impl Hall {
                     let now = Instant::now();
                     let counted = self.measured_from.unwrap_or(usize::MAX).max(first);
                     for sent_at in self.sent_at.iter().take(first + arrived).skip(counted) {
-                        self.latencies
-                            .record(now.saturating_duration_since(*sent_at));
+                        self.latencies.record(now.saturating_duration_since(*sent_at));
                     }
                 }
                 if count < self.buffer.len() {
@@ -243,10 +223,7 @@ impl Hall {
             return Ok(());
         };
         if !(200..300).contains(&status) {
-            bail!(
-                "a POST was answered with {}",
-                excerpt(&self.publisher_answer)
-            );
+            bail!("a POST was answered with {}", excerpt(&self.publisher_answer));
         }
         self.publisher_answer.clear();
         self.publisher_waits = false;
@@ -255,10 +232,7 @@ impl Hall {
 
     fn publish_if_due(&mut self) -> Result<()> {
         let now = Instant::now();
-        let Some(due) = self
-            .next_due
-            .filter(|due| *due <= now && !self.publisher_waits)
-        else {
+        let Some(due) = self.next_due.filter(|due| *due <= now && !self.publisher_waits) else {
             return Ok(());
         };
         match self.pace {
@@ -267,8 +241,7 @@ impl Hall {
                 if self.sent_at.len() as u64 > delivered_on_average + LAG_MESSAGES_MAX {
                     return Ok(());
                 }
-                self.sent_at
-                    .extend(std::iter::repeat_n(now, messages_per_post));
+                self.sent_at.extend(std::iter::repeat_n(now, messages_per_post));
             }
             Pace::Every(interval) => {
                 self.sent_at.push(due);
@@ -282,13 +255,11 @@ impl Hall {
     /// Deliveries that have not arrived, and those that arrived once too often.
     fn missing_and_repeated(&self) -> (u64, u64) {
         let sent = self.sent_at.len();
-        self.subscribers
-            .iter()
-            .fold((0, 0), |(missing, repeated), subscriber| {
-                let too_few = sent.saturating_sub(subscriber.received) as u64;
-                let too_many = subscriber.received.saturating_sub(sent) as u64;
-                (missing + too_few, repeated + too_many)
-            })
+        self.subscribers.iter().fold((0, 0), |(missing, repeated), subscriber| {
+            let too_few = sent.saturating_sub(subscriber.received) as u64;
+            let too_many = subscriber.received.saturating_sub(sent) as u64;
+            (missing + too_few, repeated + too_many)
+        })
     }
 }
 

@@ -42,8 +42,5 @@ pub(crate) fn encode(method: &str, path: &str, content_type: Option<&str>, body:
 /// A JSON object of exactly `bytes` bytes whose text ends in `last`.
 pub(crate) fn json_message(bytes: usize, last: char) -> String {
     let frame = r#"{"text":""}"#.len() + 1;
-    format!(
-        r#"{{"text":"{}{last}"}}"#,
-        "x".repeat(bytes.saturating_sub(frame))
-    )
+    format!(r#"{{"text":"{}{last}"}}"#, "x".repeat(bytes.saturating_sub(frame)))
 }

@@ -68,20 +68,11 @@ pub(crate) fn run(load: &Load<'_>, at_edge: &mut dyn FnMut() -> Result<()>) -> R
             at_edge()?;
             (opens, is_open) = (Instant::now(), true);
         }
-        let elapsed = if is_open {
-            now.saturating_duration_since(opens)
-        } else {
-            Duration::ZERO
-        };
+        let elapsed = if is_open { now.saturating_duration_since(opens) } else { Duration::ZERO };
         if elapsed >= load.window.measure {
             at_edge()?;
             let seconds = elapsed.as_secs_f64();
-            return Ok(Outcome {
-                events: halves[0] + halves[1],
-                seconds,
-                halves,
-                latencies,
-            });
+            return Ok(Outcome { events: halves[0] + halves[1], seconds, halves, latencies });
         }
         for event in &events {
             let producer = &mut producers[event.token().0];
@@ -101,18 +92,9 @@ pub(crate) fn run(load: &Load<'_>, at_edge: &mut dyn FnMut() -> Result<()>) -> R
 
 fn connect(load: &Load<'_>, poll: &Poll) -> Result<Vec<Producer>> {
     let connect_one = |(token, stream): (usize, &String)| {
-        let request = encode(
-            "POST",
-            &stream_path(stream),
-            Some(load.content_type),
-            load.payload,
-        );
+        let request = encode("POST", &stream_path(stream), Some(load.content_type), load.payload);
         let socket = Socket::connect(load.address, request, poll, token)?;
-        Ok(Producer {
-            socket,
-            answer: Vec::with_capacity(1024),
-            sent_at: Instant::now(),
-        })
+        Ok(Producer { socket, answer: Vec::with_capacity(1024), sent_at: Instant::now() })
     };
     load.streams.iter().enumerate().map(connect_one).collect()
 }

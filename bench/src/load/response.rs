@@ -53,18 +53,14 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<Head>> {
 }
 
 fn status_of(bytes: &[u8]) -> Result<u16> {
-    let digits = bytes
-        .get(9..12)
-        .context("a response shorter than its status line")?;
+    let digits = bytes.get(9..12).context("a response shorter than its status line")?;
     if !bytes.starts_with(b"HTTP/1.1 ") || !digits.iter().all(u8::is_ascii_digit) {
         bail!(
             "not an HTTP/1.1 response: {:?}",
             String::from_utf8_lossy(&bytes[..bytes.len().min(40)])
         );
     }
-    Ok(digits
-        .iter()
-        .fold(0, |status, digit| status * 10 + u16::from(digit - b'0')))
+    Ok(digits.iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0')))
 }
 
 fn read_header(bytes: &[u8], line: Range<usize>, head: &mut Head) -> Result<()> {
@@ -77,9 +73,7 @@ fn read_header(bytes: &[u8], line: Range<usize>, head: &mut Head) -> Result<()> 
     // comparing.
     match name.len() {
         14 if name.eq_ignore_ascii_case(b"content-length") => {
-            let length = std::str::from_utf8(value)?
-                .parse()
-                .context("content-length")?;
+            let length = std::str::from_utf8(value)?.parse().context("content-length")?;
             head.framing = Framing::Length(length);
         }
         17 if name.eq_ignore_ascii_case(b"transfer-encoding") => head.framing = Framing::Chunked,
@@ -132,19 +126,12 @@ pub(crate) fn excerpt(bytes: &[u8]) -> String {
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let body = body.split_whitespace().collect::<Vec<_>>().join(" ");
     let status = head.lines().next().unwrap_or_default();
-    format!(
-        "{status}: {}",
-        body.chars().take(BODY_CHARS_MAX).collect::<String>()
-    )
+    format!("{status}: {}", body.chars().take(BODY_CHARS_MAX).collect::<String>())
 }
 
 /// A chunk's size from its line, without extensions.
 pub(crate) fn chunk_size(line: &[u8]) -> Result<usize> {
-    let digits = line
-        .split(|byte| *byte == b';')
-        .next()
-        .unwrap_or_default()
-        .trim_ascii();
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     usize::from_str_radix(std::str::from_utf8(digits)?, 16).context("chunk size")
 }
 

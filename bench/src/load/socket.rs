@@ -32,14 +32,9 @@ impl Socket {
         stream.set_nonblocking(true)?;
         let mut stream = TcpStream::from_std(stream);
         let interest = Interest::READABLE | Interest::WRITABLE;
-        poll.registry()
-            .register(&mut stream, Token(token), interest)?;
+        poll.registry().register(&mut stream, Token(token), interest)?;
         let written = request.len();
-        Ok(Self {
-            stream,
-            request,
-            written,
-        })
+        Ok(Self { stream, request, written })
     }
 
     /// Starts the next round of the same request.

@@ -12,6 +12,8 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::append::measure::{CONTENT_TYPE, Shape};
+use crate::cost::{Cost, Reading};
+use crate::quiet::Disturbed;
 use crate::servers::{Installed, Kind, Server, Store};
 use postgres::PostgresLog;
 use sqlite::SqliteLog;
@@ -20,6 +22,14 @@ use sqlite::SqliteLog;
 pub(crate) struct RawLimit {
     pub(crate) batch_events: usize,
     pub(crate) events_per_second: f64,
+    /// The loop itself stands as the load generator.
+    cpu_per_event: Cost,
+}
+
+impl Disturbed for RawLimit {
+    fn others_share(&self) -> f64 {
+        self.cpu_per_event.others_share
+    }
 }
 
 /// Rows to insert: each an append of one document, in turn to each of the streams.
@@ -69,24 +79,25 @@ pub(crate) fn measure(
     let store = store_with_streams(kind, installed, &streams)?;
     let mut log = open(kind, &store)?;
     let payload = shape.payload();
-    let rows = Rows {
-        streams: &streams,
-        payload: &payload,
-    };
+    let rows = Rows { streams: &streams, payload: &payload };
     let batch_events = whole_batch(batch_events);
     let batch = i64::try_from(batch_events)?;
 
     let first = log.tip()? + 1;
     let mut next = first;
+    let opened = Reading::take(store.processes())?;
     let start = Instant::now();
     while start.elapsed() < duration {
         log.insert(next..next + batch, &rows)?;
         next += batch;
     }
-    let events_per_second = (next - first) as f64 / start.elapsed().as_secs_f64();
+    let seconds = start.elapsed().as_secs_f64();
+    let closed = Reading::take(store.processes())?;
+    let events = u64::try_from(next - first)?;
     Ok(RawLimit {
         batch_events,
-        events_per_second,
+        events_per_second: events as f64 / seconds,
+        cpu_per_event: Cost::between(opened, closed, events)?,
     })
 }
 
@@ -100,13 +111,8 @@ pub(crate) fn filled_store(
     let streams = shape.distinct_streams();
     let store = store_with_streams(kind, installed, &streams)?;
     let payload = shape.payload();
-    open(kind, &store)?.fill(
-        i64::try_from(log_events)?,
-        &Rows {
-            streams: &streams,
-            payload: &payload,
-        },
-    )?;
+    open(kind, &store)?
+        .fill(i64::try_from(log_events)?, &Rows { streams: &streams, payload: &payload })?;
     Ok(store)
 }
 

@@ -32,8 +32,7 @@ impl PostgresLog {
     }
 
     fn ensure_partition(&self, offset: i64) -> Result<()> {
-        self.session
-            .run(&format!("SELECT tidewire.ensure_log_partition({offset})"))
+        self.session.run(&format!("SELECT tidewire.ensure_log_partition({offset})"))
     }
 }
 
@@ -46,10 +45,7 @@ impl Log for PostgresLog {
     }
 
     fn insert(&mut self, offsets: Range<i64>, rows: &Rows<'_>) -> Result<()> {
-        let streams: Vec<&str> = offsets
-            .clone()
-            .map(|offset| rows.stream_of(offset))
-            .collect();
+        let streams: Vec<&str> = offsets.clone().map(|offset| rows.stream_of(offset)).collect();
         let payloads = vec![rows.payload; streams.len()];
         let offsets: Vec<i64> = offsets.collect();
         let Session { runtime, client } = &self.session;

@@ -60,8 +60,7 @@ impl Log for SqliteLog {
     fn fill(&mut self, last: i64, rows: &Rows<'_>) -> Result<()> {
         self.connection.pragma_update(None, "synchronous", "OFF")?;
         // 256 MiB: the index grows at as many places as there are streams.
-        self.connection
-            .pragma_update(None, "cache_size", -262_144)?;
+        self.connection.pragma_update(None, "cache_size", -262_144)?;
         let mut next = self.tip()? + 1;
         while next <= last {
             let end = (next + FILL_ROWS).min(last + 1);
@@ -69,8 +68,7 @@ impl Log for SqliteLog {
             next = end;
         }
         self.connection.pragma_update(None, "synchronous", "FULL")?;
-        self.connection
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(())
     }
 }
@@ -96,26 +94,18 @@ mod tests {
     fn the_raw_rows_fit_the_log_of_the_migrations() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let connection = Connection::open(folder.path().join("any.name"))?;
-        connection.execute_batch(include_str!(
-            "../../../crates/store/migrations/sqlite/0001_log.sql"
-        ))?;
+        connection
+            .execute_batch(include_str!("../../../crates/store/migrations/sqlite/0001_log.sql"))?;
         drop(connection);
 
         let streams = ["a".to_owned(), "b".to_owned()];
-        let rows = Rows {
-            streams: &streams,
-            payload: b"x",
-        };
+        let rows = Rows { streams: &streams, payload: b"x" };
         let mut log = SqliteLog::open(folder.path())?;
         log.insert(1..4, &rows)?;
         log.fill(9, &rows)?;
         assert_eq!(log.tip()?, 9);
         let sql = "SELECT count(*) FROM log WHERE stream_id = 'b' AND append_id = c_offset";
-        assert_eq!(
-            log.connection
-                .query_row(sql, [], |row| row.get::<_, i64>(0))?,
-            5
-        );
+        assert_eq!(log.connection.query_row(sql, [], |row| row.get::<_, i64>(0))?, 5);
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ use crate::cost::{Cost, Reading};
 use crate::load::client::Client;
 use crate::load::{json_message, stream_path};
 use crate::outcome::Outcome;
+use crate::quiet::Disturbed;
 use crate::report::Report;
 use crate::scale::Scale;
 use crate::servers::{Kind, Server};
@@ -64,24 +65,17 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
                 .and_then(|server| fill(&server, stream_events).map(|()| server));
             let server = server.map_err(|error| format!("{error:#}"));
             for &readers in scale.catch_up_readers {
-                let shape = Shape {
-                    readers,
-                    stream_events,
-                };
+                let shape = Shape { readers, stream_events };
                 let measured = match &server {
-                    Ok(server) => options
-                        .wait_for_quiet()
-                        .and_then(|()| measure(server, shape, scale.window.measure)),
+                    Ok(server) => {
+                        options.measure_quietly(|| measure(server, shape, scale.window.measure))
+                    }
                     Err(error) => Err(anyhow::anyhow!(error.clone())),
                 };
                 let outcome = Outcome::of(kind, measured, report);
                 let line = outcome.describe(Measured::line);
                 println!("{:<28}  {:<18}  {line}", shape.label(), kind.name());
-                cells.push(Cell {
-                    shape,
-                    server: kind,
-                    outcome,
-                });
+                cells.push(Cell { shape, server: kind, outcome });
             }
         }
     }
@@ -96,26 +90,20 @@ fn fill(server: &Server, events: usize) -> Result<()> {
     for start in (0..events).step_by(FILL_MESSAGES) {
         let messages = vec![message.as_str(); FILL_MESSAGES.min(events - start)];
         let body = format!("[{}]", messages.join(","));
-        client
-            .append(STREAM, "application/json", body.as_bytes())
-            .context("fill the stream")?;
+        client.append(STREAM, "application/json", body.as_bytes()).context("fill the stream")?;
     }
     Ok(())
 }
 
 fn measure(server: &Server, shape: Shape, duration: Duration) -> Result<Measured> {
     // Once outside the window: what a first read warms up is not what is compared here.
-    read_whole(
-        &mut Client::connect(server.address())?,
-        shape,
-        &mut Progress::default(),
-    )?;
+    read_whole(&mut Client::connect(server.address())?, shape, &mut Progress::default())?;
 
-    let opened = Reading::take(server)?;
+    let opened = Reading::take(server.processes())?;
     let start = Instant::now();
     let progress = read_until(server.address(), shape, start + duration)?;
     let seconds = start.elapsed().as_secs_f64();
-    let closed = Reading::take(server)?;
+    let closed = Reading::take(server.processes())?;
 
     let events = progress.reads * shape.stream_events as u64;
     Ok(Measured {
@@ -141,9 +129,7 @@ fn read_until(address: SocketAddr, shape: Shape, end: Instant) -> Result<Progres
         let readers: Vec<_> = (0..shape.readers).map(|_| scope.spawn(reader)).collect();
         let mut total = Progress::default();
         for reader in readers {
-            let progress = reader
-                .join()
-                .map_err(|_| anyhow::anyhow!("a reader panicked"))??;
+            let progress = reader.join().map_err(|_| anyhow::anyhow!("a reader panicked"))??;
             total.reads += progress.reads;
             total.requests += progress.requests;
             total.bytes += progress.bytes;
@@ -159,16 +145,11 @@ fn read_whole(client: &mut Client, shape: Shape, progress: &mut Progress) -> Res
     loop {
         let answer = client.get(&format!("{path}?offset={offset}"))?;
         if answer.status != 200 {
-            bail!(
-                "a read at {offset} was answered with status {}",
-                answer.status
-            );
+            bail!("a read at {offset} was answered with status {}", answer.status);
         }
         bytes += client.body.len();
         progress.requests += 1;
-        let next = answer
-            .next_offset
-            .context("an answer without Stream-Next-Offset")?;
+        let next = answer.next_offset.context("an answer without Stream-Next-Offset")?;
         if answer.up_to_date {
             break;
         }
@@ -178,28 +159,23 @@ fn read_whole(client: &mut Client, shape: Shape, progress: &mut Progress) -> Res
         offset = next;
     }
     if bytes < shape.stream_events * EVENT_BYTES {
-        bail!(
-            "{bytes} bytes are fewer than {} events have",
-            shape.stream_events
-        );
+        bail!("{bytes} bytes are fewer than {} events have", shape.stream_events);
     }
     progress.reads += 1;
     progress.bytes += bytes as u64;
     Ok(())
 }
 
+impl Disturbed for Measured {
+    fn others_share(&self) -> f64 {
+        self.cpu_per_event.others_share
+    }
+}
+
 impl Shape {
     fn label(self) -> String {
-        let readers = if self.readers == 1 {
-            "reader"
-        } else {
-            "readers"
-        };
-        format!(
-            "{} {readers} x {} events",
-            self.readers,
-            count(self.stream_events as f64)
-        )
+        let readers = if self.readers == 1 { "reader" } else { "readers" };
+        format!("{} {readers} x {} events", self.readers, count(self.stream_events as f64))
     }
 }
 
@@ -244,10 +220,6 @@ fn print_table(cells: &[Cell]) {
 fn peer_ratio(cells: &[Cell], cell: &Cell) -> Option<f64> {
     let rate = |cell: &Cell| Some(cell.outcome.measured()?.events_per_second);
     let is_peer = |other: &&Cell| other.shape == cell.shape && !other.server.is_tidewire();
-    let best = cells
-        .iter()
-        .filter(is_peer)
-        .filter_map(rate)
-        .reduce(f64::max)?;
+    let best = cells.iter().filter(is_peer).filter_map(rate).reduce(f64::max)?;
     cell.server.is_tidewire().then_some(rate(cell)? / best)
 }

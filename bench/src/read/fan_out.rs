@@ -10,6 +10,7 @@ use crate::cost::{Cost, Reading};
 use crate::latency::Percentiles;
 use crate::load::fan_out::{self, Load, Pace};
 use crate::outcome::Outcome;
+use crate::quiet::Disturbed;
 use crate::report::Report;
 use crate::scale::Scale;
 use crate::servers::{Kind, Server};
@@ -63,14 +64,14 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
             println!();
             let shape = Shape { subscribers, mode };
             for kind in report.present() {
-                let outcome = Outcome::of(kind, measure(options, scale, shape, kind), report);
+                let outcome = Outcome::of(
+                    kind,
+                    options.measure_quietly(|| measure(options, scale, shape, kind)),
+                    report,
+                );
                 let line = outcome.describe(Measured::line);
                 println!("{:<32}  {:<18}  {line}", shape.label(), kind.name());
-                cells.push(Cell {
-                    shape,
-                    server: kind,
-                    outcome,
-                });
+                cells.push(Cell { shape, server: kind, outcome });
             }
         }
     }
@@ -79,7 +80,6 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
 }
 
 fn measure(options: &Options, scale: &Scale, shape: Shape, kind: Kind) -> Result<Measured> {
-    options.wait_for_quiet()?;
     let server = Server::start(kind, &options.installed)?;
     server.create_streams(&[STREAM.to_owned()], "application/json")?;
     let load = Load {
@@ -92,7 +92,7 @@ fn measure(options: &Options, scale: &Scale, shape: Shape, kind: Kind) -> Result
     };
     let mut readings = Vec::with_capacity(2);
     let outcome = fan_out::run(&load, &mut || {
-        readings.push(Reading::take(&server)?);
+        readings.push(Reading::take(server.processes())?);
         Ok(())
     })?;
     if outcome.missing > 0 {
@@ -110,6 +110,12 @@ fn measure(options: &Options, scale: &Scale, shape: Shape, kind: Kind) -> Result
     })
 }
 
+impl Disturbed for Measured {
+    fn others_share(&self) -> f64 {
+        self.cpu_per_delivery.others_share
+    }
+}
+
 impl Shape {
     fn label(self) -> String {
         let mode = match self.mode {
@@ -122,12 +128,8 @@ impl Shape {
 
     fn pace(self) -> Pace {
         match self.mode {
-            Mode::FlatOut => Pace::FlatOut {
-                messages_per_post: 1,
-            },
-            Mode::FlatOutTens => Pace::FlatOut {
-                messages_per_post: 10,
-            },
+            Mode::FlatOut => Pace::FlatOut { messages_per_post: 1 },
+            Mode::FlatOutTens => Pace::FlatOut { messages_per_post: 10 },
             Mode::Paced => Pace::Every(PACE),
         }
     }
@@ -138,10 +140,7 @@ impl Measured {
         let rate = format!("{:>9} deliveries/s", count(self.deliveries_per_second));
         match self.latency {
             Some(latency) => {
-                format!(
-                    "{rate}  p50 {:.2} ms  p99 {:.2} ms",
-                    latency.p50_ms, latency.p99_ms
-                )
+                format!("{rate}  p50 {:.2} ms  p99 {:.2} ms", latency.p50_ms, latency.p99_ms)
             }
             None => rate,
         }
@@ -193,10 +192,6 @@ fn peer_ratio(cells: &[Cell], cell: &Cell) -> Option<f64> {
         Some(by_latency.unwrap_or(measured.deliveries_per_second))
     };
     let is_peer = |other: &&Cell| other.shape == cell.shape && !other.server.is_tidewire();
-    let best = cells
-        .iter()
-        .filter(is_peer)
-        .filter_map(merit)
-        .reduce(f64::max)?;
+    let best = cells.iter().filter(is_peer).filter_map(merit).reduce(f64::max)?;
     cell.server.is_tidewire().then_some(merit(cell)? / best)
 }

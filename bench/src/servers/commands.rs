@@ -58,9 +58,7 @@ pub(crate) fn command(
     match kind {
         Kind::TidewireSqlite | Kind::TidewirePostgres => {
             let mut command = Command::new(tidewire(installed)?);
-            command
-                .args(["dev", "--listen", &address.to_string(), "--data"])
-                .arg(data);
+            command.args(["dev", "--listen", &address.to_string(), "--data"]).arg(data);
             if kind == Kind::TidewirePostgres {
                 command.args(["--database", database_url(url)?]);
             }
@@ -99,24 +97,15 @@ fn rust_peer_command(
 }
 
 fn tidewire(installed: &Installed) -> Result<&PathBuf> {
-    installed
-        .tidewire
-        .as_ref()
-        .context("the tidewire binary is not built")
+    installed.tidewire.as_ref().context("the tidewire binary is not built")
 }
 
 fn rust_peer(installed: &Installed) -> Result<&PathBuf> {
-    installed
-        .rust_peer
-        .as_ref()
-        .context("durable-streams-server is not installed")
+    installed.rust_peer.as_ref().context("durable-streams-server is not installed")
 }
 
 fn node_peer(installed: &Installed) -> Result<&PathBuf> {
-    installed
-        .node_peer
-        .as_ref()
-        .context("@durable-streams/server is not installed")
+    installed.node_peer.as_ref().context("@durable-streams/server is not installed")
 }
 
 fn database_url(url: Option<&str>) -> Result<&str> {

@@ -35,6 +35,14 @@ pub(crate) struct Installed {
     rust_peer: Option<PathBuf>,
 }
 
+/// Whose CPU a measurement uses, besides the load generator's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Processes {
+    pub(crate) server: Option<u32>,
+    /// The first process of the PostgreSQL cluster, if there is one and it runs on this machine.
+    pub(crate) postmaster: Option<u32>,
+}
+
 /// What a server keeps its data in: removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -48,10 +56,12 @@ impl Store {
             (Kind::TidewirePostgres, Some(url)) => Some(Database::create(url)?),
             _ => None,
         };
-        Ok(Self {
-            database,
-            folder: tempfile::tempdir()?,
-        })
+        Ok(Self { database, folder: tempfile::tempdir()? })
+    }
+
+    pub(crate) fn processes(&self) -> Processes {
+        let postmaster = self.database.as_ref().and_then(|database| database.postmaster);
+        Processes { server: None, postmaster }
     }
 
     /// The folder given to the server as its data folder.
@@ -81,19 +91,12 @@ impl Server {
 
     /// Starts `kind` on a store that an earlier run has left.
     pub(crate) fn start_on(kind: Kind, installed: &Installed, store: Store) -> Result<Self> {
-        let url = store
-            .database
-            .as_ref()
-            .map(|database| database.url.as_str());
+        let url = store.database.as_ref().map(|database| database.url.as_str());
         let address = process::free_address()?;
         let mut command = commands::command(kind, installed, address, &store.data(), url)?;
         let ready_path = commands::ready_path(kind);
         let process = Process::start(&mut command, address, ready_path, store.folder.path())?;
-        Ok(Self {
-            kind,
-            process,
-            store,
-        })
+        Ok(Self { kind, process, store })
     }
 
     /// Ends the process and hands over what it worked on.
@@ -104,9 +107,7 @@ impl Server {
 
     pub(crate) fn create_streams(&self, streams: &[String], content_type: &str) -> Result<()> {
         let mut client = Client::connect(self.address())?;
-        streams
-            .iter()
-            .try_for_each(|stream| client.create_stream(stream, content_type))
+        streams.iter().try_for_each(|stream| client.create_stream(stream, content_type))
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -117,12 +118,7 @@ impl Server {
         self.store.database.as_ref()
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.process.pid()
-    }
-
-    /// The first process of the PostgreSQL cluster, if there is one and it runs on this machine.
-    pub(crate) fn postmaster(&self) -> Option<u32> {
-        self.database().and_then(|database| database.postmaster)
+    pub(crate) fn processes(&self) -> Processes {
+        Processes { server: Some(self.process.pid()), ..self.store.processes() }
     }
 }

@@ -82,8 +82,6 @@ impl Drop for Process {
 
 fn tail(log: &str) -> &str {
     let start = log.len().saturating_sub(LOG_TAIL_BYTES);
-    let start = (start..log.len())
-        .find(|at| log.is_char_boundary(*at))
-        .unwrap_or(0);
+    let start = (start..log.len()).find(|at| log.is_char_boundary(*at)).unwrap_or(0);
     &log[start..]
 }

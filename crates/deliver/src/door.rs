@@ -1,18 +1,16 @@
 //! The door: who may come in, and what every answer carries for browsers.
 //!
-//! Every route belongs to one of three kinds ([`Entry`]); a route that names none cannot be built.
+//! Every route belongs to one of three kinds ([`Entry`]); one that names none does not compile.
 //! In `dev` the door is open to this machine alone: a page elsewhere that makes a browser call
 //! `localhost` is stopped by its `Origin`, and one that points its own name at 127.0.0.1 by its
 //! `Host`.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
-use axum::middleware::Next;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -81,34 +79,49 @@ impl Identity {
     }
 }
 
-/// Runs before every route. Decides who comes in and dresses the answer for browsers.
-pub(crate) async fn pass(
-    State((node, entry)): State<(Arc<Node>, Entry)>,
-    mut request: Request,
-    next: Next,
-) -> Response<Body> {
-    let origin = request.headers().get(header::ORIGIN).cloned();
-    let origin_allowed = match &origin {
-        Some(origin) => node.allows_origin(origin, named_host(&request).as_deref()),
-        None => !embedded_elsewhere(request.headers()),
-    };
-    let mut response = if request.method() == Method::OPTIONS {
-        preflight()
-    } else {
-        match admit(&node, entry, &request, origin_allowed) {
-            Ok(identity) => {
-                request.extensions_mut().insert(identity);
-                next.run(request).await
-            }
-            Err(problem) => {
-                node.metrics.denied(problem.code());
-                problem.into_response()
-            }
-        }
-    };
-    dress(response.headers_mut(), origin.filter(|_| origin_allowed));
-    response
+/// A request at the door: where it says it comes from, and whether that may be.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    origin: Option<HeaderValue>,
+    origin_allowed: bool,
 }
+
+impl Visit {
+    pub(crate) fn of(node: &Node, request: &Request) -> Visit {
+        let origin = request.headers().get(header::ORIGIN).cloned();
+        let origin_allowed = match &origin {
+            Some(origin) => node.allows_origin(origin, named_host(request).as_deref()),
+            None => !embedded_elsewhere(request.headers()),
+        };
+        Visit { origin, origin_allowed }
+    }
+
+    /// Decides who comes in.
+    pub(crate) fn admit(
+        &self,
+        node: &Node,
+        entry: Entry,
+        request: &Request,
+    ) -> Result<Identity, Problem> {
+        admit(node, entry, request, self.origin_allowed)
+    }
+
+    /// Dresses the answer for browsers: what every answer carries.
+    pub(crate) fn dress(self, headers: &mut HeaderMap) {
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(CORP, HeaderValue::from_static("cross-origin"));
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
+        if let Some(origin) = self.origin.filter(|_| self.origin_allowed) {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            headers.insert(
+                header::ACCESS_CONTROL_EXPOSE_HEADERS,
+                HeaderValue::from_static(EXPOSED_HEADERS),
+            );
+        }
+    }
+}
+
+const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 fn admit(
     node: &Node,
@@ -230,7 +243,7 @@ fn embedded_elsewhere(headers: &HeaderMap) -> bool {
 
 /// The answer to a browser's question whether it may ask. Whether the asking page is one that may
 /// is said by the presence of `Access-Control-Allow-Origin`.
-fn preflight() -> Response<Body> {
+pub(crate) fn preflight() -> Response<Body> {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
     headers.insert(
@@ -240,20 +253,6 @@ fn preflight() -> Response<Body> {
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(REQUEST_HEADERS));
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     response
-}
-
-/// What every answer carries.
-fn dress(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("cross-origin"));
-    headers.append(header::VARY, HeaderValue::from_static("origin"));
-    if let Some(origin) = origin {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(
-            header::ACCESS_CONTROL_EXPOSE_HEADERS,
-            HeaderValue::from_static(EXPOSED_HEADERS),
-        );
-    }
 }
 
 /// How much of a body that is too large is read and thrown away, so that the client gets to see
@@ -276,7 +275,8 @@ async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
     while let Some(frame) = limited.frame().await {
         let frame = frame.map_err(|error| {
             if error.is::<LengthLimitError>() {
-                body_too_large(bytes_max)
+                // The rest is not read, so nothing can follow on this connection.
+                body_too_large(bytes_max).with_header("connection", "close")
             } else {
                 Problem::bad_request(
                     "broken_body",
@@ -316,6 +316,7 @@ fn body_timeout(after: Duration) -> Problem {
         format!("the body did not arrive within {} s (limits.body_timeout_ms)", after.as_secs()),
         "send it faster, or in smaller pieces",
     )
+    .with_header("connection", "close")
     .retry_after_s(1)
 }
 

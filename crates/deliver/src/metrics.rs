@@ -4,15 +4,10 @@
 //! the hot paths nothing twice.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::time::Instant;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::{MatchedPath, Request, State};
-use axum::http::Response;
-use axum::middleware::Next;
+use axum::http::{Method, StatusCode};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -21,7 +16,6 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::node::Node;
-use crate::router::ROUTES;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -91,6 +85,24 @@ impl Metrics {
 
     pub(crate) fn webhook(&self, reason: &'static str) {
         self.webhooks.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    /// Counts a request, and how long the head of its answer took.
+    pub(crate) fn answered(
+        &self,
+        route: &'static str,
+        method: &Method,
+        status: StatusCode,
+        took: Duration,
+    ) {
+        let (method, code) = (known(method), status.as_u16());
+        self.requests.get_or_create(&RequestLabels { route, method, status: code }).inc();
+        self.request_seconds.observe(took.as_secs_f64());
+        if status.is_server_error() {
+            tracing::warn!(method, route, status = code, ?took, "request failed");
+        } else {
+            tracing::debug!(method, route, status = code, ?took, "request");
+        }
     }
 
     /// The text that a scraper gets.
@@ -164,31 +176,8 @@ impl WriteHistogram for tidewire_store::Distribution {
 
 const METHODS: &[&str] = &["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS"];
 
-/// The text itself, if it is one that is counted by name. Labels that clients could choose would
-/// let them fill the memory, and borrowed ones cost no allocation.
-fn known(text: &str, names: &'static [&'static str]) -> &'static str {
-    names.iter().copied().find(|name| *name == text).unwrap_or("other")
-}
-
-/// Counts a request and times its answer.
-pub(crate) async fn observe(
-    State(node): State<Arc<Node>>,
-    matched: Option<MatchedPath>,
-    request: Request,
-    next: Next,
-) -> Response<Body> {
-    let started = Instant::now();
-    let route = matched.map_or("none", |path| known(path.as_str(), ROUTES));
-    let method = known(request.method().as_str(), METHODS);
-    let response = next.run(request).await;
-    let took = started.elapsed();
-    let status = response.status().as_u16();
-    node.metrics.requests.get_or_create(&RequestLabels { route, method, status }).inc();
-    node.metrics.request_seconds.observe(took.as_secs_f64());
-    if response.status().is_server_error() {
-        tracing::warn!(method, route, status, ?took, "request failed");
-    } else {
-        tracing::debug!(method, route, status, ?took, "request");
-    }
-    response
+/// The method's name, if it is one that is counted by name. Labels that clients could choose would
+/// let them fill the memory.
+fn known(method: &Method) -> &'static str {
+    METHODS.iter().copied().find(|name| *name == method.as_str()).unwrap_or("other")
 }

@@ -1,11 +1,9 @@
 //! What those who run the server ask: is it alive, can it serve, how is it doing.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use serde_json::json;
@@ -17,14 +15,13 @@ use crate::problem::Problem;
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The process runs.
-pub(crate) async fn healthz(State(node): State<Arc<Node>>) -> impl IntoResponse {
-    std::future::ready(()).await;
+pub(crate) fn healthz(node: &Node) -> Response<Body> {
     let document = Json(json!({ "status": "alive", "store": node.store.backend() }));
-    ([(header::CACHE_CONTROL, "no-store")], document)
+    ([(header::CACHE_CONTROL, "no-store")], document).into_response()
 }
 
 /// The node can serve: its store answers, and it is not going away.
-pub(crate) async fn readyz(State(node): State<Arc<Node>>) -> Result<Response<Body>, Problem> {
+pub(crate) async fn readyz(node: &Node) -> Result<Response<Body>, Problem> {
     let not_ready = |why: &str| {
         Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -53,9 +50,8 @@ pub(crate) async fn readyz(State(node): State<Arc<Node>>) -> Result<Response<Bod
 }
 
 /// Prometheus' text format.
-pub(crate) async fn metrics(State(node): State<Arc<Node>>) -> Response<Body> {
-    std::future::ready(()).await;
-    let mut response = Response::new(Body::from(node.metrics.render(&node)));
+pub(crate) fn metrics(node: &Node) -> Response<Body> {
+    let mut response = Response::new(Body::from(node.metrics.render(node)));
     response.headers_mut().insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8"),

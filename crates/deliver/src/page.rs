@@ -10,8 +10,7 @@ const INDEX: &str = include_str!("page.html");
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
     connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
-pub(crate) async fn index() -> Response<Body> {
-    std::future::ready(()).await;
+pub(crate) fn index() -> Response<Body> {
     let mut response = Response::new(Body::from(INDEX));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));

@@ -1,79 +1,158 @@
-//! Every route, and which door it is behind.
+//! Every route, which door it is behind, and who answers it.
+//!
+//! One `match` instead of a table of boxed services: a route cannot be added without saying whom it
+//! lets in ([`Route::entry`]), and an append passes through nothing it does not need.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use axum::Router;
-use axum::handler::Handler;
-use axum::http::{StatusCode, Uri};
-use axum::middleware::from_fn_with_state;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{Method, Response, StatusCode};
 use axum::response::IntoResponse;
-use axum::routing::{MethodRouter, any, get};
 
-use crate::door::{Entry, pass};
+use crate::door::{self, Entry, Identity};
 use crate::node::Node;
 use crate::problem::Problem;
-use crate::{metrics, operations, page, streams, subscriptions};
+use crate::streams::{self, decode_path};
+use crate::{operations, page, subscriptions};
 
-const PAGE: &str = "/";
-const HEALTHZ: &str = "/healthz";
-const READYZ: &str = "/readyz";
-const METRICS: &str = "/metrics";
-const STREAM: &str = "/v1/stream/{*path}";
-const JWKS: &str = "/v1/stream/__ds/jwks.json";
-const SUBSCRIPTION: &str = "/v1/stream/__ds/subscriptions/{id}";
-const SUBSCRIPTION_STREAMS: &str = "/v1/stream/__ds/subscriptions/{id}/streams";
-const SUBSCRIPTION_STREAM: &str = "/v1/stream/__ds/subscriptions/{id}/streams/{*path}";
-const CLAIM: &str = "/v1/stream/__ds/subscriptions/{id}/claim";
-const CALLBACK: &str = "/v1/stream/__ds/subscriptions/{id}/callback";
-const ACK: &str = "/v1/stream/__ds/subscriptions/{id}/ack";
-const RELEASE: &str = "/v1/stream/__ds/subscriptions/{id}/release";
-
-/// All of them, the busiest first: what requests are counted by.
-pub(crate) const ROUTES: &[&str] = &[
-    STREAM,
-    PAGE,
-    HEALTHZ,
-    READYZ,
-    METRICS,
-    JWKS,
-    SUBSCRIPTION,
-    SUBSCRIPTION_STREAMS,
-    SUBSCRIPTION_STREAM,
-    CLAIM,
-    CALLBACK,
-    ACK,
-    RELEASE,
-];
-
-/// All routes of a node. A route gets in only through `through`, which puts it behind the door.
-pub(crate) fn router(node: Arc<Node>) -> Router {
-    let through = |entry: Entry, route: MethodRouter<Arc<Node>>| {
-        route.layer(from_fn_with_state((Arc::clone(&node), entry), pass))
-    };
-    let keyed = |route| through(Entry::Keyed, route);
-    let public = |route| through(Entry::Public, route);
-    let own_token = |route| through(Entry::OwnToken, route);
-    Router::new()
-        .route(PAGE, public(get(page::index).fallback(only_get)))
-        .route(HEALTHZ, public(get(operations::healthz).fallback(only_get)))
-        .route(READYZ, public(get(operations::readyz).fallback(only_get)))
-        .route(METRICS, keyed(get(operations::metrics).fallback(only_get)))
-        .route(JWKS, public(get(subscriptions::jwks).fallback(only_get)))
-        .route(SUBSCRIPTION, keyed(any(subscriptions::base)))
-        .route(SUBSCRIPTION_STREAMS, keyed(any(subscriptions::add_streams)))
-        .route(SUBSCRIPTION_STREAM, keyed(any(subscriptions::stream)))
-        .route(CLAIM, keyed(any(subscriptions::claim)))
-        .route(CALLBACK, own_token(any(subscriptions::callback)))
-        .route(ACK, own_token(any(subscriptions::ack)))
-        .route(RELEASE, own_token(any(subscriptions::release)))
-        .route(STREAM, keyed(any(streams::handle)))
-        .fallback(not_found.layer(from_fn_with_state((Arc::clone(&node), Entry::Keyed), pass)))
-        .layer(from_fn_with_state(Arc::clone(&node), metrics::observe))
-        .with_state(node)
+/// Where a request goes. Names and ids are decoded.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    Page,
+    Healthz,
+    Readyz,
+    Metrics,
+    Stream(String),
+    Jwks,
+    Subscription(String, Part),
+    Unknown,
 }
 
-async fn only_get() -> impl IntoResponse {
-    std::future::ready(()).await;
+/// What of a subscription a request is about.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Itself,
+    Streams,
+    Stream(String),
+    Claim,
+    Callback,
+    Ack,
+    Release,
+}
+
+impl Route {
+    /// The route of a URL's path.
+    pub(crate) fn of(path: &str) -> Route {
+        match path {
+            "/" => Route::Page,
+            "/healthz" => Route::Healthz,
+            "/readyz" => Route::Readyz,
+            "/metrics" => Route::Metrics,
+            _ => match path.strip_prefix("/v1/stream/") {
+                None | Some("") => Route::Unknown,
+                Some(name) => match name.strip_prefix("__ds/") {
+                    None => Route::Stream(decode_path(name)),
+                    Some(reserved) => Route::of_reserved(reserved),
+                },
+            },
+        }
+    }
+
+    fn of_reserved(path: &str) -> Route {
+        if path == "jwks.json" {
+            return Route::Jwks;
+        }
+        let Some(rest) = path.strip_prefix("subscriptions/") else { return Route::Unknown };
+        let (id, part) = rest.split_once('/').map_or((rest, None), |(id, part)| (id, Some(part)));
+        let part = match part {
+            None => Part::Itself,
+            Some("streams") => Part::Streams,
+            Some("claim") => Part::Claim,
+            Some("callback") => Part::Callback,
+            Some("ack") => Part::Ack,
+            Some("release") => Part::Release,
+            Some(other) => match other.strip_prefix("streams/") {
+                Some(stream) => Part::Stream(decode_path(stream)),
+                None => return Route::Unknown,
+            },
+        };
+        if id.is_empty() { Route::Unknown } else { Route::Subscription(decode_path(id), part) }
+    }
+
+    /// What the route asks of those who use it.
+    pub(crate) fn entry(&self) -> Entry {
+        match self {
+            Route::Page | Route::Healthz | Route::Readyz | Route::Jwks => Entry::Public,
+            Route::Subscription(_, Part::Callback | Part::Ack | Part::Release) => Entry::OwnToken,
+            Route::Metrics | Route::Stream(_) | Route::Subscription(..) | Route::Unknown => {
+                Entry::Keyed
+            }
+        }
+    }
+
+    /// By which it is counted.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Route::Page => "/",
+            Route::Healthz => "/healthz",
+            Route::Readyz => "/readyz",
+            Route::Metrics => "/metrics",
+            Route::Stream(_) => "/v1/stream/{path}",
+            Route::Jwks => "/v1/stream/__ds/jwks.json",
+            Route::Subscription(..) => "/v1/stream/__ds/subscriptions/{id}",
+            Route::Unknown => "none",
+        }
+    }
+
+    async fn answer(
+        self,
+        node: &Arc<Node>,
+        request: Request,
+        identity: &Identity,
+    ) -> Result<Response<Body>, Problem> {
+        match self {
+            Route::Stream(name) => streams::handle(node, &name, request, identity).await,
+            // Boxed, so that what is rare does not make every connection larger.
+            Route::Subscription(id, part) => {
+                Box::pin(subscriptions::handle(node, &id, part, request)).await
+            }
+            _ if !matches!(*request.method(), Method::GET | Method::HEAD) => Err(only_get()),
+            Route::Page => Ok(page::index()),
+            Route::Healthz => Ok(operations::healthz(node)),
+            Route::Readyz => Box::pin(operations::readyz(node)).await,
+            Route::Metrics => Ok(operations::metrics(node)),
+            Route::Jwks => Ok(subscriptions::jwks(node)),
+            Route::Unknown => Err(not_found(request.uri().path())),
+        }
+    }
+}
+
+/// Answers a request: finds its route, asks at the door, and counts what came of it.
+pub(crate) async fn respond(node: Arc<Node>, request: Request) -> Response<Body> {
+    let started = Instant::now();
+    let route = Route::of(request.uri().path());
+    let (label, method) = (route.label(), request.method().clone());
+    let visit = door::Visit::of(&node, &request);
+    let mut response = if method == Method::OPTIONS {
+        door::preflight()
+    } else {
+        let answer = match visit.admit(&node, route.entry(), &request) {
+            Ok(identity) => route.answer(&node, request, &identity).await,
+            Err(problem) => {
+                node.metrics.denied(problem.code());
+                Err(problem)
+            }
+        };
+        answer.unwrap_or_else(IntoResponse::into_response)
+    };
+    visit.dress(response.headers_mut());
+    node.metrics.answered(label, &method, response.status(), started.elapsed());
+    response
+}
+
+fn only_get() -> Problem {
     Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",
@@ -83,12 +162,45 @@ async fn only_get() -> impl IntoResponse {
     .with_header("allow", "GET, HEAD")
 }
 
-async fn not_found(uri: Uri) -> impl IntoResponse {
-    std::future::ready(()).await;
+fn not_found(path: &str) -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
         "no_such_route",
-        format!("there is nothing at {}", uri.path()),
+        format!("there is nothing at {path}"),
         "streams are at /v1/stream/{path}",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_reserved_is_never_a_stream() {
+        let subscription = |part| Route::Subscription("a b".to_owned(), part);
+        for (path, route) in [
+            ("/v1/stream/doc/1%2F2", Route::Stream("doc/1/2".to_owned())),
+            ("/v1/stream/", Route::Unknown),
+            ("/v1/stream", Route::Unknown),
+            ("/v1/stream/__ds/jwks.json", Route::Jwks),
+            ("/v1/stream/__ds/else", Route::Unknown),
+            ("/v1/stream/__ds/subscriptions/", Route::Unknown),
+            ("/v1/stream/__ds/subscriptions/a%20b", subscription(Part::Itself)),
+            ("/v1/stream/__ds/subscriptions/a%20b/claim", subscription(Part::Claim)),
+            ("/v1/stream/__ds/subscriptions/a%20b/other", Route::Unknown),
+            (
+                "/v1/stream/__ds/subscriptions/a%20b/streams/m%2Fb",
+                subscription(Part::Stream("m/b".to_owned())),
+            ),
+        ] {
+            assert_eq!(Route::of(path), route, "{path}");
+        }
+    }
+
+    #[test]
+    fn only_what_anyone_may_know_is_public() {
+        for path in ["/metrics", "/v1/stream/x", "/v1/stream/__ds/subscriptions/x", "/v1/else"] {
+            assert_eq!(Route::of(path).entry(), Entry::Keyed, "{path}");
+        }
+    }
 }

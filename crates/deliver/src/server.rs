@@ -1,13 +1,16 @@
 //! Starting and stopping the server: the listener, its connections, and the tasks beside them.
 
+use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -79,10 +82,8 @@ impl Server {
             tasks: TaskTracker::new(),
         };
         server.start_tasks();
-        let router = crate::router::router(Arc::clone(&server.node));
         server.tasks.spawn(accept(
             listener,
-            router,
             Arc::clone(&server.node),
             server.accepting.clone(),
             server.connections.clone(),
@@ -146,7 +147,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 async fn accept(
     listener: TcpListener,
-    router: Router,
     node: Arc<Node>,
     stop: CancellationToken,
     connections: TaskTracker,
@@ -164,7 +164,7 @@ async fn accept(
         };
         match accepted {
             Ok((stream, _)) => {
-                let serve = serve(stream, router.clone(), Arc::clone(&node));
+                let serve = serve(stream, Arc::clone(&node));
                 connections.spawn(async move {
                     serve.await;
                     drop(place);
@@ -179,16 +179,22 @@ async fn accept(
 }
 
 /// Serves one connection until its client, or the server, is done with it.
-async fn serve(stream: TcpStream, router: Router, node: Arc<Node>) {
+async fn serve(stream: TcpStream, node: Arc<Node>) {
     // Answers are small and wanted at once.
     let _ = stream.set_nodelay(true);
     let builder = connection_builder(&node.options.limits);
-    let service = TowerToHyperService::new(router);
+    let spoken = CancellationToken::new();
+    let service = service_fn(|request: Request<Incoming>| {
+        spoken.cancel();
+        let answer = crate::router::respond(Arc::clone(&node), request.map(Body::new));
+        async { Ok::<_, Infallible>(answer.await) }
+    });
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     node.metrics.connections.inc();
     let result = tokio::select! {
         result = connection.as_mut() => result,
+        () = silence(&spoken, node.options.limits.header_timeout) => Ok(()),
         () = node.draining.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -197,6 +203,14 @@ async fn serve(stream: TcpStream, router: Router, node: Arc<Node>) {
     node.metrics.connections.dec();
     if let Err(error) = result {
         tracing::debug!(%error, "a connection ended badly");
+    }
+}
+
+/// Ends when a client has not sent a request in time. The builder's own timeout begins only when it
+/// knows which version of HTTP the client speaks, and one that says nothing never tells.
+async fn silence(spoken: &CancellationToken, header_timeout: Duration) {
+    if tokio::time::timeout(header_timeout, spoken.cancelled()).await.is_ok() {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -15,7 +15,7 @@ mod sse;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::extract::Request;
 use axum::http::{Method, Response, StatusCode};
 use axum::response::IntoResponse;
 
@@ -25,29 +25,27 @@ use crate::door::Identity;
 use crate::node::Node;
 use crate::problem::Problem;
 
-pub(crate) use encode::path as encode_path;
+pub(crate) use encode::{decode_path, path as encode_path};
 pub(crate) use headers::{EXPOSED_HEADERS, REQUEST_HEADERS, parse_offset};
 pub(crate) use name::{StreamName, relative_name};
 
-/// All methods of a stream's URL.
+/// All methods of a stream's URL. Appending is what happens most, so all else is boxed to keep what
+/// a connection holds small.
 pub(crate) async fn handle(
-    State(node): State<Arc<Node>>,
-    Path(path): Path<String>,
+    node: &Arc<Node>,
+    name: &str,
     request: Request,
-) -> Response<Body> {
-    let identity = request.extensions().get::<Identity>().cloned().unwrap_or_default();
-    let result = match StreamName::parse(&path, &node.options.limits) {
-        Err(problem) => Err(problem),
-        Ok(name) => match *request.method() {
-            Method::PUT => create::create(&node, name, request, &identity).await,
-            Method::POST => append::append(&node, name, request, &identity).await,
-            Method::GET => read::get(&node, name, &request.into_parts().0, &identity).await,
-            Method::HEAD => read::head(&node, name).await,
-            Method::DELETE => delete(&node, name).await,
-            _ => Err(method_not_allowed()),
-        },
-    };
-    result.unwrap_or_else(IntoResponse::into_response)
+    identity: &Identity,
+) -> Result<Response<Body>, Problem> {
+    let name = StreamName::parse(name, &node.options.limits)?;
+    match *request.method() {
+        Method::POST => append::append(node, name, request, identity).await,
+        Method::PUT => Box::pin(create::create(node, name, request, identity)).await,
+        Method::GET => Box::pin(read::get(node, name, &request.into_parts().0, identity)).await,
+        Method::HEAD => Box::pin(read::head(node, name)).await,
+        Method::DELETE => Box::pin(delete(node, name)).await,
+        _ => Err(method_not_allowed()),
+    }
 }
 
 async fn delete(node: &Node, name: StreamName) -> Result<Response<Body>, Problem> {

@@ -11,11 +11,9 @@ mod sign;
 mod target;
 mod webhook;
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderValue, Method, Response, StatusCode, header};
 use axum::response::IntoResponse;
 
@@ -24,6 +22,7 @@ use tidewire_store::subscription::{Fence, Op, Reply};
 use crate::door::{bearer, body};
 use crate::node::Node;
 use crate::problem::Problem;
+use crate::router::Part;
 use crate::streams::{StreamName, relative_name};
 
 pub(crate) use dispatch::Dispatcher;
@@ -35,8 +34,7 @@ const ID_BYTES_MAX: usize = 256;
 type Answer = Result<Response<Body>, Problem>;
 
 /// The public half of the key that signs webhooks.
-pub(crate) async fn jwks(State(node): State<Arc<Node>>) -> Response<Body> {
-    std::future::ready(()).await;
+pub(crate) fn jwks(node: &Node) -> Response<Body> {
     let mut response = Response::new(Body::from(node.signer.jwks().to_string()));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/jwk-set+json"));
@@ -44,107 +42,76 @@ pub(crate) async fn jwks(State(node): State<Arc<Node>>) -> Response<Body> {
     response
 }
 
+/// All routes of one subscription.
+pub(crate) async fn handle(node: &Node, id: &str, part: Part, request: Request) -> Answer {
+    check_id(id)?;
+    let allowed = match part {
+        Part::Itself => return itself(node, id, request).await,
+        Part::Stream(_) => Method::DELETE,
+        _ => Method::POST,
+    };
+    if *request.method() != allowed {
+        return Err(method_not_allowed(if allowed == Method::POST { "POST" } else { "DELETE" }));
+    }
+    match part {
+        Part::Itself => Err(method_not_allowed("PUT, GET, DELETE")),
+        Part::Streams => {
+            let streams = document::streams(node, &body(request, &node.options.limits).await?)?;
+            no_content(node, node.store.change_subscription(id, Op::AddStreams(streams)).await?)
+        }
+        Part::Stream(path) => {
+            let name = StreamName::parse(relative_name(&path), &node.options.limits)?.into_string();
+            no_content(node, node.store.change_subscription(id, Op::RemoveStream(name)).await?)
+        }
+        Part::Claim => {
+            let worker = document::worker(&body(request, &node.options.limits).await?)?;
+            reply::respond(node, node.store.change_subscription(id, Op::Claim { worker }).await?)
+        }
+        Part::Callback | Part::Ack => {
+            let (fence, ack) = progress(node, id, request).await?;
+            let op = Op::Ack { fence, acks: ack.acks, done: ack.done };
+            reply::respond(node, node.store.change_subscription(id, op).await?)
+        }
+        Part::Release => {
+            let (fence, _) = progress(node, id, request).await?;
+            no_content(node, node.store.change_subscription(id, Op::Release { fence }).await?)
+        }
+    }
+}
+
 /// Create, look at, or remove a subscription.
-pub(crate) async fn base(
-    State(node): State<Arc<Node>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Answer {
-    check_id(&id)?;
+async fn itself(node: &Node, id: &str, request: Request) -> Answer {
     match *request.method() {
         Method::PUT => {
-            let config = document::config(&node, &body(request, &node.options.limits).await?)?;
-            let reply = node.store.change_subscription(&id, Op::Create(config)).await?;
-            reply::respond(&node, reply)
+            let config = document::config(node, &body(request, &node.options.limits).await?)?;
+            let reply = node.store.change_subscription(id, Op::Create(config)).await?;
+            reply::respond(node, reply)
         }
-        Method::GET => match node.store.subscription(&id).await? {
+        Method::GET => match node.store.subscription(id).await? {
             Some(subscription) => {
-                Ok(Json(document::subscription(&node, &subscription)).into_response())
+                Ok(Json(document::subscription(node, &subscription)).into_response())
             }
-            None => reply::respond(&node, Reply::NotFound),
+            None => reply::respond(node, Reply::NotFound),
         },
         Method::DELETE => {
             // Removing what is not there leaves the same state as removing what is.
-            node.store.change_subscription(&id, Op::Delete).await?;
+            node.store.change_subscription(id, Op::Delete).await?;
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         _ => Err(method_not_allowed("PUT, GET, DELETE")),
     }
 }
 
-/// Add streams by name.
-pub(crate) async fn add_streams(
-    State(node): State<Arc<Node>>,
-    Path(id): Path<String>,
+/// What a worker or a webhook's receiver says about a wake, and its proof that it may.
+async fn progress(
+    node: &Node,
+    id: &str,
     request: Request,
-) -> Answer {
-    only_post(&request)?;
-    let streams = document::streams(&node, &body(request, &node.options.limits).await?)?;
-    no_content(&node, node.store.change_subscription(&id, Op::AddStreams(streams)).await?)
-}
-
-/// Remove a stream that was added by name.
-pub(crate) async fn stream(
-    State(node): State<Arc<Node>>,
-    Path((id, path)): Path<(String, String)>,
-    request: Request,
-) -> Answer {
-    if request.method() != Method::DELETE {
-        return Err(method_not_allowed("DELETE"));
-    }
-    let name = StreamName::parse(relative_name(&path), &node.options.limits)?.into_string();
-    no_content(&node, node.store.change_subscription(&id, Op::RemoveStream(name)).await?)
-}
-
-/// A worker takes the pending work.
-pub(crate) async fn claim(
-    State(node): State<Arc<Node>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Answer {
-    only_post(&request)?;
-    let worker = document::worker(&body(request, &node.options.limits).await?)?;
-    reply::respond(&node, node.store.change_subscription(&id, Op::Claim { worker }).await?)
-}
-
-/// A webhook's receiver reports progress.
-pub(crate) async fn callback(
-    State(node): State<Arc<Node>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Answer {
-    progress(&node, &id, request).await
-}
-
-/// A worker reports progress.
-pub(crate) async fn ack(
-    State(node): State<Arc<Node>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Answer {
-    progress(&node, &id, request).await
-}
-
-async fn progress(node: &Node, id: &str, request: Request) -> Answer {
-    only_post(&request)?;
+) -> Result<(Fence, document::Ack), Problem> {
     let token_generation = token(node, id, &request)?;
     let ack = document::ack(node, &body(request, &node.options.limits).await?)?;
-    let fence = Fence { token_generation, generation: ack.generation, wake_id: ack.wake_id };
-    let op = Op::Ack { fence, acks: ack.acks, done: ack.done };
-    reply::respond(node, node.store.change_subscription(id, op).await?)
-}
-
-/// A worker gives the work back.
-pub(crate) async fn release(
-    State(node): State<Arc<Node>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Answer {
-    only_post(&request)?;
-    let token_generation = token(&node, &id, &request)?;
-    let ack = document::ack(&node, &body(request, &node.options.limits).await?)?;
-    let fence = Fence { token_generation, generation: ack.generation, wake_id: ack.wake_id };
-    no_content(&node, node.store.change_subscription(&id, Op::Release { fence }).await?)
+    let wake_id = ack.wake_id.clone();
+    Ok((Fence { token_generation, generation: ack.generation, wake_id }, ack))
 }
 
 /// The generation that the request's token was made for.
@@ -175,10 +142,6 @@ fn check_id(id: &str) -> Result<(), Problem> {
         )));
     }
     Ok(())
-}
-
-fn only_post(request: &Request) -> Result<(), Problem> {
-    if request.method() == Method::POST { Ok(()) } else { Err(method_not_allowed("POST")) }
 }
 
 fn method_not_allowed(allow: &'static str) -> Problem {
