@@ -109,7 +109,10 @@ fn the_stores_have_the_same_queries_and_files() {
     };
     let sqlite = names("crates/store/src/sqlite/", "rs");
     let postgres = names("crates/store/src/postgres/", "rs");
-    let missing: Vec<String> = sqlite.difference(&postgres).cloned().collect();
+    // One process owns the file, so only its writer can know what is there without looking.
+    let own = BTreeSet::from(["cache.rs".to_owned(), "recent.rs".to_owned()]);
+    let missing: Vec<String> =
+        sqlite.difference(&postgres).filter(|name| !own.contains(*name)).cloned().collect();
     assert_none("SQLite's folder has files that PostgreSQL's has not", &missing);
 }
 

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use super::cache::StreamCache;
 use super::error::broken;
 use super::{read, sql};
 use crate::command::{Command, Create, ForkFrom};
@@ -23,6 +24,7 @@ pub(crate) fn tip(connection: &Connection) -> Result<Position, StoreError> {
 /// Everything the commands need to know.
 pub(crate) fn world(
     connection: &Connection,
+    cache: &mut StreamCache,
     commands: &[Command],
     now_ms: i64,
 ) -> Result<World, StoreError> {
@@ -33,7 +35,14 @@ pub(crate) fn world(
             break;
         }
         for name in wanted {
-            let state = stream(connection, &name)?;
+            let state = match cache.get(&name) {
+                Some(known) => known.clone(),
+                None => {
+                    let state = stream(connection, &name)?;
+                    cache.put(&name, state.as_ref());
+                    state
+                }
+            };
             world.streams.insert(name, state);
         }
     }

@@ -4,10 +4,12 @@
 //! is what makes visible mean durable. All writes go through the writer thread, so the offset lock
 //! of other stores is here simply the fact that there is one writer.
 
+mod cache;
 mod error;
 mod load;
 mod open;
 mod read;
+mod recent;
 mod save;
 mod subscriptions;
 mod sweep;
@@ -32,6 +34,7 @@ use crate::stats::{CommitStats, Counters};
 use crate::subscription::{Interest, Op, Reply, Subscription, Subscriptions};
 
 use open::{FolderLock, Readers};
+use recent::Recent;
 use writer::{Exclusive, WriterThread};
 
 /// One query, from its own file.
@@ -49,6 +52,7 @@ pub struct SqliteStore {
     queue: Queue<Exclusive>,
     readers: Arc<Readers>,
     grown: watch::Receiver<u64>,
+    recent: Arc<Recent>,
     counters: Arc<Counters>,
     writer: WriterThread,
     /// Held for as long as the store is open, so that no second process opens the folder.
@@ -70,9 +74,23 @@ impl SqliteStore {
         let (queue, taker) = Queue::new(&options.commit);
         let counters = Arc::new(Counters::default());
         let (signal, grown) = watch::channel(0);
-        let writer = WriterThread::start(connection, taker, Arc::clone(&counters), signal)?;
+        let recent = Arc::new(Recent::new(load::tip(&connection)?));
+        let writer = WriterThread::start(
+            connection,
+            taker,
+            Arc::clone(&counters),
+            Arc::clone(&recent),
+            signal,
+        )?;
         let lock = Mutex::new(Some(lock));
-        Ok(Arc::new(SqliteStore { epoch, queue, readers, grown, counters, writer, lock }))
+        Ok(Arc::new(SqliteStore { epoch, queue, readers, grown, recent, counters, writer, lock }))
+    }
+
+    /// Before an answer from memory: the store must be open, and a caller that asks in a loop must
+    /// let others run, though nothing here ever waits.
+    async fn from_memory(&self) -> Result<(), StoreError> {
+        tokio::task::consume_budget().await;
+        self.readers.check_open()
     }
 
     /// Runs work on the writer's connection, between commits.
@@ -120,13 +138,18 @@ impl Log for SqliteStore {
         limit: PageLimit,
         wants_payload: WantsPayload,
     ) -> Result<Vec<TailEvent>, StoreError> {
+        self.from_memory().await?;
+        if let Some(events) = self.recent.after(after, limit, &*wants_payload) {
+            return Ok(events);
+        }
         self.readers
             .run(move |connection| read::follow(connection, after, limit, &*wants_payload))
             .await
     }
 
     async fn tip(&self) -> Result<Position, StoreError> {
-        self.readers.run(|connection| load::tip(connection)).await
+        self.from_memory().await?;
+        Ok(self.recent.tip())
     }
 
     fn grown(&self) -> watch::Receiver<u64> {

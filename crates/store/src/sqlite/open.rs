@@ -149,6 +149,11 @@ impl Readers {
         Ok(Readers { idle: Mutex::new(idle), permits, count })
     }
 
+    /// Refuses when the store is closed, where nothing needs to be read from the file.
+    pub(crate) fn check_open(&self) -> Result<(), StoreError> {
+        if self.permits.is_closed() { Err(StoreError::Closed) } else { Ok(()) }
+    }
+
     /// Waits for the reads under way and closes the connections. Later reads find the store closed.
     pub(crate) async fn close(&self) {
         if let Ok(_all) = self.permits.acquire_many(self.count).await {

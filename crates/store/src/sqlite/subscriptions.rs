@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
+use super::cache::StreamCache;
 use super::error::{broken, now_ms};
 use super::writer::Writer;
 use super::{load, read, save, sql};
@@ -51,8 +52,7 @@ fn load_all(
 
 /// Applies an operation and saves what changed, in one commit.
 pub(crate) fn change(writer: &mut Writer, id: &str, op: &Op) -> Result<Reply, StoreError> {
-    let commit = |transaction: &Transaction<'_>| {
-        let now_ms = now_ms();
+    let commit = |transaction: &Transaction<'_>, streams: &mut StreamCache, now_ms: i64| {
         let loaded = load_all(transaction, id)?;
         let (current, gone) = loaded.map_or((None, BTreeSet::new()), |(s, gone)| (Some(s), gone));
         let linked: BTreeSet<String> = current
@@ -66,7 +66,7 @@ pub(crate) fn change(writer: &mut Writer, id: &str, op: &Op) -> Result<Reply, St
         let change = apply(id, current, op, &context);
         save_change(transaction, id, &change, &linked).map_err(broken("save a subscription"))?;
         let commands = announcement(&change);
-        let world = load::world(transaction, &commands, now_ms)?;
+        let world = load::world(transaction, streams, &commands, now_ms)?;
         let plan = decide_change(world, id, &change, commands);
         save::plan(transaction, &plan, now_ms)?;
         Ok((change.reply, plan))

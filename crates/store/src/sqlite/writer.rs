@@ -7,7 +7,9 @@ use std::time::Instant;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::watch;
 
+use super::cache::StreamCache;
 use super::error::{broken, now_ms};
+use super::recent::Recent;
 use super::{load, save};
 use crate::command::{Answer, Command};
 use crate::decide::{Plan, decide};
@@ -33,24 +35,27 @@ impl std::fmt::Debug for Exclusive {
 /// What the writer thread owns.
 pub(crate) struct Writer {
     connection: Connection,
+    streams: StreamCache,
     counters: Arc<Counters>,
+    recent: Arc<Recent>,
     grown: watch::Sender<u64>,
 }
 
 impl Writer {
-    /// Runs `work` in a transaction and makes it durable. `work` returns the plan it saved, whose
-    /// events are announced once they are.
+    /// Runs `work` in a transaction, with the time of the commit, and makes it durable. `work`
+    /// returns the plan it saved, whose events are announced once they are.
     pub(crate) fn commit<T>(
         &mut self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<(T, Plan), StoreError>,
+        work: impl FnOnce(&Transaction<'_>, &mut StreamCache, i64) -> Result<(T, Plan), StoreError>,
     ) -> Result<(T, Plan), StoreError> {
-        let started = Instant::now();
+        let (started, now_ms) = (Instant::now(), now_ms());
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(broken("begin a commit"))?;
-        let (value, plan) = work(&transaction)?;
+        let (value, plan) = work(&transaction, &mut self.streams, now_ms)?;
         transaction.commit().map_err(broken("commit"))?;
+        self.streams.follow(&plan);
         if let Some(last) = plan.events.last() {
             let bytes =
                 plan.events.iter().filter_map(|e| e.payload.as_ref()).map(|p| p.len()).sum();
@@ -60,6 +65,7 @@ impl Writer {
                 bytes,
                 started.elapsed(),
             );
+            self.recent.push(&plan, now_ms);
             self.grown.send_replace(last.position.number());
         }
         Ok((value, plan))
@@ -75,10 +81,10 @@ impl Writer {
     fn answer(&mut self, batch: Vec<Waiting>) {
         let (commands, replies): (Vec<Command>, Vec<_>) =
             batch.into_iter().map(|waiting| (waiting.command, waiting.reply)).unzip();
-        let result = self.commit(|transaction| {
-            let world = load::world(transaction, &commands, now_ms())?;
+        let result = self.commit(|transaction, streams, now_ms| {
+            let world = load::world(transaction, streams, &commands, now_ms)?;
             let plan = decide(world, &commands);
-            save::plan(transaction, &plan, now_ms())?;
+            save::plan(transaction, &plan, now_ms)?;
             Ok(((), plan))
         });
         match result {
@@ -108,9 +114,11 @@ impl WriterThread {
         connection: Connection,
         mut taker: Taker<Exclusive>,
         counters: Arc<Counters>,
+        recent: Arc<Recent>,
         grown: watch::Sender<u64>,
     ) -> Result<WriterThread, StoreError> {
-        let mut writer = Writer { connection, counters, grown };
+        let streams = StreamCache::default();
+        let mut writer = Writer { connection, streams, counters, recent, grown };
         let run = move || {
             while let Some(next) = taker.blocking_next() {
                 match next {

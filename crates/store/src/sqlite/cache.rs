@@ -1,0 +1,41 @@
+//! Streams' rows in the writer's memory.
+//!
+//! There is one writer, so what it last wrote or read is what is there: the cache needs no
+//! invalidation but its own commits. It saves every append the look-up of its stream.
+
+use std::collections::HashMap;
+
+use crate::decide::Plan;
+use crate::stream::StreamState;
+
+/// Rows kept. When more are in use, the cache starts anew.
+const STREAMS_MAX: usize = 20_000;
+
+/// Rows by name; `None` where there is no stream of that name.
+#[derive(Debug, Default)]
+pub(crate) struct StreamCache(HashMap<String, Option<StreamState>>);
+
+impl StreamCache {
+    /// What is known of a name: nothing, that it is free, or the stream's row.
+    pub(crate) fn get(&self, name: &str) -> Option<&Option<StreamState>> {
+        self.0.get(name)
+    }
+
+    /// Remembers what was read.
+    pub(crate) fn put(&mut self, name: &str, state: Option<&StreamState>) {
+        if self.0.len() >= STREAMS_MAX {
+            self.0.clear();
+        }
+        self.0.insert(name.to_owned(), state.cloned());
+    }
+
+    /// Follows a plan that has been committed.
+    pub(crate) fn follow(&mut self, plan: &Plan) {
+        for name in &plan.removed {
+            self.put(name, None);
+        }
+        for state in &plan.streams {
+            self.put(&state.name, Some(state));
+        }
+    }
+}
