@@ -88,7 +88,7 @@ impl SqliteStore {
 
     /// Before an answer from memory: the store must be open, and a caller that asks in a loop must
     /// let others run, though nothing here ever waits.
-    async fn from_memory(&self) -> Result<(), StoreError> {
+    async fn ready(&self) -> Result<(), StoreError> {
         tokio::task::consume_budget().await;
         self.readers.check_open()
     }
@@ -138,7 +138,7 @@ impl Log for SqliteStore {
         limit: PageLimit,
         wants_payload: WantsPayload,
     ) -> Result<Vec<TailEvent>, StoreError> {
-        self.from_memory().await?;
+        self.ready().await?;
         if let Some(events) = self.recent.after(after, limit, &*wants_payload) {
             return Ok(events);
         }
@@ -148,7 +148,7 @@ impl Log for SqliteStore {
     }
 
     async fn tip(&self) -> Result<Position, StoreError> {
-        self.from_memory().await?;
+        self.ready().await?;
         Ok(self.recent.tip())
     }
 
