@@ -10,7 +10,7 @@ use crate::raw;
 use crate::report::Report;
 use crate::scale::Scale;
 use crate::servers::{Kind, Server};
-use crate::table::{Table, count, decimals, optional};
+use crate::table::{Table, count, decimals};
 
 #[derive(Debug, Serialize)]
 struct Point {
@@ -62,6 +62,7 @@ fn print_table(points: &[Point]) {
         Cost::HEADINGS[0],
         Cost::HEADINGS[1],
         "ratio",
+        Cost::HEADINGS[3],
         "p99 ms",
     ]);
     for point in points {
@@ -69,15 +70,17 @@ fn print_table(points: &[Point]) {
             continue;
         };
         let cost = &point.measured.cpu_per_event;
+        let [server, database, _, other] = cost.columns(1);
         table.row(vec![
             point.server.name().to_owned(),
             String::new(),
             count(point.log_events as f64),
             count(point.measured.events_per_second),
             decimals(point.measured.events_per_second / first.measured.events_per_second, 2),
-            decimals(cost.server_us, 1),
-            optional(cost.database_us, 1),
+            server,
+            database,
             decimals(cost.total_us() / first.measured.cpu_per_event.total_us(), 2),
+            other,
             decimals(point.measured.latency.p99_ms, 2),
         ]);
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::measure::{Measured, Shape, measure};
 use crate::Options;
+use crate::cost::Cost;
 use crate::load::Window;
 use crate::postgres::Session;
 use crate::report::Report;
@@ -66,9 +67,11 @@ fn print_table(measured: &IdleSnapshot) {
         "second half",
         "2nd/1st",
         "p99 ms",
+        Cost::HEADINGS[3],
     ]);
     for (label, row) in [("none", &measured.without), ("one", &measured.with)] {
         let trend = row.second_half_events_per_second / row.first_half_events_per_second;
+        let [_, _, _, other] = row.cpu_per_event.columns(1);
         table.row(vec![
             label.to_owned(),
             String::new(),
@@ -77,6 +80,7 @@ fn print_table(measured: &IdleSnapshot) {
             count(row.second_half_events_per_second),
             decimals(trend, 2),
             decimals(row.latency.p99_ms, 2),
+            other,
         ]);
     }
     table.print("Appends on PostgreSQL beside an idle REPEATABLE READ transaction");
