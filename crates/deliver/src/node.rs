@@ -9,6 +9,7 @@ use tidewire_store::{Offset, Position, SharedStore};
 
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::streams::Pages;
 use crate::subscriptions::Signer;
 use crate::tail::Tail;
 
@@ -19,6 +20,8 @@ pub(crate) struct Node {
     pub(crate) store: SharedStore,
     pub(crate) tail: Tail,
     pub(crate) metrics: Metrics,
+    /// Pages that were read lately.
+    pub(crate) pages: Pages,
     pub(crate) signer: Signer,
     /// Where clients and webhook receivers reach this server, without a slash at the end.
     pub(crate) public_url: String,

@@ -72,6 +72,8 @@ pub struct StreamOptions {
     pub read_bytes_max: usize,
     /// Events after which a read answers and lets the client ask on.
     pub read_events_max: usize,
+    /// Bytes of pages that are kept in memory for readers that catch up on the same stream.
+    pub page_cache_bytes_max: usize,
 }
 
 impl Default for StreamOptions {
@@ -81,6 +83,7 @@ impl Default for StreamOptions {
             sse_duration: Duration::from_secs(60),
             read_bytes_max: 4 << 20,
             read_events_max: 10_000,
+            page_cache_bytes_max: 64 << 20,
         }
     }
 }

@@ -21,6 +21,7 @@ use tidewire_store::{SharedStore, StoreError};
 use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::options::{Limits, Options};
+use crate::streams::Pages;
 use crate::subscriptions::{Dispatcher, Signer};
 use crate::tail::Tail;
 
@@ -66,6 +67,7 @@ impl Server {
         let node = Arc::new(Node {
             tail: Tail::new(store.tip().await?),
             metrics: Metrics::new(),
+            pages: Pages::new(options.streams.page_cache_bytes_max),
             signer: Signer::load(&store).await?,
             live_readers: Arc::new(Semaphore::new(options.limits.live_readers_max)),
             draining: CancellationToken::new(),

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tidewire_store::{Event, Page, Position};
 
 use super::name::StreamName;
-use super::read::{Answer, From, Query, beyond_tip};
+use super::read::{Answer, From, Query, beyond_tip, render};
 use super::{cursor, encode, headers, lookup, refusal};
 use crate::door::Identity;
 use crate::node::{Node, now_ms};
@@ -75,7 +75,9 @@ pub(super) async fn long_poll(
     let mut response = if page.events.is_empty() {
         nothing_yet(node, &page, after)
     } else {
-        let mut response = Answer { node, query, identity, page: &page, after }.respond(request);
+        let rendered = render(node, &page, after, query.format);
+        let mut response =
+            Answer { node, query, identity, view: &page.view, rendered }.respond(request);
         identity.cache(response.headers_mut(), "max-age=20");
         response
     };

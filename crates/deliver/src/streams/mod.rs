@@ -8,6 +8,7 @@ mod headers;
 mod live;
 mod lookup;
 mod name;
+mod pages;
 mod read;
 mod refusal;
 mod sse;
@@ -28,6 +29,7 @@ use crate::problem::Problem;
 pub(crate) use encode::{decode_path, path as encode_path};
 pub(crate) use headers::{EXPOSED_HEADERS, REQUEST_HEADERS, parse_offset};
 pub(crate) use name::{StreamName, relative_name};
+pub(crate) use pages::Pages;
 
 /// All methods of a stream's URL. Appending is what happens most, so all else is boxed to keep what
 /// a connection holds small.

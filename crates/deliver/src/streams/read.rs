@@ -6,9 +6,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::response::IntoResponse;
 
-use tidewire_store::{Event, Lifetime, Page, Position, StreamState};
+use tidewire_store::{Lifetime, Page, Position, StreamState, StreamView};
 
 use super::name::StreamName;
+use super::pages::Rendered;
 use super::{encode, headers, live, lookup, sse};
 use crate::door::Identity;
 use crate::node::Node;
@@ -41,8 +42,8 @@ pub(super) enum Live {
 }
 
 /// How events are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Format {
     /// As the protocol says: a JSON array, or bytes.
     Plain,
     /// `[{"offset": …, "payload": …}]`.
@@ -63,10 +64,9 @@ pub(super) async fn get(
                 Some(From::After(position)) => position,
                 _ => Position::START,
             };
-            let page = lookup::page(node, name.as_str(), after).await?;
-            beyond_tip(node, after, &page)?;
-            lookup::renew(node, &page.view.state).await;
-            Ok(Answer { node, query: &query, identity, page: &page, after }
+            let (view, rendered) = catch_up(node, &name, after, query.format).await?;
+            lookup::renew(node, &view.state).await;
+            Ok(Answer { node, query: &query, identity, view: &view, rendered }
                 .respond(&request.headers))
         }
         (Some(_), None) => Err(Problem::bad_request(
@@ -86,6 +86,38 @@ pub(super) async fn get(
             sse::stream(node, &name, from, query.cursor, identity).await
         }
     }
+}
+
+/// A page after a position: one that was sent before, if it is still right, or else from the store.
+async fn catch_up(
+    node: &Node,
+    name: &StreamName,
+    after: Position,
+    format: Format,
+) -> Result<(StreamView, Rendered), Problem> {
+    if let Some(kept) = node.pages.find(name.as_str(), after, format) {
+        let view = lookup::view(node, name.as_str()).await?.view;
+        if let Some(rendered) = kept.as_of(&view) {
+            return Ok((view, rendered));
+        }
+    }
+    let page = lookup::page(node, name.as_str(), after).await?;
+    beyond_tip(node, after, &page)?;
+    let rendered = render(node, &page, after, format);
+    node.pages.keep(&page, after, format, &rendered);
+    Ok((page.view, rendered))
+}
+
+/// A page as it is sent.
+pub(super) fn render(node: &Node, page: &Page, after: Position, format: Format) -> Rendered {
+    let state = &page.view.state;
+    let body = match format {
+        Format::Plain => encode::body(state.is_json(), &page.events),
+        Format::Events => encode::events_body(&state.content_type, &page.events, |event| {
+            node.offset(event.position)
+        }),
+    };
+    Rendered { next: page.next(after), up_to_date: page.up_to_date(), body }
 }
 
 pub(super) async fn head(node: &Node, name: StreamName) -> Result<Response<Body>, Problem> {
@@ -152,22 +184,21 @@ pub(super) struct Answer<'a> {
     pub(super) node: &'a Node,
     pub(super) query: &'a Query,
     pub(super) identity: &'a Identity,
-    pub(super) page: &'a Page,
-    pub(super) after: Position,
+    pub(super) view: &'a StreamView,
+    pub(super) rendered: Rendered,
 }
 
 impl Answer<'_> {
     pub(super) fn respond(&self, request: &HeaderMap) -> Response<Body> {
-        let page = self.page;
-        let state = &page.view.state;
-        let up_to_date = page.up_to_date();
+        let state = &self.view.state;
+        let up_to_date = self.rendered.up_to_date;
         let closed = up_to_date && state.closed.is_some();
-        let next = self.node.offset(page.next(self.after)).to_string();
+        let next = self.node.offset(self.rendered.next).to_string();
         let etag = self.etag(&next, closed);
         let mut response = if not_modified(request, &etag) {
             StatusCode::NOT_MODIFIED.into_response()
         } else {
-            let mut response = Response::new(Body::from(self.body(&page.events)));
+            let mut response = Response::new(Body::from(self.rendered.body.clone()));
             let content_type = content_type(state, self.query.format);
             encode::insert(response.headers_mut(), "content-type", content_type);
             response
@@ -191,19 +222,9 @@ impl Answer<'_> {
         response
     }
 
-    fn body(&self, events: &[Event]) -> bytes::Bytes {
-        let state = &self.page.view.state;
-        match self.query.format {
-            Format::Plain => encode::body(state.is_json(), events),
-            Format::Events => encode::events_body(&state.content_type, events, |event| {
-                self.node.offset(event.position)
-            }),
-        }
-    }
-
     /// Names the stream's incarnation, the range, the format, the end and who may see it.
     fn etag(&self, next: &str, closed: bool) -> String {
-        let created = self.page.view.state.created.number();
+        let created = self.view.state.created.number();
         let format = if self.query.format == Format::Events { "e" } else { "p" };
         let closed = if closed { "-c" } else { "" };
         let identity = self.identity.tag();

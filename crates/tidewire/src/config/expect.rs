@@ -27,6 +27,7 @@ pub(crate) fn range(key: &str) -> Option<RangeInclusive<i64>> {
         "streams.sse_ms" => 1..=24 * HOUR_MS,
         "streams.read_bytes_max" => 1..=1024 * MIB,
         "streams.read_events_max" => 1..=1_000_000,
+        "streams.page_cache_bytes_max" => 0..=64 * 1024 * MIB,
         "log.fallback_poll_ms" => 1..=60_000,
         "log.sweep_interval_ms" => 1..=HOUR_MS,
         "commit.commands_max" => 1..=100_000,

@@ -41,6 +41,7 @@ pub(crate) struct Streams {
     sse_ms: Duration,
     read_bytes_max: usize,
     read_events_max: usize,
+    page_cache_bytes_max: usize,
 }
 
 #[derive(Deserialize)]
@@ -162,6 +163,7 @@ impl Settings {
                 sse_duration: self.streams.sse_ms,
                 read_bytes_max: self.streams.read_bytes_max,
                 read_events_max: self.streams.read_events_max,
+                page_cache_bytes_max: self.streams.page_cache_bytes_max,
             },
             log: deliver::LogOptions {
                 fallback_poll: self.log.fallback_poll_ms,

@@ -1,0 +1,107 @@
+//! Pages of streams that were read lately, as they were sent.
+//!
+//! Readers that catch up on one stream ask for the same pages. Events never change, so a page that
+//! is full stays right, and one that reached the stream's end stays right until the stream grows.
+//! Every read still asks the store what the stream is now: a page is used only if it belongs to
+//! this very stream and ends where the stream's state says it should.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use tidewire_store::{Page, Position, StreamView};
+
+use super::read::Format;
+
+/// Smaller pages are as quickly read as found.
+const PAGE_BYTES_MIN: usize = 4 << 10;
+
+type Key = (String, Position, Format);
+
+/// A page as it is sent.
+#[derive(Debug, Clone)]
+pub(super) struct Rendered {
+    /// Where the next read continues.
+    pub(super) next: Position,
+    /// Whether it reaches the stream's end.
+    pub(super) up_to_date: bool,
+    pub(super) body: Bytes,
+}
+
+/// A page that was sent.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// Which stream of this name it is from.
+    created: Position,
+    next: Position,
+    /// It was cut off by a limit: it will never hold more.
+    full: bool,
+    body: Bytes,
+}
+
+impl Kept {
+    /// The page, if it is still what a read would give.
+    pub(super) fn as_of(&self, view: &StreamView) -> Option<Rendered> {
+        let right = self.created == view.state.created && (self.full || self.next == view.tail);
+        right.then(|| Rendered {
+            next: self.next,
+            up_to_date: self.next >= view.tail,
+            body: self.body.clone(),
+        })
+    }
+}
+
+/// The pages kept, within a bound on their bytes. The oldest goes first.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    bytes_max: usize,
+    kept: Mutex<Shelf>,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    pages: HashMap<Key, Arc<Kept>>,
+    order: VecDeque<Key>,
+    bytes: usize,
+}
+
+impl Pages {
+    pub(crate) fn new(bytes_max: usize) -> Pages {
+        Pages { bytes_max, kept: Mutex::default() }
+    }
+
+    /// A page of this name, place and format. Whether it is still right is for the caller to see.
+    pub(super) fn find(&self, stream: &str, after: Position, format: Format) -> Option<Arc<Kept>> {
+        let shelf = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        shelf.pages.get(&(stream.to_owned(), after, format)).cloned()
+    }
+
+    /// Keeps a page that was just made.
+    pub(super) fn keep(&self, page: &Page, after: Position, format: Format, rendered: &Rendered) {
+        let bytes = rendered.body.len();
+        if page.events.is_empty() || bytes < PAGE_BYTES_MIN || bytes > self.bytes_max / 4 {
+            return;
+        }
+        let state = &page.view.state;
+        let kept = Kept {
+            created: state.created,
+            next: rendered.next,
+            full: !rendered.up_to_date,
+            body: rendered.body.clone(),
+        };
+        let key = (state.name.clone(), after, format);
+        let mut shelf = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        shelf.bytes += bytes;
+        match shelf.pages.insert(key.clone(), Arc::new(kept)) {
+            Some(replaced) => shelf.bytes -= replaced.body.len(),
+            None => shelf.order.push_back(key),
+        }
+        while shelf.bytes > self.bytes_max {
+            let Some(oldest) = shelf.order.pop_front() else { break };
+            if let Some(gone) = shelf.pages.remove(&oldest) {
+                shelf.bytes -= gone.body.len();
+            }
+        }
+    }
+}
