@@ -50,7 +50,8 @@ async fn tell(writing: &Server, reading: &Server) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_shows_what_is_there_now() {
-    let server = Launch::dev(&Store::sqlite()).start().await;
+    let store = Store::sqlite();
+    let server = Launch::dev(&store).start().await;
     tell(&server, &server).await;
     server.stop().await;
 }
