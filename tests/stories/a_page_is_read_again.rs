@@ -70,8 +70,8 @@ async fn postgres_shows_what_another_node_wrote() {
 /// A page that a limit cut off is followed by the next one, from memory as from the store.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_follow_each_other() {
-    let server =
-        Launch::dev(&Store::sqlite()).set("TIDEWIRE_STREAMS_READ_EVENTS_MAX", "2").start().await;
+    let store = Store::sqlite();
+    let server = Launch::dev(&store).set("TIDEWIRE_STREAMS_READ_EVENTS_MAX", "2").start().await;
     server.http().create("paged").await;
     for number in 0..5 {
         server.http().append("paged", &large(number)).await;
