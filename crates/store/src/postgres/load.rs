@@ -40,7 +40,7 @@ pub(crate) async fn begin(
     let load = async {
         let [lock, tip_and_clock, streams, producers] = prepare(
             client,
-            [sql!("offset_lock"), sql!("tip_and_clock"), sql!("streams"), sql!("producers")],
+            [sql!("lock"), sql!("tip_and_clock"), sql!("streams"), sql!("producers")],
         )
         .await?;
         let (_, _, at, streams, producers) = try_join5(

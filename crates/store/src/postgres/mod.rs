@@ -11,6 +11,7 @@ mod batch;
 mod columns;
 mod connect;
 mod error;
+mod flight;
 mod listener;
 mod load;
 mod open;
