@@ -4,6 +4,8 @@
 //! - [`offset`]: places in it; [`event`]: what lies there; [`stream`]: the streams it holds
 //! - [`command`]: what can be asked of it; `decide`: how that is decided, as pure code
 //! - [`subscription`]: who is woken when streams grow
+//! - [`session`]: clients that come and go, what they follow, how far they have got; [`nodes`]: the
+//!   servers that serve them
 //! - [`sqlite`], [`postgres`]: the two backends, file by file alike
 //! - [`contract`]: the tests that both pass
 
@@ -14,10 +16,12 @@ pub mod error;
 pub mod event;
 pub mod log;
 mod migration;
+pub mod nodes;
 pub mod offset;
 pub mod options;
 pub mod postgres;
 mod queue;
+pub mod session;
 pub mod sqlite;
 pub mod stats;
 pub mod stream;
@@ -28,7 +32,12 @@ pub use error::StoreError;
 pub use event::{Control, Event, TailEvent};
 pub use log::{Found, Log, Page, PageLimit, SharedStore, Store, StreamView, Swept, WantsPayload};
 pub use migration::SCHEMA_VERSION;
+pub use nodes::{NodeReport, NodeView, Nodes};
 pub use offset::{Epoch, MalformedOffset, Offset, Position};
 pub use options::{CommitOptions, PostgresOptions, SqliteOptions};
+pub use session::{
+    Owner, SESSION_SUBSCRIPTIONS_MAX, Session, SessionChange, SessionOutcome, SessionRules,
+    SessionSignal, SessionSubscription, Sessions, Start, SweptSessions,
+};
 pub use stats::{CommitStats, Distribution};
 pub use stream::{Lifetime, ProducerStamp, StreamState};

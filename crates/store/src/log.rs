@@ -41,7 +41,9 @@ use tokio::sync::watch;
 use crate::command::{Answer, Command};
 use crate::error::StoreError;
 use crate::event::{Event, TailEvent};
+use crate::nodes::Nodes;
 use crate::offset::{Epoch, Position};
+use crate::session::Sessions;
 use crate::stats::CommitStats;
 use crate::stream::StreamState;
 use crate::subscription::Subscriptions;
@@ -170,9 +172,9 @@ pub trait Log: Send + Sync + std::fmt::Debug {
 }
 
 /// Everything durable, behind one handle.
-pub trait Store: Log + Subscriptions {}
+pub trait Store: Log + Subscriptions + Sessions + Nodes {}
 
-impl<T: Log + Subscriptions> Store for T {}
+impl<T: Log + Subscriptions + Sessions + Nodes> Store for T {}
 
 /// A store that is shared by all parts of a node.
 pub type SharedStore = Arc<dyn Store>;

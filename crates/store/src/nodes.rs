@@ -3,6 +3,12 @@
 //! A node that lives renews its lease; one whose lease has run out is dead to the others, whatever
 //! it thinks itself. Leases are measured by the database's clock, so that nodes need not agree on
 //! the time.
+//!
+//! A node keeps its sessions alive ([`sessions`](crate::session)), so two things must not happen
+//! unnoticed. A node that was dead to the others and comes back has lost its sessions: it finds
+//! [`NodeView::started_at_ms`] of its own changed, and connects them again. And a node that starts
+//! under a name that was used before calls [`Nodes::remove_node`] first: otherwise the sessions of
+//! its predecessor would live for as long as it does.
 
 use async_trait::async_trait;
 
@@ -31,7 +37,8 @@ pub struct NodeReport {
 pub struct NodeView {
     /// What it last said of itself.
     pub report: NodeReport,
-    /// When it started, in milliseconds since the Unix epoch.
+    /// Since when its lease has held without a break, in milliseconds since the Unix epoch: when it
+    /// started, or came back after the others had thought it dead.
     pub started_at_ms: i64,
     /// How long its lease still holds.
     pub lease_ms: u64,
@@ -46,6 +53,7 @@ pub trait Nodes: Send + Sync {
     /// Those whose lease holds, in order of id.
     async fn nodes(&self) -> Result<Vec<NodeView>, StoreError>;
 
-    /// A node goes: its lease ends, and its sessions live for `session_ttl_ms` from now.
+    /// A node goes: its lease ends, and its sessions live for at least `session_ttl_ms` from now.
+    /// Nothing happens if it is not known.
     async fn remove_node(&self, id: &str, session_ttl_ms: u64) -> Result<(), StoreError>;
 }

@@ -1,20 +1,22 @@
-//! Hears of other nodes' commits: a connection of its own that listens on `tidewire_log`.
+//! Hears of all nodes' commits: a connection of its own that listens on `tidewire_log`, and on
+//! `tidewire_session` for sessions whose subscriptions changed.
 //!
-//! A hint only, so nothing is lost when it breaks: it comes back by itself, looks where the log's
-//! tip is by then, and followers poll besides.
+//! Hints only, so nothing is lost when it breaks: it comes back by itself, looks where the log's tip
+//! is by then, and followers poll besides; and it says that signals of sessions were missed.
 
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use futures_util::stream::poll_fn;
-use tokio_postgres::{AsyncMessage, Client, Error};
+use tokio_postgres::{AsyncMessage, Client, Error, Notification};
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{Connector, RawConnection, SETTINGS, backoff};
 use super::error::text;
 use super::query::{sql, unsigned};
 use super::writer::Effects;
+use crate::session::SessionSignal;
 
 /// Listens until told to stop.
 pub(crate) async fn run(connector: Arc<Connector>, effects: Arc<Effects>, stop: CancellationToken) {
@@ -52,11 +54,7 @@ async fn listen(
     let hear = async {
         while let Some(message) = messages.next().await {
             match message {
-                Ok(AsyncMessage::Notification(notification)) => {
-                    if let Ok(position) = notification.payload().parse() {
-                        effects.announce(position);
-                    }
-                }
+                Ok(AsyncMessage::Notification(notification)) => heard(&notification, effects),
                 Ok(_) => {}
                 Err(error) => return Some(error),
             }
@@ -65,8 +63,9 @@ async fn listen(
     };
     let start = async {
         client.batch_execute(SETTINGS).await?;
-        client.batch_execute("LISTEN tidewire_log").await?;
+        client.batch_execute("LISTEN tidewire_log; LISTEN tidewire_session").await?;
         // What was committed before is not told; what is committed from here on is.
+        effects.signal(SessionSignal::Missed);
         let tip: i64 = client.query_one(sql!("tip"), &[]).await?.try_get(0)?;
         effects.tip_is(unsigned(tip));
         Ok::<(), Error>(())
@@ -75,5 +74,14 @@ async fn listen(
         Either::Left((ended, _)) => ended,
         Either::Right((Err(error), _)) => Some(error),
         Either::Right((Ok(()), hear)) => hear.await,
+    }
+}
+
+fn heard(notification: &Notification, effects: &Effects) {
+    let payload = notification.payload();
+    match (notification.channel(), payload.parse()) {
+        ("tidewire_session", _) => effects.signal(SessionSignal::Changed(payload.to_owned())),
+        (_, Ok(position)) => effects.announce(position),
+        (_, Err(_)) => {}
     }
 }

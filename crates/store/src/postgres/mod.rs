@@ -14,12 +14,16 @@ mod error;
 mod flight;
 mod listener;
 mod load;
+mod nodes;
 mod open;
 mod partitions;
 mod pool;
 mod query;
 mod read;
 mod save;
+mod session_columns;
+mod session_sweep;
+mod sessions;
 mod subscriptions;
 mod sweep;
 #[doc(hidden)]
@@ -32,20 +36,25 @@ mod writer;
 mod tests;
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::command::{Answer, Command};
 use crate::error::StoreError;
 use crate::event::TailEvent;
 use crate::log::{Found, Log, PageLimit, Swept, WantsPayload};
+use crate::nodes::{NodeReport, NodeView, Nodes};
 use crate::offset::{Epoch, Position};
 use crate::options::PostgresOptions;
 use crate::queue::Queue;
+use crate::session::{
+    Cursor, SIGNALS_MAX, Session, SessionChange, SessionOutcome, SessionRules, SessionSignal,
+    Sessions, SweptSessions,
+};
 use crate::stats::{CommitStats, Counters};
 use crate::subscription::{Interest, Op, Reply, Subscription, Subscriptions};
 
@@ -62,6 +71,8 @@ pub struct PostgresStore {
     pool: Pool,
     effects: Arc<Effects>,
     connector: Arc<Connector>,
+    /// Where the next sweep of sessions goes on. Held for a moment only, never across a wait.
+    sweep_cursor: Mutex<Cursor>,
     stop_listening: CancellationToken,
     /// Ends the listener of a store that is dropped without being closed. (The writer ends with
     /// its queue, and connections with their clients.)
@@ -80,6 +91,7 @@ impl PostgresStore {
             counters: Counters::default(),
             partitions: Partitions::default(),
             grown: watch::Sender::new(0),
+            session_signals: broadcast::Sender::new(SIGNALS_MAX),
         });
         let stop = CancellationToken::new();
         let writer = Writer::new(Arc::clone(&connector), taker, Arc::clone(&effects));
@@ -92,6 +104,7 @@ impl PostgresStore {
             pool,
             effects,
             connector,
+            sweep_cursor: Mutex::default(),
             stop_listening: stop.clone(),
             _stop: stop.drop_guard(),
         }))
@@ -210,5 +223,68 @@ impl Subscriptions for PostgresStore {
         self.pool
             .read(|client| async move { subscriptions::secret(&client, name, candidate).await })
             .await
+    }
+}
+
+#[async_trait]
+impl Sessions for PostgresStore {
+    async fn change_sessions(
+        &self,
+        changes: Vec<SessionChange>,
+    ) -> Result<Vec<SessionOutcome>, StoreError> {
+        let changes = &changes;
+        self.pool
+            .write(|client| async move { sessions::change(&client, self.epoch, changes).await })
+            .await
+    }
+
+    async fn session(&self, id: &str) -> Result<Option<Session>, StoreError> {
+        self.pool
+            .read(|client| async move { sessions::session(&client, self.epoch, id).await })
+            .await
+    }
+
+    async fn session_revisions(&self, ids: &[String]) -> Result<Vec<(String, u64)>, StoreError> {
+        self.pool.read(|client| async move { sessions::revisions(&client, ids).await }).await
+    }
+
+    fn session_signals(&self) -> broadcast::Receiver<SessionSignal> {
+        self.effects.session_signals.subscribe()
+    }
+
+    async fn sweep_sessions(&self, rules: SessionRules) -> Result<SweptSessions, StoreError> {
+        let held = || self.sweep_cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        let (cursor, rules) = (&held().clone(), &rules);
+        let sweep = |client: Lent| async move {
+            session_sweep::sweep(&client, self.epoch, rules, cursor).await
+        };
+        let (swept, next) = self.pool.write(sweep).await?;
+        *held() = next;
+        Ok(swept)
+    }
+
+    async fn subscriber_count(&self, stream: &str) -> Result<u64, StoreError> {
+        self.pool
+            .read(|client| async move { sessions::subscriber_count(&client, stream).await })
+            .await
+    }
+}
+
+#[async_trait]
+impl Nodes for PostgresStore {
+    async fn renew_node(&self, report: &NodeReport, lease_ms: u64) -> Result<(), StoreError> {
+        self.pool.read(|client| async move { nodes::renew(&client, report, lease_ms).await }).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>, StoreError> {
+        self.pool.read(|client| async move { nodes::list(&client).await }).await
+    }
+
+    async fn remove_node(&self, id: &str, session_ttl_ms: u64) -> Result<(), StoreError> {
+        let remove = |client: Lent| async move {
+            nodes::remove(&client, self.epoch, id, session_ttl_ms).await
+        };
+        while !self.pool.write(remove).await? {}
+        Ok(())
     }
 }

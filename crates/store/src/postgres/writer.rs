@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
 use super::batch::Batch;
 use super::connect::{Connector, Session};
@@ -21,6 +21,7 @@ use crate::command::Command;
 use crate::decide::{Plan, decide};
 use crate::error::StoreError;
 use crate::queue::{Next, Taker};
+use crate::session::SessionSignal;
 use crate::stats::Counters;
 
 /// What a commit brings about besides what is in the database.
@@ -29,6 +30,7 @@ pub(crate) struct Effects {
     pub(crate) counters: Counters,
     pub(crate) partitions: Partitions,
     pub(crate) grown: watch::Sender<u64>,
+    pub(crate) session_signals: broadcast::Sender<SessionSignal>,
 }
 
 impl Effects {
@@ -57,6 +59,12 @@ impl Effects {
             *known = position.max(*known);
             news
         });
+    }
+
+    /// Says that something happened to sessions, here or on another node.
+    pub(crate) fn signal(&self, signal: SessionSignal) {
+        // Nobody may be listening.
+        let _ = self.session_signals.send(signal);
     }
 }
 

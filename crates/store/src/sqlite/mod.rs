@@ -7,10 +7,13 @@
 mod cache;
 mod error;
 mod load;
+mod nodes;
 mod open;
 mod read;
 mod recent;
 mod save;
+mod session_sweep;
+mod sessions;
 mod subscriptions;
 mod sweep;
 #[cfg(test)]
@@ -21,15 +24,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::command::{Answer, Command};
 use crate::error::StoreError;
 use crate::event::TailEvent;
 use crate::log::{Found, Log, PageLimit, Swept, WantsPayload};
+use crate::nodes::{NodeReport, NodeView, Nodes};
 use crate::offset::{Epoch, Position};
 use crate::options::SqliteOptions;
 use crate::queue::{Job, Queue};
+use crate::session::{
+    Cursor, SIGNALS_MAX, Session, SessionChange, SessionOutcome, SessionRules, SessionSignal,
+    Sessions, SweptSessions,
+};
 use crate::stats::{CommitStats, Counters};
 use crate::subscription::{Interest, Op, Reply, Subscription, Subscriptions};
 
@@ -54,6 +62,9 @@ pub struct SqliteStore {
     grown: watch::Receiver<u64>,
     recent: Arc<Recent>,
     counters: Arc<Counters>,
+    signals: sessions::Signals,
+    /// Where the next sweep of sessions goes on. Only the writer thread holds it.
+    sweep_cursor: Arc<Mutex<Cursor>>,
     writer: WriterThread,
     /// Held for as long as the store is open, so that no second process opens the folder.
     lock: Mutex<Option<FolderLock>>,
@@ -82,8 +93,18 @@ impl SqliteStore {
             Arc::clone(&recent),
             signal,
         )?;
-        let lock = Mutex::new(Some(lock));
-        Ok(Arc::new(SqliteStore { epoch, queue, readers, grown, recent, counters, writer, lock }))
+        Ok(Arc::new(SqliteStore {
+            epoch,
+            queue,
+            readers,
+            grown,
+            recent,
+            counters,
+            signals: broadcast::Sender::new(SIGNALS_MAX),
+            sweep_cursor: Arc::default(),
+            writer,
+            lock: Mutex::new(Some(lock)),
+        }))
     }
 
     /// Before an answer from memory: the store must be open, and a caller that asks in a loop must
@@ -212,5 +233,66 @@ impl Subscriptions for SqliteStore {
     async fn secret(&self, name: &str, candidate: Vec<u8>) -> Result<Vec<u8>, StoreError> {
         let name = name.to_owned();
         self.exclusively(move |writer| subscriptions::secret(writer, &name, &candidate)).await
+    }
+}
+
+#[async_trait]
+impl Sessions for SqliteStore {
+    async fn change_sessions(
+        &self,
+        changes: Vec<SessionChange>,
+    ) -> Result<Vec<SessionOutcome>, StoreError> {
+        let (epoch, signals) = (self.epoch, self.signals.clone());
+        self.exclusively(move |writer| sessions::change(writer, epoch, &changes, &signals)).await
+    }
+
+    async fn session(&self, id: &str) -> Result<Option<Session>, StoreError> {
+        let (epoch, id) = (self.epoch, id.to_owned());
+        self.readers.run(move |connection| sessions::session(connection, epoch, &id)).await
+    }
+
+    async fn session_revisions(&self, ids: &[String]) -> Result<Vec<(String, u64)>, StoreError> {
+        let ids = ids.to_vec();
+        self.readers.run(move |connection| sessions::revisions(connection, &ids)).await
+    }
+
+    fn session_signals(&self) -> broadcast::Receiver<SessionSignal> {
+        self.signals.subscribe()
+    }
+
+    async fn sweep_sessions(&self, rules: SessionRules) -> Result<SweptSessions, StoreError> {
+        let (epoch, signals) = (self.epoch, self.signals.clone());
+        let cursor = Arc::clone(&self.sweep_cursor);
+        let sweep = move |writer: &mut writer::Writer| {
+            let mut cursor = cursor.lock().unwrap_or_else(PoisonError::into_inner);
+            session_sweep::sweep(writer, epoch, &rules, &mut cursor, &signals)
+        };
+        self.exclusively(sweep).await
+    }
+
+    async fn subscriber_count(&self, stream: &str) -> Result<u64, StoreError> {
+        let stream = stream.to_owned();
+        self.readers.run(move |connection| sessions::subscriber_count(connection, &stream)).await
+    }
+}
+
+#[async_trait]
+impl Nodes for SqliteStore {
+    async fn renew_node(&self, report: &NodeReport, lease_ms: u64) -> Result<(), StoreError> {
+        let report = report.clone();
+        self.exclusively(move |writer| nodes::renew(writer, &report, lease_ms)).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>, StoreError> {
+        self.readers.run(|connection| nodes::list(connection)).await
+    }
+
+    async fn remove_node(&self, id: &str, session_ttl_ms: u64) -> Result<(), StoreError> {
+        let remove = || {
+            let (epoch, id) = (self.epoch, id.to_owned());
+            self.exclusively(move |writer| nodes::remove(writer, epoch, &id, session_ttl_ms))
+        };
+        while !remove().await? {}
+        Ok(())
     }
 }

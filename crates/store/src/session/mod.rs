@@ -15,13 +15,33 @@
 //!   removes a subscription. Reconciling is for what people do to the tables by hand.
 //! - **A session lives as long as someone says so.** It expires after its last heartbeat, or after
 //!   its last connection ended, or after the lease of the node that held that connection did,
-//!   whichever is latest. A session that a living node serves does not expire.
+//!   whichever is latest. A session that a living node serves does not expire. Neither does that of
+//!   a dead node before a sweep has noticed: then its time begins, so that a client whose node died
+//!   finds its session on another one, however long nobody swept.
+//! - **What has expired stays so.** It is as good as removed from that moment on, and a sweep removes
+//!   it.
 //! - **Clocks are the database's.** Callers give durations; the store adds them to its own clock.
 //! - **Changes are batched.** [`Sessions::change_sessions`] takes many and commits them together, in
-//!   order. One that is refused (a session that is gone) does not disturb its neighbours.
+//!   order. One that is refused (a session that is gone) changes nothing, and does not disturb its
+//!   neighbours.
+//!
+//! The rules are pure code in `decide` and `sweep`; a store loads rows, asks, and saves what comes of
+//! it. Names come from callers that have checked them: neither PostgreSQL nor its indexes take any
+//! text at all.
+
+mod decide;
+mod sweep;
 
 use async_trait::async_trait;
 use tokio::sync::broadcast;
+
+pub(crate) use decide::{
+    Followed, FollowedRow, Plan, SessionRow, Wanted, World, after, decide, position_of,
+};
+pub(crate) use sweep::{
+    Count, Cursor, Found, Pointer, STREAMS_MAX, Times, expired, first_sessions, let_go,
+    next_pointers, next_streams, recounted, stale,
+};
 
 use crate::error::StoreError;
 use crate::offset::Position;
@@ -77,7 +97,8 @@ pub enum Start {
 /// One change to sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionChange {
-    /// A session comes into being.
+    /// A session comes into being. An id is given to one session only; if there is one already, of
+    /// the same owner, this is a sign of life, and of another owner it is refused.
     Open {
         /// Its id.
         session: String,
@@ -86,7 +107,7 @@ pub enum SessionChange {
         /// How long it lives without a sign of life.
         ttl_ms: u64,
     },
-    /// The session follows a stream. Also a sign of life.
+    /// The session follows a stream. Also a sign of life, unless it is refused.
     Subscribe {
         /// The session.
         session: String,
@@ -113,7 +134,8 @@ pub enum SessionChange {
         /// How long it lives from now.
         ttl_ms: u64,
     },
-    /// The client has processed a stream up to a position.
+    /// The client has processed a stream up to a position. One that moves nothing keeps the
+    /// subscription from going stale all the same.
     Acknowledge {
         /// The session.
         session: String,
@@ -136,7 +158,8 @@ pub enum SessionChange {
         /// From here.
         position: Position,
     },
-    /// A node serves the session.
+    /// A node serves the session, from now on in the place of any other. The node has a lease: one
+    /// that is not known keeps no session alive.
     Connect {
         /// The session.
         session: String,
@@ -186,7 +209,8 @@ pub struct SessionRules {
     /// Subscriptions that nobody acknowledged or connected for so long are removed, unless a living
     /// node serves their session.
     pub stale_ms: u64,
-    /// Rows removed a call.
+    /// Rows that a call changes or looks at, of each kind. A session is removed with all it follows,
+    /// even if that alone is more.
     pub rows_max: usize,
 }
 
@@ -206,6 +230,9 @@ pub struct SweptSessions {
 /// Subscriptions a session may have.
 pub const SESSION_SUBSCRIPTIONS_MAX: usize = 1_000;
 
+/// Signals that wait for a receiver. One that is further behind has missed some.
+pub(crate) const SIGNALS_MAX: usize = 1_024;
+
 /// Sessions and their pointers. See the [module documentation](self) for what holds.
 #[async_trait]
 pub trait Sessions: Send + Sync {
@@ -222,7 +249,8 @@ pub trait Sessions: Send + Sync {
     /// The revisions of those of these sessions that have not expired.
     async fn session_revisions(&self, ids: &[String]) -> Result<Vec<(String, u64)>, StoreError>;
 
-    /// What happens to sessions from now on.
+    /// What happens to sessions from now on. A receiver that lags behind has missed signals, as if it
+    /// had been told so.
     fn session_signals(&self) -> broadcast::Receiver<SessionSignal>;
 
     /// Upkeep: removes what has expired, a bounded amount a call, and puts wrong counts right.

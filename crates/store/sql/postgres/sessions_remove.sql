@@ -1,0 +1,1 @@
+DELETE FROM tidewire.sessions WHERE session_id = ANY($1)

@@ -1,0 +1,1 @@
+SELECT node_id FROM tidewire_nodes WHERE lease_until <= ?1

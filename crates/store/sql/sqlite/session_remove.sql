@@ -1,0 +1,1 @@
+DELETE FROM tidewire_sessions WHERE session_id = ?1

@@ -1,0 +1,1 @@
+SELECT count(*) FROM tidewire_session_subscriptions WHERE stream_id = ?1
