@@ -23,11 +23,15 @@ pub mod following;
 pub mod fork_removal;
 pub mod forks;
 pub mod lifetimes;
+pub mod node_leases;
 pub mod nodes;
+pub mod pointers;
 pub mod producers;
 pub mod pull_wake;
 pub mod reading;
 pub mod restart;
+pub mod session_upkeep;
+pub mod sessions;
 mod subject;
 pub mod subscriptions;
 pub mod webhooks;
@@ -137,6 +141,24 @@ macro_rules! contract_suite {
                 a_stream_left_alone_expires
                 the_sweep_tells_of_expired_streams
                 an_immense_time_to_live_is_accepted;
+            node_leases:
+                nodes_are_listed_as_they_report
+                a_lease_ends_unless_it_is_renewed
+                a_served_session_does_not_expire
+                the_sessions_of_a_dead_node_live_on_for_a_while
+                the_time_of_a_dead_nodes_sessions_ends
+                a_dead_node_is_forgotten_with_its_last_session
+                an_unknown_node_keeps_no_session
+                only_the_node_that_serves_a_session_disconnects_it
+                a_disconnected_session_lives_on_for_a_while
+                a_node_that_goes_leaves_its_sessions;
+            pointers:
+                a_pointer_moves_only_forwards
+                the_greatest_acknowledgement_of_a_commit_counts
+                an_acknowledgement_of_an_old_epoch_changes_nothing
+                an_old_pointer_cannot_be_brought_back
+                where_a_subscription_went_live_is_kept_once
+                an_append_moves_no_pointer;
             producers:
                 a_producers_stamps_are_checked
                 producers_do_not_know_of_each_other
@@ -173,6 +195,27 @@ macro_rules! contract_suite {
                 subscriptions_survive_a_restart
                 closing_finishes_what_waits
                 a_closed_store_lets_go_of_its_data;
+            session_upkeep:
+                counts_follow_subscriptions
+                expired_sessions_are_swept
+                a_sweep_is_bounded
+                stale_subscriptions_are_swept
+                fresh_subscriptions_are_not_swept;
+            sessions:
+                a_session_is_there_until_it_expires
+                a_foreign_id_is_no_session
+                an_expired_session_takes_no_change
+                a_session_is_opened_once
+                signs_of_life_keep_a_session
+                what_a_session_follows_is_listed
+                subscribing_twice_changes_nothing
+                resubscribing_moves_the_pointer_and_raises_the_epoch
+                a_stream_has_one_name_in_a_session
+                unsubscribing_ends_a_subscription
+                a_session_follows_a_limited_number_of_streams
+                a_refused_change_leaves_its_neighbours_alone
+                changes_at_the_same_time_are_made_one_after_the_other
+                changed_subscriptions_are_signalled;
             subscriptions:
                 a_subscription_is_made_once
                 a_deleted_subscription_is_not_found
@@ -217,11 +260,15 @@ mod tests {
         ("fork_removal", include_str!("fork_removal.rs")),
         ("forks", include_str!("forks.rs")),
         ("lifetimes", include_str!("lifetimes.rs")),
+        ("node_leases", include_str!("node_leases.rs")),
         ("nodes", include_str!("nodes.rs")),
+        ("pointers", include_str!("pointers.rs")),
         ("producers", include_str!("producers.rs")),
         ("pull_wake", include_str!("pull_wake.rs")),
         ("reading", include_str!("reading.rs")),
         ("restart", include_str!("restart.rs")),
+        ("session_upkeep", include_str!("session_upkeep.rs")),
+        ("sessions", include_str!("sessions.rs")),
         ("subscriptions", include_str!("subscriptions.rs")),
         ("webhooks", include_str!("webhooks.rs")),
     ];
