@@ -5,6 +5,7 @@
 //! to date share one frame; the socket's pace is each reader's own, because nothing is produced for
 //! a reader before its socket takes it.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::stream;
 use rand::Rng;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use tidewire_store::{Event, Lifetime, Page, Position, StreamState};
 
@@ -55,6 +57,9 @@ pub(super) async fn stream(
         first: Some(Box::new(page)),
         client_cursor,
         ends_at: Instant::now() + node.options.streams.sse_duration,
+        last_frame: Instant::now(),
+        timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+        draining: Box::pin(node.draining.clone().cancelled_owned()),
         attendance,
         changes,
         base64,
@@ -90,6 +95,11 @@ struct Reader {
     client_cursor: Option<String>,
     base64: bool,
     ends_at: Instant,
+    last_frame: Instant,
+    /// Set for the next thing that time brings, and left alone when a frame comes first: setting a
+    /// timer anew for each frame would cost more than the frame.
+    timer: Pin<Box<Sleep>>,
+    draining: Pin<Box<WaitForCancellationFutureOwned>>,
     done: bool,
     _seat: OwnedSemaphorePermit,
 }
@@ -97,6 +107,12 @@ struct Reader {
 impl Reader {
     /// The next frame, when there is one. `None` ends the response.
     async fn frame(&mut self) -> Option<Bytes> {
+        let frame = self.next_frame().await;
+        self.last_frame = Instant::now();
+        frame
+    }
+
+    async fn next_frame(&mut self) -> Option<Bytes> {
         if self.done {
             return None;
         }
@@ -137,16 +153,22 @@ impl Reader {
         let pause = KEEP_ALIVE.min(renewal.max(Duration::from_millis(100)));
         tokio::select! {
             _ = self.changes.changed() => None,
-            () = self.node.draining.cancelled() => {
+            () = &mut self.draining => {
                 self.done = true;
                 let wait_ms = RECONNECT_BASE_MS + rand::rng().random_range(0..=RECONNECT_BASE_MS);
                 Some(Bytes::from(format!("retry: {wait_ms}\n: the server is going away\n\n")))
             }
-            () = tokio::time::sleep_until(self.ends_at) => {
-                self.done = true;
-                Some(Bytes::from_static(b": come back with your offset\n\n"))
-            }
-            () = tokio::time::sleep(pause) => {
+            () = &mut self.timer => {
+                let now = Instant::now();
+                if now >= self.ends_at {
+                    self.done = true;
+                    return Some(Bytes::from_static(b": come back with your offset\n\n"));
+                }
+                let due = self.last_frame + pause;
+                self.timer.as_mut().reset(if due > now { due } else { now + pause }.min(self.ends_at));
+                if due > now {
+                    return None;
+                }
                 lookup::renew(&self.node, &self.state).await;
                 Some(Bytes::from_static(b":\n\n"))
             }
