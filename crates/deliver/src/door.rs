@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use subtle::ConstantTimeEq;
 
-use tidewire_store::Actor;
+use tidewire_store::{Actor, Owner};
 
 use crate::node::Node;
 use crate::options::{Access, Limits};
@@ -32,6 +32,27 @@ pub(crate) enum Entry {
     Keyed,
     /// A token that the route checks by itself, such as a webhook's callback token.
     OwnToken,
+    /// The server's own authentication, which may come later: in a WebSocket's first message, or in
+    /// the body. The route lets nobody in without it.
+    Later,
+}
+
+/// What the door found out.
+#[derive(Debug)]
+pub(crate) enum Admission {
+    Known(Identity),
+    /// Only where it may come later: nobody yet, and what to say if that does not change.
+    Stranger(Problem),
+}
+
+impl Admission {
+    /// Who it is, if that is known.
+    pub(crate) fn identity(self) -> Result<Identity, Problem> {
+        match self {
+            Admission::Known(identity) => Ok(identity),
+            Admission::Stranger(problem) => Err(problem),
+        }
+    }
 }
 
 /// Who a request comes from.
@@ -48,6 +69,15 @@ impl Identity {
     /// The actor written into the log.
     pub(crate) fn actor(&self) -> Actor {
         Actor::default()
+    }
+
+    /// Whose the sessions are that it opens.
+    pub(crate) fn owner(&self) -> Owner {
+        let user_id = match self {
+            Identity::Anyone => "anonymous",
+            Identity::Admin => "admin",
+        };
+        Owner { user_id: user_id.to_owned(), host_id: None }
     }
 
     /// Distinguishes what one identity may see from what another may, in an ETag.
@@ -102,7 +132,7 @@ impl Visit {
         node: &Node,
         entry: Entry,
         request: &Request,
-    ) -> Result<Identity, Problem> {
+    ) -> Result<Admission, Problem> {
         admit(node, entry, request, self.origin_allowed)
     }
 
@@ -128,7 +158,7 @@ fn admit(
     entry: Entry,
     request: &Request,
     origin_allowed: bool,
-) -> Result<Identity, Problem> {
+) -> Result<Admission, Problem> {
     let query_bytes = request.uri().query().map_or(0, str::len);
     if query_bytes > node.options.limits.query_bytes_max {
         return Err(Problem::new(
@@ -159,22 +189,20 @@ fn admit(
                     "use http://localhost or http://127.0.0.1; tidewire serve is for other hosts",
                 ));
             }
-            Ok(Identity::Anyone)
+            Ok(Admission::Known(Identity::Anyone))
         }
-        Access::AdminKey(key) => match entry {
-            Entry::Public | Entry::OwnToken => Ok(Identity::Anyone),
-            Entry::Keyed => match bearer(request.headers()) {
-                Some(token) if bool::from(token.as_bytes().ct_eq(key.as_bytes())) => {
-                    Ok(Identity::Admin)
-                }
-                Some(_) => Err(unauthorized("the token is not valid")),
-                None => Err(unauthorized("the request has no bearer token")),
-            },
+        Access::AdminKey(_) => match (entry, bearer(request.headers())) {
+            (Entry::Public | Entry::OwnToken, _) => Ok(Admission::Known(Identity::Anyone)),
+            (Entry::Keyed | Entry::Later, Some(token)) => {
+                node.authenticate(token).map(Admission::Known)
+            }
+            (Entry::Keyed, None) => Err(unauthorized("the request has no bearer token")),
+            (Entry::Later, None) => Ok(Admission::Stranger(unauthorized("there is no token"))),
         },
     }
 }
 
-fn unauthorized(detail: &str) -> Problem {
+pub(crate) fn unauthorized(detail: &str) -> Problem {
     Problem::new(
         StatusCode::UNAUTHORIZED,
         "unauthorized",
@@ -218,6 +246,17 @@ fn is_loopback(host: &str) -> bool {
 }
 
 impl Node {
+    /// Who presents this token.
+    pub(crate) fn authenticate(&self, token: &str) -> Result<Identity, Problem> {
+        match &self.options.access {
+            Access::OpenOnLoopback => Ok(Identity::Anyone),
+            Access::AdminKey(key) if bool::from(token.as_bytes().ct_eq(key.as_bytes())) => {
+                Ok(Identity::Admin)
+            }
+            Access::AdminKey(_) => Err(unauthorized("the token is not valid")),
+        }
+    }
+
     /// Whether pages of this origin may use the server: its own, those in the configuration and, in
     /// `dev`, those of this machine.
     fn allows_origin(&self, origin: &HeaderValue, own_host: Option<&str>) -> bool {

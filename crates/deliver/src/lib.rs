@@ -4,20 +4,32 @@
 //! - `door`: who may come in; `problem`: what they are told when something is wrong
 //! - `streams`: the Durable Streams protocol; `subscriptions`: its webhooks and pull-wakes
 //! - `tail`: how this node follows the log and wakes its readers
+//! - `hub`: who is connected, what each follows, and how events reach them; `live`: how they come in
+//! - `websocket`: frames and handshake; `sessions`: durable identities of clients; `nodes`: the others
 //! - `metrics`, `operations`: for those who run it; `page`: for those who look
 
 mod door;
+mod hub;
+mod live;
+mod memory;
 mod metrics;
 mod node;
+mod nodes;
 mod operations;
 pub mod options;
 mod page;
 mod problem;
 mod router;
+mod secret;
 pub mod server;
+mod sessions;
 mod streams;
 mod subscriptions;
 mod tail;
+mod websocket;
 
-pub use options::{Access, Limits, LogOptions, Options, StreamOptions, WebhookOptions};
+pub use options::{
+    Access, Limits, LiveOptions, LogOptions, NodeOptions, Options, SessionOptions, StreamOptions,
+    WebhookOptions,
+};
 pub use server::{Server, StartError};

@@ -40,6 +40,10 @@ pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
     pub(crate) streams_expired: Counter,
     pub(crate) events_purged: Counter,
+    pub(crate) sessions_opened: Counter,
+    pub(crate) sessions_expired: Counter,
+    pub(crate) reconnects: Counter,
+    pub(crate) resumes: Counter,
 }
 
 impl Metrics {
@@ -54,6 +58,10 @@ impl Metrics {
             connections: Gauge::default(),
             streams_expired: Counter::default(),
             events_purged: Counter::default(),
+            sessions_opened: Counter::default(),
+            sessions_expired: Counter::default(),
+            reconnects: Counter::default(),
+            resumes: Counter::default(),
             registry: Mutex::new(Registry::default()),
         };
         registry.register("http_requests", "Requests answered", metrics.requests.clone());
@@ -75,6 +83,14 @@ impl Metrics {
             "Events of deleted streams removed from disk",
             metrics.events_purged.clone(),
         );
+        for (name, help, counter) in [
+            ("sessions_opened", "Sessions opened", &metrics.sessions_opened),
+            ("sessions_expired", "Sessions that expired", &metrics.sessions_expired),
+            ("live_reconnects", "SSE clients that came back with a cursor", &metrics.reconnects),
+            ("live_resumes", "Sessions that came back to what they followed", &metrics.resumes),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
         *metrics.registry.lock().unwrap_or_else(PoisonError::into_inner) = registry;
         metrics
     }
@@ -127,10 +143,8 @@ fn observed(body: &mut String, node: &Node) -> std::fmt::Result {
         ("append_bytes", "Payload bytes of those events", commits.bytes),
         ("append_commit_failures", "Commits that failed", commits.failures),
     ];
-    for (name, help, value) in counters {
-        writeln!(body, "# HELP tidewire_{name} {help}.\n# TYPE tidewire_{name} counter")?;
-        writeln!(body, "tidewire_{name}_total {value}")?;
-    }
+    write_counters(body, &counters)?;
+    crate::hub::write_metrics(body, node)?;
     commits.commit_seconds.write(body, "append_commit_seconds", "Time from begin to durable")?;
     commits.commit_events.write(body, "append_commit_events", "Events of one commit")?;
     let readers_max = node.options.limits.live_readers_max;
@@ -148,6 +162,23 @@ fn observed(body: &mut String, node: &Node) -> std::fmt::Result {
             node.tail.lag_ms(),
         ),
     ];
+    write_gauges(body, &gauges)
+}
+
+/// Writes counters that something else kept.
+pub(crate) fn write_counters(
+    body: &mut String,
+    counters: &[(&str, &str, u64)],
+) -> std::fmt::Result {
+    for (name, help, value) in counters {
+        writeln!(body, "# HELP tidewire_{name} {help}.\n# TYPE tidewire_{name} counter")?;
+        writeln!(body, "tidewire_{name}_total {value}")?;
+    }
+    Ok(())
+}
+
+/// Writes gauges that something else kept.
+pub(crate) fn write_gauges(body: &mut String, gauges: &[(&str, &str, u64)]) -> std::fmt::Result {
     for (name, help, value) in gauges {
         writeln!(body, "# HELP tidewire_{name} {help}.\n# TYPE tidewire_{name} gauge")?;
         writeln!(body, "tidewire_{name} {value}")?;

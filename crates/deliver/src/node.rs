@@ -7,8 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{Offset, Position, SharedStore};
 
+use crate::hub::Hub;
+use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::sessions::Sessions;
 use crate::streams::Pages;
 use crate::subscriptions::Signer;
 use crate::tail::Tail;
@@ -16,10 +19,15 @@ use crate::tail::Tail;
 /// One node's parts.
 #[derive(Debug)]
 pub(crate) struct Node {
+    /// Its name, which no other node has.
+    pub(crate) id: String,
     pub(crate) options: Options,
     pub(crate) store: SharedStore,
     pub(crate) tail: Tail,
+    pub(crate) hub: Hub,
+    pub(crate) sessions: Sessions,
     pub(crate) metrics: Metrics,
+    pub(crate) memory: Memory,
     /// Pages that were read lately.
     pub(crate) pages: Pages,
     pub(crate) signer: Signer,

@@ -103,6 +103,84 @@ impl Default for LogOptions {
     }
 }
 
+/// How live connections are served.
+#[derive(Debug, Clone)]
+pub struct LiveOptions {
+    /// Tasks that the connections are spread over; 0 is one for each core.
+    pub shards: usize,
+    /// How often a client is asked whether it is there.
+    pub ping: Duration,
+    /// How long a client may be silent before it is given up.
+    pub silence: Duration,
+    /// Events that wait for one connection before they become a gap.
+    pub queue_events_max: usize,
+    /// Bytes likewise.
+    pub queue_bytes_max: usize,
+    /// How long an event may wait for one connection before it becomes a gap.
+    pub queue_age: Duration,
+    /// Payloads larger than this are announced, not pushed.
+    pub notify_bytes: usize,
+    /// Audiences larger than this are served in slices of as many.
+    pub fan_out_threshold: usize,
+    /// Subscriptions of one connection.
+    pub subscriptions_max: usize,
+    /// Bytes of one message from a client.
+    pub message_bytes_max: usize,
+    /// When the server goes away, its clients are told to come back within this time, spread.
+    pub reconnect_spread: Duration,
+    /// Resident memory above which new live connections are refused; a warning comes at 80 %.
+    pub memory_bytes_max: usize,
+}
+
+impl Default for LiveOptions {
+    fn default() -> LiveOptions {
+        LiveOptions {
+            shards: 0,
+            ping: Duration::from_secs(25),
+            silence: Duration::from_secs(60),
+            queue_events_max: 10_000,
+            queue_bytes_max: 4 << 20,
+            queue_age: Duration::from_secs(300),
+            notify_bytes: 64 << 10,
+            fan_out_threshold: 200,
+            subscriptions_max: 1_000,
+            message_bytes_max: 1 << 20,
+            reconnect_spread: Duration::from_secs(3),
+            memory_bytes_max: 4 << 30,
+        }
+    }
+}
+
+/// How long sessions are kept.
+#[derive(Debug, Clone)]
+pub struct SessionOptions {
+    /// After the last sign of life.
+    pub ttl: Duration,
+    /// Subscriptions that nobody has acknowledged for so long are removed, unless they are live.
+    pub stale: Duration,
+}
+
+impl Default for SessionOptions {
+    fn default() -> SessionOptions {
+        SessionOptions { ttl: Duration::from_secs(600), stale: Duration::from_secs(24 * 3600) }
+    }
+}
+
+/// How this node is known to the others.
+#[derive(Debug, Clone)]
+pub struct NodeOptions {
+    /// The beginning of its name; what follows makes it unique.
+    pub name: String,
+    /// How long the others count on it after its last renewal.
+    pub lease: Duration,
+}
+
+impl Default for NodeOptions {
+    fn default() -> NodeOptions {
+        NodeOptions { name: "node".to_owned(), lease: Duration::from_secs(15) }
+    }
+}
+
 /// How webhooks are sent.
 #[derive(Debug, Clone)]
 pub struct WebhookOptions {
@@ -142,6 +220,12 @@ pub struct Options {
     pub log: LogOptions,
     /// How webhooks are sent.
     pub webhooks: WebhookOptions,
+    /// How live connections are served.
+    pub live: LiveOptions,
+    /// How long sessions are kept.
+    pub sessions: SessionOptions,
+    /// How this node is known to the others.
+    pub node: NodeOptions,
 }
 
 impl Options {
@@ -155,6 +239,9 @@ impl Options {
             streams: StreamOptions::default(),
             log: LogOptions::default(),
             webhooks: WebhookOptions::default(),
+            live: LiveOptions::default(),
+            sessions: SessionOptions::default(),
+            node: NodeOptions::default(),
         }
     }
 }

@@ -75,6 +75,27 @@ impl Problem {
     pub(crate) fn code(&self) -> &'static str {
         self.0.code
     }
+
+    /// Whether it may pass by itself.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.0.temporary
+    }
+
+    /// The same as a message of a live connection.
+    pub(crate) fn message(&self, query_id: Option<&str>) -> String {
+        let Parts { code, detail, hint, temporary, .. } = &*self.0;
+        let mut message = json!({
+            "type": "error",
+            "code": code,
+            "message": detail,
+            "hint": hint,
+            "temporary": temporary,
+        });
+        if let Some(query_id) = query_id {
+            message["query_id"] = query_id.into();
+        }
+        message.to_string()
+    }
 }
 
 impl From<StoreError> for Problem {

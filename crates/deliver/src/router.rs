@@ -11,11 +11,11 @@ use axum::extract::Request;
 use axum::http::{Method, Response, StatusCode};
 use axum::response::IntoResponse;
 
-use crate::door::{self, Entry, Identity};
+use crate::door::{self, Admission, Entry};
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::streams::{self, decode_path};
-use crate::{operations, page, subscriptions};
+use crate::{live, nodes, operations, page, sessions, subscriptions};
 
 /// Where a request goes. Names and ids are decoded.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,6 +27,14 @@ pub(crate) enum Route {
     Stream(String),
     Jwks,
     Subscription(String, Part),
+    Sessions,
+    SessionSubscriptions,
+    Heartbeat,
+    SessionOffsets(String),
+    Live(String),
+    WebSocket,
+    Nodes,
+    BestNode,
     Unknown,
 }
 
@@ -50,12 +58,32 @@ impl Route {
             "/healthz" => Route::Healthz,
             "/readyz" => Route::Readyz,
             "/metrics" => Route::Metrics,
-            _ => match path.strip_prefix("/v1/stream/") {
-                None | Some("") => Route::Unknown,
-                Some(name) => match name.strip_prefix("__ds/") {
-                    None => Route::Stream(decode_path(name)),
-                    Some(reserved) => Route::of_reserved(reserved),
-                },
+            "/v1/sessions" => Route::Sessions,
+            "/v1/subscriptions" => Route::SessionSubscriptions,
+            "/v1/heartbeat" => Route::Heartbeat,
+            "/v1/ws" => Route::WebSocket,
+            "/v1/nodes" => Route::Nodes,
+            "/v1/route" => Route::BestNode,
+            _ => Route::of_names(path),
+        }
+    }
+
+    /// Routes with a name in them.
+    fn of_names(path: &str) -> Route {
+        let segment = |prefix| {
+            path.strip_prefix(prefix).filter(|rest: &&str| !rest.is_empty() && !rest.contains('/'))
+        };
+        if let Some(session) = segment("/v1/live/") {
+            return Route::Live(decode_path(session));
+        }
+        if let Some(session) = segment("/v1/session-offsets/") {
+            return Route::SessionOffsets(decode_path(session));
+        }
+        match path.strip_prefix("/v1/stream/") {
+            None | Some("") => Route::Unknown,
+            Some(name) => match name.strip_prefix("__ds/") {
+                None => Route::Stream(decode_path(name)),
+                Some(reserved) => Route::of_reserved(reserved),
             },
         }
     }
@@ -86,9 +114,16 @@ impl Route {
         match self {
             Route::Page | Route::Healthz | Route::Readyz | Route::Jwks => Entry::Public,
             Route::Subscription(_, Part::Callback | Part::Ack | Part::Release) => Entry::OwnToken,
-            Route::Metrics | Route::Stream(_) | Route::Subscription(..) | Route::Unknown => {
-                Entry::Keyed
-            }
+            Route::WebSocket | Route::Live(_) | Route::Heartbeat => Entry::Later,
+            Route::Metrics
+            | Route::Stream(_)
+            | Route::Subscription(..)
+            | Route::Sessions
+            | Route::SessionSubscriptions
+            | Route::SessionOffsets(_)
+            | Route::Nodes
+            | Route::BestNode
+            | Route::Unknown => Entry::Keyed,
         }
     }
 
@@ -102,6 +137,14 @@ impl Route {
             Route::Stream(_) => "/v1/stream/{path}",
             Route::Jwks => "/v1/stream/__ds/jwks.json",
             Route::Subscription(..) => "/v1/stream/__ds/subscriptions/{id}",
+            Route::Sessions => "/v1/sessions",
+            Route::SessionSubscriptions => "/v1/subscriptions",
+            Route::Heartbeat => "/v1/heartbeat",
+            Route::SessionOffsets(_) => "/v1/session-offsets/{id}",
+            Route::Live(_) => "/v1/live/{id}",
+            Route::WebSocket => "/v1/ws",
+            Route::Nodes => "/v1/nodes",
+            Route::BestNode => "/v1/route",
             Route::Unknown => "none",
         }
     }
@@ -110,20 +153,51 @@ impl Route {
         self,
         node: &Arc<Node>,
         request: Request,
-        identity: &Identity,
+        admission: Admission,
     ) -> Result<Response<Body>, Problem> {
         match self {
-            Route::Stream(name) => streams::handle(node, &name, request, identity).await,
+            Route::Stream(name) => {
+                streams::handle(node, &name, request, &admission.identity()?).await
+            }
             // Boxed, so that what is rare does not make every connection larger.
-            Route::Subscription(id, part) => {
-                Box::pin(subscriptions::handle(node, &id, part, request)).await
+            other => Box::pin(other.answer_rarely(node, request, admission)).await,
+        }
+    }
+
+    /// All but streams.
+    async fn answer_rarely(
+        self,
+        node: &Arc<Node>,
+        request: Request,
+        admission: Admission,
+    ) -> Result<Response<Body>, Problem> {
+        match self {
+            Route::Stream(name) => {
+                streams::handle(node, &name, request, &admission.identity()?).await
+            }
+            Route::Subscription(id, part) => subscriptions::handle(node, &id, part, request).await,
+            Route::WebSocket => live::multiplexed(node, request, admission),
+            Route::Live(session) => live::of_session(node, session, request, admission).await,
+            Route::Heartbeat => sessions::routes::heartbeat(node, request, admission).await,
+            Route::Sessions => sessions::routes::open(node, request, &admission.identity()?).await,
+            Route::SessionSubscriptions => {
+                sessions::routes::subscriptions(node, request, &admission.identity()?).await
+            }
+            Route::SessionOffsets(session) => {
+                let identity = admission.identity()?;
+                sessions::routes::offsets(node, &session, request, &identity).await
             }
             _ if !matches!(*request.method(), Method::GET | Method::HEAD) => Err(only_get()),
             Route::Page => Ok(page::index()),
             Route::Healthz => Ok(operations::healthz(node)),
-            Route::Readyz => Box::pin(operations::readyz(node)).await,
+            Route::Readyz => operations::readyz(node).await,
             Route::Metrics => Ok(operations::metrics(node)),
             Route::Jwks => Ok(subscriptions::jwks(node)),
+            Route::Nodes => nodes::list(node).await,
+            Route::BestNode => {
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                nodes::route(node, &query, &admission.identity()?).await
+            }
             Route::Unknown => Err(not_found(request.uri().path())),
         }
     }
@@ -139,7 +213,7 @@ pub(crate) async fn respond(node: Arc<Node>, request: Request) -> Response<Body>
         door::preflight()
     } else {
         let answer = match visit.admit(&node, route.entry(), &request) {
-            Ok(identity) => route.answer(&node, request, &identity).await,
+            Ok(admission) => route.answer(&node, request, admission).await,
             Err(problem) => {
                 node.metrics.denied(problem.code());
                 Err(problem)
@@ -153,13 +227,18 @@ pub(crate) async fn respond(node: Arc<Node>, request: Request) -> Response<Body>
 }
 
 fn only_get() -> Problem {
+    method_not_allowed("GET, HEAD")
+}
+
+/// The answer to a method that the route does not know.
+pub(crate) fn method_not_allowed(allow: &'static str) -> Problem {
     Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",
-        "this route knows GET",
-        "use GET",
+        format!("this route knows {allow}"),
+        "PROTOCOL.md lists what each route knows",
     )
-    .with_header("allow", "GET, HEAD")
+    .with_header("allow", allow)
 }
 
 fn not_found(path: &str) -> Problem {
@@ -199,7 +278,17 @@ mod tests {
 
     #[test]
     fn only_what_anyone_may_know_is_public() {
-        for path in ["/metrics", "/v1/stream/x", "/v1/stream/__ds/subscriptions/x", "/v1/else"] {
+        for path in [
+            "/metrics",
+            "/v1/stream/x",
+            "/v1/stream/__ds/subscriptions/x",
+            "/v1/sessions",
+            "/v1/subscriptions",
+            "/v1/session-offsets/x",
+            "/v1/nodes",
+            "/v1/route",
+            "/v1/else",
+        ] {
             assert_eq!(Route::of(path).entry(), Entry::Keyed, "{path}");
         }
     }

@@ -12,18 +12,22 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use tidewire_store::{SharedStore, StoreError};
 
+use crate::hub::{Dormant, Hub};
+use crate::memory::{self, Memory};
 use crate::metrics::Metrics;
 use crate::node::Node;
+use crate::nodes;
 use crate::options::{Limits, Options};
+use crate::sessions::{self, Sessions};
 use crate::streams::Pages;
 use crate::subscriptions::{Dispatcher, Signer};
-use crate::tail::Tail;
+use crate::tail::{Sinks, Tail};
 
 /// The server could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -64,8 +68,14 @@ impl Server {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None => format!("http://{}", reachable(local_addr)),
         };
+        let tip = store.tip().await?;
+        let (hub, shards, sinks) = Hub::new(shard_count(&options), tip);
         let node = Arc::new(Node {
-            tail: Tail::new(store.tip().await?),
+            id: nodes::name(&options.node),
+            tail: Tail::new(tip),
+            hub,
+            sessions: Sessions::load_key(&store, &options.sessions).await?,
+            memory: Memory::new(options.live.memory_bytes_max),
             metrics: Metrics::new(),
             pages: Pages::new(options.streams.page_cache_bytes_max),
             signer: Signer::load(&store).await?,
@@ -83,7 +93,8 @@ impl Server {
             connections: TaskTracker::new(),
             tasks: TaskTracker::new(),
         };
-        server.start_tasks();
+        nodes::renew(&server.node).await?;
+        server.start_tasks(shards, sinks);
         server.tasks.spawn(accept(
             listener,
             Arc::clone(&server.node),
@@ -93,15 +104,22 @@ impl Server {
         Ok(server)
     }
 
-    fn start_tasks(&self) {
-        let node = Arc::clone(&self.node);
-        let stop = self.background.clone();
+    fn start_tasks(&self, shards: Vec<Dormant>, sinks: Sinks) {
+        let stop = || self.background.clone();
+        let node = || Arc::clone(&self.node);
+        Hub::start(&self.node, shards, &self.tasks, &self.background);
+        let (follower, stop_following) = (node(), stop());
         self.tasks.spawn(async move {
-            let fallback_poll = node.options.log.fallback_poll;
-            node.tail.follow(Arc::clone(&node.store), fallback_poll, stop).await;
+            let fallback_poll = follower.options.log.fallback_poll;
+            let store = Arc::clone(&follower.store);
+            follower.tail.follow(store, fallback_poll, sinks, stop_following).await;
         });
-        self.tasks.spawn(sweep(Arc::clone(&self.node), self.background.clone()));
-        self.tasks.spawn(Dispatcher::run(Arc::clone(&self.node), self.background.clone()));
+        self.tasks.spawn(sweep(node(), stop()));
+        self.tasks.spawn(Dispatcher::run(node(), stop()));
+        self.tasks.spawn(Sessions::run(node(), stop()));
+        self.tasks.spawn(sessions::watch(node(), stop()));
+        self.tasks.spawn(nodes::keep(node(), stop()));
+        self.tasks.spawn(memory::keep(node(), stop()));
     }
 
     /// The address it listens on.
@@ -115,9 +133,16 @@ impl Server {
         self.accepting.cancel();
         self.node.draining.cancel();
         self.connections.close();
-        if tokio::time::timeout(grace, self.connections.wait()).await.is_err() {
-            tracing::warn!(connections = self.connections.len(), "closed before they were done");
+        self.node.hub.tasks.close();
+        let gone = async {
+            self.connections.wait().await;
+            self.node.hub.tasks.wait().await;
+        };
+        if tokio::time::timeout(grace, gone).await.is_err() {
+            let connections = self.connections.len() + self.node.hub.tasks.len();
+            tracing::warn!(connections, "closed before they were done");
         }
+        nodes::leave(&self.node).await;
         self.background.cancel();
         self.tasks.close();
         if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
@@ -131,6 +156,14 @@ impl Drop for Server {
         self.accepting.cancel();
         self.background.cancel();
         self.node.draining.cancel();
+    }
+}
+
+/// How many shards the hub has: one for each core, unless the options say otherwise.
+fn shard_count(options: &Options) -> usize {
+    match options.live.shards {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        count => count,
     }
 }
 
@@ -166,11 +199,8 @@ async fn accept(
         };
         match accepted {
             Ok((stream, _)) => {
-                let serve = serve(stream, Arc::clone(&node));
-                connections.spawn(async move {
-                    serve.await;
-                    drop(place);
-                });
+                let Ok(place) = place else { return };
+                connections.spawn(serve(stream, Arc::clone(&node), Place(Arc::new(place))));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -180,18 +210,28 @@ async fn accept(
     }
 }
 
-/// Serves one connection until its client, or the server, is done with it.
-async fn serve(stream: TcpStream, node: Arc<Node>) {
+/// A place among the connections there may be. A WebSocket takes it along when it leaves HTTP.
+#[derive(Debug, Clone)]
+pub(crate) struct Place(
+    #[expect(dead_code, reason = "held for its permit")] Arc<OwnedSemaphorePermit>,
+);
+
+/// Serves one connection until its client, or the server, is done with it, or it becomes a
+/// WebSocket.
+async fn serve(stream: TcpStream, node: Arc<Node>, place: Place) {
     // Answers are small and wanted at once.
     let _ = stream.set_nodelay(true);
     let builder = connection_builder(&node.options.limits);
     let spoken = CancellationToken::new();
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
         spoken.cancel();
+        if request.headers().contains_key(axum::http::header::UPGRADE) {
+            request.extensions_mut().insert(place.clone());
+        }
         let answer = crate::router::respond(Arc::clone(&node), request.map(Body::new));
         async { Ok::<_, Infallible>(answer.await) }
     });
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
     node.metrics.connections.inc();
     let result = tokio::select! {

@@ -16,7 +16,7 @@ pub(super) async fn page(node: &Node, stream: &str, after: Position) -> Result<P
 }
 
 /// A stream without its events.
-pub(super) async fn view(node: &Node, stream: &str) -> Result<Page, Problem> {
+pub(crate) async fn view(node: &Node, stream: &str) -> Result<Page, Problem> {
     find(node, stream, Position::START, PageLimit { events: 0, bytes: 0 }).await
 }
 
@@ -29,7 +29,8 @@ pub(super) async fn content_type(node: &Node, stream: &str) -> Result<Option<Str
     })
 }
 
-async fn find(
+/// A page of a stream within a limit, or the problem that says why there is none.
+pub(crate) async fn find(
     node: &Node,
     stream: &str,
     after: Position,
@@ -44,7 +45,7 @@ async fn find(
 
 /// Renews a sliding lifetime, if this read moves its end enough to be worth a write. The read is
 /// answered all the same if that fails: the stream is there now.
-pub(super) async fn renew(node: &Node, state: &StreamState) {
+pub(crate) async fn renew(node: &Node, state: &StreamState) {
     if state.renewal_due(now_ms()) {
         let touch = Command::Touch { stream: state.name.clone() };
         if let Err(error) = node.store.submit(touch).await {

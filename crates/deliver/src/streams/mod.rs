@@ -26,10 +26,12 @@ use crate::door::Identity;
 use crate::node::Node;
 use crate::problem::Problem;
 
-pub(crate) use encode::{decode_path, path as encode_path};
-pub(crate) use headers::{EXPOSED_HEADERS, REQUEST_HEADERS, parse_offset};
+pub(crate) use encode::{base64, decode_path, is_text, path as encode_path};
+pub(crate) use headers::{EXPOSED_HEADERS, REQUEST_HEADERS, malformed_offset, parse_offset};
+pub(crate) use lookup::{find as find_page, renew, view};
 pub(crate) use name::{StreamName, relative_name};
 pub(crate) use pages::Pages;
+pub(crate) use read::beyond_tip;
 
 /// All methods of a stream's URL. Appending is what happens most, so all else is boxed to keep what
 /// a connection holds small.

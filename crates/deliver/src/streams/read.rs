@@ -166,7 +166,7 @@ async fn now(
 }
 
 /// A cursor past the log's end belongs to a history that this log does not have.
-pub(super) fn beyond_tip(node: &Node, after: Position, page: &Page) -> Result<(), Problem> {
+pub(crate) fn beyond_tip(node: &Node, after: Position, page: &Page) -> Result<(), Problem> {
     if page.events.is_empty() && after > page.scanned_to && after > node.tail.position() {
         return Err(Problem::new(
             StatusCode::GONE,

@@ -22,7 +22,7 @@ use tidewire_store::subscription::{Fence, Op, Reply};
 use crate::door::{bearer, body};
 use crate::node::Node;
 use crate::problem::Problem;
-use crate::router::Part;
+use crate::router::{Part, method_not_allowed};
 use crate::streams::{StreamName, relative_name};
 
 pub(crate) use dispatch::Dispatcher;
@@ -142,14 +142,4 @@ fn check_id(id: &str) -> Result<(), Problem> {
         )));
     }
     Ok(())
-}
-
-fn method_not_allowed(allow: &'static str) -> Problem {
-    Problem::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "method_not_allowed",
-        format!("this route knows {allow}"),
-        "the protocol's page on subscriptions lists the routes",
-    )
-    .with_header("allow", allow)
 }

@@ -2,7 +2,6 @@
 //! that every node signs alike and a restart changes nothing.
 
 use aws_lc_rs::hmac;
-use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,11 +9,11 @@ use serde_json::{Value, json};
 
 use tidewire_store::SharedStore;
 
+use crate::secret;
 use crate::server::StartError;
 
 const SIGNING_KEY: &str = "webhook-ed25519";
 const TOKEN_KEY: &str = "subscription-token";
-const KEY_BYTES: usize = 32;
 
 /// Signs webhooks and tokens.
 pub(crate) struct Signer {
@@ -32,16 +31,10 @@ impl std::fmt::Debug for Signer {
 impl Signer {
     /// Takes the keys from the store, making them if it has none.
     pub(crate) async fn load(store: &SharedStore) -> Result<Signer, StartError> {
-        let unusable = |why: &str| StartError::SigningKey(why.to_owned());
-        let random = || -> Result<Vec<u8>, StartError> {
-            let mut bytes = vec![0; KEY_BYTES];
-            SystemRandom::new().fill(&mut bytes).map_err(|_| unusable("no randomness"))?;
-            Ok(bytes)
-        };
-        let seed = store.secret(SIGNING_KEY, random()?).await?;
+        let seed = secret::shared(store, SIGNING_KEY).await?;
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed)
-            .map_err(|_| unusable("it is not an Ed25519 seed"))?;
-        let token_secret = store.secret(TOKEN_KEY, random()?).await?;
+            .map_err(|_| StartError::SigningKey("it is not an Ed25519 seed".to_owned()))?;
+        let token_secret = secret::shared(store, TOKEN_KEY).await?;
         let digest =
             aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, pair.public_key().as_ref());
         let key_id = format!("ds_{}", URL_SAFE_NO_PAD.encode(&digest.as_ref()[..12]));

@@ -3,7 +3,8 @@
 //! A reader that waits for a stream holds an [`Attendance`] at that stream's [`Topic`]. The
 //! follower reads the log once, hands the events of attended streams to their topics, and the
 //! topics wake their readers. A waiting reader costs no query; a woken one finds the new events in
-//! memory, encoded once for everybody.
+//! memory, encoded once for everybody. The hub's shards, which push instead of being woken one reader
+//! at a time, get each look at the log as a [`Sight`].
 
 mod topic;
 
@@ -12,12 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{PageLimit, Position, SharedStore, StoreError, TailEvent, WantsPayload};
 
-pub(crate) use topic::{Chunk, Look, Topic};
+pub(crate) use topic::{Chunk, Ending, Glimpse, Look, Topic};
 
 /// Events read from the log at once.
 const FOLLOW_LIMIT: PageLimit = PageLimit { events: 2_000, bytes: 8 << 20 };
@@ -25,6 +26,19 @@ const FOLLOW_LIMIT: PageLimit = PageLimit { events: 2_000, bytes: 8 << 20 };
 /// Batches of headers kept for listeners that want to see every event. One that falls behind by
 /// more is told so and looks at the store instead.
 const HEADER_BATCHES: usize = 256;
+
+/// What one look at the log brought, for those who push it on.
+#[derive(Debug)]
+pub(crate) struct Sight {
+    /// Everything up to here has been seen.
+    pub(crate) position: Position,
+    /// The attended streams that something happened to.
+    pub(crate) streams: Vec<Glimpse>,
+}
+
+/// Where sights go: one way for each shard. A shard that is busy makes the follower wait, which then
+/// sees more at once.
+pub(crate) type Sinks = Vec<mpsc::Sender<Arc<Sight>>>;
 
 /// Where this node stands in the log, and who waits for what.
 #[derive(Debug)]
@@ -35,8 +49,8 @@ pub(crate) struct Tail {
 #[derive(Debug)]
 struct Shared {
     topics: Mutex<Topics>,
-    /// The same as `topics.position`, for the metrics.
-    position: AtomicU64,
+    /// The same as `topics.position`, for those who wait for it and for the metrics.
+    position: watch::Sender<Position>,
     /// When the newest event that was seen was appended, and how long after that it was seen.
     lag_ms: AtomicU64,
     headers: broadcast::Sender<Arc<Vec<TailEvent>>>,
@@ -46,7 +60,7 @@ struct Shared {
 struct Topics {
     /// Everything up to here has been handed to the topics.
     position: Position,
-    by_stream: HashMap<String, Arc<Topic>>,
+    by_stream: HashMap<Arc<str>, Arc<Topic>>,
 }
 
 impl Shared {
@@ -62,7 +76,7 @@ impl Tail {
         Tail {
             shared: Arc::new(Shared {
                 topics: Mutex::new(topics),
-                position: AtomicU64::new(position.number()),
+                position: watch::Sender::new(position),
                 lag_ms: AtomicU64::new(0),
                 headers: broadcast::channel(HEADER_BATCHES).0,
             }),
@@ -75,7 +89,7 @@ impl Tail {
         let position = topics.position;
         let topic = topics
             .by_stream
-            .entry(stream.to_owned())
+            .entry(stream.into())
             .or_insert_with(|| Arc::new(Topic::new(stream, position)));
         topic.enter();
         Attendance { topic: Arc::clone(topic), shared: Arc::clone(&self.shared) }
@@ -88,7 +102,13 @@ impl Tail {
 
     /// Where this node stands in the log.
     pub(crate) fn position(&self) -> Position {
-        Position::new(self.shared.position.load(Ordering::Relaxed))
+        *self.shared.position.borrow()
+    }
+
+    /// Waits until this node has seen the log up to a position.
+    pub(crate) async fn reached(&self, position: Position) {
+        // The sender is this very tail's, so it cannot be gone.
+        let _ = self.shared.position.subscribe().wait_for(|seen| *seen >= position).await;
     }
 
     /// How long the newest event took from its commit to this node.
@@ -106,6 +126,7 @@ impl Tail {
         &self,
         store: SharedStore,
         fallback_poll: Duration,
+        sinks: Sinks,
         stop: CancellationToken,
     ) {
         let mut grown = store.grown();
@@ -121,14 +142,14 @@ impl Tail {
                 }
                 _ = poll.tick() => {}
             }
-            if let Err(error) = self.catch_up(&store).await {
+            if let Err(error) = self.catch_up(&store, &sinks).await {
                 tracing::warn!(%error, "cannot follow the log; trying again");
             }
         }
     }
 
     /// Reads on until there is nothing new.
-    async fn catch_up(&self, store: &SharedStore) -> Result<(), StoreError> {
+    async fn catch_up(&self, store: &SharedStore, sinks: &Sinks) -> Result<(), StoreError> {
         loop {
             let after = self.shared.topics().position;
             let shared = Arc::clone(&self.shared);
@@ -138,35 +159,43 @@ impl Tail {
             if events.is_empty() {
                 return Ok(());
             }
-            self.hand_out(events);
+            let Some(sight) = self.hand_out(events) else { return Ok(()) };
+            let sight = Arc::new(sight);
+            for sink in sinks {
+                // A shard that is gone belongs to a server that stops.
+                let _ = sink.send(Arc::clone(&sight)).await;
+            }
         }
     }
 
-    fn hand_out(&self, events: Vec<TailEvent>) {
-        let Some(last) = events.last() else { return };
+    fn hand_out(&self, events: Vec<TailEvent>) -> Option<Sight> {
+        let last = events.last()?;
         let (position, created_at_ms) = (last.position, last.created_at_ms);
         let mut by_topic: HashMap<&str, Vec<&TailEvent>> = HashMap::new();
+        let mut streams = Vec::new();
         {
             let mut topics = self.shared.topics();
             for event in &events {
-                if topics.by_stream.contains_key(&event.stream) {
+                if topics.by_stream.contains_key(event.stream.as_str()) {
                     by_topic.entry(&event.stream).or_default().push(event);
                 }
             }
             for (stream, events) in by_topic {
-                let ended =
-                    topics.by_stream.get(stream).is_some_and(|t| t.extend(&events, position));
-                if ended {
+                let Some(topic) = topics.by_stream.get(stream) else { continue };
+                let glimpse = topic.extend(&events, position);
+                if glimpse.ending == Some(Ending::Gone) {
                     topics.by_stream.remove(stream);
                 }
+                streams.push(glimpse);
             }
             topics.position = position;
         }
-        self.shared.position.store(position.number(), Ordering::Relaxed);
+        self.shared.position.send_replace(position);
         let lag_ms = u64::try_from(crate::node::now_ms() - created_at_ms).unwrap_or(0);
         self.shared.lag_ms.store(lag_ms, Ordering::Relaxed);
         // Nobody listening is fine.
         let _ = self.shared.headers.send(Arc::new(events));
+        Some(Sight { position, streams })
     }
 }
 
@@ -175,6 +204,13 @@ impl Tail {
 pub(crate) struct Attendance {
     topic: Arc<Topic>,
     shared: Arc<Shared>,
+}
+
+impl Attendance {
+    /// The topic itself.
+    pub(crate) fn topic(&self) -> &Arc<Topic> {
+        &self.topic
+    }
 }
 
 impl std::ops::Deref for Attendance {

@@ -1,6 +1,6 @@
 //! One stream's newest events in memory, for the readers that wait for it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -14,13 +14,73 @@ const EVENTS_MAX: usize = 512;
 /// Payload bytes kept likewise.
 const BYTES_MAX: usize = 1 << 20;
 
-/// The stream's events of one look at the log.
+/// The stream's events of one look at the log. Never empty.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) events: Vec<Event>,
+    /// When the first of them was appended, by the store's clock.
+    pub(crate) created_at_ms: i64,
     bytes: usize,
     /// The chunk as an SSE frame, made by the first reader that needs it and shared by all.
     pub(crate) sse: OnceLock<Bytes>,
+    /// The chunk as messages of live connections, by the name their clients gave the subscription.
+    messages: Mutex<HashMap<Arc<str>, Arc<Messages>>>,
+}
+
+/// A chunk in each of the forms that live connections take, made when the first one needs it.
+#[derive(Debug, Default)]
+pub(crate) struct Messages {
+    pub(crate) frames: OnceLock<Bytes>,
+    pub(crate) deflated_frames: OnceLock<Bytes>,
+    pub(crate) server_sent: OnceLock<Bytes>,
+}
+
+impl Chunk {
+    fn new(events: Vec<Event>, created_at_ms: i64) -> Chunk {
+        Chunk {
+            bytes: events.iter().map(|event| event.payload.len()).sum(),
+            events,
+            created_at_ms,
+            sse: OnceLock::new(),
+            messages: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// Before its first event.
+    pub(crate) fn first(&self) -> Position {
+        self.events.first().map_or(Position::START, |event| event.position)
+    }
+
+    /// Its last event.
+    pub(crate) fn last(&self) -> Position {
+        self.events.last().map_or(Position::START, |event| event.position)
+    }
+
+    /// The chunk as messages for subscriptions of this name.
+    pub(crate) fn messages(&self, query_id: &Arc<str>) -> Arc<Messages> {
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(messages.entry(Arc::clone(query_id)).or_default())
+    }
+}
+
+/// What one look at the log brought for a stream.
+#[derive(Debug)]
+pub(crate) struct Glimpse {
+    pub(crate) topic: Arc<Topic>,
+    /// Its new events.
+    pub(crate) chunk: Option<Arc<Chunk>>,
+    /// Up to here there were events that were read without their payload, because nobody attended
+    /// when the reading began. Who has not got them from the store must.
+    pub(crate) unseen: Option<Position>,
+    /// Nothing more will come.
+    pub(crate) ending: Option<Ending>,
+}
+
+/// How a stream ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Closed,
+    Gone,
 }
 
 /// What a reader at some position finds.
@@ -43,7 +103,7 @@ pub(crate) enum Look {
 /// A stream that readers of this node wait for.
 #[derive(Debug)]
 pub(crate) struct Topic {
-    stream: String,
+    stream: Arc<str>,
     readers: AtomicUsize,
     recent: Mutex<Recent>,
     version: watch::Sender<u64>,
@@ -64,7 +124,7 @@ struct Recent {
 impl Topic {
     pub(super) fn new(stream: &str, position: Position) -> Topic {
         Topic {
-            stream: stream.to_owned(),
+            stream: stream.into(),
             readers: AtomicUsize::new(0),
             recent: Mutex::new(Recent {
                 covered_from: position,
@@ -79,7 +139,7 @@ impl Topic {
         }
     }
 
-    pub(crate) fn stream(&self) -> &str {
+    pub(crate) fn stream(&self) -> &Arc<str> {
         &self.stream
     }
 
@@ -135,17 +195,39 @@ impl Topic {
         self.recent().closed
     }
 
-    /// Takes the stream's events of one look at the log, which reached `position`. Returns whether
-    /// the stream is gone.
-    pub(super) fn extend(&self, events: &[&TailEvent], position: Position) -> bool {
+    /// Whether the stream is gone. What comes under its name later is another topic's.
+    pub(crate) fn ended(&self) -> bool {
+        self.recent().ended
+    }
+
+    /// The events after one position up to another that the follower has passed, unless memory
+    /// does not reach back that far.
+    pub(crate) fn between(&self, after: Position, up_to: Position) -> Option<Vec<Event>> {
+        let recent = self.recent();
+        if after < recent.covered_from {
+            return None;
+        }
+        let all = recent.chunks.iter().flat_map(|chunk| &chunk.events);
+        let within = |event: &&Event| event.position > after && event.position <= up_to;
+        Some(all.filter(within).cloned().collect())
+    }
+
+    /// Takes the stream's events of one look at the log, which reached `position`.
+    pub(super) fn extend(self: &Arc<Self>, events: &[&TailEvent], position: Position) -> Glimpse {
         let mut recent = self.recent();
         let mut chunk = Vec::new();
+        let mut glimpse =
+            Glimpse { topic: Arc::clone(self), chunk: None, unseen: None, ending: None };
         for event in events {
             match (event.control, &event.payload) {
-                (Some(Control::Close), _) => recent.closed = true,
+                (Some(Control::Close), _) => {
+                    recent.closed = true;
+                    glimpse.ending = Some(Ending::Closed);
+                }
                 (Some(Control::Delete | Control::Expire), _) => {
                     // What follows under this name belongs to another stream, and another topic.
                     recent.ended = true;
+                    glimpse.ending = Some(Ending::Gone);
                     break;
                 }
                 (Some(Control::Create | Control::Subscription), _) => {}
@@ -158,36 +240,36 @@ impl Topic {
                     // The log was read before anyone attended, so the payload was left there.
                     recent.forget_up_to(event.position);
                     chunk.clear();
+                    glimpse.unseen = Some(event.position);
                 }
             }
         }
-        recent.push(chunk);
+        let created_at_ms = events.first().map_or(0, |event| event.created_at_ms);
+        glimpse.chunk = recent.push(chunk, created_at_ms);
         recent.covered_to = position;
-        let ended = recent.ended;
         drop(recent);
         self.version.send_modify(|version| *version += 1);
-        ended
+        glimpse
     }
 }
 
 impl Recent {
-    fn push(&mut self, events: Vec<Event>) {
+    fn push(&mut self, events: Vec<Event>, created_at_ms: i64) -> Option<Arc<Chunk>> {
         if events.is_empty() {
-            return;
+            return None;
         }
-        let bytes = events.iter().map(|event| event.payload.len()).sum();
-        self.bytes += bytes;
-        self.events += events.len();
-        self.chunks.push_back(Arc::new(Chunk { events, bytes, sse: OnceLock::new() }));
+        let chunk = Arc::new(Chunk::new(events, created_at_ms));
+        self.bytes += chunk.bytes;
+        self.events += chunk.events.len();
+        self.chunks.push_back(Arc::clone(&chunk));
         while self.chunks.len() > 1 && (self.bytes > BYTES_MAX || self.events > EVENTS_MAX) {
             if let Some(oldest) = self.chunks.pop_front() {
                 self.bytes -= oldest.bytes;
                 self.events -= oldest.events.len();
-                if let Some(last) = oldest.events.last() {
-                    self.covered_from = last.position;
-                }
+                self.covered_from = oldest.last();
             }
         }
+        Some(chunk)
     }
 
     fn forget_up_to(&mut self, position: Position) {

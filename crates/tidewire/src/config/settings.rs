@@ -27,6 +27,9 @@ pub(crate) struct Settings {
     pub(crate) sqlite: Sqlite,
     pub(crate) postgres: Postgres,
     pub(crate) webhooks: Webhooks,
+    pub(crate) live: Live,
+    pub(crate) sessions: Sessions,
+    pub(crate) node: Node,
     pub(crate) limits: Limits,
     pub(crate) shutdown: Shutdown,
     pub(crate) telemetry: Telemetry,
@@ -82,6 +85,44 @@ pub(crate) struct Webhooks {
     #[serde(deserialize_with = "ms")]
     timeout_ms: Duration,
     concurrent_max: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Live {
+    shards: usize,
+    #[serde(deserialize_with = "ms")]
+    ping_ms: Duration,
+    #[serde(deserialize_with = "ms")]
+    silence_ms: Duration,
+    queue_events_max: usize,
+    queue_bytes_max: usize,
+    #[serde(deserialize_with = "ms")]
+    queue_age_ms: Duration,
+    notify_bytes: usize,
+    fan_out_threshold: usize,
+    subscriptions_max: usize,
+    message_bytes_max: usize,
+    #[serde(deserialize_with = "ms")]
+    reconnect_spread_ms: Duration,
+    memory_bytes_max: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sessions {
+    #[serde(deserialize_with = "ms")]
+    ttl_ms: Duration,
+    #[serde(deserialize_with = "ms")]
+    stale_ms: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Node {
+    name: String,
+    #[serde(deserialize_with = "ms")]
+    lease_ms: Duration,
 }
 
 #[derive(Deserialize)]
@@ -174,6 +215,31 @@ impl Settings {
                 timeout: self.webhooks.timeout_ms,
                 concurrent_max: self.webhooks.concurrent_max,
             },
+            live: self.live.options(),
+            sessions: deliver::SessionOptions {
+                ttl: self.sessions.ttl_ms,
+                stale: self.sessions.stale_ms,
+            },
+            node: deliver::NodeOptions { name: self.node.name.clone(), lease: self.node.lease_ms },
+        }
+    }
+}
+
+impl Live {
+    fn options(&self) -> deliver::LiveOptions {
+        deliver::LiveOptions {
+            shards: self.shards,
+            ping: self.ping_ms,
+            silence: self.silence_ms,
+            queue_events_max: self.queue_events_max,
+            queue_bytes_max: self.queue_bytes_max,
+            queue_age: self.queue_age_ms,
+            notify_bytes: self.notify_bytes,
+            fan_out_threshold: self.fan_out_threshold,
+            subscriptions_max: self.subscriptions_max,
+            message_bytes_max: self.message_bytes_max,
+            reconnect_spread: self.reconnect_spread_ms,
+            memory_bytes_max: self.memory_bytes_max,
         }
     }
 }

@@ -1,0 +1,217 @@
+//! One client: where it is reached, what it follows, and what waits for it.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use tidewire_store::{Offset, Position};
+
+use super::frames::{Dialect, Envelope, put};
+use super::outbox::{Cargo, Outbox, Parcel, Slot};
+use super::outlet::Outlet;
+use super::replay::Verdict;
+use crate::websocket::deflate::Deflater;
+
+/// A connection of a shard: its place, and which of those that have had the place it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(super) index: usize,
+    pub(super) serial: u64,
+}
+
+/// Where a subscription begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StartFrom {
+    After(Position),
+    Now,
+}
+
+/// What ties a subscription to a session's pointer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SessionLink {
+    pub(crate) epoch: u64,
+    /// The store knows already from where on it was live.
+    pub(crate) went_live: bool,
+}
+
+/// A subscription that is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) query_id: Arc<str>,
+    pub(crate) stream: Arc<str>,
+    pub(crate) start: StartFrom,
+    /// The log must have got this far first.
+    pub(crate) min_offset: Option<Position>,
+    pub(crate) link: Option<SessionLink>,
+}
+
+/// A subscription.
+#[derive(Debug)]
+pub(super) struct Subscription {
+    pub(super) serial: u32,
+    pub(super) query_id: Arc<str>,
+    pub(super) stream: Arc<str>,
+    pub(super) start: StartFrom,
+    pub(super) min_offset: Option<Position>,
+    pub(super) link: Option<SessionLink>,
+    pub(super) state: State,
+    /// Its `subscription_created` has been sent.
+    pub(super) announced: bool,
+    /// It took the place of an earlier one of its name.
+    pub(super) renewed: bool,
+    /// Everything up to here was queued, or is told as a gap. Meaningful once it was announced.
+    pub(super) sent: Position,
+    /// What was dropped and not yet told: after, up to.
+    pub(super) gap: Option<(Position, Position)>,
+    /// A gap was told, and the client has not come back for it.
+    pub(super) gapped: bool,
+    /// Parcels of it that wait.
+    pub(super) waiting: u32,
+    /// Known once its stream was looked at.
+    pub(super) envelope: Option<Envelope>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// The store is read for it, in this replay.
+    Replaying(u32),
+    /// It gets what happens.
+    Live,
+}
+
+/// A client.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) serial: u64,
+    pub(super) id: Arc<str>,
+    pub(super) session: Option<Arc<str>>,
+    pub(super) outlet: Outlet,
+    pub(super) outbox: Outbox,
+    pub(super) subscriptions: Vec<Option<Subscription>>,
+    next_serial: u32,
+    pub(super) next_replay: u32,
+    /// Waits for the socket.
+    pub(super) blocked: bool,
+    /// In the shard's list of those to flush.
+    pub(super) dirty: bool,
+    /// Is to be closed when its outbox is empty; gets nothing more.
+    pub(super) closing: bool,
+    /// When the socket last took something it had refused before.
+    pub(super) progress_ms: u64,
+    pub(super) next_ping_ms: u64,
+    /// The last `progress` it was told.
+    pub(super) told: Position,
+    /// Replays that go on when the outbox is empty.
+    pub(super) draining: Vec<oneshot::Sender<Verdict>>,
+    /// SSE only: what this look at the log brought, to be put into the log's order before it is sent.
+    pub(super) unsorted: Vec<super::fan_out::Delivery>,
+}
+
+impl Connection {
+    pub(super) fn new(serial: u64, id: Arc<str>, outlet: Outlet, next_ping_ms: u64) -> Connection {
+        Connection {
+            serial,
+            id,
+            session: None,
+            outlet,
+            outbox: Outbox::default(),
+            subscriptions: Vec::new(),
+            next_serial: 0,
+            next_replay: 0,
+            blocked: false,
+            dirty: false,
+            closing: false,
+            progress_ms: 0,
+            next_ping_ms,
+            told: Position::START,
+            draining: Vec::new(),
+            unsorted: Vec::new(),
+        }
+    }
+
+    pub(super) fn dialect(&self) -> Dialect {
+        self.outlet.dialect()
+    }
+
+    /// The subscription at a place, if it is still the same.
+    pub(super) fn subscription(&mut self, slot: Slot) -> Option<&mut Subscription> {
+        let place = self.subscriptions.get_mut(slot.index as usize)?;
+        place.as_mut().filter(|subscription| subscription.serial == slot.serial)
+    }
+
+    /// All subscriptions, with their places.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (Slot, &Subscription)> {
+        (0u32..).zip(&self.subscriptions).filter_map(|(index, subscription)| {
+            let subscription = subscription.as_ref()?;
+            Some((Slot { index, serial: subscription.serial }, subscription))
+        })
+    }
+
+    pub(super) fn find(&self, query_id: &str) -> Option<Slot> {
+        self.slots().find(|(_, s)| &*s.query_id == query_id).map(|(slot, _)| slot)
+    }
+
+    /// Puts a subscription in a free place.
+    pub(super) fn add(&mut self, request: Request, renewed: bool) -> Slot {
+        self.next_serial += 1;
+        let serial = self.next_serial;
+        let subscription = Subscription {
+            serial,
+            query_id: request.query_id,
+            stream: request.stream,
+            start: request.start,
+            min_offset: request.min_offset,
+            link: request.link,
+            state: State::Replaying(0),
+            announced: false,
+            renewed,
+            sent: Position::START,
+            gap: None,
+            gapped: false,
+            waiting: 0,
+            envelope: None,
+        };
+        let free = self.subscriptions.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.subscriptions.len());
+        match free {
+            Some(index) => self.subscriptions[index] = Some(subscription),
+            None => self.subscriptions.push(Some(subscription)),
+        }
+        Slot { index: u32::try_from(index).unwrap_or(u32::MAX), serial }
+    }
+
+    /// Queues a message of the connection's own.
+    pub(super) fn say(
+        &mut self,
+        message: &str,
+        position: Option<Offset>,
+        deflater: &mut Option<Deflater>,
+        now_ms: u64,
+    ) {
+        let mut bytes = BytesMut::with_capacity(message.len() + 64);
+        put(&mut bytes, self.dialect(), message.as_bytes(), position, deflater);
+        self.queue(bytes.freeze(), Cargo::Message, now_ms);
+    }
+
+    pub(super) fn queue(&mut self, bytes: Bytes, cargo: Cargo, now_ms: u64) {
+        if !self.closing {
+            self.outbox.push(Parcel { bytes, cargo, queued_ms: now_ms });
+        }
+    }
+
+    /// The entry of a `subscription_created` message.
+    pub(super) fn announcement(&self, slot: Slot, offset: Offset) -> serde_json::Value {
+        let named = self.subscriptions.get(slot.index as usize).and_then(Option::as_ref);
+        named.map_or(serde_json::Value::Null, |subscription| {
+            json!({
+                "query_id": *subscription.query_id,
+                "live_id": format!("{}-{}", self.id, subscription.query_id),
+                "streamId": *subscription.stream,
+                "offset": offset.to_string(),
+                "reset": subscription.renewed,
+            })
+        })
+    }
+}

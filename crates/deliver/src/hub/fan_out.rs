@@ -1,0 +1,391 @@
+//! From a sight of the log to the outboxes.
+//!
+//! A stream with few followers is served at once. One with many is served in slices, and between two
+//! slices everything else gets its turn, so that a crowd delays nobody but itself.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use tidewire_store::{Event, Position};
+
+use super::audience::Member;
+use super::connection::{Connection, Key, State};
+use super::frames::{Dialect, Envelope};
+use super::outbox::{Cargo, Flushed, Parcel, Sent, Slot};
+use super::shard::Shard;
+use super::stats::{Stats, add};
+use crate::tail::{Chunk, Ending, Sight};
+use crate::websocket::deflate::Deflater;
+
+/// A chunk on its way to the followers that gave their subscription one name.
+#[derive(Debug)]
+pub(super) struct Job {
+    stream: Arc<str>,
+    query_id: Arc<str>,
+    members: Arc<Vec<Member>>,
+    /// `next <= members.len()`: those before it have been served.
+    next: usize,
+    chunk: Arc<Chunk>,
+    /// The chunk as bytes, in each dialect that was needed so far.
+    bytes: [Option<Bytes>; 3],
+}
+
+/// A chunk for an SSE connection that is to be put into the log's order with others.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    slot: Slot,
+    chunk: Arc<Chunk>,
+    after: Position,
+}
+
+impl Job {
+    fn bytes(
+        &mut self,
+        dialect: Dialect,
+        envelope: &Envelope,
+        deflater: &mut Option<Deflater>,
+    ) -> Bytes {
+        let bytes = &mut self.bytes[dialect as usize];
+        bytes
+            .get_or_insert_with(|| {
+                envelope.encode_shared(dialect, &self.query_id, &self.chunk, deflater)
+            })
+            .clone()
+    }
+}
+
+impl Shard {
+    /// Takes a look at the log.
+    pub(super) fn see(&mut self, sight: &Sight) {
+        for glimpse in &sight.streams {
+            let stream = glimpse.topic.stream();
+            let Some(audience) = self.audiences.get(stream) else { continue };
+            if !Arc::ptr_eq(audience.attendance.topic(), &glimpse.topic) {
+                continue;
+            }
+            let stream = Arc::clone(stream);
+            if let Some(unseen) = glimpse.unseen {
+                self.read_again(&stream, unseen);
+            }
+            if let Some(chunk) = &glimpse.chunk {
+                self.begin(&stream, chunk);
+            }
+            if let Some(ending) = glimpse.ending {
+                self.finish(&stream);
+                self.end_stream(&stream, ending);
+            }
+        }
+        self.position = sight.position;
+    }
+
+    fn begin(&mut self, stream: &Arc<str>, chunk: &Arc<Chunk>) {
+        let Some(audience) = self.audiences.get(stream) else { return };
+        let large = audience.size() > self.node.options.live.fan_out_threshold;
+        let job = |(query_id, members): (&Arc<str>, &Arc<Vec<Member>>)| Job {
+            stream: Arc::clone(stream),
+            query_id: Arc::clone(query_id),
+            members: Arc::clone(members),
+            next: 0,
+            chunk: Arc::clone(chunk),
+            bytes: [const { None }; 3],
+        };
+        let jobs: Vec<Job> = audience.groups().map(job).collect();
+        // A stream's chunks go out in order, so one that is being served in slices stays so.
+        if large || self.slow.iter().any(|slow| slow.stream == *stream) {
+            self.slow.extend(jobs);
+        } else {
+            for mut job in jobs {
+                self.serve(&mut job, usize::MAX);
+            }
+        }
+    }
+
+    /// Serves a slice of the first large audience that waits.
+    pub(super) fn slice(&mut self) {
+        let Some(mut job) = self.slow.pop_front() else { return };
+        let slice = self.node.options.live.fan_out_threshold.max(1);
+        self.serve(&mut job, slice);
+        if job.next < job.members.len() {
+            self.slow.push_front(job);
+        }
+    }
+
+    /// Serves all that waits for a stream.
+    fn finish(&mut self, stream: &str) {
+        let (of_stream, others): (Vec<Job>, Vec<Job>) =
+            self.slow.drain(..).partition(|job| *job.stream == *stream);
+        self.slow = others.into();
+        for mut job in of_stream {
+            self.serve(&mut job, usize::MAX);
+        }
+    }
+
+    fn serve(&mut self, job: &mut Job, budget: usize) {
+        let members = Arc::clone(&job.members);
+        let end = members.len().min(job.next.saturating_add(budget));
+        for member in &members[job.next..end] {
+            self.deliver(*member, job);
+        }
+        job.next = end;
+    }
+
+    /// Gives a chunk to one follower, unless it has it.
+    fn deliver(&mut self, member: Member, job: &mut Job) {
+        let Some(connection) = self.connections.get_mut(member.key.index) else { return };
+        if connection.serial != member.key.serial || connection.closing {
+            return;
+        }
+        let dialect = connection.dialect();
+        let Some(subscription) = connection.subscription(member.slot) else { return };
+        let (after, last) = (subscription.sent, job.chunk.last());
+        if subscription.state != State::Live || after >= last {
+            return;
+        }
+        let Some(envelope) = &subscription.envelope else { return };
+        if dialect == Dialect::ServerSent {
+            subscription.sent = last;
+            let chunk = Arc::clone(&job.chunk);
+            connection.unsorted.push(Delivery { slot: member.slot, chunk, after });
+        } else {
+            let (bytes, events) = if after < job.chunk.first() {
+                let bytes = job.bytes(dialect, envelope, &mut self.deflater);
+                (bytes, job.chunk.events.len())
+            } else {
+                let rest = job.chunk.events.iter().filter(|event| event.position > after);
+                let rest: Vec<Event> = rest.cloned().collect();
+                (envelope.encode(dialect, &rest, &mut self.deflater), rest.len())
+            };
+            subscription.sent = last;
+            let parcel = live_parcel(member.slot, bytes, (after, last), events, &job.chunk);
+            self.push_live(member.key, member.slot, parcel);
+        }
+        self.touch(member.key.index);
+    }
+
+    /// Puts what an SSE connection is to get into the log's order, so that the last offset it got is
+    /// always one up to which it got everything. What still waits for it in a slice comes along.
+    fn sort(&mut self, index: usize) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        if connection.unsorted.is_empty() {
+            return;
+        }
+        let mut unsorted = std::mem::take(&mut connection.unsorted);
+        for job in &self.slow {
+            let Some(slot) = connection.find(&job.query_id) else { continue };
+            let Some(subscription) = connection.subscription(slot) else { continue };
+            let (after, last) = (subscription.sent, job.chunk.last());
+            if subscription.stream == job.stream
+                && subscription.state == State::Live
+                && after < last
+            {
+                subscription.sent = last;
+                unsorted.push(Delivery { slot, chunk: Arc::clone(&job.chunk), after });
+            }
+        }
+        let key = Key { index, serial: connection.serial };
+        if let [delivery] = &unsorted[..]
+            && delivery.after < delivery.chunk.first()
+            && let Some(subscription) = connection.subscription(delivery.slot)
+            && let Some(envelope) = &subscription.envelope
+        {
+            let query_id = Arc::clone(&subscription.query_id);
+            let (dialect, chunk) = (Dialect::ServerSent, &delivery.chunk);
+            let bytes = envelope.encode_shared(dialect, &query_id, chunk, &mut self.deflater);
+            let range = (delivery.after, chunk.last());
+            let parcel = live_parcel(delivery.slot, bytes, range, chunk.events.len(), chunk);
+            self.push_live(key, delivery.slot, parcel);
+            return;
+        }
+        let mut events: Vec<(&Delivery, &Event)> = Vec::new();
+        for delivery in &unsorted {
+            let new = delivery.chunk.events.iter().filter(|e| e.position > delivery.after);
+            events.extend(new.map(|event| (delivery, event)));
+        }
+        events.sort_by_key(|(_, event)| event.position);
+        for (delivery, event) in events {
+            let Some(connection) = self.connections.get_mut(index) else { return };
+            let Some(subscription) = connection.subscription(delivery.slot) else { continue };
+            let Some(envelope) = &subscription.envelope else { continue };
+            let one = std::slice::from_ref(event);
+            let bytes = envelope.encode(Dialect::ServerSent, one, &mut self.deflater);
+            let range = (delivery.after, event.position);
+            let parcel = live_parcel(delivery.slot, bytes, range, 1, &delivery.chunk);
+            self.push_live(key, delivery.slot, parcel);
+        }
+    }
+
+    /// Queues events that happen, or what stands for them if too much waits already.
+    fn push_live(&mut self, key: Key, slot: Slot, mut parcel: Parcel) {
+        let limits = &self.node.options.live;
+        let Some(connection) = self.connections.get_mut(key.index) else { return };
+        let Cargo::Live { from, to, events, .. } = parcel.cargo else { return };
+        let over = connection.outbox.events + events as usize > limits.queue_events_max
+            || connection.outbox.bytes + parcel.bytes.len() > limits.queue_bytes_max;
+        // A socket that takes everything is never over its bounds, however much comes at once.
+        if over && !connection.outbox.is_empty() {
+            connection.drop_waiting(slot, from, to, self.now_ms);
+            add(&self.stats.gaps, 1);
+            return;
+        }
+        parcel.queued_ms = self.now_ms;
+        connection.outbox.push(parcel);
+        if let Some(subscription) = connection.subscription(slot) {
+            subscription.waiting += 1;
+        }
+    }
+
+    /// Notes that a connection has something to flush.
+    pub(super) fn touch(&mut self, index: usize) {
+        if let Some(connection) = self.connections.get_mut(index)
+            && !connection.dirty
+        {
+            connection.dirty = true;
+            self.dirty.push(index);
+        }
+    }
+
+    /// Writes out what this turn brought, each connection's in one go.
+    pub(super) fn flush_all(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for index in dirty.drain(..) {
+            self.flush(index);
+        }
+        self.dirty = dirty;
+    }
+
+    pub(super) fn flush(&mut self, index: usize) {
+        self.sort(index);
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        connection.dirty = false;
+        if connection.blocked {
+            return;
+        }
+        let Connection { outbox, outlet, subscriptions, .. } = connection;
+        let dialect = outlet.dialect();
+        let mut departing = Departing {
+            subscriptions,
+            stats: &self.stats,
+            deflater: &mut self.deflater,
+            dialect,
+            wall_ms: self.wall_ms,
+        };
+        match outbox.flush(outlet, &mut departing) {
+            Flushed::Empty => {
+                for reply in connection.draining.drain(..) {
+                    let _ = reply.send(super::replay::Verdict::Continue);
+                }
+            }
+            Flushed::Blocked => {
+                connection.blocked = true;
+                connection.progress_ms = self.now_ms;
+                let key = Key { index, serial: connection.serial };
+                self.blocked.push(connection.outlet.writable(key));
+            }
+            Flushed::Over => {
+                if !connection.closing {
+                    add(&self.stats.push_failures, 1);
+                }
+                self.remove(index);
+            }
+        }
+    }
+
+    /// Ends what follows a stream that ends.
+    fn end_stream(&mut self, stream: &Arc<str>, ending: Ending) {
+        let Some(audience) = self.audiences.get_mut(stream) else { return };
+        if ending == Ending::Closed {
+            audience.closed = true;
+        }
+        let members = audience.groups().flat_map(|(_, members)| members.iter().copied());
+        let members: Vec<Member> = members.collect();
+        for member in members {
+            let Some(connection) = self.connection(member.key) else { continue };
+            let Some(subscription) = connection.subscription(member.slot) else { continue };
+            match (ending, subscription.state) {
+                (Ending::Gone, _) => self.end(member.key, member.slot, "stream_deleted"),
+                (Ending::Closed, State::Live) => {
+                    self.sort(member.key.index);
+                    self.end(member.key, member.slot, "stream_closed");
+                }
+                // It learns so when it has read the rest.
+                (Ending::Closed, State::Replaying(_)) => {}
+            }
+        }
+    }
+}
+
+fn live_parcel(
+    slot: Slot,
+    bytes: Bytes,
+    (from, to): (Position, Position),
+    events: usize,
+    chunk: &Chunk,
+) -> Parcel {
+    let events = u32::try_from(events).unwrap_or(u32::MAX);
+    let created_at_ms = chunk.created_at_ms;
+    Parcel { bytes, cargo: Cargo::Live { slot, from, to, events, created_at_ms }, queued_ms: 0 }
+}
+
+impl Connection {
+    /// Puts a gap in place of what waits for a subscription, and of what was to come after it.
+    pub(super) fn drop_waiting(&mut self, slot: Slot, from: Position, to: Position, now_ms: u64) {
+        let withdrawn = self.outbox.withdraw(slot);
+        let Some(subscription) = self.subscription(slot) else { return };
+        if withdrawn.is_none() && from == to {
+            return;
+        }
+        let from = match (subscription.gap, &withdrawn) {
+            (Some((first, _)), _) => first,
+            (None, Some(withdrawn)) => withdrawn.from,
+            (None, None) => from,
+        };
+        subscription.waiting -= withdrawn.map_or(0, |withdrawn| withdrawn.parcels);
+        subscription.gapped = true;
+        let begun = subscription.gap.is_some();
+        subscription.gap = Some((from, to));
+        if !begun {
+            self.queue(Bytes::new(), Cargo::Gap(slot), now_ms);
+        }
+    }
+}
+
+/// Notes what a flush has sent.
+struct Departing<'a> {
+    subscriptions: &'a mut Vec<Option<super::connection::Subscription>>,
+    stats: &'a Stats,
+    deflater: &'a mut Option<Deflater>,
+    dialect: Dialect,
+    wall_ms: i64,
+}
+
+impl Departing<'_> {
+    fn subscription(&mut self, slot: Slot) -> Option<&mut super::connection::Subscription> {
+        let place = self.subscriptions.get_mut(slot.index as usize)?;
+        place.as_mut().filter(|subscription| subscription.serial == slot.serial)
+    }
+}
+
+impl Sent for Departing<'_> {
+    fn gap(&mut self, slot: Slot) -> Bytes {
+        let dialect = self.dialect;
+        let message = self.subscription(slot).and_then(|subscription| {
+            let (from, to) = subscription.gap.take()?;
+            Some(subscription.envelope.as_ref()?.gap(from, to))
+        });
+        let mut bytes = bytes::BytesMut::new();
+        if let Some(message) = message {
+            super::frames::put(&mut bytes, dialect, message.as_bytes(), None, self.deflater);
+        }
+        bytes.freeze()
+    }
+
+    fn sent(&mut self, cargo: &Cargo) {
+        if let Cargo::Live { slot, events, created_at_ms, .. } = *cargo {
+            self.stats.pushed(u64::from(events), self.wall_ms - created_at_ms);
+            if let Some(subscription) = self.subscription(slot) {
+                subscription.waiting = subscription.waiting.saturating_sub(1);
+            }
+        }
+    }
+}

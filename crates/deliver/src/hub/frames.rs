@@ -1,0 +1,260 @@
+//! Events as messages: JSON in WebSocket frames, plain or compressed, or in server-sent events.
+//!
+//! What a message says depends on the event and on the client's name for its subscription, and on
+//! nothing else of the connection: so its bytes are made once and shared.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use tidewire_store::stream::is_json;
+use tidewire_store::{Epoch, Event, Position};
+
+use crate::streams::{base64, is_text};
+use crate::tail::Chunk;
+use crate::websocket::deflate::Deflater;
+use crate::websocket::frame;
+
+/// How a connection is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// WebSocket frames.
+    Frames,
+    /// WebSocket frames, compressed where that helps.
+    DeflatedFrames,
+    /// Server-sent events.
+    ServerSent,
+}
+
+/// How a stream's payloads stand in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Json,
+    Text,
+    Base64,
+}
+
+impl Form {
+    pub(crate) fn of(content_type: &str) -> Form {
+        if is_json(content_type) {
+            Form::Json
+        } else if is_text(content_type) {
+            Form::Text
+        } else {
+            Form::Base64
+        }
+    }
+}
+
+/// What all messages of a subscription have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Envelope {
+    /// `"query_id":"…","streamId":"…"`
+    names: Arc<str>,
+    epoch: Epoch,
+    /// Events with more payload than this are announced, not pushed.
+    notify_bytes: usize,
+    form: Form,
+}
+
+impl Envelope {
+    pub(crate) fn new(
+        query_id: &str,
+        stream: &str,
+        epoch: Epoch,
+        notify_bytes: usize,
+        form: Form,
+    ) -> Envelope {
+        let names = format!("\"query_id\":{},\"streamId\":{}", quoted(query_id), quoted(stream));
+        Envelope { names: names.into(), epoch, notify_bytes, form }
+    }
+
+    /// Writes an event as a JSON text.
+    fn put_message(&self, out: &mut BytesMut, event: &Event) {
+        let offset = event.position.in_epoch(self.epoch);
+        let kind = if event.payload.len() > self.notify_bytes { "notify" } else { "event" };
+        out.put_slice(b"{\"type\":\"");
+        out.put_slice(kind.as_bytes());
+        out.put_slice(b"\",");
+        out.put_slice(self.names.as_bytes());
+        out.put_slice(b",\"offset\":\"");
+        put_offset(out, offset);
+        out.put_u8(b'"');
+        if event.payload.len() <= self.notify_bytes {
+            out.put_slice(b",\"payload\":");
+            self.put_payload(out, &event.payload);
+        }
+        out.put_u8(b'}');
+    }
+
+    fn put_payload(&self, out: &mut BytesMut, payload: &[u8]) {
+        match (self.form, std::str::from_utf8(payload)) {
+            (Form::Json, Ok(json)) => out.put_slice(json.as_bytes()),
+            (Form::Text, Ok(text)) => out.put_slice(quoted(text).as_bytes()),
+            _ => {
+                out.put_slice(quoted(&base64(payload)).as_bytes());
+                out.put_slice(b",\"encoding\":\"base64\"");
+            }
+        }
+    }
+
+    /// Events as one run of bytes for the wire.
+    pub(crate) fn encode(
+        &self,
+        dialect: Dialect,
+        events: &[Event],
+        deflater: &mut Option<Deflater>,
+    ) -> Bytes {
+        let payload: usize = events.iter().map(|event| event.payload.len()).sum();
+        let mut out = BytesMut::with_capacity(payload + events.len() * (self.names.len() + 96));
+        let mut message = BytesMut::with_capacity(256);
+        for event in events {
+            message.clear();
+            self.put_message(&mut message, event);
+            let position = Some(event.position.in_epoch(self.epoch));
+            put(&mut out, dialect, &message, position, deflater);
+        }
+        out.freeze()
+    }
+
+    /// A chunk as bytes for the wire, made once whoever asks.
+    pub(crate) fn encode_shared(
+        &self,
+        dialect: Dialect,
+        query_id: &Arc<str>,
+        chunk: &Chunk,
+        deflater: &mut Option<Deflater>,
+    ) -> Bytes {
+        let messages = chunk.messages(query_id);
+        let shared = match dialect {
+            Dialect::Frames => &messages.frames,
+            Dialect::DeflatedFrames => &messages.deflated_frames,
+            Dialect::ServerSent => &messages.server_sent,
+        };
+        shared.get_or_init(|| self.encode(dialect, &chunk.events, deflater)).clone()
+    }
+
+    /// The message that stands for events which were not sent.
+    pub(crate) fn gap(&self, from: Position, to: Position) -> String {
+        let (from, to) = (from.in_epoch(self.epoch), to.in_epoch(self.epoch));
+        format!("{{\"type\":\"gap\",{},\"from\":\"{from}\",\"to\":\"{to}\"}}", self.names)
+    }
+}
+
+/// The message that nothing more will come.
+pub(crate) fn ended(query_id: &str, stream: &str, reason: &str) -> String {
+    let (query_id, stream, reason) = (quoted(query_id), quoted(stream), quoted(reason));
+    format!(
+        "{{\"type\":\"subscription_ended\",\"query_id\":{query_id},\"streamId\":{stream},\
+         \"reason\":{reason}}}"
+    )
+}
+
+/// Writes one message in a connection's dialect. `position` is where it stands in the log, if it
+/// does.
+pub(crate) fn put(
+    out: &mut BytesMut,
+    dialect: Dialect,
+    message: &[u8],
+    position: Option<tidewire_store::Offset>,
+    deflater: &mut Option<Deflater>,
+) {
+    match dialect {
+        Dialect::Frames => frame::put_text(out, message),
+        Dialect::DeflatedFrames => {
+            match deflater.get_or_insert_with(Deflater::new).compress(message) {
+                Some(compressed) => frame::put_compressed_text(out, &compressed),
+                None => frame::put_text(out, message),
+            }
+        }
+        Dialect::ServerSent => put_server_sent(out, message, position),
+    }
+}
+
+fn put_server_sent(out: &mut BytesMut, message: &[u8], position: Option<tidewire_store::Offset>) {
+    if let Some(position) = position {
+        out.put_slice(b"id: ");
+        put_offset(out, position);
+        out.put_u8(b'\n');
+    }
+    out.put_slice(b"data: ");
+    // In JSON a line break stands only between tokens, where a space means the same; in SSE it would
+    // end the field.
+    if message.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+        let flat =
+            message.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte });
+        out.extend(flat);
+    } else {
+        out.put_slice(message);
+    }
+    out.put_slice(b"\n\n");
+}
+
+fn put_offset(out: &mut BytesMut, offset: tidewire_store::Offset) {
+    use std::fmt::Write as _;
+    // Writing into memory cannot fail.
+    let _ = write!(out, "{offset}");
+}
+
+/// A text as a JSON string.
+pub(crate) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn envelope(form: Form) -> Envelope {
+        Envelope::new("q\"1", "doc-1", Epoch::FIRST, 20, form)
+    }
+
+    fn event(payload: &[u8]) -> Event {
+        let position = Position::new(42);
+        Event { position, append_id: position, payload: Bytes::copy_from_slice(payload) }
+    }
+
+    fn message(form: Form, payload: &[u8]) -> serde_json::Value {
+        let mut out = BytesMut::new();
+        envelope(form).put_message(&mut out, &event(payload));
+        serde_json::from_slice(&out).expect("JSON")
+    }
+
+    #[test]
+    fn payloads_stand_in_json_by_their_type() {
+        let json = message(Form::Json, b"{\"x\": 1}");
+        assert_eq!(json["query_id"], "q\"1");
+        assert_eq!(json["streamId"], "doc-1");
+        assert_eq!(json["offset"], "0001_0000000000000042");
+        assert_eq!(json["payload"], serde_json::json!({ "x": 1 }));
+        assert_eq!(message(Form::Text, b"a \"b\"\n")["payload"], "a \"b\"\n");
+        let bytes = message(Form::Base64, &[0, 255]);
+        assert_eq!((&bytes["payload"], &bytes["encoding"]), (&"AP8=".into(), &"base64".into()));
+    }
+
+    #[test]
+    fn large_payloads_are_announced() {
+        let large = message(Form::Text, &[b'x'; 21]);
+        assert_eq!((&large["type"], large.get("payload")), (&"notify".into(), None));
+        assert_eq!(message(Form::Text, &[b'x'; 20])["type"], "event");
+    }
+
+    #[test]
+    fn a_line_break_in_json_does_not_end_a_server_sent_event() {
+        let form = envelope(Form::Json);
+        let sent = form.encode(Dialect::ServerSent, &[event(b"{\n\"x\":\r1}")], &mut None);
+        let text = std::str::from_utf8(&sent).expect("text");
+        assert!(text.starts_with("id: 0001_0000000000000042\ndata: {"), "{text}");
+        assert_eq!(text.matches('\n').count(), 3);
+        assert!(text.ends_with("}\n\n"));
+    }
+
+    #[test]
+    fn several_events_are_several_frames() {
+        let small = event(b"1");
+        let sent = envelope(Form::Json).encode(Dialect::Frames, &[small.clone(), small], &mut None);
+        let length = usize::from(sent[1]) + 2;
+        assert_eq!(sent.len(), 2 * length);
+        assert_eq!(sent[..length], sent[length..]);
+    }
+}

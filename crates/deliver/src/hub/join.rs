@@ -1,0 +1,185 @@
+//! The hand-over from a replay to what happens now.
+//!
+//! A replay has given everything up to `reached`; the shard has seen the log up to `position`. If the
+//! replay is ahead, the subscriptions simply go live: what the shard sees next is dropped up to where
+//! the replay got. If it is behind, what lies between is taken from what the tail remembers of each
+//! stream, and given in the log's order; where memory does not reach back far enough the replay reads
+//! on. Either way nothing is missing and nothing comes twice, because the shard decides it alone,
+//! between two looks at the log.
+
+use tokio::sync::oneshot;
+
+use tidewire_store::{Event, Position, SessionChange};
+
+use super::connection::{Key, State};
+use super::outbox::{Cargo, Slot};
+use super::replay::{Begun, End, Step, Verdict};
+use super::shard::Shard;
+use super::stats::add;
+
+impl Shard {
+    /// Takes what a replay brought.
+    pub(super) fn replayed(
+        &mut self,
+        key: Key,
+        replay: u32,
+        step: Step,
+        reply: oneshot::Sender<Verdict>,
+    ) {
+        for (slot, problem) in &step.failed {
+            if self.replays(key, *slot, replay) {
+                match problem.code() {
+                    "stream_not_found" | "stream_deleted" if self.announced(key, *slot) => {
+                        self.end(key, *slot, "stream_deleted");
+                    }
+                    _ => self.fail(key, *slot, problem),
+                }
+            }
+        }
+        self.announce(key, replay, &step.begun);
+        let now_ms = self.now_ms;
+        for piece in step.parcels {
+            if self.replays(key, piece.slot, replay) {
+                add(&self.stats.replayed_events, piece.events as u64);
+                add(&self.stats.replayed_bytes, piece.bytes.len() as u64);
+                if let Some(connection) = self.connection(key) {
+                    connection.queue(piece.bytes, Cargo::Replayed, now_ms);
+                }
+            }
+        }
+        let Some(connection) = self.connection(key) else { return };
+        let mut wanted = false;
+        for subscription in connection.subscriptions.iter_mut().flatten() {
+            if subscription.state == State::Replaying(replay) {
+                subscription.sent = subscription.sent.max(step.reached);
+                wanted = true;
+            }
+        }
+        let joined = match step.ends {
+            Some(ends) => self.join(key, replay, ends, step.reached),
+            None => false,
+        };
+        self.touch(key.index);
+        if joined || !wanted {
+            let _ = reply.send(Verdict::Done);
+        } else if let Some(connection) = self.connection(key) {
+            // Answered by the flush at the end of this turn, or by the one that empties the outbox.
+            connection.draining.push(reply);
+        }
+    }
+
+    /// Whether a subscription is still this replay's business.
+    fn replays(&mut self, key: Key, slot: Slot, replay: u32) -> bool {
+        let subscription = self.connection(key).and_then(|c| c.subscription(slot));
+        subscription.is_some_and(|s| s.state == State::Replaying(replay))
+    }
+
+    fn announced(&mut self, key: Key, slot: Slot) -> bool {
+        let subscription = self.connection(key).and_then(|c| c.subscription(slot));
+        subscription.is_some_and(|s| s.announced)
+    }
+
+    /// Tells the client which of its subscriptions have begun: from here on every event of theirs is
+    /// certain to reach it.
+    fn announce(&mut self, key: Key, replay: u32, begun: &[Begun]) {
+        let mut entries = Vec::new();
+        for Begun { slot, after, envelope, renew_every } in begun {
+            if !self.replays(key, *slot, replay) {
+                continue;
+            }
+            let (offset, now_ms) = (self.node.offset(*after), self.now_ms);
+            let Some(connection) = self.connection(key) else { return };
+            let Some(subscription) = connection.subscription(*slot) else { continue };
+            subscription.sent = *after;
+            subscription.envelope = Some(envelope.clone());
+            let (announced, stream) = (subscription.announced, subscription.stream.clone());
+            subscription.announced = true;
+            if !announced {
+                entries.push(connection.announcement(*slot, offset));
+            }
+            if let Some(every) = renew_every
+                && let Some(audience) = self.audiences.get_mut(&stream)
+            {
+                let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(100);
+                audience.renewal.get_or_insert((every_ms, now_ms + every_ms));
+            }
+        }
+        if !entries.is_empty() {
+            let message = serde_json::json!({
+                "type": "subscription_created",
+                "subscriptions": entries,
+            });
+            self.say(key, &message.to_string());
+        }
+    }
+
+    /// Lets subscriptions go live. Returns whether they did.
+    fn join(&mut self, key: Key, replay: u32, ends: Vec<End>, reached: Position) -> bool {
+        let position = self.position;
+        let mut late: Vec<(Slot, Event)> = Vec::new();
+        for end in ends.iter().filter(|_| position > reached) {
+            let Some(connection) = self.connection(key) else { return true };
+            let Some(subscription) = connection.subscription(end.slot) else { continue };
+            let stream = subscription.stream.clone();
+            let known = end.rest.iter().filter(|event| event.position <= position);
+            late.extend(known.map(|event| (end.slot, event.clone())));
+            if end.horizon < position {
+                let Some(audience) = self.audiences.get(&stream) else { continue };
+                let topic = audience.attendance.topic();
+                let Some(events) = topic.between(end.horizon, position) else { return false };
+                late.extend(events.into_iter().map(|event| (end.slot, event)));
+            }
+        }
+        late.sort_by_key(|(_, event)| event.position);
+        for (slot, event) in &late {
+            self.queue_late(key, replay, *slot, event);
+        }
+        let live_from = position.max(reached);
+        for end in &ends {
+            if self.replays(key, end.slot, replay) {
+                self.go_live(key, end, live_from);
+            }
+        }
+        true
+    }
+
+    fn queue_late(&mut self, key: Key, replay: u32, slot: Slot, event: &Event) {
+        if !self.replays(key, slot, replay) {
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(key.index) else { return };
+        let dialect = connection.dialect();
+        let Some(subscription) = connection.subscription(slot) else { return };
+        let Some(envelope) = &subscription.envelope else { return };
+        let one = std::slice::from_ref(event);
+        let bytes = envelope.encode(dialect, one, &mut self.deflater);
+        add(&self.stats.replayed_events, 1);
+        connection.queue(bytes, Cargo::Replayed, self.now_ms);
+    }
+
+    fn go_live(&mut self, key: Key, end: &End, live_from: Position) {
+        let Some(connection) = self.connection(key) else { return };
+        let session = connection.session.clone();
+        let Some(subscription) = connection.subscription(end.slot) else { return };
+        subscription.state = State::Live;
+        subscription.sent = live_from;
+        let stream = subscription.stream.clone();
+        if let (Some(session), Some(link)) = (session, &mut subscription.link)
+            && !link.went_live
+        {
+            link.went_live = true;
+            let change = SessionChange::WentLive {
+                session: session.to_string(),
+                stream: stream.to_string(),
+                epoch: link.epoch,
+                position: live_from,
+            };
+            self.node.sessions.note(vec![change]);
+        }
+        let closed = end.closed.is_some_and(|last| last <= live_from)
+            || self.audiences.get(&stream).is_some_and(|audience| audience.closed);
+        if closed {
+            self.end(key, end.slot, "stream_closed");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The hub: who is connected to this node, what each follows, and how events reach them.
+//!
+//! ```text
+//!   tail ──sight──► shard ──┬─ audience of doc-1 ─┬─► connection ─► socket
+//!          (one look        │                     └─► connection ─► socket
+//!          at the log)      └─ audience of doc-2 ───► …
+//! ```
+//!
+//! A connection belongs to one of a few [`shard`]s, chosen by [`rendezvous`] hashing; a shard is one
+//! task that owns its connections outright, so nothing here is locked. It writes to the sockets
+//! itself, without waiting: a delivery costs a pointer in a queue and a system call, and wakes no
+//! task. What a socket does not take stays in the connection's bounded [`outbox`].
+//!
+//! - [`frames`]: events as messages, encoded once for all who get them
+//! - [`audience`]: who follows a stream; [`connection`]: what one client follows
+//! - [`fan_out`]: from a sight to the outboxes, large audiences in slices
+//! - [`replay`]: what happened before a subscription began, read from the store, and the exact
+//!   hand-over to what happens after
+//! - [`outlet`]: a WebSocket or an SSE response, as somewhere to write to
+//!
+//! What must hold: the events a subscription gets are exactly its stream's after the offset it
+//! agreed on, in order, each once, or a gap that says what is missing (invariant 3); and no client
+//! can make the hub wait or grow (invariant 5).
+
+mod audience;
+pub(crate) mod connection;
+mod fan_out;
+pub(crate) mod frames;
+mod join;
+mod metrics;
+mod outbox;
+mod outlet;
+pub(crate) mod rendezvous;
+mod replay;
+mod shard;
+mod stats;
+mod upkeep;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use tidewire_store::Position;
+
+use crate::live::message::Ack;
+use crate::node::Node;
+use crate::tail::{Sight, Sinks};
+use crate::websocket::CloseCode;
+
+pub(crate) use connection::{Key, Request, SessionLink, StartFrom};
+pub(crate) use metrics::write as write_metrics;
+pub(crate) use outlet::{Outlet, ServerSent, Socket};
+pub(crate) use replay::Step;
+pub(crate) use shard::{Dormant, clock_ms};
+pub(crate) use stats::Stats;
+use stats::Totals;
+
+/// Commands that may wait for a shard before those who send them do.
+const COMMANDS_MAX: usize = 1_024;
+/// Sights that may wait for a shard before the follower does.
+const SIGHTS_MAX: usize = 64;
+/// Pages of replays that are read from the store at once, by all connections together: few enough
+/// that appends and other reads find a database connection when a herd of clients returns.
+const REPLAY_READS_MAX: usize = 8;
+
+/// What a shard is asked to do.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// A client has come.
+    Attach { outlet: Outlet, id: Arc<str>, reply: oneshot::Sender<Key> },
+    /// Its session is known.
+    Identify { key: Key, session: Arc<str> },
+    /// Something to tell it: one message, as JSON.
+    Say { key: Key, message: String },
+    /// A frame to send it as it is.
+    Send { key: Key, frame: Bytes },
+    /// It wants to follow streams.
+    Subscribe { key: Key, requests: Vec<Request> },
+    /// It does not want to any more. Without names of its own, these streams of its session.
+    Unsubscribe { key: Key, query_ids: Vec<String> },
+    /// What its session follows; what is not named is not followed any more.
+    Follow { key: Key, requests: Vec<Request> },
+    /// It has processed what it got up to somewhere.
+    Acknowledge { key: Key, acks: Vec<Ack> },
+    /// A replay has got on.
+    Replayed { key: Key, replay: u32, step: Box<Step>, reply: oneshot::Sender<replay::Verdict> },
+    /// Nothing more is to be sent to it after this.
+    Close { key: Key, code: CloseCode, reason: &'static str },
+}
+
+/// The way to the hub.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    shards: Vec<Handle>,
+    names: Vec<String>,
+    /// Replays under way.
+    pub(crate) tasks: TaskTracker,
+    replay_reads: Arc<Semaphore>,
+}
+
+/// The way to a shard.
+#[derive(Debug, Clone)]
+pub(crate) struct Handle {
+    commands: mpsc::Sender<Command>,
+    /// Apart, and without a bound but the number of connections: leaving must never wait.
+    departures: mpsc::UnboundedSender<Key>,
+    stats: Arc<Stats>,
+}
+
+impl Handle {
+    /// Asks a shard for something. A shard that is gone belongs to a server that stops.
+    pub(crate) async fn ask(&self, command: Command) {
+        let _ = self.commands.send(command).await;
+    }
+
+    /// A client has gone.
+    pub(crate) fn detach(&self, key: Key) {
+        let _ = self.departures.send(key);
+    }
+}
+
+impl Hub {
+    /// A hub of so many shards, which stand at `position` and are yet to be started.
+    pub(crate) fn new(shards: usize, position: Position) -> (Hub, Vec<Dormant>, Sinks) {
+        let (mut handles, mut running, mut sinks) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..shards.max(1) {
+            let (commands, incoming) = mpsc::channel(COMMANDS_MAX);
+            let (departures, departing) = mpsc::unbounded_channel();
+            let (sink, sights) = mpsc::channel::<Arc<Sight>>(SIGHTS_MAX);
+            let stats = Arc::new(Stats::default());
+            let handle = Handle { commands, departures, stats: Arc::clone(&stats) };
+            running.push(Dormant::new(handle.clone(), incoming, departing, sights, position));
+            handles.push(handle);
+            sinks.push(sink);
+        }
+        let names = (0..handles.len()).map(|shard| format!("shard-{shard}")).collect();
+        let hub = Hub {
+            shards: handles,
+            names,
+            tasks: TaskTracker::new(),
+            replay_reads: Arc::new(Semaphore::new(REPLAY_READS_MAX)),
+        };
+        (hub, running, sinks)
+    }
+
+    /// Starts the shards.
+    pub(crate) fn start(
+        node: &Arc<Node>,
+        shards: Vec<Dormant>,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) {
+        for shard in shards {
+            tasks.spawn(shard.run(Arc::clone(node), stop.clone()));
+        }
+    }
+
+    /// The shard of a session, or of a connection that has none.
+    pub(crate) fn shard_of(&self, tenant: &str, session: &str) -> &Handle {
+        let index = rendezvous::pick(&self.names, tenant, session).unwrap_or(0);
+        &self.shards[index]
+    }
+
+    /// What all shards counted.
+    pub(crate) fn totals(&self) -> Totals {
+        Totals::of(self.shards.iter().map(|shard| &*shard.stats))
+    }
+
+    /// What each shard counted.
+    pub(crate) fn stats(&self) -> impl Iterator<Item = &Stats> {
+        self.shards.iter().map(|shard| &*shard.stats)
+    }
+
+    /// A place among the replays that read from the store.
+    pub(crate) fn replay_reads(&self) -> &Arc<Semaphore> {
+        &self.replay_reads
+    }
+}

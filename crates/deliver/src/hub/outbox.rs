@@ -1,0 +1,218 @@
+//! What waits for one connection: a bounded queue of bytes that others may share.
+//!
+//! `queued_events <= events_max` and `queued_bytes <= bytes_max` for what is pushed live; replays are
+//! paced by their readers and do not count against the bounds, or they would push live events out.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::{Buf, Bytes};
+
+use tidewire_store::Position;
+
+use super::outlet::{Outlet, Refused};
+
+/// Pieces that go out in one write.
+const PIECES_MAX: usize = 64;
+
+/// One piece of what waits.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pub(super) bytes: Bytes,
+    pub(super) cargo: Cargo,
+    pub(super) queued_ms: u64,
+}
+
+/// What a piece is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cargo {
+    /// Events of a subscription that were pushed live: the last one's position, how many, and when
+    /// the first was appended.
+    Live { slot: Slot, from: Position, to: Position, events: u32, created_at_ms: i64 },
+    /// Events of a subscription that were replayed.
+    Replayed,
+    /// Stands where a subscription's events were dropped. Its bytes are made when its turn comes,
+    /// because until then it may grow.
+    Gap(Slot),
+    /// A message of the connection's own.
+    Message,
+    /// The question whether the client is there.
+    Ping,
+    /// After this the connection is closed.
+    Last,
+}
+
+/// A subscription of a connection: its place, and which of those that have had the place it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Slot {
+    pub(crate) index: u32,
+    pub(crate) serial: u32,
+}
+
+/// The queue.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    parcels: VecDeque<Parcel>,
+    pub(super) events: usize,
+    pub(super) bytes: usize,
+    /// Bytes of the first parcel that are gone already.
+    begun: bool,
+    ping_waits: bool,
+}
+
+/// What was taken out.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Withdrawn {
+    /// The client has everything up to here.
+    pub(super) from: Position,
+    pub(super) parcels: u32,
+}
+
+/// What a flush did.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Flushed {
+    /// Everything is out.
+    Empty,
+    /// The socket takes no more for now.
+    Blocked,
+    /// The client is gone, or was to be closed and now is.
+    Over,
+}
+
+/// What the flush tells of each parcel that is out.
+pub(super) trait Sent {
+    /// The bytes of a gap whose turn has come.
+    fn gap(&mut self, slot: Slot) -> Bytes;
+    /// A parcel is out.
+    fn sent(&mut self, cargo: &Cargo);
+}
+
+impl Outbox {
+    pub(super) fn is_empty(&self) -> bool {
+        self.parcels.is_empty()
+    }
+
+    /// When the oldest of what waits was put there.
+    pub(super) fn oldest_ms(&self) -> Option<u64> {
+        self.parcels.front().map(|parcel| parcel.queued_ms)
+    }
+
+    pub(super) fn push(&mut self, parcel: Parcel) {
+        match parcel.cargo {
+            Cargo::Live { events, .. } => {
+                self.events += events as usize;
+                self.bytes += parcel.bytes.len();
+            }
+            Cargo::Ping => {
+                if self.ping_waits {
+                    return;
+                }
+                self.ping_waits = true;
+                // Before what waits, so that a slow client can answer in time; but not inside a
+                // frame that is half out.
+                self.parcels.insert(usize::from(self.begun), parcel);
+                return;
+            }
+            _ => {}
+        }
+        self.parcels.push_back(parcel);
+    }
+
+    /// Takes out what waits live for a subscription.
+    pub(super) fn withdraw(&mut self, wanted: Slot) -> Option<Withdrawn> {
+        let mut withdrawn: Option<Withdrawn> = None;
+        let begun = usize::from(self.begun);
+        let mut index = 0;
+        let (mut events_out, mut bytes_out) = (0, 0);
+        self.parcels.retain(|parcel| {
+            index += 1;
+            match parcel.cargo {
+                Cargo::Live { slot, from, events, .. } if slot == wanted && index > begun => {
+                    withdrawn.get_or_insert(Withdrawn { from, parcels: 0 }).parcels += 1;
+                    events_out += events as usize;
+                    bytes_out += parcel.bytes.len();
+                    false
+                }
+                _ => true,
+            }
+        });
+        self.events -= events_out;
+        self.bytes -= bytes_out;
+        withdrawn
+    }
+
+    /// Writes what the outlet takes.
+    pub(super) fn flush(&mut self, outlet: &Outlet, sent: &mut impl Sent) -> Flushed {
+        while let Some(first) = self.parcels.front_mut() {
+            if let Cargo::Gap(slot) = first.cargo
+                && !self.begun
+            {
+                first.bytes = sent.gap(slot);
+                first.cargo = Cargo::Message;
+            }
+            if first.bytes.is_empty() {
+                // The gap of a subscription that has ended.
+                self.parcels.pop_front();
+                continue;
+            }
+            let written = if outlet.takes_pieces() && self.parcels.len() > 1 {
+                let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+                let mut count = 0;
+                for (piece, parcel) in pieces.iter_mut().zip(&self.parcels) {
+                    if matches!(parcel.cargo, Cargo::Gap(_)) {
+                        break;
+                    }
+                    *piece = IoSlice::new(&parcel.bytes);
+                    count += 1;
+                }
+                outlet.write(&pieces[..count], &self.parcels[0].bytes)
+            } else {
+                let first = &self.parcels[0].bytes;
+                outlet.write(&[IoSlice::new(first)], first)
+            };
+            match written {
+                Ok(count) => {
+                    if self.advance(count, sent) {
+                        return Flushed::Over;
+                    }
+                }
+                Err(Refused::Full) => return Flushed::Blocked,
+                Err(Refused::Gone) => return Flushed::Over,
+            }
+        }
+        if self.parcels.capacity() > 8 {
+            // An idle connection holds next to nothing.
+            self.parcels = VecDeque::new();
+        }
+        Flushed::Empty
+    }
+
+    /// Takes away what was written. Returns whether that was the last there is to be.
+    fn advance(&mut self, mut written: usize, sent: &mut impl Sent) -> bool {
+        while written > 0 {
+            let Some(first) = self.parcels.front_mut() else { return false };
+            if written < first.bytes.len() {
+                if let Cargo::Live { .. } = first.cargo {
+                    self.bytes -= written;
+                }
+                first.bytes.advance(written);
+                self.begun = true;
+                return false;
+            }
+            written -= first.bytes.len();
+            self.begun = false;
+            let Some(done) = self.parcels.pop_front() else { return false };
+            match done.cargo {
+                Cargo::Live { events, .. } => {
+                    self.events -= events as usize;
+                    self.bytes -= done.bytes.len();
+                }
+                Cargo::Ping => self.ping_waits = false,
+                Cargo::Last => return true,
+                _ => {}
+            }
+            sent.sent(&done.cargo);
+        }
+        false
+    }
+}

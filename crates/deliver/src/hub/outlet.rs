@@ -1,0 +1,127 @@
+//! Where a connection's bytes go: a WebSocket's own socket, or the body of an SSE response.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, mpsc};
+
+use super::connection::Key;
+use super::frames::Dialect;
+
+/// A WebSocket's socket, shared by the task that reads it and the shard that writes it.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) stream: TcpStream,
+    /// When its client was last heard, in milliseconds of the hub's clock.
+    pub(crate) heard_ms: AtomicU64,
+    /// The shard is done with it.
+    pub(crate) released: Notify,
+}
+
+impl Socket {
+    pub(crate) fn new(stream: TcpStream, now_ms: u64) -> Socket {
+        Socket { stream, heard_ms: AtomicU64::new(now_ms), released: Notify::new() }
+    }
+}
+
+/// The body of an SSE response.
+#[derive(Debug)]
+pub(crate) struct ServerSent {
+    pub(crate) body: mpsc::Sender<Bytes>,
+}
+
+/// A connection's way out.
+#[derive(Debug)]
+pub(crate) enum Outlet {
+    WebSocket { socket: Arc<Socket>, deflate: bool },
+    ServerSent(ServerSent),
+}
+
+/// Why nothing more could be written.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It takes no more for now.
+    Full,
+    /// There is nobody at the other end.
+    Gone,
+}
+
+impl Outlet {
+    pub(super) fn dialect(&self) -> Dialect {
+        match self {
+            Outlet::WebSocket { deflate: true, .. } => Dialect::DeflatedFrames,
+            Outlet::WebSocket { deflate: false, .. } => Dialect::Frames,
+            Outlet::ServerSent(_) => Dialect::ServerSent,
+        }
+    }
+
+    /// Writes what it takes without waiting. Returns how many bytes that was.
+    pub(super) fn write(&self, pieces: &[IoSlice<'_>], bytes: &Bytes) -> Result<usize, Refused> {
+        match self {
+            Outlet::WebSocket { socket, .. } => {
+                let written = match pieces {
+                    [piece] => socket.stream.try_write(piece),
+                    _ => socket.stream.try_write_vectored(pieces),
+                };
+                match written {
+                    Ok(0) => Err(Refused::Gone),
+                    Ok(count) => Ok(count),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Refused::Full),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(Refused::Full),
+                    Err(_) => Err(Refused::Gone),
+                }
+            }
+            Outlet::ServerSent(ServerSent { body }) => match body.try_send(bytes.clone()) {
+                Ok(()) => Ok(bytes.len()),
+                Err(mpsc::error::TrySendError::Full(_)) => Err(Refused::Full),
+                Err(mpsc::error::TrySendError::Closed(_)) => Err(Refused::Gone),
+            },
+        }
+    }
+
+    /// Whether several pieces can go in one write.
+    pub(super) fn takes_pieces(&self) -> bool {
+        matches!(self, Outlet::WebSocket { .. })
+    }
+
+    /// Waits until it takes more.
+    pub(super) fn writable(&self, key: Key) -> BoxFuture<'static, Key> {
+        match self {
+            Outlet::WebSocket { socket, .. } => {
+                let socket = Arc::clone(socket);
+                Box::pin(async move {
+                    // An error shows again at the write that follows.
+                    let _ = socket.stream.writable().await;
+                    key
+                })
+            }
+            Outlet::ServerSent(ServerSent { body }) => {
+                let body = body.clone();
+                Box::pin(async move {
+                    let _ = body.reserve().await;
+                    key
+                })
+            }
+        }
+    }
+
+    /// When its client was last heard, where that can be known.
+    pub(super) fn heard_ms(&self) -> Option<u64> {
+        match self {
+            Outlet::WebSocket { socket, .. } => Some(socket.heard_ms.load(Ordering::Relaxed)),
+            Outlet::ServerSent(_) => None,
+        }
+    }
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        if let Outlet::WebSocket { socket, .. } = self {
+            socket.released.notify_one();
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Replays: what a subscription is to get from the store, up to where it can join those who are live.
+//!
+//! A replay reads some streams at once and gives their events in the log's order. It goes on when the
+//! connection has taken what was read before, so that its pace is the socket's, and it holds a page
+//! of each stream at most.
+//!
+//! ```text
+//!   stream a   ▪   ▪ ▪      ▪ │        read up to its end: horizon = the log's tip then
+//!   stream b     ▪      ▪ ▪   │ ▪ ▪    a full page: horizon = its last event
+//!   ──────────────────────────▼──────► everything up to the least horizon can be given
+//! ```
+//!
+//! When every stream has been read to its end the shard is asked to let them join; see `join`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rand::Rng as _;
+use tokio::sync::oneshot;
+
+use tidewire_store::{Event, Lifetime, Page, PageLimit, Position, StreamState};
+
+use super::connection::{Key, StartFrom};
+use super::frames::{Dialect, Envelope, Form};
+use super::outbox::Slot;
+use super::{Command, Handle};
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::streams::{beyond_tip, find_page, renew};
+use crate::websocket::deflate::Deflater;
+
+/// Events that one step reads, over all its streams.
+const STEP_EVENTS: usize = 2_000;
+/// Payload bytes likewise.
+const STEP_BYTES: usize = 512 << 10;
+/// Each stream's share of those is at least this, so that many streams do not crawl.
+const SHARE_EVENTS_MIN: usize = 16;
+const SHARE_BYTES_MIN: usize = 8 << 10;
+/// Bytes of one piece of a step.
+const PARCEL_BYTES: usize = 64 << 10;
+/// How long a store that does not answer is given before it is asked again: doubled each time.
+const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(2);
+/// How long a `min_offset` is waited for.
+const MIN_OFFSET_WAIT: Duration = Duration::from_secs(10);
+
+/// A subscription that is to be replayed.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) slot: Slot,
+    pub(super) query_id: Arc<str>,
+    pub(super) stream: Arc<str>,
+    pub(super) start: StartFrom,
+    pub(super) min_offset: Option<Position>,
+    /// Known if the stream was looked at before.
+    pub(super) envelope: Option<Envelope>,
+}
+
+/// Whom a replay is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target {
+    pub(super) key: Key,
+    pub(super) replay: u32,
+    pub(super) dialect: Dialect,
+}
+
+/// What a replay brings at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Step {
+    /// Subscriptions whose stream was found, and after what their events come.
+    pub(super) begun: Vec<Begun>,
+    /// Subscriptions that cannot be.
+    pub(super) failed: Vec<(Slot, Problem)>,
+    /// Events, in the log's order.
+    pub(super) parcels: Vec<Piece>,
+    /// Everything up to here has been given.
+    pub(super) reached: Position,
+    /// Set when every stream was read to its end.
+    pub(super) ends: Option<Vec<End>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) slot: Slot,
+    pub(super) after: Position,
+    pub(super) envelope: Envelope,
+    /// For a stream whose lifetime slides: how often to renew it.
+    pub(super) renew_every: Option<Duration>,
+}
+
+/// Some events of one subscription.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) slot: Slot,
+    pub(super) bytes: Bytes,
+    pub(super) events: usize,
+}
+
+/// A stream that was read to its end.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) slot: Slot,
+    /// Read up to here.
+    pub(super) horizon: Position,
+    /// What was read beyond the step's `reached`.
+    pub(super) rest: Vec<Event>,
+    /// The stream is closed, and this is its last event.
+    pub(super) closed: Option<Position>,
+}
+
+/// What the shard makes of a step.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Read on.
+    Continue,
+    /// All have joined, or nobody wants it any more.
+    Done,
+}
+
+/// Reads until all have joined.
+pub(super) async fn run(node: Arc<Node>, shard: Handle, target: Target, wanted: Vec<Wanted>) {
+    let mut replay = Replay::new(&node, target.dialect, wanted);
+    loop {
+        let step = tokio::select! {
+            step = replay.step() => Box::new(step),
+            () = node.draining.cancelled() => return,
+        };
+        let (reply, verdict) = oneshot::channel();
+        let Target { key, replay: id, .. } = target;
+        shard.ask(Command::Replayed { key, replay: id, step, reply }).await;
+        match verdict.await {
+            Ok(Verdict::Continue) => {}
+            // The connection may be gone, and the question with it.
+            Ok(Verdict::Done) | Err(_) => return,
+        }
+    }
+}
+
+struct Replay<'a> {
+    node: &'a Node,
+    dialect: Dialect,
+    cursors: Vec<Cursor>,
+    deflater: Option<Deflater>,
+}
+
+struct Cursor {
+    wanted: Wanted,
+    /// Everything up to here is in `page` or was given. `None` before the first look.
+    horizon: Option<Position>,
+    /// What was read and not yet given.
+    page: VecDeque<Event>,
+    /// The stream was read to its end.
+    complete: bool,
+    closed: Option<Position>,
+}
+
+impl<'a> Replay<'a> {
+    fn new(node: &'a Node, dialect: Dialect, wanted: Vec<Wanted>) -> Replay<'a> {
+        let cursor = |wanted: Wanted| Cursor {
+            wanted,
+            horizon: None,
+            page: VecDeque::new(),
+            complete: false,
+            closed: None,
+        };
+        let cursors = wanted.into_iter().map(cursor).collect();
+        Replay { node, dialect, cursors, deflater: None }
+    }
+
+    async fn step(&mut self) -> Step {
+        let mut step = Step::default();
+        self.read(&mut step).await;
+        let horizon = |cursor: &Cursor| cursor.horizon.unwrap_or(Position::START);
+        step.reached = self.cursors.iter().map(horizon).min().unwrap_or(Position::START);
+        self.give(&mut step);
+        if self.cursors.iter().all(|cursor| cursor.complete) {
+            let end = |cursor: &Cursor| End {
+                slot: cursor.wanted.slot,
+                horizon: horizon(cursor),
+                rest: cursor.page.iter().cloned().collect(),
+                closed: cursor.closed,
+            };
+            step.ends = Some(self.cursors.iter().map(end).collect());
+        }
+        // If there is another step, then what was read to its end may have grown since.
+        for cursor in self.cursors.iter_mut().filter(|cursor| cursor.page.is_empty()) {
+            cursor.complete = false;
+        }
+        step
+    }
+
+    /// Reads a page of every stream of which nothing is left.
+    async fn read(&mut self, step: &mut Step) {
+        let count = self.cursors.len().max(1);
+        let limit = PageLimit {
+            events: (STEP_EVENTS / count).max(SHARE_EVENTS_MIN),
+            bytes: (STEP_BYTES / count).max(SHARE_BYTES_MIN),
+        };
+        let mut cursors = std::mem::take(&mut self.cursors);
+        for cursor in &mut cursors {
+            if cursor.complete || !cursor.page.is_empty() {
+                continue;
+            }
+            match cursor.read(self.node, limit).await {
+                Ok(begun) => step.begun.extend(begun),
+                Err(problem) => step.failed.push((cursor.wanted.slot, problem)),
+            }
+        }
+        cursors.retain(|cursor| !step.failed.iter().any(|(slot, _)| *slot == cursor.wanted.slot));
+        self.cursors = cursors;
+    }
+
+    /// Takes out everything up to where all streams are known.
+    fn give(&mut self, step: &mut Step) {
+        let mut given: Vec<(usize, Event)> = Vec::new();
+        for (index, cursor) in self.cursors.iter_mut().enumerate() {
+            let known = cursor.page.partition_point(|event| event.position <= step.reached);
+            given.extend(cursor.page.drain(..known).map(|event| (index, event)));
+        }
+        given.sort_by_key(|(_, event)| event.position);
+        let mut run: Vec<Event> = Vec::new();
+        let mut bytes = 0;
+        let mut given = given.into_iter().peekable();
+        while let Some((index, event)) = given.next() {
+            bytes += event.payload.len();
+            run.push(event);
+            let goes_on = given.peek().is_some_and(|(next, _)| *next == index);
+            if goes_on && bytes < PARCEL_BYTES {
+                continue;
+            }
+            let Wanted { slot, envelope, .. } = &self.cursors[index].wanted;
+            if let Some(envelope) = envelope {
+                let bytes = envelope.encode(self.dialect, &run, &mut self.deflater);
+                step.parcels.push(Piece { slot: *slot, bytes, events: run.len() });
+            }
+            run.clear();
+            bytes = 0;
+        }
+    }
+}
+
+impl Cursor {
+    /// Reads on. Says so if this was the first look at the stream.
+    async fn read(&mut self, node: &Node, limit: PageLimit) -> Result<Option<Begun>, Problem> {
+        let (after, first) = match (self.horizon, self.wanted.start) {
+            (Some(horizon), _) => (horizon, false),
+            (None, StartFrom::After(after)) => (after, true),
+            // Past every event: the answer tells where the stream ends.
+            (None, StartFrom::Now) => (Position::new(u64::MAX), true),
+        };
+        if first && let Some(min_offset) = self.wanted.min_offset {
+            reached(node, min_offset).await?;
+        }
+        let page = patiently(node, &self.wanted.stream, after, limit).await?;
+        let after = match self.wanted.start {
+            StartFrom::Now if first => page.view.tail,
+            _ => after,
+        };
+        beyond_tip(node, after, &page)?;
+        self.complete = page.up_to_date();
+        self.horizon = Some(page.scanned_to.max(after));
+        self.closed = page.view.state.closed.as_ref().map(|closed| closed.position);
+        let begun = first.then(|| self.begun(node, &page.view.state, after));
+        if first {
+            renew(node, &page.view.state).await;
+        }
+        self.page = page.events.into();
+        Ok(begun)
+    }
+
+    fn begun(&mut self, node: &Node, state: &StreamState, after: Position) -> Begun {
+        let Wanted { query_id, stream, slot, .. } = &self.wanted;
+        let notify_bytes = node.options.live.notify_bytes;
+        let form = Form::of(&state.content_type);
+        let envelope = Envelope::new(query_id, stream, node.store.epoch(), notify_bytes, form);
+        let slot = *slot;
+        self.wanted.envelope = Some(envelope.clone());
+        let renew_every = match state.lifetime {
+            Lifetime::Sliding { ttl_s } => Some(Duration::from_secs(ttl_s) / 3),
+            _ => None,
+        };
+        Begun { slot, after, envelope, renew_every }
+    }
+}
+
+/// Reads a page, and asks again while the store does not answer: a live connection outlasts a
+/// restart of the database.
+async fn patiently(
+    node: &Node,
+    stream: &str,
+    after: Position,
+    limit: PageLimit,
+) -> Result<Page, Problem> {
+    let mut wait = RETRY_MIN;
+    loop {
+        let place = node.hub.replay_reads().acquire().await;
+        let page = find_page(node, stream, after, limit).await;
+        drop(place);
+        match page {
+            Err(problem) if problem.is_temporary() => {
+                let spread = rand::rng().random_range(0.5..=1.0);
+                tokio::time::sleep(wait.mul_f64(spread)).await;
+                wait = (wait * 2).min(RETRY_MAX);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Waits until this node has seen the log up to a position.
+async fn reached(node: &Node, position: Position) -> Result<(), Problem> {
+    let wait = node.tail.reached(position);
+    tokio::time::timeout(MIN_OFFSET_WAIT, wait).await.map_err(|_| {
+        Problem::new(
+            axum::http::StatusCode::SERVICE_UNAVAILABLE,
+            "min_offset_not_reached",
+            format!("the log has not reached {}", node.offset(position)),
+            "try again, and check that the offset is one this system gave",
+        )
+        .retry_after_s(1)
+    })
+}

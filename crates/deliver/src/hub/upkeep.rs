@@ -1,0 +1,152 @@
+//! What a shard does now and then: pings, the silent, the stuck, progress, acknowledgements.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use tidewire_store::{Command as LogCommand, Position, SessionChange};
+
+use super::Outlet;
+use super::connection::{Connection, Key, State};
+use super::outbox::{Cargo, Slot};
+use super::shard::Shard;
+use super::stats::{add, set};
+use crate::live::message::{Ack, Acked};
+use crate::websocket::frame;
+
+impl Shard {
+    pub(super) fn upkeep(&mut self) {
+        let live = &self.node.options.live;
+        let ms =
+            |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let (ping_ms, silence_ms, age_ms) = (ms(live.ping), ms(live.silence), ms(live.queue_age));
+        let (mut events, mut bytes, mut oldest_ms) = (0, 0, self.now_ms);
+        let mut due = Vec::new();
+        for (index, connection) in &self.connections {
+            events += connection.outbox.events;
+            bytes += connection.outbox.bytes;
+            let waits_since = connection.outbox.oldest_ms().unwrap_or(self.now_ms);
+            oldest_ms = oldest_ms.min(waits_since);
+            let silent = connection.silent_since(self.now_ms) + silence_ms <= self.now_ms;
+            let stuck = waits_since + age_ms <= self.now_ms;
+            let ping = connection.next_ping_ms <= self.now_ms;
+            if silent || stuck || ping {
+                due.push((Key { index, serial: connection.serial }, silent, stuck));
+            }
+        }
+        set(&self.stats.queued_events, events);
+        set(&self.stats.queued_bytes, bytes);
+        set(&self.stats.queue_age_ms, usize::try_from(self.now_ms - oldest_ms).unwrap_or(0));
+        for (key, silent, stuck) in due {
+            if silent {
+                add(&self.stats.silent, 1);
+                self.remove(key.index);
+            } else if stuck {
+                self.drop_stuck(key);
+            } else {
+                self.ping(key, ping_ms);
+            }
+        }
+        self.renew_lifetimes();
+    }
+
+    /// Asks whether a client is there, and tells it how far it has got.
+    fn ping(&mut self, key: Key, ping_ms: u64) {
+        let (now_ms, position, all_served) = (self.now_ms, self.position, self.slow.is_empty());
+        let offset = self.node.offset(position);
+        let connection = self.connections.get_mut(key.index).filter(|c| c.serial == key.serial);
+        let Some(connection) = connection else { return };
+        connection.next_ping_ms = now_ms + ping_ms;
+        let ping = match connection.outlet {
+            Outlet::WebSocket { .. } => frame::ping(),
+            Outlet::ServerSent(_) => Bytes::from_static(b":\n\n"),
+        };
+        connection.queue(ping, Cargo::Ping, now_ms);
+        if all_served && connection.told < position && connection.has_all() {
+            connection.told = position;
+            let message = format!("{{\"type\":\"progress\",\"offset\":\"{offset}\"}}");
+            connection.say(&message, Some(offset), &mut self.deflater, now_ms);
+        }
+        self.touch(key.index);
+    }
+
+    /// What has waited for too long becomes a gap.
+    fn drop_stuck(&mut self, key: Key) {
+        let now_ms = self.now_ms;
+        let stats = Arc::clone(&self.stats);
+        let Some(connection) = self.connection(key) else { return };
+        let waiting = connection.slots().filter(|(_, s)| s.waiting > 0 && s.gap.is_none());
+        let waiting: Vec<(Slot, Position)> = waiting.map(|(slot, s)| (slot, s.sent)).collect();
+        for (slot, sent) in waiting {
+            connection.drop_waiting(slot, sent, sent, now_ms);
+            add(&stats.gaps, 1);
+        }
+    }
+
+    /// Being followed is being read: a stream with followers does not expire under them.
+    fn renew_lifetimes(&mut self) {
+        for (stream, audience) in &mut self.audiences {
+            let Some((every_ms, due_ms)) = &mut audience.renewal else { continue };
+            if *due_ms > self.now_ms {
+                continue;
+            }
+            *due_ms = self.now_ms + *every_ms;
+            let (node, stream) = (Arc::clone(&self.node), stream.to_string());
+            self.node.hub.tasks.spawn(async move {
+                if let Err(error) = node.store.submit(LogCommand::Touch { stream }).await {
+                    tracing::debug!(%error, "followers did not renew their stream");
+                }
+            });
+        }
+    }
+
+    /// Passes on what a client has processed, to its session's pointers.
+    pub(super) fn acknowledge(&mut self, key: Key, acks: Vec<Ack>) {
+        let position = self.position;
+        let Some(connection) = self.connection(key) else { return };
+        let Some(session) = connection.session.clone() else { return };
+        let told = connection.told;
+        let mut changes = Vec::new();
+        for Ack { of, offset } in acks {
+            if offset > position {
+                continue;
+            }
+            for (_, subscription) in connection.slots() {
+                let meant = match &of {
+                    Acked::Query(query_id) => *subscription.query_id == **query_id,
+                    Acked::Stream(stream) => *subscription.stream == **stream,
+                    Acked::Everything => {
+                        offset <= told && subscription.state == State::Live && !subscription.gapped
+                    }
+                };
+                if let (true, Some(link)) = (meant, subscription.link) {
+                    changes.push(SessionChange::Acknowledge {
+                        session: session.to_string(),
+                        stream: subscription.stream.to_string(),
+                        epoch: link.epoch,
+                        position: offset,
+                    });
+                }
+            }
+        }
+        self.node.sessions.note(changes);
+    }
+}
+
+impl Connection {
+    /// Since when there was no sign of life.
+    fn silent_since(&self, now_ms: u64) -> u64 {
+        match self.outlet.heard_ms() {
+            Some(heard_ms) => heard_ms.max(self.progress_ms),
+            // A response cannot be answered. While its body takes what is sent, it counts as read.
+            None if self.blocked => self.progress_ms,
+            None => now_ms,
+        }
+    }
+
+    /// Whether everything up to the shard's position was sent, or stands in the outbox.
+    fn has_all(&self) -> bool {
+        self.unsorted.is_empty()
+            && self.slots().all(|(_, s)| s.state == State::Live && !s.gapped && s.gap.is_none())
+    }
+}

@@ -1,0 +1,117 @@
+//! Taking up a session: its subscriptions, where each continues, and who serves it.
+
+use std::sync::Arc;
+
+use tidewire_store::{Position, Session, SessionChange, SessionSubscription};
+
+use crate::door::Identity;
+use crate::hub::{Command, Handle, Key, Request, SessionLink, StartFrom};
+use crate::node::Node;
+use crate::problem::Problem;
+
+/// A session that a connection of this node serves. The session is let go when this is dropped.
+#[derive(Debug)]
+pub(super) struct Serving {
+    node: Arc<Node>,
+    session: Arc<str>,
+    key: Key,
+}
+
+impl Serving {
+    /// Takes up a session on a connection. The session was checked to be the identity's. What
+    /// changes from here on reaches the connection, so what is read after this cannot be missed.
+    pub(super) async fn begin(
+        node: &Arc<Node>,
+        shard: &Handle,
+        key: Key,
+        session: Arc<str>,
+        cursor: Option<Position>,
+    ) -> Result<Serving, Problem> {
+        shard.ask(Command::Identify { key, session: Arc::clone(&session) }).await;
+        node.sessions.connected(&session, shard.clone(), key);
+        let serving = Serving { node: Arc::clone(node), session, key };
+        node.sessions
+            .change(SessionChange::Connect {
+                session: serving.session.to_string(),
+                node: node.id.clone(),
+            })
+            .await?;
+        let session = node.sessions.load(&serving.session).await?;
+        node.sessions.seen(&session);
+        if !session.subscriptions.is_empty() {
+            let resumed = session.subscriptions.iter().any(|s| s.live_since.is_some());
+            if resumed {
+                node.metrics.resumes.inc();
+            }
+            let requests = requests(&session, cursor);
+            shard.ask(Command::Follow { key, requests }).await;
+        }
+        Ok(serving)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.node.sessions.disconnected(&self.node, &self.session, self.key);
+    }
+}
+
+/// A session's subscriptions, as a connection is asked to follow them.
+pub(crate) fn requests(session: &Session, cursor: Option<Position>) -> Vec<Request> {
+    let request = |subscription: &SessionSubscription| Request {
+        query_id: subscription.query_id.as_str().into(),
+        stream: subscription.stream.as_str().into(),
+        start: StartFrom::After(resume_at(subscription, cursor)),
+        min_offset: None,
+        link: Some(SessionLink {
+            epoch: subscription.epoch,
+            went_live: subscription.live_since.is_some(),
+        }),
+    };
+    session.subscriptions.iter().map(request).collect()
+}
+
+/// Where a subscription continues for a client that got everything up to a cursor. The cursor covers
+/// it only if it was live when the cursor's event was sent: a connection sends in the log's order, so
+/// that is so if it was live at an earlier place.
+fn resume_at(subscription: &SessionSubscription, cursor: Option<Position>) -> Position {
+    match (cursor, subscription.live_since) {
+        (Some(cursor), Some(live_since)) if cursor > live_since => cursor.max(subscription.pointer),
+        _ => subscription.pointer,
+    }
+}
+
+/// Checks that a session is there and the identity's own.
+pub(super) async fn check(
+    node: &Node,
+    session: &str,
+    identity: &Identity,
+) -> Result<Arc<str>, Problem> {
+    node.sessions.verify(session, identity)?;
+    node.sessions.load(session).await?;
+    Ok(session.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_covers_only_what_was_live_before_it() {
+        let at = |pointer, live_since: Option<u64>| SessionSubscription {
+            stream: "s".to_owned(),
+            query_id: "s".to_owned(),
+            epoch: 1,
+            pointer: Position::new(pointer),
+            live_since: live_since.map(Position::new),
+        };
+        let resumed = |subscription: &SessionSubscription, cursor: Option<u64>| {
+            resume_at(subscription, cursor.map(Position::new)).number()
+        };
+        assert_eq!(resumed(&at(10, Some(20)), Some(50)), 50);
+        assert_eq!(resumed(&at(10, Some(20)), Some(20)), 10, "it may have been sent before");
+        assert_eq!(resumed(&at(10, None), Some(50)), 10, "it was never live");
+        assert_eq!(resumed(&at(60, Some(20)), Some(50)), 60, "it acknowledged more since");
+        assert_eq!(resumed(&at(10, Some(20)), None), 10);
+    }
+}

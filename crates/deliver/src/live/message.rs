@@ -1,0 +1,210 @@
+//! What clients say over a live connection, checked. PROTOCOL.md, section 22, is the source.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use tidewire_store::Position;
+
+use crate::hub::StartFrom;
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::streams::{StreamName, parse_offset, relative_name};
+
+/// Bytes of a subscription's name.
+const QUERY_ID_BYTES_MAX: usize = 256;
+
+/// A client's message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    Auth { token: String },
+    Subscribe(Vec<Result<Wish, Refused>>),
+    Unsubscribe(Vec<String>),
+    Ack(Vec<Ack>),
+    Ping,
+}
+
+/// A subscription that a client wants.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) query_id: Arc<str>,
+    pub(crate) stream: Arc<str>,
+    /// Where to begin, if the client says so.
+    pub(crate) start: Option<StartFrom>,
+    pub(crate) min_offset: Option<Position>,
+}
+
+/// A subscription that cannot be.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) query_id: Option<String>,
+    pub(crate) problem: Problem,
+}
+
+impl PartialEq for Refused {
+    fn eq(&self, other: &Refused) -> bool {
+        self.query_id == other.query_id && self.problem.code() == other.problem.code()
+    }
+}
+
+impl Eq for Refused {}
+
+/// What a client has processed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ack {
+    pub(crate) of: Acked,
+    pub(crate) offset: Position,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Acked {
+    Query(String),
+    Stream(String),
+    /// All that a `progress` covers.
+    Everything,
+}
+
+#[derive(Deserialize)]
+struct AckDocument {
+    query_id: Option<String>,
+    #[serde(rename = "streamId")]
+    stream_id: Option<String>,
+    #[serde(rename = "lastOffset")]
+    last_offset: String,
+}
+
+#[derive(Deserialize)]
+struct WishDocument {
+    query_id: String,
+    stream: Option<String>,
+    offset: Option<String>,
+    min_offset: Option<String>,
+}
+
+/// Reads a message.
+pub(crate) fn parse(node: &Node, text: &[u8]) -> Result<Message, Problem> {
+    #[derive(Deserialize)]
+    struct Kind {
+        #[serde(rename = "type")]
+        kind: String,
+    }
+    #[derive(Deserialize)]
+    struct Auth {
+        token: String,
+    }
+    #[derive(Deserialize)]
+    struct Subscribe<'a> {
+        #[serde(borrow)]
+        subscriptions: Vec<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct Unsubscribe {
+        query_ids: Vec<String>,
+    }
+    #[derive(Deserialize)]
+    struct Acks {
+        offsets: Vec<AckDocument>,
+    }
+    let Kind { kind } = read(text)?;
+    Ok(match kind.as_str() {
+        "auth" => Message::Auth { token: read::<Auth>(text)?.token },
+        "subscribe" => {
+            let Subscribe { subscriptions } = read(text)?;
+            Message::Subscribe(subscriptions.into_iter().map(|raw| wish(node, raw)).collect())
+        }
+        "unsubscribe" => Message::Unsubscribe(read::<Unsubscribe>(text)?.query_ids),
+        "ack" => {
+            let Acks { offsets } = read(text)?;
+            let acks = offsets.into_iter().map(|ack| acked(node, ack));
+            Message::Ack(acks.collect::<Result<_, _>>()?)
+        }
+        "ping" => Message::Ping,
+        _ => {
+            return Err(Problem::bad_request(
+                "unknown_message",
+                format!("there is no message of type {kind:?}"),
+                "a client's messages are auth, subscribe, unsubscribe, ack and ping",
+            ));
+        }
+    })
+}
+
+fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Problem> {
+    serde_json::from_slice(text).map_err(|error| malformed(&error))
+}
+
+fn malformed(error: &serde_json::Error) -> Problem {
+    Problem::bad_request(
+        "malformed_message",
+        format!("the message is not right: {error}"),
+        "send a JSON object with a type, as PROTOCOL.md describes it",
+    )
+}
+
+fn wish(node: &Node, raw: &RawValue) -> Result<Wish, Refused> {
+    let anonymous = |problem| Refused { query_id: None, problem };
+    let document: WishDocument =
+        serde_json::from_str(raw.get()).map_err(|error| anonymous(malformed(&error)))?;
+    let refused = |problem| Refused { query_id: Some(document.query_id.clone()), problem };
+    if document.query_id.is_empty()
+        || document.query_id.len() > QUERY_ID_BYTES_MAX
+        || document.query_id.chars().any(char::is_control)
+    {
+        return Err(anonymous(Problem::bad_request(
+            "invalid_query_id",
+            format!("a query_id has 1 to {QUERY_ID_BYTES_MAX} bytes and no control characters"),
+            "give each subscription a short name of its own",
+        )));
+    }
+    let Some(stream) = &document.stream else {
+        return Err(refused(unsupported(raw)));
+    };
+    let name = StreamName::parse(relative_name(stream), &node.options.limits).map_err(refused)?;
+    let start = document.offset.as_deref().map(|text| start_from(node, text)).transpose();
+    let min_offset = document.min_offset.as_deref();
+    let min_offset = min_offset.map(|text| parse_offset(text, node.store.epoch())).transpose();
+    Ok(Wish {
+        query_id: document.query_id.as_str().into(),
+        stream: name.as_str().into(),
+        start: start.map_err(refused)?,
+        min_offset: min_offset.map_err(refused)?,
+    })
+}
+
+/// Where to begin: an offset, `-1` or `now`.
+pub(crate) fn start_from(node: &Node, text: &str) -> Result<StartFrom, Problem> {
+    Ok(match text {
+        "-1" => StartFrom::After(Position::START),
+        "now" => StartFrom::Now,
+        text => StartFrom::After(parse_offset(text, node.store.epoch())?),
+    })
+}
+
+fn unsupported(raw: &RawValue) -> Problem {
+    let other: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+    let kind = ["table", "entity_code", "sql"].into_iter().find(|name| other.get(name).is_some());
+    match kind {
+        Some(kind) => Problem::bad_request(
+            "unsupported_subscription",
+            format!("this version has no subscriptions by {kind}"),
+            "subscribe to a stream",
+        ),
+        None => Problem::bad_request(
+            "unsupported_subscription",
+            "the subscription does not say what it is to follow",
+            "name a stream",
+        ),
+    }
+}
+
+fn acked(node: &Node, ack: AckDocument) -> Result<Ack, Problem> {
+    let offset = parse_offset(&ack.last_offset, node.store.epoch())?;
+    let of = match (ack.query_id, ack.stream_id) {
+        (Some(query_id), _) => Acked::Query(query_id),
+        (None, Some(stream)) => Acked::Stream(relative_name(&stream).to_owned()),
+        (None, None) => Acked::Everything,
+    };
+    Ok(Ack { of, offset })
+}

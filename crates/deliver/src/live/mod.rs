@@ -1,0 +1,94 @@
+//! Live connections: `/v1/ws` and `/v1/live/{sessionId}`.
+//!
+//! Here a client is let in and what it says is understood; what it gets is the hub's business.
+//!
+//! - [`websocket`]: a connection's incoming side; [`server_sent`]: a response that stays open
+//! - [`message`]: what clients say; [`greeting`]: taking up a session's subscriptions
+
+mod greeting;
+pub(crate) mod message;
+mod server_sent;
+mod websocket;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{Method, Response, StatusCode};
+
+use crate::door::{Admission, Identity};
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::websocket::handshake;
+
+pub(crate) use greeting::requests;
+
+/// `GET /v1/ws`, with or without a session.
+pub(crate) fn multiplexed(
+    node: &Arc<Node>,
+    request: Request,
+    admission: Admission,
+) -> Result<Response<Body>, Problem> {
+    let query = request.uri().query().unwrap_or_default();
+    let session = query.split('&').find_map(|pair| pair.strip_prefix("session="));
+    let session = session.map(crate::streams::decode_path);
+    websocket::upgrade(node, request, admission, session)
+}
+
+/// `GET /v1/live/{sessionId}`, as SSE or, on upgrade, as a WebSocket.
+pub(crate) async fn of_session(
+    node: &Arc<Node>,
+    session: String,
+    request: Request,
+    admission: Admission,
+) -> Result<Response<Body>, Problem> {
+    if *request.method() != Method::GET {
+        return Err(crate::router::method_not_allowed("GET"));
+    }
+    if handshake::wanted(request.headers()) {
+        return websocket::upgrade(node, request, admission, Some(session));
+    }
+    let identity = admission.identity()?;
+    server_sent::respond(node, &session, request.headers(), &identity).await
+}
+
+/// Refuses new connections where there is no room for them.
+fn make_room(node: &Node) -> Result<(), Problem> {
+    if node.draining.is_cancelled() {
+        return Err(tidewire_store::StoreError::Closed.into());
+    }
+    if node.memory.is_over() {
+        return Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "over_memory_budget",
+            "the server uses as much memory as it may (live.memory_bytes_max)",
+            "come back later, or go to another node",
+        )
+        .retry_after_s(5));
+    }
+    Ok(())
+}
+
+/// A name for a connection: no other has it, and there is no `-` in it.
+fn connection_id() -> Arc<str> {
+    let bytes = rand::random::<u64>();
+    format!("{bytes:016x}").into()
+}
+
+/// The first message.
+fn hello(node: &Node, connection_id: &str, session: Option<&str>) -> String {
+    let mut message = serde_json::json!({
+        "type": "hello",
+        "connection_id": connection_id,
+        "node": node.id,
+    });
+    if let Some(session) = session {
+        message["session"] = session.into();
+    }
+    message.to_string()
+}
+
+/// The tenant that a connection is placed by.
+fn tenant(identity: &Identity) -> String {
+    identity.owner().host_id.unwrap_or_default()
+}

@@ -1,0 +1,350 @@
+//! A WebSocket's incoming side: one task that reads what the client says and tells the hub.
+//!
+//! It never writes: everything that is sent goes through the connection's shard, so that it has one
+//! order. Between two messages it holds no buffer.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::Response;
+use hyper_util::rt::TokioIo;
+use hyper_util::server::conn::auto::upgrade::downcast;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+use tidewire_store::{SessionChange, SessionOutcome, Start};
+
+use super::greeting::{self, Serving};
+use super::message::{self, Message, Refused, Wish};
+use crate::door::{Admission, Identity};
+use crate::hub::{self, Command, Handle, Key, Outlet, SessionLink, Socket, StartFrom, clock_ms};
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::server::Place;
+use crate::streams;
+use crate::websocket::reader::{Incoming, Reader};
+use crate::websocket::{CloseCode, frame, handshake};
+
+/// Read from the socket at once.
+const READ_BYTES: usize = 8 << 10;
+
+/// How long a client that is being closed may take to agree.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Answers a request for a WebSocket and serves it.
+pub(super) fn upgrade(
+    node: &Arc<Node>,
+    mut request: Request,
+    admission: Admission,
+    session: Option<String>,
+) -> Result<Response<Body>, Problem> {
+    let agreement = handshake::agree(request.headers())?;
+    super::make_room(node)?;
+    let response = agreement.response();
+    let place = request.extensions_mut().remove::<Place>();
+    let upgraded = hyper::upgrade::on(request);
+    let visitor = Visitor { admission, session, deflate: agreement.deflate };
+    let node = Arc::clone(node);
+    node.hub.tasks.clone().spawn(async move {
+        match upgraded.await.map(downcast::<TokioIo<TcpStream>>) {
+            Ok(Ok(parts)) => {
+                serve(node, parts.io.into_inner(), parts.read_buf, visitor).await;
+            }
+            Ok(Err(_)) => tracing::warn!("an upgraded connection is not a socket"),
+            Err(error) => tracing::debug!(%error, "a WebSocket did not come about"),
+        }
+        drop(place);
+    });
+    Ok(response)
+}
+
+/// Who has come, as far as is known.
+struct Visitor {
+    admission: Admission,
+    session: Option<String>,
+    deflate: bool,
+}
+
+async fn serve(node: Arc<Node>, stream: TcpStream, first: bytes::Bytes, visitor: Visitor) {
+    let id = super::connection_id();
+    let Visitor { admission, session, deflate } = visitor;
+    let identity = admission.identity().ok();
+    let socket = Arc::new(Socket::new(stream, clock_ms()));
+    let tenant = identity.as_ref().map(super::tenant).unwrap_or_default();
+    let shard = node.hub.shard_of(&tenant, session.as_deref().unwrap_or(&id)).clone();
+    let (reply, attached) = oneshot::channel();
+    let outlet = Outlet::WebSocket { socket: Arc::clone(&socket), deflate };
+    shard.ask(Command::Attach { outlet, id: Arc::clone(&id), reply }).await;
+    let Ok(key) = attached.await else { return };
+    let reader = Reader::new(deflate, node.options.live.message_bytes_max);
+    let mut client =
+        Client { id, shard, key, socket, reader, identity: None, session, serving: None, node };
+    if let Some(identity) = identity {
+        client.admit(identity).await;
+    }
+    client.listen(&first).await;
+    client.shard.detach(client.key);
+}
+
+/// A client that is connected.
+struct Client {
+    node: Arc<Node>,
+    id: Arc<str>,
+    shard: Handle,
+    key: Key,
+    socket: Arc<Socket>,
+    reader: Reader,
+    /// Known at once, or when it presents its token.
+    identity: Option<Identity>,
+    /// The session it names.
+    session: Option<String>,
+    serving: Option<(Arc<str>, Serving)>,
+}
+
+impl Client {
+    /// Reads until the client is gone, or is to go.
+    async fn listen(&mut self, first: &[u8]) {
+        let deadline = tokio::time::Instant::now() + self.node.options.limits.header_timeout;
+        let mut incoming = Vec::new();
+        let mut told = self.reader.take(first, &mut incoming);
+        loop {
+            for said in incoming.drain(..) {
+                if !self.hear(said).await {
+                    return self.farewell().await;
+                }
+            }
+            if let Err(violation) = told {
+                self.close(violation.code, violation.why).await;
+                return self.farewell().await;
+            }
+            let socket = Arc::clone(&self.socket);
+            tokio::select! {
+                ready = socket.stream.readable() => {
+                    if ready.is_err() {
+                        return;
+                    }
+                }
+                () = socket.released.notified() => return self.farewell().await,
+                () = tokio::time::sleep_until(deadline), if self.identity.is_none() => {
+                    self.say(unauthorized("no auth message came in time").message(None)).await;
+                    self.close(CloseCode::POLICY, "unauthorized").await;
+                    return self.farewell().await;
+                }
+            }
+            told = match receive(&socket, &mut self.reader, &mut incoming) {
+                Ok(told) => told,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+                Err(_) => return,
+            };
+        }
+    }
+
+    /// Waits a little for the client to agree that this is the end, so that what was sent last
+    /// reaches it: closing a socket with something unread in it would take that back.
+    async fn farewell(&mut self) {
+        self.serving = None;
+        let goodbye = async {
+            loop {
+                if self.socket.stream.readable().await.is_err() {
+                    return;
+                }
+                let mut incoming = Vec::new();
+                match receive(&self.socket, &mut self.reader, &mut incoming) {
+                    Ok(Ok(())) if incoming.contains(&Incoming::Close) => return,
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => return,
+                }
+            }
+        };
+        let _ = tokio::time::timeout(FAREWELL, goodbye).await;
+    }
+
+    /// Acts on what the client said. Returns whether there can be more.
+    async fn hear(&mut self, said: Incoming) -> bool {
+        match said {
+            Incoming::Pong => true,
+            Incoming::Ping(payload) => {
+                self.ask(Command::Send { key: self.key, frame: frame::pong(&payload) }).await;
+                true
+            }
+            Incoming::Close => {
+                self.close(CloseCode::NORMAL, "").await;
+                false
+            }
+            Incoming::Text(text) => {
+                let message = message::parse(&self.node, &text);
+                match message {
+                    Ok(message) => Box::pin(self.act(message)).await,
+                    Err(problem) => {
+                        self.say(problem.message(None)).await;
+                        true
+                    }
+                }
+            }
+        }
+    }
+
+    async fn act(&mut self, message: Message) -> bool {
+        match message {
+            Message::Ping => self.say("{\"type\":\"pong\"}".to_owned()).await,
+            Message::Auth { token } => return self.authenticate(&token).await,
+            _ if self.identity.is_none() => {
+                self.say(unauthorized("the first message must be auth").message(None)).await;
+                self.close(CloseCode::POLICY, "unauthorized").await;
+                return false;
+            }
+            Message::Subscribe(wishes) => self.subscribe(wishes).await,
+            Message::Unsubscribe(query_ids) => self.unsubscribe(query_ids).await,
+            Message::Ack(acks) => self.ask(Command::Acknowledge { key: self.key, acks }).await,
+        }
+        true
+    }
+
+    async fn authenticate(&mut self, token: &str) -> bool {
+        if self.identity.is_some() {
+            // Saying it again is harmless.
+            return true;
+        }
+        match self.node.authenticate(token) {
+            Ok(identity) => self.admit(identity).await,
+            Err(problem) => {
+                self.node.metrics.denied(problem.code());
+                self.say(problem.message(None)).await;
+                self.close(CloseCode::POLICY, "unauthorized").await;
+                false
+            }
+        }
+    }
+
+    /// Greets one who may come in, and takes up their session.
+    async fn admit(&mut self, identity: Identity) -> bool {
+        let session = match &self.session {
+            None => None,
+            Some(session) => match greeting::check(&self.node, session, &identity).await {
+                Ok(session) => Some(session),
+                Err(problem) => {
+                    self.say(problem.message(None)).await;
+                    self.close(CloseCode::POLICY, "session_not_found").await;
+                    return false;
+                }
+            },
+        };
+        self.identity = Some(identity);
+        self.say(super::hello(&self.node, &self.id, session.as_deref())).await;
+        if let Some(session) = session {
+            let begun =
+                Serving::begin(&self.node, &self.shard, self.key, Arc::clone(&session), None);
+            match begun.await {
+                Ok(serving) => self.serving = Some((session, serving)),
+                Err(problem) => {
+                    self.say(problem.message(None)).await;
+                    self.close(CloseCode::POLICY, "session_not_found").await;
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    async fn subscribe(&mut self, wishes: Vec<Result<Wish, Refused>>) {
+        let mut requests = Vec::with_capacity(wishes.len());
+        for wish in wishes {
+            let (query_id, request) = match wish {
+                Ok(wish) => (Some(wish.query_id.to_string()), self.request(wish).await),
+                Err(Refused { query_id, problem }) => (query_id, Err(problem)),
+            };
+            match request {
+                Ok(request) => requests.push(request),
+                Err(problem) => self.say(problem.message(query_id.as_deref())).await,
+            }
+        }
+        self.ask(Command::Subscribe { key: self.key, requests }).await;
+    }
+
+    /// What the hub is asked for. A session's subscription is made in the store first.
+    async fn request(&self, wish: Wish) -> Result<hub::Request, Problem> {
+        let Wish { query_id, stream, start, min_offset } = wish;
+        let Some((session, _)) = &self.serving else {
+            let start = start.unwrap_or(StartFrom::Now);
+            return Ok(hub::Request { query_id, stream, start, min_offset, link: None });
+        };
+        let start = match start {
+            Some(StartFrom::After(position)) => Start::At(position),
+            Some(StartFrom::Now) => Start::At(streams::view(&self.node, &stream).await?.view.tail),
+            None => Start::Unless(streams::view(&self.node, &stream).await?.view.tail),
+        };
+        let change = SessionChange::Subscribe {
+            session: session.to_string(),
+            stream: stream.to_string(),
+            query_id: query_id.to_string(),
+            start,
+            ttl_ms: self.node.sessions.ttl_ms(),
+        };
+        match self.node.sessions.change(change).await? {
+            SessionOutcome::Subscribed(made) => Ok(hub::Request {
+                query_id,
+                stream,
+                start: StartFrom::After(made.pointer),
+                min_offset,
+                link: Some(SessionLink { epoch: made.epoch, went_live: made.live_since.is_some() }),
+            }),
+            other => Err(crate::sessions::refusal(other)),
+        }
+    }
+
+    async fn unsubscribe(&mut self, query_ids: Vec<String>) {
+        // The connection first: what the store's change then signals is done already.
+        let ended = query_ids.clone();
+        self.ask(Command::Unsubscribe { key: self.key, query_ids }).await;
+        let Some((session, _)) = &self.serving else { return };
+        let known = match self.node.sessions.load(session).await {
+            Ok(known) => known,
+            Err(problem) => return self.say(problem.message(None)).await,
+        };
+        for subscription in known.subscriptions.into_iter().filter(|s| ended.contains(&s.query_id))
+        {
+            let (session, stream) = (session.to_string(), subscription.stream);
+            let change = SessionChange::Unsubscribe { session, stream };
+            if let Err(problem) = self.node.sessions.change(change).await {
+                self.say(problem.message(Some(&subscription.query_id))).await;
+            }
+        }
+    }
+
+    async fn ask(&self, command: Command) {
+        self.shard.ask(command).await;
+    }
+
+    async fn say(&self, message: String) {
+        self.ask(Command::Say { key: self.key, message }).await;
+    }
+
+    async fn close(&self, code: CloseCode, reason: &'static str) {
+        self.ask(Command::Close { key: self.key, code, reason }).await;
+    }
+}
+
+/// Reads what is there. Fails when the client is gone.
+fn receive(
+    socket: &Socket,
+    reader: &mut Reader,
+    incoming: &mut Vec<Incoming>,
+) -> io::Result<Result<(), crate::websocket::reader::Violation>> {
+    let mut buffer = [0; READ_BYTES];
+    match socket.stream.try_read(&mut buffer)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        count => {
+            socket.heard_ms.store(clock_ms(), Ordering::Relaxed);
+            Ok(reader.take(&buffer[..count], incoming))
+        }
+    }
+}
+
+fn unauthorized(detail: &str) -> Problem {
+    crate::door::unauthorized(detail)
+}

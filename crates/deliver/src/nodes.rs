@@ -1,0 +1,141 @@
+//! This node among the others: its lease, who else lives, and where a session is best served.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::http::{Response, StatusCode, header};
+use axum::response::IntoResponse;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use tidewire_store::{NodeReport, SessionRules, StoreError};
+
+use crate::door::Identity;
+use crate::hub::rendezvous;
+use crate::node::Node;
+use crate::options::NodeOptions;
+use crate::problem::Problem;
+
+/// Rows that one sweep of sessions removes.
+const SWEEP_ROWS_MAX: usize = 5_000;
+
+/// A name that no other node has.
+pub(crate) fn name(options: &NodeOptions) -> String {
+    format!("{}_{:08x}", options.name, rand::random::<u32>())
+}
+
+/// Renews this node's lease.
+pub(crate) async fn renew(node: &Node) -> Result<(), StoreError> {
+    let lease_ms = u64::try_from(node.options.node.lease.as_millis()).unwrap_or(u64::MAX);
+    node.store.renew_node(&report(node), lease_ms).await
+}
+
+/// What this node says of itself.
+fn report(node: &Node) -> NodeReport {
+    let totals = node.hub.totals();
+    NodeReport {
+        id: node.id.clone(),
+        url: node.public_url.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        connections: totals.connections(),
+        subscriptions: totals.subscriptions,
+        position: node.tail.position(),
+    }
+}
+
+/// Keeps the lease, and sweeps what nobody keeps any more, until the node stops.
+pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
+    let mut round = tokio::time::interval(node.options.node.lease / 3);
+    round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = round.tick() => {}
+        }
+        if let Err(error) = renew(&node).await {
+            tracing::warn!(%error, "this node's lease could not be renewed; trying again");
+        }
+        let ms =
+            |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let rules = SessionRules {
+            ttl_ms: node.sessions.ttl_ms(),
+            stale_ms: ms(node.options.sessions.stale),
+            rows_max: SWEEP_ROWS_MAX,
+        };
+        match node.store.sweep_sessions(rules).await {
+            Ok(swept) => {
+                node.metrics.sessions_expired.inc_by(swept.sessions as u64);
+                if swept != tidewire_store::SweptSessions::default() {
+                    tracing::debug!(?swept, "swept sessions");
+                }
+            }
+            Err(error) => tracing::warn!(%error, "sessions could not be swept; trying again"),
+        }
+    }
+}
+
+/// Says goodbye, so that nobody waits for the lease to end.
+pub(crate) async fn leave(node: &Node) {
+    if let Err(error) = node.store.remove_node(&node.id, node.sessions.ttl_ms()).await {
+        tracing::debug!(%error, "the lease is left to end by itself");
+    }
+}
+
+/// `GET /v1/nodes`.
+pub(crate) async fn list(node: &Node) -> Result<Response<Body>, Problem> {
+    let tip = node.store.tip().await?;
+    let nodes = node.store.nodes().await?;
+    // The others are known by their last renewal, this one by itself.
+    let own = report(node);
+    let nodes = nodes.iter().map(|view| {
+        let report = if view.report.id == node.id { &own } else { &view.report };
+        let started = jiff::Timestamp::from_millisecond(view.started_at_ms);
+        json!({
+            "node": report.id,
+            "url": report.url,
+            "version": report.version,
+            "startedAt": started.map(|at| at.to_string()).unwrap_or_default(),
+            "leaseMs": view.lease_ms,
+            "connections": report.connections,
+            "subscriptions": report.subscriptions,
+            "position": node.offset(report.position).to_string(),
+            "lag": tip.number().saturating_sub(report.position.number()),
+            "self": report.id == node.id,
+        })
+    });
+    let document = json!({ "nodes": nodes.collect::<serde_json::Value>() });
+    Ok(([(header::CACHE_CONTROL, "no-store")], Json(document)).into_response())
+}
+
+/// `GET /v1/route?session=…`.
+pub(crate) async fn route(
+    node: &Node,
+    query: &str,
+    identity: &Identity,
+) -> Result<Response<Body>, Problem> {
+    let session = query.split('&').find_map(|pair| pair.strip_prefix("session="));
+    let Some(session) = session.map(crate::streams::decode_path).filter(|s| !s.is_empty()) else {
+        return Err(Problem::bad_request(
+            "missing_session",
+            "the query does not name a session",
+            "ask for /v1/route?session= and a session's id",
+        ));
+    };
+    node.sessions.verify(&session, identity)?;
+    let nodes = node.store.nodes().await?;
+    let names: Vec<&str> = nodes.iter().map(|view| view.report.id.as_str()).collect();
+    let tenant = identity.owner().host_id.unwrap_or_default();
+    let best = rendezvous::pick(&names, &tenant, &session).map(|index| &nodes[index].report);
+    let Some(best) = best else {
+        return Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no_nodes",
+            "no node's lease holds",
+            "try again in a moment",
+        )
+        .retry_after_s(1));
+    };
+    let document = json!({ "node": best.id, "url": best.url, "self": best.id == node.id });
+    Ok(([(header::CACHE_CONTROL, "no-store")], Json(document)).into_response())
+}

@@ -1,0 +1,195 @@
+//! Sessions over HTTP. PROTOCOL.md, section 20, is the source.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{Method, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use tidewire_store::{SessionChange, SessionOutcome, Start};
+
+use crate::door::{Admission, Identity, body};
+use crate::hub::StartFrom;
+use crate::live::message::start_from;
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::router::method_not_allowed;
+use crate::streams::{StreamName, parse_offset, relative_name, view};
+
+/// Pointers in one heartbeat.
+const OFFSETS_MAX: usize = 10_000;
+
+type Answer = Result<Response<Body>, Problem>;
+
+/// `POST /v1/sessions`.
+pub(crate) async fn open(node: &Node, request: Request, identity: &Identity) -> Answer {
+    only(&request, &[Method::POST])?;
+    let session = node.sessions.mint(identity)?;
+    let (owner, ttl_ms) = (identity.owner(), node.sessions.ttl_ms());
+    let open = SessionChange::Open { session: session.clone(), owner, ttl_ms };
+    node.sessions.change(open).await?;
+    node.metrics.sessions_opened.inc();
+    let document = json!({ "sessionId": session, "expiresInMs": ttl_ms });
+    Ok((StatusCode::CREATED, uncached(document)).into_response())
+}
+
+/// `POST` and `DELETE /v1/subscriptions`.
+pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Identity) -> Answer {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Document {
+        session_id: String,
+        stream_id: String,
+        offset: Option<String>,
+    }
+    only(&request, &[Method::POST, Method::DELETE])?;
+    let ends = *request.method() == Method::DELETE;
+    let document: Document = parse(&body(request, &node.options.limits).await?)?;
+    node.sessions.verify(&document.session_id, identity)?;
+    let stream = StreamName::parse(relative_name(&document.stream_id), &node.options.limits)?;
+    let (session, stream) = (document.session_id, stream.into_string());
+    if ends {
+        node.sessions.change(SessionChange::Unsubscribe { session, stream }).await?;
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let found = view(node, &stream).await?.view.tail;
+    let start = match document.offset.as_deref().map(|text| start_from(node, text)).transpose()? {
+        Some(StartFrom::After(position)) => Start::At(position),
+        Some(StartFrom::Now) => Start::At(found),
+        None => Start::Unless(found),
+    };
+    let change = SessionChange::Subscribe {
+        session: session.clone(),
+        query_id: stream.clone(),
+        stream: stream.clone(),
+        start,
+        ttl_ms: node.sessions.ttl_ms(),
+    };
+    match node.sessions.change(change).await? {
+        SessionOutcome::Subscribed(made) => Ok(uncached(json!({
+            "sessionId": session,
+            "streamId": stream,
+            "subscriptionEpoch": made.epoch,
+            "lastOffset": node.offset(made.pointer).to_string(),
+        }))
+        .into_response()),
+        other => Err(super::refusal(other)),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Heartbeat {
+    session_id: String,
+    #[serde(default)]
+    offsets: Vec<Pointer>,
+    token: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Pointer {
+    stream_id: String,
+    last_offset: String,
+    subscription_epoch: Option<u64>,
+}
+
+/// `POST /v1/heartbeat`. Its token may stand in the body, because a page that is being left can
+/// send nothing else.
+pub(crate) async fn heartbeat(node: &Node, request: Request, admission: Admission) -> Answer {
+    only(&request, &[Method::POST])?;
+    let heartbeat: Heartbeat = parse(&body(request, &node.options.limits).await?)?;
+    let identity = match (&heartbeat.token, admission) {
+        (Some(token), Admission::Stranger(_)) => node.authenticate(token)?,
+        (_, admission) => admission.identity()?,
+    };
+    node.sessions.verify(&heartbeat.session_id, &identity)?;
+    if heartbeat.offsets.len() > OFFSETS_MAX {
+        return Err(invalid(format!("a heartbeat has at most {OFFSETS_MAX} offsets")));
+    }
+    let session = heartbeat.session_id.clone();
+    let acks = acknowledgements(node, heartbeat).await?;
+    // All at once, so that they share a commit.
+    let ttl_ms = node.sessions.ttl_ms();
+    let alive = SessionChange::Heartbeat { session: session.clone(), ttl_ms };
+    let changes = acks.into_iter().chain([alive]).map(|change| node.sessions.change(change));
+    futures_util::future::try_join_all(changes).await?;
+    Ok(uncached(json!({ "sessionId": session, "expiresInMs": ttl_ms })).into_response())
+}
+
+/// What a heartbeat acknowledges, of what the session follows.
+async fn acknowledgements(
+    node: &Node,
+    heartbeat: Heartbeat,
+) -> Result<Vec<SessionChange>, Problem> {
+    if heartbeat.offsets.is_empty() {
+        return Ok(Vec::new());
+    }
+    let session = node.sessions.load(&heartbeat.session_id).await?;
+    let tip = node.store.tip().await?;
+    let mut acks = Vec::with_capacity(heartbeat.offsets.len());
+    for pointer in heartbeat.offsets {
+        let position = parse_offset(&pointer.last_offset, node.store.epoch())?;
+        let stream = relative_name(&pointer.stream_id);
+        let followed = session.subscriptions.iter().find(|s| s.stream == stream);
+        let Some(followed) = followed.filter(|_| position <= tip) else { continue };
+        acks.push(SessionChange::Acknowledge {
+            session: session.id.clone(),
+            stream: stream.to_owned(),
+            epoch: pointer.subscription_epoch.unwrap_or(followed.epoch),
+            position,
+        });
+    }
+    Ok(acks)
+}
+
+/// `GET /v1/session-offsets/{sessionId}`.
+pub(crate) async fn offsets(
+    node: &Arc<Node>,
+    session: &str,
+    request: Request,
+    identity: &Identity,
+) -> Answer {
+    only(&request, &[Method::GET])?;
+    node.sessions.verify(session, identity)?;
+    let session = node.sessions.load(session).await?;
+    let offsets = session.subscriptions.iter().map(|subscription| {
+        json!({
+            "streamId": subscription.stream,
+            "lastOffset": node.offset(subscription.pointer).to_string(),
+            "subscriptionEpoch": subscription.epoch,
+        })
+    });
+    Ok(uncached(offsets.collect::<Value>()).into_response())
+}
+
+fn uncached(document: Value) -> impl IntoResponse {
+    ([(header::CACHE_CONTROL, "no-store")], Json(document))
+}
+
+fn only(request: &Request, methods: &[Method]) -> Result<(), Problem> {
+    if methods.contains(request.method()) {
+        return Ok(());
+    }
+    Err(method_not_allowed(match methods {
+        [Method::GET] => "GET",
+        [Method::POST] => "POST",
+        _ => "POST, DELETE",
+    }))
+}
+
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body).map_err(|error| invalid(format!("the body is not right: {error}")))
+}
+
+fn invalid(detail: String) -> Problem {
+    Problem::bad_request(
+        "invalid_session_request",
+        detail,
+        "see the section on sessions of PROTOCOL.md for the request's shape",
+    )
+}
