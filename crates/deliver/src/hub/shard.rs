@@ -4,6 +4,7 @@
 //! is there, so that none keeps out another, and then lets other tasks run.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use super::connection::{Connection, Key, Request, StartFrom, State};
 use super::fan_out::Job;
 use super::outbox::{Cargo, Slot};
 use super::replay::{self, Wanted};
-use super::stats::{Stats, add, set};
+use super::stats::{Stats, add, set, subtract};
 use super::{Command, Handle, Outlet};
 use crate::node::{Node, now_ms};
 use crate::problem::Problem;
@@ -241,18 +242,17 @@ impl Shard {
         let ping_ms = u64::try_from(self.node.options.live.ping.as_millis()).unwrap_or(u64::MAX);
         // Spread, so that those who came together are not pinged together.
         let first_ping = self.now_ms + rand::rng().random_range(ping_ms / 2..=ping_ms.max(1));
+        add(self.gauge(&outlet), 1);
         let index = self.connections.insert(Connection::new(serial, id, outlet, first_ping));
-        self.count_connections();
         Key { index, serial }
     }
 
-    fn count_connections(&self) {
-        let server_sent = |connection: &(usize, &Connection)| {
-            matches!(connection.1.outlet, Outlet::ServerSent(_))
-        };
-        let sse = self.connections.iter().filter(server_sent).count();
-        set(&self.stats.server_sent, sse);
-        set(&self.stats.websockets, self.connections.len() - sse);
+    /// The gauge that counts connections of this kind.
+    fn gauge(&self, outlet: &Outlet) -> &AtomicU64 {
+        match outlet {
+            Outlet::WebSocket { .. } => &self.stats.websockets,
+            Outlet::ServerSent(_) => &self.stats.server_sent,
+        }
     }
 
     fn depart(&mut self, key: Key) {
@@ -267,8 +267,10 @@ impl Shard {
         let key = Key { index, serial: connection.serial };
         for (slot, subscription) in connection.slots() {
             leave(&mut self.audiences, &subscription.stream, &subscription.query_id, key, slot);
+            subtract(&self.stats.subscriptions, 1);
         }
-        self.count_connections();
+        set(&self.stats.streams, self.audiences.len());
+        subtract(self.gauge(&connection.outlet), 1);
     }
 
     fn writable(&mut self, key: Key) {
@@ -491,7 +493,7 @@ impl Shard {
         let place = &mut connection.subscriptions[slot.index as usize];
         if let Some(subscription) = place.take() {
             leave(&mut self.audiences, &subscription.stream, &subscription.query_id, key, slot);
-            self.stats.subscriptions.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            subtract(&self.stats.subscriptions, 1);
         }
         set(&self.stats.streams, self.audiences.len());
     }

@@ -34,6 +34,11 @@ pub(super) fn add(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
 }
 
+/// Takes from a gauge of which there is one writer.
+pub(super) fn subtract(gauge: &AtomicU64, count: u64) {
+    gauge.fetch_sub(count, Ordering::Relaxed);
+}
+
 pub(super) fn set(gauge: &AtomicU64, value: usize) {
     gauge.store(value as u64, Ordering::Relaxed);
 }

@@ -113,13 +113,14 @@ impl Client {
         let mut told = self.reader.take(first, &mut incoming);
         loop {
             for said in incoming.drain(..) {
+                let agreed = said == Incoming::Close;
                 if !self.hear(said).await {
-                    return self.farewell().await;
+                    return self.farewell(agreed).await;
                 }
             }
             if let Err(violation) = told {
                 self.close(violation.code, violation.why).await;
-                return self.farewell().await;
+                return self.farewell(false).await;
             }
             let socket = Arc::clone(&self.socket);
             tokio::select! {
@@ -128,11 +129,11 @@ impl Client {
                         return;
                     }
                 }
-                () = socket.released.notified() => return self.farewell().await,
+                () = socket.released.notified() => return self.farewell(false).await,
                 () = tokio::time::sleep_until(deadline), if self.identity.is_none() => {
                     self.say(unauthorized("no auth message came in time").message(None)).await;
                     self.close(CloseCode::POLICY, "unauthorized").await;
-                    return self.farewell().await;
+                    return self.farewell(false).await;
                 }
             }
             told = match receive(&socket, &mut self.reader, &mut incoming) {
@@ -143,11 +144,14 @@ impl Client {
         }
     }
 
-    /// Waits a little for the client to agree that this is the end, so that what was sent last
-    /// reaches it: closing a socket with something unread in it would take that back.
-    async fn farewell(&mut self) {
+    /// Waits a little until both have said that this is the end, so that what was sent last reaches
+    /// the client: closing a socket with something unread in it would take that back.
+    async fn farewell(&mut self, agreed: bool) {
         self.serving = None;
         let goodbye = async {
+            if agreed {
+                return self.socket.released.notified().await;
+            }
             loop {
                 if self.socket.stream.readable().await.is_err() {
                     return;
