@@ -38,11 +38,17 @@ impl Address {
                  . or .."
             )));
         }
+        let parts: Vec<&str> = ["v1", "stream"].into_iter().chain(name.split('/')).collect();
+        Ok(self.route(&parts))
+    }
+
+    /// Where a route is, part by part.
+    pub(crate) fn route(&self, parts: &[&str]) -> Url {
         let mut url = self.0.clone();
         if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().extend(["v1", "stream"]).extend(name.split('/'));
+            path.pop_if_empty().extend(parts);
         }
-        Ok(url)
+        url
     }
 }
 

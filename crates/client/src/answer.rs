@@ -5,7 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use serde::de::DeserializeOwned;
 
+use crate::client::Client;
 use crate::error::{ClientError, Problem};
 
 /// An append that is durable.
@@ -73,6 +75,15 @@ pub(crate) async fn success(response: Response) -> Result<Response, ClientError>
         problem: Box::new(problem),
         retry_after: retry_after.map(Duration::from_secs),
     })
+}
+
+/// The document that an answer carries.
+pub(crate) async fn json<T: DeserializeOwned>(
+    client: &Client,
+    response: Response,
+) -> Result<T, ClientError> {
+    let body = response.bytes().await.map_err(|source| client.no_answer(source))?;
+    serde_json::from_slice(&body).map_err(|error| ClientError::NotUnderstood(error.to_string()))
 }
 
 /// An answer to HEAD has no body, so no problem document: the common refusals get their words here.

@@ -1,10 +1,11 @@
-//! One request each: create, describe, append, read. [`Client::follow`] begins a longer story.
+//! One request each: create, describe, append, read. [`Client::follow`] begins a
+//! longer story.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{RequestBuilder, Response, Url};
+use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::Serialize;
 
 use crate::address::Address;
@@ -24,6 +25,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(90);
 #[derive(Debug, Clone)]
 pub struct Client {
     address: Address,
+    /// Who we are; marked as sensitive.
+    headers: HeaderMap,
     http: reqwest::Client,
 }
 
@@ -42,18 +45,28 @@ pub struct Producer {
 impl Client {
     /// A client of the server at `url`, such as `http://127.0.0.1:4437`. Connects when it is used.
     pub fn new(url: &str, token: Option<&str>) -> Result<Client, ClientError> {
-        let address = Address::parse(url)?;
+        Client::build(Address::parse(url)?, headers(token)?)
+    }
+
+    /// The same client of another server, or of another node of the same.
+    pub fn at(&self, url: &str) -> Result<Client, ClientError> {
+        Client::build(Address::parse(url)?, self.headers.clone())
+    }
+
+    fn build(address: Address, headers: HeaderMap) -> Result<Client, ClientError> {
         let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(SILENCE_MAX)
             .tcp_nodelay(true)
-            .default_headers(headers(token)?);
+            // A request can become a WebSocket only there.
+            .http1_only()
+            .default_headers(headers.clone());
         if address.is_loopback() {
             // A proxy set for the outside world cannot reach this machine's own ports.
             builder = builder.no_proxy();
         }
         let http = builder.build().map_err(|error| unusable(format!("no HTTP client: {error}")))?;
-        Ok(Client { address, http })
+        Ok(Client { address, headers, http })
     }
 
     /// Creates a stream. One that exists with the same configuration is left as it is.
@@ -127,6 +140,14 @@ impl Client {
         Ok(Follow::new(self.clone(), stream, self.address.stream(stream)?, from))
     }
 
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
+        self.http.request(method, url)
+    }
+
     pub(crate) async fn get(&self, url: Url) -> Result<Response, ClientError> {
         self.send(self.http.get(url)).await
     }
@@ -135,7 +156,19 @@ impl Client {
         ClientError::NoAnswer { url: self.address.to_string(), source: source.without_url() }
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
+    pub(crate) async fn send_json(
+        &self,
+        method: Method,
+        url: Url,
+        document: &impl Serialize,
+    ) -> Result<Response, ClientError> {
+        let body = serde_json::to_vec(document)
+            .map_err(|error| unusable(format!("the request has no JSON form: {error}")))?;
+        let request = self.request(method, url).header(CONTENT_TYPE, message::JSON);
+        self.send(request.body(body)).await
+    }
+
+    pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
         let response = request.send().await.map_err(|source| self.no_answer(source))?;
         answer::success(response).await
     }

@@ -35,6 +35,14 @@ pub enum ClientError {
         /// What the transport said.
         source: reqwest::Error,
     },
+    /// A live connection ended.
+    #[error("the connection to {url} was lost: {why}")]
+    Lost {
+        /// The server.
+        url: String,
+        /// What happened to it.
+        why: String,
+    },
     /// The server answered with an error.
     #[error("{}", refusal(*.status, .problem))]
     Refused {
@@ -55,7 +63,7 @@ impl ClientError {
     pub fn temporary(&self) -> bool {
         match self {
             ClientError::Unusable(_) | ClientError::NotUnderstood(_) => false,
-            ClientError::NoAnswer { .. } => true,
+            ClientError::NoAnswer { .. } | ClientError::Lost { .. } => true,
             ClientError::Refused { status, problem, .. } => {
                 problem.temporary.unwrap_or(matches!(status, 408 | 425 | 429 | 500..=599))
             }

@@ -16,8 +16,9 @@
 //! # }
 //! ```
 //!
-//! - [`client`]: one request each; [`answer`]: what comes back
+//! - [`client`]: one request each; [`answer`]: what comes back; [`events`]: events with their offsets
 //! - [`follow`]: a stream as it grows, across lost connections; [`backoff`] paces its attempts
+//! - [`session`]: who comes and goes, and how far they got; [`nodes`]: the servers of one system
 //! - [`message`]: how a body falls into messages; [`sse`]: how a response falls into events
 //! - [`error`]: what can go wrong, with what the server said about it
 
@@ -26,12 +27,18 @@ pub mod answer;
 pub mod backoff;
 pub mod client;
 pub mod error;
+pub mod events;
 pub mod follow;
 pub mod message;
+pub mod nodes;
+pub mod session;
 pub mod sse;
 
 pub use answer::{Appended, Description, Page};
 pub use backoff::Backoff;
 pub use client::{Client, Producer};
 pub use error::{ClientError, Problem};
+pub use events::{Event, EventPage};
 pub use follow::{Batch, Follow, ReadFrom};
+pub use nodes::{Node, Route};
+pub use session::{Session, SessionOffset};
