@@ -1,5 +1,5 @@
-//! One request each: create, describe, append, read. [`Client::follow`] begins a
-//! longer story.
+//! One request each: create, describe, append, read. [`Client::follow`] and [`Client::live`] begin
+//! longer stories.
 
 use std::time::Duration;
 

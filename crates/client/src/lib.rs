@@ -1,4 +1,5 @@
-//! The Rust client of Tidewire: create streams, append to them, read them and follow them.
+//! The Rust client of Tidewire: create streams, append to them, read them and follow them, one by one
+//! or many over one connection.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), tidewire_client::ClientError> {
@@ -18,6 +19,7 @@
 //!
 //! - [`client`]: one request each; [`answer`]: what comes back; [`events`]: events with their offsets
 //! - [`follow`]: a stream as it grows, across lost connections; [`backoff`] paces its attempts
+//! - [`live`]: any number of streams over one WebSocket, the same way
 //! - [`session`]: who comes and goes, and how far they got; [`nodes`]: the servers of one system
 //! - [`message`]: how a body falls into messages; [`sse`]: how a response falls into events
 //! - [`error`]: what can go wrong, with what the server said about it
@@ -29,6 +31,7 @@ pub mod client;
 pub mod error;
 pub mod events;
 pub mod follow;
+pub mod live;
 pub mod message;
 pub mod nodes;
 pub mod session;
@@ -40,5 +43,6 @@ pub use client::{Client, Producer};
 pub use error::{ClientError, Problem};
 pub use events::{Event, EventPage};
 pub use follow::{Batch, Follow, ReadFrom};
+pub use live::{Live, LiveEvent, LiveOptions, Update};
 pub use nodes::{Node, Route};
 pub use session::{Session, SessionOffset};

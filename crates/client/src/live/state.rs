@@ -1,0 +1,177 @@
+//! Which subscriptions there are, and what the caller and the server have yet to be told. Pure: no
+//! socket and no clock; [`Live`](super::Live) moves the bytes, [`receive`](super::receive) says
+//! what each message does.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::acks::Acks;
+use super::lane::{DUE, Fate, Lane, Wire};
+use super::subscription::Subscription;
+use super::update::{LiveEvent, Update};
+use super::wire::{Acked, Request, Subscribe};
+use crate::follow::ReadFrom;
+
+/// Bytes of names in one message to the server: far below what any server may refuse.
+const REQUEST_BYTES: usize = 16 << 10;
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Whether the connections belong to a session.
+    pub(super) session: bool,
+    pub(super) lanes: BTreeMap<Arc<str>, Lane>,
+    pub(super) acks: Acks,
+    /// A progress that counts once all that is being read over HTTP was given out.
+    pub(super) progress: Option<Arc<str>>,
+    /// Whose large events are to be read.
+    pub(super) to_read: VecDeque<Arc<str>>,
+    /// How many reads there were.
+    pub(super) reads: u64,
+    /// Some lane may be `Due` or `LeaveDue`.
+    pub(super) requests_due: bool,
+    /// Some lane may be `Resting`.
+    pub(super) resting: bool,
+    /// What the caller has yet to take: at most what one message or one read brought.
+    pub(super) updates: VecDeque<Update>,
+}
+
+impl State {
+    pub(super) fn new(session: bool) -> State {
+        State { session, ..State::default() }
+    }
+
+    pub(super) fn subscribe(&mut self, query_id: &str, stream: &str, from: Option<ReadFrom>) {
+        let (query_id, stream): (Arc<str>, Arc<str>) = (query_id.into(), stream.into());
+        if self.session {
+            // A session follows a stream once: this takes the place of what the session brought.
+            self.lanes.retain(|_, lane| !(lane.is_of_session() && lane.stream == stream));
+        }
+        self.forget_updates(&query_id);
+        self.progress = None;
+        self.requests_due = true;
+        let wire = self.lanes.get(&query_id).map_or(DUE, Lane::restart);
+        let subscription = Some(Subscription::new(query_id.clone(), stream.clone(), from));
+        self.lanes.insert(query_id, Lane { stream, wire, subscription });
+    }
+
+    pub(super) fn unsubscribe(&mut self, query_id: &str) {
+        self.forget_updates(query_id);
+        if let Some(lane) = self.lanes.get_mut(query_id) {
+            let fate = lane.leave(self.session);
+            self.meet(query_id, fate);
+        }
+    }
+
+    pub(super) fn ack(&mut self, event: &LiveEvent) {
+        if self.session {
+            self.acks.stream(&event.stream, &event.offset);
+        }
+    }
+
+    pub(super) fn ack_progress(&mut self, offset: &str) {
+        if self.session {
+            let subscriptions = self.lanes.values().filter_map(|lane| lane.subscription.as_ref());
+            let covered = subscriptions.filter(|subscription| subscription.took_part_in(offset));
+            self.acks.progress(offset, covered.map(|subscription| &subscription.stream));
+        }
+    }
+
+    pub(super) fn next_update(&mut self) -> Option<Update> {
+        self.updates.pop_front()
+    }
+
+    /// Whether nothing can ever come: no subscription, and no session to bring one.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.session && self.lanes.values().all(|lane| lane.subscription.is_none())
+    }
+
+    /// What the server is to be told about subscriptions, in this order.
+    pub(super) fn take_requests(&mut self) -> Vec<Request> {
+        if !std::mem::take(&mut self.requests_due) {
+            return Vec::new();
+        }
+        let (mut unwanted, mut wanted) = (Vec::new(), Vec::new());
+        for (query_id, lane) in &mut self.lanes {
+            match (lane.wire, &lane.subscription) {
+                (Wire::LeaveDue, _) => {
+                    lane.wire = Wire::Leaving;
+                    unwanted.push(query_id.to_string());
+                }
+                (Wire::Due { anew }, Some(subscription)) => {
+                    lane.wire = Wire::Asked { anew, stale: false };
+                    let offset = subscription.ask_from(self.acks.of(&lane.stream));
+                    let (query_id, stream) = (query_id.to_string(), lane.stream.to_string());
+                    wanted.push(Subscribe { query_id, stream, offset });
+                }
+                _ => {}
+            }
+        }
+        let unwanted = in_messages(unwanted, String::len).into_iter();
+        let wanted = in_messages(wanted, |one| one.query_id.len() + one.stream.len()).into_iter();
+        unwanted
+            .map(|query_ids| Request::Unsubscribe { query_ids })
+            .chain(wanted.map(|subscriptions| Request::Subscribe { subscriptions }))
+            .collect()
+    }
+
+    pub(super) fn take_acks(&mut self) -> Vec<Request> {
+        let lanes = &self.lanes;
+        let acked = self.acks.take(|stream| lanes.values().any(|lane| *lane.stream == *stream));
+        let size = |one: &Acked| one.stream_id.as_ref().map_or(0, String::len);
+        let messages = in_messages(acked, size).into_iter();
+        messages.map(|offsets| Request::Ack { offsets }).collect()
+    }
+
+    /// What had a temporary problem is asked for again.
+    pub(super) fn wake(&mut self) {
+        self.resting = false;
+        for lane in self.lanes.values_mut().filter(|lane| lane.wire == Wire::Resting) {
+            lane.wire = DUE;
+            self.requests_due = true;
+        }
+    }
+
+    /// The connection is gone.
+    pub(super) fn disconnected(&mut self) {
+        let session = self.session;
+        self.lanes.retain(|_, lane| lane.disconnected(session));
+        self.acks.interrupt();
+        self.progress = None;
+        self.to_read.clear();
+        self.resting = false;
+        self.requests_due = true;
+    }
+
+    pub(super) fn meet(&mut self, query_id: &str, fate: Fate) {
+        match fate {
+            Fate::Stays => {}
+            Fate::Asks => self.requests_due = true,
+            Fate::Gone => {
+                self.lanes.remove(query_id);
+            }
+        }
+    }
+
+    fn forget_updates(&mut self, query_id: &str) {
+        self.updates.retain(|update| update.query_id() != Some(query_id));
+    }
+}
+
+/// Items in as many messages as they need.
+fn in_messages<T>(items: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let mut messages: Vec<Vec<T>> = Vec::new();
+    let mut room = 0;
+    for item in items {
+        match messages.last_mut().filter(|_| bytes(&item) <= room) {
+            Some(message) => {
+                room -= bytes(&item);
+                message.push(item);
+            }
+            None => {
+                room = REQUEST_BYTES.saturating_sub(bytes(&item));
+                messages.push(vec![item]);
+            }
+        }
+    }
+    messages
+}

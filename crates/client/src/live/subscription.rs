@@ -1,0 +1,219 @@
+//! One subscription: what of that which arrives is given out, and where it goes on after a break.
+//! Pure: [`state`](super::state) tells it what happened.
+//!
+//! ```text
+//!    given out            being read over HTTP        held until that is done
+//!  ───────────────┤ ──────────────────────────────┤ ───────────────────────────►  offsets
+//!             position                     catch_up.target
+//! ```
+//!
+//! Nothing at or before `position` is given out again, whatever arrives and however often. So every
+//! doubt is settled the same way: ask from `position` on, and let what is known fall out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::update::{LiveEvent, Update};
+use crate::events::{Event, EventPage};
+use crate::follow::ReadFrom;
+
+/// How much is held while a large event is read over HTTP. Past either bound it is let go, and read
+/// over HTTP too. (So few in tests that the simulation gets there.)
+const HELD_EVENTS_MAX: usize = if cfg!(test) { 3 } else { 1_000 };
+const HELD_BYTES_MAX: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Subscription {
+    pub(super) query_id: Arc<str>,
+    pub(super) stream: Arc<str>,
+    /// The session brought it: the server takes it up again by itself.
+    pub(super) of_session: bool,
+    start: Option<ReadFrom>,
+    /// All up to here was given out. Known once the subscription stood for the first time.
+    position: Option<String>,
+    /// Something was too large to be pushed, and is read over HTTP.
+    catch_up: Option<CatchUp>,
+    /// The last progress that was given out while this stood.
+    progress: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct CatchUp {
+    /// The read that is under way for it.
+    read: Option<u64>,
+    target: String,
+    /// `held.len() <= HELD_EVENTS_MAX`, and `held_bytes <= HELD_BYTES_MAX` plus one event.
+    held: VecDeque<Event>,
+    held_bytes: usize,
+    /// The subscription has ended, once this is caught up.
+    end: Option<String>,
+}
+
+impl Subscription {
+    pub(super) fn new(query_id: Arc<str>, stream: Arc<str>, start: Option<ReadFrom>) -> Self {
+        let (of_session, position, catch_up, progress) = (false, None, None, None);
+        Subscription { query_id, stream, of_session, start, position, catch_up, progress }
+    }
+
+    /// One that the session brings.
+    pub(super) fn of_session(query_id: Arc<str>, stream: Arc<str>) -> Self {
+        Subscription { of_session: true, ..Subscription::new(query_id, stream, None) }
+    }
+
+    /// Where to ask the server to begin. With a session, asking moves its pointer: so never past
+    /// what was acknowledged, if anything was.
+    pub(super) fn ask_from(&self, acked: Option<&str>) -> Option<String> {
+        let Some(position) = self.position.as_deref() else {
+            return self.start.as_ref().map(|start| start.as_offset().to_owned());
+        };
+        Some(acked.map_or(position, |acked| acked.min(position)).to_owned())
+    }
+
+    pub(super) fn created(&mut self, offset: &str, out: &mut VecDeque<Update>) {
+        let resumed = self.position.is_some();
+        self.position.get_or_insert_with(|| offset.to_owned());
+        out.push_back(Update::Created {
+            query_id: self.query_id.clone(),
+            stream: self.stream.clone(),
+            offset: offset.to_owned(),
+            resumed,
+        });
+    }
+
+    pub(super) fn event(
+        &mut self,
+        offset: &str,
+        payload: Bytes,
+        is_json: bool,
+        out: &mut VecDeque<Update>,
+    ) {
+        if self.has(offset) {
+            return;
+        }
+        let event = Event { offset: offset.to_owned(), payload, is_json };
+        match &mut self.catch_up {
+            Some(catch_up) => catch_up.hold(event),
+            None => self.give(event, out),
+        }
+    }
+
+    /// Something too large to be pushed is there. Whether a read must be started.
+    pub(super) fn notify(&mut self, offset: &str) -> bool {
+        if self.has(offset) {
+            return false;
+        }
+        if let Some(catch_up) = &mut self.catch_up {
+            catch_up.reach(offset.to_owned());
+            return false;
+        }
+        self.catch_up = Some(CatchUp::to(offset.to_owned()));
+        true
+    }
+
+    /// Nothing more comes from the server. Whether all of it was given out already.
+    pub(super) fn end(&mut self, reason: String, out: &mut VecDeque<Update>) -> bool {
+        if let Some(catch_up) = &mut self.catch_up {
+            catch_up.end = Some(reason);
+            return false;
+        }
+        let (query_id, stream) = (self.query_id.clone(), self.stream.clone());
+        out.push_back(Update::Ended { query_id, stream, reason });
+        true
+    }
+
+    /// The server will begin anew after `position`, so what was half done is let go.
+    pub(super) fn interrupt(&mut self) {
+        self.catch_up = None;
+    }
+
+    /// Whether something must be read before what comes next can be given out.
+    pub(super) fn is_behind(&self) -> bool {
+        self.catch_up.is_some()
+    }
+
+    /// A progress is given out that speaks for this subscription too.
+    pub(super) fn progress(&mut self, offset: &Arc<str>) {
+        self.progress = Some(offset.clone());
+    }
+
+    /// Whether a progress of this offset spoke for this subscription.
+    pub(super) fn took_part_in(&self, offset: &str) -> bool {
+        self.progress.as_deref().is_some_and(|progress| progress >= offset)
+    }
+
+    /// Begins the read with this number: from where.
+    pub(super) fn begin_read(&mut self, number: u64) -> Option<String> {
+        self.catch_up.as_mut()?.read = Some(number);
+        self.position.clone()
+    }
+
+    /// Whether the read with this number is still wanted.
+    pub(super) fn awaits(&self, number: u64) -> bool {
+        self.catch_up.as_ref().is_some_and(|catch_up| catch_up.read == Some(number))
+    }
+
+    /// What was read. `Some`: all is caught up, and says whether the subscription has ended by it.
+    pub(super) fn read(&mut self, page: EventPage, out: &mut VecDeque<Update>) -> Option<bool> {
+        for event in page.events {
+            if !self.has(&event.offset) {
+                self.give(event, out);
+            }
+        }
+        if !self.has(&page.next_offset) {
+            self.position = Some(page.next_offset);
+        }
+        let catch_up = self.catch_up.take_if(|catch_up| {
+            self.position.as_ref().is_some_and(|position| *position >= catch_up.target)
+        })?;
+        for event in catch_up.held {
+            if !self.has(&event.offset) {
+                self.give(event, out);
+            }
+        }
+        Some(catch_up.end.is_some_and(|reason| self.end(reason, out)))
+    }
+
+    fn has(&self, offset: &str) -> bool {
+        self.position.as_deref().is_some_and(|position| position >= offset)
+    }
+
+    fn give(&mut self, event: Event, out: &mut VecDeque<Update>) {
+        let position = self.position.get_or_insert_default();
+        position.clone_from(&event.offset);
+        out.push_back(Update::Event(LiveEvent {
+            query_id: self.query_id.clone(),
+            stream: self.stream.clone(),
+            offset: event.offset,
+            payload: event.payload,
+            is_json: event.is_json,
+        }));
+    }
+}
+
+impl CatchUp {
+    fn to(target: String) -> CatchUp {
+        CatchUp { read: None, target, held: VecDeque::new(), held_bytes: 0, end: None }
+    }
+
+    /// Reads up to `offset` at least; what is held up to there need not be.
+    fn reach(&mut self, offset: String) {
+        self.held.retain(|event| event.offset > offset);
+        self.held_bytes = self.held.iter().map(|event| event.payload.len()).sum();
+        if offset > self.target {
+            self.target = offset;
+        }
+    }
+
+    fn hold(&mut self, event: Event) {
+        if event.offset <= self.target {
+            return;
+        }
+        if self.held.len() == HELD_EVENTS_MAX || self.held_bytes > HELD_BYTES_MAX {
+            return self.reach(event.offset);
+        }
+        self.held_bytes += event.payload.len();
+        self.held.push_back(event);
+    }
+}

@@ -1,0 +1,105 @@
+//! What a live connection gives out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use crate::error::{ClientError, Problem};
+
+/// Something happened. Updates of one subscription come in order; those about the connection stand
+/// between them.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Update {
+    /// A connection stands.
+    Connected {
+        /// The node at its other end.
+        node: String,
+        /// The server's name for the connection.
+        connection_id: String,
+    },
+    /// There is no connection: it was lost, or an attempt to make one failed. The next attempt is
+    /// made by itself.
+    Disconnected {
+        /// What happened.
+        error: ClientError,
+        /// When the next attempt is made.
+        retry_in: Duration,
+    },
+    /// A subscription stands: every event after `offset` will come.
+    Created {
+        /// The subscription.
+        query_id: Arc<str>,
+        /// What it follows.
+        stream: Arc<str>,
+        /// Where the server begins. After a return some events may come a second time over the
+        /// wire; they are not given out again.
+        offset: String,
+        /// It stood before, and goes on without loss.
+        resumed: bool,
+    },
+    /// One event of a stream.
+    Event(LiveEvent),
+    /// All events up to `offset` were given out, of every subscription.
+    Progress {
+        /// What [`Live::ack_progress`](crate::Live::ack_progress) takes.
+        offset: String,
+    },
+    /// Nothing more will come for this subscription.
+    Ended {
+        /// The subscription.
+        query_id: Arc<str>,
+        /// What it followed.
+        stream: Arc<str>,
+        /// `stream_closed`, `stream_deleted`, `session_expired`, or `unsubscribed` by someone else.
+        reason: String,
+    },
+    /// The server refused something. A subscription that cannot be had has ended with this, unless
+    /// the problem is temporary: then it is asked for again by itself.
+    Problem {
+        /// The subscription it is about, if it is about one.
+        query_id: Option<Arc<str>>,
+        /// What the server said.
+        problem: Problem,
+    },
+}
+
+/// One event of a stream that a subscription follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveEvent {
+    /// The subscription.
+    pub query_id: Arc<str>,
+    /// The stream.
+    pub stream: Arc<str>,
+    /// Its place in the log.
+    pub offset: String,
+    /// What it carries; see [`LiveEvent::is_json`].
+    pub payload: Bytes,
+    /// Whether the payload is JSON, exactly as it was appended; a text stream's message is a JSON
+    /// string. Otherwise it is the bytes that were appended.
+    pub is_json: bool,
+}
+
+impl LiveEvent {
+    /// The payload as a value: of a text stream, a `String`.
+    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ClientError> {
+        serde_json::from_slice(&self.payload)
+            .map_err(|error| ClientError::NotUnderstood(format!("the payload: {error}")))
+    }
+}
+
+impl Update {
+    /// The subscription it is about, if it is about one.
+    pub fn query_id(&self) -> Option<&str> {
+        match self {
+            Update::Created { query_id, .. } | Update::Ended { query_id, .. } => Some(query_id),
+            Update::Event(event) => Some(&event.query_id),
+            Update::Problem { query_id, .. } => query_id.as_deref(),
+            Update::Connected { .. } | Update::Disconnected { .. } | Update::Progress { .. } => {
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The messages of a live connection, as PROTOCOL.md's section 22 has them.
+//!
+//! [`Request`] is what a client sends, [`Message`] what it gets. An event's payload is cut out of
+//! the frame it came in, not copied.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use crate::error::{ClientError, Problem};
+use crate::events::payload;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Request {
+    Subscribe { subscriptions: Vec<Subscribe> },
+    Unsubscribe { query_ids: Vec<String> },
+    Ack { offsets: Vec<Acked> },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Subscribe {
+    pub(crate) query_id: String,
+    pub(crate) stream: String,
+    /// Nothing: where the session stands, else the stream's tail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) offset: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Acked {
+    /// Nothing: the offset is one of a `progress`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stream_id: Option<String>,
+    pub(crate) last_offset: String,
+}
+
+/// What the server says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Message<'a> {
+    Hello {
+        connection_id: String,
+        node: String,
+    },
+    Created(Vec<Created<'a>>),
+    Event {
+        query_id: Cow<'a, str>,
+        offset: Cow<'a, str>,
+        payload: Bytes,
+        is_json: bool,
+    },
+    Notify {
+        query_id: Cow<'a, str>,
+        offset: Cow<'a, str>,
+    },
+    Gap {
+        query_id: Cow<'a, str>,
+    },
+    Progress {
+        offset: Cow<'a, str>,
+    },
+    Ended {
+        query_id: Cow<'a, str>,
+        reason: String,
+    },
+    Problem {
+        query_id: Option<Cow<'a, str>>,
+        problem: Problem,
+    },
+    Closing {
+        reason: String,
+        reconnect_in: Duration,
+    },
+    /// A sign of life, or something this client does not know.
+    Other,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Created<'a> {
+    #[serde(borrow)]
+    pub(crate) query_id: Cow<'a, str>,
+    #[serde(borrow, rename = "streamId", default)]
+    pub(crate) stream: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) offset: Cow<'a, str>,
+}
+
+/// Text that is borrowed from the frame where it can be, also inside an option.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Every member of every message: a payload must not be parsed, and a tagged enum would do so.
+#[derive(Deserialize)]
+struct Members<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    query_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    offset: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    payload: Option<&'a RawValue>,
+    #[serde(borrow)]
+    encoding: Option<Text<'a>>,
+    #[serde(borrow)]
+    subscriptions: Option<Vec<Created<'a>>>,
+    reason: Option<String>,
+    connection_id: Option<String>,
+    node: Option<String>,
+    code: Option<String>,
+    message: Option<String>,
+    hint: Option<String>,
+    temporary: Option<bool>,
+    reconnect_in_ms: Option<u64>,
+}
+
+impl<'a> Message<'a> {
+    pub(crate) fn parse(frame: &'a Bytes) -> Result<Message<'a>, ClientError> {
+        let members: Members<'a> =
+            serde_json::from_slice(frame).map_err(|error| not_understood(&error))?;
+        members.into_message(frame)
+    }
+}
+
+impl<'a> Members<'a> {
+    fn into_message(self, frame: &Bytes) -> Result<Message<'a>, ClientError> {
+        let missing = |what: &str| not_understood(&format!("a {} without {what}", self.kind));
+        let query_id = || missing("query_id");
+        let offset = || missing("offset");
+        Ok(match &*self.kind {
+            "event" => {
+                let encoding = self.encoding.as_ref().map(|text| &*text.0);
+                let raw = self.payload.ok_or_else(|| missing("payload"))?;
+                let (payload, is_json) = payload(frame, raw, encoding)?;
+                let query_id = self.query_id.ok_or_else(query_id)?.0;
+                Message::Event {
+                    query_id,
+                    offset: self.offset.ok_or_else(offset)?.0,
+                    payload,
+                    is_json,
+                }
+            }
+            "notify" => Message::Notify {
+                query_id: self.query_id.ok_or_else(query_id)?.0,
+                offset: self.offset.ok_or_else(offset)?.0,
+            },
+            "gap" => Message::Gap { query_id: self.query_id.ok_or_else(query_id)?.0 },
+            "progress" => Message::Progress { offset: self.offset.ok_or_else(offset)?.0 },
+            "subscription_created" => {
+                Message::Created(self.subscriptions.ok_or_else(|| missing("subscriptions"))?)
+            }
+            "subscription_ended" => Message::Ended {
+                query_id: self.query_id.ok_or_else(query_id)?.0,
+                reason: self.reason.unwrap_or_default(),
+            },
+            "error" => Message::Problem {
+                query_id: self.query_id.map(|text| text.0),
+                problem: Problem {
+                    code: self.code,
+                    title: None,
+                    detail: self.message,
+                    hint: self.hint,
+                    temporary: self.temporary,
+                },
+            },
+            "hello" => Message::Hello {
+                connection_id: self.connection_id.unwrap_or_default(),
+                node: self.node.unwrap_or_default(),
+            },
+            "closing" => Message::Closing {
+                reason: self.reason.unwrap_or_default(),
+                reconnect_in: Duration::from_millis(self.reconnect_in_ms.unwrap_or_default()),
+            },
+            _ => Message::Other,
+        })
+    }
+}
+
+/// `null` is a payload like any other, and not its absence.
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
+
+fn not_understood(error: &dyn std::fmt::Display) -> ClientError {
+    ClientError::NotUnderstood(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of PROTOCOL.md: those of one side, as the documentation marks them.
+    fn examples(side: &str) -> Vec<String> {
+        let protocol = include_str!("../../../../PROTOCOL.md");
+        let fence = format!("```json {side}\n");
+        let blocks = protocol.split(&fence).skip(1);
+        blocks.map(|rest| rest.split("\n```").next().unwrap_or_default().to_owned()).collect()
+    }
+
+    #[test]
+    fn every_example_of_the_protocol_is_understood() {
+        let mut known = 0;
+        for example in examples("server") {
+            let frame = Bytes::from(example.clone());
+            let message = Message::parse(&frame).expect(&example);
+            known += usize::from(message != Message::Other);
+            assert!(message != Message::Other || example.contains("pong"), "{example}");
+        }
+        assert!(known >= 9, "{known} messages");
+    }
+
+    #[test]
+    fn requests_look_like_the_examples_of_the_protocol() {
+        let subscription = Subscribe {
+            query_id: "doc".into(),
+            stream: "doc-123".into(),
+            offset: Some("-1".into()),
+        };
+        let requests = [
+            Request::Subscribe { subscriptions: vec![subscription] },
+            Request::Unsubscribe { query_ids: vec!["doc".into()] },
+        ];
+        let examples: Vec<serde_json::Value> = examples("client")
+            .iter()
+            .map(|example| serde_json::from_str(example).expect("JSON"))
+            .collect();
+        for request in requests {
+            let json = serde_json::to_value(&request).expect("JSON");
+            assert!(examples.contains(&json), "{json}");
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_names_its_stream_or_none() {
+        let offsets = vec![
+            Acked { stream_id: Some("doc-123".into()), last_offset: "42".into() },
+            Acked { stream_id: None, last_offset: "40".into() },
+        ];
+        let json = serde_json::to_string(&Request::Ack { offsets }).expect("JSON");
+        let expected = r#"{"type":"ack","offsets":[{"streamId":"doc-123","lastOffset":"42"},{"lastOffset":"40"}]}"#;
+        assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn a_payload_is_the_text_that_was_appended_even_null() {
+        for payload in ["null", r#"{"n": 1.10}"#, r#""text""#] {
+            let text =
+                format!(r#"{{"type":"event","query_id":"q","offset":"1","payload":{payload}}}"#);
+            let frame = Bytes::from(text);
+            let Ok(Message::Event { payload: got, is_json: true, .. }) = Message::parse(&frame)
+            else {
+                panic!("{payload}");
+            };
+            assert_eq!(got, payload.as_bytes());
+        }
+    }
+
+    #[test]
+    fn an_event_without_its_members_is_not_understood() {
+        for text in [
+            r#"{"type":"event","query_id":"q","offset":"1"}"#,
+            r#"{"type":"event","query_id":"q","payload":1}"#,
+            r#"{"type":"event","offset":"1","payload":1}"#,
+            r#"{"offset":"1"}"#,
+            "[]",
+        ] {
+            assert!(Message::parse(&Bytes::from_static(text.as_bytes())).is_err(), "{text}");
+        }
+    }
+}
