@@ -45,6 +45,55 @@ impl Http {
         &self.base
     }
 
+    /// The port of the loopback interface that the server listens on.
+    pub fn port(&self) -> u16 {
+        let digits = self.base.rsplit(':').next();
+        digits.and_then(|digits| digits.parse().ok()).expect("a base that ends with its port")
+    }
+
+    /// The header that says who this is, as it stands on the wire; empty for nobody.
+    pub(crate) fn authorization(&self) -> String {
+        let header = |token| format!("authorization: Bearer {token}\r\n");
+        self.token.as_deref().map(header).unwrap_or_default()
+    }
+
+    /// The same server and the same person, for the client library.
+    pub fn client(&self) -> tidewire_client::Client {
+        let client = tidewire_client::Client::new(&self.base, self.token.as_deref());
+        client.expect("a server's address and a token")
+    }
+
+    /// The number that a metric of the server has, without labels.
+    pub async fn metric(&self, name: &str) -> u64 {
+        let metrics = self.get("/metrics").await.text();
+        let found = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let number = found.and_then(|number| number.parse().ok());
+        number.unwrap_or_else(|| panic!("no {name} in {metrics}"))
+    }
+
+    /// Where a stream ends.
+    pub async fn tail(&self, stream: &str) -> String {
+        let request = self.request(Method::HEAD, &format!("/v1/stream/{stream}"));
+        Answer::of(request).await.next_offset()
+    }
+
+    /// Opens a session.
+    pub async fn open_session(&self) -> String {
+        let answer = Answer::of(self.request(Method::POST, "/v1/sessions")).await;
+        assert_eq!(answer.status, 201, "open a session: {}", answer.text());
+        answer.json()["sessionId"].as_str().expect("a session's id").to_owned()
+    }
+
+    /// Lets a session follow a stream, and returns after which offset it does.
+    pub async fn follow(&self, session: &str, stream: &str, offset: &str) -> String {
+        let body = serde_json::json!({
+            "sessionId": session, "streamId": stream, "offset": offset,
+        });
+        let answer = self.json(Method::POST, "/v1/subscriptions", &body).await;
+        assert_eq!(answer.status, 200, "follow {stream}: {}", answer.text());
+        answer.json()["lastOffset"].as_str().expect("an offset").to_owned()
+    }
+
     /// A request, to be completed and sent.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.client.request(method, format!("{}{path}", self.base));

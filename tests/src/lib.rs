@@ -6,6 +6,8 @@
 //! - [`http`]: one request each; [`raw`]: bytes on a socket, for what no HTTP client would send
 //! - [`producers`]: clients that append through every fault; [`account`]: what each was promised
 //! - [`readers`]: clients that follow a stream through every fault; [`transcript`]: what a stream holds
+//! - [`follower`]: the client library at work, through every fault; [`wire`]: a WebSocket byte by byte;
+//!   [`server_sent`]: a session's SSE response; [`nodes`]: several servers of one system
 //! - [`traffic`]: both kinds together, with all that must hold for them
 //! - [`complaint`]: everything but success; [`receiver`]: the far end of a webhook
 //! - [`wait`]: the only way to wait here; [`faults`]: how many, and when
@@ -17,8 +19,10 @@ pub mod cluster;
 pub mod complaint;
 pub mod disk;
 pub mod faults;
+pub mod follower;
 pub mod http;
 pub mod launch;
+pub mod nodes;
 pub mod port;
 pub mod postgres;
 pub mod process;
@@ -26,24 +30,30 @@ pub mod producers;
 pub mod raw;
 pub mod readers;
 pub mod receiver;
+pub mod server_sent;
 pub mod store;
 pub mod traffic;
 pub mod transcript;
 pub mod wait;
+pub mod wire;
 
 pub use account::Account;
 pub use cluster::{Cluster, Shutdown};
 pub use complaint::Complaint;
 pub use disk::Disk;
 pub use faults::rounds;
+pub use follower::Follower;
 pub use http::{Answer, Http};
 pub use launch::{Launch, Server};
+pub use nodes::Nodes;
 pub use process::{Ended, Process};
 pub use producers::{Plan, Producers};
 pub use raw::Raw;
 pub use readers::Reader;
 pub use receiver::Receiver;
+pub use server_sent::ServerSent;
 pub use store::Store;
 pub use traffic::Traffic;
 pub use transcript::{Event, Transcript};
 pub use wait::eventually;
+pub use wire::Wire;

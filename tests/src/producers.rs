@@ -69,6 +69,12 @@ impl Book {
 impl Producers {
     /// Sets them to work. Their streams must be there.
     pub fn start(http: &Http, plans: impl IntoIterator<Item = Plan>) -> Producers {
+        Producers::spread(std::slice::from_ref(http), plans)
+    }
+
+    /// Sets them to work on several nodes, each at another. Whoever gets no success there goes on
+    /// to the next node.
+    pub fn spread(nodes: &[Http], plans: impl IntoIterator<Item = Plan>) -> Producers {
         let (stop, stopped) = watch::channel(false);
         let mut producers = Producers {
             books: Vec::new(),
@@ -76,14 +82,15 @@ impl Producers {
             stop,
             tasks: JoinSet::new(),
         };
-        for plan in plans {
+        for (first, plan) in plans.into_iter().enumerate() {
             let account = Account::new(plan.by, plan.messages_per_append, plan.idempotent);
             let book = Book { stream: plan.stream, account: Arc::new(Mutex::new(account)) };
             producers.books.push(book.clone());
             let acknowledged = Arc::clone(&producers.acknowledged);
-            let (http, stopped) = (http.clone(), stopped.clone());
+            let (nodes, stopped) = (nodes.to_vec(), stopped.clone());
             producers.tasks.spawn(async move {
-                produce(&http, &plan, &book, &acknowledged, &stopped).await;
+                let mut nodes = nodes.iter().cycle().skip(first);
+                produce(&mut nodes, &plan, &book, &acknowledged, &stopped).await;
             });
         }
         producers
@@ -137,12 +144,14 @@ impl Producers {
 }
 
 async fn produce(
-    http: &Http,
+    nodes: &mut impl Iterator<Item = &Http>,
     plan: &Plan,
     book: &Book,
     acknowledged: &AtomicU64,
     stopped: &watch::Receiver<bool>,
 ) {
+    let mut next_node = || nodes.next().expect("at least one node, again and again");
+    let mut http = next_node();
     for n in 0.. {
         if *stopped.borrow() {
             return;
@@ -158,6 +167,7 @@ async fn produce(
             if hopeless {
                 return;
             }
+            http = next_node();
             tokio::time::sleep(PAUSE).await;
             if !plan.idempotent {
                 break;

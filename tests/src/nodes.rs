@@ -1,0 +1,69 @@
+//! Several servers on one PostgreSQL database: the nodes of one system, each to be killed, stopped
+//! and started again where it was.
+
+use tidewire_client::LiveOptions;
+
+use crate::http::Http;
+use crate::launch::{Launch, Server};
+use crate::process::Ended;
+use crate::store::Store;
+
+/// What clients of these nodes show.
+const KEY: &str = "a-key-that-only-these-nodes-know";
+
+/// The nodes. Killed when dropped.
+#[derive(Debug)]
+pub struct Nodes {
+    launches: Vec<Launch>,
+    servers: Vec<Option<Server>>,
+    https: Vec<Http>,
+}
+
+impl Nodes {
+    /// Starts `count` nodes of `tidewire serve` with the same settings, one after the other.
+    pub async fn start(count: usize, store: &Store, settings: &[(&str, &str)]) -> Nodes {
+        let mut nodes = Nodes { launches: Vec::new(), servers: Vec::new(), https: Vec::new() };
+        for _ in 0..count {
+            let launch = Launch::serve(store, KEY);
+            let set = |launch: Launch, (name, value): &(&str, &str)| launch.set(name, value);
+            let launch = settings.iter().fold(launch, set);
+            let server = launch.start().await;
+            nodes.https.push(server.http().clone());
+            nodes.launches.push(launch);
+            nodes.servers.push(Some(server));
+        }
+        nodes
+    }
+
+    /// A client of each node, whether it runs or not.
+    pub fn https(&self) -> &[Http] {
+        &self.https
+    }
+
+    /// A client of one node.
+    pub fn http(&self, index: usize) -> &Http {
+        &self.https[index]
+    }
+
+    /// How a client that begins at one node goes on to the others.
+    pub fn from(&self, index: usize) -> LiveOptions {
+        let others = self.https.iter().cycle().skip(index + 1).take(self.https.len() - 1);
+        let addresses = others.map(|http| http.base().to_owned()).collect();
+        LiveOptions { addresses, ..LiveOptions::default() }
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self, index: usize) {
+        self.servers[index].take().expect("a node that runs").kill();
+    }
+
+    /// SIGTERM, and waits for the end, which must be a success.
+    pub async fn stop(&mut self, index: usize) -> Ended {
+        self.servers[index].take().expect("a node that runs").stop().await
+    }
+
+    /// Starts a node again, on the same port, and waits until it is ready.
+    pub async fn start_again(&mut self, index: usize) {
+        self.servers[index] = Some(self.launches[index].start().await);
+    }
+}
