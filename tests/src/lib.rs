@@ -6,6 +6,7 @@
 //! - [`http`]: one request each; [`raw`]: bytes on a socket, for what no HTTP client would send
 //! - [`producers`]: clients that append through every fault; [`account`]: what each was promised
 //! - [`readers`]: clients that follow a stream through every fault; [`transcript`]: what a stream holds
+//! - [`flood`]: a producer of large messages
 //! - [`follower`]: the client library at work, through every fault; [`wire`]: a WebSocket byte by byte;
 //!   [`server_sent`]: a session's SSE response; [`nodes`]: several servers of one system
 //! - [`traffic`]: both kinds together, with all that must hold for them
@@ -19,6 +20,7 @@ pub mod cluster;
 pub mod complaint;
 pub mod disk;
 pub mod faults;
+pub mod flood;
 pub mod follower;
 pub mod http;
 pub mod launch;
@@ -42,6 +44,7 @@ pub use cluster::{Cluster, Shutdown};
 pub use complaint::Complaint;
 pub use disk::Disk;
 pub use faults::rounds;
+pub use flood::Flood;
 pub use follower::Follower;
 pub use http::{Answer, Http};
 pub use launch::{Launch, Server};

@@ -52,6 +52,15 @@ impl Process {
         String::from_utf8_lossy(&said).into_owned()
     }
 
+    /// Resident memory.
+    pub fn resident_bytes(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()));
+        let status = status.expect("a process that runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+        kib.unwrap_or_else(|| panic!("no VmRSS in {status}")) * 1024
+    }
+
     /// Sends a signal by name, such as `TERM`.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill")

@@ -6,6 +6,7 @@
 mod a_connection_is_lost;
 mod a_newer_schema_is_refused;
 mod a_page_is_read_again;
+mod a_reader_stalls;
 mod a_second_server_wants_the_folder;
 mod a_server_is_killed;
 mod a_webhook_survives_a_restart;
