@@ -8,7 +8,7 @@
 //! - [`readers`]: clients that follow a stream through every fault; [`transcript`]: what a stream holds
 //! - [`flood`]: a producer of large messages
 //! - [`follower`]: the client library at work, through every fault; [`wire`]: a WebSocket byte by byte;
-//!   [`server_sent`]: a session's SSE response; [`nodes`]: several servers of one system
+//!   [`server_sent`]: a session's SSE response; [`witness`]: either, read to its end; [`nodes`]: several servers of one system
 //! - [`traffic`]: both kinds together, with all that must hold for them
 //! - [`complaint`]: everything but success; [`receiver`]: the far end of a webhook
 //! - [`wait`]: the only way to wait here; [`faults`]: how many, and when
@@ -38,6 +38,7 @@ pub mod traffic;
 pub mod transcript;
 pub mod wait;
 pub mod wire;
+pub mod witness;
 
 pub use account::Account;
 pub use cluster::{Cluster, Shutdown};
@@ -60,3 +61,4 @@ pub use traffic::Traffic;
 pub use transcript::{Event, Transcript};
 pub use wait::eventually;
 pub use wire::Wire;
+pub use witness::Witness;

@@ -4,9 +4,9 @@
 use bytes::Bytes;
 use rand::Rng as _;
 use rand::seq::IndexedRandom as _;
-use serde_json::Value;
 use tidewire_stories::follower::is_exact;
 use tidewire_stories::wait::within_patience;
+use tidewire_stories::witness::Connection;
 use tidewire_stories::{Http, Launch, Nodes, Plan, Producers, ServerSent, Store, Transcript, Wire};
 use tidewire_stories::{faults, rounds};
 use tokio::task::JoinSet;
@@ -133,11 +133,6 @@ struct Source {
     connection: Connection,
 }
 
-enum Connection {
-    WebSocket(Wire),
-    ServerSent(ServerSent),
-}
-
 impl Source {
     async fn open(http: &Http, stream: &'static str, offset: &str, sse: bool) -> Source {
         if sse {
@@ -152,19 +147,11 @@ impl Source {
         }
     }
 
-    async fn next(&mut self) -> Value {
-        let message = match &mut self.connection {
-            Connection::WebSocket(wire) => wire.next().await,
-            Connection::ServerSent(response) => response.next().await,
-        };
-        message.expect("a connection that stays")
-    }
-
     /// Reads until some events have come that were not there yet when it began.
     async fn read_past(&mut self, tail: &str) -> Vec<(String, Bytes)> {
         let (mut events, mut live) = (Vec::new(), 0);
         while live < LIVE_EVENTS {
-            let message = self.next().await;
+            let message = self.connection.next().await.expect("a connection that stays");
             match message["type"].as_str() {
                 Some("event") => {
                     let offset = message["offset"].as_str().expect("an offset").to_owned();
