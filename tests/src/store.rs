@@ -8,20 +8,20 @@ use tempfile::TempDir;
 use crate::postgres::{Sql, fresh_database};
 
 /// Questions with the same answer on both stores, as `(SQLite, PostgreSQL)`.
-type Question = (&'static str, &'static str);
+type Question<'a> = (&'a str, &'a str);
 
-const EVENTS: Question = ("SELECT count(*) FROM log", "SELECT count(*) FROM tidewire.log");
-const TIP: Question = (
+const EVENTS: Question<'_> = ("SELECT count(*) FROM log", "SELECT count(*) FROM tidewire.log");
+const TIP: Question<'_> = (
     "SELECT coalesce(max(c_offset), 0) FROM log",
     "SELECT coalesce(max(c_offset), 0) FROM tidewire.log",
 );
-const SCHEMA_VERSION: Question = (
+const SCHEMA_VERSION: Question<'_> = (
     "SELECT max(number) FROM tidewire_migrations",
     "SELECT max(number)::bigint FROM tidewire.migrations",
 );
-const MIGRATIONS: Question =
+const MIGRATIONS: Question<'_> =
     ("SELECT count(*) FROM tidewire_migrations", "SELECT count(*) FROM tidewire.migrations");
-const FUTURE: Question = (
+const FUTURE: Question<'_> = (
     "INSERT INTO tidewire_migrations (number, name, applied_at) VALUES (9999, 'future', 0)",
     "INSERT INTO tidewire.migrations (number, name) VALUES (9999, 'future')",
 );
@@ -100,7 +100,31 @@ impl Store {
         }
     }
 
-    async fn number(&self, (sqlite, postgres): Question) -> i64 {
+    /// How many rows of a table about sessions or nodes meet a condition, as SQL of both stores.
+    pub async fn rows(&self, table: &str, condition: &str) -> i64 {
+        let count =
+            |schema: &str| format!("SELECT count(*) FROM {schema}{table} WHERE {condition}");
+        self.number((&count("tidewire_"), &count("tidewire."))).await
+    }
+
+    /// Changes such a table behind the server's back. The statement has `{}` before the table's name.
+    pub async fn tamper(&self, statement: &str) {
+        match self {
+            Store::Sqlite { folder, .. } => {
+                let connection = Connection::open(file(folder)).expect("the store's file");
+                connection.busy_timeout(crate::wait::PATIENCE).expect("a timeout");
+                let statement = statement.replace("{}", "tidewire_");
+                connection.execute(&statement, []).expect("a statement that is taken");
+            }
+            Store::Postgres { url } => {
+                let sql = Sql::connect(url).await.expect("a connection");
+                let statement = statement.replace("{}", "tidewire.");
+                sql.execute(&statement, &[]).await.expect("a statement that is taken");
+            }
+        }
+    }
+
+    async fn number(&self, (sqlite, postgres): Question<'_>) -> i64 {
         match self {
             Store::Sqlite { folder, .. } => {
                 let connection =

@@ -40,7 +40,7 @@ async fn the_clients_of_a_dead_node_go_on_elsewhere() {
         followers.push(follower);
     }
 
-    for round in 0..rounds(2) {
+    for round in 0..rounds(2).min(50) {
         let (victim, witness) = (round % 3, (round + 1) % 3);
         let dead = name(nodes.http(victim)).await;
         let (sleeper, _asleep) = asleep(nodes.http(victim)).await;

@@ -55,7 +55,8 @@ async fn start(launch: Launch, stream: &str) -> Server {
 #[tokio::test(flavor = "multi_thread")]
 async fn half_a_minute_without_reading_costs_little_and_loses_nothing() {
     // PostgreSQL's memory is not the server's, as SQLite's cache is.
-    let mut server = start(launch(&Store::postgres().await), "busy").await;
+    let store = Store::postgres().await;
+    let mut server = start(launch(&store), "busy").await;
     let http = server.http().clone();
     let (stalled, attentive) = (follow(&http, "busy"), follow(&http, "busy"));
     let mut flood = Flood::start(&http, "busy");
@@ -90,7 +91,8 @@ async fn half_a_minute_without_reading_costs_little_and_loses_nothing() {
 /// there gets it all.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gap_says_what_is_missing_and_asking_again_brings_it() {
-    let server = start(launch(&Store::sqlite()), "busy").await;
+    let store = Store::sqlite();
+    let server = start(launch(&store), "busy").await;
     let http = server.http();
     let mut wire = Wire::open(http, "/v1/ws").await;
     let start = wire.subscribe("busy", "now").await;
@@ -129,7 +131,8 @@ async fn a_gap_says_what_is_missing_and_asking_again_brings_it() {
 /// I3: whoever is silent for too long is closed, comes back, and has every event once.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_who_is_silent_for_too_long_is_closed_and_comes_back_to_everything() {
-    let server = start(impatient(&Store::sqlite()), "busy").await;
+    let store = Store::sqlite();
+    let server = start(impatient(&store), "busy").await;
     let http = server.http();
     let follower = follow(http, "busy");
     let mut flood = Flood::start(http, "busy");
@@ -147,8 +150,9 @@ async fn one_who_is_silent_for_too_long_is_closed_and_comes_back_to_everything()
 /// I3, I5: whoever reads slowly is never closed, for as long as there is something to read.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_who_reads_slowly_is_never_closed() {
+    let store = Store::sqlite();
     // Long enough for a starved client to read what makes a socket take more.
-    let launch = impatient(&Store::sqlite()).set("TIDEWIRE_LIVE_SILENCE_MS", "5000");
+    let launch = impatient(&store).set("TIDEWIRE_LIVE_SILENCE_MS", "5000");
     let server = start(launch, "busy").await;
     let http = server.http();
     let follower = follow(http, "busy");
@@ -167,7 +171,8 @@ async fn one_who_reads_slowly_is_never_closed() {
 /// only answers pings stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_who_vanished_is_found_and_closed() {
-    let server = start(impatient(&Store::sqlite()), "quiet").await;
+    let store = Store::sqlite();
+    let server = start(impatient(&store), "quiet").await;
     let http = server.http();
     http.create("busy").await;
     let mut waiting = Wire::open(http, "/v1/ws").await;
@@ -204,7 +209,8 @@ async fn one_who_vanished_is_found_and_closed() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "answers to one who never listens are kept without bound"]
 async fn one_who_talks_and_never_listens_costs_little() {
-    let mut server = start(launch(&Store::sqlite()), "quiet").await;
+    let store = Store::sqlite();
+    let mut server = start(launch(&store), "quiet").await;
     let http = server.http().clone();
     let mut wire = Wire::open(&http, "/v1/ws").await;
     wire.hears("hello").await;

@@ -4,15 +4,18 @@
 //! design by number (I1 is the first).
 
 mod a_connection_is_lost;
+mod a_herd_returns;
 mod a_newer_schema_is_refused;
 mod a_node_dies;
 mod a_page_is_read_again;
 mod a_reader_stalls;
 mod a_second_server_wants_the_folder;
 mod a_server_is_killed;
+mod a_tab_sleeps_and_returns;
 mod a_webhook_survives_a_restart;
 mod all_nodes_restart_one_by_one;
 mod every_limit_has_a_name;
+mod expired_rows_are_swept;
 mod live_clients_outlast_postgres;
 mod postgres_restarts;
 mod subscribing_under_load;

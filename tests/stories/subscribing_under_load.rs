@@ -14,7 +14,8 @@ use tokio::task::JoinSet;
 /// I3: whoever subscribes gets every event after the agreed offset, in order, once. (SQLite)
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_gives_each_subscriber_exactly_what_it_was_promised() {
-    let server = Launch::dev(&Store::sqlite());
+    let store = Store::sqlite();
+    let server = Launch::dev(&store);
     let server = UNBOUNDED.iter().fold(server, |launch, (name, value)| launch.set(name, value));
     let server = server.start().await;
     each_gets_what_it_was_promised(&[server.http().clone()]).await;
