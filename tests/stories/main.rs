@@ -11,6 +11,7 @@ mod a_page_is_read_again;
 mod a_reader_stalls;
 mod a_second_server_wants_the_folder;
 mod a_server_is_killed;
+mod a_slow_event_source_is_cut_off;
 mod a_tab_sleeps_and_returns;
 mod a_webhook_survives_a_restart;
 mod all_nodes_restart_one_by_one;
