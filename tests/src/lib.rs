@@ -8,7 +8,7 @@
 //! - [`readers`]: clients that follow a stream through every fault; [`transcript`]: what a stream holds
 //! - [`flood`]: a producer of large messages
 //! - [`follower`]: the client library at work, through every fault; [`wire`]: a WebSocket byte by byte;
-//!   [`server_sent`]: a session's SSE response; [`witness`]: either, read to its end; [`nodes`]: several servers of one system
+//!   [`event_source`]: a session's SSE response; [`witness`]: either, read to its end; [`nodes`]: several servers of one system
 //! - [`traffic`]: both kinds together, with all that must hold for them
 //! - [`complaint`]: everything but success; [`receiver`]: the far end of a webhook
 //! - [`wait`]: the only way to wait here; [`faults`]: how many, and when
@@ -19,6 +19,7 @@ pub mod account;
 pub mod cluster;
 pub mod complaint;
 pub mod disk;
+pub mod event_source;
 pub mod faults;
 pub mod flood;
 pub mod follower;
@@ -32,7 +33,6 @@ pub mod producers;
 pub mod raw;
 pub mod readers;
 pub mod receiver;
-pub mod server_sent;
 pub mod store;
 pub mod traffic;
 pub mod transcript;
@@ -44,6 +44,7 @@ pub use account::Account;
 pub use cluster::{Cluster, Shutdown};
 pub use complaint::Complaint;
 pub use disk::Disk;
+pub use event_source::EventSource;
 pub use faults::rounds;
 pub use flood::Flood;
 pub use follower::Follower;
@@ -55,7 +56,6 @@ pub use producers::{Plan, Producers};
 pub use raw::Raw;
 pub use readers::Reader;
 pub use receiver::Receiver;
-pub use server_sent::ServerSent;
 pub use store::Store;
 pub use traffic::Traffic;
 pub use transcript::{Event, Transcript};

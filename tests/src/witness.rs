@@ -7,9 +7,9 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
+use crate::event_source::EventSource;
 use crate::follower::is_exact;
 use crate::http::Http;
-use crate::server_sent::ServerSent;
 use crate::transcript::Transcript;
 use crate::wait::eventually;
 use crate::wire::Wire;
@@ -26,7 +26,7 @@ pub struct Witness {
 #[derive(Debug)]
 pub enum Connection {
     WebSocket(Wire),
-    ServerSent(ServerSent),
+    EventSource(EventSource),
 }
 
 impl Connection {
@@ -34,7 +34,7 @@ impl Connection {
     pub async fn next(&mut self) -> Option<Value> {
         match self {
             Connection::WebSocket(wire) => wire.next().await,
-            Connection::ServerSent(response) => response.next().await,
+            Connection::EventSource(response) => response.next().await,
         }
     }
 }
@@ -55,11 +55,11 @@ impl Witness {
     }
 
     /// By server-sent events of a session of its own, from the stream's start.
-    pub async fn server_sent(http: &Http, stream: &str) -> Witness {
+    pub async fn event_source(http: &Http, stream: &str) -> Witness {
         let session = http.open_session().await;
         let start = http.follow(&session, stream, "-1").await;
-        let response = ServerSent::open(http, &session, None).await;
-        Witness::of(start, Connection::ServerSent(response))
+        let response = EventSource::open(http, &session, None).await;
+        Witness::of(start, Connection::EventSource(response))
     }
 
     fn of(start: String, mut connection: Connection) -> Witness {

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use tidewire_client::{LiveOptions, ReadFrom};
-use tidewire_stories::{Follower, Http, Launch, ServerSent, Store, Transcript, Wire, eventually};
+use tidewire_stories::{EventSource, Follower, Http, Launch, Store, Transcript, Wire, eventually};
 use tidewire_stories::{rounds, wait::within_patience};
 
 /// I3: after a crash. (SQLite)
@@ -32,7 +32,7 @@ async fn each_is_told_another_time_to_come_back() {
         wires.push(wire);
     }
     let session = http.open_session().await;
-    let mut response = ServerSent::open(&http, &session, None).await;
+    let mut response = EventSource::open(&http, &session, None).await;
     assert_eq!(response.next().await.expect("a message")["type"], "hello");
 
     server.process().signal("TERM");

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tidewire_stories::follower::is_exact;
 use tidewire_stories::wait::within_patience;
-use tidewire_stories::{Launch, ServerSent, Store, Transcript};
+use tidewire_stories::{EventSource, Launch, Store, Transcript};
 
 const STREAMS: [&str; 2] = ["left", "right"];
 
@@ -31,7 +31,7 @@ async fn what_was_dropped_is_not_lost_when_the_connection_breaks() {
         http.create(stream).await;
         starts.insert(stream, http.follow(&session, stream, "now").await);
     }
-    let mut response = ServerSent::open(http, &session, None).await;
+    let mut response = EventSource::open(http, &session, None).await;
     hears(&mut response, "subscription_created").await;
 
     let mut appends = 0;
@@ -48,7 +48,7 @@ async fn what_was_dropped_is_not_lost_when_the_connection_breaks() {
     note(&mut response, &mut got, |message| message["type"] == "gap").await;
     let last_id = response.last_id.clone();
     drop(response);
-    let mut response = ServerSent::open(http, &session, last_id.as_deref()).await;
+    let mut response = EventSource::open(http, &session, last_id.as_deref()).await;
     let ends =
         [http.append("left", &json!("end")).await, http.append("right", &json!("end")).await];
     let mut ends_left = 2;
@@ -81,19 +81,19 @@ async fn what_was_caught_up_on_is_not_given_again() {
     }
     let session = http.open_session().await;
     http.follow(&session, "left", "-1").await;
-    let mut response = ServerSent::open(http, &session, None).await;
+    let mut response = EventSource::open(http, &session, None).await;
     for n in 0..3 {
         assert_eq!(hears(&mut response, "event").await["payload"], n);
     }
     let last_id = response.last_id.clone();
     drop(response);
-    let mut response = ServerSent::open(http, &session, last_id.as_deref()).await;
+    let mut response = EventSource::open(http, &session, last_id.as_deref()).await;
     hears(&mut response, "subscription_created").await;
     http.append("left", &json!("news")).await;
     assert_eq!(hears(&mut response, "event").await["payload"], "news", "after a return");
 }
 
-async fn hears(response: &mut ServerSent, kind: &str) -> Value {
+async fn hears(response: &mut EventSource, kind: &str) -> Value {
     let heard = async {
         loop {
             let message = response.next().await.expect("a response that stays");
@@ -107,7 +107,7 @@ async fn hears(response: &mut ServerSent, kind: &str) -> Value {
 
 /// Notes events, of each stream those that are greater than the last, up to a message that ends it.
 async fn note(
-    response: &mut ServerSent,
+    response: &mut EventSource,
     got: &mut BTreeMap<String, Vec<(String, Bytes)>>,
     mut ends: impl FnMut(&Value) -> bool,
 ) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::json;
 use tidewire_client::{LiveOptions, ReadFrom};
-use tidewire_stories::{Follower, Http, Launch, Nodes, ServerSent, Store, Transcript, eventually};
+use tidewire_stories::{EventSource, Follower, Http, Launch, Nodes, Store, Transcript, eventually};
 
 /// I3: what was missed comes first, then it is live; by WebSocket and by SSE. (SQLite)
 #[tokio::test(flavor = "multi_thread")]
@@ -105,7 +105,7 @@ async fn a_tab_gets_what_it_missed(first: &Http, second: &Http) {
     drop(tab);
     let read = Transcript::read(first, "a").await;
     let mut response =
-        ServerSent::open(second, &session, read.events().last().map(|e| &*e.offset)).await;
+        EventSource::open(second, &session, read.events().last().map(|e| &*e.offset)).await;
     let news = first.append("a", &json!("news")).await;
     loop {
         let message = response.next().await.expect("a response that stays");

@@ -30,9 +30,9 @@ async fn connections_outlast(shutdown: Shutdown) {
     let mut producers = Producers::start(&http, plans);
     let witnesses = [
         ("left", Witness::web_socket(&http, "left").await),
-        ("left", Witness::server_sent(&http, "left").await),
+        ("left", Witness::event_source(&http, "left").await),
         ("right", Witness::web_socket(&http, "right").await),
-        ("right", Witness::server_sent(&http, "right").await),
+        ("right", Witness::event_source(&http, "right").await),
     ];
     let session = LiveOptions::session(http.open_session().await);
     let both = [("left", ReadFrom::Start), ("right", ReadFrom::Start)];

@@ -7,7 +7,9 @@ use rand::seq::IndexedRandom as _;
 use tidewire_stories::follower::is_exact;
 use tidewire_stories::wait::within_patience;
 use tidewire_stories::witness::Connection;
-use tidewire_stories::{Http, Launch, Nodes, Plan, Producers, ServerSent, Store, Transcript, Wire};
+use tidewire_stories::{
+    EventSource, Http, Launch, Nodes, Plan, Producers, Store, Transcript, Wire,
+};
 use tidewire_stories::{faults, rounds};
 use tokio::task::JoinSet;
 
@@ -139,8 +141,8 @@ impl Source {
         if sse {
             let session = http.open_session().await;
             let start = http.follow(&session, stream, offset).await;
-            let connection = ServerSent::open(http, &session, None).await;
-            Source { stream, start, connection: Connection::ServerSent(connection) }
+            let connection = EventSource::open(http, &session, None).await;
+            Source { stream, start, connection: Connection::EventSource(connection) }
         } else {
             let mut wire = Wire::open(http, "/v1/ws").await;
             let start = wire.subscribe(stream, offset).await;

@@ -8,7 +8,7 @@ use crate::http::Http;
 
 /// One response, as it grows.
 #[derive(Debug)]
-pub struct ServerSent {
+pub struct EventSource {
     response: Response,
     text: Vec<u8>,
     /// The last id that came: what `Last-Event-ID` would say.
@@ -17,9 +17,9 @@ pub struct ServerSent {
     pub retry_ms: Option<u64>,
 }
 
-impl ServerSent {
+impl EventSource {
     /// `GET /v1/live/{session}`, from where the session stands or after `last_id`.
-    pub async fn open(http: &Http, session: &str, last_id: Option<&str>) -> ServerSent {
+    pub async fn open(http: &Http, session: &str, last_id: Option<&str>) -> EventSource {
         let mut request = http.request(Method::GET, &format!("/v1/live/{session}"));
         if let Some(last_id) = last_id {
             request = request.header("last-event-id", last_id);
@@ -27,7 +27,7 @@ impl ServerSent {
         let response = request.send().await.expect("an answer");
         assert_eq!(response.status(), 200, "GET /v1/live/{session}");
         let last_id = last_id.map(ToOwned::to_owned);
-        ServerSent { response, text: Vec::new(), last_id, retry_ms: None }
+        EventSource { response, text: Vec::new(), last_id, retry_ms: None }
     }
 
     /// The next message. `None` when the response has ended.
