@@ -202,13 +202,19 @@ impl Connection {
     }
 
     /// The entry of a `subscription_created` message.
-    pub(super) fn announcement(&self, slot: Slot, offset: Offset) -> serde_json::Value {
+    pub(super) fn announcement(
+        &self,
+        slot: Slot,
+        offset: Offset,
+        content_type: &str,
+    ) -> serde_json::Value {
         let named = self.subscriptions.get(slot.index as usize).and_then(Option::as_ref);
         named.map_or(serde_json::Value::Null, |subscription| {
             json!({
                 "query_id": *subscription.query_id,
                 "live_id": format!("{}-{}", self.id, subscription.query_id),
                 "streamId": *subscription.stream,
+                "contentType": content_type,
                 "offset": offset.to_string(),
                 "reset": subscription.renewed,
             })

@@ -83,7 +83,7 @@ impl Shard {
     /// certain to reach it.
     fn announce(&mut self, key: Key, replay: u32, begun: &[Begun]) {
         let mut entries = Vec::new();
-        for Begun { slot, after, envelope, renew_every } in begun {
+        for Begun { slot, after, envelope, content_type, renew_every } in begun {
             if !self.replays(key, *slot, replay) {
                 continue;
             }
@@ -95,7 +95,7 @@ impl Shard {
             let (announced, stream) = (subscription.announced, subscription.stream.clone());
             subscription.announced = true;
             if !announced {
-                entries.push(connection.announcement(*slot, offset));
+                entries.push(connection.announcement(*slot, offset, content_type));
             }
             if let Some(every) = renew_every
                 && let Some(audience) = self.audiences.get_mut(&stream)

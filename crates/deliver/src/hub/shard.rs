@@ -16,7 +16,7 @@ use slab::Slab;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use tidewire_store::Position;
+use tidewire_store::{Position, SessionChange};
 
 use super::audience::{Audience, Member};
 use super::connection::{Connection, Key, Request, StartFrom, State};
@@ -463,10 +463,16 @@ impl Shard {
         let Some(subscription) = connection.subscription(slot) else { return };
         let (query_id, stream) = (&subscription.query_id, &subscription.stream);
         let ended = super::frames::ended(query_id, stream, reason);
+        let (link, stream) = (subscription.link, stream.to_string());
         let gap = match (subscription.gap.take(), &subscription.envelope) {
             (Some((from, to)), Some(envelope)) => Some(envelope.gap(from, to)),
             _ => None,
         };
+        if let (Some(session), Some(_), "stream_deleted") = (&connection.session, link, reason) {
+            // Else it would be asked for again when the session returns.
+            let session = session.to_string();
+            self.node.sessions.note(vec![SessionChange::Unsubscribe { session, stream }]);
+        }
         self.drop_subscription(key, slot);
         for message in gap.iter().chain([&ended]) {
             self.say(key, message);
