@@ -177,7 +177,11 @@ impl Connection {
         let index = free.unwrap_or(self.subscriptions.len());
         match free {
             Some(index) => self.subscriptions[index] = Some(subscription),
-            None => self.subscriptions.push(Some(subscription)),
+            None => {
+                // Most connections have few, and there are many connections.
+                self.subscriptions.reserve_exact(1 + self.subscriptions.len() / 4);
+                self.subscriptions.push(Some(subscription));
+            }
         }
         Slot { index: u32::try_from(index).unwrap_or(u32::MAX), serial }
     }

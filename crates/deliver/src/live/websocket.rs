@@ -49,10 +49,14 @@ pub(super) fn upgrade(
     let upgraded = hyper::upgrade::on(request);
     let visitor = Visitor { admission, session, deflate: agreement.deflate };
     let node = Arc::clone(node);
-    node.hub.tasks.clone().spawn(async move {
+    let tasks = node.hub.tasks.clone();
+    tasks.spawn(async move {
         match upgraded.await.map(downcast::<TokioIo<TcpStream>>) {
             Ok(Ok(parts)) => {
-                serve(node, parts.io.into_inner(), parts.read_buf, visitor).await;
+                // Copied, because the little that was read would keep all of hyper's buffer.
+                let first = parts.read_buf.to_vec();
+                drop(parts.read_buf);
+                serve(node, parts.io.into_inner(), first, visitor).await;
             }
             Ok(Err(_)) => tracing::warn!("an upgraded connection is not a socket"),
             Err(error) => tracing::debug!(%error, "a WebSocket did not come about"),
@@ -69,7 +73,7 @@ struct Visitor {
     deflate: bool,
 }
 
-async fn serve(node: Arc<Node>, stream: TcpStream, first: bytes::Bytes, visitor: Visitor) {
+async fn serve(node: Arc<Node>, stream: TcpStream, first: Vec<u8>, visitor: Visitor) {
     let id = super::connection_id();
     let Visitor { admission, session, deflate } = visitor;
     let identity = admission.identity().ok();
@@ -86,7 +90,7 @@ async fn serve(node: Arc<Node>, stream: TcpStream, first: bytes::Bytes, visitor:
     if let Some(identity) = identity {
         client.admit(identity).await;
     }
-    client.listen(&first).await;
+    client.listen(first).await;
     client.shard.detach(client.key);
 }
 
@@ -107,10 +111,11 @@ struct Client {
 
 impl Client {
     /// Reads until the client is gone, or is to go.
-    async fn listen(&mut self, first: &[u8]) {
+    async fn listen(&mut self, first: Vec<u8>) {
         let deadline = tokio::time::Instant::now() + self.node.options.limits.header_timeout;
         let mut incoming = Vec::new();
-        let mut told = self.reader.take(first, &mut incoming);
+        let mut told = self.reader.take(&first, &mut incoming);
+        drop(first);
         loop {
             for said in incoming.drain(..) {
                 let agreed = said == Incoming::Close;
