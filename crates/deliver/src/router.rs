@@ -203,6 +203,12 @@ impl Route {
     }
 }
 
+/// Whether a request may become a live connection.
+pub(crate) fn is_live<T>(request: &Request<T>) -> bool {
+    let path = request.uri().path();
+    path == "/v1/ws" || path.starts_with("/v1/live/")
+}
+
 /// Answers a request: finds its route, asks at the door, and counts what came of it.
 pub(crate) async fn respond(node: Arc<Node>, request: Request) -> Response<Body> {
     let started = Instant::now();

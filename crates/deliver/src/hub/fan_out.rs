@@ -28,7 +28,7 @@ pub(super) struct Job {
     next: usize,
     chunk: Arc<Chunk>,
     /// The chunk as bytes, in each dialect that was needed so far.
-    bytes: [Option<Bytes>; 3],
+    bytes: [Option<Bytes>; 4],
 }
 
 /// A chunk for an SSE connection that is to be put into the log's order with others.
@@ -88,7 +88,7 @@ impl Shard {
             members: Arc::clone(members),
             next: 0,
             chunk: Arc::clone(chunk),
-            bytes: [const { None }; 3],
+            bytes: [const { None }; 4],
         };
         let jobs: Vec<Job> = audience.groups().map(job).collect();
         // A stream's chunks go out in order, so one that is being served in slices stays so.
@@ -143,7 +143,7 @@ impl Shard {
             return;
         }
         let Some(envelope) = &subscription.envelope else { return };
-        if dialect == Dialect::ServerSent {
+        if dialect.has_one_cursor() {
             subscription.sent = last;
             let chunk = Arc::clone(&job.chunk);
             connection.unsorted.push(Delivery { slot: member.slot, chunk, after });
@@ -184,13 +184,14 @@ impl Shard {
             }
         }
         let key = Key { index, serial: connection.serial };
+        let dialect = connection.dialect();
         if let [delivery] = &unsorted[..]
             && delivery.after < delivery.chunk.first()
             && let Some(subscription) = connection.subscription(delivery.slot)
             && let Some(envelope) = &subscription.envelope
         {
             let query_id = Arc::clone(&subscription.query_id);
-            let (dialect, chunk) = (Dialect::ServerSent, &delivery.chunk);
+            let chunk = &delivery.chunk;
             let bytes = envelope.encode_shared(dialect, &query_id, chunk, &mut self.deflater);
             let range = (delivery.after, chunk.last());
             let parcel = live_parcel(delivery.slot, bytes, range, chunk.events.len(), chunk);
@@ -208,7 +209,7 @@ impl Shard {
             let Some(subscription) = connection.subscription(delivery.slot) else { continue };
             let Some(envelope) = &subscription.envelope else { continue };
             let one = std::slice::from_ref(event);
-            let bytes = envelope.encode(Dialect::ServerSent, one, &mut self.deflater);
+            let bytes = envelope.encode(dialect, one, &mut self.deflater);
             let range = (delivery.after, event.position);
             let parcel = live_parcel(delivery.slot, bytes, range, 1, &delivery.chunk);
             self.push_live(key, delivery.slot, parcel);
@@ -282,10 +283,12 @@ impl Shard {
                 let key = Key { index, serial: connection.serial };
                 self.blocked.push(connection.outlet.writable(key));
             }
-            Flushed::Over => {
-                if !connection.closing {
-                    add(&self.stats.push_failures, 1);
-                }
+            Flushed::Finished => {
+                connection.outlet.finish();
+                self.remove(index);
+            }
+            Flushed::Gone => {
+                add(&self.stats.push_failures, 1);
                 self.remove(index);
             }
         }

@@ -75,8 +75,10 @@ pub(super) enum Flushed {
     Empty,
     /// The socket takes no more for now.
     Blocked,
-    /// The client is gone, or was to be closed and now is.
-    Over,
+    /// The last there was to be is out.
+    Finished,
+    /// The client is gone.
+    Gone,
 }
 
 /// What the flush tells of each parcel that is out.
@@ -173,11 +175,11 @@ impl Outbox {
             match written {
                 Ok(count) => {
                     if self.advance(count, sent) {
-                        return Flushed::Over;
+                        return Flushed::Finished;
                     }
                 }
                 Err(Refused::Full) => return Flushed::Blocked,
-                Err(Refused::Gone) => return Flushed::Over,
+                Err(Refused::Gone) => return Flushed::Gone,
             }
         }
         if self.parcels.capacity() > 8 {

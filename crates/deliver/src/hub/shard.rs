@@ -28,8 +28,8 @@ use super::{Command, Handle, Outlet};
 use crate::node::{Node, now_ms};
 use crate::problem::Problem;
 use crate::tail::Sight;
+use crate::websocket::CloseCode;
 use crate::websocket::deflate::Deflater;
-use crate::websocket::{CloseCode, frame};
 
 /// Commands taken in one turn.
 const COMMANDS_A_TURN: usize = 64;
@@ -251,7 +251,7 @@ impl Shard {
     fn gauge(&self, outlet: &Outlet) -> &AtomicU64 {
         match outlet {
             Outlet::WebSocket { .. } => &self.stats.websockets,
-            Outlet::ServerSent(_) => &self.stats.server_sent,
+            Outlet::Chunks(_) | Outlet::ServerSent(_) => &self.stats.server_sent,
         }
     }
 
@@ -295,10 +295,7 @@ impl Shard {
     fn close(&mut self, key: Key, code: CloseCode, reason: &str) {
         let now_ms = self.now_ms;
         if let Some(connection) = self.connection(key) {
-            let last = match connection.outlet {
-                Outlet::WebSocket { .. } => frame::close(code, reason),
-                Outlet::ServerSent(_) => bytes::Bytes::from_static(b":\n\n"),
-            };
+            let last = connection.dialect().close(code, reason);
             connection.queue(last, Cargo::Last, now_ms);
             connection.closing = true;
             self.touch(key.index);
@@ -318,10 +315,9 @@ impl Shard {
             let wait_ms = rand::rng().random_range(1..=spread_ms);
             let now_ms = self.now_ms;
             if let Some(connection) = self.connection(key)
-                && matches!(connection.outlet, Outlet::ServerSent(_))
+                && let Some(retry) = connection.dialect().retry(wait_ms)
             {
-                let retry = format!("retry: {wait_ms}\n");
-                connection.queue(retry.into(), Cargo::Message, now_ms);
+                connection.queue(retry, Cargo::Message, now_ms);
             }
             self.say(key, &format!(
                 "{{\"type\":\"closing\",\"reason\":\"shutting_down\",\"reconnect_in_ms\":{wait_ms}}}"
@@ -409,11 +405,12 @@ impl Shard {
         let Some(connection) = self.connection(key) else { return };
         connection.next_replay += 1;
         let replay = connection.next_replay;
-        let slots = match connection.outlet {
-            Outlet::WebSocket { .. } => slots,
-            Outlet::ServerSent(_) => connection.slots().map(|(slot, _)| slot).collect(),
-        };
         let dialect = connection.dialect();
+        let slots = if dialect.has_one_cursor() {
+            connection.slots().map(|(slot, _)| slot).collect()
+        } else {
+            slots
+        };
         let mut wanted = Vec::with_capacity(slots.len());
         for slot in slots {
             let Some(subscription) = connection.subscription(slot) else { continue };

@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use tidewire_store::{Command as LogCommand, Position, SessionChange};
 
-use super::Outlet;
 use super::connection::{Connection, Key, State};
 use super::outbox::{Cargo, Slot};
 use super::shard::Shard;
 use super::stats::{add, set};
 use crate::live::message::{Ack, Acked};
-use crate::websocket::frame;
 
 impl Shard {
     pub(super) fn upkeep(&mut self) {
@@ -57,11 +53,7 @@ impl Shard {
         let connection = self.connections.get_mut(key.index).filter(|c| c.serial == key.serial);
         let Some(connection) = connection else { return };
         connection.next_ping_ms = now_ms + ping_ms;
-        let ping = match connection.outlet {
-            Outlet::WebSocket { .. } => frame::ping(),
-            Outlet::ServerSent(_) => Bytes::from_static(b":\n\n"),
-        };
-        connection.queue(ping, Cargo::Ping, now_ms);
+        connection.queue(connection.dialect().ping(), Cargo::Ping, now_ms);
         if all_served && connection.told < position && connection.has_all() {
             connection.told = position;
             let message = format!("{{\"type\":\"progress\",\"offset\":\"{offset}\"}}");

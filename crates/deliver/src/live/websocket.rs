@@ -13,7 +13,6 @@ use axum::extract::Request;
 use axum::http::Response;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto::upgrade::downcast;
-use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use tidewire_store::{SessionChange, SessionOutcome, Start};
@@ -22,9 +21,10 @@ use super::greeting::{self, Serving};
 use super::message::{self, Message, Refused, Wish};
 use crate::door::{Admission, Identity};
 use crate::hub::{self, Command, Handle, Key, Outlet, SessionLink, Socket, StartFrom, clock_ms};
+use crate::line::{HttpSide, Line};
 use crate::node::Node;
 use crate::problem::Problem;
-use crate::server::Place;
+use crate::server::Carrier;
 use crate::streams;
 use crate::websocket::reader::{Incoming, Reader};
 use crate::websocket::{CloseCode, frame, handshake};
@@ -45,23 +45,25 @@ pub(super) fn upgrade(
     let agreement = handshake::agree(request.headers())?;
     super::make_room(node)?;
     let response = agreement.response();
-    let place = request.extensions_mut().remove::<Place>();
+    let carrier = request.extensions_mut().remove::<Carrier>();
     let upgraded = hyper::upgrade::on(request);
     let visitor = Visitor { admission, session, deflate: agreement.deflate };
     let node = Arc::clone(node);
     let tasks = node.hub.tasks.clone();
     tasks.spawn(async move {
-        match upgraded.await.map(downcast::<TokioIo<TcpStream>>) {
+        match upgraded.await.map(downcast::<TokioIo<HttpSide>>) {
             Ok(Ok(parts)) => {
                 // Copied, because the little that was read would keep all of hyper's buffer.
                 let first = parts.read_buf.to_vec();
                 drop(parts.read_buf);
-                serve(node, parts.io.into_inner(), first, visitor).await;
+                let HttpSide(line) = parts.io.into_inner();
+                serve(node, line, first, visitor).await;
             }
             Ok(Err(_)) => tracing::warn!("an upgraded connection is not a socket"),
             Err(error) => tracing::debug!(%error, "a WebSocket did not come about"),
         }
-        drop(place);
+        // The connection had its place until here.
+        drop(carrier);
     });
     Ok(response)
 }
@@ -73,11 +75,11 @@ struct Visitor {
     deflate: bool,
 }
 
-async fn serve(node: Arc<Node>, stream: TcpStream, first: Vec<u8>, visitor: Visitor) {
+async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, visitor: Visitor) {
     let id = super::connection_id();
     let Visitor { admission, session, deflate } = visitor;
     let identity = admission.identity().ok();
-    let socket = Arc::new(Socket::new(stream, clock_ms()));
+    let socket = Arc::new(Socket::new(line, clock_ms()));
     let tenant = identity.as_ref().map(super::tenant).unwrap_or_default();
     let shard = node.hub.shard_of(&tenant, session.as_deref().unwrap_or(&id)).clone();
     let (reply, attached) = oneshot::channel();
@@ -129,7 +131,7 @@ impl Client {
             }
             let socket = Arc::clone(&self.socket);
             tokio::select! {
-                ready = socket.stream.readable() => {
+                ready = socket.stream().readable() => {
                     if ready.is_err() {
                         return;
                     }
@@ -158,7 +160,7 @@ impl Client {
                 return self.socket.released.notified().await;
             }
             loop {
-                if self.socket.stream.readable().await.is_err() {
+                if self.socket.stream().readable().await.is_err() {
                     return;
                 }
                 let mut incoming = Vec::new();
@@ -345,7 +347,7 @@ fn receive(
     incoming: &mut Vec<Incoming>,
 ) -> io::Result<Result<(), crate::websocket::reader::Violation>> {
     let mut buffer = [0; READ_BYTES];
-    match socket.stream.try_read(&mut buffer)? {
+    match socket.stream().try_read(&mut buffer)? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         count => {
             socket.heard_ms.store(clock_ms(), Ordering::Relaxed);

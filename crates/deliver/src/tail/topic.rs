@@ -33,6 +33,7 @@ pub(crate) struct Messages {
     pub(crate) frames: OnceLock<Bytes>,
     pub(crate) deflated_frames: OnceLock<Bytes>,
     pub(crate) server_sent: OnceLock<Bytes>,
+    pub(crate) chunks: OnceLock<Bytes>,
 }
 
 impl Chunk {
