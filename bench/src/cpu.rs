@@ -1,5 +1,5 @@
-//! CPU time of processes, from `/proc`: what an event costs the server, its database, and the load
-//! generator.
+//! CPU time and memory of processes, from `/proc`: what an event costs the server, its database, and
+//! the load generator, and what a connection keeps.
 
 use std::fs;
 
@@ -38,6 +38,15 @@ pub(crate) fn spent(pid: u32) -> Result<Spent> {
 /// CPU seconds of a process and of its children that have ended.
 pub(crate) fn seconds(pid: u32) -> Result<f64> {
     Ok(spent(pid)?.total())
+}
+
+/// Resident memory of a process.
+pub(crate) fn resident_kib(pid: u32) -> Result<f64> {
+    let path = format!("/proc/{pid}/status");
+    let text = fs::read_to_string(&path).with_context(|| path.clone())?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+    number.with_context(|| format!("{path} has no VmRSS"))
 }
 
 /// CPU seconds of the load generator itself.

@@ -21,6 +21,15 @@ impl Latencies {
         self.nanos.push(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.nanos.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nanos.is_empty()
+    }
+
     pub(crate) fn percentiles(mut self) -> Percentiles {
         self.nanos.sort_unstable();
         Percentiles { p50_ms: self.at(50), p99_ms: self.at(99) }
