@@ -26,8 +26,8 @@
 //!   neighbours.
 //!
 //! The rules are pure code in `decide` and `sweep`; a store loads rows, asks, and saves what comes of
-//! it. Names come from callers that have checked them: neither PostgreSQL nor its indexes take any
-//! text at all.
+//! it. Names come from callers that have checked them: a NUL character, or more bytes than an index
+//! takes, is an error of PostgreSQL, and of all changes in the commit.
 
 mod decide;
 mod sweep;
