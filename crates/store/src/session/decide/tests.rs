@@ -1,5 +1,7 @@
 //! What is better tested without a store: time that passes, and what is not written.
 
+mod property;
+
 use super::*;
 
 const NOW_MS: i64 = 1_000_000_000;
