@@ -54,6 +54,6 @@ pub trait Nodes: Send + Sync {
     async fn nodes(&self) -> Result<Vec<NodeView>, StoreError>;
 
     /// A node goes: its lease ends, and its sessions live for at least `session_ttl_ms` from now.
-    /// Nothing happens if it is not known.
+    /// One that is not known leaves no session any time.
     async fn remove_node(&self, id: &str, session_ttl_ms: u64) -> Result<(), StoreError>;
 }

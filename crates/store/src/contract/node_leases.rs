@@ -191,6 +191,8 @@ pub async fn an_unknown_node_keeps_no_session(data: &dyn Opener) {
     let changes = vec![open("s", LONG_MS), connect("s", "nobody"), heartbeat("s", SHORT_MS)];
     store.do_all(changes).await;
     store.loses_session("s").await;
+    store.remove_node("nobody", LONG_MS).await.expect("a node can be removed");
+    assert_eq!(store.find_session("s").await, None, "what has expired stays so");
     let swept = store.sweeps_sessions(RULES).await;
     assert_eq!(swept, SweptSessions { sessions: 1, ..SweptSessions::default() });
 }

@@ -75,9 +75,9 @@ pub(crate) async fn remove(
 ) -> Result<bool, StoreError> {
     let failed = broken("remove a node");
     let now_ms = begin(client, epoch, &[]).await?.now_ms();
-    execute(client, sql!("node_end"), &[&id]).await.map_err(&failed)?;
+    let known = execute(client, sql!("node_end"), &[&id]).await.map_err(&failed)? > 0;
     let ids = [id.to_owned()];
-    let expires_at_ms = Some(after(now_ms, session_ttl_ms));
+    let expires_at_ms = known.then(|| after(now_ms, session_ttl_ms));
     let_go_of(client, epoch, &ids, ROWS_MAX, now_ms, expires_at_ms).await?;
     let finish = async {
         execute(client, sql!("nodes_remove"), &[&&ids[..], &now_ms]).await?;

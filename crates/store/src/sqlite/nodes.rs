@@ -75,8 +75,8 @@ pub(crate) fn remove(
     let transaction = writer.transaction()?;
     let now_ms = now_ms();
     let remove = || -> rusqlite::Result<bool> {
-        transaction.prepare_cached(sql!("node_end"))?.execute([id])?;
-        let at_ms = Some(after(now_ms, session_ttl_ms));
+        let known = transaction.prepare_cached(sql!("node_end"))?.execute([id])? > 0;
+        let at_ms = known.then(|| after(now_ms, session_ttl_ms));
         let_go_of(&transaction, epoch, id, ROWS_MAX, now_ms, at_ms)?;
         transaction.prepare_cached(sql!("node_remove"))?.execute((id, now_ms))?;
         let left = transaction.prepare_cached(sql!("sessions_of_node"))?.exists((id, 1))?;
