@@ -48,13 +48,23 @@ fn report(node: &Node) -> NodeReport {
 pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
     let mut round = tokio::time::interval(node.options.node.lease / 3);
     round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut started_at_ms = None;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             _ = round.tick() => {}
         }
-        if let Err(error) = renew(&node).await {
-            tracing::warn!(%error, "this node's lease could not be renewed; trying again");
+        match renew_and_look(&node).await {
+            Ok(started) if started_at_ms.is_some_and(|before| before != started) => {
+                // The lease had run out, and with it this node's hold on its sessions.
+                tracing::warn!("this node was taken for dead; it takes up its sessions again");
+                node.sessions.reconnect(&node.id);
+                started_at_ms = Some(started);
+            }
+            Ok(started) => started_at_ms = Some(started),
+            Err(error) => {
+                tracing::warn!(%error, "this node's lease could not be renewed; trying again");
+            }
         }
         let ms =
             |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -73,6 +83,14 @@ pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
             Err(error) => tracing::warn!(%error, "sessions could not be swept; trying again"),
         }
     }
+}
+
+/// Renews this node's lease, and returns since when it has held without a break.
+async fn renew_and_look(node: &Node) -> Result<i64, StoreError> {
+    renew(node).await?;
+    let nodes = node.store.nodes().await?;
+    let own = nodes.iter().find(|view| view.report.id == node.id);
+    Ok(own.map_or(0, |view| view.started_at_ms))
 }
 
 /// Says goodbye, so that nobody waits for the lease to end.

@@ -167,6 +167,16 @@ impl Sessions {
         }
     }
 
+    /// Says again that this node serves the sessions that are connected here.
+    pub(crate) fn reconnect(&self, node: &str) {
+        let connect = |session: &Arc<str>| SessionChange::Connect {
+            session: session.to_string(),
+            node: node.to_owned(),
+        };
+        let changes = self.connected_now().keys().map(connect).collect();
+        self.note(changes);
+    }
+
     /// Commits what is asked for until the node stops.
     pub(crate) async fn run(node: Arc<Node>, stop: tokio_util::sync::CancellationToken) {
         let batch = Arc::clone(&node.sessions.batch);

@@ -1,4 +1,5 @@
-//! Changes of sessions that are connected here, made by other requests or on other nodes.
+//! Changes of sessions that are connected here, made by other requests or on other nodes; and the
+//! word, now and then, that they are connected here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +25,17 @@ pub(crate) async fn watch(node: Arc<Node>, stop: CancellationToken) {
     let mut signals = node.store.session_signals();
     let mut look = tokio::time::interval(LOOK_EVERY);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // A session may have had a connection on another node as well, which ended: then it counts as
+    // connected nowhere, and would expire under this node's client.
+    let mut claim = tokio::time::interval(Duration::from_millis(node.sessions.ttl_ms() / 2));
+    claim.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let signal = tokio::select! {
             () = stop.cancelled() => return,
+            _ = claim.tick() => {
+                node.sessions.reconnect(&node.id);
+                continue;
+            }
             _ = look.tick() => SessionSignal::Missed,
             signal = signals.recv() => match signal {
                 Ok(signal) => signal,
