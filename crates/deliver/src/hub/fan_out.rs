@@ -12,9 +12,9 @@ use tidewire_store::{Event, Position};
 use super::audience::Member;
 use super::connection::{Connection, Key, State};
 use super::frames::{Dialect, Envelope};
-use super::outbox::{Cargo, Flushed, Parcel, Sent, Slot};
+use super::outbox::{Cargo, Parcel, Slot};
 use super::shard::Shard;
-use super::stats::{Stats, add};
+use super::stats::add;
 use crate::tail::{Chunk, Ending, Sight};
 use crate::websocket::deflate::Deflater;
 
@@ -165,7 +165,7 @@ impl Shard {
 
     /// Puts what an SSE connection is to get into the log's order, so that the last offset it got is
     /// always one up to which it got everything. What still waits for it in a slice comes along.
-    fn sort(&mut self, index: usize) {
+    pub(super) fn sort(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         if connection.unsorted.is_empty() {
             return;
@@ -236,64 +236,6 @@ impl Shard {
         }
     }
 
-    /// Notes that a connection has something to flush.
-    pub(super) fn touch(&mut self, index: usize) {
-        if let Some(connection) = self.connections.get_mut(index)
-            && !connection.dirty
-        {
-            connection.dirty = true;
-            self.dirty.push(index);
-        }
-    }
-
-    /// Writes out what this turn brought, each connection's in one go.
-    pub(super) fn flush_all(&mut self) {
-        let mut dirty = std::mem::take(&mut self.dirty);
-        for index in dirty.drain(..) {
-            self.flush(index);
-        }
-        self.dirty = dirty;
-    }
-
-    pub(super) fn flush(&mut self, index: usize) {
-        self.sort(index);
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        connection.dirty = false;
-        if connection.blocked {
-            return;
-        }
-        let Connection { outbox, outlet, subscriptions, .. } = connection;
-        let dialect = outlet.dialect();
-        let mut departing = Departing {
-            subscriptions,
-            stats: &self.stats,
-            deflater: &mut self.deflater,
-            dialect,
-            wall_ms: self.wall_ms,
-        };
-        match outbox.flush(outlet, &mut departing) {
-            Flushed::Empty => {
-                for reply in connection.draining.drain(..) {
-                    let _ = reply.send(super::replay::Verdict::Continue);
-                }
-            }
-            Flushed::Blocked => {
-                connection.blocked = true;
-                connection.progress_ms = self.now_ms;
-                let key = Key { index, serial: connection.serial };
-                self.blocked.push(connection.outlet.writable(key));
-            }
-            Flushed::Finished => {
-                connection.outlet.finish();
-                self.remove(index);
-            }
-            Flushed::Gone => {
-                add(&self.stats.push_failures, 1);
-                self.remove(index);
-            }
-        }
-    }
-
     /// Ends what follows a stream that ends.
     fn end_stream(&mut self, stream: &Arc<str>, ending: Ending) {
         let Some(audience) = self.audiences.get_mut(stream) else { return };
@@ -349,46 +291,6 @@ impl Connection {
         subscription.gap = Some((from, to));
         if !begun {
             self.queue(Bytes::new(), Cargo::Gap(slot), now_ms);
-        }
-    }
-}
-
-/// Notes what a flush has sent.
-struct Departing<'a> {
-    subscriptions: &'a mut Vec<Option<super::connection::Subscription>>,
-    stats: &'a Stats,
-    deflater: &'a mut Option<Deflater>,
-    dialect: Dialect,
-    wall_ms: i64,
-}
-
-impl Departing<'_> {
-    fn subscription(&mut self, slot: Slot) -> Option<&mut super::connection::Subscription> {
-        let place = self.subscriptions.get_mut(slot.index as usize)?;
-        place.as_mut().filter(|subscription| subscription.serial == slot.serial)
-    }
-}
-
-impl Sent for Departing<'_> {
-    fn gap(&mut self, slot: Slot) -> Bytes {
-        let dialect = self.dialect;
-        let message = self.subscription(slot).and_then(|subscription| {
-            let (from, to) = subscription.gap.take()?;
-            Some(subscription.envelope.as_ref()?.gap(from, to))
-        });
-        let mut bytes = bytes::BytesMut::new();
-        if let Some(message) = message {
-            super::frames::put(&mut bytes, dialect, message.as_bytes(), None, self.deflater);
-        }
-        bytes.freeze()
-    }
-
-    fn sent(&mut self, cargo: &Cargo) {
-        if let Cargo::Live { slot, events, created_at_ms, .. } = *cargo {
-            self.stats.pushed(u64::from(events), self.wall_ms - created_at_ms);
-            if let Some(subscription) = self.subscription(slot) {
-                subscription.waiting = subscription.waiting.saturating_sub(1);
-            }
         }
     }
 }

@@ -13,7 +13,8 @@
 //!
 //! - [`frames`]: events as messages, encoded once for all who get them
 //! - [`audience`]: who follows a stream; [`connection`]: what one client follows
-//! - [`fan_out`]: from a sight to the outboxes, large audiences in slices
+//! - [`subscribe`]: beginning and ending to follow
+//! - [`fan_out`]: from a sight to the outboxes, large audiences in slices; [`flush`]: to the sockets
 //! - [`replay`]: what happened before a subscription began, read from the store, and the exact
 //!   hand-over to what happens after
 //! - [`outlet`]: a WebSocket or an SSE response, as somewhere to write to
@@ -25,6 +26,7 @@
 mod audience;
 pub(crate) mod connection;
 mod fan_out;
+mod flush;
 pub(crate) mod frames;
 mod join;
 mod metrics;
@@ -34,6 +36,7 @@ pub(crate) mod rendezvous;
 mod replay;
 mod shard;
 mod stats;
+mod subscribe;
 mod upkeep;
 
 use std::sync::Arc;
@@ -87,6 +90,8 @@ pub(crate) enum Command {
     Acknowledge { key: Key, acks: Vec<Ack> },
     /// A replay has got on.
     Replayed { key: Key, replay: u32, step: Box<Step>, reply: oneshot::Sender<replay::Verdict> },
+    /// Its session is gone.
+    Expire { key: Key },
     /// Nothing more is to be sent to it after this.
     Close { key: Key, code: CloseCode, reason: &'static str },
 }
