@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tidewire_store::{Event, Position};
 
 use super::audience::Member;
-use super::connection::{Connection, Key, State};
+use super::connection::{Key, State};
 use super::frames::{Dialect, Envelope};
 use super::outbox::{Cargo, Parcel, Slot};
 use super::shard::Shard;
@@ -216,23 +216,10 @@ impl Shard {
         }
     }
 
-    /// Queues events that happen, or what stands for them if too much waits already.
-    fn push_live(&mut self, key: Key, slot: Slot, mut parcel: Parcel) {
-        let limits = &self.node.options.live;
+    fn push_live(&mut self, key: Key, slot: Slot, parcel: Parcel) {
         let Some(connection) = self.connections.get_mut(key.index) else { return };
-        let Cargo::Live { from, to, events, .. } = parcel.cargo else { return };
-        let over = connection.outbox.events + events as usize > limits.queue_events_max
-            || connection.outbox.bytes + parcel.bytes.len() > limits.queue_bytes_max;
-        // A socket that takes everything is never over its bounds, however much comes at once.
-        if over && !connection.outbox.is_empty() {
-            connection.drop_waiting(slot, from, to, self.now_ms);
+        if !connection.push_live(slot, parcel, &self.node.options.live, self.now_ms) {
             add(&self.stats.gaps, 1);
-            return;
-        }
-        parcel.queued_ms = self.now_ms;
-        connection.outbox.push(parcel);
-        if let Some(subscription) = connection.subscription(slot) {
-            subscription.waiting += 1;
         }
     }
 
@@ -270,27 +257,4 @@ fn live_parcel(
     let events = u32::try_from(events).unwrap_or(u32::MAX);
     let created_at_ms = chunk.created_at_ms;
     Parcel { bytes, cargo: Cargo::Live { slot, from, to, events, created_at_ms }, queued_ms: 0 }
-}
-
-impl Connection {
-    /// Puts a gap in place of what waits for a subscription, and of what was to come after it.
-    pub(super) fn drop_waiting(&mut self, slot: Slot, from: Position, to: Position, now_ms: u64) {
-        let withdrawn = self.outbox.withdraw(slot);
-        let Some(subscription) = self.subscription(slot) else { return };
-        if withdrawn.is_none() && from == to {
-            return;
-        }
-        let from = match (subscription.gap, &withdrawn) {
-            (Some((first, _)), _) => first,
-            (None, Some(withdrawn)) => withdrawn.from,
-            (None, None) => from,
-        };
-        subscription.waiting -= withdrawn.map_or(0, |withdrawn| withdrawn.parcels);
-        subscription.gapped = true;
-        let begun = subscription.gap.is_some();
-        subscription.gap = Some((from, to));
-        if !begun {
-            self.queue(Bytes::new(), Cargo::Gap(slot), now_ms);
-        }
-    }
 }

@@ -71,12 +71,12 @@ impl Shard {
 }
 
 /// Notes what a flush has sent.
-struct Departing<'a> {
-    subscriptions: &'a mut Vec<Option<Subscription>>,
-    stats: &'a Stats,
-    deflater: &'a mut Option<Deflater>,
-    dialect: Dialect,
-    wall_ms: i64,
+pub(super) struct Departing<'a> {
+    pub(super) subscriptions: &'a mut Vec<Option<Subscription>>,
+    pub(super) stats: &'a Stats,
+    pub(super) deflater: &'a mut Option<Deflater>,
+    pub(super) dialect: Dialect,
+    pub(super) wall_ms: i64,
 }
 
 impl Departing<'_> {

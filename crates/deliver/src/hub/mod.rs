@@ -15,6 +15,7 @@
 //! - [`audience`]: who follows a stream; [`connection`]: what one client follows
 //! - [`subscribe`]: beginning and ending to follow
 //! - [`fan_out`]: from a sight to the outboxes, large audiences in slices; [`flush`]: to the sockets
+//! - [`gap`]: what becomes of events that a slow client has no room for
 //! - [`replay`]: what happened before a subscription began, read from the store, and the exact
 //!   hand-over to what happens after
 //! - [`outlet`]: a WebSocket or an SSE response, as somewhere to write to
@@ -28,6 +29,7 @@ pub(crate) mod connection;
 mod fan_out;
 mod flush;
 pub(crate) mod frames;
+mod gap;
 mod join;
 mod metrics;
 mod outbox;
