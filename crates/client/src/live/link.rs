@@ -114,6 +114,15 @@ impl Link {
         &self.nodes[self.at]
     }
 
+    /// All of them, beginning with that one.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Client> {
+        self.nodes.iter().cycle().skip(self.at).take(self.nodes.len())
+    }
+
+    pub(super) fn session(&self) -> Option<&str> {
+        self.handshake.session.as_deref()
+    }
+
     /// Something was delivered: the next wait is short again.
     pub(super) fn delivers(&mut self) {
         self.backoff.reset();
