@@ -10,6 +10,7 @@ use futures_util::StreamExt as _;
 use node::{Node, Peer, header};
 use serde_json::{Value, json};
 use tidewire_client::{Backoff, Client, Live, LiveOptions, ReadFrom, Update};
+use yawc::close::CloseCode;
 use yawc::{Frame, OpCode};
 
 fn offset(position: u64) -> String {
@@ -192,6 +193,31 @@ async fn a_wrong_token_ends_it_and_is_not_shown() {
     assert_eq!(error.status(), Some(401));
     assert!(!format!("{error:?} {error} {live:?}").contains("secret"));
     assert!(live.next().await.expect("no second error").is_none());
+}
+
+#[tokio::test]
+async fn a_server_that_closes_for_good_is_not_asked_again() {
+    for (temporary, then) in [(false, None), (true, Some("disconnected"))] {
+        let node = Node::listen().await;
+        let mut live = live(&node, options());
+        let server = async {
+            let mut peer = node.peer().await;
+            peer.says(json!({"type": "error", "code": "session_not_found",
+                "message": "there is no such session", "temporary": temporary}))
+                .await;
+            peer.sends(Frame::close(CloseCode::Policy, "session_not_found")).await;
+            peer
+        };
+        let client = async {
+            assert_eq!(briefs(&mut live, 1).await, ["session_not_found"]);
+            live.next().await
+        };
+        let (update, _peer) = both(client, server).await;
+        match then {
+            Some(then) => assert_eq!(brief(update.expect("it comes back")), then),
+            None => assert_eq!(update.expect_err("a refusal").status(), Some(404)),
+        }
+    }
 }
 
 #[tokio::test]

@@ -294,6 +294,9 @@ impl Live {
                     self.link.closing(reason, reconnect_in);
                 }
                 message => {
+                    if let Message::Problem { query_id: None, problem } = &message {
+                        self.link.problem(problem);
+                    }
                     let delivers = matches!(message, Message::Event { .. } | Message::Created(_));
                     self.state.receive(message);
                     if delivers {
