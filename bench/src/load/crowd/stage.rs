@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use mio::{Events, Interest, Poll, Token};
 use serde::Serialize;
 
+use super::member::Member;
 use super::publisher::Publisher;
 use super::{Audience, Crowd, Lane};
 use crate::latency::{Latencies, Percentiles};
@@ -138,7 +139,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Those that had stopped read again, until nothing comes for a moment.
+    /// Those that had stopped read again, until nothing comes for a moment. Fails if one of them has
+    /// neither every message, nor been told of a gap, nor been disconnected.
     pub(crate) fn resume_reading(&mut self) -> Result<Leftovers> {
         const QUIET: Duration = Duration::from_millis(500);
         let moving = self.crowd.members.len() - self.stoppable;
@@ -146,9 +148,16 @@ impl Stage {
         for (index, member) in self.crowd.members.iter_mut().enumerate().skip(moving) {
             self.poll.registry().register(&mut member.stream, Token(index), Interest::READABLE)?;
         }
-        let gives_up = Instant::now() + SILENCE;
         let (mut seen, mut changed_at) = (received, Instant::now());
-        while changed_at.elapsed() < QUIET && Instant::now() < gives_up {
+        loop {
+            let is_quiet = changed_at.elapsed() > QUIET;
+            let uninformed = self.uninformed(moving);
+            if is_quiet && uninformed == 0 {
+                break;
+            }
+            if changed_at.elapsed() > SILENCE {
+                bail!("LOST: {uninformed} that had stopped reading lack messages and do not know");
+            }
             self.turn(Instant::now() + QUIET)?;
             let received = self.stopped_received(moving);
             if received > seen {
@@ -161,6 +170,13 @@ impl Stage {
             gaps: stopped.iter().map(|member| member.gaps).sum(),
             closed: stopped.iter().filter(|member| member.is_closed).count(),
         })
+    }
+
+    fn uninformed(&self, moving: usize) -> usize {
+        let lacks = |member: &&Member| {
+            member.received < self.published() && member.gaps == 0 && !member.is_closed
+        };
+        self.crowd.members[moving..].iter().filter(lacks).count()
     }
 
     fn stopped_received(&self, moving: usize) -> usize {
