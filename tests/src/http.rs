@@ -45,6 +45,17 @@ impl Http {
         &self.base
     }
 
+    /// The port that the server listens on.
+    pub(crate) fn port(&self) -> u16 {
+        let port = self.base.rsplit(':').next().and_then(|port| port.parse().ok());
+        port.expect("a base that ends in a port")
+    }
+
+    /// What the client presents.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
     /// A request, to be completed and sent.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.client.request(method, format!("{}{path}", self.base));

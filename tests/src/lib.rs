@@ -4,6 +4,8 @@
 //! - [`store`]: the two stores, each test with one of its own; [`postgres`]: fresh databases;
 //!   [`cluster`]: whole PostgreSQL clusters, to be restarted; [`disk`]: a disk small enough to fill
 //! - [`http`]: one request each; [`raw`]: bytes on a socket, for what no HTTP client would send
+//! - [`websocket`]: frames made by hand; [`server_sent`]: events with their ids; [`tab`]: a session as a
+//!   page uses it; [`metrics`]: what the server counts
 //! - [`producers`]: clients that append through every fault; [`account`]: what each was promised
 //! - [`readers`]: clients that follow a stream through every fault; [`transcript`]: what a stream holds
 //! - [`traffic`]: both kinds together, with all that must hold for them
@@ -19,6 +21,7 @@ pub mod disk;
 pub mod faults;
 pub mod http;
 pub mod launch;
+pub mod metrics;
 pub mod port;
 pub mod postgres;
 pub mod process;
@@ -26,10 +29,13 @@ pub mod producers;
 pub mod raw;
 pub mod readers;
 pub mod receiver;
+pub mod server_sent;
 pub mod store;
+pub mod tab;
 pub mod traffic;
 pub mod transcript;
 pub mod wait;
+pub mod websocket;
 
 pub use account::Account;
 pub use cluster::{Cluster, Shutdown};
@@ -38,12 +44,16 @@ pub use disk::Disk;
 pub use faults::rounds;
 pub use http::{Answer, Http};
 pub use launch::{Launch, Server};
+pub use metrics::Metrics;
 pub use process::{Ended, Process};
 pub use producers::{Plan, Producers};
 pub use raw::Raw;
 pub use readers::Reader;
 pub use receiver::Receiver;
+pub use server_sent::ServerSent;
 pub use store::Store;
+pub use tab::Tab;
 pub use traffic::Traffic;
 pub use transcript::{Event, Transcript};
 pub use wait::eventually;
+pub use websocket::WebSocket;

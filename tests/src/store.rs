@@ -26,6 +26,30 @@ const FUTURE: Question = (
     "INSERT INTO tidewire.migrations (number, name) VALUES (9999, 'future')",
 );
 
+/// Tells stories on both stores (I8): each is an `async fn(Store)`, named here.
+#[macro_export]
+macro_rules! on_both_stores {
+    ($($story:ident),+ $(,)?) => {
+        mod on_sqlite {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $story() {
+                    Box::pin(super::$story($crate::Store::sqlite())).await;
+                }
+            )+
+        }
+
+        mod on_postgres {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $story() {
+                    Box::pin(super::$story($crate::Store::postgres().await)).await;
+                }
+            )+
+        }
+    };
+}
+
 /// Where a server keeps its log.
 #[derive(Debug)]
 pub enum Store {
