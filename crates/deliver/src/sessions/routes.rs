@@ -56,7 +56,14 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
         node.sessions.change(SessionChange::Unsubscribe { session, stream }).await?;
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let found = view(node, &stream).await?.view.tail;
+    let found = match view(node, &stream).await {
+        Ok(found) => found.view.tail,
+        Err(problem) => {
+            // A session that has expired is answered as if it had never been, whatever else is wrong.
+            node.sessions.load(&session).await?;
+            return Err(problem);
+        }
+    };
     let start = match document.offset.as_deref().map(|text| start_from(node, text)).transpose()? {
         Some(StartFrom::After(position)) => Start::At(position),
         Some(StartFrom::Now) => Start::At(found),
