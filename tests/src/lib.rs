@@ -1,11 +1,12 @@
 //! What the stories are told with: real processes, real databases, real faults.
 //!
 //! - [`launch`]: starting the binary; [`process`]: owning what was started; [`port`]: where it listens
-//! - [`store`]: the two stores, each test with one of its own; [`postgres`]: fresh databases;
+//! - [`store`]: the two stores, each test with one of its own; [`rows`]: what they have written;
+//!   [`postgres`]: fresh databases;
 //!   [`cluster`]: whole PostgreSQL clusters, to be restarted; [`disk`]: a disk small enough to fill
 //! - [`http`]: one request each; [`raw`]: bytes on a socket, for what no HTTP client would send
 //! - [`websocket`]: frames made by hand; [`server_sent`]: events with their ids; [`tab`]: a session as a
-//!   page uses it; [`metrics`]: what the server counts
+//!   page uses it; [`metrics`]: what the server counts; [`examples`]: what PROTOCOL.md promises
 //! - [`producers`]: clients that append through every fault; [`account`]: what each was promised
 //! - [`readers`]: clients that follow a stream through every fault; [`transcript`]: what a stream holds
 //! - [`traffic`]: both kinds together, with all that must hold for them
@@ -18,6 +19,7 @@ pub mod account;
 pub mod cluster;
 pub mod complaint;
 pub mod disk;
+pub mod examples;
 pub mod faults;
 pub mod http;
 pub mod launch;
@@ -29,6 +31,7 @@ pub mod producers;
 pub mod raw;
 pub mod readers;
 pub mod receiver;
+pub mod rows;
 pub mod server_sent;
 pub mod store;
 pub mod tab;

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::postgres::{Sql, fresh_database};
 
 /// Questions with the same answer on both stores, as `(SQLite, PostgreSQL)`.
-type Question = (&'static str, &'static str);
+pub(crate) type Question = (&'static str, &'static str);
 
 const EVENTS: Question = ("SELECT count(*) FROM log", "SELECT count(*) FROM tidewire.log");
 const TIP: Question = (
@@ -124,7 +124,7 @@ impl Store {
         }
     }
 
-    async fn number(&self, (sqlite, postgres): Question) -> i64 {
+    pub(crate) async fn number(&self, (sqlite, postgres): Question) -> i64 {
         match self {
             Store::Sqlite { folder, .. } => {
                 let connection =

@@ -11,6 +11,7 @@ mod a_server_is_killed;
 mod a_webhook_survives_a_restart;
 mod every_limit_has_a_name;
 mod postgres_restarts;
+mod protocol_examples;
 mod the_disk_is_full;
 mod the_door_is_shut;
 mod the_server_is_told_to_stop;
