@@ -46,7 +46,7 @@ impl Http {
     }
 
     /// The port that the server listens on.
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         let port = self.base.rsplit(':').next().and_then(|port| port.parse().ok());
         port.expect("a base that ends in a port")
     }
