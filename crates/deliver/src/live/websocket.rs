@@ -127,6 +127,7 @@ impl Client {
             }
             if let Err(violation) = told {
                 self.close(violation.code, violation.why).await;
+                self.reader.forget();
                 return self.farewell(false).await;
             }
             let socket = Arc::clone(&self.socket);
@@ -166,7 +167,9 @@ impl Client {
                 let mut incoming = Vec::new();
                 match receive(&self.socket, &mut self.reader, &mut incoming) {
                     Ok(Ok(())) if incoming.contains(&Incoming::Close) => return,
-                    Ok(_) => {}
+                    Ok(Ok(())) => {}
+                    // Someone who goes on to break rules fills no memory by it.
+                    Ok(Err(_)) => self.reader.forget(),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(_) => return,
                 }
