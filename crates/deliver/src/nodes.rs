@@ -9,7 +9,7 @@ use axum::response::IntoResponse;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use tidewire_store::{NodeReport, SessionRules, StoreError};
+use tidewire_store::{NodeReport, Position, SessionRules, StoreError};
 
 use crate::door::Identity;
 use crate::hub::rendezvous;
@@ -28,19 +28,22 @@ pub(crate) fn name(options: &NodeOptions) -> String {
 /// Renews this node's lease.
 pub(crate) async fn renew(node: &Node) -> Result<(), StoreError> {
     let lease_ms = u64::try_from(node.options.node.lease.as_millis()).unwrap_or(u64::MAX);
-    node.store.renew_node(&report(node), lease_ms).await
+    let tip = node.store.tip().await?;
+    node.store.renew_node(&report(node, tip), lease_ms).await
 }
 
 /// What this node says of itself.
-fn report(node: &Node) -> NodeReport {
+fn report(node: &Node, tip: Position) -> NodeReport {
     let totals = node.hub.totals();
+    let position = node.tail.position();
     NodeReport {
         id: node.id.clone(),
         url: node.public_url.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         connections: totals.connections(),
         subscriptions: totals.subscriptions,
-        position: node.tail.position(),
+        position,
+        lag: tip.number().saturating_sub(position.number()),
     }
 }
 
@@ -105,7 +108,7 @@ pub(crate) async fn list(node: &Node) -> Result<Response<Body>, Problem> {
     let tip = node.store.tip().await?;
     let nodes = node.store.nodes().await?;
     // The others are known by their last renewal, this one by itself.
-    let own = report(node);
+    let own = report(node, tip);
     let nodes = nodes.iter().map(|view| {
         let report = if view.report.id == node.id { &own } else { &view.report };
         let started = jiff::Timestamp::from_millisecond(view.started_at_ms);
@@ -118,7 +121,7 @@ pub(crate) async fn list(node: &Node) -> Result<Response<Body>, Problem> {
             "connections": report.connections,
             "subscriptions": report.subscriptions,
             "position": node.offset(report.position).to_string(),
-            "lag": tip.number().saturating_sub(report.position.number()),
+            "lag": report.lag,
             "self": report.id == node.id,
         })
     });

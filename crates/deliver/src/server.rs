@@ -95,7 +95,10 @@ impl Server {
             connections: TaskTracker::new(),
             tasks: TaskTracker::new(),
         };
-        nodes::renew(&server.node).await?;
+        if let Err(error) = nodes::renew(&server.node).await {
+            // A disk may be too full to write to, and still be read from.
+            tracing::warn!(%error, "this node could not be made known; trying again");
+        }
         server.start_tasks(shards, sinks);
         server.tasks.spawn(accept(
             listener,

@@ -30,6 +30,8 @@ pub struct NodeReport {
     pub subscriptions: u64,
     /// Where it stands in the log.
     pub position: Position,
+    /// How many events of the log it had yet to see.
+    pub lag: u64,
 }
 
 /// A node as the others see it.

@@ -241,11 +241,7 @@ impl Client {
             None => None,
             Some(session) => match greeting::check(&self.node, session, &identity).await {
                 Ok(session) => Some(session),
-                Err(problem) => {
-                    self.say(problem.message(None)).await;
-                    self.close(CloseCode::POLICY, "session_not_found").await;
-                    return false;
-                }
+                Err(problem) => return self.turn_away(&problem).await,
             },
         };
         self.identity = Some(identity);
@@ -255,14 +251,21 @@ impl Client {
                 Serving::begin(&self.node, &self.shard, self.key, Arc::clone(&session), None);
             match begun.await {
                 Ok(serving) => self.serving = Some((session, serving)),
-                Err(problem) => {
-                    self.say(problem.message(None)).await;
-                    self.close(CloseCode::POLICY, "session_not_found").await;
-                    return false;
-                }
+                Err(problem) => return self.turn_away(&problem).await,
             }
         }
         true
+    }
+
+    /// Says why a session cannot be taken up, and whether it is worth trying again.
+    async fn turn_away(&self, problem: &Problem) -> bool {
+        self.say(problem.message(None)).await;
+        if problem.is_temporary() {
+            self.close(CloseCode::TRY_AGAIN, "try again").await;
+        } else {
+            self.close(CloseCode::POLICY, problem.code()).await;
+        }
+        false
     }
 
     async fn subscribe(&mut self, wishes: Vec<Result<Wish, Refused>>) {

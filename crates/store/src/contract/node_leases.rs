@@ -18,6 +18,7 @@ pub(super) fn report(id: &str, connections: u64) -> NodeReport {
         connections,
         subscriptions: 2 * connections,
         position: Position::new(3 * connections),
+        lag: 7 * connections,
     }
 }
 

@@ -36,6 +36,7 @@ pub(crate) async fn renew(
             &connections,
             &subscriptions,
             &report.position.to_sql(),
+            &signed(report.lag)?,
             &signed(lease_ms.min(LEASE_MS_MAX))?,
         ],
     )
@@ -54,9 +55,10 @@ pub(crate) async fn list(client: &ClientWrapper) -> Result<Vec<NodeView>, StoreE
                 connections: unsigned(row.try_get(3)?),
                 subscriptions: unsigned(row.try_get(4)?),
                 position: Position::from_sql(row.try_get(5)?),
+                lag: unsigned(row.try_get(6)?),
             },
-            started_at_ms: row.try_get(6)?,
-            lease_ms: unsigned(row.try_get(7)?),
+            started_at_ms: row.try_get(7)?,
+            lease_ms: unsigned(row.try_get(8)?),
         })
     };
     let read = async {

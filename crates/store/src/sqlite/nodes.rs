@@ -33,6 +33,7 @@ pub(crate) fn renew(
                 report.connections,
                 report.subscriptions,
                 report.position.to_sql(),
+                report.lag,
                 now_ms,
                 after(now_ms, lease_ms)
             ])
@@ -52,9 +53,10 @@ pub(crate) fn list(connection: &Connection) -> Result<Vec<NodeView>, StoreError>
                 connections: row.get(3)?,
                 subscriptions: row.get(4)?,
                 position: Position::from_sql(row.get(5)?),
+                lag: row.get(6)?,
             },
-            started_at_ms: row.get(6)?,
-            lease_ms: row.get(7)?,
+            started_at_ms: row.get(7)?,
+            lease_ms: row.get(8)?,
         })
     };
     let read = || -> rusqlite::Result<Vec<NodeView>> {
