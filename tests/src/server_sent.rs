@@ -12,7 +12,7 @@ use crate::wait::within_patience;
 #[derive(Debug)]
 pub struct ServerSent {
     response: Response,
-    unread: String,
+    unread: Vec<u8>,
     arrived: VecDeque<Sent>,
     retry_ms: Option<u64>,
 }
@@ -37,7 +37,7 @@ impl ServerSent {
         assert_eq!(response.status(), 200, "/v1/live of {session}");
         let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
         assert_eq!(kind, Some("text/event-stream"));
-        let (unread, arrived) = (String::new(), VecDeque::new());
+        let (unread, arrived) = (Vec::new(), VecDeque::new());
         let mut opened = ServerSent { response, unread, arrived, retry_ms: None };
         let hello = opened.next().await.expect("hello");
         assert_eq!(hello.message["type"], "hello", "{hello:?}");
@@ -53,11 +53,10 @@ impl ServerSent {
                     return Some(sent);
                 }
                 let piece = self.response.chunk().await.ok()??;
-                self.unread.push_str(std::str::from_utf8(&piece).expect("messages are whole"));
-                while let Some((block, rest)) = self.unread.split_once("\n\n") {
-                    let (block, rest) = (block.to_owned(), rest.to_owned());
-                    self.unread = rest;
-                    self.take(&block);
+                self.unread.extend_from_slice(&piece);
+                while let Some(end) = self.unread.windows(2).position(|two| two == b"\n\n") {
+                    let block: Vec<u8> = self.unread.drain(..end + 2).collect();
+                    self.take(std::str::from_utf8(&block[..end]).expect("UTF-8"));
                 }
             }
         })

@@ -16,6 +16,7 @@ on_both_stores!(
     frames_that_break_the_rules_are_closed_with_their_code,
     handshakes_that_are_not_right_are_refused_by_name,
     clients_that_vanish_leave_nothing_behind,
+    whoever_floods_the_server_after_breaking_a_rule_fills_no_memory,
 );
 
 const MESSAGE_BYTES_MAX: usize = 100_000;
@@ -312,4 +313,26 @@ async fn clients_that_vanish_leave_nothing_behind(store: Store) {
     Metrics::shows(http, "live_websockets", 1.0).await;
     Metrics::shows(http, "live_subscriptions", 1.0).await;
     bystander.notices_nothing(http).await;
+}
+
+/// I5: nothing is kept of what comes after the server has said that it is over.
+async fn whoever_floods_the_server_after_breaking_a_rule_fills_no_memory(store: Store) {
+    const PIECE_BYTES: usize = 1 << 20;
+    const PIECES: usize = 400;
+    let mut server = start(&store).await;
+    let http = server.http().clone();
+    let mut client = connected(&http).await;
+    client.send(frame(0x83, b"there is no such frame")).await;
+    let before = server.process().resident_bytes();
+    let piece = vec![0xFF; PIECE_BYTES];
+    let mut most = before;
+    for _ in 0..PIECES {
+        if !client.send(&piece).await {
+            break;
+        }
+        most = most.max(server.process().resident_bytes());
+    }
+    let grown = (most - before) / PIECE_BYTES;
+    assert!(grown < PIECES / 4, "memory has grown by {grown} MiB");
+    Metrics::shows(&http, "live_websockets", 0.0).await;
 }

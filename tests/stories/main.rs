@@ -15,6 +15,7 @@ mod compression;
 mod every_limit_has_a_name;
 mod live_metrics;
 mod notify;
+mod payloads;
 mod pointers;
 mod postgres_restarts;
 mod protocol_examples;

@@ -10,7 +10,7 @@ on_both_stores!(what_is_no_session_of_yours_is_always_the_same_404);
 /// by every route, so that nothing can be learned from trying.
 async fn what_is_no_session_of_yours_is_always_the_same_404(store: Store) {
     let launch = Launch::dev(&store)
-        .set("TIDEWIRE_SESSIONS_TTL_MS", "1000")
+        .set("TIDEWIRE_SESSIONS_TTL_MS", "2500")
         .set("TIDEWIRE_LOG_SWEEP_INTERVAL_MS", "100");
     let server = launch.start().await;
     let http = server.http();

@@ -10,6 +10,7 @@ use tidewire_stories::server_sent::Sent;
 use tidewire_stories::{
     Answer, Http, Launch, ServerSent, Store, Tab, WebSocket, eventually, on_both_stores,
 };
+use tokio::task::JoinSet;
 
 on_both_stores!(
     every_route_has_the_shape_of_the_protocol,
@@ -18,6 +19,9 @@ on_both_stores!(
     a_session_follows_a_thousand_streams_at_most,
     requests_that_are_not_right_are_refused_by_name,
 );
+
+/// Clients that do a long job side by side.
+const TOGETHER: usize = 40;
 
 /// Section 20's table, member by member.
 async fn every_route_has_the_shape_of_the_protocol(store: Store) {
@@ -174,7 +178,7 @@ async fn a_tab_misses_nothing_while_it_is_away(store: Store) {
 /// A session lives while it is used, by heartbeats or by a live connection, and not much longer.
 async fn a_session_ends_when_nobody_uses_it_any_more(store: Store) {
     let launch = Launch::dev(&store)
-        .set("TIDEWIRE_SESSIONS_TTL_MS", "1000")
+        .set("TIDEWIRE_SESSIONS_TTL_MS", "2500")
         .set("TIDEWIRE_LOG_SWEEP_INTERVAL_MS", "100");
     let server = launch.start().await;
     let http = server.http();
@@ -210,17 +214,19 @@ async fn a_session_follows_a_thousand_streams_at_most(store: Store) {
     let server = Launch::dev(&store).start().await;
     let http = server.http();
     let tab = Tab::open(http).await;
-    for number in 0..=1_000 {
-        http.create(&format!("s/{number}")).await;
+    http.create("s/1000").await;
+    let mut following = JoinSet::new();
+    for first in 0..TOGETHER {
+        let (http, tab) = (http.clone(), tab.clone());
+        following.spawn(async move {
+            for number in (first..1_000).step_by(TOGETHER) {
+                let stream = format!("s/{number}");
+                http.create(&stream).await;
+                tab.subscribe(&stream).await;
+            }
+        });
     }
-    let follow = async |from: usize| {
-        for number in (from..1_000).step_by(8) {
-            tab.subscribe(&format!("s/{number}")).await;
-        }
-    };
-    let all = [0, 1, 2, 3, 4, 5, 6, 7].map(follow);
-    let [a, b, c, d, e, f, g, h] = all;
-    tokio::join!(a, b, c, d, e, f, g, h);
+    following.join_all().await;
     let request = json!({ "sessionId": tab.session, "streamId": "s/1000" });
     let answer = http.json(Method::POST, "/v1/subscriptions", &request).await;
     answer.problem(429, "too_many_subscriptions");
