@@ -1,4 +1,5 @@
-//! Stories of failure, told to the real binary over real databases: one file each.
+//! Stories told to the real binary over real databases: of failures, one file each, and of what
+//! PROTOCOL.md promises, a file for each part.
 //!
 //! A story that concerns the log is told on both stores. Doc comments cite the invariants of the
 //! design by number (I1 is the first).
