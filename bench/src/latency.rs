@@ -26,8 +26,9 @@ impl Latencies {
         self.nanos.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.nanos.is_empty()
+    /// `None` when nothing was recorded.
+    pub(crate) fn percentiles_if_any(self) -> Option<Percentiles> {
+        (!self.nanos.is_empty()).then(|| self.percentiles())
     }
 
     pub(crate) fn percentiles(mut self) -> Percentiles {

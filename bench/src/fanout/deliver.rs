@@ -160,8 +160,10 @@ fn label(subscribers: usize, mode: Mode) -> String {
 
 fn line(delivery: &Delivery) -> String {
     let rate = count(delivery.deliveries_per_second);
-    let Percentiles { p50_ms, p99_ms } = delivery.latency;
-    format!("{rate:>11} deliveries/s  p50 {p50_ms:.2} ms  p99 {p99_ms:.2} ms")
+    let latency = delivery
+        .latency
+        .map(|Percentiles { p50_ms, p99_ms }| format!("  p50 {p50_ms:.2} ms  p99 {p99_ms:.2} ms"));
+    format!("{rate:>11} deliveries/s{}", latency.unwrap_or_default())
 }
 
 fn compare(rows: &mut [Row], lonely: Option<LonelyAppend>) {
@@ -220,8 +222,8 @@ fn print_table(rows: &[Row]) {
             Outcome::Measured(delivery) => {
                 let cost = delivery.cpu_per_delivery;
                 cells.push(count(delivery.deliveries_per_second));
-                cells.push(decimals(delivery.latency.p50_ms, 2));
-                cells.push(decimals(delivery.latency.p99_ms, 2));
+                cells.push(optional(delivery.latency.map(|latency| latency.p50_ms), 2));
+                cells.push(optional(delivery.latency.map(|latency| latency.p99_ms), 2));
                 cells.push(decimals(cost.server_user_us, 2));
                 cells.push(optional(row.user_us_less_append, 2));
                 cells.push(decimals(cost.server_us - cost.server_user_us, 2));

@@ -146,7 +146,7 @@ fn side_by_side(
             .context("the hot stream")?;
         let (tally, [opened, closed]) = measured.context("the small stream")?;
         Ok(Mixed {
-            small: tally.latency,
+            small: tally.latency.context("the small stream had no message")?,
             hot_deliveries_per_second,
             others_share: Cost::between(opened, closed, tally.deliveries)?.others_share,
         })

@@ -48,8 +48,9 @@ impl From<usize> for Size {
 pub(crate) struct Delivery {
     pub(crate) deliveries_per_second: f64,
     pub(crate) published_per_second: f64,
-    /// From the moment a message leaves to the moment a subscriber has read it.
-    pub(crate) latency: Percentiles,
+    /// From the moment a message leaves to the moment a subscriber has read it; `None` if those that
+    /// were under way when the window opened lasted until its end.
+    pub(crate) latency: Option<Percentiles>,
     /// From an append to its answer, where it is answered.
     pub(crate) answer: Option<Percentiles>,
     pub(crate) cpu_per_delivery: Cost,

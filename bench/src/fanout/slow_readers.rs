@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::show::{self, FLAT_OUT, STREAM, Show, Size};
@@ -85,7 +85,7 @@ fn measure(options: &Options, scale: &Scale, way: Way, size: Size) -> Result<Slo
         let (tally, [opened, closed]) =
             show::run(&mut show.stage, &show.server, PACE, scale.fanout.window)?;
         let others_share = Cost::between(opened, closed, tally.deliveries)?.others_share;
-        Ok((tally.latency, others_share))
+        Ok((tally.latency.context("there was no message")?, others_share))
     };
     let (before, others_before) = window(&mut show)?;
     let resident_before_mib = resident_mib(&show)?;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::member::Member;
 use super::publisher::Publisher;
 use super::{Audience, Crowd, Lane};
-use crate::latency::{Latencies, Percentiles};
+use crate::latency::Percentiles;
 use crate::load::Window;
 
 const EVENTS_MAX: usize = 1024;
@@ -35,8 +35,9 @@ pub(crate) struct Tally {
     pub(crate) published: u64,
     pub(crate) deliveries: u64,
     pub(crate) seconds: f64,
-    /// From the moment a message leaves to the moment a sampled member has read it.
-    pub(crate) latency: Percentiles,
+    /// From the moment a message leaves to the moment a sampled member has read it; `None` if the
+    /// backlog from before the window left room for none.
+    pub(crate) latency: Option<Percentiles>,
     /// From an append to its answer, where there is one.
     pub(crate) answer: Option<Percentiles>,
 }
@@ -97,13 +98,12 @@ impl Stage {
         let published = self.published() - published;
         at_edge()?;
         self.settle()?;
-        let answers = self.publisher.take_answer_latencies();
         Ok(Tally {
             published: published as u64,
             deliveries,
             seconds,
-            latency: self.crowd.ledger.close_window().percentiles(),
-            answer: (!answers.is_empty()).then(|| Latencies::percentiles(answers)),
+            latency: self.crowd.ledger.close_window().percentiles_if_any(),
+            answer: self.publisher.take_answer_latencies().percentiles_if_any(),
         })
     }
 
