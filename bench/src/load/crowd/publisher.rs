@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use mio::net::TcpStream;
-use mio::{Interest, Poll, Token};
+use mio::{Interest, Poll, Registry, Token};
 
 use super::super::response::{complete, excerpt};
 use super::super::{encode, stream_path};
@@ -33,7 +33,12 @@ pub(crate) enum Lane {
 
 #[derive(Debug)]
 pub(crate) struct Publisher {
-    stream: TcpStream,
+    address: SocketAddr,
+    registry: Registry,
+    token: Token,
+    /// `None` once the server has closed it between two requests, as HTTP servers do: the next one
+    /// takes a new connection.
+    stream: Option<TcpStream>,
     lane: Lane,
     outgoing: Vec<u8>,
     written: usize,
@@ -51,23 +56,33 @@ impl Publisher {
         poll: &Poll,
         token: Token,
     ) -> Result<Self> {
-        let stream = Sources::new().connect(address, false)?;
-        stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(GREETING_WAIT))?;
-        greet(&stream, &lane).context("greet the server as its publisher")?;
-        stream.set_nonblocking(true)?;
-        let mut stream = TcpStream::from_std(stream);
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        poll.registry().register(&mut stream, token, interest)?;
-        Ok(Self {
-            stream,
+        let mut publisher = Self {
+            address,
+            registry: poll.registry().try_clone()?,
+            token,
+            stream: None,
             lane,
             outgoing: Vec::new(),
             written: 0,
             answer: Vec::new(),
             asked_at: None,
             answer_latencies: Latencies::default(),
-        })
+        };
+        publisher.reconnect()?;
+        Ok(publisher)
+    }
+
+    fn reconnect(&mut self) -> Result<()> {
+        let stream = Sources::new().connect(self.address, false)?;
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(GREETING_WAIT))?;
+        greet(&stream, &self.lane).context("greet the server as its publisher")?;
+        stream.set_nonblocking(true)?;
+        let mut stream = TcpStream::from_std(stream);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.registry.register(&mut stream, self.token, interest)?;
+        self.stream = Some(stream);
+        Ok(())
     }
 
     /// Whether the last messages have left and, where that is the custom, are acknowledged.
@@ -77,6 +92,9 @@ impl Publisher {
 
     /// Sends the messages of these numbers; only when ready.
     pub(crate) fn send(&mut self, numbers: Range<usize>) -> Result<()> {
+        if self.stream.is_none() {
+            self.reconnect()?;
+        }
         self.outgoing.clear();
         self.written = 0;
         let numbers = numbers.start as u64..numbers.end as u64;
@@ -105,8 +123,11 @@ impl Publisher {
     pub(crate) fn turn(&mut self) -> Result<()> {
         self.flush()?;
         let mut buffer = [0; READ_BYTES];
-        loop {
-            match self.stream.read(&mut buffer) {
+        while let Some(stream) = &mut self.stream {
+            match stream.read(&mut buffer) {
+                Ok(0) if matches!(self.lane, Lane::Append { .. }) && self.is_ready() => {
+                    self.stream = None;
+                }
                 Ok(0) => bail!("the server closed the publisher's connection"),
                 Ok(count) => self.take(&buffer[..count])?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -114,6 +135,7 @@ impl Publisher {
                 Err(error) => return Err(error).context("read what the publisher is told"),
             }
         }
+        Ok(())
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<()> {
@@ -139,8 +161,10 @@ impl Publisher {
     }
 
     fn flush(&mut self) -> Result<()> {
-        while self.written < self.outgoing.len() {
-            match self.stream.write(&self.outgoing[self.written..]) {
+        while let Some(stream) = &mut self.stream
+            && self.written < self.outgoing.len()
+        {
+            match stream.write(&self.outgoing[self.written..]) {
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
