@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidewire_stories::examples::{examples, shape};
-use tidewire_stories::{Launch, Metrics, Store, Tab, WebSocket, on_both_stores};
+use tidewire_stories::{Launch, Metrics, ServerSent, Store, Tab, WebSocket, on_both_stores};
 
 on_both_stores!(
     what_clients_say_in_the_protocol_is_understood,
     what_the_server_says_in_the_protocol_is_what_it_says,
+    server_sent_events_say_the_same_and_when_to_come_back,
 );
 
 const KEY: &str = "story-7d20c4f1b8e6593a";
@@ -161,4 +162,28 @@ async fn what_the_server_says_in_the_protocol_is_what_it_says(store: Store) {
         }
     }
     assert_eq!(examples.len(), said.len(), "messages without an example: {said:?}");
+}
+
+/// Section 21: what stands in the log has its place as `id:`, what does not has none, and the last
+/// word is `retry:`.
+async fn server_sent_events_say_the_same_and_when_to_come_back(store: Store) {
+    let server = Launch::dev(&store).set("TIDEWIRE_LIVE_PING_MS", "100").start().await;
+    let http = server.http();
+    http.create(STREAM).await;
+    let tab = Tab::open(http).await;
+    let mut page = ServerSent::open(http, &tab.session, None).await;
+    tab.subscribe(STREAM).await;
+    assert_eq!(page.hears("subscription_created").await.id, None);
+    let offset = http.append(STREAM, &json!({ "x": 1 })).await;
+    let event = page.hears("event").await;
+    assert_eq!(event.id.as_ref(), Some(&offset));
+    let mut expected = examples("server").into_iter().find(|e| e["type"] == "event").expect("one");
+    (expected["query_id"], expected["offset"]) = (STREAM.into(), offset.into());
+    assert_eq!(event.message, expected);
+    let progress = page.hears("progress").await;
+    assert_eq!(progress.id.as_deref(), progress.message["offset"].as_str());
+    let (_, closing) = tokio::join!(server.stop(), page.hears("closing"));
+    assert_eq!(closing.id, None);
+    assert_eq!(page.retry_ms(), closing.message["reconnect_in_ms"].as_u64());
+    assert_eq!(page.next().await, None, "after the last word");
 }
