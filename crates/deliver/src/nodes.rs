@@ -144,6 +144,7 @@ pub(crate) async fn route(
         ));
     };
     node.sessions.verify(&session, identity)?;
+    node.sessions.load(&session).await?;
     let nodes = node.store.nodes().await?;
     let names: Vec<&str> = nodes.iter().map(|view| view.report.id.as_str()).collect();
     let tenant = identity.owner().host_id.unwrap_or_default();

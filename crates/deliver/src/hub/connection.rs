@@ -105,6 +105,10 @@ pub(super) struct Connection {
     pub(super) told: Position,
     /// Replays that go on when the outbox is empty.
     pub(super) draining: Vec<oneshot::Sender<Verdict>>,
+    /// Bytes of answers that wait, as the socket knows them.
+    owed_bytes: usize,
+    /// SSE only: the furthest place that was sent, or that the client came with.
+    pub(super) furthest: Position,
     /// SSE only: what this look at the log brought, to be put into the log's order before it is sent.
     pub(super) unsorted: Vec<super::fan_out::Delivery>,
 }
@@ -127,7 +131,17 @@ impl Connection {
             next_ping_ms,
             told: Position::START,
             draining: Vec::new(),
+            owed_bytes: 0,
+            furthest: Position::START,
             unsorted: Vec::new(),
+        }
+    }
+
+    /// Lets whoever reads the socket know how many answers wait.
+    pub(super) fn note_debt(&mut self) {
+        if self.owed_bytes != self.outbox.message_bytes {
+            self.owed_bytes = self.outbox.message_bytes;
+            self.outlet.owe(self.owed_bytes);
         }
     }
 

@@ -183,6 +183,8 @@ impl Shard {
                 unsorted.push(Delivery { slot, chunk: Arc::clone(&job.chunk), after });
             }
         }
+        let last = unsorted.iter().map(|delivery| delivery.chunk.last()).max();
+        connection.furthest = connection.furthest.max(last.unwrap_or(Position::START));
         let key = Key { index, serial: connection.serial };
         let dialect = connection.dialect();
         if let [delivery] = &unsorted[..]

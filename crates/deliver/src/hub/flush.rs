@@ -35,6 +35,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(index) else { return };
         connection.dirty = false;
         if connection.blocked {
+            connection.note_debt();
             return;
         }
         let Connection { outbox, outlet, subscriptions, .. } = connection;
@@ -46,7 +47,9 @@ impl Shard {
             dialect,
             wall_ms: self.wall_ms,
         };
-        match outbox.flush(outlet, &mut departing) {
+        let flushed = outbox.flush(outlet, &mut departing);
+        connection.note_debt();
+        match flushed {
             Flushed::Empty => {
                 for reply in connection.draining.drain(..) {
                     let _ = reply.send(Verdict::Continue);

@@ -76,8 +76,8 @@ const REPLAY_READS_MAX: usize = 8;
 pub(crate) enum Command {
     /// A client has come.
     Attach { outlet: Outlet, id: Arc<str>, reply: oneshot::Sender<Key> },
-    /// Its session is known.
-    Identify { key: Key, session: Arc<str> },
+    /// Its session is known, and up to where it has everything, if it says so.
+    Identify { key: Key, session: Arc<str>, cursor: Option<Position> },
     /// Something to tell it: one message, as JSON.
     Say { key: Key, message: String },
     /// A frame to send it as it is.

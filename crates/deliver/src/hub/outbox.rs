@@ -55,6 +55,8 @@ pub(super) struct Outbox {
     parcels: VecDeque<Parcel>,
     pub(super) events: usize,
     pub(super) bytes: usize,
+    /// Bytes of messages of the connection's own.
+    pub(super) message_bytes: usize,
     /// Bytes of the first parcel that are gone already.
     begun: bool,
     ping_waits: bool,
@@ -115,6 +117,7 @@ impl Outbox {
                 self.parcels.insert(usize::from(self.begun), parcel);
                 return;
             }
+            Cargo::Message => self.message_bytes += parcel.bytes.len(),
             _ => {}
         }
         self.parcels.push_back(parcel);
@@ -151,6 +154,7 @@ impl Outbox {
             {
                 first.bytes = sent.gap(slot);
                 first.cargo = Cargo::Message;
+                self.message_bytes += first.bytes.len();
             }
             if first.bytes.is_empty() {
                 // The gap of a subscription that has ended.
@@ -194,8 +198,10 @@ impl Outbox {
         while written > 0 {
             let Some(first) = self.parcels.front_mut() else { return false };
             if written < first.bytes.len() {
-                if let Cargo::Live { .. } = first.cargo {
-                    self.bytes -= written;
+                match first.cargo {
+                    Cargo::Live { .. } => self.bytes -= written,
+                    Cargo::Message => self.message_bytes -= written,
+                    _ => {}
                 }
                 first.bytes.advance(written);
                 self.begun = true;
@@ -209,6 +215,7 @@ impl Outbox {
                     self.events -= events as usize;
                     self.bytes -= done.bytes.len();
                 }
+                Cargo::Message => self.message_bytes -= done.bytes.len(),
                 Cargo::Ping => self.ping_waits = false,
                 Cargo::Last => return true,
                 _ => {}

@@ -3,7 +3,7 @@
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -24,7 +24,14 @@ pub(crate) struct Socket {
     pub(crate) released: Notify,
     /// All that was to be written has been.
     pub(crate) finished: AtomicBool,
+    /// Bytes of answers that wait to be written. Whoever asks waits while they are too many, so that
+    /// a client which asks and does not read cannot fill the memory.
+    owed_bytes: AtomicUsize,
+    paid: Notify,
 }
+
+/// Answers that may wait before no more questions are taken.
+const OWED_BYTES_MAX: usize = 64 << 10;
 
 impl Socket {
     pub(crate) fn new(line: Arc<Line>, now_ms: u64) -> Socket {
@@ -33,6 +40,15 @@ impl Socket {
             heard_ms: AtomicU64::new(now_ms),
             released: Notify::new(),
             finished: AtomicBool::new(false),
+            owed_bytes: AtomicUsize::new(0),
+            paid: Notify::new(),
+        }
+    }
+
+    /// Waits while too many answers wait to be written.
+    pub(crate) async fn paid(&self) {
+        while self.owed_bytes.load(Ordering::Acquire) > OWED_BYTES_MAX {
+            self.paid.notified().await;
         }
     }
 
@@ -84,6 +100,16 @@ impl Outlet {
         match self {
             Outlet::WebSocket { socket, .. } | Outlet::Chunks(socket) => Some(socket),
             Outlet::ServerSent(_) => None,
+        }
+    }
+
+    /// Notes how many bytes of answers wait.
+    pub(super) fn owe(&self, bytes: usize) {
+        if let Some(socket) = self.socket() {
+            let before = socket.owed_bytes.swap(bytes, Ordering::AcqRel);
+            if before > OWED_BYTES_MAX && bytes <= OWED_BYTES_MAX {
+                socket.paid.notify_one();
+            }
         }
     }
 

@@ -203,9 +203,10 @@ impl Shard {
                     self.remove(key.index);
                 }
             }
-            Command::Identify { key, session } => {
+            Command::Identify { key, session, cursor } => {
                 if let Some(connection) = self.connection(key) {
                     connection.session = Some(session);
+                    connection.furthest = cursor.unwrap_or(Position::START);
                 }
             }
             Command::Say { key, message } => self.say(key, &message),

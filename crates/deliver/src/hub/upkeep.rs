@@ -56,6 +56,7 @@ impl Shard {
         connection.queue(connection.dialect().ping(), Cargo::Ping, now_ms);
         if all_served && connection.told < position && connection.has_all() {
             connection.told = position;
+            connection.furthest = connection.furthest.max(position);
             let message = format!("{{\"type\":\"progress\",\"offset\":\"{offset}\"}}");
             connection.say(&message, Some(offset), &mut self.deflater, now_ms);
         }

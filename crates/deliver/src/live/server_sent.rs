@@ -24,7 +24,7 @@ use crate::line::Line;
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::server::Carrier;
-use crate::streams::{malformed_offset, parse_offset};
+use crate::streams::{malformed_offset, parse_offset, within_log};
 
 /// Pieces that wait between the hub and hyper: what waits longer stays in the hub.
 const BODY_PIECES: usize = 8;
@@ -48,7 +48,11 @@ pub(super) async fn respond(
     let session = greeting::check(node, session, identity).await?;
     let cursor = match request.headers().get("last-event-id").map(HeaderValue::to_str) {
         None | Some(Ok("")) => None,
-        Some(Ok(text)) => Some(parse_offset(text, node.store.epoch())?),
+        Some(Ok(text)) => {
+            let cursor = parse_offset(text, node.store.epoch())?;
+            within_log(node, cursor).await?;
+            Some(cursor)
+        }
         Some(Err(_)) => return Err(malformed_offset()),
     };
     if cursor.is_some() {

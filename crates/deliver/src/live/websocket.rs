@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto::upgrade::downcast;
 use tokio::sync::oneshot;
 
-use tidewire_store::{SessionChange, SessionOutcome, Start};
+use tidewire_store::SessionChange;
 
 use super::greeting::{self, Serving};
 use super::message::{self, Message, Refused, Wish};
@@ -25,7 +25,7 @@ use crate::line::{HttpSide, Line};
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::server::Carrier;
-use crate::streams;
+use crate::sessions::{Following, subscribe};
 use crate::websocket::reader::{Incoming, Reader};
 use crate::websocket::{CloseCode, frame, handshake};
 
@@ -120,6 +120,11 @@ impl Client {
         drop(first);
         loop {
             for said in incoming.drain(..) {
+                let socket = Arc::clone(&self.socket);
+                tokio::select! {
+                    () = socket.paid() => {}
+                    () = socket.released.notified() => return self.farewell(false).await,
+                }
                 let agreed = said == Incoming::Close;
                 if !self.hear(said).await {
                     return self.farewell(agreed).await;
@@ -290,28 +295,17 @@ impl Client {
             let start = start.unwrap_or(StartFrom::Now);
             return Ok(hub::Request { query_id, stream, start, min_offset, link: None });
         };
-        let start = match start {
-            Some(StartFrom::After(position)) => Start::At(position),
-            Some(StartFrom::Now) => Start::At(streams::view(&self.node, &stream).await?.view.tail),
-            None => Start::Unless(streams::view(&self.node, &stream).await?.view.tail),
-        };
-        let change = SessionChange::Subscribe {
-            session: session.to_string(),
-            stream: stream.to_string(),
-            query_id: query_id.to_string(),
-            start,
-            ttl_ms: self.node.sessions.ttl_ms(),
-        };
-        match self.node.sessions.change(change).await? {
-            SessionOutcome::Subscribed(made) => Ok(hub::Request {
-                query_id,
-                stream,
-                start: StartFrom::After(made.pointer),
-                min_offset,
-                link: Some(SessionLink { epoch: made.epoch, went_live: made.live_since.is_some() }),
-            }),
-            other => Err(crate::sessions::refusal(other)),
-        }
+        let following =
+            Following { session, stream: &stream, query_id: &query_id, start, replaces: true };
+        let made = subscribe(&self.node, following).await?;
+        let went_live = made.live_since.is_some();
+        Ok(hub::Request {
+            start: StartFrom::After(made.pointer),
+            link: Some(SessionLink { epoch: made.epoch, went_live }),
+            query_id,
+            stream,
+            min_offset,
+        })
     }
 
     async fn unsubscribe(&mut self, query_ids: Vec<String>) {
