@@ -10,7 +10,7 @@ use crate::cpu;
 
 /// Below this share of all cores used by others, a measurement counts as undisturbed. The kernel's
 /// own threads take a few per cent.
-const OTHERS_SHARE_MAX: f64 = 0.1;
+pub(crate) const OTHERS_SHARE_MAX: f64 = 0.1;
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A measurement that knows what share of all cores others used meanwhile.

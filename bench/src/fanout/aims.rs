@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::deliver::{self, Mode};
 use super::idle;
 use super::way::{Transport, Way};
+use crate::quiet::{Disturbed, OTHERS_SHARE_MAX};
 use crate::table::Table;
 
 const OF_BARE_LOOP_MIN: f64 = 0.7;
@@ -70,7 +71,7 @@ fn judge_idle(rows: &[idle::Row], way: Way, aims: &mut Vec<Aim>) {
     }
 }
 
-pub(crate) fn print(aims: &[Aim]) {
+pub(crate) fn print(aims: &[Aim], rows: &[deliver::Row]) {
     if aims.is_empty() {
         return;
     }
@@ -85,4 +86,14 @@ pub(crate) fn print(aims: &[Aim]) {
         ]);
     }
     table.print("Aims (append's own share is taken off the CPU of paced deliveries)");
+    // A ratio is worth no more than the worse of its two sides.
+    let measured = rows.iter().filter_map(|row| row.outcome.measured());
+    let others_share = measured.map(Disturbed::others_share).fold(0.0, f64::max);
+    if others_share > OTHERS_SHARE_MAX {
+        println!(
+            "\n  DISTURBED: others used up to {:.0} % of the machine meanwhile, so these verdicts are \
+             worth little",
+            others_share * 100.0
+        );
+    }
 }

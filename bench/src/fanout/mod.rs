@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Options, scale: &Scale) -> Result<()> {
         slow_readers::run(options, scale, &ways, connections_max, &mut report)?;
     }
     let aims = aims::judge(&rows, &idle_rows);
-    aims::print(&aims);
+    aims::print(&aims, &rows);
     report.section("aims", &aims)?;
     report.close(&options.results)
 }
