@@ -172,9 +172,6 @@ impl Route {
         admission: Admission,
     ) -> Result<Response<Body>, Problem> {
         match self {
-            Route::Stream(name) => {
-                streams::handle(node, &name, request, &admission.identity()?).await
-            }
             Route::Subscription(id, part) => subscriptions::handle(node, &id, part, request).await,
             Route::WebSocket => live::multiplexed(node, request, admission),
             Route::Live(session) => live::of_session(node, session, request, admission).await,
@@ -198,7 +195,7 @@ impl Route {
                 let query = request.uri().query().unwrap_or_default().to_owned();
                 nodes::route(node, &query, &admission.identity()?).await
             }
-            Route::Unknown => Err(not_found(request.uri().path())),
+            Route::Stream(_) | Route::Unknown => Err(not_found(request.uri().path())),
         }
     }
 }

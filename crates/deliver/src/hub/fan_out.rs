@@ -3,6 +3,7 @@
 //! A stream with few followers is served at once. One with many is served in slices, and between two
 //! slices everything else gets its turn, so that a crowd delays nobody but itself.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -183,10 +184,16 @@ impl Shard {
                 unsorted.push(Delivery { slot, chunk: Arc::clone(&job.chunk), after });
             }
         }
-        let last = unsorted.iter().map(|delivery| delivery.chunk.last()).max();
-        connection.furthest = connection.furthest.max(last.unwrap_or(Position::START));
         let key = Key { index, serial: connection.serial };
         let dialect = connection.dialect();
+        let events: usize = unsorted.iter().map(|delivery| delivery.chunk.events.len()).sum();
+        let bytes: usize = unsorted.iter().map(|delivery| delivery.chunk.bytes()).sum();
+        if !connection.has_room(events, bytes, &self.node.options.live) {
+            self.fall_back(key, &unsorted);
+            return;
+        }
+        let last = unsorted.iter().map(|delivery| delivery.chunk.last()).max();
+        connection.furthest = connection.furthest.max(last.unwrap_or(Position::START));
         if let [delivery] = &unsorted[..]
             && delivery.after < delivery.chunk.first()
             && let Some(subscription) = connection.subscription(delivery.slot)
@@ -197,7 +204,7 @@ impl Shard {
             let bytes = envelope.encode_shared(dialect, &query_id, chunk, &mut self.deflater);
             let range = (delivery.after, chunk.last());
             let parcel = live_parcel(delivery.slot, bytes, range, chunk.events.len(), chunk);
-            self.push_live(key, delivery.slot, parcel);
+            self.queue_live(key, delivery.slot, parcel);
             return;
         }
         let mut events: Vec<(&Delivery, &Event)> = Vec::new();
@@ -206,15 +213,53 @@ impl Shard {
             events.extend(new.map(|event| (delivery, event)));
         }
         events.sort_by_key(|(_, event)| event.position);
+        let mut reached: HashMap<Slot, Position> = HashMap::new();
         for (delivery, event) in events {
             let Some(connection) = self.connections.get_mut(index) else { return };
             let Some(subscription) = connection.subscription(delivery.slot) else { continue };
             let Some(envelope) = &subscription.envelope else { continue };
             let one = std::slice::from_ref(event);
             let bytes = envelope.encode(dialect, one, &mut self.deflater);
-            let range = (delivery.after, event.position);
+            let before = reached.insert(delivery.slot, event.position);
+            let range = (before.unwrap_or(delivery.after), event.position);
             let parcel = live_parcel(delivery.slot, bytes, range, 1, &delivery.chunk);
-            self.push_live(key, delivery.slot, parcel);
+            self.queue_live(key, delivery.slot, parcel);
+        }
+    }
+
+    /// Sends an SSE connection back to the store when it has no room for what happens. Its cursor
+    /// stands for all of its streams, so it cannot be told of a gap in one of them: what waits is
+    /// dropped, and read again in the log's order, at the client's pace.
+    fn fall_back(&mut self, key: Key, unsorted: &[Delivery]) {
+        let Some(connection) = self.connection(key) else { return };
+        let waiting = connection.outbox.withdraw_all();
+        let unsorted = unsorted.iter().map(|delivery| (delivery.slot, delivery.after));
+        let mut slots = Vec::new();
+        // What waits is older than what was to be added, so it is looked at last.
+        for (slot, sent) in unsorted.chain(waiting) {
+            if let Some(subscription) = connection.subscription(slot) {
+                subscription.sent = sent;
+                subscription.waiting = 0;
+                slots.push(slot);
+            }
+        }
+        self.begin_replay(key, slots);
+    }
+
+    /// What has waited for too long on an SSE connection is dropped and read again.
+    pub(super) fn fall_back_if_stuck(&mut self, key: Key) -> bool {
+        let connection = self.connection(key);
+        let stuck = connection.is_some_and(|c| c.dialect().has_one_cursor() && c.outbox.events > 0);
+        if stuck {
+            self.sort(key.index);
+            self.fall_back(key, &[]);
+        }
+        stuck
+    }
+
+    fn queue_live(&mut self, key: Key, slot: Slot, parcel: Parcel) {
+        if let Some(connection) = self.connections.get_mut(key.index) {
+            connection.queue_live(slot, parcel, self.now_ms);
         }
     }
 

@@ -6,6 +6,8 @@
 //!   outbox   [ a1-a5 ][ b1 ][ gap a5..a8 ]    (a1-a5 is half out, and stays)
 //! ```
 //!
+//! An SSE connection is not told of gaps: its shard sends it back to the store (`fan_out`).
+//!
 //! The gap's bytes are made when its turn comes: until then it grows with what is dropped after it.
 
 use bytes::Bytes;
@@ -17,29 +19,39 @@ use super::outbox::{Cargo, Parcel, Slot};
 use crate::options::LiveOptions;
 
 impl Connection {
+    /// Whether so much more may wait. A socket that takes everything is never over its bounds,
+    /// however much comes at once.
+    pub(super) fn has_room(&self, events: usize, bytes: usize, limits: &LiveOptions) -> bool {
+        self.outbox.is_empty()
+            || (self.outbox.events + events <= limits.queue_events_max
+                && self.outbox.bytes + bytes <= limits.queue_bytes_max)
+    }
+
     /// Queues events that happen, or what stands for them if too much waits already. Returns whether
     /// they were queued.
     pub(super) fn push_live(
         &mut self,
         slot: Slot,
-        mut parcel: Parcel,
+        parcel: Parcel,
         limits: &LiveOptions,
         now_ms: u64,
     ) -> bool {
         let Cargo::Live { from, to, events, .. } = parcel.cargo else { return false };
-        let over = self.outbox.events + events as usize > limits.queue_events_max
-            || self.outbox.bytes + parcel.bytes.len() > limits.queue_bytes_max;
-        // A socket that takes everything is never over its bounds, however much comes at once.
-        if over && !self.outbox.is_empty() {
+        if !self.has_room(events as usize, parcel.bytes.len(), limits) {
             self.drop_waiting(slot, from, to, now_ms);
             return false;
         }
+        self.queue_live(slot, parcel, now_ms);
+        true
+    }
+
+    /// Queues events that happen, where there is room.
+    pub(super) fn queue_live(&mut self, slot: Slot, mut parcel: Parcel, now_ms: u64) {
         parcel.queued_ms = now_ms;
         self.outbox.push(parcel);
         if let Some(subscription) = self.subscription(slot) {
             subscription.waiting += 1;
         }
-        true
     }
 
     /// Puts a gap in place of what waits for a subscription, and of what was to come after it.

@@ -146,6 +146,22 @@ impl Outbox {
         withdrawn
     }
 
+    /// Takes out all that waits live. Returns from where on each subscription lacks something.
+    pub(super) fn withdraw_all(&mut self) -> Vec<(Slot, Position)> {
+        let mut lacking: Vec<(Slot, Position)> = Vec::new();
+        for parcel in self.parcels.iter().skip(usize::from(self.begun)) {
+            if let Cargo::Live { slot, from, .. } = parcel.cargo
+                && !lacking.iter().any(|(known, _)| *known == slot)
+            {
+                lacking.push((slot, from));
+            }
+        }
+        for (slot, _) in &lacking {
+            self.withdraw(*slot);
+        }
+        lacking
+    }
+
     /// Writes what the outlet takes.
     pub(super) fn flush(&mut self, outlet: &Outlet, sent: &mut impl Sent) -> Flushed {
         while let Some(first) = self.parcels.front_mut() {

@@ -65,6 +65,9 @@ impl Shard {
 
     /// What has waited for too long becomes a gap.
     fn drop_stuck(&mut self, key: Key) {
+        if self.fall_back_if_stuck(key) {
+            return;
+        }
         let now_ms = self.now_ms;
         let stats = Arc::clone(&self.stats);
         let Some(connection) = self.connection(key) else { return };

@@ -52,6 +52,11 @@ impl Chunk {
         self.events.first().map_or(Position::START, |event| event.position)
     }
 
+    /// Bytes of its payloads.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Its last event.
     pub(crate) fn last(&self) -> Position {
         self.events.last().map_or(Position::START, |event| event.position)
