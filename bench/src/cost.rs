@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::cpu;
+use crate::cpu::{self, Spent};
 use crate::servers::Processes;
 use crate::table::{decimals, optional};
 
@@ -13,7 +13,7 @@ use crate::table::{decimals, optional};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reading {
     at: Instant,
-    server: f64,
+    server: Spent,
     /// All processes of the PostgreSQL cluster the server works on.
     database: Option<f64>,
     load_generator: f64,
@@ -24,7 +24,7 @@ impl Reading {
     pub(crate) fn take(processes: Processes) -> Result<Self> {
         Ok(Self {
             at: Instant::now(),
-            server: processes.server.map_or(Ok(0.0), cpu::seconds)?,
+            server: processes.server.map_or(Ok(Spent::default()), cpu::spent)?,
             database: processes.postmaster.map(cpu::seconds_with_children).transpose()?,
             load_generator: cpu::own_seconds()?,
             machine: cpu::machine_seconds()?,
@@ -36,6 +36,8 @@ impl Reading {
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Cost {
     pub(crate) server_us: f64,
+    /// The part of `server_us` that is not the kernel's.
+    pub(crate) server_user_us: f64,
     pub(crate) database_us: Option<f64>,
     pub(crate) load_generator_us: f64,
     /// The share of all cores that went to neither of these: the kernel's own threads (a few per
@@ -51,7 +53,8 @@ impl Cost {
     pub(crate) fn between(opened: Reading, closed: Reading, count: u64) -> Result<Self> {
         let cores = std::thread::available_parallelism()?.get() as f64;
         let available = (closed.at - opened.at).as_secs_f64() * cores;
-        let server = closed.server - opened.server;
+        let server = closed.server.total() - opened.server.total();
+        let server_user = closed.server.user - opened.server.user;
         let database = opened.database.zip(closed.database).map(|(open, close)| close - open);
         let load_generator = closed.load_generator - opened.load_generator;
         let known = server + database.unwrap_or_default() + load_generator;
@@ -59,6 +62,7 @@ impl Cost {
         let us_each = |seconds: f64| seconds * 1e6 / count.max(1) as f64;
         Ok(Self {
             server_us: us_each(server),
+            server_user_us: us_each(server_user),
             database_us: database.map(us_each),
             load_generator_us: us_each(load_generator),
             others_share: (other / available).max(0.0),

@@ -1,5 +1,5 @@
-//! CPU time of processes, from `/proc`: what an event costs the server, its database, and the load
-//! generator.
+//! CPU time and memory of processes, from `/proc`: what an event costs the server, its database, and
+//! the load generator, and what a connection keeps.
 
 use std::fs;
 
@@ -12,12 +12,41 @@ const TICKS_PER_SECOND: f64 = 100.0;
 #[derive(Debug)]
 struct Stat {
     parent: u32,
-    seconds: f64,
+    spent: Spent,
+}
+
+/// CPU seconds, by whose instructions they went to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Spent {
+    /// The program's own.
+    pub(crate) user: f64,
+    /// The kernel's on the program's behalf: of a server, mostly what it sends.
+    pub(crate) system: f64,
+}
+
+impl Spent {
+    pub(crate) fn total(self) -> f64 {
+        self.user + self.system
+    }
+}
+
+/// What a process and its children that have ended have spent.
+pub(crate) fn spent(pid: u32) -> Result<Spent> {
+    Ok(stat(pid)?.spent)
 }
 
 /// CPU seconds of a process and of its children that have ended.
 pub(crate) fn seconds(pid: u32) -> Result<f64> {
-    Ok(stat(pid)?.seconds)
+    Ok(spent(pid)?.total())
+}
+
+/// Resident memory of a process.
+pub(crate) fn resident_kib(pid: u32) -> Result<f64> {
+    let path = format!("/proc/{pid}/status");
+    let text = fs::read_to_string(&path).with_context(|| path.clone())?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+    number.with_context(|| format!("{path} has no VmRSS"))
 }
 
 /// CPU seconds of the load generator itself.
@@ -38,7 +67,7 @@ pub(crate) fn seconds_with_children(pid: u32) -> Result<f64> {
         if let Ok(stat) = stat(child)
             && stat.parent == pid
         {
-            total += stat.seconds;
+            total += stat.spent.total();
         }
     }
     Ok(total)
@@ -74,8 +103,11 @@ fn stat(pid: u32) -> Result<Stat> {
 fn parse(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
     let number = |index: usize| fields.get(index)?.parse::<u32>().ok();
-    let ticks = number(11)? + number(12)? + number(13)? + number(14)?;
-    Some(Stat { parent: number(1)?, seconds: f64::from(ticks) / TICKS_PER_SECOND })
+    let seconds = |own: usize, of_children: usize| {
+        Some(f64::from(number(own)? + number(of_children)?) / TICKS_PER_SECOND)
+    };
+    let spent = Spent { user: seconds(11, 13)?, system: seconds(12, 14)? };
+    Some(Stat { parent: number(1)?, spent })
 }
 
 #[cfg(test)]
@@ -87,7 +119,8 @@ mod tests {
         let text = "42 (a (b) c) S 7 1 1 0 -1 4194304 100 0 0 0 150 50 30 20 20 0 1";
         let stat = parse(text).expect("parses");
         assert_eq!(stat.parent, 7);
-        assert!((stat.seconds - 2.5).abs() < 1e-9);
+        assert!((stat.spent.user - 1.8).abs() < 1e-9);
+        assert!((stat.spent.system - 0.7).abs() < 1e-9);
     }
 
     #[test]

@@ -21,6 +21,16 @@ impl Latencies {
         self.nanos.push(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.nanos.len()
+    }
+
+    /// `None` when nothing was recorded.
+    pub(crate) fn percentiles_if_any(self) -> Option<Percentiles> {
+        (!self.nanos.is_empty()).then(|| self.percentiles())
+    }
+
     pub(crate) fn percentiles(mut self) -> Percentiles {
         self.nanos.sort_unstable();
         Percentiles { p50_ms: self.at(50), p99_ms: self.at(99) }

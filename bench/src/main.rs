@@ -1,5 +1,5 @@
-//! `tidewire-bench`: measures Tidewire over HTTP beside its peers, and against the raw limit of the
-//! database below it.
+//! `tidewire-bench`: measures Tidewire beside its peers, and against the raw limits of the database
+//! below it and of the sockets above it.
 //!
 //! `bench/run` finds or starts what is needed (binary, peers, PostgreSQL) and calls this. Load goes
 //! to 127.0.0.1 only.
@@ -7,8 +7,10 @@
 #![expect(clippy::print_stdout, reason = "the tables this prints are what it is for")]
 
 mod append;
+mod bare_loop;
 mod cost;
 mod cpu;
+mod fanout;
 mod latency;
 mod load;
 mod machine;
@@ -23,10 +25,11 @@ mod scale;
 mod servers;
 mod table;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Parser;
 
 use quiet::Disturbed;
@@ -34,8 +37,9 @@ use report::Report;
 use scale::Scale;
 use servers::{Installed, Kind};
 
-/// Side-by-side benchmarks of Tidewire over HTTP
+/// Side-by-side benchmarks of Tidewire
 #[derive(Debug, Parser)]
+#[command(version)]
 struct Options {
     /// What to measure
     #[arg(value_enum, default_value = "all")]
@@ -43,7 +47,7 @@ struct Options {
     /// A few seconds with tiny sizes: proves that everything runs, says nothing about speed
     #[arg(long, conflicts_with = "full")]
     smoke: bool,
-    /// Also the log of ten million events
+    /// Also the log of ten million events, and an audience of 19,000
     #[arg(long)]
     full: bool,
     /// Length of each measurement
@@ -58,12 +62,15 @@ struct Options {
     /// Only these parts
     #[arg(long = "part", value_enum, value_delimiter = ',')]
     parts: Vec<Part>,
-    /// Where append.json and read.json go
+    /// Where append.json, read.json and fanout.json go
     #[arg(long, value_name = "FOLDER", default_value = "bench/results")]
     results: PathBuf,
     /// The revision under test, for the report
     #[arg(long)]
     revision: Option<String>,
+    /// Where the bare loop listens
+    #[arg(long, hide = true)]
+    listen: Option<SocketAddr>,
     #[command(flatten)]
     installed: Installed,
 }
@@ -72,7 +79,11 @@ struct Options {
 enum What {
     Append,
     Read,
+    Fanout,
     All,
+    /// Not a benchmark: the loop that fan-out is measured against, as a server
+    #[value(hide = true)]
+    BareLoop,
 }
 
 /// A section of a benchmark, to run alone.
@@ -88,6 +99,14 @@ enum Part {
     CatchUp,
     /// read: live deliveries over SSE
     FanOut,
+    /// fanout: paced and flat out, for each size of the audience
+    Deliver,
+    /// fanout: memory of idle connections
+    Idle,
+    /// fanout: a small stream beside a hot one
+    Mixed,
+    /// fanout: some subscribers stop reading
+    SlowReaders,
 }
 
 impl Options {
@@ -104,25 +123,45 @@ impl Options {
         quiet::measure(Duration::from_secs(self.quiet_wait), measure)
     }
 
+    fn measure_quietly_on<S, T: Disturbed>(
+        &self,
+        subject: &mut S,
+        idle: impl FnMut(&mut S, Duration) -> Result<()>,
+        measure: impl FnMut(&mut S) -> Result<T>,
+    ) -> Result<T> {
+        quiet::measure_on(Duration::from_secs(self.quiet_wait), subject, idle, measure)
+    }
+
     fn runs(&self, part: Part) -> bool {
         self.parts.is_empty() || self.parts.contains(&part)
     }
 
-    fn open_report(&self, benchmark: &'static str, scale: &Scale) -> Result<Report> {
+    fn open_report(
+        &self,
+        benchmark: &'static str,
+        scale: &Scale,
+        kinds: &[Kind],
+    ) -> Result<Report> {
         let is_wanted = |kind: &Kind| self.servers.is_empty() || self.servers.contains(kind);
-        let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(is_wanted).collect();
+        let kinds: Vec<Kind> = kinds.iter().copied().filter(is_wanted).collect();
         Report::open(benchmark, scale.name, self.revision.clone(), &self.installed, &kinds)
     }
 }
 
 fn main() -> Result<()> {
     let options = Options::parse();
+    if options.what == What::BareLoop {
+        return bare_loop::run(options.listen.context("--listen is missing")?);
+    }
     let scale = options.scale();
     if matches!(options.what, What::Append | What::All) {
         append::run(&options, &scale)?;
     }
     if matches!(options.what, What::Read | What::All) {
         read::run(&options, &scale)?;
+    }
+    if matches!(options.what, What::Fanout | What::All) {
+        fanout::run(&options, &scale)?;
     }
     Ok(())
 }

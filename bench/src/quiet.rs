@@ -10,7 +10,7 @@ use crate::cpu;
 
 /// Below this share of all cores used by others, a measurement counts as undisturbed. The kernel's
 /// own threads take a few per cent.
-const OTHERS_SHARE_MAX: f64 = 0.1;
+pub(crate) const OTHERS_SHARE_MAX: f64 = 0.1;
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A measurement that knows what share of all cores others used meanwhile.
@@ -24,11 +24,25 @@ pub(crate) fn measure<T: Disturbed>(
     patience: Duration,
     mut measure: impl FnMut() -> Result<T>,
 ) -> Result<T> {
+    let sleep = |_: &mut (), duration| {
+        thread::sleep(duration);
+        Ok(())
+    };
+    measure_on(patience, &mut (), sleep, |()| measure())
+}
+
+/// The same for a subject that must be looked after while it waits: `idle` does that for so long.
+pub(crate) fn measure_on<S, T: Disturbed>(
+    patience: Duration,
+    subject: &mut S,
+    mut idle: impl FnMut(&mut S, Duration) -> Result<()>,
+    mut measure: impl FnMut(&mut S) -> Result<T>,
+) -> Result<T> {
     let gives_up = Instant::now() + patience;
     let mut best: Option<T> = None;
     loop {
-        wait(gives_up)?;
-        let measured = measure()?;
+        wait(gives_up, || idle(subject, LOOK))?;
+        let measured = measure(subject)?;
         let best_share = best.as_ref().map_or(f64::INFINITY, Disturbed::others_share);
         let best_so_far = match best.take() {
             Some(earlier) if best_share <= measured.others_share() => earlier,
@@ -42,13 +56,14 @@ pub(crate) fn measure<T: Disturbed>(
 }
 
 /// Returns when the machine has been idle for a moment, or at `gives_up`.
-fn wait(gives_up: Instant) -> Result<()> {
+fn wait(gives_up: Instant, mut look: impl FnMut() -> Result<()>) -> Result<()> {
     let cores = thread::available_parallelism()?.get() as f64;
     while Instant::now() < gives_up {
         let before = cpu::machine_seconds()?;
-        thread::sleep(LOOK);
+        let looked_from = Instant::now();
+        look()?;
         let busy = cpu::machine_seconds()? - before;
-        if busy / (LOOK.as_secs_f64() * cores) < OTHERS_SHARE_MAX {
+        if busy / (looked_from.elapsed().as_secs_f64() * cores) < OTHERS_SHARE_MAX {
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! One run of `append` or `read`: who took part, what was measured, and the JSON file it ends in.
+//! One run of a benchmark: who took part, what was measured, and the JSON file it ends in.
 
 use std::fs;
 use std::path::Path;
@@ -20,6 +20,8 @@ pub(crate) struct Report {
     revision: Option<String>,
     machine: Machine,
     servers: Vec<Participant>,
+    /// What could not be measured on a server that is there, and why.
+    absent: Vec<String>,
     sections: Map<String, Value>,
     /// What went wrong with Tidewire: must be empty.
     failures: Vec<String>,
@@ -68,6 +70,7 @@ impl Report {
             revision,
             machine,
             servers,
+            absent: Vec::new(),
             sections: Map::new(),
             failures: Vec::new(),
         })
@@ -88,12 +91,20 @@ impl Report {
         self.failures.push(failure);
     }
 
+    pub(crate) fn note_absence(&mut self, absence: String) {
+        println!("{absence}");
+        self.absent.push(absence);
+    }
+
     /// Says again who was missing, and writes `folder/{benchmark}.json`.
     pub(crate) fn close(&self, folder: &Path) -> Result<()> {
         for server in &self.servers {
             if let Presence::Absent(reason) = &server.presence {
                 println!("\nnot measured: {} ({reason})", server.kind.name());
             }
+        }
+        for absence in &self.absent {
+            println!("\nnot measured: {absence}");
         }
         let path = folder.join(format!("{}.json", self.benchmark));
         fs::create_dir_all(folder)?;

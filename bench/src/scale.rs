@@ -21,6 +21,26 @@ pub(crate) struct Scale {
     pub(crate) catch_up_events: &'static [usize],
     pub(crate) catch_up_readers: &'static [usize],
     pub(crate) subscribers: &'static [usize],
+    pub(crate) fanout: Fanout,
+}
+
+/// Of `fanout`. Numbers of connections are cut to what a process may open.
+#[derive(Debug, Clone)]
+pub(crate) struct Fanout {
+    pub(crate) window: Window,
+    /// Time for a server to finish what it does after the last subscriber has come in.
+    pub(crate) settle: Duration,
+    pub(crate) subscribers: &'static [usize],
+    pub(crate) idle_connections: usize,
+    /// How long idle connections stay before their memory is read.
+    pub(crate) idle: Duration,
+    pub(crate) hot_subscribers: usize,
+    pub(crate) slow_audience: usize,
+    /// Of the audience, how many stop reading.
+    pub(crate) slow_stop: usize,
+    /// Messages published flat out after some have stopped reading: more than what a server may
+    /// keep for one connection.
+    pub(crate) slow_burst: usize,
 }
 
 impl Scale {
@@ -39,6 +59,20 @@ impl Scale {
             catch_up_events: &[1_000],
             catch_up_readers: &[1, 2],
             subscribers: &[20],
+            fanout: Fanout {
+                window: Window {
+                    warm_up: Duration::from_millis(50),
+                    measure: Duration::from_millis(100),
+                },
+                settle: Duration::from_millis(50),
+                subscribers: &[20],
+                idle_connections: 50,
+                idle: Duration::from_millis(200),
+                hot_subscribers: 50,
+                slow_audience: 40,
+                slow_stop: 4,
+                slow_burst: 320,
+            },
         }
     }
 
@@ -56,11 +90,29 @@ impl Scale {
             catch_up_events: &[1_000, 100_000],
             catch_up_readers: &[1, 16],
             subscribers: &[100, 1000],
+            fanout: Fanout {
+                window: Window { warm_up, measure },
+                settle: Duration::from_millis(500),
+                subscribers: &[100, 1000, 5000],
+                idle_connections: 19_000,
+                idle: Duration::from_secs(10),
+                hot_subscribers: 15_000,
+                slow_audience: 1000,
+                slow_stop: 50,
+                slow_burst: 16_000,
+            },
         }
     }
 
     pub(crate) fn full(measure: Duration) -> Self {
         let log_events = &[10_000, 1_000_000, 10_000_000];
-        Self { name: "full", log_events, ..Self::standard(measure) }
+        let standard = Self::standard(measure);
+        let fanout = Fanout {
+            subscribers: &[100, 1000, 5000, 19_000],
+            // Longer than the interval of a server's pings.
+            idle: Duration::from_secs(40),
+            ..standard.fanout
+        };
+        Self { name: "full", log_events, fanout, ..standard }
     }
 }

@@ -94,6 +94,11 @@ impl Http {
         answer.json()["lastOffset"].as_str().expect("an offset").to_owned()
     }
 
+    /// What the client presents.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
     /// A request, to be completed and sent.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.client.request(method, format!("{}{path}", self.base));

@@ -1,14 +1,18 @@
 //! What the stories are told with: real processes, real databases, real faults.
 //!
 //! - [`launch`]: starting the binary; [`process`]: owning what was started; [`port`]: where it listens
-//! - [`store`]: the two stores, each test with one of its own; [`postgres`]: fresh databases;
+//! - [`store`]: the two stores, each test with one of its own; [`rows`]: what they have written;
+//!   [`postgres`]: fresh databases;
 //!   [`cluster`]: whole PostgreSQL clusters, to be restarted; [`disk`]: a disk small enough to fill
 //! - [`http`]: one request each; [`raw`]: bytes on a socket, for what no HTTP client would send
+//! - [`websocket`]: frames made by hand; [`server_sent`]: events with their ids; [`tab`]: a session as a
+//!   page uses it; [`metrics`]: what the server counts; [`examples`]: what PROTOCOL.md promises
 //! - [`producers`]: clients that append through every fault; [`account`]: what each was promised
 //! - [`readers`]: clients that follow a stream through every fault; [`transcript`]: what a stream holds
 //! - [`flood`]: a producer of large messages
 //! - [`follower`]: the client library at work, through every fault; [`wire`]: a WebSocket byte by byte;
-//!   [`event_source`]: a session's SSE response; [`witness`]: either, read to its end; [`nodes`]: several servers of one system
+//!   [`event_source`]: a session's SSE response; [`witness`]: either, read to its end;
+//!   [`nodes`]: several servers of one system
 //! - [`traffic`]: both kinds together, with all that must hold for them
 //! - [`complaint`]: everything but success; [`receiver`]: the far end of a webhook
 //! - [`wait`]: the only way to wait here; [`faults`]: how many, and when
@@ -20,11 +24,13 @@ pub mod cluster;
 pub mod complaint;
 pub mod disk;
 pub mod event_source;
+pub mod examples;
 pub mod faults;
 pub mod flood;
 pub mod follower;
 pub mod http;
 pub mod launch;
+pub mod metrics;
 pub mod nodes;
 pub mod port;
 pub mod postgres;
@@ -33,10 +39,14 @@ pub mod producers;
 pub mod raw;
 pub mod readers;
 pub mod receiver;
+pub mod rows;
+pub mod server_sent;
 pub mod store;
+pub mod tab;
 pub mod traffic;
 pub mod transcript;
 pub mod wait;
+pub mod websocket;
 pub mod wire;
 pub mod witness;
 
@@ -50,15 +60,19 @@ pub use flood::Flood;
 pub use follower::Follower;
 pub use http::{Answer, Http};
 pub use launch::{Launch, Server};
+pub use metrics::Metrics;
 pub use nodes::Nodes;
 pub use process::{Ended, Process};
 pub use producers::{Plan, Producers};
 pub use raw::Raw;
 pub use readers::Reader;
 pub use receiver::Receiver;
+pub use server_sent::ServerSent;
 pub use store::Store;
+pub use tab::Tab;
 pub use traffic::Traffic;
 pub use transcript::{Event, Transcript};
 pub use wait::eventually;
+pub use websocket::WebSocket;
 pub use wire::Wire;
 pub use witness::Witness;

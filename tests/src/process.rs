@@ -46,19 +46,19 @@ impl Process {
         self.child.id()
     }
 
+    /// How much memory it has in use, as the system tells.
+    pub fn resident_bytes(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()));
+        let status = status.expect("the status of a process that runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+        kib.expect("VmRSS in kB") << 10
+    }
+
     /// What it has said so far.
     pub fn said(&self) -> String {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&said).into_owned()
-    }
-
-    /// Resident memory.
-    pub fn resident_bytes(&self) -> usize {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()));
-        let status = status.expect("a process that runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
-        kib.unwrap_or_else(|| panic!("no VmRSS in {status}")) * 1024
     }
 
     /// Sends a signal by name, such as `TERM`.

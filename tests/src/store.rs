@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::postgres::{Sql, fresh_database};
 
 /// Questions with the same answer on both stores, as `(SQLite, PostgreSQL)`.
-type Question<'a> = (&'a str, &'a str);
+pub(crate) type Question<'a> = (&'a str, &'a str);
 
 const EVENTS: Question<'_> = ("SELECT count(*) FROM log", "SELECT count(*) FROM tidewire.log");
 const TIP: Question<'_> = (
@@ -25,6 +25,30 @@ const FUTURE: Question<'_> = (
     "INSERT INTO tidewire_migrations (number, name, applied_at) VALUES (9999, 'future', 0)",
     "INSERT INTO tidewire.migrations (number, name) VALUES (9999, 'future')",
 );
+
+/// Tells stories on both stores (I8): each is an `async fn(Store)`, named here.
+#[macro_export]
+macro_rules! on_both_stores {
+    ($($story:ident),+ $(,)?) => {
+        mod on_sqlite {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $story() {
+                    Box::pin(super::$story($crate::Store::sqlite())).await;
+                }
+            )+
+        }
+
+        mod on_postgres {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $story() {
+                    Box::pin(super::$story($crate::Store::postgres().await)).await;
+                }
+            )+
+        }
+    };
+}
 
 /// Where a server keeps its log.
 #[derive(Debug)]
@@ -101,10 +125,10 @@ impl Store {
     }
 
     /// How many rows of a table about sessions or nodes meet a condition, as SQL of both stores.
-    pub async fn rows(&self, table: &str, condition: &str) -> i64 {
-        let count =
+    pub async fn count(&self, table: &str, condition: &str) -> i64 {
+        let question =
             |schema: &str| format!("SELECT count(*) FROM {schema}{table} WHERE {condition}");
-        self.number((&count("tidewire_"), &count("tidewire."))).await
+        self.number((&question("tidewire_"), &question("tidewire."))).await
     }
 
     /// Changes such a table behind the server's back. The statement has `{}` before the table's name.
@@ -124,7 +148,7 @@ impl Store {
         }
     }
 
-    async fn number(&self, (sqlite, postgres): Question<'_>) -> i64 {
+    pub(crate) async fn number(&self, (sqlite, postgres): Question<'_>) -> i64 {
         match self {
             Store::Sqlite { folder, .. } => {
                 let connection =

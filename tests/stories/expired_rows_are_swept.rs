@@ -56,7 +56,7 @@ async fn what_has_expired_is_forgotten(store: &Store) {
     counted(store, "a", 1).await;
     rows(store, "stream_subscriber_counts", 1).await;
     let kept = format!("session_id = '{live}'");
-    assert_eq!(store.rows("sessions", &kept).await, 1, "the session that is live");
+    assert_eq!(store.count("sessions", &kept).await, 1, "the session that is live");
 
     store.tamper("UPDATE {}stream_subscriber_counts SET count = 99 WHERE stream_id = 'a'").await;
     store.tamper("INSERT INTO {}stream_subscriber_counts VALUES ('nobody', 5, 0)").await;
@@ -88,9 +88,9 @@ async fn stale_subscriptions_end(store: &Store) {
     rows(store, "session_subscriptions", 1).await;
     counted(store, "a", 1).await;
     let of_live = format!("session_id = '{live}'");
-    assert_eq!(store.rows("session_subscriptions", &of_live).await, 1, "what is live is spared");
-    assert_eq!(store.rows("session_offsets", &of_live).await, 1, "and so is its pointer");
-    assert_eq!(store.rows("sessions", "1 = 1").await, 2, "the sessions themselves stay");
+    assert_eq!(store.count("session_subscriptions", &of_live).await, 1, "what is live is spared");
+    assert_eq!(store.count("session_offsets", &of_live).await, 1, "and so is its pointer");
+    assert_eq!(store.count("sessions", "1 = 1").await, 2, "the sessions themselves stay");
     let answer = http.get(&format!("/v1/session-offsets/{idle}")).await;
     assert_eq!((answer.status, answer.json()), (200, json!([])), "what the idle one follows");
     http.append("a", &json!("news")).await;
@@ -108,14 +108,14 @@ async fn connected(http: &Http, stream: &str) -> (String, Wire) {
 async fn counted(store: &Store, stream: &str, count: i64) {
     let right = format!("stream_id = '{stream}' AND count = {count}");
     eventually(&format!("{count} sessions are counted for {stream}"), async || {
-        (store.rows("stream_subscriber_counts", &right).await == 1).then_some(())
+        (store.count("stream_subscriber_counts", &right).await == 1).then_some(())
     })
     .await;
 }
 
 async fn rows(store: &Store, table: &str, count: i64) {
     eventually(&format!("{table} has {count} rows"), async || {
-        (store.rows(table, "1 = 1").await == count).then_some(())
+        (store.count(table, "1 = 1").await == count).then_some(())
     })
     .await;
 }

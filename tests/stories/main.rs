@@ -1,4 +1,5 @@
-//! Stories of failure, told to the real binary over real databases: one file each.
+//! Stories told to the real binary over real databases: of failures, one file each, and of what
+//! PROTOCOL.md promises, a file for each part.
 //!
 //! A story that concerns the log is told on both stores. Doc comments cite the invariants of the
 //! design by number (I1 is the first).
@@ -15,10 +16,22 @@ mod a_slow_event_source_is_cut_off;
 mod a_tab_sleeps_and_returns;
 mod a_webhook_survives_a_restart;
 mod all_nodes_restart_one_by_one;
+mod an_append_writes_one_row;
+mod bad_messages;
+mod compression;
 mod every_limit_has_a_name;
 mod expired_rows_are_swept;
 mod live_clients_outlast_postgres;
+mod live_metrics;
+mod notify;
+mod payloads;
+mod pointers;
 mod postgres_restarts;
+mod protocol_examples;
+mod resuming;
+mod session_ids;
+mod session_keys;
+mod sessions;
 mod subscribing_under_load;
 mod the_disk_is_full;
 mod the_door_is_shut;

@@ -8,10 +8,11 @@ pub(crate) mod measure;
 use anyhow::Result;
 
 use crate::scale::Scale;
+use crate::servers::Kind;
 use crate::{Options, Part};
 
 pub(crate) fn run(options: &Options, scale: &Scale) -> Result<()> {
-    let mut report = options.open_report("append", scale)?;
+    let mut report = options.open_report("append", scale, &Kind::STREAMS)?;
     if options.runs(Part::Matrix) {
         matrix::run(options, scale, &mut report)?;
     }

@@ -46,6 +46,11 @@ impl Client {
         self.exchange(&encode("GET", path, None, &[])).with_context(|| format!("GET {path}"))
     }
 
+    pub(crate) fn post(&mut self, path: &str, content_type: &str, body: &[u8]) -> Result<Answer> {
+        self.exchange(&encode("POST", path, Some(content_type), body))
+            .with_context(|| format!("POST {path}"))
+    }
+
     pub(crate) fn create_stream(&mut self, stream: &str, content_type: &str) -> Result<()> {
         let answer =
             self.exchange(&encode("PUT", &stream_path(stream), Some(content_type), &[]))?;
@@ -53,8 +58,7 @@ impl Client {
     }
 
     pub(crate) fn append(&mut self, stream: &str, content_type: &str, body: &[u8]) -> Result<()> {
-        let answer =
-            self.exchange(&encode("POST", &stream_path(stream), Some(content_type), body))?;
+        let answer = self.post(&stream_path(stream), content_type, body)?;
         self.expect_success(&answer, "append to", stream)
     }
 

@@ -1,14 +1,16 @@
 //! The load generator: raw TCP, keep-alive, requests encoded beforehand.
 //!
-//! `client` is the blocking client for everything that is not measured closely; `producers` and
-//! `fan_out` are single-threaded epoll loops, because every cycle they spend is a cycle the server
-//! does not get.
+//! `client` is the blocking client for everything that is not measured closely; `producers`,
+//! `fan_out` and `crowd` are single-threaded epoll loops, because every cycle they spend is a cycle
+//! the server does not get.
 
 pub(crate) mod client;
+pub(crate) mod crowd;
 pub(crate) mod fan_out;
 pub(crate) mod producers;
 pub(crate) mod response;
 pub(crate) mod socket;
+pub(crate) mod websocket;
 
 use std::time::Duration;
 

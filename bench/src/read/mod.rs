@@ -6,10 +6,11 @@ mod fan_out;
 use anyhow::Result;
 
 use crate::scale::Scale;
+use crate::servers::Kind;
 use crate::{Options, Part};
 
 pub(crate) fn run(options: &Options, scale: &Scale) -> Result<()> {
-    let mut report = options.open_report("read", scale)?;
+    let mut report = options.open_report("read", scale, &Kind::STREAMS)?;
     if options.runs(Part::CatchUp) {
         catch_up::run(options, scale, &mut report)?;
     }

@@ -1,17 +1,19 @@
 //! How each server is found, asked for its version, and started.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use super::{Installed, Kind};
+use super::{Addresses, Installed, Kind};
 
 /// The Rust peer refuses to store more; its defaults (100 MiB in all, 10 MiB a stream) would end a
 /// run early.
 const RUST_PEER_BYTES_MAX: &str = "1000000000000";
+/// Tidewire ends an SSE response after a minute, so that its client comes back. An hour is longer
+/// than any measurement: a crowd that stays can be counted.
+const SSE_MS: &str = "3600000";
 
 /// Whether a server can be measured here.
 #[derive(Debug, Clone, Serialize)]
@@ -37,6 +39,8 @@ fn version(kind: Kind, installed: &Installed) -> Result<String> {
         }
         Kind::NodePeer => version_of_node_peer(node_peer(installed)?),
         Kind::RustPeerFile | Kind::RustPeerAcid => version_of_binary(rust_peer(installed)?),
+        Kind::Nats => version_of_binary(nats(installed)?),
+        Kind::BareLoop => version_of_binary(&std::env::current_exe()?),
     }
 }
 
@@ -44,6 +48,7 @@ pub(crate) fn ready_path(kind: Kind) -> &'static str {
     match kind {
         // The reference server has no health route; the runner's stream is there once it listens.
         Kind::NodePeer => "/v1/stream/ready",
+        Kind::Nats => "/healthz",
         _ => "/readyz",
     }
 }
@@ -51,14 +56,16 @@ pub(crate) fn ready_path(kind: Kind) -> &'static str {
 pub(crate) fn command(
     kind: Kind,
     installed: &Installed,
-    address: SocketAddr,
+    addresses: Addresses,
     data: &Path,
     url: Option<&str>,
 ) -> Result<Command> {
+    let address = addresses.http;
     match kind {
         Kind::TidewireSqlite | Kind::TidewirePostgres => {
             let mut command = Command::new(tidewire(installed)?);
             command.args(["dev", "--listen", &address.to_string(), "--data"]).arg(data);
+            command.env("TIDEWIRE_STREAMS_SSE_MS", SSE_MS);
             if kind == Kind::TidewirePostgres {
                 command.args(["--database", database_url(url)?]);
             }
@@ -72,12 +79,18 @@ pub(crate) fn command(
         }
         Kind::RustPeerFile => rust_peer_command(installed, address, data, "file-durable"),
         Kind::RustPeerAcid => rust_peer_command(installed, address, data, "acid"),
+        Kind::Nats => nats_command(installed, addresses, data),
+        Kind::BareLoop => {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(["bare-loop", "--listen", &address.to_string()]);
+            Ok(command)
+        }
     }
 }
 
 fn rust_peer_command(
     installed: &Installed,
-    address: SocketAddr,
+    address: std::net::SocketAddr,
     data: &Path,
     mode: &str,
 ) -> Result<Command> {
@@ -96,12 +109,31 @@ fn rust_peer_command(
     Ok(command)
 }
 
+fn nats_command(installed: &Installed, addresses: Addresses, data: &Path) -> Result<Command> {
+    let Addresses { http, websocket, publish } = addresses;
+    // Its own pings come in the same frames as messages and need an answer that the load generator
+    // would have to look for in every one.
+    let config = format!(
+        "listen: \"{publish}\"\nhttp: \"{http}\"\nping_interval: \"1h\"\n\
+         websocket {{ listen: \"{websocket}\", no_tls: true, compression: false }}\n"
+    );
+    let path = data.with_file_name("nats.conf");
+    std::fs::write(&path, config).with_context(|| format!("write {}", path.display()))?;
+    let mut command = Command::new(nats(installed)?);
+    command.arg("--config").arg(path);
+    Ok(command)
+}
+
 fn tidewire(installed: &Installed) -> Result<&PathBuf> {
     installed.tidewire.as_ref().context("the tidewire binary is not built")
 }
 
 fn rust_peer(installed: &Installed) -> Result<&PathBuf> {
     installed.rust_peer.as_ref().context("durable-streams-server is not installed")
+}
+
+fn nats(installed: &Installed) -> Result<&PathBuf> {
+    installed.nats_server.as_ref().context("nats-server is not installed")
 }
 
 fn node_peer(installed: &Installed) -> Result<&PathBuf> {

@@ -1,4 +1,5 @@
-//! Which servers there are, and what an acknowledged append has survived on each.
+//! Which servers there are, and what each does with a message: above all, what an acknowledged
+//! append has survived.
 
 use serde::Serialize;
 
@@ -10,16 +11,22 @@ pub(crate) enum Kind {
     NodePeer,
     RustPeerFile,
     RustPeerAcid,
+    Nats,
+    BareLoop,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 5] = [
+    /// Those that speak the Durable Streams protocol.
+    pub(crate) const STREAMS: [Self; 5] = [
         Self::TidewireSqlite,
         Self::TidewirePostgres,
         Self::NodePeer,
         Self::RustPeerFile,
         Self::RustPeerAcid,
     ];
+
+    /// Those that fan out.
+    pub(crate) const FAN_OUT: [Self; 3] = [Self::TidewireSqlite, Self::Nats, Self::BareLoop];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -28,6 +35,8 @@ impl Kind {
             Self::NodePeer => "node reference",
             Self::RustPeerFile => "rust file-durable",
             Self::RustPeerAcid => "rust acid",
+            Self::Nats => "nats",
+            Self::BareLoop => "bare loop",
         }
     }
 
@@ -52,6 +61,15 @@ impl Kind {
             Self::RustPeerAcid => {
                 "storage.mode=acid: redb in 16 shards, Durability::Immediate, a transaction per \
                  append, no group commit"
+            }
+            Self::Nats => {
+                "core NATS over its WebSocket without TLS or compression: nothing is stored, \
+                 publishing is not answered"
+            }
+            Self::BareLoop => {
+                "a thread for each core writes Tidewire's frame, built once, to its sockets in turn: \
+                 one write for each message, or (joined) for all messages of one read; nothing is \
+                 stored, queued or checked"
             }
         }
     }

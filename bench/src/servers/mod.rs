@@ -1,5 +1,5 @@
-//! The servers under test. All speak the Durable Streams protocol at `/v1/stream/{path}`; each is
-//! started afresh for every measurement, on an empty folder or database.
+//! The servers under test. All but NATS and the bare loop speak the Durable Streams protocol at
+//! `/v1/stream/{path}`; each is started afresh for every measurement, on an empty folder or database.
 
 mod commands;
 mod kind;
@@ -33,6 +33,27 @@ pub(crate) struct Installed {
     /// The durable-streams-server binary
     #[arg(long, value_name = "PATH")]
     rust_peer: Option<PathBuf>,
+    /// The nats-server binary
+    #[arg(long, value_name = "PATH")]
+    nats_server: Option<PathBuf>,
+}
+
+/// Where a server is reached: NATS at three ports, all others at one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Addresses {
+    pub(crate) http: SocketAddr,
+    pub(crate) websocket: SocketAddr,
+    pub(crate) publish: SocketAddr,
+}
+
+impl Addresses {
+    fn free(kind: Kind) -> Result<Self> {
+        let [http, websocket, publish] = process::free_addresses()?;
+        Ok(match kind {
+            Kind::Nats => Self { http, websocket, publish },
+            _ => Self { http, websocket: http, publish: http },
+        })
+    }
 }
 
 /// Whose CPU a measurement uses, besides the load generator's.
@@ -81,6 +102,7 @@ pub(crate) struct Server {
     // Fields are dropped in this order: the process ends before what it writes to is removed.
     process: Process,
     store: Store,
+    addresses: Addresses,
 }
 
 impl Server {
@@ -92,11 +114,12 @@ impl Server {
     /// Starts `kind` on a store that an earlier run has left.
     pub(crate) fn start_on(kind: Kind, installed: &Installed, store: Store) -> Result<Self> {
         let url = store.database.as_ref().map(|database| database.url.as_str());
-        let address = process::free_address()?;
-        let mut command = commands::command(kind, installed, address, &store.data(), url)?;
+        let addresses = Addresses::free(kind)?;
+        let mut command = commands::command(kind, installed, addresses, &store.data(), url)?;
         let ready_path = commands::ready_path(kind);
-        let process = Process::start(&mut command, address, ready_path, store.folder.path())?;
-        Ok(Self { kind, process, store })
+        let folder = store.folder.path();
+        let process = Process::start(&mut command, addresses.http, ready_path, folder)?;
+        Ok(Self { kind, process, store, addresses })
     }
 
     /// Ends the process and hands over what it worked on.
@@ -111,7 +134,15 @@ impl Server {
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.process.address
+        self.addresses.http
+    }
+
+    pub(crate) fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
     }
 
     pub(crate) fn database(&self) -> Option<&Database> {
@@ -119,6 +150,6 @@ impl Server {
     }
 
     pub(crate) fn processes(&self) -> Processes {
-        Processes { server: Some(self.process.pid()), ..self.store.processes() }
+        Processes { server: Some(self.pid()), ..self.store.processes() }
     }
 }

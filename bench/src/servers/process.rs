@@ -20,10 +20,13 @@ pub(crate) struct Process {
     pub(crate) address: SocketAddr,
 }
 
-/// A port nobody listens on. It is free again when this returns, so another process could take it
-/// first; the server would then fail to start, and say so.
-pub(crate) fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+/// Ports nobody listens on. They are free again when this returns, so another process could take
+/// one first; the server would then fail to start, and say so.
+pub(crate) fn free_addresses<const COUNT: usize>() -> Result<[SocketAddr; COUNT]> {
+    let listen = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let listeners = (0..COUNT).map(listen).collect::<Result<Vec<_>, _>>()?;
+    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
+    addresses.try_into().map_err(|_| anyhow::anyhow!("as many addresses as listeners"))
 }
 
 impl Process {

@@ -1,5 +1,6 @@
 //! What can go wrong for a client, with what the server said about it.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -19,6 +20,20 @@ pub struct Problem {
     pub hint: Option<String>,
     /// Whether the same request may succeed later.
     pub temporary: Option<bool>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = self.detail.as_deref().or(self.title.as_deref());
+        f.write_str(what.unwrap_or("the server refused it"))?;
+        if let Some(code) = &self.code {
+            write!(f, " ({code})")?;
+        }
+        if let Some(hint) = &self.hint {
+            write!(f, "; {hint}")?;
+        }
+        Ok(())
+    }
 }
 
 /// A request that did not succeed.
@@ -90,19 +105,11 @@ fn innermost(error: &reqwest::Error) -> String {
 }
 
 fn refusal(status: u16, problem: &Problem) -> String {
-    let what = problem.detail.as_deref().or(problem.title.as_deref());
-    let mut text = match what {
-        Some(what) => what.to_owned(),
-        None => format!("the server answered with status {status}"),
-    };
-    if let Some(code) = &problem.code {
-        text.push_str(&format!(" ({code})"));
+    if problem.detail.is_some() || problem.title.is_some() || problem.code.is_some() {
+        problem.to_string()
+    } else {
+        format!("the server answered with status {status}")
     }
-    if let Some(hint) = &problem.hint {
-        text.push_str("; ");
-        text.push_str(hint);
-    }
-    text
 }
 
 #[cfg(test)]

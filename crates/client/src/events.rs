@@ -38,6 +38,23 @@ pub struct EventPage {
     pub closed: bool,
 }
 
+impl Event {
+    /// The event of a stream that holds no JSON: its text came as a JSON string, and is taken out of
+    /// it. What came otherwise stays as it is.
+    pub(crate) fn unquoted(self) -> Event {
+        let inner = self.payload.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+        let payload = match inner {
+            Some(plain) if !plain.contains(&b'\\') => Some(self.payload.slice_ref(plain)),
+            Some(_) => serde_json::from_slice::<String>(&self.payload).ok().map(Bytes::from),
+            None => None,
+        };
+        match payload {
+            Some(payload) => Event { payload, is_json: false, ..self },
+            None => self,
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct Entry<'a> {
     #[serde(borrow)]
@@ -118,6 +135,20 @@ mod tests {
             Event { offset: "2".into(), payload: Bytes::from_static(b"hi"), is_json: false },
         ];
         assert_eq!(split(&body).expect("events"), expected);
+    }
+
+    #[test]
+    fn text_is_taken_out_of_its_quotes() {
+        for (came, expected, is_json) in [
+            (r#""plain""#, "plain", false),
+            (r#""a \"b\"\n\u00e9""#, "a \"b\"\n\u{e9}", false),
+            ("\"\"", "", false),
+            (r#"{"n":1}"#, r#"{"n":1}"#, true),
+        ] {
+            let payload = Bytes::copy_from_slice(came.as_bytes());
+            let event = Event { offset: "1".into(), payload, is_json: true }.unquoted();
+            assert_eq!((&*event.payload, event.is_json), (expected.as_bytes(), is_json), "{came}");
+        }
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The servers of one system, and which of them serves a session best.
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::answer;
 use crate::client::Client;
 use crate::error::ClientError;
 
 /// One server whose lease holds.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Node {
     /// Its name.
@@ -19,10 +19,10 @@ pub struct Node {
     /// What it runs.
     #[serde(default)]
     pub version: String,
-    /// Since when.
+    /// Since when its lease has held without a break.
     #[serde(default, deserialize_with = "text")]
     pub started_at: String,
-    /// How long its lease lasts without being renewed.
+    /// How long its lease still holds without being renewed.
     #[serde(default)]
     pub lease_ms: u64,
     /// Its live connections.

@@ -6,9 +6,11 @@ mod node;
 use std::future::Future;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use node::{Node, Peer, header};
 use serde_json::{Value, json};
 use tidewire_client::{Backoff, Client, Live, LiveOptions, ReadFrom, Update};
+use yawc::close::CloseCode;
 use yawc::{Frame, OpCode};
 
 fn offset(position: u64) -> String {
@@ -21,7 +23,7 @@ fn hello(node: &str) -> Value {
 
 fn created(position: u64) -> Value {
     let subscription = json!({"query_id": "doc", "live_id": "c1-doc", "streamId": "doc-123",
-        "offset": offset(position), "reset": false});
+        "contentType": "application/json", "offset": offset(position), "reset": false});
     json!({"type": "subscription_created", "subscriptions": [subscription]})
 }
 
@@ -194,6 +196,31 @@ async fn a_wrong_token_ends_it_and_is_not_shown() {
 }
 
 #[tokio::test]
+async fn a_server_that_closes_for_good_is_not_asked_again() {
+    for (temporary, then) in [(false, None), (true, Some("disconnected"))] {
+        let node = Node::listen().await;
+        let mut live = live(&node, options());
+        let server = async {
+            let mut peer = node.peer().await;
+            peer.says(json!({"type": "error", "code": "session_not_found",
+                "message": "there is no such session", "temporary": temporary}))
+                .await;
+            peer.sends(Frame::close(CloseCode::Policy, "session_not_found")).await;
+            peer
+        };
+        let client = async {
+            assert_eq!(briefs(&mut live, 1).await, ["session_not_found"]);
+            live.next().await
+        };
+        let (update, _peer) = both(client, server).await;
+        match then {
+            Some(then) => assert_eq!(brief(update.expect("it comes back")), then),
+            None => assert_eq!(update.expect_err("a refusal").status(), Some(404)),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_silent_server_is_asked_and_then_given_up() {
     let node = Node::listen().await;
     let silence_max = Duration::from_millis(100);
@@ -264,6 +291,60 @@ async fn acknowledgements_go_out_together_and_the_last_with_the_farewell() {
     let ((), (acks, last)) = both(client, server).await;
     assert_eq!(last, offset(20));
     assert!(acks <= 5, "{acks} messages for 20 acknowledgements");
+}
+
+#[tokio::test]
+async fn without_a_connection_the_last_acknowledgements_go_by_a_heartbeat() {
+    let (gone, other) = (Node::listen().await, Node::listen().await);
+    let addresses = vec![other.url()];
+    let options = LiveOptions { session: Some("tws_1".into()), addresses, ..options() };
+    let mut live = live(&gone, options);
+    let server = async {
+        let (mut peer, _) = greeted(&gone, "n1", 0).await;
+        peer.says(event(1, &json!(1))).await;
+        drop((peer, gone));
+        // The node that is still there is asked for a connection first.
+        other.answer("503 Unavailable", "", "").await;
+        other.answer("200 OK", "", r#"{"sessionId":"tws_1","expiresInMs":1}"#).await
+    };
+    let client = async {
+        briefs(&mut live, 2).await;
+        let Some(Update::Event(event)) = live.next().await.expect("no error") else {
+            panic!("no event");
+        };
+        assert_eq!(briefs(&mut live, 2).await, ["disconnected", "disconnected"]);
+        live.ack(&event);
+        Box::pin(live.close()).await
+    };
+    let (closed, (line, body)) = both(client, server).await;
+    closed.expect("the other node took them");
+    assert_eq!(line, "POST /v1/heartbeat HTTP/1.1");
+    let body: Value = body.parse().expect("JSON");
+    let offsets = json!([{"streamId": "doc-123", "lastOffset": offset(1)}]);
+    assert_eq!(body, json!({"sessionId": "tws_1", "offsets": offsets}));
+}
+
+#[tokio::test]
+async fn a_text_streams_events_are_text_and_come_as_a_stream() {
+    let node = Node::listen().await;
+    let mut live = live(&node, options());
+    live.subscribe_after("doc", "doc-123", ReadFrom::Start, &offset(1)).expect("a subscription");
+    let server = async {
+        let mut peer = node.peer().await;
+        assert_eq!(peer.hears().await["subscriptions"][0]["min_offset"], offset(1));
+        let mut created = created(0);
+        created["subscriptions"][0]["contentType"] = json!("text/plain");
+        peer.says(created).await;
+        peer.says(event(1, &json!("it's \"text\"\n"))).await;
+        peer.says(json!({"type": "notify", "query_id": "doc", "offset": offset(2)})).await;
+        let page = json!([{"offset": offset(2), "payload": "large"}]);
+        let headers = format!("stream-next-offset: {}\r\n", offset(2));
+        node.answer("200 OK", &headers, &page.to_string()).await;
+        peer
+    };
+    let client = live.into_stream().take(3).map(|update| brief(update.ok())).collect::<Vec<_>>();
+    let (updates, _peer) = both(client, server).await;
+    assert_eq!(updates[1..], ["doc it's \"text\"\n", "doc large"]);
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@
 
 mod door;
 mod hub;
+mod line;
 mod live;
 mod memory;
 mod metrics;

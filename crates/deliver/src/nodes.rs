@@ -9,7 +9,7 @@ use axum::response::IntoResponse;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use tidewire_store::{NodeReport, SessionRules, StoreError};
+use tidewire_store::{NodeReport, Position, SessionRules, StoreError};
 
 use crate::door::Identity;
 use crate::hub::rendezvous;
@@ -28,19 +28,22 @@ pub(crate) fn name(options: &NodeOptions) -> String {
 /// Renews this node's lease.
 pub(crate) async fn renew(node: &Node) -> Result<(), StoreError> {
     let lease_ms = u64::try_from(node.options.node.lease.as_millis()).unwrap_or(u64::MAX);
-    node.store.renew_node(&report(node), lease_ms).await
+    let tip = node.store.tip().await?;
+    node.store.renew_node(&report(node, tip), lease_ms).await
 }
 
 /// What this node says of itself.
-fn report(node: &Node) -> NodeReport {
+fn report(node: &Node, tip: Position) -> NodeReport {
     let totals = node.hub.totals();
+    let position = node.tail.position();
     NodeReport {
         id: node.id.clone(),
         url: node.public_url.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         connections: totals.connections(),
         subscriptions: totals.subscriptions,
-        position: node.tail.position(),
+        position,
+        lag: tip.number().saturating_sub(position.number()),
     }
 }
 
@@ -48,13 +51,23 @@ fn report(node: &Node) -> NodeReport {
 pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
     let mut round = tokio::time::interval(node.options.node.lease / 3);
     round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut started_at_ms = None;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             _ = round.tick() => {}
         }
-        if let Err(error) = renew(&node).await {
-            tracing::warn!(%error, "this node's lease could not be renewed; trying again");
+        match renew_and_look(&node).await {
+            Ok(started) if started_at_ms.is_some_and(|before| before != started) => {
+                // The lease had run out, and with it this node's hold on its sessions.
+                tracing::warn!("this node was taken for dead; it takes up its sessions again");
+                node.sessions.reconnect(&node.id);
+                started_at_ms = Some(started);
+            }
+            Ok(started) => started_at_ms = Some(started),
+            Err(error) => {
+                tracing::warn!(%error, "this node's lease could not be renewed; trying again");
+            }
         }
         let ms =
             |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -75,6 +88,14 @@ pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
     }
 }
 
+/// Renews this node's lease, and returns since when it has held without a break.
+async fn renew_and_look(node: &Node) -> Result<i64, StoreError> {
+    renew(node).await?;
+    let nodes = node.store.nodes().await?;
+    let own = nodes.iter().find(|view| view.report.id == node.id);
+    Ok(own.map_or(0, |view| view.started_at_ms))
+}
+
 /// Says goodbye, so that nobody waits for the lease to end.
 pub(crate) async fn leave(node: &Node) {
     if let Err(error) = node.store.remove_node(&node.id, node.sessions.ttl_ms()).await {
@@ -87,7 +108,7 @@ pub(crate) async fn list(node: &Node) -> Result<Response<Body>, Problem> {
     let tip = node.store.tip().await?;
     let nodes = node.store.nodes().await?;
     // The others are known by their last renewal, this one by itself.
-    let own = report(node);
+    let own = report(node, tip);
     let nodes = nodes.iter().map(|view| {
         let report = if view.report.id == node.id { &own } else { &view.report };
         let started = jiff::Timestamp::from_millisecond(view.started_at_ms);
@@ -100,7 +121,7 @@ pub(crate) async fn list(node: &Node) -> Result<Response<Body>, Problem> {
             "connections": report.connections,
             "subscriptions": report.subscriptions,
             "position": node.offset(report.position).to_string(),
-            "lag": tip.number().saturating_sub(report.position.number()),
+            "lag": report.lag,
             "self": report.id == node.id,
         })
     });
@@ -123,6 +144,7 @@ pub(crate) async fn route(
         ));
     };
     node.sessions.verify(&session, identity)?;
+    node.sessions.load(&session).await?;
     let nodes = node.store.nodes().await?;
     let names: Vec<&str> = nodes.iter().map(|view| view.report.id.as_str()).collect();
     let tenant = identity.owner().host_id.unwrap_or_default();

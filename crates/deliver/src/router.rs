@@ -172,9 +172,6 @@ impl Route {
         admission: Admission,
     ) -> Result<Response<Body>, Problem> {
         match self {
-            Route::Stream(name) => {
-                streams::handle(node, &name, request, &admission.identity()?).await
-            }
             Route::Subscription(id, part) => subscriptions::handle(node, &id, part, request).await,
             Route::WebSocket => live::multiplexed(node, request, admission),
             Route::Live(session) => live::of_session(node, session, request, admission).await,
@@ -198,9 +195,15 @@ impl Route {
                 let query = request.uri().query().unwrap_or_default().to_owned();
                 nodes::route(node, &query, &admission.identity()?).await
             }
-            Route::Unknown => Err(not_found(request.uri().path())),
+            Route::Stream(_) | Route::Unknown => Err(not_found(request.uri().path())),
         }
     }
+}
+
+/// Whether a request may become a live connection.
+pub(crate) fn is_live<T>(request: &Request<T>) -> bool {
+    let path = request.uri().path();
+    path == "/v1/ws" || path.starts_with("/v1/live/")
 }
 
 /// Answers a request: finds its route, asks at the door, and counts what came of it.

@@ -19,11 +19,13 @@ use tokio_util::task::TaskTracker;
 use tidewire_store::{SharedStore, StoreError};
 
 use crate::hub::{Dormant, Hub};
+use crate::line::{HttpSide, Line};
 use crate::memory::{self, Memory};
 use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::nodes;
 use crate::options::{Limits, Options};
+use crate::router;
 use crate::sessions::{self, Sessions};
 use crate::streams::Pages;
 use crate::subscriptions::{Dispatcher, Signer};
@@ -93,7 +95,10 @@ impl Server {
             connections: TaskTracker::new(),
             tasks: TaskTracker::new(),
         };
-        nodes::renew(&server.node).await?;
+        if let Err(error) = nodes::renew(&server.node).await {
+            // A disk may be too full to write to, and still be read from.
+            tracing::warn!(%error, "this node could not be made known; trying again");
+        }
         server.start_tasks(shards, sinks);
         server.tasks.spawn(accept(
             listener,
@@ -200,7 +205,7 @@ async fn accept(
         match accepted {
             Ok((stream, _)) => {
                 let Ok(place) = place else { return };
-                connections.spawn(serve(stream, Arc::clone(&node), Place(Arc::new(place))));
+                connections.spawn(serve(stream, Arc::clone(&node), place));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -210,28 +215,32 @@ async fn accept(
     }
 }
 
-/// A place among the connections there may be. A WebSocket takes it along when it leaves HTTP.
+/// What a request for a live connection comes over.
 #[derive(Debug, Clone)]
-pub(crate) struct Place(
-    #[expect(dead_code, reason = "held for its permit")] Arc<OwnedSemaphorePermit>,
-);
+pub(crate) struct Carrier {
+    pub(crate) line: Arc<Line>,
+    /// A place among the connections there may be. A WebSocket takes it along when it leaves HTTP.
+    _place: Arc<OwnedSemaphorePermit>,
+}
 
 /// Serves one connection until its client, or the server, is done with it, or it becomes a
 /// WebSocket.
-async fn serve(stream: TcpStream, node: Arc<Node>, place: Place) {
+async fn serve(stream: TcpStream, node: Arc<Node>, place: OwnedSemaphorePermit) {
     // Answers are small and wanted at once.
     let _ = stream.set_nodelay(true);
+    let line = Arc::new(Line::new(stream));
+    let carrier = Carrier { line: Arc::clone(&line), _place: Arc::new(place) };
     let builder = connection_builder(&node.options.limits);
     let spoken = CancellationToken::new();
     let service = service_fn(|mut request: Request<Incoming>| {
         spoken.cancel();
-        if request.headers().contains_key(axum::http::header::UPGRADE) {
-            request.extensions_mut().insert(place.clone());
+        if router::is_live(&request) {
+            request.extensions_mut().insert(carrier.clone());
         }
-        let answer = crate::router::respond(Arc::clone(&node), request.map(Body::new));
+        let answer = router::respond(Arc::clone(&node), request.map(Body::new));
         async { Ok::<_, Infallible>(answer.await) }
     });
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(HttpSide(line)), service);
     tokio::pin!(connection);
     node.metrics.connections.inc();
     let result = tokio::select! {

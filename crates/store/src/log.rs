@@ -79,7 +79,26 @@ pub struct Page {
     pub scanned_to: Position,
 }
 
+/// Events that were read, and whether those are all there are.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) events: Vec<Event>,
+    pub(crate) complete: bool,
+}
+
 impl Page {
+    /// The page that a run of events after a position makes, when the log's end was at `tip`.
+    pub(crate) fn of_run(view: StreamView, run: Run, after: Position, tip: Position) -> Page {
+        let scanned_to = match run.events.last() {
+            // A page cut short exactly at the end of the stream is complete all the same.
+            Some(event) if run.complete || event.position >= view.tail => tip,
+            Some(event) => event.position,
+            None if run.complete => tip,
+            None => after.min(tip),
+        };
+        Page { view, events: run.events, scanned_to }
+    }
+
     /// Where the next read continues.
     pub fn next(&self, after: Position) -> Position {
         self.events.last().map_or(after.max(self.view.tail.min(self.scanned_to)), |e| e.position)

@@ -30,6 +30,8 @@ pub struct NodeReport {
     pub subscriptions: u64,
     /// Where it stands in the log.
     pub position: Position,
+    /// How many events of the log it had yet to see.
+    pub lag: u64,
 }
 
 /// A node as the others see it.
@@ -54,6 +56,6 @@ pub trait Nodes: Send + Sync {
     async fn nodes(&self) -> Result<Vec<NodeView>, StoreError>;
 
     /// A node goes: its lease ends, and its sessions live for at least `session_ttl_ms` from now.
-    /// Nothing happens if it is not known.
+    /// One that is not known leaves no session any time.
     async fn remove_node(&self, id: &str, session_ttl_ms: u64) -> Result<(), StoreError>;
 }

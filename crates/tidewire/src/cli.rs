@@ -33,12 +33,17 @@ pub(crate) enum Command {
     Config(ConfigFlags),
     /// Append a message to a stream, which is created if there is none
     Publish(PublishFlags),
-    /// Print a stream's messages, one a line, as they arrive
+    /// Print the messages of streams, one a line, as they arrive
     ///
-    /// Streams of text and bytes keep no boundaries between messages: there, what arrives together
-    /// is printed together. Lost connections are taken up again where they broke. Ends with Ctrl-C,
-    /// or when the stream is closed.
+    /// JSON takes one line a message; text and bytes are printed as they were appended. Lost
+    /// connections are taken up again where they broke. Ends with Ctrl-C, or when all the streams
+    /// are closed.
     Tail(TailFlags),
+    /// List the servers that share the database, and how each is doing
+    ///
+    /// A star marks the one that answered. The others are shown as they last reported, when they
+    /// renewed their leases. A node whose lease has run out is not listed.
+    Nodes(NodesFlags),
 }
 
 /// Which store.
@@ -111,12 +116,22 @@ pub(crate) struct PublishFlags {
 /// What to follow.
 #[derive(Debug, Args)]
 pub(crate) struct TailFlags {
-    /// The stream, such as doc/123
-    #[arg(long, value_name = "NAME")]
-    pub(crate) stream: String,
+    /// The stream, such as doc/123; of several, each line begins with the stream's name and a tab
+    #[arg(long = "stream", value_name = "NAME", required = true)]
+    pub(crate) streams: Vec<String>,
     /// Where to begin: start, now, or after an offset
     #[arg(long, value_name = "start|now|OFFSET", default_value = "start", value_parser = read_from)]
     pub(crate) from: ReadFrom,
+    #[command(flatten)]
+    pub(crate) client: ClientFlags,
+}
+
+/// What to list.
+#[derive(Debug, Args)]
+pub(crate) struct NodesFlags {
+    /// Print a JSON object a line instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) client: ClientFlags,
 }

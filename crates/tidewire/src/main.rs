@@ -60,6 +60,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             telemetry::start_for_client()?;
             block_on(commands::tail::run(flags))
         }
+        Command::Nodes(flags) => block_on(commands::nodes::run(flags)),
     }
 }
 

@@ -21,6 +21,7 @@ fn created(query_id: &'static str, stream: &'static str, position: u64) -> Messa
     Message::Created(vec![Created {
         query_id: Cow::Borrowed(query_id),
         stream: Cow::Borrowed(stream),
+        content_type: None,
         offset: Cow::Owned(offset(position)),
     }])
 }
@@ -80,7 +81,7 @@ fn updates(state: &mut State) -> Vec<String> {
 /// A state whose one subscription was asked for, and stands where a position is given.
 fn following(session: bool, position: Option<u64>) -> State {
     let mut state = State::new(session);
-    state.subscribe("q", "s", Some(ReadFrom::Start));
+    state.subscribe("q", "s", Some(ReadFrom::Start), None);
     assert_eq!(requests(&mut state), ["+q s -1"]);
     if let Some(position) = position {
         state.receive(created("q", "s", position));
@@ -111,7 +112,7 @@ fn acked(state: &mut State) -> Vec<(Option<String>, String)> {
 #[test]
 fn the_answer_to_an_older_question_is_not_taken_for_the_newer_one() {
     let mut state = following(false, None);
-    state.subscribe("q", "other", Some(ReadFrom::Now));
+    state.subscribe("q", "other", Some(ReadFrom::Now), None);
     assert!(requests(&mut state).is_empty(), "one question is open");
     state.receive(created("q", "s", 0));
     state.receive(event("q", 1));
@@ -128,7 +129,7 @@ fn ends_that_cross_a_farewell_do_not_end_what_comes_after_it() {
     let mut state = following(false, Some(0));
     state.unsubscribe("q");
     assert_eq!(requests(&mut state), ["-q"]);
-    state.subscribe("q", "s", Some(ReadFrom::Start));
+    state.subscribe("q", "s", Some(ReadFrom::Start), None);
     assert!(requests(&mut state).is_empty(), "the farewell is not answered");
     state.receive(ended("q", "stream_closed"));
     assert_eq!(requests(&mut state), ["+q s -1"]);
@@ -167,7 +168,7 @@ fn a_read_for_what_was_begun_anew_is_not_used() {
     let mut state = following(false, Some(5));
     state.receive(notify("q", 6));
     let read = state.next_read().expect("a read");
-    state.subscribe("q", "s", Some(ReadFrom::Start));
+    state.subscribe("q", "s", Some(ReadFrom::Start), None);
     requests(&mut state);
     state.receive(created("q", "s", 0));
     state.receive(notify("q", 1));
@@ -196,13 +197,59 @@ fn a_refused_read_ends_the_subscription() {
     assert_eq!(requests(&mut state), ["-q"]);
 }
 
+/// The server says what the stream holds.
+fn created_with(content_type: &str) -> Message<'static> {
+    let Message::Created(mut created) = created("q", "s", 0) else {
+        unreachable!("it is one");
+    };
+    created[0].content_type = Some(content_type.to_owned());
+    Message::Created(created)
+}
+
+#[test]
+fn a_string_is_text_only_where_the_stream_holds_none_of_json() {
+    for (content_type, expected, is_json) in [
+        (None, "\"a\"", true),
+        (Some("application/json; charset=utf-8"), "\"a\"", true),
+        (Some("text/plain"), "a", false),
+    ] {
+        let mut state = following(false, None);
+        state.receive(content_type.map_or_else(|| created("q", "s", 0), created_with));
+        let payload = Bytes::from_static(b"\"a\"");
+        let (query_id, offset) = (Cow::Borrowed("q"), Cow::Owned(offset(1)));
+        state.receive(Message::Event { query_id, offset, payload, is_json: true });
+        state.next_update().expect("it stands");
+        let Some(Update::Event(event)) = state.next_update() else {
+            panic!("no event of {content_type:?}");
+        };
+        assert_eq!((&*event.payload, event.is_json), (expected.as_bytes(), is_json));
+    }
+}
+
+#[test]
+fn a_min_offset_is_asked_for_until_it_was_reached() {
+    let mut state = State::new(false);
+    state.subscribe("q", "s", Some(ReadFrom::Start), Some(offset(2)));
+    let asked = |state: &mut State| match &state.take_requests()[..] {
+        [Request::Subscribe { subscriptions }] => subscriptions[0].min_offset.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(asked(&mut state), Some(offset(2)));
+    for (position, expected) in [(1, Some(offset(2))), (2, None)] {
+        state.receive(created("q", "s", 0));
+        state.receive(event("q", position));
+        state.disconnected();
+        assert_eq!(asked(&mut state), expected, "after {position}");
+    }
+}
+
 #[test]
 fn what_a_session_brings_gives_way_to_what_is_asked_for() {
     let mut state = State::new(true);
     state.receive(created("s", "s", 3));
     state.receive(event("s", 4));
     assert_eq!(updates(&mut state), ["s stands", "s 4"]);
-    state.subscribe("q", "s", None);
+    state.subscribe("q", "s", None, None);
     assert_eq!(requests(&mut state), ["+q s"]);
     state.receive(event("s", 5));
     state.receive(created("q", "s", 3));
@@ -267,7 +314,7 @@ fn a_progress_is_acknowledged_once_for_all_it_spoke_for() {
     state.receive(Message::Progress { offset: Cow::Owned(offset(9)) });
     assert_eq!(updates(&mut state).len(), 1);
     // It cannot speak for what came later.
-    state.subscribe("late", "t", Some(ReadFrom::Start));
+    state.subscribe("late", "t", Some(ReadFrom::Start), None);
     requests(&mut state);
     state.receive(created("late", "t", 0));
     state.ack_progress(&offset(9));
@@ -293,7 +340,7 @@ fn many_subscriptions_take_several_messages() {
     let mut state = State::new(false);
     let stream = "x".repeat(1_000);
     for number in 0..50 {
-        state.subscribe(&format!("q{number:02}"), &stream, None);
+        state.subscribe(&format!("q{number:02}"), &stream, None, None);
     }
     let sizes: Vec<usize> = state
         .take_requests()

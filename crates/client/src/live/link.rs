@@ -13,10 +13,10 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::handshake::Handshake;
 use super::options::LiveOptions;
-use super::socket::Socket;
+use super::socket::{End, Socket};
 use crate::backoff::Backoff;
 use crate::client::Client;
-use crate::error::ClientError;
+use crate::error::{ClientError, Problem};
 
 /// A server that asks for a longer pause than this is asked again all the same.
 const ASKED_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -34,6 +34,8 @@ pub(super) struct Link {
     stage: Stage,
     /// Why the server goes away, and after which time to come back.
     closing: Option<(String, Duration)>,
+    /// What the server said of the connection itself.
+    problem: Option<Problem>,
 }
 
 enum Stage {
@@ -65,7 +67,7 @@ impl Link {
         }
         let handshake = Handshake { session, compression, silence_max };
         let stage = connecting(&handshake, client);
-        Ok(Link { nodes, at: 0, handshake, backoff, stage, closing: None })
+        Ok(Link { nodes, at: 0, handshake, backoff, stage, closing: None, problem: None })
     }
 
     /// Waits for the next thing to happen. Dropping the future loses nothing.
@@ -79,6 +81,7 @@ impl Link {
                 Stage::Connecting(attempt) => match attempt.as_mut().await {
                     Ok(socket) => {
                         let since = Instant::now();
+                        self.problem = None;
                         self.stage = Stage::Up { socket: Box::new(socket), since };
                         return Happened::Up;
                     }
@@ -86,8 +89,9 @@ impl Link {
                 },
                 Stage::Up { socket, .. } => match socket.receive().await {
                     Ok(message) => return Happened::Message(message),
-                    Err(why) => {
-                        let error = self.lost(why);
+                    Err(end) => {
+                        let error =
+                            if end.refused { self.refused(end) } else { self.lost(end.why) };
                         return self.down(error);
                     }
                 },
@@ -114,6 +118,15 @@ impl Link {
         &self.nodes[self.at]
     }
 
+    /// All of them, beginning with that one.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Client> {
+        self.nodes.iter().cycle().skip(self.at).take(self.nodes.len())
+    }
+
+    pub(super) fn session(&self) -> Option<&str> {
+        self.handshake.session.as_deref()
+    }
+
     /// Something was delivered: the next wait is short again.
     pub(super) fn delivers(&mut self) {
         self.backoff.reset();
@@ -122,6 +135,24 @@ impl Link {
     /// The server said that it goes away.
     pub(super) fn closing(&mut self, reason: String, reconnect_in: Duration) {
         self.closing = Some((reason, reconnect_in));
+    }
+
+    /// The server said what it has against the connection. It closes it if it does not want it.
+    pub(super) fn problem(&mut self, problem: &Problem) {
+        self.problem = Some(problem.clone());
+    }
+
+    /// As the same refusal is said over HTTP, where a client that sends its token in a header gets
+    /// most of them.
+    fn refused(&mut self, end: End) -> ClientError {
+        let said = || Problem { detail: Some(end.why), ..Problem::default() };
+        let problem = self.problem.take().unwrap_or_else(said);
+        let status = match problem.code.as_deref() {
+            Some("unauthorized") => 401,
+            Some("session_not_found") => 404,
+            _ => 403,
+        };
+        ClientError::Refused { status, problem: Box::new(problem), retry_after: None }
     }
 
     pub(super) fn lost(&self, why: String) -> ClientError {

@@ -48,6 +48,7 @@ mod wire;
 
 use std::time::Duration;
 
+use futures_util::Stream;
 use tokio::time::{Instant, sleep_until, timeout};
 
 pub use options::LiveOptions;
@@ -62,6 +63,7 @@ use crate::client::Client;
 use crate::error::ClientError;
 use crate::events::EventPage;
 use crate::follow::ReadFrom;
+use crate::session::SessionOffset;
 
 /// Acknowledgements are sent this far apart: seldom enough to cost nothing, often enough that little
 /// is repeated after a crash.
@@ -114,12 +116,35 @@ impl Live {
         stream: &str,
         from: impl Into<Option<ReadFrom>>,
     ) -> Result<(), ClientError> {
+        self.begin(query_id, stream, from.into(), None)
+    }
+
+    /// The same, but begun only when the node has seen the log up to `min_offset`, such as the one
+    /// that an append was answered with: what is there when the subscription stands then includes
+    /// it, on any node.
+    pub fn subscribe_after(
+        &mut self,
+        query_id: &str,
+        stream: &str,
+        from: impl Into<Option<ReadFrom>>,
+        min_offset: &str,
+    ) -> Result<(), ClientError> {
+        self.begin(query_id, stream, from.into(), Some(min_offset.to_owned()))
+    }
+
+    fn begin(
+        &mut self,
+        query_id: &str,
+        stream: &str,
+        from: Option<ReadFrom>,
+        min_offset: Option<String>,
+    ) -> Result<(), ClientError> {
         if query_id.is_empty() || query_id.len() > QUERY_ID_BYTES_MAX {
             let bounds = format!("it has 1 to {QUERY_ID_BYTES_MAX} bytes");
             return Err(ClientError::Unusable(format!("{query_id:?} is no query_id; {bounds}")));
         }
         self.link.node().address().stream(stream)?;
-        self.state.subscribe(query_id, stream, from.into());
+        self.state.subscribe(query_id, stream, from, min_offset);
         Ok(())
     }
 
@@ -160,12 +185,22 @@ impl Live {
         }
     }
 
-    /// Sends the acknowledgements that are due and takes leave of the server.
+    /// The same as a [`Stream`], which ends after the first error. What it gives out can only be
+    /// acknowledged by a [`Client::heartbeat`].
+    pub fn into_stream(self) -> impl Stream<Item = Result<Update, ClientError>> {
+        futures_util::stream::unfold(self, |mut live| async {
+            let item = live.next().await.transpose()?;
+            Some((item, live))
+        })
+    }
+
+    /// Sends the acknowledgements that are due and takes leave of the server. Where there is no
+    /// connection they go by a heartbeat.
     pub async fn close(mut self) -> Result<(), ClientError> {
-        let unsent = self.state.acks.are_due();
-        if let Some(socket) = self.link.socket() {
-            self.state.take_acks().iter().for_each(|request| socket.send(request));
-        }
+        let Some(socket) = self.link.socket() else {
+            return self.heartbeat().await;
+        };
+        self.state.take_acks().iter().for_each(|request| socket.send(request));
         let url = self.link.node().address().to_string();
         let lost = |why: String| ClientError::Lost { url, why };
         match self.link.into_socket() {
@@ -173,9 +208,35 @@ impl Live {
                 Ok(closed) => closed.map_err(lost),
                 Err(_) => Err(lost("it did not answer the farewell".to_owned())),
             },
-            None if unsent => Err(lost("the last acknowledgements were not sent".to_owned())),
             None => Ok(()),
         }
+    }
+
+    /// Sends the acknowledgements that are due over HTTP, to the first node that takes them. Those
+    /// of a progress belonged to a connection that is gone.
+    async fn heartbeat(mut self) -> Result<(), ClientError> {
+        let offset = |acked: wire::Acked| {
+            let (stream, last_offset) = (acked.stream_id?, acked.last_offset);
+            Some(SessionOffset { stream, last_offset, subscription_epoch: None })
+        };
+        let offsets: Vec<SessionOffset> =
+            self.state.take_acked().into_iter().filter_map(offset).collect();
+        let Some(session) = self.link.session().filter(|_| !offsets.is_empty()) else {
+            return Ok(());
+        };
+        let mut outcome = Ok(());
+        for node in self.link.nodes() {
+            let lost = || {
+                let url = node.address().to_string();
+                ClientError::Lost { url, why: "the last acknowledgements were not sent".to_owned() }
+            };
+            let beat = timeout(CLOSE_WAIT, node.heartbeat(session, &offsets)).await;
+            outcome = beat.unwrap_or_else(|_| Err(lost())).map(drop);
+            if !outcome.as_ref().is_err_and(ClientError::temporary) {
+                break;
+            }
+        }
+        outcome
     }
 
     /// Sends what is due, then waits for one thing to happen and does what follows from it.
@@ -233,6 +294,9 @@ impl Live {
                     self.link.closing(reason, reconnect_in);
                 }
                 message => {
+                    if let Message::Problem { query_id: None, problem } = &message {
+                        self.link.problem(problem);
+                    }
                     let delivers = matches!(message, Message::Event { .. } | Message::Created(_));
                     self.state.receive(message);
                     if delivers {

@@ -111,13 +111,13 @@ impl State {
     }
 
     fn created(&mut self, created: &Created<'_>) {
-        let query_id = &*created.query_id;
+        let (query_id, content_type) = (&*created.query_id, created.content_type.as_deref());
         let Some(lane) = self.lanes.get_mut(query_id) else {
             return self.brought(created);
         };
         let (fate, wanted) = lane.created();
         if let Some(subscription) = lane.subscription.as_mut().filter(|_| wanted) {
-            subscription.created(&created.offset, &mut self.updates);
+            subscription.created(&created.offset, content_type, &mut self.updates);
         }
         self.meet(query_id, fate);
     }
@@ -139,8 +139,9 @@ impl State {
                 (Wire::LeaveDue, None)
             }
             None => {
+                let content_type = created.content_type.as_deref();
                 let mut subscription = Subscription::of_session(query_id.clone(), stream.clone());
-                subscription.created(&created.offset, &mut self.updates);
+                subscription.created(&created.offset, content_type, &mut self.updates);
                 (Wire::Live, Some(subscription))
             }
         };

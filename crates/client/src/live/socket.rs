@@ -42,6 +42,20 @@ struct Silence {
     timer: Pin<Box<Sleep>>,
 }
 
+/// How a connection ended.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) why: String,
+    /// The server does not want this client, and said before why.
+    pub(super) refused: bool,
+}
+
+impl From<String> for End {
+    fn from(why: String) -> End {
+        End { why, refused: false }
+    }
+}
+
 impl Socket {
     pub(super) fn new(frames: WebSocket<Upgraded>, silence_max: Duration) -> Socket {
         let silence = Silence {
@@ -67,7 +81,7 @@ impl Socket {
     }
 
     /// The next message, or what was said of the connection's end.
-    pub(super) async fn receive(&mut self) -> Result<Bytes, String> {
+    pub(super) async fn receive(&mut self) -> Result<Bytes, End> {
         poll_fn(|cx| self.poll_receive(cx)).await
     }
 
@@ -79,14 +93,14 @@ impl Socket {
         Ok(())
     }
 
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, String>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, End>> {
         loop {
-            let frame = ready!(self.poll_frame(cx))?;
+            let frame = ready!(self.poll_frame(cx)).map_err(End::from)?;
             match frame.opcode() {
                 OpCode::Text => return Poll::Ready(Ok(frame.into_payload())),
                 OpCode::Close => return Poll::Ready(Err(farewell(&frame))),
                 OpCode::Ping | OpCode::Pong => {}
-                _ => return Poll::Ready(Err("it sent what is no text".to_owned())),
+                _ => return Poll::Ready(Err("it sent what is no text".to_owned().into())),
             }
         }
     }
@@ -159,14 +173,15 @@ impl Silence {
 }
 
 /// What a server says when it closes the connection.
-fn farewell(frame: &Frame) -> String {
+fn farewell(frame: &Frame) -> End {
     let code = frame.close_code().map(u16::from);
     let reason = frame.close_reason().ok().flatten().unwrap_or_default();
-    match code {
+    let why = match code {
         Some(code) if reason.is_empty() => format!("the server closed it with {code}"),
         Some(code) => format!("the server closed it with {code}: {reason}"),
         None => "the server closed it".to_owned(),
-    }
+    };
+    End { why, refused: frame.close_code() == Some(CloseCode::Policy) }
 }
 
 impl fmt::Debug for Socket {

@@ -40,7 +40,13 @@ impl State {
         State { session, ..State::default() }
     }
 
-    pub(super) fn subscribe(&mut self, query_id: &str, stream: &str, from: Option<ReadFrom>) {
+    pub(super) fn subscribe(
+        &mut self,
+        query_id: &str,
+        stream: &str,
+        from: Option<ReadFrom>,
+        min_offset: Option<String>,
+    ) {
         let (query_id, stream): (Arc<str>, Arc<str>) = (query_id.into(), stream.into());
         if self.session {
             // A session follows a stream once: this takes the place of what the session brought.
@@ -50,7 +56,8 @@ impl State {
         self.progress = None;
         self.requests_due = true;
         let wire = self.lanes.get(&query_id).map_or(DUE, Lane::restart);
-        let subscription = Some(Subscription::new(query_id.clone(), stream.clone(), from));
+        let subscription = Subscription::new(query_id.clone(), stream.clone(), from);
+        let subscription = Some(subscription.after(min_offset));
         self.lanes.insert(query_id, Lane { stream, wire, subscription });
     }
 
@@ -100,8 +107,9 @@ impl State {
                 (Wire::Due { anew }, Some(subscription)) => {
                     lane.wire = Wire::Asked { anew, stale: false };
                     let offset = subscription.ask_from(self.acks.of(&lane.stream));
+                    let min_offset = subscription.ask_min_offset();
                     let (query_id, stream) = (query_id.to_string(), lane.stream.to_string());
-                    wanted.push(Subscribe { query_id, stream, offset });
+                    wanted.push(Subscribe { query_id, stream, offset, min_offset });
                 }
                 _ => {}
             }
@@ -114,9 +122,15 @@ impl State {
             .collect()
     }
 
-    pub(super) fn take_acks(&mut self) -> Vec<Request> {
+    /// What was processed and the server was not told.
+    pub(super) fn take_acked(&mut self) -> Vec<Acked> {
         let lanes = &self.lanes;
-        let acked = self.acks.take(|stream| lanes.values().any(|lane| *lane.stream == *stream));
+        self.acks.take(|stream| lanes.values().any(|lane| *lane.stream == *stream))
+    }
+
+    /// The same as messages.
+    pub(super) fn take_acks(&mut self) -> Vec<Request> {
+        let acked = self.take_acked();
         let size = |one: &Acked| one.stream_id.as_ref().map_or(0, String::len);
         let messages = in_messages(acked, size).into_iter();
         messages.map(|offsets| Request::Ack { offsets }).collect()

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use super::update::{LiveEvent, Update};
 use crate::events::{Event, EventPage};
 use crate::follow::ReadFrom;
+use crate::message::is_json;
 
 /// How much is held while a large event is read over HTTP. Past either bound it is let go, and read
 /// over HTTP too. (So few in tests that the simulation gets there.)
@@ -31,6 +32,10 @@ pub(super) struct Subscription {
     /// The session brought it: the server takes it up again by itself.
     pub(super) of_session: bool,
     start: Option<ReadFrom>,
+    /// What the log must have reached before the server begins.
+    min_offset: Option<String>,
+    /// The stream does not hold JSON, so a JSON string is only how its text came.
+    is_text: bool,
     /// All up to here was given out. Known once the subscription stood for the first time.
     position: Option<String>,
     /// Something was too large to be pushed, and is read over HTTP.
@@ -53,8 +58,22 @@ struct CatchUp {
 
 impl Subscription {
     pub(super) fn new(query_id: Arc<str>, stream: Arc<str>, start: Option<ReadFrom>) -> Self {
-        let (of_session, position, catch_up, progress) = (false, None, None, None);
-        Subscription { query_id, stream, of_session, start, position, catch_up, progress }
+        Subscription {
+            query_id,
+            stream,
+            of_session: false,
+            start,
+            min_offset: None,
+            is_text: false,
+            position: None,
+            catch_up: None,
+            progress: None,
+        }
+    }
+
+    /// The same, begun only where the log has reached `min_offset`.
+    pub(super) fn after(self, min_offset: Option<String>) -> Self {
+        Subscription { min_offset, ..self }
     }
 
     /// One that the session brings.
@@ -71,8 +90,20 @@ impl Subscription {
         Some(acked.map_or(position, |acked| acked.min(position)).to_owned())
     }
 
-    pub(super) fn created(&mut self, offset: &str, out: &mut VecDeque<Update>) {
+    /// What the log must have reached when the server begins. Where more was given out already,
+    /// asking from there says it.
+    pub(super) fn ask_min_offset(&self) -> Option<String> {
+        self.min_offset.clone().filter(|min_offset| !self.has(min_offset))
+    }
+
+    pub(super) fn created(
+        &mut self,
+        offset: &str,
+        content_type: Option<&str>,
+        out: &mut VecDeque<Update>,
+    ) {
         let resumed = self.position.is_some();
+        self.is_text = content_type.is_some_and(|content_type| !is_json(content_type));
         self.position.get_or_insert_with(|| offset.to_owned());
         out.push_back(Update::Created {
             query_id: self.query_id.clone(),
@@ -179,7 +210,10 @@ impl Subscription {
         self.position.as_deref().is_some_and(|position| position >= offset)
     }
 
-    fn give(&mut self, event: Event, out: &mut VecDeque<Update>) {
+    fn give(&mut self, mut event: Event, out: &mut VecDeque<Update>) {
+        if self.is_text && event.is_json {
+            event = event.unquoted();
+        }
         let position = self.position.get_or_insert_default();
         position.clone_from(&event.offset);
         out.push_back(Update::Event(LiveEvent {

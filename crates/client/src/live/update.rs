@@ -77,13 +77,14 @@ pub struct LiveEvent {
     pub offset: String,
     /// What it carries; see [`LiveEvent::is_json`].
     pub payload: Bytes,
-    /// Whether the payload is JSON, exactly as it was appended; a text stream's message is a JSON
-    /// string. Otherwise it is the bytes that were appended.
+    /// Whether the payload is JSON, exactly as it was appended. Otherwise it is the text or the
+    /// bytes that were appended. (From a server that does not say what a stream holds, text comes as
+    /// a JSON string.)
     pub is_json: bool,
 }
 
 impl LiveEvent {
-    /// The payload as a value: of a text stream, a `String`.
+    /// The payload as a value, if it is JSON.
     pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.payload)
             .map_err(|error| ClientError::NotUnderstood(format!("the payload: {error}")))

@@ -28,6 +28,9 @@ pub(crate) struct Subscribe {
     /// Nothing: where the session stands, else the stream's tail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) offset: Option<String>,
+    /// What the log must have reached before it begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) min_offset: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -85,6 +88,9 @@ pub(crate) struct Created<'a> {
     pub(crate) query_id: Cow<'a, str>,
     #[serde(borrow, rename = "streamId", default)]
     pub(crate) stream: Cow<'a, str>,
+    /// What the stream holds, where the server says so.
+    #[serde(rename = "contentType")]
+    pub(crate) content_type: Option<String>,
     #[serde(borrow)]
     pub(crate) offset: Cow<'a, str>,
 }
@@ -220,6 +226,7 @@ mod tests {
             query_id: "doc".into(),
             stream: "doc-123".into(),
             offset: Some("-1".into()),
+            min_offset: None,
         };
         let requests = [
             Request::Subscribe { subscriptions: vec![subscription] },

@@ -105,6 +105,10 @@ pub(super) struct Connection {
     pub(super) told: Position,
     /// Replays that go on when the outbox is empty.
     pub(super) draining: Vec<oneshot::Sender<Verdict>>,
+    /// Bytes of answers that wait, as the socket knows them.
+    owed_bytes: usize,
+    /// SSE only: the furthest place that was sent, or that the client came with.
+    pub(super) furthest: Position,
     /// SSE only: what this look at the log brought, to be put into the log's order before it is sent.
     pub(super) unsorted: Vec<super::fan_out::Delivery>,
 }
@@ -127,7 +131,17 @@ impl Connection {
             next_ping_ms,
             told: Position::START,
             draining: Vec::new(),
+            owed_bytes: 0,
+            furthest: Position::START,
             unsorted: Vec::new(),
+        }
+    }
+
+    /// Lets whoever reads the socket know how many answers wait.
+    pub(super) fn note_debt(&mut self) {
+        if self.owed_bytes != self.outbox.message_bytes {
+            self.owed_bytes = self.outbox.message_bytes;
+            self.outlet.owe(self.owed_bytes);
         }
     }
 
@@ -177,7 +191,11 @@ impl Connection {
         let index = free.unwrap_or(self.subscriptions.len());
         match free {
             Some(index) => self.subscriptions[index] = Some(subscription),
-            None => self.subscriptions.push(Some(subscription)),
+            None => {
+                // Most connections have few, and there are many connections.
+                self.subscriptions.reserve_exact(1 + self.subscriptions.len() / 4);
+                self.subscriptions.push(Some(subscription));
+            }
         }
         Slot { index: u32::try_from(index).unwrap_or(u32::MAX), serial }
     }
@@ -202,13 +220,19 @@ impl Connection {
     }
 
     /// The entry of a `subscription_created` message.
-    pub(super) fn announcement(&self, slot: Slot, offset: Offset) -> serde_json::Value {
+    pub(super) fn announcement(
+        &self,
+        slot: Slot,
+        offset: Offset,
+        content_type: &str,
+    ) -> serde_json::Value {
         let named = self.subscriptions.get(slot.index as usize).and_then(Option::as_ref);
         named.map_or(serde_json::Value::Null, |subscription| {
             json!({
                 "query_id": *subscription.query_id,
                 "live_id": format!("{}-{}", self.id, subscription.query_id),
                 "streamId": *subscription.stream,
+                "contentType": content_type,
                 "offset": offset.to_string(),
                 "reset": subscription.renewed,
             })

@@ -3,6 +3,7 @@
 //! A stream with few followers is served at once. One with many is served in slices, and between two
 //! slices everything else gets its turn, so that a crowd delays nobody but itself.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,11 +11,11 @@ use bytes::Bytes;
 use tidewire_store::{Event, Position};
 
 use super::audience::Member;
-use super::connection::{Connection, Key, State};
+use super::connection::{Key, State};
 use super::frames::{Dialect, Envelope};
-use super::outbox::{Cargo, Flushed, Parcel, Sent, Slot};
+use super::outbox::{Cargo, Parcel, Slot};
 use super::shard::Shard;
-use super::stats::{Stats, add};
+use super::stats::add;
 use crate::tail::{Chunk, Ending, Sight};
 use crate::websocket::deflate::Deflater;
 
@@ -28,7 +29,7 @@ pub(super) struct Job {
     next: usize,
     chunk: Arc<Chunk>,
     /// The chunk as bytes, in each dialect that was needed so far.
-    bytes: [Option<Bytes>; 3],
+    bytes: [Option<Bytes>; 4],
 }
 
 /// A chunk for an SSE connection that is to be put into the log's order with others.
@@ -88,7 +89,7 @@ impl Shard {
             members: Arc::clone(members),
             next: 0,
             chunk: Arc::clone(chunk),
-            bytes: [const { None }; 3],
+            bytes: [const { None }; 4],
         };
         let jobs: Vec<Job> = audience.groups().map(job).collect();
         // A stream's chunks go out in order, so one that is being served in slices stays so.
@@ -143,7 +144,7 @@ impl Shard {
             return;
         }
         let Some(envelope) = &subscription.envelope else { return };
-        if dialect == Dialect::ServerSent {
+        if dialect.has_one_cursor() {
             subscription.sent = last;
             let chunk = Arc::clone(&job.chunk);
             connection.unsorted.push(Delivery { slot: member.slot, chunk, after });
@@ -165,7 +166,7 @@ impl Shard {
 
     /// Puts what an SSE connection is to get into the log's order, so that the last offset it got is
     /// always one up to which it got everything. What still waits for it in a slice comes along.
-    fn sort(&mut self, index: usize) {
+    pub(super) fn sort(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         if connection.unsorted.is_empty() {
             return;
@@ -184,17 +185,26 @@ impl Shard {
             }
         }
         let key = Key { index, serial: connection.serial };
+        let dialect = connection.dialect();
+        let events: usize = unsorted.iter().map(|delivery| delivery.chunk.events.len()).sum();
+        let bytes: usize = unsorted.iter().map(|delivery| delivery.chunk.bytes()).sum();
+        if !connection.has_room(events, bytes, &self.node.options.live) {
+            self.fall_back(key, &unsorted);
+            return;
+        }
+        let last = unsorted.iter().map(|delivery| delivery.chunk.last()).max();
+        connection.furthest = connection.furthest.max(last.unwrap_or(Position::START));
         if let [delivery] = &unsorted[..]
             && delivery.after < delivery.chunk.first()
             && let Some(subscription) = connection.subscription(delivery.slot)
             && let Some(envelope) = &subscription.envelope
         {
             let query_id = Arc::clone(&subscription.query_id);
-            let (dialect, chunk) = (Dialect::ServerSent, &delivery.chunk);
+            let chunk = &delivery.chunk;
             let bytes = envelope.encode_shared(dialect, &query_id, chunk, &mut self.deflater);
             let range = (delivery.after, chunk.last());
             let parcel = live_parcel(delivery.slot, bytes, range, chunk.events.len(), chunk);
-            self.push_live(key, delivery.slot, parcel);
+            self.queue_live(key, delivery.slot, parcel);
             return;
         }
         let mut events: Vec<(&Delivery, &Event)> = Vec::new();
@@ -203,91 +213,60 @@ impl Shard {
             events.extend(new.map(|event| (delivery, event)));
         }
         events.sort_by_key(|(_, event)| event.position);
+        let mut reached: HashMap<Slot, Position> = HashMap::new();
         for (delivery, event) in events {
             let Some(connection) = self.connections.get_mut(index) else { return };
             let Some(subscription) = connection.subscription(delivery.slot) else { continue };
             let Some(envelope) = &subscription.envelope else { continue };
             let one = std::slice::from_ref(event);
-            let bytes = envelope.encode(Dialect::ServerSent, one, &mut self.deflater);
-            let range = (delivery.after, event.position);
+            let bytes = envelope.encode(dialect, one, &mut self.deflater);
+            let before = reached.insert(delivery.slot, event.position);
+            let range = (before.unwrap_or(delivery.after), event.position);
             let parcel = live_parcel(delivery.slot, bytes, range, 1, &delivery.chunk);
-            self.push_live(key, delivery.slot, parcel);
+            self.queue_live(key, delivery.slot, parcel);
         }
     }
 
-    /// Queues events that happen, or what stands for them if too much waits already.
-    fn push_live(&mut self, key: Key, slot: Slot, mut parcel: Parcel) {
-        let limits = &self.node.options.live;
+    /// Sends an SSE connection back to the store when it has no room for what happens. Its cursor
+    /// stands for all of its streams, so it cannot be told of a gap in one of them: what waits is
+    /// dropped, and read again in the log's order, at the client's pace.
+    fn fall_back(&mut self, key: Key, unsorted: &[Delivery]) {
+        let Some(connection) = self.connection(key) else { return };
+        let waiting = connection.outbox.withdraw_all();
+        let unsorted = unsorted.iter().map(|delivery| (delivery.slot, delivery.after));
+        let mut slots = Vec::new();
+        // What waits is older than what was to be added, so it is looked at last.
+        for (slot, sent) in unsorted.chain(waiting) {
+            if let Some(subscription) = connection.subscription(slot) {
+                subscription.sent = sent;
+                subscription.waiting = 0;
+                slots.push(slot);
+            }
+        }
+        self.begin_replay(key, slots);
+    }
+
+    /// What has waited for too long on an SSE connection is dropped and read again.
+    pub(super) fn fall_back_if_stuck(&mut self, key: Key) -> bool {
+        let connection = self.connection(key);
+        let stuck = connection.is_some_and(|c| c.dialect().has_one_cursor() && c.outbox.events > 0);
+        if stuck {
+            self.sort(key.index);
+            self.fall_back(key, &[]);
+        }
+        stuck
+    }
+
+    fn queue_live(&mut self, key: Key, slot: Slot, parcel: Parcel) {
+        if let Some(connection) = self.connections.get_mut(key.index) {
+            connection.queue_live(slot, parcel, self.now_ms);
+        }
+    }
+
+    fn push_live(&mut self, key: Key, slot: Slot, parcel: Parcel) {
         let Some(connection) = self.connections.get_mut(key.index) else { return };
-        let Cargo::Live { from, to, events, .. } = parcel.cargo else { return };
-        let over = connection.outbox.events + events as usize > limits.queue_events_max
-            || connection.outbox.bytes + parcel.bytes.len() > limits.queue_bytes_max;
-        // A socket that takes everything is never over its bounds, however much comes at once.
-        if over && !connection.outbox.is_empty() {
-            connection.drop_waiting(slot, from, to, self.now_ms);
+        if !connection.push_live(slot, parcel, &self.node.options.live, self.now_ms) {
             add(&self.stats.gaps, 1);
-            return;
-        }
-        parcel.queued_ms = self.now_ms;
-        connection.outbox.push(parcel);
-        if let Some(subscription) = connection.subscription(slot) {
-            subscription.waiting += 1;
-        }
-    }
-
-    /// Notes that a connection has something to flush.
-    pub(super) fn touch(&mut self, index: usize) {
-        if let Some(connection) = self.connections.get_mut(index)
-            && !connection.dirty
-        {
-            connection.dirty = true;
-            self.dirty.push(index);
-        }
-    }
-
-    /// Writes out what this turn brought, each connection's in one go.
-    pub(super) fn flush_all(&mut self) {
-        let mut dirty = std::mem::take(&mut self.dirty);
-        for index in dirty.drain(..) {
-            self.flush(index);
-        }
-        self.dirty = dirty;
-    }
-
-    pub(super) fn flush(&mut self, index: usize) {
-        self.sort(index);
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        connection.dirty = false;
-        if connection.blocked {
-            return;
-        }
-        let Connection { outbox, outlet, subscriptions, .. } = connection;
-        let dialect = outlet.dialect();
-        let mut departing = Departing {
-            subscriptions,
-            stats: &self.stats,
-            deflater: &mut self.deflater,
-            dialect,
-            wall_ms: self.wall_ms,
-        };
-        match outbox.flush(outlet, &mut departing) {
-            Flushed::Empty => {
-                for reply in connection.draining.drain(..) {
-                    let _ = reply.send(super::replay::Verdict::Continue);
-                }
-            }
-            Flushed::Blocked => {
-                connection.blocked = true;
-                connection.progress_ms = self.now_ms;
-                let key = Key { index, serial: connection.serial };
-                self.blocked.push(connection.outlet.writable(key));
-            }
-            Flushed::Over => {
-                if !connection.closing {
-                    add(&self.stats.push_failures, 1);
-                }
-                self.remove(index);
-            }
         }
     }
 
@@ -325,67 +304,4 @@ fn live_parcel(
     let events = u32::try_from(events).unwrap_or(u32::MAX);
     let created_at_ms = chunk.created_at_ms;
     Parcel { bytes, cargo: Cargo::Live { slot, from, to, events, created_at_ms }, queued_ms: 0 }
-}
-
-impl Connection {
-    /// Puts a gap in place of what waits for a subscription, and of what was to come after it.
-    pub(super) fn drop_waiting(&mut self, slot: Slot, from: Position, to: Position, now_ms: u64) {
-        let withdrawn = self.outbox.withdraw(slot);
-        let Some(subscription) = self.subscription(slot) else { return };
-        if withdrawn.is_none() && from == to {
-            return;
-        }
-        let from = match (subscription.gap, &withdrawn) {
-            (Some((first, _)), _) => first,
-            (None, Some(withdrawn)) => withdrawn.from,
-            (None, None) => from,
-        };
-        subscription.waiting -= withdrawn.map_or(0, |withdrawn| withdrawn.parcels);
-        subscription.gapped = true;
-        let begun = subscription.gap.is_some();
-        subscription.gap = Some((from, to));
-        if !begun {
-            self.queue(Bytes::new(), Cargo::Gap(slot), now_ms);
-        }
-    }
-}
-
-/// Notes what a flush has sent.
-struct Departing<'a> {
-    subscriptions: &'a mut Vec<Option<super::connection::Subscription>>,
-    stats: &'a Stats,
-    deflater: &'a mut Option<Deflater>,
-    dialect: Dialect,
-    wall_ms: i64,
-}
-
-impl Departing<'_> {
-    fn subscription(&mut self, slot: Slot) -> Option<&mut super::connection::Subscription> {
-        let place = self.subscriptions.get_mut(slot.index as usize)?;
-        place.as_mut().filter(|subscription| subscription.serial == slot.serial)
-    }
-}
-
-impl Sent for Departing<'_> {
-    fn gap(&mut self, slot: Slot) -> Bytes {
-        let dialect = self.dialect;
-        let message = self.subscription(slot).and_then(|subscription| {
-            let (from, to) = subscription.gap.take()?;
-            Some(subscription.envelope.as_ref()?.gap(from, to))
-        });
-        let mut bytes = bytes::BytesMut::new();
-        if let Some(message) = message {
-            super::frames::put(&mut bytes, dialect, message.as_bytes(), None, self.deflater);
-        }
-        bytes.freeze()
-    }
-
-    fn sent(&mut self, cargo: &Cargo) {
-        if let Cargo::Live { slot, events, created_at_ms, .. } = *cargo {
-            self.stats.pushed(u64::from(events), self.wall_ms - created_at_ms);
-            if let Some(subscription) = self.subscription(slot) {
-                subscription.waiting = subscription.waiting.saturating_sub(1);
-            }
-        }
-    }
 }

@@ -13,7 +13,7 @@ use tidewire_store::{Epoch, Event, Position};
 use crate::streams::{base64, is_text};
 use crate::tail::Chunk;
 use crate::websocket::deflate::Deflater;
-use crate::websocket::frame;
+use crate::websocket::{CloseCode, frame};
 
 /// How a connection is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,42 @@ pub(crate) enum Dialect {
     DeflatedFrames,
     /// Server-sent events.
     ServerSent,
+    /// Server-sent events in the chunks of an HTTP/1.1 body.
+    Chunks,
+}
+
+impl Dialect {
+    /// Whether one cursor stands for all that was sent, so that it must come in the log's order.
+    pub(crate) fn has_one_cursor(self) -> bool {
+        matches!(self, Dialect::ServerSent | Dialect::Chunks)
+    }
+
+    /// The question whether the client is there, or what keeps the way to it open.
+    pub(crate) fn ping(self) -> Bytes {
+        match self {
+            Dialect::Frames | Dialect::DeflatedFrames => frame::ping(),
+            Dialect::ServerSent => Bytes::from_static(b":\n\n"),
+            Dialect::Chunks => Bytes::from_static(b"3\r\n:\n\n\r\n"),
+        }
+    }
+
+    /// The last there is to be.
+    pub(crate) fn close(self, code: CloseCode, reason: &str) -> Bytes {
+        match self {
+            Dialect::Frames | Dialect::DeflatedFrames => frame::close(code, reason),
+            Dialect::ServerSent | Dialect::Chunks => self.ping(),
+        }
+    }
+
+    /// When to come back, for a client that does so by itself.
+    pub(crate) fn retry(self, wait_ms: u64) -> Option<Bytes> {
+        let retry = format!("retry: {wait_ms}\n");
+        match self {
+            Dialect::Frames | Dialect::DeflatedFrames => None,
+            Dialect::ServerSent => Some(retry.into()),
+            Dialect::Chunks => Some(format!("{:x}\r\n{retry}\r\n", retry.len()).into()),
+        }
+    }
 }
 
 /// How a stream's payloads stand in JSON.
@@ -130,6 +166,7 @@ impl Envelope {
             Dialect::Frames => &messages.frames,
             Dialect::DeflatedFrames => &messages.deflated_frames,
             Dialect::ServerSent => &messages.server_sent,
+            Dialect::Chunks => &messages.chunks,
         };
         shared.get_or_init(|| self.encode(dialect, &chunk.events, deflater)).clone()
     }
@@ -168,8 +205,22 @@ pub(crate) fn put(
             }
         }
         Dialect::ServerSent => put_server_sent(out, message, position),
+        Dialect::Chunks => put_chunk(out, message, position),
     }
 }
+
+/// Writes a server-sent event as a chunk.
+fn put_chunk(out: &mut BytesMut, message: &[u8], position: Option<tidewire_store::Offset>) {
+    use std::fmt::Write as _;
+    let id_bytes = position.map_or(0, |_| "id: \n".len() + OFFSET_BYTES);
+    // Writing into memory cannot fail.
+    let _ = write!(out, "{:x}\r\n", id_bytes + "data: \n\n".len() + message.len());
+    put_server_sent(out, message, position);
+    out.put_slice(b"\r\n");
+}
+
+/// Bytes of an offset's text.
+const OFFSET_BYTES: usize = 21;
 
 fn put_server_sent(out: &mut BytesMut, message: &[u8], position: Option<tidewire_store::Offset>) {
     if let Some(position) = position {
@@ -247,6 +298,19 @@ mod tests {
         assert!(text.starts_with("id: 0001_0000000000000042\ndata: {"), "{text}");
         assert_eq!(text.matches('\n').count(), 3);
         assert!(text.ends_with("}\n\n"));
+    }
+
+    #[test]
+    fn a_chunk_has_the_length_it_says() {
+        let one = [event(b"{\"x\":1}")];
+        let form = envelope(Form::Json);
+        let plain = form.encode(Dialect::ServerSent, &one, &mut None);
+        let chunk = form.encode(Dialect::Chunks, &one, &mut None);
+        let expected = [format!("{:x}\r\n", plain.len()).as_bytes(), &plain, b"\r\n"].concat();
+        assert_eq!(chunk, expected);
+        let mut out = BytesMut::new();
+        put(&mut out, Dialect::Chunks, b"{}", None, &mut None);
+        assert_eq!(&out[..], b"a\r\ndata: {}\n\n\r\n");
     }
 
     #[test]

@@ -48,6 +48,7 @@ impl Shard {
             }
         }
         let Some(connection) = self.connection(key) else { return };
+        connection.furthest = connection.furthest.max(step.reached);
         let mut wanted = false;
         for subscription in connection.subscriptions.iter_mut().flatten() {
             if subscription.state == State::Replaying(replay) {
@@ -83,7 +84,7 @@ impl Shard {
     /// certain to reach it.
     fn announce(&mut self, key: Key, replay: u32, begun: &[Begun]) {
         let mut entries = Vec::new();
-        for Begun { slot, after, envelope, renew_every } in begun {
+        for Begun { slot, after, envelope, content_type, renew_every } in begun {
             if !self.replays(key, *slot, replay) {
                 continue;
             }
@@ -95,7 +96,13 @@ impl Shard {
             let (announced, stream) = (subscription.announced, subscription.stream.clone());
             subscription.announced = true;
             if !announced {
-                entries.push(connection.announcement(*slot, offset));
+                entries.push(connection.announcement(*slot, offset, content_type));
+            }
+            if connection.dialect().has_one_cursor() {
+                // From here on it comes in the log's order with all else: a cursor past what was sent
+                // until now covers it, also if the client does not stay for all of the replay.
+                let furthest = connection.furthest;
+                self.note_live(key, *slot, furthest);
             }
             if let Some(every) = renew_every
                 && let Some(audience) = self.audiences.get_mut(&stream)
@@ -158,28 +165,33 @@ impl Shard {
     }
 
     fn go_live(&mut self, key: Key, end: &End, live_from: Position) {
+        self.note_live(key, end.slot, live_from);
         let Some(connection) = self.connection(key) else { return };
-        let session = connection.session.clone();
+        connection.furthest = connection.furthest.max(live_from);
         let Some(subscription) = connection.subscription(end.slot) else { return };
         subscription.state = State::Live;
         subscription.sent = live_from;
         let stream = subscription.stream.clone();
-        if let (Some(session), Some(link)) = (session, &mut subscription.link)
-            && !link.went_live
-        {
-            link.went_live = true;
-            let change = SessionChange::WentLive {
-                session: session.to_string(),
-                stream: stream.to_string(),
-                epoch: link.epoch,
-                position: live_from,
-            };
-            self.node.sessions.note(vec![change]);
-        }
         let closed = end.closed.is_some_and(|last| last <= live_from)
             || self.audiences.get(&stream).is_some_and(|audience| audience.closed);
         if closed {
             self.end(key, end.slot, "stream_closed");
         }
+    }
+
+    /// Lets the session know that a cursor past `position` covers a subscription.
+    fn note_live(&mut self, key: Key, slot: Slot, position: Position) {
+        let Some(connection) = self.connection(key) else { return };
+        let Some(session) = connection.session.clone() else { return };
+        let Some(subscription) = connection.subscription(slot) else { return };
+        let Some(link) = subscription.link.as_mut().filter(|link| !link.went_live) else { return };
+        link.went_live = true;
+        let change = SessionChange::WentLive {
+            session: session.to_string(),
+            stream: subscription.stream.to_string(),
+            epoch: link.epoch,
+            position,
+        };
+        self.node.sessions.note(vec![change]);
     }
 }

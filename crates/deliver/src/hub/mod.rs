@@ -13,7 +13,9 @@
 //!
 //! - [`frames`]: events as messages, encoded once for all who get them
 //! - [`audience`]: who follows a stream; [`connection`]: what one client follows
-//! - [`fan_out`]: from a sight to the outboxes, large audiences in slices
+//! - [`subscribe`]: beginning and ending to follow
+//! - [`fan_out`]: from a sight to the outboxes, large audiences in slices; [`flush`]: to the sockets
+//! - [`gap`]: what becomes of events that a slow client has no room for
 //! - [`replay`]: what happened before a subscription began, read from the store, and the exact
 //!   hand-over to what happens after
 //! - [`outlet`]: a WebSocket or an SSE response, as somewhere to write to
@@ -25,7 +27,9 @@
 mod audience;
 pub(crate) mod connection;
 mod fan_out;
+mod flush;
 pub(crate) mod frames;
+mod gap;
 mod join;
 mod metrics;
 mod outbox;
@@ -34,6 +38,7 @@ pub(crate) mod rendezvous;
 mod replay;
 mod shard;
 mod stats;
+mod subscribe;
 mod upkeep;
 
 use std::sync::Arc;
@@ -71,8 +76,8 @@ const REPLAY_READS_MAX: usize = 8;
 pub(crate) enum Command {
     /// A client has come.
     Attach { outlet: Outlet, id: Arc<str>, reply: oneshot::Sender<Key> },
-    /// Its session is known.
-    Identify { key: Key, session: Arc<str> },
+    /// Its session is known, and up to where it has everything, if it says so.
+    Identify { key: Key, session: Arc<str>, cursor: Option<Position> },
     /// Something to tell it: one message, as JSON.
     Say { key: Key, message: String },
     /// A frame to send it as it is.
@@ -87,6 +92,8 @@ pub(crate) enum Command {
     Acknowledge { key: Key, acks: Vec<Ack> },
     /// A replay has got on.
     Replayed { key: Key, replay: u32, step: Box<Step>, reply: oneshot::Sender<replay::Verdict> },
+    /// Its session is gone.
+    Expire { key: Key },
     /// Nothing more is to be sent to it after this.
     Close { key: Key, code: CloseCode, reason: &'static str },
 }

@@ -55,6 +55,8 @@ pub(super) struct Outbox {
     parcels: VecDeque<Parcel>,
     pub(super) events: usize,
     pub(super) bytes: usize,
+    /// Bytes of messages of the connection's own.
+    pub(super) message_bytes: usize,
     /// Bytes of the first parcel that are gone already.
     begun: bool,
     ping_waits: bool,
@@ -75,8 +77,10 @@ pub(super) enum Flushed {
     Empty,
     /// The socket takes no more for now.
     Blocked,
-    /// The client is gone, or was to be closed and now is.
-    Over,
+    /// The last there was to be is out.
+    Finished,
+    /// The client is gone.
+    Gone,
 }
 
 /// What the flush tells of each parcel that is out.
@@ -113,6 +117,7 @@ impl Outbox {
                 self.parcels.insert(usize::from(self.begun), parcel);
                 return;
             }
+            Cargo::Message => self.message_bytes += parcel.bytes.len(),
             _ => {}
         }
         self.parcels.push_back(parcel);
@@ -141,6 +146,22 @@ impl Outbox {
         withdrawn
     }
 
+    /// Takes out all that waits live. Returns from where on each subscription lacks something.
+    pub(super) fn withdraw_all(&mut self) -> Vec<(Slot, Position)> {
+        let mut lacking: Vec<(Slot, Position)> = Vec::new();
+        for parcel in self.parcels.iter().skip(usize::from(self.begun)) {
+            if let Cargo::Live { slot, from, .. } = parcel.cargo
+                && !lacking.iter().any(|(known, _)| *known == slot)
+            {
+                lacking.push((slot, from));
+            }
+        }
+        for (slot, _) in &lacking {
+            self.withdraw(*slot);
+        }
+        lacking
+    }
+
     /// Writes what the outlet takes.
     pub(super) fn flush(&mut self, outlet: &Outlet, sent: &mut impl Sent) -> Flushed {
         while let Some(first) = self.parcels.front_mut() {
@@ -149,6 +170,7 @@ impl Outbox {
             {
                 first.bytes = sent.gap(slot);
                 first.cargo = Cargo::Message;
+                self.message_bytes += first.bytes.len();
             }
             if first.bytes.is_empty() {
                 // The gap of a subscription that has ended.
@@ -173,11 +195,11 @@ impl Outbox {
             match written {
                 Ok(count) => {
                     if self.advance(count, sent) {
-                        return Flushed::Over;
+                        return Flushed::Finished;
                     }
                 }
                 Err(Refused::Full) => return Flushed::Blocked,
-                Err(Refused::Gone) => return Flushed::Over,
+                Err(Refused::Gone) => return Flushed::Gone,
             }
         }
         if self.parcels.capacity() > 8 {
@@ -192,8 +214,10 @@ impl Outbox {
         while written > 0 {
             let Some(first) = self.parcels.front_mut() else { return false };
             if written < first.bytes.len() {
-                if let Cargo::Live { .. } = first.cargo {
-                    self.bytes -= written;
+                match first.cargo {
+                    Cargo::Live { .. } => self.bytes -= written,
+                    Cargo::Message => self.message_bytes -= written,
+                    _ => {}
                 }
                 first.bytes.advance(written);
                 self.begun = true;
@@ -207,6 +231,7 @@ impl Outbox {
                     self.events -= events as usize;
                     self.bytes -= done.bytes.len();
                 }
+                Cargo::Message => self.message_bytes -= done.bytes.len(),
                 Cargo::Ping => self.ping_waits = false,
                 Cargo::Last => return true,
                 _ => {}

@@ -1,8 +1,9 @@
-//! Where a connection's bytes go: a WebSocket's own socket, or the body of an SSE response.
+//! Where a connection's bytes go: a socket, as a WebSocket's frames or as the chunks of an SSE
+//! response; or, over HTTP/2, the body of a response, which hyper writes.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -11,20 +12,48 @@ use tokio::sync::{Notify, mpsc};
 
 use super::connection::Key;
 use super::frames::Dialect;
+use crate::line::Line;
 
-/// A WebSocket's socket, shared by the task that reads it and the shard that writes it.
+/// A socket that a shard writes to and something else reads.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    pub(crate) stream: TcpStream,
+    line: Arc<Line>,
     /// When its client was last heard, in milliseconds of the hub's clock.
     pub(crate) heard_ms: AtomicU64,
     /// The shard is done with it.
     pub(crate) released: Notify,
+    /// All that was to be written has been.
+    pub(crate) finished: AtomicBool,
+    /// Bytes of answers that wait to be written. Whoever asks waits while they are too many, so that
+    /// a client which asks and does not read cannot fill the memory.
+    owed_bytes: AtomicUsize,
+    paid: Notify,
 }
 
+/// Answers that may wait before no more questions are taken.
+const OWED_BYTES_MAX: usize = 64 << 10;
+
 impl Socket {
-    pub(crate) fn new(stream: TcpStream, now_ms: u64) -> Socket {
-        Socket { stream, heard_ms: AtomicU64::new(now_ms), released: Notify::new() }
+    pub(crate) fn new(line: Arc<Line>, now_ms: u64) -> Socket {
+        Socket {
+            line,
+            heard_ms: AtomicU64::new(now_ms),
+            released: Notify::new(),
+            finished: AtomicBool::new(false),
+            owed_bytes: AtomicUsize::new(0),
+            paid: Notify::new(),
+        }
+    }
+
+    /// Waits while too many answers wait to be written.
+    pub(crate) async fn paid(&self) {
+        while self.owed_bytes.load(Ordering::Acquire) > OWED_BYTES_MAX {
+            self.paid.notified().await;
+        }
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.line.stream
     }
 }
 
@@ -37,7 +66,13 @@ pub(crate) struct ServerSent {
 /// A connection's way out.
 #[derive(Debug)]
 pub(crate) enum Outlet {
-    WebSocket { socket: Arc<Socket>, deflate: bool },
+    WebSocket {
+        socket: Arc<Socket>,
+        deflate: bool,
+    },
+    /// The body of an SSE response, written straight to its socket.
+    Chunks(Arc<Socket>),
+    /// The body of an SSE response, by way of hyper.
     ServerSent(ServerSent),
 }
 
@@ -55,17 +90,43 @@ impl Outlet {
         match self {
             Outlet::WebSocket { deflate: true, .. } => Dialect::DeflatedFrames,
             Outlet::WebSocket { deflate: false, .. } => Dialect::Frames,
+            Outlet::Chunks(_) => Dialect::Chunks,
             Outlet::ServerSent(_) => Dialect::ServerSent,
+        }
+    }
+
+    /// The socket, where there is one.
+    fn socket(&self) -> Option<&Arc<Socket>> {
+        match self {
+            Outlet::WebSocket { socket, .. } | Outlet::Chunks(socket) => Some(socket),
+            Outlet::ServerSent(_) => None,
+        }
+    }
+
+    /// Notes how many bytes of answers wait.
+    pub(super) fn owe(&self, bytes: usize) {
+        if let Some(socket) = self.socket() {
+            let before = socket.owed_bytes.swap(bytes, Ordering::AcqRel);
+            if before > OWED_BYTES_MAX && bytes <= OWED_BYTES_MAX {
+                socket.paid.notify_one();
+            }
+        }
+    }
+
+    /// Notes that all that was to be written has been.
+    pub(super) fn finish(&self) {
+        if let Some(socket) = self.socket() {
+            socket.finished.store(true, Ordering::Release);
         }
     }
 
     /// Writes what it takes without waiting. Returns how many bytes that was.
     pub(super) fn write(&self, pieces: &[IoSlice<'_>], bytes: &Bytes) -> Result<usize, Refused> {
         match self {
-            Outlet::WebSocket { socket, .. } => {
+            Outlet::WebSocket { socket, .. } | Outlet::Chunks(socket) => {
                 let written = match pieces {
-                    [piece] => socket.stream.try_write(piece),
-                    _ => socket.stream.try_write_vectored(pieces),
+                    [piece] => socket.stream().try_write(piece),
+                    _ => socket.stream().try_write_vectored(pieces),
                 };
                 match written {
                     Ok(0) => Err(Refused::Gone),
@@ -85,17 +146,17 @@ impl Outlet {
 
     /// Whether several pieces can go in one write.
     pub(super) fn takes_pieces(&self) -> bool {
-        matches!(self, Outlet::WebSocket { .. })
+        self.socket().is_some()
     }
 
     /// Waits until it takes more.
     pub(super) fn writable(&self, key: Key) -> BoxFuture<'static, Key> {
         match self {
-            Outlet::WebSocket { socket, .. } => {
+            Outlet::WebSocket { socket, .. } | Outlet::Chunks(socket) => {
                 let socket = Arc::clone(socket);
                 Box::pin(async move {
                     // An error shows again at the write that follows.
-                    let _ = socket.stream.writable().await;
+                    let _ = socket.stream().writable().await;
                     key
                 })
             }
@@ -113,14 +174,14 @@ impl Outlet {
     pub(super) fn heard_ms(&self) -> Option<u64> {
         match self {
             Outlet::WebSocket { socket, .. } => Some(socket.heard_ms.load(Ordering::Relaxed)),
-            Outlet::ServerSent(_) => None,
+            Outlet::Chunks(_) | Outlet::ServerSent(_) => None,
         }
     }
 }
 
 impl Drop for Outlet {
     fn drop(&mut self) {
-        if let Outlet::WebSocket { socket, .. } = self {
+        if let Some(socket) = self.socket() {
             socket.released.notify_one();
         }
     }

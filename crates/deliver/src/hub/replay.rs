@@ -86,6 +86,7 @@ pub(super) struct Begun {
     pub(super) slot: Slot,
     pub(super) after: Position,
     pub(super) envelope: Envelope,
+    pub(super) content_type: String,
     /// For a stream whose lifetime slides: how often to renew it.
     pub(super) renew_every: Option<Duration>,
 }
@@ -281,7 +282,8 @@ impl Cursor {
             Lifetime::Sliding { ttl_s } => Some(Duration::from_secs(ttl_s) / 3),
             _ => None,
         };
-        Begun { slot, after, envelope, renew_every }
+        let content_type = state.content_type.clone();
+        Begun { slot, after, envelope, content_type, renew_every }
     }
 }
 

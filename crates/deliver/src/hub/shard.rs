@@ -18,18 +18,17 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::Position;
 
-use super::audience::{Audience, Member};
-use super::connection::{Connection, Key, Request, StartFrom, State};
+use super::audience::Audience;
+use super::connection::{Connection, Key};
 use super::fan_out::Job;
 use super::outbox::{Cargo, Slot};
-use super::replay::{self, Wanted};
 use super::stats::{Stats, add, set, subtract};
+use super::subscribe::{leave, unknown_subscription};
 use super::{Command, Handle, Outlet};
 use crate::node::{Node, now_ms};
-use crate::problem::Problem;
 use crate::tail::Sight;
+use crate::websocket::CloseCode;
 use crate::websocket::deflate::Deflater;
-use crate::websocket::{CloseCode, frame};
 
 /// Commands taken in one turn.
 const COMMANDS_A_TURN: usize = 64;
@@ -46,7 +45,7 @@ pub(crate) fn clock_ms() -> u64 {
 /// A shard before it runs.
 #[derive(Debug)]
 pub(crate) struct Dormant {
-    handle: Handle,
+    pub(super) handle: Handle,
     commands: mpsc::Receiver<Command>,
     departures: mpsc::UnboundedReceiver<Key>,
     sights: mpsc::Receiver<Arc<Sight>>,
@@ -141,7 +140,7 @@ impl Dormant {
 #[derive(Debug)]
 pub(super) struct Shard {
     pub(super) node: Arc<Node>,
-    handle: Handle,
+    pub(super) handle: Handle,
     pub(super) stats: Arc<Stats>,
     /// Everything up to here has been seen.
     pub(super) position: Position,
@@ -204,9 +203,10 @@ impl Shard {
                     self.remove(key.index);
                 }
             }
-            Command::Identify { key, session } => {
+            Command::Identify { key, session, cursor } => {
                 if let Some(connection) = self.connection(key) {
                     connection.session = Some(session);
+                    connection.furthest = cursor.unwrap_or(Position::START);
                 }
             }
             Command::Say { key, message } => self.say(key, &message),
@@ -232,6 +232,14 @@ impl Shard {
             Command::Replayed { key, replay, step, reply } => {
                 self.replayed(key, replay, *step, reply);
             }
+            Command::Expire { key } => {
+                let slots = self.connection(key).map(|c| c.slots().map(|(slot, _)| slot).collect());
+                let slots: Vec<Slot> = slots.unwrap_or_default();
+                for slot in slots {
+                    self.end(key, slot, "session_expired");
+                }
+                self.close(key, CloseCode::POLICY, "session_expired");
+            }
             Command::Close { key, code, reason } => self.close(key, code, reason),
         }
     }
@@ -251,7 +259,7 @@ impl Shard {
     fn gauge(&self, outlet: &Outlet) -> &AtomicU64 {
         match outlet {
             Outlet::WebSocket { .. } => &self.stats.websockets,
-            Outlet::ServerSent(_) => &self.stats.server_sent,
+            Outlet::Chunks(_) | Outlet::ServerSent(_) => &self.stats.server_sent,
         }
     }
 
@@ -295,10 +303,7 @@ impl Shard {
     fn close(&mut self, key: Key, code: CloseCode, reason: &str) {
         let now_ms = self.now_ms;
         if let Some(connection) = self.connection(key) {
-            let last = match connection.outlet {
-                Outlet::WebSocket { .. } => frame::close(code, reason),
-                Outlet::ServerSent(_) => bytes::Bytes::from_static(b":\n\n"),
-            };
+            let last = connection.dialect().close(code, reason);
             connection.queue(last, Cargo::Last, now_ms);
             connection.closing = true;
             self.touch(key.index);
@@ -318,10 +323,9 @@ impl Shard {
             let wait_ms = rand::rng().random_range(1..=spread_ms);
             let now_ms = self.now_ms;
             if let Some(connection) = self.connection(key)
-                && matches!(connection.outlet, Outlet::ServerSent(_))
+                && let Some(retry) = connection.dialect().retry(wait_ms)
             {
-                let retry = format!("retry: {wait_ms}\n");
-                connection.queue(retry.into(), Cargo::Message, now_ms);
+                connection.queue(retry, Cargo::Message, now_ms);
             }
             self.say(key, &format!(
                 "{{\"type\":\"closing\",\"reason\":\"shutting_down\",\"reconnect_in_ms\":{wait_ms}}}"
@@ -329,205 +333,4 @@ impl Shard {
             self.close(key, CloseCode::GOING_AWAY, "shutting down");
         }
     }
-
-    /// Begins to follow streams.
-    fn subscribe(&mut self, key: Key, requests: Vec<Request>) {
-        let subscriptions_max = self.node.options.live.subscriptions_max;
-        let mut slots = Vec::with_capacity(requests.len());
-        for request in requests {
-            let Some(connection) = self.connection(key) else { return };
-            let existing = connection.find(&request.query_id);
-            if let Some(slot) = existing {
-                let known = connection.subscription(slot).and_then(|s| s.link);
-                // What a session's change brought here first is the same subscription.
-                if request.link.is_some() && known.map(|k| k.epoch) == request.link.map(|l| l.epoch)
-                {
-                    continue;
-                }
-                connection.outbox.withdraw(slot);
-                self.drop_subscription(key, slot);
-            } else if connection.slots().count() >= subscriptions_max {
-                let message = too_many(subscriptions_max).message(Some(&request.query_id));
-                self.say(key, &message);
-                continue;
-            }
-            let Some(connection) = self.connection(key) else { return };
-            let (query_id, stream) = (Arc::clone(&request.query_id), Arc::clone(&request.stream));
-            let slot = connection.add(request, existing.is_some());
-            self.enter(&stream, &query_id, Member { key, slot });
-            slots.push(slot);
-        }
-        self.begin_replay(key, slots);
-    }
-
-    /// Takes over what a session follows, as the store has it.
-    fn follow(&mut self, key: Key, requests: Vec<Request>) {
-        let Some(connection) = self.connection(key) else { return };
-        let wanted = |query_id: &str| requests.iter().any(|r| *r.query_id == *query_id);
-        let dropped: Vec<Slot> = connection
-            .slots()
-            .filter(|(_, s)| s.link.is_some() && !wanted(&s.query_id))
-            .map(|(slot, _)| slot)
-            .collect();
-        for slot in dropped {
-            self.end(key, slot, "unsubscribed");
-        }
-        self.subscribe(key, requests);
-    }
-
-    fn enter(&mut self, stream: &Arc<str>, query_id: &Arc<str>, member: Member) {
-        if self.audiences.get(stream).is_some_and(|audience| audience.attendance.ended()) {
-            // The stream was deleted, and this shard is about to see that. Who comes now means the
-            // next stream of its name.
-            self.retire(stream);
-        }
-        let tail = &self.node.tail;
-        let audience = self.audiences.entry(Arc::clone(stream));
-        let audience = audience.or_insert_with(|| Audience::new(tail.attend(stream)));
-        audience.enter(query_id, member);
-        add(&self.stats.subscriptions, 1);
-        set(&self.stats.streams, self.audiences.len());
-    }
-
-    /// Ends all that follow a stream that is gone.
-    fn retire(&mut self, stream: &Arc<str>) {
-        let Some(audience) = self.audiences.get(stream) else { return };
-        let members: Vec<Member> =
-            audience.groups().flat_map(|(_, members)| members.iter().copied()).collect();
-        for member in members {
-            self.end(member.key, member.slot, "stream_deleted");
-        }
-        self.audiences.remove(stream);
-    }
-
-    /// Reads the store for subscriptions, from where they stand. An SSE connection's subscriptions
-    /// are all read together, in the log's order, so that its one cursor stays true.
-    pub(super) fn begin_replay(&mut self, key: Key, slots: Vec<Slot>) {
-        if slots.is_empty() {
-            return;
-        }
-        let Some(connection) = self.connection(key) else { return };
-        connection.next_replay += 1;
-        let replay = connection.next_replay;
-        let slots = match connection.outlet {
-            Outlet::WebSocket { .. } => slots,
-            Outlet::ServerSent(_) => connection.slots().map(|(slot, _)| slot).collect(),
-        };
-        let dialect = connection.dialect();
-        let mut wanted = Vec::with_capacity(slots.len());
-        for slot in slots {
-            let Some(subscription) = connection.subscription(slot) else { continue };
-            subscription.state = State::Replaying(replay);
-            wanted.push(Wanted {
-                slot,
-                query_id: Arc::clone(&subscription.query_id),
-                stream: Arc::clone(&subscription.stream),
-                start: if subscription.announced {
-                    StartFrom::After(subscription.sent)
-                } else {
-                    subscription.start
-                },
-                min_offset: subscription.min_offset,
-                envelope: subscription.envelope.clone(),
-            });
-        }
-        add(&self.stats.replays, 1);
-        let task = replay::run(
-            Arc::clone(&self.node),
-            self.handle.clone(),
-            replay::Target { key, replay, dialect },
-            wanted,
-        );
-        self.node.hub.tasks.spawn(task);
-    }
-
-    /// Sends those of a stream's followers back to the store that have not got an event there.
-    pub(super) fn read_again(&mut self, stream: &Arc<str>, unseen: Position) {
-        let Some(audience) = self.audiences.get(stream) else { return };
-        let members: Vec<Member> =
-            audience.groups().flat_map(|(_, members)| members.iter().copied()).collect();
-        for member in members {
-            let behind = self
-                .connection(member.key)
-                .and_then(|connection| connection.subscription(member.slot))
-                .is_some_and(|s| s.state == State::Live && s.sent < unseen);
-            if behind {
-                self.begin_replay(member.key, vec![member.slot]);
-            }
-        }
-    }
-
-    /// Ends a subscription and says why. What waits for it is sent before.
-    pub(super) fn end(&mut self, key: Key, slot: Slot, reason: &str) {
-        let Some(connection) = self.connection(key) else { return };
-        let Some(subscription) = connection.subscription(slot) else { return };
-        let (query_id, stream) = (&subscription.query_id, &subscription.stream);
-        let ended = super::frames::ended(query_id, stream, reason);
-        let gap = match (subscription.gap.take(), &subscription.envelope) {
-            (Some((from, to)), Some(envelope)) => Some(envelope.gap(from, to)),
-            _ => None,
-        };
-        self.drop_subscription(key, slot);
-        for message in gap.iter().chain([&ended]) {
-            self.say(key, message);
-        }
-    }
-
-    /// Ends a subscription that could not be begun, or broke.
-    pub(super) fn fail(&mut self, key: Key, slot: Slot, problem: &Problem) {
-        let query_id = self
-            .connection(key)
-            .and_then(|connection| connection.subscription(slot))
-            .map(|subscription| Arc::clone(&subscription.query_id));
-        self.drop_subscription(key, slot);
-        if let Some(query_id) = query_id {
-            self.say(key, &problem.message(Some(&query_id)));
-        }
-    }
-
-    fn drop_subscription(&mut self, key: Key, slot: Slot) {
-        let Some(connection) = self.connection(key) else { return };
-        if connection.subscription(slot).is_none() {
-            return;
-        }
-        let place = &mut connection.subscriptions[slot.index as usize];
-        if let Some(subscription) = place.take() {
-            leave(&mut self.audiences, &subscription.stream, &subscription.query_id, key, slot);
-            subtract(&self.stats.subscriptions, 1);
-        }
-        set(&self.stats.streams, self.audiences.len());
-    }
-}
-
-fn leave(
-    audiences: &mut HashMap<Arc<str>, Audience>,
-    stream: &Arc<str>,
-    query_id: &Arc<str>,
-    key: Key,
-    slot: Slot,
-) {
-    if let Some(audience) = audiences.get_mut(stream) {
-        audience.leave(query_id, Member { key, slot });
-        if audience.is_empty() {
-            audiences.remove(stream);
-        }
-    }
-}
-
-fn unknown_subscription() -> Problem {
-    Problem::new(
-        axum::http::StatusCode::NOT_FOUND,
-        "no_such_subscription",
-        "the connection has no subscription of this query_id",
-        "subscribe first, or ignore this: it has ended already",
-    )
-}
-
-fn too_many(subscriptions_max: usize) -> Problem {
-    Problem::new(
-        axum::http::StatusCode::TOO_MANY_REQUESTS,
-        "too_many_subscriptions",
-        format!("a connection has at most {subscriptions_max} (live.subscriptions_max)"),
-        "unsubscribe from something, or use another connection",
-    )
 }

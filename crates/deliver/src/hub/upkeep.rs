@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use tidewire_store::{Command as LogCommand, Position, SessionChange};
 
-use super::Outlet;
 use super::connection::{Connection, Key, State};
 use super::outbox::{Cargo, Slot};
 use super::shard::Shard;
 use super::stats::{add, set};
 use crate::live::message::{Ack, Acked};
-use crate::websocket::frame;
 
 impl Shard {
     pub(super) fn upkeep(&mut self) {
@@ -57,13 +53,10 @@ impl Shard {
         let connection = self.connections.get_mut(key.index).filter(|c| c.serial == key.serial);
         let Some(connection) = connection else { return };
         connection.next_ping_ms = now_ms + ping_ms;
-        let ping = match connection.outlet {
-            Outlet::WebSocket { .. } => frame::ping(),
-            Outlet::ServerSent(_) => Bytes::from_static(b":\n\n"),
-        };
-        connection.queue(ping, Cargo::Ping, now_ms);
+        connection.queue(connection.dialect().ping(), Cargo::Ping, now_ms);
         if all_served && connection.told < position && connection.has_all() {
             connection.told = position;
+            connection.furthest = connection.furthest.max(position);
             let message = format!("{{\"type\":\"progress\",\"offset\":\"{offset}\"}}");
             connection.say(&message, Some(offset), &mut self.deflater, now_ms);
         }
@@ -72,6 +65,9 @@ impl Shard {
 
     /// What has waited for too long becomes a gap.
     fn drop_stuck(&mut self, key: Key) {
+        if self.fall_back_if_stuck(key) {
+            return;
+        }
         let now_ms = self.now_ms;
         let stats = Arc::clone(&self.stats);
         let Some(connection) = self.connection(key) else { return };

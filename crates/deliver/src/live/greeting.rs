@@ -27,7 +27,7 @@ impl Serving {
         session: Arc<str>,
         cursor: Option<Position>,
     ) -> Result<Serving, Problem> {
-        shard.ask(Command::Identify { key, session: Arc::clone(&session) }).await;
+        shard.ask(Command::Identify { key, session: Arc::clone(&session), cursor }).await;
         node.sessions.connected(&session, shard.clone(), key);
         let serving = Serving { node: Arc::clone(node), session, key };
         node.sessions
@@ -72,8 +72,8 @@ pub(crate) fn requests(session: &Session, cursor: Option<Position>) -> Vec<Reque
 }
 
 /// Where a subscription continues for a client that got everything up to a cursor. The cursor covers
-/// it only if it was live when the cursor's event was sent: a connection sends in the log's order, so
-/// that is so if it was live at an earlier place.
+/// it only if it was taken up before the cursor's event was sent: a connection sends in the log's
+/// order, so that is so if the cursor is past the furthest place sent until then.
 fn resume_at(subscription: &SessionSubscription, cursor: Option<Position>) -> Position {
     match (cursor, subscription.live_since) {
         (Some(cursor), Some(live_since)) if cursor > live_since => cursor.max(subscription.pointer),

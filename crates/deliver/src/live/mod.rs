@@ -49,7 +49,7 @@ pub(crate) async fn of_session(
         return websocket::upgrade(node, request, admission, Some(session));
     }
     let identity = admission.identity()?;
-    server_sent::respond(node, &session, request.headers(), &identity).await
+    server_sent::respond(node, &session, request, &identity).await
 }
 
 /// Refuses new connections where there is no room for them.

@@ -13,19 +13,19 @@ use axum::extract::Request;
 use axum::http::Response;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto::upgrade::downcast;
-use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
-use tidewire_store::{SessionChange, SessionOutcome, Start};
+use tidewire_store::SessionChange;
 
 use super::greeting::{self, Serving};
 use super::message::{self, Message, Refused, Wish};
 use crate::door::{Admission, Identity};
 use crate::hub::{self, Command, Handle, Key, Outlet, SessionLink, Socket, StartFrom, clock_ms};
+use crate::line::{HttpSide, Line};
 use crate::node::Node;
 use crate::problem::Problem;
-use crate::server::Place;
-use crate::streams;
+use crate::server::Carrier;
+use crate::sessions::{Following, subscribe};
 use crate::websocket::reader::{Incoming, Reader};
 use crate::websocket::{CloseCode, frame, handshake};
 
@@ -45,19 +45,25 @@ pub(super) fn upgrade(
     let agreement = handshake::agree(request.headers())?;
     super::make_room(node)?;
     let response = agreement.response();
-    let place = request.extensions_mut().remove::<Place>();
+    let carrier = request.extensions_mut().remove::<Carrier>();
     let upgraded = hyper::upgrade::on(request);
     let visitor = Visitor { admission, session, deflate: agreement.deflate };
     let node = Arc::clone(node);
-    node.hub.tasks.clone().spawn(async move {
-        match upgraded.await.map(downcast::<TokioIo<TcpStream>>) {
+    let tasks = node.hub.tasks.clone();
+    tasks.spawn(async move {
+        match upgraded.await.map(downcast::<TokioIo<HttpSide>>) {
             Ok(Ok(parts)) => {
-                serve(node, parts.io.into_inner(), parts.read_buf, visitor).await;
+                // Copied, because the little that was read would keep all of hyper's buffer.
+                let first = parts.read_buf.to_vec();
+                drop(parts.read_buf);
+                let HttpSide(line) = parts.io.into_inner();
+                serve(node, line, first, visitor).await;
             }
             Ok(Err(_)) => tracing::warn!("an upgraded connection is not a socket"),
             Err(error) => tracing::debug!(%error, "a WebSocket did not come about"),
         }
-        drop(place);
+        // The connection had its place until here.
+        drop(carrier);
     });
     Ok(response)
 }
@@ -69,11 +75,11 @@ struct Visitor {
     deflate: bool,
 }
 
-async fn serve(node: Arc<Node>, stream: TcpStream, first: bytes::Bytes, visitor: Visitor) {
+async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, visitor: Visitor) {
     let id = super::connection_id();
     let Visitor { admission, session, deflate } = visitor;
     let identity = admission.identity().ok();
-    let socket = Arc::new(Socket::new(stream, clock_ms()));
+    let socket = Arc::new(Socket::new(line, clock_ms()));
     let tenant = identity.as_ref().map(super::tenant).unwrap_or_default();
     let shard = node.hub.shard_of(&tenant, session.as_deref().unwrap_or(&id)).clone();
     let (reply, attached) = oneshot::channel();
@@ -86,7 +92,7 @@ async fn serve(node: Arc<Node>, stream: TcpStream, first: bytes::Bytes, visitor:
     if let Some(identity) = identity {
         client.admit(identity).await;
     }
-    client.listen(&first).await;
+    client.listen(first).await;
     client.shard.detach(client.key);
 }
 
@@ -107,12 +113,18 @@ struct Client {
 
 impl Client {
     /// Reads until the client is gone, or is to go.
-    async fn listen(&mut self, first: &[u8]) {
+    async fn listen(&mut self, first: Vec<u8>) {
         let deadline = tokio::time::Instant::now() + self.node.options.limits.header_timeout;
         let mut incoming = Vec::new();
-        let mut told = self.reader.take(first, &mut incoming);
+        let mut told = self.reader.take(&first, &mut incoming);
+        drop(first);
         loop {
             for said in incoming.drain(..) {
+                let socket = Arc::clone(&self.socket);
+                tokio::select! {
+                    () = socket.paid() => {}
+                    () = socket.released.notified() => return self.farewell(false).await,
+                }
                 let agreed = said == Incoming::Close;
                 if !self.hear(said).await {
                     return self.farewell(agreed).await;
@@ -120,11 +132,12 @@ impl Client {
             }
             if let Err(violation) = told {
                 self.close(violation.code, violation.why).await;
+                self.reader.forget();
                 return self.farewell(false).await;
             }
             let socket = Arc::clone(&self.socket);
             tokio::select! {
-                ready = socket.stream.readable() => {
+                ready = socket.stream().readable() => {
                     if ready.is_err() {
                         return;
                     }
@@ -153,13 +166,15 @@ impl Client {
                 return self.socket.released.notified().await;
             }
             loop {
-                if self.socket.stream.readable().await.is_err() {
+                if self.socket.stream().readable().await.is_err() {
                     return;
                 }
                 let mut incoming = Vec::new();
                 match receive(&self.socket, &mut self.reader, &mut incoming) {
                     Ok(Ok(())) if incoming.contains(&Incoming::Close) => return,
-                    Ok(_) => {}
+                    Ok(Ok(())) => {}
+                    // Someone who goes on to break rules fills no memory by it.
+                    Ok(Err(_)) => self.reader.forget(),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(_) => return,
                 }
@@ -231,11 +246,7 @@ impl Client {
             None => None,
             Some(session) => match greeting::check(&self.node, session, &identity).await {
                 Ok(session) => Some(session),
-                Err(problem) => {
-                    self.say(problem.message(None)).await;
-                    self.close(CloseCode::POLICY, "session_not_found").await;
-                    return false;
-                }
+                Err(problem) => return self.turn_away(&problem).await,
             },
         };
         self.identity = Some(identity);
@@ -245,14 +256,21 @@ impl Client {
                 Serving::begin(&self.node, &self.shard, self.key, Arc::clone(&session), None);
             match begun.await {
                 Ok(serving) => self.serving = Some((session, serving)),
-                Err(problem) => {
-                    self.say(problem.message(None)).await;
-                    self.close(CloseCode::POLICY, "session_not_found").await;
-                    return false;
-                }
+                Err(problem) => return self.turn_away(&problem).await,
             }
         }
         true
+    }
+
+    /// Says why a session cannot be taken up, and whether it is worth trying again.
+    async fn turn_away(&self, problem: &Problem) -> bool {
+        self.say(problem.message(None)).await;
+        if problem.is_temporary() {
+            self.close(CloseCode::TRY_AGAIN, "try again").await;
+        } else {
+            self.close(CloseCode::POLICY, problem.code()).await;
+        }
+        false
     }
 
     async fn subscribe(&mut self, wishes: Vec<Result<Wish, Refused>>) {
@@ -277,28 +295,17 @@ impl Client {
             let start = start.unwrap_or(StartFrom::Now);
             return Ok(hub::Request { query_id, stream, start, min_offset, link: None });
         };
-        let start = match start {
-            Some(StartFrom::After(position)) => Start::At(position),
-            Some(StartFrom::Now) => Start::At(streams::view(&self.node, &stream).await?.view.tail),
-            None => Start::Unless(streams::view(&self.node, &stream).await?.view.tail),
-        };
-        let change = SessionChange::Subscribe {
-            session: session.to_string(),
-            stream: stream.to_string(),
-            query_id: query_id.to_string(),
-            start,
-            ttl_ms: self.node.sessions.ttl_ms(),
-        };
-        match self.node.sessions.change(change).await? {
-            SessionOutcome::Subscribed(made) => Ok(hub::Request {
-                query_id,
-                stream,
-                start: StartFrom::After(made.pointer),
-                min_offset,
-                link: Some(SessionLink { epoch: made.epoch, went_live: made.live_since.is_some() }),
-            }),
-            other => Err(crate::sessions::refusal(other)),
-        }
+        let following =
+            Following { session, stream: &stream, query_id: &query_id, start, replaces: true };
+        let made = subscribe(&self.node, following).await?;
+        let went_live = made.live_since.is_some();
+        Ok(hub::Request {
+            start: StartFrom::After(made.pointer),
+            link: Some(SessionLink { epoch: made.epoch, went_live }),
+            query_id,
+            stream,
+            min_offset,
+        })
     }
 
     async fn unsubscribe(&mut self, query_ids: Vec<String>) {
@@ -340,7 +347,7 @@ fn receive(
     incoming: &mut Vec<Incoming>,
 ) -> io::Result<Result<(), crate::websocket::reader::Violation>> {
     let mut buffer = [0; READ_BYTES];
-    match socket.stream.try_read(&mut buffer)? {
+    match socket.stream().try_read(&mut buffer)? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         count => {
             socket.heard_ms.store(clock_ms(), Ordering::Relaxed);

@@ -58,11 +58,27 @@ impl Batch {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) async fn ask(&self, change: SessionChange) -> Result<SessionOutcome, StoreError> {
-        let (reply, outcome) = oneshot::channel();
-        self.waiting().asked.push((change, reply));
+    /// Makes changes in order, in one commit unless they are too many, and returns the last one's
+    /// outcome.
+    pub(super) async fn ask(
+        &self,
+        changes: impl IntoIterator<Item = SessionChange>,
+    ) -> Result<SessionOutcome, StoreError> {
+        let mut outcomes = Vec::new();
+        {
+            let mut waiting = self.waiting();
+            for change in changes {
+                let (reply, outcome) = oneshot::channel();
+                waiting.asked.push((change, reply));
+                outcomes.push(outcome);
+            }
+        }
         self.asked.notify_one();
-        outcome.await.map_err(|_| StoreError::Closed)?
+        let mut last = SessionOutcome::Done;
+        for outcome in outcomes {
+            last = outcome.await.map_err(|_| StoreError::Closed)??;
+        }
+        Ok(last)
     }
 
     pub(super) fn note(&self, changes: Vec<SessionChange>) {

@@ -2,10 +2,12 @@
 //! are connected here.
 //!
 //! - [`routes`]: `/v1/sessions`, `/v1/subscriptions`, `/v1/heartbeat`, `/v1/session-offsets/{id}`
+//! - [`subscribe`]: how a session begins to follow
 //! - [`batch`]: many changes, one commit; [`watch`]: changes that other requests and nodes made
 
 mod batch;
 pub(crate) mod routes;
+mod subscribe;
 mod watch;
 
 use std::collections::HashMap;
@@ -28,6 +30,7 @@ use crate::server::StartError;
 
 use batch::Batch;
 
+pub(crate) use subscribe::{Following, subscribe};
 pub(crate) use watch::watch;
 
 const SIGNING_KEY: &str = "session-id";
@@ -120,7 +123,15 @@ impl Sessions {
 
     /// Makes a change and waits until it is durable.
     pub(crate) async fn change(&self, change: SessionChange) -> Result<SessionOutcome, Problem> {
-        match self.batch.ask(change).await? {
+        self.change_all([change]).await
+    }
+
+    /// Makes changes together, and returns the last one's outcome when they are durable.
+    pub(crate) async fn change_all(
+        &self,
+        changes: impl IntoIterator<Item = SessionChange>,
+    ) -> Result<SessionOutcome, Problem> {
+        match self.batch.ask(changes).await? {
             SessionOutcome::NoSession => Err(not_found()),
             outcome => Ok(outcome),
         }
@@ -167,6 +178,16 @@ impl Sessions {
         }
     }
 
+    /// Says again that this node serves the sessions that are connected here.
+    pub(crate) fn reconnect(&self, node: &str) {
+        let connect = |session: &Arc<str>| SessionChange::Connect {
+            session: session.to_string(),
+            node: node.to_owned(),
+        };
+        let changes = self.connected_now().keys().map(connect).collect();
+        self.note(changes);
+    }
+
     /// Commits what is asked for until the node stops.
     pub(crate) async fn run(node: Arc<Node>, stop: tokio_util::sync::CancellationToken) {
         let batch = Arc::clone(&node.sessions.batch);
@@ -185,7 +206,7 @@ fn not_found() -> Problem {
 }
 
 /// Why a subscription could not be made.
-pub(crate) fn refusal(outcome: SessionOutcome) -> Problem {
+fn refusal(outcome: SessionOutcome) -> Problem {
     match outcome {
         SessionOutcome::NamedOtherwise(query_id) => Problem::new(
             StatusCode::CONFLICT,

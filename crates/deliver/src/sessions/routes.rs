@@ -10,15 +10,16 @@ use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use tidewire_store::{SessionChange, SessionOutcome, Start};
+use tidewire_store::SessionChange;
 
 use crate::door::{Admission, Identity, body};
-use crate::hub::StartFrom;
 use crate::live::message::start_from;
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::router::method_not_allowed;
-use crate::streams::{StreamName, parse_offset, relative_name, view};
+use crate::streams::{StreamName, parse_offset, relative_name};
+
+use super::subscribe::{Following, subscribe};
 
 /// Pointers in one heartbeat.
 const OFFSETS_MAX: usize = 10_000;
@@ -56,29 +57,17 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
         node.sessions.change(SessionChange::Unsubscribe { session, stream }).await?;
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let found = view(node, &stream).await?.view.tail;
-    let start = match document.offset.as_deref().map(|text| start_from(node, text)).transpose()? {
-        Some(StartFrom::After(position)) => Start::At(position),
-        Some(StartFrom::Now) => Start::At(found),
-        None => Start::Unless(found),
-    };
-    let change = SessionChange::Subscribe {
-        session: session.clone(),
-        query_id: stream.clone(),
-        stream: stream.clone(),
-        start,
-        ttl_ms: node.sessions.ttl_ms(),
-    };
-    match node.sessions.change(change).await? {
-        SessionOutcome::Subscribed(made) => Ok(uncached(json!({
-            "sessionId": session,
-            "streamId": stream,
-            "subscriptionEpoch": made.epoch,
-            "lastOffset": node.offset(made.pointer).to_string(),
-        }))
-        .into_response()),
-        other => Err(super::refusal(other)),
-    }
+    let start = document.offset.as_deref().map(|text| start_from(node, text)).transpose()?;
+    let following =
+        Following { session: &session, stream: &stream, query_id: &stream, start, replaces: false };
+    let made = subscribe(node, following).await?;
+    let document = json!({
+        "sessionId": session,
+        "streamId": stream,
+        "subscriptionEpoch": made.epoch,
+        "lastOffset": node.offset(made.pointer).to_string(),
+    });
+    Ok(uncached(document).into_response())
 }
 
 #[derive(Deserialize)]
@@ -113,11 +102,9 @@ pub(crate) async fn heartbeat(node: &Node, request: Request, admission: Admissio
     }
     let session = heartbeat.session_id.clone();
     let acks = acknowledgements(node, heartbeat).await?;
-    // All at once, so that they share a commit.
     let ttl_ms = node.sessions.ttl_ms();
     let alive = SessionChange::Heartbeat { session: session.clone(), ttl_ms };
-    let changes = acks.into_iter().chain([alive]).map(|change| node.sessions.change(change));
-    futures_util::future::try_join_all(changes).await?;
+    node.sessions.change_all(acks.into_iter().chain([alive])).await?;
     Ok(uncached(json!({ "sessionId": session, "expiresInMs": ttl_ms })).into_response())
 }
 

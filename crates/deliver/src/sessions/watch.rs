@@ -1,9 +1,13 @@
-//! Changes of sessions that are connected here, made by other requests or on other nodes.
+//! Changes of sessions that are connected here, made by other requests or on other nodes; and the
+//! word, now and then, that they are connected here.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::broadcast::error::RecvError;
+use futures_util::{StreamExt as _, stream};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio_util::sync::CancellationToken;
 
 use tidewire_store::SessionSignal;
@@ -11,7 +15,6 @@ use tidewire_store::SessionSignal;
 use crate::hub::{Command, Handle, Key};
 use crate::live::requests;
 use crate::node::Node;
-use crate::websocket::CloseCode;
 
 /// How often to look whether something was missed: signals are hints, as those of the log are.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
@@ -19,14 +22,28 @@ const LOOK_EVERY: Duration = Duration::from_secs(20);
 /// Sessions asked after at once.
 const ASK_MAX: usize = 1_000;
 
+/// Changed sessions that are dealt with together.
+const GATHER_MAX: usize = 1_000;
+
+/// Sessions read at once.
+const READS_MAX: usize = 4;
+
 /// Tells connections what their sessions follow, until the node stops.
 pub(crate) async fn watch(node: Arc<Node>, stop: CancellationToken) {
     let mut signals = node.store.session_signals();
     let mut look = tokio::time::interval(LOOK_EVERY);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // A session may have had a connection on another node as well, which ended: then it counts as
+    // connected nowhere, and would expire under this node's client.
+    let mut claim = tokio::time::interval(Duration::from_millis(node.sessions.ttl_ms() / 2));
+    claim.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let signal = tokio::select! {
             () = stop.cancelled() => return,
+            _ = claim.tick() => {
+                node.sessions.reconnect(&node.id);
+                continue;
+            }
             _ = look.tick() => SessionSignal::Missed,
             signal = signals.recv() => match signal {
                 Ok(signal) => signal,
@@ -35,10 +52,36 @@ pub(crate) async fn watch(node: Arc<Node>, stop: CancellationToken) {
             },
         };
         match signal {
-            SessionSignal::Changed(session) => node.tell_connections(&session).await,
+            SessionSignal::Changed(session) => {
+                let (changed, missed) = gather(session, &mut signals);
+                let tell = |session: String| {
+                    let node = Arc::clone(&node);
+                    async move { node.tell_connections(&session).await }
+                };
+                stream::iter(changed).for_each_concurrent(READS_MAX, tell).await;
+                if missed {
+                    node.look_at_sessions().await;
+                }
+            }
             SessionSignal::Missed => node.look_at_sessions().await,
         }
     }
+}
+
+/// All sessions that are known to have changed by now, each once, and whether some were missed.
+fn gather(
+    first: String,
+    signals: &mut broadcast::Receiver<SessionSignal>,
+) -> (HashSet<String>, bool) {
+    let mut changed = HashSet::from([first]);
+    while changed.len() < GATHER_MAX {
+        match signals.try_recv() {
+            Ok(SessionSignal::Changed(session)) => _ = changed.insert(session),
+            Ok(SessionSignal::Missed) | Err(TryRecvError::Lagged(_)) => return (changed, true),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+        }
+    }
+    (changed, false)
 }
 
 impl Node {
@@ -57,8 +100,7 @@ impl Node {
             }
             Ok(None) => {
                 for (shard, key) in connections {
-                    let (code, reason) = (CloseCode::POLICY, "session_expired");
-                    shard.ask(Command::Close { key, code, reason }).await;
+                    shard.ask(Command::Expire { key }).await;
                 }
             }
             // The next look finds out.

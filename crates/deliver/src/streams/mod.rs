@@ -31,7 +31,7 @@ pub(crate) use headers::{EXPOSED_HEADERS, REQUEST_HEADERS, malformed_offset, par
 pub(crate) use lookup::{find as find_page, renew, view};
 pub(crate) use name::{StreamName, relative_name};
 pub(crate) use pages::Pages;
-pub(crate) use read::beyond_tip;
+pub(crate) use read::{beyond_tip, within_log};
 
 /// All methods of a stream's URL. Appending is what happens most, so all else is boxed to keep what
 /// a connection holds small.

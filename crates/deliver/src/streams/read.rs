@@ -168,14 +168,26 @@ async fn now(
 /// A cursor past the log's end belongs to a history that this log does not have.
 pub(crate) fn beyond_tip(node: &Node, after: Position, page: &Page) -> Result<(), Problem> {
     if page.events.is_empty() && after > page.scanned_to && after > node.tail.position() {
-        return Err(Problem::new(
-            StatusCode::GONE,
-            "offset_beyond_tip",
-            "the offset lies past the end of the log",
-            "the log was replaced by an older one; read from the start (offset=-1)",
-        ));
+        return Err(past_the_end());
     }
     Ok(())
+}
+
+/// Refuses a position past the log's end.
+pub(crate) async fn within_log(node: &Node, position: Position) -> Result<(), Problem> {
+    if position > node.tail.position() && position > node.store.tip().await? {
+        return Err(past_the_end());
+    }
+    Ok(())
+}
+
+fn past_the_end() -> Problem {
+    Problem::new(
+        StatusCode::GONE,
+        "offset_beyond_tip",
+        "the offset lies past the end of the log",
+        "the log was replaced by an older one; read from the start (offset=-1)",
+    )
 }
 
 /// A page of a stream as an HTTP answer.

@@ -33,6 +33,7 @@ pub(crate) struct Messages {
     pub(crate) frames: OnceLock<Bytes>,
     pub(crate) deflated_frames: OnceLock<Bytes>,
     pub(crate) server_sent: OnceLock<Bytes>,
+    pub(crate) chunks: OnceLock<Bytes>,
 }
 
 impl Chunk {
@@ -49,6 +50,11 @@ impl Chunk {
     /// Before its first event.
     pub(crate) fn first(&self) -> Position {
         self.events.first().map_or(Position::START, |event| event.position)
+    }
+
+    /// Bytes of its payloads.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Its last event.

@@ -27,4 +27,5 @@ impl CloseCode {
     pub(crate) const NOT_TEXT: CloseCode = CloseCode(1007);
     pub(crate) const POLICY: CloseCode = CloseCode(1008);
     pub(crate) const TOO_BIG: CloseCode = CloseCode(1009);
+    pub(crate) const TRY_AGAIN: CloseCode = CloseCode(1013);
 }

@@ -63,6 +63,12 @@ impl Reader {
         Reader { partial: BytesMut::new(), message: None, deflate, message_bytes_max }
     }
 
+    /// Forgets what is half-read. After a broken rule nobody knows where the next frame begins.
+    pub(crate) fn forget(&mut self) {
+        self.partial = BytesMut::new();
+        self.message = None;
+    }
+
     /// Takes bytes as they came, and appends to `out` what they complete.
     pub(crate) fn take(&mut self, bytes: &[u8], out: &mut Vec<Incoming>) -> Result<(), Violation> {
         self.partial.extend_from_slice(bytes);

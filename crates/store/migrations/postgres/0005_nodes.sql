@@ -12,5 +12,6 @@ CREATE TABLE tidewire.nodes (
     lease_until   bigint NOT NULL,
     connections   bigint NOT NULL,
     subscriptions bigint NOT NULL,
-    position      bigint NOT NULL
+    position      bigint NOT NULL,
+    lag           bigint NOT NULL
 );

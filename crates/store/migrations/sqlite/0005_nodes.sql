@@ -13,5 +13,6 @@ CREATE TABLE tidewire_nodes (
     lease_until   integer NOT NULL,
     connections   integer NOT NULL,
     subscriptions integer NOT NULL,
-    position      integer NOT NULL
+    position      integer NOT NULL,
+    lag           integer NOT NULL
 );

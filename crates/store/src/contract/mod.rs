@@ -42,6 +42,11 @@ pub trait Opener: Send + Sync {
     /// Opens the store. The one opened before is closed, except in the tests of several nodes.
     async fn open(&self) -> SharedStore;
 
+    /// Runs a statement behind the store's back, as a person with a database client might, and
+    /// returns the first column of its rows as text. It is one that both databases understand, with
+    /// the tables named as they are in PostgreSQL.
+    async fn run_sql(&self, sql: &str) -> Vec<String>;
+
     /// Removes the data. Not called for a test that fails, whose data may tell why.
     async fn discard(self)
     where
@@ -72,6 +77,9 @@ macro_rules! contract_suite {
                 retries_on_other_nodes_take_effect_once
                 nodes_announce_a_wake_once
                 nodes_share_their_secrets
+                changed_subscriptions_are_signalled_to_all_nodes
+                nodes_change_sessions_one_after_the_other
+                a_session_goes_from_node_to_node
                 a_node_that_closes_leaves_the_others_at_work;
         }
     };
@@ -143,10 +151,13 @@ macro_rules! contract_suite {
                 an_immense_time_to_live_is_accepted;
             node_leases:
                 nodes_are_listed_as_they_report
+                a_lease_is_renewed
                 a_lease_ends_unless_it_is_renewed
+                a_node_that_comes_back_connects_its_sessions_again
                 a_served_session_does_not_expire
                 the_sessions_of_a_dead_node_live_on_for_a_while
                 the_time_of_a_dead_nodes_sessions_ends
+                a_dead_node_takes_no_time_from_its_sessions
                 a_dead_node_is_forgotten_with_its_last_session
                 an_unknown_node_keeps_no_session
                 only_the_node_that_serves_a_session_disconnects_it
@@ -193,6 +204,8 @@ macro_rules! contract_suite {
                 streams_survive_a_restart
                 a_duplicate_is_known_after_a_restart
                 subscriptions_survive_a_restart
+                sessions_survive_a_restart
+                pointers_into_another_epoch_are_a_fresh_start
                 closing_finishes_what_waits
                 a_closed_store_lets_go_of_its_data;
             session_upkeep:
@@ -200,7 +213,11 @@ macro_rules! contract_suite {
                 expired_sessions_are_swept
                 a_sweep_is_bounded
                 stale_subscriptions_are_swept
-                fresh_subscriptions_are_not_swept;
+                what_was_used_lately_is_not_stale
+                wrong_counts_are_put_right
+                all_counts_are_looked_at_in_turn
+                subscriptions_say_when_they_expire
+                orphans_are_swept;
             sessions:
                 a_session_is_there_until_it_expires
                 a_foreign_id_is_no_session

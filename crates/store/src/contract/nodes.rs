@@ -7,11 +7,17 @@ use futures_util::future::join_all;
 
 use super::Opener;
 use super::commands::stamped;
+use super::pointers::acknowledge;
+use super::sessions::{LONG_MS, RULES, at, connect, disconnect, subscribe};
 use super::subject::{EVERYTHING, Subject, text};
 use super::subscriptions::{grown, pull};
 use crate::command::Answer;
 use crate::offset::Position;
+use crate::session::{SessionOutcome, SessionSignal, SweptSessions};
 use crate::subscription::{Op, Reply};
+
+/// How long something may take that must happen; waited out only by a failing test.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Invariant 2, over several nodes: all of them give positions in one gapless order, and what a
 /// follower on any of them sees is a prefix.
@@ -73,7 +79,6 @@ pub async fn an_append_on_one_node_is_visible_on_the_others(data: &dyn Opener) {
 
 /// A commit on one node wakes those who wait on another.
 pub async fn a_commit_on_one_node_wakes_the_others(data: &dyn Opener) {
-    const PATIENCE: Duration = Duration::from_secs(30);
     let (here, there) = (Subject::open(data).await, Subject::open(data).await);
     let mut grown = there.grown();
     for round in 0..3 {
@@ -121,6 +126,90 @@ pub async fn nodes_share_their_secrets(data: &dyn Opener) {
     };
     let secrets = join_all((0..).zip(&nodes).map(ask)).await;
     assert!(secrets.iter().all(|secret| *secret == secrets[0]), "{secrets:?}");
+}
+
+/// Whose subscriptions change on one node is heard on the others.
+pub async fn changed_subscriptions_are_signalled_to_all_nodes(data: &dyn Opener) {
+    let nodes = join_all((0..3).map(|_| Subject::open(data))).await;
+    nodes[0].opens("s").await;
+    for (round, changer) in nodes.iter().enumerate() {
+        let mut signals: Vec<_> = nodes.iter().map(|node| node.session_signals()).collect();
+        // A node that does not listen yet says so when it does; then it has to look for itself.
+        changer.follows("s", &format!("a{round}"), at(0)).await;
+        for signals in &mut signals {
+            let heard = async {
+                loop {
+                    match signals.recv().await.expect("the store is open") {
+                        SessionSignal::Changed(session) => break assert_eq!(session, "s"),
+                        SessionSignal::Missed if round == 0 => break,
+                        SessionSignal::Missed => {}
+                    }
+                }
+            };
+            tokio::time::timeout(PATIENCE, heard).await.expect("a signal");
+        }
+    }
+}
+
+/// Nodes that change the same sessions at once, and sweep meanwhile, do so one after the other:
+/// every subscription has an epoch of its own, and the counts are exact.
+pub async fn nodes_change_sessions_one_after_the_other(data: &dyn Opener) {
+    const NODES: usize = 3;
+    const CLIENTS: usize = 4;
+    const ROUNDS: usize = 5;
+    let nodes = join_all((0..NODES).map(|_| Subject::open(data))).await;
+    nodes[0].opens("s").await;
+    nodes[0].opens("t").await;
+    let mut clients = tokio::task::JoinSet::new();
+    for (number, node) in nodes.iter().enumerate() {
+        for client in 0..CLIENTS {
+            let node = node.clone();
+            clients.spawn(async move {
+                let mut epochs = Vec::new();
+                for _ in 0..ROUNDS {
+                    let stream = format!("a{client}");
+                    // Half of them name the sessions in the other order.
+                    let mut changes =
+                        vec![subscribe("s", &stream, at(0)), subscribe("t", &stream, at(0))];
+                    if number % 2 == 0 {
+                        changes.reverse();
+                    }
+                    for outcome in node.do_all(changes).await {
+                        let SessionOutcome::Subscribed(made) = outcome else {
+                            panic!("not subscribed: {outcome:?}")
+                        };
+                        epochs.push(made.epoch);
+                    }
+                    assert_eq!(node.sweeps_sessions(RULES).await, SweptSessions::default());
+                }
+                epochs
+            });
+        }
+    }
+    let mut epochs: Vec<u64> = clients.join_all().await.into_iter().flatten().collect();
+    epochs.sort_unstable();
+    let each = 1..=(NODES * CLIENTS * ROUNDS) as u64;
+    let twice: Vec<u64> = each.flat_map(|epoch| [epoch, epoch]).collect();
+    assert_eq!(epochs, twice, "one after the other, in each of the two sessions");
+    assert_eq!(nodes[1].count("a0").await, 2);
+}
+
+/// A session goes from node to node: the one it left late does not take it from the other.
+pub async fn a_session_goes_from_node_to_node(data: &dyn Opener) {
+    let (here, there) = (Subject::open(data).await, Subject::open(data).await);
+    here.renews_node("here", LONG_MS).await;
+    there.renews_node("there", LONG_MS).await;
+    assert_eq!(here.lists_nodes().await.len(), 2, "they know of each other");
+    here.opens("s").await;
+    here.follows("s", "a", at(1)).await;
+    here.does(connect("s", "here")).await;
+    there.does(connect("s", "there")).await;
+    there.does(acknowledge("s", "a", 1, 5)).await;
+    here.does(disconnect("s", "here", 0)).await;
+    let session = here.has_session("s").await;
+    assert_eq!(session.subscriptions[0].pointer, Position::new(5));
+    there.does(disconnect("s", "there", 0)).await;
+    assert_eq!(here.find_session("s").await, None);
 }
 
 /// A node that closes leaves the others at work.

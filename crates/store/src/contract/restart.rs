@@ -6,6 +6,8 @@ use super::Opener;
 use super::commands::{
     append, append_json, close, create, create_json, delete, fork, fork_at, stamped,
 };
+use super::pointers::{acknowledge, went_live};
+use super::sessions::{RULES, SHORT_MS, at, connect, heartbeat};
 use super::subject::{EVERYTHING, Subject, refusal};
 use super::subscriptions::{grown, pull};
 use crate::command::{Answer, Append, Command, Create, Refusal};
@@ -126,6 +128,51 @@ pub async fn subscriptions_survive_a_restart(data: &dyn Opener) {
     assert_eq!(store.change("s", ack).await, Reply::Done { next_wake: false });
 }
 
+/// Sessions go on where they were, with what they follow and how far they have got; and those that
+/// a server left behind when it died wait for their clients.
+pub async fn sessions_survive_a_restart(data: &dyn Opener) {
+    let store = Subject::open(data).await;
+    store.renews_node("n", SHORT_MS).await;
+    store.opens("s").await;
+    let a = store.follows("s", "a", at(7)).await;
+    store.follows("s", "b", at(3)).await;
+    store
+        .do_all(vec![
+            acknowledge("s", "a", a.epoch, 9),
+            went_live("s", "a", a.epoch, 8),
+            connect("s", "n"),
+            heartbeat("s", SHORT_MS),
+        ])
+        .await;
+    let before = store.has_session("s").await;
+
+    let store = store.reopen(data).await;
+    store.leases_end().await;
+    assert_eq!(store.has_session("s").await, before);
+    assert_eq!((store.count("a").await, store.count("b").await), (1, 1));
+    assert_eq!(store.sweeps_sessions(RULES).await.nodes, 1);
+    let again = store.follows("s", "a", at(1)).await;
+    assert_eq!(again.epoch, before.revision + 1, "epochs go on");
+}
+
+/// When a backup has replaced the log, what a session had seen of the old one means nothing.
+pub async fn pointers_into_another_epoch_are_a_fresh_start(data: &dyn Opener) {
+    let store = Subject::open(data).await;
+    store.opens("s").await;
+    let epoch = store.follows("s", "a", at(7)).await.epoch;
+    store.does(went_live("s", "a", epoch, 8)).await;
+    store.close().await;
+    data.run_sql("UPDATE tidewire.log_epoch SET epoch = 2").await;
+
+    let store = Subject::open(data).await;
+    let found = async || store.has_session("s").await.subscriptions.remove(0);
+    let fresh = found().await;
+    assert_eq!((fresh.epoch, fresh.pointer, fresh.live_since), (epoch, Position::START, None));
+    store.do_all(vec![acknowledge("s", "a", epoch, 2), went_live("s", "a", epoch, 3)]).await;
+    let moved = found().await;
+    assert_eq!((moved.pointer, moved.live_since), (Position::new(2), Some(Position::new(3))));
+}
+
 /// Closing finishes the commands that wait: they are answered, and what they did is there.
 pub async fn closing_finishes_what_waits(data: &dyn Opener) {
     const APPENDS: usize = 100;
@@ -152,6 +199,10 @@ pub async fn a_closed_store_lets_go_of_its_data(data: &dyn Opener) {
     let refused = old.change_subscription("s", Op::Delete).await;
     assert!(matches!(refused, Err(StoreError::Closed)), "{refused:?}");
     let refused = old.read("a", Position::START, EVERYTHING).await;
+    assert!(matches!(refused, Err(StoreError::Closed)), "{refused:?}");
+    let refused = old.change_sessions(vec![heartbeat("s", SHORT_MS)]).await;
+    assert!(matches!(refused, Err(StoreError::Closed)), "{refused:?}");
+    let refused = old.session("s").await;
     assert!(matches!(refused, Err(StoreError::Closed)), "{refused:?}");
     let store = Subject::open(data).await;
     store.append_text("a", "x").await;

@@ -18,7 +18,7 @@ pub(super) const EVERYTHING: PageLimit = PageLimit { events: 100_000, bytes: 64 
 
 /// How long something may take that must happen in the end. Generous: it is waited out only by a
 /// test that fails.
-const DEADLINE: Duration = Duration::from_secs(30);
+pub(super) const DEADLINE: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The store under test.

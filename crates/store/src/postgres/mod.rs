@@ -71,6 +71,9 @@ pub struct PostgresStore {
     pool: Pool,
     effects: Arc<Effects>,
     connector: Arc<Connector>,
+    /// Held by the one transaction of this node that changes sessions. The database lets one of them
+    /// proceed at a time, and those that waited for it there would keep connections from reads.
+    session_turn: tokio::sync::Mutex<()>,
     /// Where the next sweep of sessions goes on. Held for a moment only, never across a wait.
     sweep_cursor: Mutex<Cursor>,
     stop_listening: CancellationToken,
@@ -104,10 +107,25 @@ impl PostgresStore {
             pool,
             effects,
             connector,
+            session_turn: tokio::sync::Mutex::default(),
             sweep_cursor: Mutex::default(),
             stop_listening: stop.clone(),
             _stop: stop.drop_guard(),
         }))
+    }
+
+    /// Runs a transaction that changes sessions, when it is its turn.
+    async fn change_in_turn<T, F>(&self, work: impl Fn(Lent) -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let timeout = self.connector.timeout;
+        let turn = tokio::time::timeout(timeout, self.session_turn.lock()).await;
+        let Ok(_turn) = turn else {
+            let text = format!("other changes of sessions took longer than {timeout:?}");
+            return Err(StoreError::Unavailable(text));
+        };
+        self.pool.write(work).await
     }
 }
 
@@ -233,9 +251,9 @@ impl Sessions for PostgresStore {
         changes: Vec<SessionChange>,
     ) -> Result<Vec<SessionOutcome>, StoreError> {
         let changes = &changes;
-        self.pool
-            .write(|client| async move { sessions::change(&client, self.epoch, changes).await })
-            .await
+        let change =
+            |client: Lent| async move { sessions::change(&client, self.epoch, changes).await };
+        self.change_in_turn(change).await
     }
 
     async fn session(&self, id: &str) -> Result<Option<Session>, StoreError> {
@@ -258,7 +276,7 @@ impl Sessions for PostgresStore {
         let sweep = |client: Lent| async move {
             session_sweep::sweep(&client, self.epoch, rules, cursor).await
         };
-        let (swept, next) = self.pool.write(sweep).await?;
+        let (swept, next) = self.change_in_turn(sweep).await?;
         *held() = next;
         Ok(swept)
     }
@@ -284,7 +302,7 @@ impl Nodes for PostgresStore {
         let remove = |client: Lent| async move {
             nodes::remove(&client, self.epoch, id, session_ttl_ms).await
         };
-        while !self.pool.write(remove).await? {}
+        while !self.change_in_turn(remove).await? {}
         Ok(())
     }
 }

@@ -36,6 +36,7 @@ pub(crate) async fn renew(
             &connections,
             &subscriptions,
             &report.position.to_sql(),
+            &signed(report.lag)?,
             &signed(lease_ms.min(LEASE_MS_MAX))?,
         ],
     )
@@ -54,9 +55,10 @@ pub(crate) async fn list(client: &ClientWrapper) -> Result<Vec<NodeView>, StoreE
                 connections: unsigned(row.try_get(3)?),
                 subscriptions: unsigned(row.try_get(4)?),
                 position: Position::from_sql(row.try_get(5)?),
+                lag: unsigned(row.try_get(6)?),
             },
-            started_at_ms: row.try_get(6)?,
-            lease_ms: unsigned(row.try_get(7)?),
+            started_at_ms: row.try_get(7)?,
+            lease_ms: unsigned(row.try_get(8)?),
         })
     };
     let read = async {
@@ -75,9 +77,9 @@ pub(crate) async fn remove(
 ) -> Result<bool, StoreError> {
     let failed = broken("remove a node");
     let now_ms = begin(client, epoch, &[]).await?.now_ms();
-    execute(client, sql!("node_end"), &[&id]).await.map_err(&failed)?;
+    let known = execute(client, sql!("node_end"), &[&id]).await.map_err(&failed)? > 0;
     let ids = [id.to_owned()];
-    let expires_at_ms = Some(after(now_ms, session_ttl_ms));
+    let expires_at_ms = known.then(|| after(now_ms, session_ttl_ms));
     let_go_of(client, epoch, &ids, ROWS_MAX, now_ms, expires_at_ms).await?;
     let finish = async {
         execute(client, sql!("nodes_remove"), &[&&ids[..], &now_ms]).await?;

@@ -12,7 +12,7 @@ use super::query::{Params, limit as rows_max, query, sql, texts};
 use crate::decide::FORK_DEPTH_MAX;
 use crate::error::StoreError;
 use crate::event::{Control, Event, TailEvent};
-use crate::log::{Found, Page, PageLimit, StreamView};
+use crate::log::{Found, Page, PageLimit, Run, StreamView};
 use crate::offset::Position;
 use crate::stream::{self, Segment, StreamState};
 
@@ -38,20 +38,13 @@ pub(crate) async fn read(
         return Ok(Found::NotFound);
     }
     let tail = tail(&state, own_tail);
-    let mut run = if limit.events == 0 || after >= tail {
+    let run = if limit.events == 0 || after >= tail {
         Run { events: Vec::new(), complete: after >= tail }
     } else {
         segments(client, &stream::segments(&chain), after, tip, limit).await?
     };
-    // A page cut short exactly at the end of the stream is complete all the same.
-    run.complete |= run.events.last().is_some_and(|event| event.position >= tail);
-    let scanned_to = match run.events.last() {
-        _ if run.complete => tip,
-        Some(event) => event.position,
-        None => after.min(tip),
-    };
     let view = StreamView { state, tail };
-    Ok(Found::Stream(Box::new(Page { view, events: run.events, scanned_to })))
+    Ok(Found::Stream(Box::new(Page::of_run(view, run, after, tip))))
 }
 
 /// A stream's end.
@@ -90,12 +83,6 @@ async fn snapshot(client: &ClientWrapper, name: &str) -> Result<Option<Snapshot>
         }))
     };
     read.await.map_err(broken("read a stream"))
-}
-
-/// Events read from segments, and whether those are all there are.
-pub(crate) struct Run {
-    pub(crate) events: Vec<Event>,
-    pub(crate) complete: bool,
 }
 
 /// Reads runs of events one after the other up to the tip, until a limit is reached.

@@ -20,7 +20,7 @@ use crate::session::{
 
 /// Whoever changes sessions holds this advisory lock: nodes that change the same rows in different
 /// orders do not deadlock, and what was loaded still holds when it is saved. `tide` and 4.
-const SESSION_LOCK: i64 = 0x7469_6465_0000_0004;
+pub(crate) const SESSION_LOCK: i64 = 0x7469_6465_0000_0004;
 
 const OPERATION: &str = "change sessions";
 

@@ -4,6 +4,7 @@
 mod migrations;
 mod nodes;
 mod outages;
+mod sessions;
 mod upkeep;
 
 use std::sync::Arc;

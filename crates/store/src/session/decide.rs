@@ -143,9 +143,10 @@ impl World {
         if let SessionChange::Open { session, owner, ttl_ms } = change {
             return self.open(session, owner, after(now_ms, *ttl_ms));
         }
-        let living = |known: &&mut Known| known.kept || known.row.expires_at_ms > now_ms;
-        let found = self.sessions.get_mut(change.about().0).filter(living);
-        let Some(known) = found else { return SessionOutcome::NoSession };
+        let found = self.sessions.get_mut(change.about().0);
+        let Some(known) = found.filter(|known| known.lives(now_ms)) else {
+            return SessionOutcome::NoSession;
+        };
         match change {
             SessionChange::Open { .. } => {}
             SessionChange::Subscribe { stream, query_id, start, ttl_ms, .. } => {
@@ -198,8 +199,7 @@ impl World {
             self.sessions.insert(session.to_owned(), known);
             return SessionOutcome::Done;
         };
-        let living = known.kept || known.row.expires_at_ms > now_ms;
-        if !living || known.row.owner != *owner {
+        if !known.lives(now_ms) || known.row.owner != *owner {
             return SessionOutcome::NoSession;
         }
         known.row.expires_at_ms = expires_at_ms;
@@ -228,6 +228,10 @@ impl World {
 }
 
 impl Known {
+    fn lives(&self, now_ms: i64) -> bool {
+        self.kept || self.row.expires_at_ms > now_ms
+    }
+
     fn subscribe(
         &mut self,
         stream: &str,

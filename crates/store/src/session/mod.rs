@@ -26,8 +26,8 @@
 //!   neighbours.
 //!
 //! The rules are pure code in `decide` and `sweep`; a store loads rows, asks, and saves what comes of
-//! it. Names come from callers that have checked them: neither PostgreSQL nor its indexes take any
-//! text at all.
+//! it. Names come from callers that have checked them: a NUL character, or more bytes than an index
+//! takes, is an error of PostgreSQL, and of all changes in the commit.
 
 mod decide;
 mod sweep;
@@ -80,8 +80,9 @@ pub struct SessionSubscription {
     pub epoch: u64,
     /// The last offset the client has processed, or where it asked to begin.
     pub pointer: Position,
-    /// Where a connection first had sent all of it and went on live. A client that names a later
-    /// place as the last it saw has seen all of this subscription up to there.
+    /// The furthest place that a connection had sent when this joined what it sends in the log's
+    /// order. A client that names a later place as the last it saw has seen all of this subscription
+    /// up to there.
     pub live_since: Option<Position>,
 }
 
@@ -146,8 +147,8 @@ pub enum SessionChange {
         /// Up to here.
         position: Position,
     },
-    /// A connection had sent all of a subscription and went on live from a position. Kept for the
-    /// first time only.
+    /// A connection sends a subscription in the log's order with all else it sends, from a position
+    /// on. Kept for the first time only.
     WentLive {
         /// The session.
         session: String,

@@ -33,6 +33,7 @@ pub(crate) fn renew(
                 report.connections,
                 report.subscriptions,
                 report.position.to_sql(),
+                report.lag,
                 now_ms,
                 after(now_ms, lease_ms)
             ])
@@ -52,9 +53,10 @@ pub(crate) fn list(connection: &Connection) -> Result<Vec<NodeView>, StoreError>
                 connections: row.get(3)?,
                 subscriptions: row.get(4)?,
                 position: Position::from_sql(row.get(5)?),
+                lag: row.get(6)?,
             },
-            started_at_ms: row.get(6)?,
-            lease_ms: row.get(7)?,
+            started_at_ms: row.get(7)?,
+            lease_ms: row.get(8)?,
         })
     };
     let read = || -> rusqlite::Result<Vec<NodeView>> {
@@ -75,8 +77,8 @@ pub(crate) fn remove(
     let transaction = writer.transaction()?;
     let now_ms = now_ms();
     let remove = || -> rusqlite::Result<bool> {
-        transaction.prepare_cached(sql!("node_end"))?.execute([id])?;
-        let at_ms = Some(after(now_ms, session_ttl_ms));
+        let known = transaction.prepare_cached(sql!("node_end"))?.execute([id])? > 0;
+        let at_ms = known.then(|| after(now_ms, session_ttl_ms));
         let_go_of(&transaction, epoch, id, ROWS_MAX, now_ms, at_ms)?;
         transaction.prepare_cached(sql!("node_remove"))?.execute((id, now_ms))?;
         let left = transaction.prepare_cached(sql!("sessions_of_node"))?.exists((id, 1))?;

@@ -7,7 +7,7 @@ use super::error::{broken, now_ms};
 use super::{load, sql};
 use crate::error::StoreError;
 use crate::event::{Control, Event, TailEvent};
-use crate::log::{Found, Page, PageLimit, StreamView};
+use crate::log::{Found, Page, PageLimit, Run, StreamView};
 use crate::offset::Position;
 use crate::stream::{self, Segment};
 
@@ -29,26 +29,13 @@ pub(crate) fn read(
     let tip = load::tip(&snapshot)?;
     let tail = load::tail(&snapshot, &state)?;
     let view = StreamView { state: state.clone(), tail };
-    let mut page = if limit.events == 0 || after >= tail {
+    let run = if limit.events == 0 || after >= tail {
         Run { events: Vec::new(), complete: after >= tail }
     } else {
         let chain = load::chain(&snapshot, state)?;
         segments(&snapshot, &stream::segments(&chain), after, limit)?
     };
-    // A page cut short exactly at the end of the stream is complete all the same.
-    page.complete |= page.events.last().is_some_and(|event| event.position >= tail);
-    let scanned_to = match page.events.last() {
-        _ if page.complete => tip,
-        Some(event) => event.position,
-        None => after.min(tip),
-    };
-    Ok(Found::Stream(Box::new(Page { view, events: page.events, scanned_to })))
-}
-
-/// Events read from segments, and whether those are all there are.
-pub(crate) struct Run {
-    pub(crate) events: Vec<Event>,
-    pub(crate) complete: bool,
+    Ok(Found::Stream(Box::new(Page::of_run(view, run, after, tip))))
 }
 
 /// Reads runs of events one after the other, until a limit is reached.

@@ -16,6 +16,10 @@ impl Opener for Database {
         PostgresStore::open(options).await.expect("the database opens")
     }
 
+    async fn run_sql(&self, sql: &str) -> Vec<String> {
+        self.0.run(sql).await
+    }
+
     async fn discard(self) {
         self.0.drop_database().await;
     }

@@ -1,6 +1,8 @@
 //! The contract on SQLite: every test has a folder of its own.
 
 use async_trait::async_trait;
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row};
 use tempfile::TempDir;
 use tidewire_store::contract::Opener;
 use tidewire_store::sqlite::SqliteStore;
@@ -12,6 +14,18 @@ struct Folder(TempDir);
 impl Opener for Folder {
     async fn open(&self) -> SharedStore {
         SqliteStore::open(SqliteOptions::new(self.0.path())).await.expect("the folder opens")
+    }
+
+    async fn run_sql(&self, sql: &str) -> Vec<String> {
+        let file = Connection::open(self.0.path().join("tidewire.db")).expect("the file is there");
+        let mut statement = file.prepare(&sql.replace("tidewire.", "tidewire_")).expect(sql);
+        let text = |row: &Row<'_>| match row.get(0)? {
+            Value::Null => Ok(String::new()),
+            Value::Integer(number) => Ok(number.to_string()),
+            Value::Text(text) => Ok(text),
+            other => panic!("{sql} gives {other:?}"),
+        };
+        statement.query_map([], text).and_then(Iterator::collect).expect(sql)
     }
 }
 

@@ -2,5 +2,6 @@
 
 pub(crate) mod config;
 pub(crate) mod migrate;
+pub(crate) mod nodes;
 pub(crate) mod publish;
 pub(crate) mod tail;

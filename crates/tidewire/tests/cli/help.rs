@@ -13,7 +13,7 @@ fn of_the_binary() {
 
 #[test]
 fn of_every_command() {
-    for command in ["dev", "serve", "migrate", "config", "publish", "tail"] {
+    for command in ["dev", "serve", "migrate", "config", "publish", "tail", "nodes"] {
         insta::assert_snapshot!(format!("of_{command}"), help(&[command, "--help"]));
     }
 }

@@ -4,10 +4,14 @@
 //! - [`help`]: what `--help` says everywhere
 //! - [`configuration`]: layers, origins, mistakes
 //! - [`refusals`]: what it will not do, and how it says so
-//! - [`serving`]: start, publish, tail, stop
+//! - [`running`]: processes that stay, to be talked to
+//! - [`serving`]: start, publish, stop; [`tailing`]: what comes in; [`nodes`]: who is there
 
 mod configuration;
 mod help;
+mod nodes;
 mod refusals;
 mod run;
+mod running;
 mod serving;
+mod tailing;

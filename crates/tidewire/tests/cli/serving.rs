@@ -1,92 +1,10 @@
-//! A server's life, and the commands that talk to it.
+//! A server's life.
 
-use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
 use crate::run::Folder;
-
-/// A process that is killed when the test is over, however it ends.
-struct Running {
-    child: Child,
-    out: BufReader<ChildStdout>,
-    err: BufReader<ChildStderr>,
-}
-
-impl Running {
-    fn start(mut command: Command) -> Running {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the binary runs");
-        let out = BufReader::new(child.stdout.take().expect("a pipe"));
-        let err = BufReader::new(child.stderr.take().expect("a pipe"));
-        Running { child, out, err }
-    }
-
-    /// The next line of its output that holds `what`.
-    #[track_caller]
-    fn line_with(&mut self, what: &str) -> String {
-        let found = line_with(&mut self.out, what);
-        found.unwrap_or_else(|| panic!("it ended without saying {what:?}: {}", self.errors()))
-    }
-
-    /// The next line of its standard error that holds `what`.
-    #[track_caller]
-    fn error_with(&mut self, what: &str) -> String {
-        let found = line_with(&mut self.err, what);
-        found.unwrap_or_else(|| panic!("it ended without saying {what:?}"))
-    }
-
-    fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args([name, &id]).status().expect("kill runs");
-        assert!(sent.success());
-    }
-
-    /// Its exit code, and what it said on its standard error.
-    fn end(mut self) -> (Option<i32>, String) {
-        let status = self.child.wait().expect("it ends");
-        (status.code(), self.errors())
-    }
-
-    fn errors(&mut self) -> String {
-        let _ = self.child.kill();
-        let mut text = String::new();
-        self.err.read_to_string(&mut text).expect("text");
-        text
-    }
-}
-
-fn line_with(output: &mut impl BufRead, what: &str) -> Option<String> {
-    loop {
-        let mut line = String::new();
-        if output.read_line(&mut line).expect("text") == 0 {
-            return None;
-        }
-        if line.contains(what) {
-            return Some(line);
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A development server on a free port, and its URL as its banner says it.
-fn dev(folder: &Folder) -> (Running, String) {
-    listening(folder.command(&["dev", "--listen", "127.0.0.1:0"]))
-}
-
-fn listening(command: Command) -> (Running, String) {
-    let mut server = Running::start(command);
-    let line = server.line_with("console");
-    let url = line.trim().trim_start_matches("console").trim();
-    let url = url.trim_end_matches('/').to_owned();
-    (server, url)
-}
+use crate::running::{dev, listening};
 
 #[test]
 fn signals_end_a_server_with_success() {
@@ -142,49 +60,6 @@ fn a_second_signal_ends_a_server_at_once() {
 }
 
 #[test]
-fn a_tail_outlives_its_server() {
-    let folder = Folder::new();
-    let (server, url) = dev(&folder);
-    let publish = |data: &str| {
-        folder.run(&["publish", "doc", data, "--json", "--url", &url]).printed();
-    };
-    publish("1");
-    let mut tail = Running::start(folder.command(&["tail", "--stream", "doc", "--url", &url]));
-    tail.line_with("1");
-    server.signal("-TERM");
-    assert_eq!(server.end().0, Some(0));
-
-    let address = url.trim_start_matches("http://");
-    let (_server, _) = listening(folder.command(&["dev", "--listen", address]));
-    publish("2");
-    assert_eq!(tail.line_with(""), "2\n", "neither lost nor repeated");
-}
-
-#[test]
-fn what_is_published_is_tailed_and_survives_a_restart() {
-    let folder = Folder::new();
-    let (server, url) = dev(&folder);
-    let publish = |url: &str, data: &str| {
-        folder.run(&["publish", "chat/1", data, "--url", url]).printed().trim().to_owned()
-    };
-    let first = publish(&url, r#"{"n": 1}"#);
-    let mut tail = Running::start(folder.command(&["tail", "--stream", "chat/1", "--url", &url]));
-    assert_eq!(tail.line_with("1"), "{\"n\": 1}\n");
-    publish(&url, r#"[{"n": 2}, {"n": 3}]"#);
-    assert_eq!(tail.line_with("2"), "{\"n\": 2}\n");
-    assert_eq!(tail.line_with("3"), "{\"n\": 3}\n");
-    tail.signal("-INT");
-    assert_eq!(tail.end().0, Some(0));
-    server.signal("-TERM");
-    assert_eq!(server.end().0, Some(0));
-
-    let (_server, url) = dev(&folder);
-    let arguments = ["tail", "--stream", "chat/1", "--from", &first, "--url", &url];
-    let mut tail = Running::start(folder.command(&arguments));
-    assert_eq!(tail.line_with("n"), "{\"n\": 2}\n");
-}
-
-#[test]
 fn a_second_server_on_the_folder_is_refused() {
     let folder = Folder::new();
     let (_server, _) = dev(&folder);
@@ -209,14 +84,6 @@ fn serve_lets_in_those_who_have_the_key() {
     let (code, said) = server.end();
     assert_eq!(code, Some(0), "{said}");
     assert!(!said.contains("correct-horse"), "{said}");
-}
-
-#[test]
-fn a_stream_that_is_not_there_cannot_be_tailed() {
-    let folder = Folder::new();
-    let (_server, url) = dev(&folder);
-    let complaint = folder.run(&["tail", "--stream", "nowhere", "--url", &url]).complained();
-    assert!(complaint.contains("there is no stream nowhere"), "{complaint}");
 }
 
 #[test]

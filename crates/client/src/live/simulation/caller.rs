@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::STREAMS;
-use super::server::{Server, stream_name};
+use super::server::{self, Server, position, stream_name};
 use crate::follow::ReadFrom;
 use crate::live::receive::Read;
 use crate::live::state::State;
@@ -45,7 +45,7 @@ impl Caller {
 
     fn subscribe(&mut self, stream: usize) {
         let from = if stream == 2 { ReadFrom::Now } else { ReadFrom::Start };
-        self.state.subscribe(&name(stream), &stream_name(stream), Some(from));
+        self.state.subscribe(&name(stream), &stream_name(stream), Some(from), None);
         self.given.insert(name(stream), Given { stream, ..Given::default() });
     }
 
@@ -79,6 +79,8 @@ impl Caller {
                 assert!(!given.ended, "{} comes after the end", event.offset);
                 let last = given.offsets.last().or(given.from.as_ref()).expect("a beginning");
                 assert!(*last < event.offset, "{} comes after {last}", event.offset);
+                let (payload, is_json) = server::given(given.stream, position(&event.offset));
+                assert_eq!((&*event.payload, event.is_json), (payload.as_bytes(), is_json));
                 given.offsets.push(event.offset.clone());
                 given.last = Some(event);
             }

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use self::caller::Caller;
 use self::server::Server;
 
-/// Streams of the log; the first two are followed from the beginning.
+/// Streams of the log; the first two are followed from the beginning, and the second holds text.
 pub(super) const STREAMS: usize = 3;
 
 /// One thing that happens. Numbers are taken modulo what there is.

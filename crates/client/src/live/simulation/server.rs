@@ -45,7 +45,26 @@ pub(super) fn stream_name(stream: usize) -> String {
     format!("stream-{stream}")
 }
 
-fn position(offset: &str) -> usize {
+/// What a stream holds, as the server says it; of the first one it does not say.
+fn content_type(stream: usize) -> Option<&'static str> {
+    [None, Some("text/plain"), Some("application/json")][stream]
+}
+
+/// The payload at a position, and whether it is JSON, as a caller is to get it.
+pub(super) fn given(stream: usize, at: usize) -> (String, bool) {
+    // Every other text cannot stand in a JSON string as it is.
+    let end = if at.is_multiple_of(2) { "\n" } else { "" };
+    if stream == 1 { (format!("{at}{end}"), false) } else { (at.to_string(), true) }
+}
+
+/// The same as it goes over the wire.
+fn sent(stream: usize, at: usize) -> Bytes {
+    let (payload, is_json) = given(stream, at);
+    let quoted = |text: String| serde_json::Value::from(text).to_string();
+    Bytes::from(if is_json { payload } else { quoted(payload) })
+}
+
+pub(super) fn position(offset: &str) -> usize {
     offset.split_once('_').and_then(|(_, digits)| digits.parse().ok()).expect("an offset")
 }
 
@@ -132,10 +151,11 @@ impl Server {
 
     fn message(&self, query_id: &str, at: usize) -> Message<'static> {
         let (query_id, offset) = (Cow::Owned(query_id.to_owned()), Cow::Owned(offset(at)));
-        if self.log[at - 1].large {
+        let Logged { stream, large } = self.log[at - 1];
+        if large {
             return Message::Notify { query_id, offset };
         }
-        let payload = Bytes::from(at.to_string());
+        let payload = sent(stream, at);
         Message::Event { query_id, offset, payload, is_json: true }
     }
 
@@ -233,6 +253,7 @@ impl Server {
         self.to_client.push_back(Message::Created(vec![Created {
             query_id: Cow::Owned(query_id.clone()),
             stream: Cow::Owned(stream_name(stream)),
+            content_type: content_type(stream).map(str::to_owned),
             offset: Cow::Owned(offset(sent)),
         }]));
         self.subscriptions.insert(query_id, Subscribed { stream, sent });
@@ -252,11 +273,8 @@ impl Server {
     pub(super) fn page(&self, stream: &str, after: &str, events_max: usize) -> EventPage {
         let stream = stream_of(stream);
         let all: Vec<usize> = self.positions(stream, position(after)).collect();
-        let event = |at: &usize| Event {
-            offset: offset(*at),
-            payload: Bytes::from(at.to_string()),
-            is_json: true,
-        };
+        let event =
+            |at: &usize| Event { offset: offset(*at), payload: sent(stream, *at), is_json: true };
         let events: Vec<Event> = all.iter().take(events_max).map(event).collect();
         let next_offset = events.last().map_or(after.to_owned(), |event| event.offset.clone());
         let up_to_date = events.len() == all.len();

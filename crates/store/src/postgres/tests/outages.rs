@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use super::*;
 use crate::postgres::testing::fresh_database;
 
-const KILL_ALL: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+pub(super) const KILL_ALL: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = 'tidewire' AND datname = current_database()";
 
 /// Makes a function of a trigger on the log, and the trigger.

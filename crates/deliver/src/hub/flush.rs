@@ -1,0 +1,114 @@
+//! From the outboxes to the sockets, each connection's in one go.
+
+use bytes::{Bytes, BytesMut};
+
+use super::connection::{Connection, Key, Subscription};
+use super::frames::{self, Dialect};
+use super::outbox::{Cargo, Flushed, Sent, Slot};
+use super::replay::Verdict;
+use super::shard::Shard;
+use super::stats::{Stats, add};
+use crate::websocket::deflate::Deflater;
+
+impl Shard {
+    /// Notes that a connection has something to flush.
+    pub(super) fn touch(&mut self, index: usize) {
+        if let Some(connection) = self.connections.get_mut(index)
+            && !connection.dirty
+        {
+            connection.dirty = true;
+            self.dirty.push(index);
+        }
+    }
+
+    /// Writes out what this turn brought, each connection's in one go.
+    pub(super) fn flush_all(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for index in dirty.drain(..) {
+            self.flush(index);
+        }
+        self.dirty = dirty;
+    }
+
+    pub(super) fn flush(&mut self, index: usize) {
+        self.sort(index);
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        connection.dirty = false;
+        if connection.blocked {
+            connection.note_debt();
+            return;
+        }
+        let Connection { outbox, outlet, subscriptions, .. } = connection;
+        let dialect = outlet.dialect();
+        let mut departing = Departing {
+            subscriptions,
+            stats: &self.stats,
+            deflater: &mut self.deflater,
+            dialect,
+            wall_ms: self.wall_ms,
+        };
+        let flushed = outbox.flush(outlet, &mut departing);
+        connection.note_debt();
+        match flushed {
+            Flushed::Empty => {
+                for reply in connection.draining.drain(..) {
+                    let _ = reply.send(Verdict::Continue);
+                }
+            }
+            Flushed::Blocked => {
+                connection.blocked = true;
+                connection.progress_ms = self.now_ms;
+                let key = Key { index, serial: connection.serial };
+                self.blocked.push(connection.outlet.writable(key));
+            }
+            Flushed::Finished => {
+                connection.outlet.finish();
+                self.remove(index);
+            }
+            Flushed::Gone => {
+                add(&self.stats.push_failures, 1);
+                self.remove(index);
+            }
+        }
+    }
+}
+
+/// Notes what a flush has sent.
+pub(super) struct Departing<'a> {
+    pub(super) subscriptions: &'a mut Vec<Option<Subscription>>,
+    pub(super) stats: &'a Stats,
+    pub(super) deflater: &'a mut Option<Deflater>,
+    pub(super) dialect: Dialect,
+    pub(super) wall_ms: i64,
+}
+
+impl Departing<'_> {
+    fn subscription(&mut self, slot: Slot) -> Option<&mut Subscription> {
+        let place = self.subscriptions.get_mut(slot.index as usize)?;
+        place.as_mut().filter(|subscription| subscription.serial == slot.serial)
+    }
+}
+
+impl Sent for Departing<'_> {
+    fn gap(&mut self, slot: Slot) -> Bytes {
+        let dialect = self.dialect;
+        let message = self.subscription(slot).and_then(|subscription| {
+            let (from, to) = subscription.gap.take()?;
+            Some(subscription.envelope.as_ref()?.gap(from, to))
+        });
+        let mut bytes = BytesMut::new();
+        if let Some(message) = message {
+            frames::put(&mut bytes, dialect, message.as_bytes(), None, self.deflater);
+        }
+        bytes.freeze()
+    }
+
+    fn sent(&mut self, cargo: &Cargo) {
+        if let Cargo::Live { slot, events, created_at_ms, .. } = *cargo {
+            self.stats.pushed(u64::from(events), self.wall_ms - created_at_ms);
+            if let Some(subscription) = self.subscription(slot) {
+                subscription.waiting = subscription.waiting.saturating_sub(1);
+            }
+        }
+    }
+}

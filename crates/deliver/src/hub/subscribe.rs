@@ -1,0 +1,224 @@
+//! What connections follow: beginning, replacing and ending subscriptions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tidewire_store::{Position, SessionChange};
+
+use super::audience::{Audience, Member};
+use super::connection::{Key, Request, StartFrom, State};
+use super::outbox::Slot;
+use super::replay::{self, Wanted};
+use super::shard::Shard;
+use super::stats::{add, set, subtract};
+use crate::problem::Problem;
+
+impl Shard {
+    /// Begins to follow streams.
+    pub(super) fn subscribe(&mut self, key: Key, requests: Vec<Request>) {
+        let subscriptions_max = self.node.options.live.subscriptions_max;
+        let mut slots = Vec::with_capacity(requests.len());
+        for request in requests {
+            let Some(connection) = self.connection(key) else { return };
+            let existing = connection.find(&request.query_id);
+            if let Some(slot) = existing {
+                let known = connection.subscription(slot).and_then(|s| s.link);
+                // What a session's change brought here first is the same subscription.
+                if request.link.is_some() && known.map(|k| k.epoch) == request.link.map(|l| l.epoch)
+                {
+                    continue;
+                }
+                connection.outbox.withdraw(slot);
+                self.drop_subscription(key, slot);
+            } else if connection.slots().count() >= subscriptions_max {
+                let message = too_many(subscriptions_max).message(Some(&request.query_id));
+                self.say(key, &message);
+                continue;
+            }
+            let Some(connection) = self.connection(key) else { return };
+            let (query_id, stream) = (Arc::clone(&request.query_id), Arc::clone(&request.stream));
+            let slot = connection.add(request, existing.is_some());
+            self.enter(&stream, &query_id, Member { key, slot });
+            slots.push(slot);
+        }
+        self.begin_replay(key, slots);
+    }
+
+    /// Takes over what a session follows, as the store has it.
+    pub(super) fn follow(&mut self, key: Key, requests: Vec<Request>) {
+        let Some(connection) = self.connection(key) else { return };
+        let wanted = |query_id: &str| requests.iter().any(|r| *r.query_id == *query_id);
+        let dropped: Vec<Slot> = connection
+            .slots()
+            .filter(|(_, s)| s.link.is_some() && !wanted(&s.query_id))
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in dropped {
+            self.end(key, slot, "unsubscribed");
+        }
+        self.subscribe(key, requests);
+    }
+
+    fn enter(&mut self, stream: &Arc<str>, query_id: &Arc<str>, member: Member) {
+        if self.audiences.get(stream).is_some_and(|audience| audience.attendance.ended()) {
+            // The stream was deleted, and this shard is about to see that. Who comes now means the
+            // next stream of its name.
+            self.retire(stream);
+        }
+        let tail = &self.node.tail;
+        let audience = self.audiences.entry(Arc::clone(stream));
+        let audience = audience.or_insert_with(|| Audience::new(tail.attend(stream)));
+        audience.enter(query_id, member);
+        add(&self.stats.subscriptions, 1);
+        set(&self.stats.streams, self.audiences.len());
+    }
+
+    /// Ends all that follow a stream that is gone.
+    fn retire(&mut self, stream: &Arc<str>) {
+        let Some(audience) = self.audiences.get(stream) else { return };
+        let members: Vec<Member> =
+            audience.groups().flat_map(|(_, members)| members.iter().copied()).collect();
+        for member in members {
+            self.end(member.key, member.slot, "stream_deleted");
+        }
+        self.audiences.remove(stream);
+    }
+
+    /// Reads the store for subscriptions, from where they stand. An SSE connection's subscriptions
+    /// are all read together, in the log's order, so that its one cursor stays true.
+    pub(super) fn begin_replay(&mut self, key: Key, slots: Vec<Slot>) {
+        if slots.is_empty() {
+            return;
+        }
+        let Some(connection) = self.connection(key) else { return };
+        connection.next_replay += 1;
+        let replay = connection.next_replay;
+        let dialect = connection.dialect();
+        let slots = if dialect.has_one_cursor() {
+            connection.slots().map(|(slot, _)| slot).collect()
+        } else {
+            slots
+        };
+        let mut wanted = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let Some(subscription) = connection.subscription(slot) else { continue };
+            subscription.state = State::Replaying(replay);
+            wanted.push(Wanted {
+                slot,
+                query_id: Arc::clone(&subscription.query_id),
+                stream: Arc::clone(&subscription.stream),
+                start: if subscription.announced {
+                    StartFrom::After(subscription.sent)
+                } else {
+                    subscription.start
+                },
+                min_offset: subscription.min_offset,
+                envelope: subscription.envelope.clone(),
+            });
+        }
+        add(&self.stats.replays, 1);
+        let task = replay::run(
+            Arc::clone(&self.node),
+            self.handle.clone(),
+            replay::Target { key, replay, dialect },
+            wanted,
+        );
+        self.node.hub.tasks.spawn(task);
+    }
+
+    /// Sends those of a stream's followers back to the store that have not got an event there.
+    pub(super) fn read_again(&mut self, stream: &Arc<str>, unseen: Position) {
+        let Some(audience) = self.audiences.get(stream) else { return };
+        let members: Vec<Member> =
+            audience.groups().flat_map(|(_, members)| members.iter().copied()).collect();
+        for member in members {
+            let behind = self
+                .connection(member.key)
+                .and_then(|connection| connection.subscription(member.slot))
+                .is_some_and(|s| s.state == State::Live && s.sent < unseen);
+            if behind {
+                self.begin_replay(member.key, vec![member.slot]);
+            }
+        }
+    }
+
+    /// Ends a subscription and says why. What waits for it is sent before.
+    pub(super) fn end(&mut self, key: Key, slot: Slot, reason: &str) {
+        let Some(connection) = self.connection(key) else { return };
+        let Some(subscription) = connection.subscription(slot) else { return };
+        let (query_id, stream) = (&subscription.query_id, &subscription.stream);
+        let ended = super::frames::ended(query_id, stream, reason);
+        let (link, stream) = (subscription.link, stream.to_string());
+        let gap = match (subscription.gap.take(), &subscription.envelope) {
+            (Some((from, to)), Some(envelope)) => Some(envelope.gap(from, to)),
+            _ => None,
+        };
+        if let (Some(session), Some(_), "stream_deleted") = (&connection.session, link, reason) {
+            // Else it would be asked for again when the session returns.
+            let session = session.to_string();
+            self.node.sessions.note(vec![SessionChange::Unsubscribe { session, stream }]);
+        }
+        self.drop_subscription(key, slot);
+        for message in gap.iter().chain([&ended]) {
+            self.say(key, message);
+        }
+    }
+
+    /// Ends a subscription that could not be begun, or broke.
+    pub(super) fn fail(&mut self, key: Key, slot: Slot, problem: &Problem) {
+        let query_id = self
+            .connection(key)
+            .and_then(|connection| connection.subscription(slot))
+            .map(|subscription| Arc::clone(&subscription.query_id));
+        self.drop_subscription(key, slot);
+        if let Some(query_id) = query_id {
+            self.say(key, &problem.message(Some(&query_id)));
+        }
+    }
+
+    fn drop_subscription(&mut self, key: Key, slot: Slot) {
+        let Some(connection) = self.connection(key) else { return };
+        if connection.subscription(slot).is_none() {
+            return;
+        }
+        let place = &mut connection.subscriptions[slot.index as usize];
+        if let Some(subscription) = place.take() {
+            leave(&mut self.audiences, &subscription.stream, &subscription.query_id, key, slot);
+            subtract(&self.stats.subscriptions, 1);
+        }
+        set(&self.stats.streams, self.audiences.len());
+    }
+}
+
+pub(super) fn leave(
+    audiences: &mut HashMap<Arc<str>, Audience>,
+    stream: &Arc<str>,
+    query_id: &Arc<str>,
+    key: Key,
+    slot: Slot,
+) {
+    if let Some(audience) = audiences.get_mut(stream) {
+        audience.leave(query_id, Member { key, slot });
+        if audience.is_empty() {
+            audiences.remove(stream);
+        }
+    }
+}
+
+pub(super) fn unknown_subscription() -> Problem {
+    Problem::new(
+        axum::http::StatusCode::NOT_FOUND,
+        "no_such_subscription",
+        "the connection has no subscription of this query_id",
+        "subscribe first, or ignore this: it has ended already",
+    )
+}
+
+fn too_many(subscriptions_max: usize) -> Problem {
+    Problem::new(
+        axum::http::StatusCode::TOO_MANY_REQUESTS,
+        "too_many_subscriptions",
+        format!("a connection has at most {subscriptions_max} (live.subscriptions_max)"),
+        "unsubscribe from something, or use another connection",
+    )
+}

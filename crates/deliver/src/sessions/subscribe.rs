@@ -1,0 +1,68 @@
+//! A session begins to follow a stream, asked over HTTP or by a WebSocket's message.
+
+use axum::http::StatusCode;
+
+use tidewire_store::{SessionChange, SessionOutcome, SessionSubscription, Start};
+
+use crate::hub::StartFrom;
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::streams::{view, within_log};
+
+/// What a session is to follow.
+#[derive(Debug)]
+pub(crate) struct Following<'a> {
+    pub(crate) session: &'a str,
+    pub(crate) stream: &'a str,
+    pub(crate) query_id: &'a str,
+    /// Where to begin. If nothing is said: where it stands, or else at the stream's end.
+    pub(crate) start: Option<StartFrom>,
+    /// Whether it takes the place of another stream of this `query_id`.
+    pub(crate) replaces: bool,
+}
+
+/// Makes the subscription, or finds it made.
+pub(crate) async fn subscribe(
+    node: &Node,
+    following: Following<'_>,
+) -> Result<SessionSubscription, Problem> {
+    let Following { session, stream, query_id, start, replaces } = following;
+    // Asked first: a session that is not there is answered alike, whatever else is wrong.
+    let known = node.sessions.load(session).await?;
+    let named = known.subscriptions.into_iter();
+    let replaced = named.filter(|s| s.query_id == query_id && s.stream != stream);
+    let replaced: Vec<SessionSubscription> = replaced.collect();
+    if let (Some(other), false) = (replaced.first(), replaces) {
+        return Err(Problem::new(
+            StatusCode::CONFLICT,
+            "query_id_in_use",
+            format!("the session follows {:?} under this name", other.stream),
+            "unsubscribe from that stream first",
+        ));
+    }
+    let tail = view(node, stream).await?.view.tail;
+    let start = match start {
+        Some(StartFrom::After(position)) => {
+            within_log(node, position).await?;
+            Start::At(position)
+        }
+        Some(StartFrom::Now) => Start::At(tail),
+        None => Start::Unless(tail),
+    };
+    let unsubscribe = |other: SessionSubscription| SessionChange::Unsubscribe {
+        session: session.to_owned(),
+        stream: other.stream,
+    };
+    let subscribe = SessionChange::Subscribe {
+        session: session.to_owned(),
+        stream: stream.to_owned(),
+        query_id: query_id.to_owned(),
+        start,
+        ttl_ms: node.sessions.ttl_ms(),
+    };
+    let changes = replaced.into_iter().map(unsubscribe).chain([subscribe]);
+    match node.sessions.change_all(changes).await? {
+        SessionOutcome::Subscribed(made) => Ok(made),
+        other => Err(super::refusal(other)),
+    }
+}

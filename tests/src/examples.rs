@@ -1,0 +1,40 @@
+//! The examples of PROTOCOL.md, section 22, and what they have in common with real messages.
+
+use serde_json::{Map, Value};
+
+const PROTOCOL: &str = include_str!("../../PROTOCOL.md");
+
+/// The examples of one side, `client` or `server`, in order.
+pub fn examples(side: &str) -> Vec<Value> {
+    let section = PROTOCOL.split("\n## 22. Messages\n").nth(1).expect("section 22");
+    let section = section.split("\n## ").next().expect("its text");
+    let fence = format!("```json {side}\n");
+    let blocks = section.split(&fence).skip(1);
+    blocks
+        .map(|rest| {
+            let text = rest.split("\n```").next().unwrap_or_default();
+            serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+        })
+        .collect()
+}
+
+/// A message with its values replaced by their types: what remains are the members' names. Of an
+/// array, one element stands for all, and they must be alike.
+pub fn shape(message: &Value) -> Value {
+    match message {
+        Value::Null => "null".into(),
+        Value::Bool(_) => "boolean".into(),
+        Value::Number(_) => "number".into(),
+        Value::String(_) => "string".into(),
+        Value::Array(elements) => {
+            let mut shapes: Vec<Value> = elements.iter().map(shape).collect();
+            shapes.dedup();
+            assert!(shapes.len() <= 1, "the elements differ: {message}");
+            Value::Array(shapes)
+        }
+        Value::Object(members) => {
+            let shapes = members.iter().map(|(name, value)| (name.clone(), shape(value)));
+            Value::Object(shapes.collect::<Map<String, Value>>())
+        }
+    }
+}
