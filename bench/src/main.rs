@@ -107,6 +107,8 @@ enum Part {
     Mixed,
     /// fanout: some subscribers stop reading
     SlowReaders,
+    /// fanout: what the Rust client receives
+    Client,
 }
 
 impl Options {

@@ -41,6 +41,8 @@ pub(crate) struct Fanout {
     /// Messages published flat out after some have stopped reading: more than what a server may
     /// keep for one connection.
     pub(crate) slow_burst: usize,
+    /// Events that the Rust client is to receive.
+    pub(crate) client_events: usize,
 }
 
 impl Scale {
@@ -72,6 +74,7 @@ impl Scale {
                 slow_audience: 40,
                 slow_stop: 4,
                 slow_burst: 320,
+                client_events: 2_000,
             },
         }
     }
@@ -100,6 +103,7 @@ impl Scale {
                 slow_audience: 1000,
                 slow_stop: 50,
                 slow_burst: 16_000,
+                client_events: 200_000,
             },
         }
     }
@@ -110,7 +114,7 @@ impl Scale {
         let fanout = Fanout {
             subscribers: &[100, 1000, 5000, 19_000],
             // Longer than the interval of a server's pings.
-            idle: Duration::from_secs(40),
+            idle: Duration::from_secs(30),
             ..standard.fanout
         };
         Self { name: "full", log_events, fanout, ..standard }

@@ -51,12 +51,6 @@ impl Http {
         digits.and_then(|digits| digits.parse().ok()).expect("a base that ends with its port")
     }
 
-    /// The header that says who this is, as it stands on the wire; empty for nobody.
-    pub(crate) fn authorization(&self) -> String {
-        let header = |token| format!("authorization: Bearer {token}\r\n");
-        self.token.as_deref().map(header).unwrap_or_default()
-    }
-
     /// The same server and the same person, for the client library.
     pub fn client(&self) -> tidewire_client::Client {
         let client = tidewire_client::Client::new(&self.base, self.token.as_deref());

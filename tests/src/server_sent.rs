@@ -47,20 +47,22 @@ impl ServerSent {
 
     /// The next event. `None`: the response has ended.
     pub async fn next(&mut self) -> Option<Sent> {
-        within_patience("a server-sent event", async {
-            loop {
-                if let Some(sent) = self.arrived.pop_front() {
-                    return Some(sent);
-                }
-                let piece = self.response.chunk().await.ok()??;
-                self.unread.extend_from_slice(&piece);
-                while let Some(end) = self.unread.windows(2).position(|two| two == b"\n\n") {
-                    let block: Vec<u8> = self.unread.drain(..end + 2).collect();
-                    self.take(std::str::from_utf8(&block[..end]).expect("UTF-8"));
-                }
+        within_patience("a server-sent event", self.whenever()).await
+    }
+
+    /// The next event, however long that takes. `None`: the response has ended.
+    pub(crate) async fn whenever(&mut self) -> Option<Sent> {
+        loop {
+            if let Some(sent) = self.arrived.pop_front() {
+                return Some(sent);
             }
-        })
-        .await
+            let piece = self.response.chunk().await.ok()??;
+            self.unread.extend_from_slice(&piece);
+            while let Some(end) = self.unread.windows(2).position(|two| two == b"\n\n") {
+                let block: Vec<u8> = self.unread.drain(..end + 2).collect();
+                self.take(std::str::from_utf8(&block[..end]).expect("UTF-8"));
+            }
+        }
     }
 
     /// The next message but `progress`, which comes when it comes. It must be of this type.

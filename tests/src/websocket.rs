@@ -66,8 +66,13 @@ impl WebSocket {
 
     /// Connects someone who has room for next to nothing, so that not reading shows.
     pub async fn connect_narrow(http: &Http, path: &str) -> WebSocket {
+        WebSocket::connect_window(http, path, SMALL_WINDOW_BYTES).await
+    }
+
+    /// Connects someone who has room for so much.
+    pub(crate) async fn connect_window(http: &Http, path: &str, bytes: u32) -> WebSocket {
         let socket = TcpSocket::new_v4().expect("a socket");
-        socket.set_recv_buffer_size(SMALL_WINDOW_BYTES).expect("a small window");
+        socket.set_recv_buffer_size(bytes).expect("a window of this size");
         WebSocket::greet(socket, http, path, &[]).await
     }
 
@@ -113,17 +118,19 @@ impl WebSocket {
 
     /// The next frame. `None`: the server has hung up.
     pub async fn frame(&mut self) -> Option<Frame> {
-        within_patience("a frame from the server", async {
-            loop {
-                if let Some(frame) = self.take_frame() {
-                    return Some(frame);
-                }
-                if !self.receive().await {
-                    return None;
-                }
+        within_patience("a frame from the server", self.frame_whenever()).await
+    }
+
+    /// The next frame, however long that takes. `None`: the server has hung up.
+    pub(crate) async fn frame_whenever(&mut self) -> Option<Frame> {
+        loop {
+            if let Some(frame) = self.take_frame() {
+                return Some(frame);
             }
-        })
-        .await
+            if !self.receive().await {
+                return None;
+            }
+        }
     }
 
     /// The next message. Pings on the way are answered.
@@ -304,6 +311,6 @@ fn inflate(compressed: &[u8]) -> Vec<u8> {
     out
 }
 
-fn json(text: &str) -> Value {
+pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("not JSON ({error}): {text}"))
 }

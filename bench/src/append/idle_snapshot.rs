@@ -16,12 +16,22 @@ use crate::scale::Scale;
 use crate::servers::{Kind, Server};
 use crate::table::{Table, count, decimals};
 
+/// The order of the measurements, whether the transaction is there: a machine or a disk that gets
+/// slower or faster meanwhile does so for both alike.
+const ORDER: [bool; 6] = [false, true, true, false, false, true];
+
 #[derive(Debug, Serialize)]
 struct IdleSnapshot {
-    without: Measured,
-    with: Measured,
-    /// With ÷ without: 1 means that nothing was noticed.
+    rows: Vec<Row>,
+    /// The rates' mean with it ÷ without it: 1 means that nothing was noticed.
     ratio: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    is_idle: bool,
+    #[serde(flatten)]
+    measured: Measured,
 }
 
 pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Result<()> {
@@ -30,14 +40,21 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
         return Ok(());
     }
     let seconds = scale.idle_snapshot.measure.as_secs_f64();
-    println!("\nidle snapshot: {seconds} s without one, then with one");
+    println!("\nidle snapshot: {seconds} s without one and with one, three times each, in turn");
     let shape =
         Shape { producers: scale.producers_max, payload_bytes: 100, is_shared_stream: false };
     let window = scale.idle_snapshot;
-    let without = options.measure_quietly(|| measure_one(options, shape, window, false))?;
-    let with = options.measure_quietly(|| measure_one(options, shape, window, true))?;
-    let ratio = with.events_per_second / without.events_per_second;
-    let measured = IdleSnapshot { without, with, ratio };
+    let mut rows = Vec::new();
+    for is_idle in ORDER {
+        let measured = options.measure_quietly(|| measure_one(options, shape, window, is_idle))?;
+        rows.push(Row { is_idle, measured });
+    }
+    let rate = |is_idle: bool| -> f64 {
+        let rows = rows.iter().filter(|row| row.is_idle == is_idle);
+        rows.map(|row| row.measured.events_per_second).sum()
+    };
+    let ratio = rate(true) / rate(false);
+    let measured = IdleSnapshot { rows, ratio };
     print_table(&measured);
     report.section("idle_snapshot", &measured)
 }
@@ -69,7 +86,8 @@ fn print_table(measured: &IdleSnapshot) {
         "p99 ms",
         Cost::HEADINGS[3],
     ]);
-    for (label, row) in [("none", &measured.without), ("one", &measured.with)] {
+    for Row { is_idle, measured: row } in &measured.rows {
+        let label = if *is_idle { "one" } else { "none" };
         let trend = row.second_half_events_per_second / row.first_half_events_per_second;
         let [_, _, _, other] = row.cpu_per_event.columns(1);
         table.row(vec![

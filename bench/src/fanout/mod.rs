@@ -2,6 +2,7 @@
 //! else feels it. Beside NATS, and the bare loop that only writes.
 
 mod aims;
+mod client;
 mod deliver;
 mod idle;
 mod mixed;
@@ -34,6 +35,9 @@ pub(crate) fn run(options: &Options, scale: &Scale) -> Result<()> {
     }
     if options.runs(Part::SlowReaders) {
         slow_readers::run(options, scale, &ways, connections_max, &mut report)?;
+    }
+    if options.runs(Part::Client) {
+        client::run(options, scale, &ways, &mut report)?;
     }
     let aims = aims::judge(&rows, &idle_rows);
     aims::print(&aims, &rows);

@@ -30,6 +30,11 @@ pub(super) struct Job {
     chunk: Arc<Chunk>,
     /// The chunk as bytes, in each dialect that was needed so far.
     bytes: [Option<Bytes>; 4],
+    /// There is nothing else to serve in this turn: what a socket takes at once need not wait for
+    /// company.
+    alone: bool,
+    /// Events that went straight to their sockets.
+    straight: u64,
 }
 
 /// A chunk for an SSE connection that is to be put into the log's order with others.
@@ -70,7 +75,8 @@ impl Shard {
                 self.read_again(&stream, unseen);
             }
             if let Some(chunk) = &glimpse.chunk {
-                self.begin(&stream, chunk);
+                let alone = sight.streams.len() == 1 && self.slow.is_empty();
+                self.begin(&stream, chunk, alone);
             }
             if let Some(ending) = glimpse.ending {
                 self.finish(&stream);
@@ -80,9 +86,10 @@ impl Shard {
         self.position = sight.position;
     }
 
-    fn begin(&mut self, stream: &Arc<str>, chunk: &Arc<Chunk>) {
+    fn begin(&mut self, stream: &Arc<str>, chunk: &Arc<Chunk>, alone: bool) {
         let Some(audience) = self.audiences.get(stream) else { return };
         let large = audience.size() > self.node.options.live.fan_out_threshold;
+        let alone = alone && audience.groups().count() == 1;
         let job = |(query_id, members): (&Arc<str>, &Arc<Vec<Member>>)| Job {
             stream: Arc::clone(stream),
             query_id: Arc::clone(query_id),
@@ -90,6 +97,8 @@ impl Shard {
             next: 0,
             chunk: Arc::clone(chunk),
             bytes: [const { None }; 4],
+            alone,
+            straight: 0,
         };
         let jobs: Vec<Job> = audience.groups().map(job).collect();
         // A stream's chunks go out in order, so one that is being served in slices stays so.
@@ -105,6 +114,7 @@ impl Shard {
     /// Serves a slice of the first large audience that waits.
     pub(super) fn slice(&mut self) {
         let Some(mut job) = self.slow.pop_front() else { return };
+        job.alone = self.slow.is_empty();
         let slice = self.node.options.live.fan_out_threshold.max(1);
         self.serve(&mut job, slice);
         if job.next < job.members.len() {
@@ -129,6 +139,10 @@ impl Shard {
             self.deliver(*member, job);
         }
         job.next = end;
+        let straight = std::mem::take(&mut job.straight);
+        if straight > 0 {
+            self.stats.pushed(straight, self.wall_ms - job.chunk.created_at_ms);
+        }
     }
 
     /// Gives a chunk to one follower, unless it has it.
@@ -137,14 +151,24 @@ impl Shard {
         if connection.serial != member.key.serial || connection.closing {
             return;
         }
-        let dialect = connection.dialect();
+        let (dialect, idle) = (connection.dialect(), connection.is_idle());
         let Some(subscription) = connection.subscription(member.slot) else { return };
         let (after, last) = (subscription.sent, job.chunk.last());
         if subscription.state != State::Live || after >= last {
             return;
         }
         let Some(envelope) = &subscription.envelope else { return };
-        if dialect.has_one_cursor() {
+        if job.alone && after < job.chunk.first() && idle {
+            subscription.sent = last;
+            let bytes = job.bytes(dialect, envelope, &mut self.deflater);
+            let events = job.chunk.events.len();
+            let parcel = live_parcel(member.slot, bytes, (after, last), events, &job.chunk);
+            connection.furthest = connection.furthest.max(last);
+            if connection.send_straight(member.slot, parcel, self.now_ms) {
+                job.straight += events as u64;
+                return;
+            }
+        } else if dialect.has_one_cursor() {
             subscription.sent = last;
             let chunk = Arc::clone(&job.chunk);
             connection.unsorted.push(Delivery { slot: member.slot, chunk, after });

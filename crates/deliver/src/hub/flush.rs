@@ -1,10 +1,12 @@
 //! From the outboxes to the sockets, each connection's in one go.
 
-use bytes::{Bytes, BytesMut};
+use std::io::IoSlice;
+
+use bytes::{Buf, Bytes, BytesMut};
 
 use super::connection::{Connection, Key, Subscription};
 use super::frames::{self, Dialect};
-use super::outbox::{Cargo, Flushed, Sent, Slot};
+use super::outbox::{Cargo, Flushed, Parcel, Sent, Slot};
 use super::replay::Verdict;
 use super::shard::Shard;
 use super::stats::{Stats, add};
@@ -70,6 +72,30 @@ impl Shard {
                 self.remove(index);
             }
         }
+    }
+}
+
+impl Connection {
+    /// Whether nothing waits for it, and nothing is about to.
+    pub(super) fn is_idle(&self) -> bool {
+        self.outbox.is_empty() && self.unsorted.is_empty() && !self.blocked
+    }
+
+    /// Sends events to a client for whom nothing waits, without a stop in the outbox. Returns whether
+    /// all of it is out; else the rest waits there.
+    pub(super) fn send_straight(&mut self, slot: Slot, mut parcel: Parcel, now_ms: u64) -> bool {
+        let pieces = [IoSlice::new(&parcel.bytes)];
+        // A socket that refuses is asked again by the flush, which knows what to do about it.
+        let written = self.outlet.write(&pieces, &parcel.bytes).unwrap_or(0);
+        if written == parcel.bytes.len() {
+            return true;
+        }
+        parcel.bytes.advance(written);
+        self.queue_live(slot, parcel, now_ms);
+        if written > 0 {
+            self.outbox.begin();
+        }
+        false
     }
 }
 

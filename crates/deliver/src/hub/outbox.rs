@@ -57,7 +57,7 @@ pub(super) struct Outbox {
     pub(super) bytes: usize,
     /// Bytes of messages of the connection's own.
     pub(super) message_bytes: usize,
-    /// Bytes of the first parcel that are gone already.
+    /// The first parcel is out in part.
     begun: bool,
     ping_waits: bool,
 }
@@ -121,6 +121,11 @@ impl Outbox {
             _ => {}
         }
         self.parcels.push_back(parcel);
+    }
+
+    /// Notes that the first of what waits is out in part.
+    pub(super) fn begin(&mut self) {
+        self.begun = true;
     }
 
     /// Takes out what waits live for a subscription.
