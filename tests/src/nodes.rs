@@ -1,8 +1,9 @@
 //! Several servers on one PostgreSQL database: the nodes of one system, each to be killed, stopped
 //! and started again where it was.
 
-use tidewire_client::LiveOptions;
+use tidewire_client::{LiveOptions, ReadFrom};
 
+use crate::follower::Follower;
 use crate::http::Http;
 use crate::launch::{Launch, Server};
 use crate::process::Ended;
@@ -50,6 +51,25 @@ impl Nodes {
         let others = self.https.iter().cycle().skip(index + 1).take(self.https.len() - 1);
         let addresses = others.map(|http| http.base().to_owned()).collect();
         LiveOptions { addresses, ..LiveOptions::default() }
+    }
+
+    /// Two followers that begin at each node, one of the two with a session, of all these streams
+    /// from the start.
+    pub async fn followers(&self, streams: &[&str]) -> Vec<Follower> {
+        let from: Vec<_> = streams.iter().map(|stream| (*stream, ReadFrom::Start)).collect();
+        let mut followers = Vec::new();
+        for has_session in [false, true] {
+            for (index, http) in self.https.iter().enumerate() {
+                let mut options = self.from(index);
+                if has_session {
+                    options.session = Some(http.open_session().await);
+                }
+                let follower = Follower::start(&http.client(), options, &from);
+                follower.stands(streams.len()).await;
+                followers.push(follower);
+            }
+        }
+        followers
     }
 
     /// `kill -9`.

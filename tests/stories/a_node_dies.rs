@@ -3,9 +3,8 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidewire_client::ReadFrom;
 use tidewire_stories::postgres::Sql;
-use tidewire_stories::{Follower, Http, Nodes, Plan, Producers, Store, Transcript, Wire};
+use tidewire_stories::{Http, Nodes, Plan, Producers, Store, Transcript, Wire};
 use tidewire_stories::{eventually, rounds};
 
 const LEASE_MS: u64 = 2_000;
@@ -28,17 +27,7 @@ async fn the_clients_of_a_dead_node_go_on_elsewhere() {
         Plan::plain("c", "left"),
     ];
     let mut producers = Producers::spread(nodes.https(), plans);
-    let mut followers = Vec::new();
-    for index in [0, 1, 2, 0, 1, 2] {
-        let mut options = nodes.from(index);
-        if followers.len() >= 3 {
-            options.session = Some(nodes.http(index).open_session().await);
-        }
-        let from = STREAMS.map(|stream| (stream, ReadFrom::Start));
-        let follower = Follower::start(&nodes.http(index).client(), options, &from);
-        follower.stands(2).await;
-        followers.push(follower);
-    }
+    let followers = nodes.followers(&STREAMS).await;
 
     for round in 0..rounds(2).min(50) {
         let (victim, witness) = (round % 3, (round + 1) % 3);

@@ -1,8 +1,7 @@
 //! A rolling restart under load: every node is stopped with SIGTERM and started again, one after
 //! the other. Who retries as told notices nothing.
 
-use tidewire_client::ReadFrom;
-use tidewire_stories::{Complaint, Follower, Nodes, Plan, Producers, Store, Transcript, rounds};
+use tidewire_stories::{Complaint, Nodes, Plan, Producers, Store, Transcript, rounds};
 
 const STREAMS: [&str; 2] = ["left", "right"];
 
@@ -24,17 +23,7 @@ async fn a_rolling_restart_loses_nothing_and_answers_no_5xx() {
         Plan::plain("f", "right").in_batches(),
     ];
     let mut producers = Producers::spread(nodes.https(), plans);
-    let mut followers = Vec::new();
-    for index in [0, 1, 2, 0, 1, 2] {
-        let mut options = nodes.from(index);
-        if followers.len() >= 3 {
-            options.session = Some(nodes.http(index).open_session().await);
-        }
-        let from = STREAMS.map(|stream| (stream, ReadFrom::Start));
-        let follower = Follower::start(&nodes.http(index).client(), options, &from);
-        follower.stands(2).await;
-        followers.push(follower);
-    }
+    let followers = nodes.followers(&STREAMS).await;
 
     for _ in 0..rounds(1).min(20) {
         for index in 0..3 {
