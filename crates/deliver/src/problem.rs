@@ -140,6 +140,11 @@ impl From<StoreError> for Problem {
                  commit.queue_max",
             )
             .retry_after_s(1),
+            StoreError::InvalidKey(_) => Problem::bad_request(
+                "invalid_new_key",
+                detail,
+                "send a name, and scopes such as {\"tables\": [\"*\"]}",
+            ),
             StoreError::Broken { .. } | StoreError::Refused(_) => {
                 tracing::error!(error = detail, "the store failed");
                 Problem::new(

@@ -1,5 +1,7 @@
 //! What can go wrong with a store, and what the caller should make of it.
 
+use crate::keys::InvalidKey;
+
 /// A store operation that did not happen, or may not have.
 ///
 /// Refusals that follow from the protocol (a closed stream, a stale producer) are not errors: they
@@ -33,6 +35,9 @@ pub enum StoreError {
     /// The store cannot be opened as it is; the text says what to do.
     #[error("{0}")]
     Refused(String),
+    /// A key that cannot be kept, and why; nothing was written.
+    #[error(transparent)]
+    InvalidKey(#[from] InvalidKey),
 }
 
 impl StoreError {
@@ -44,7 +49,7 @@ impl StoreError {
             | StoreError::Full(_)
             | StoreError::Closed
             | StoreError::Overloaded(_) => true,
-            StoreError::Broken { .. } | StoreError::Refused(_) => false,
+            StoreError::Broken { .. } | StoreError::Refused(_) | StoreError::InvalidKey(_) => false,
         }
     }
 }

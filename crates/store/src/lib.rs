@@ -6,6 +6,7 @@
 //! - [`subscription`]: who is woken when streams grow
 //! - [`session`]: clients that come and go, what they follow, how far they have got; [`nodes`]: the
 //!   servers that serve them
+//! - [`keys`]: who may come in
 //! - [`sqlite`], [`postgres`]: the two backends, file by file alike
 //! - [`contract`]: the tests that both pass
 
@@ -14,6 +15,7 @@ pub mod contract;
 mod decide;
 pub mod error;
 pub mod event;
+pub mod keys;
 pub mod log;
 mod migration;
 pub mod nodes;
@@ -30,6 +32,7 @@ pub mod subscription;
 pub use command::{Actor, Answer, Append, Command, Create, ForkFrom, Refusal};
 pub use error::StoreError;
 pub use event::{Control, Event, TailEvent};
+pub use keys::{InvalidKey, KEY_NAME_CHARS_MAX, KEY_SCOPES_BYTES_MAX, KeyView, Keys, NewKey};
 pub use log::{Found, Log, Page, PageLimit, SharedStore, Store, StreamView, Swept, WantsPayload};
 pub use migration::SCHEMA_VERSION;
 pub use nodes::{NodeReport, NodeView, Nodes};

@@ -41,6 +41,7 @@ use tokio::sync::watch;
 use crate::command::{Answer, Command};
 use crate::error::StoreError;
 use crate::event::{Event, TailEvent};
+use crate::keys::Keys;
 use crate::nodes::Nodes;
 use crate::offset::{Epoch, Position};
 use crate::session::Sessions;
@@ -191,9 +192,9 @@ pub trait Log: Send + Sync + std::fmt::Debug {
 }
 
 /// Everything durable, behind one handle.
-pub trait Store: Log + Subscriptions + Sessions + Nodes {}
+pub trait Store: Log + Subscriptions + Sessions + Nodes + Keys {}
 
-impl<T: Log + Subscriptions + Sessions + Nodes> Store for T {}
+impl<T: Log + Subscriptions + Sessions + Nodes + Keys> Store for T {}
 
 /// A store that is shared by all parts of a node.
 pub type SharedStore = Arc<dyn Store>;

@@ -22,6 +22,7 @@ pub mod creating;
 pub mod following;
 pub mod fork_removal;
 pub mod forks;
+pub mod keys;
 pub mod lifetimes;
 pub mod node_leases;
 pub mod nodes;
@@ -139,6 +140,20 @@ macro_rules! contract_suite {
                 a_fork_inherits_type_and_lifetime_only
                 an_impossible_fork_is_refused
                 a_chain_of_forks_has_a_limit;
+            keys:
+                a_key_is_found_as_it_was_made
+                an_unknown_key_is_not_found
+                a_key_that_cannot_be_kept_is_refused
+                an_immense_time_is_accepted_for_a_key
+                a_revoked_key_is_not_valid
+                an_expired_key_is_not_valid
+                a_rotated_key_is_valid_for_the_overlap
+                a_rotated_key_expires_no_later_than_before
+                a_key_is_rotated_once
+                uses_of_keys_are_noted
+                ids_of_keys_are_not_given_twice
+                keys_survive_a_restart
+                a_key_can_be_made_by_hand;
             lifetimes:
                 an_expired_stream_is_not_found
                 an_expired_streams_name_can_be_used_again
@@ -276,6 +291,7 @@ mod tests {
         ("following", include_str!("following.rs")),
         ("fork_removal", include_str!("fork_removal.rs")),
         ("forks", include_str!("forks.rs")),
+        ("keys", include_str!("keys.rs")),
         ("lifetimes", include_str!("lifetimes.rs")),
         ("node_leases", include_str!("node_leases.rs")),
         ("nodes", include_str!("nodes.rs")),

@@ -7,11 +7,13 @@
 //!
 //! A node has one connection that writes, one that listens, and a small pool for the rest.
 
+mod access;
 mod batch;
 mod columns;
 mod connect;
 mod error;
 mod flight;
+mod keys;
 mod listener;
 mod load;
 mod nodes;

@@ -4,8 +4,10 @@
 //! is what makes visible mean durable. All writes go through the writer thread, so the offset lock
 //! of other stores is here simply the fact that there is one writer.
 
+mod access;
 mod cache;
 mod error;
+mod keys;
 mod load;
 mod nodes;
 mod open;

@@ -1,0 +1,1 @@
+UPDATE tidewire_api_keys SET is_active = false WHERE id = ?1
