@@ -32,7 +32,12 @@ const HASH_DIGITS: usize = 64;
 
 /// The longest time from now that is told apart: any longer, and its end would not fit the database's
 /// times. Some 35,000 years.
-pub(crate) const DURATION_MS_MAX: u64 = 1 << 50;
+const DURATION_MS_MAX: u64 = 1 << 50;
+
+/// A duration as the databases take it.
+pub(crate) fn duration(ms: u64) -> i64 {
+    i64::try_from(ms.min(DURATION_MS_MAX)).unwrap_or(i64::MAX)
+}
 
 /// A key as it is kept, without its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]

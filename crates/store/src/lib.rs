@@ -6,12 +6,13 @@
 //! - [`subscription`]: who is woken when streams grow
 //! - [`session`]: clients that come and go, what they follow, how far they have got; [`nodes`]: the
 //!   servers that serve them
-//! - [`keys`]: who may come in
+//! - [`keys`], [`tickets`]: who may come in; [`control`]: what nodes tell each other
 //! - [`sqlite`], [`postgres`]: the two backends, file by file alike
 //! - [`contract`]: the tests that both pass
 
 pub mod command;
 pub mod contract;
+pub mod control;
 mod decide;
 pub mod error;
 pub mod event;
@@ -28,8 +29,10 @@ pub mod sqlite;
 pub mod stats;
 pub mod stream;
 pub mod subscription;
+pub mod tickets;
 
 pub use command::{Actor, Answer, Append, Command, Create, ForkFrom, Refusal};
+pub use control::{ControlChannel, ControlCursor, ControlMessage};
 pub use error::StoreError;
 pub use event::{Control, Event, TailEvent};
 pub use keys::{InvalidKey, KEY_NAME_CHARS_MAX, KEY_SCOPES_BYTES_MAX, KeyView, Keys, NewKey};
@@ -44,3 +47,4 @@ pub use session::{
 };
 pub use stats::{CommitStats, Distribution};
 pub use stream::{Lifetime, ProducerStamp, StreamState};
+pub use tickets::Tickets;

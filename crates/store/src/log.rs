@@ -39,6 +39,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::command::{Answer, Command};
+use crate::control::ControlChannel;
 use crate::error::StoreError;
 use crate::event::{Event, TailEvent};
 use crate::keys::Keys;
@@ -48,6 +49,7 @@ use crate::session::Sessions;
 use crate::stats::CommitStats;
 use crate::stream::StreamState;
 use crate::subscription::Subscriptions;
+use crate::tickets::Tickets;
 
 /// How much of a stream to read at once.
 #[derive(Debug, Clone, Copy)]
@@ -192,9 +194,9 @@ pub trait Log: Send + Sync + std::fmt::Debug {
 }
 
 /// Everything durable, behind one handle.
-pub trait Store: Log + Subscriptions + Sessions + Nodes + Keys {}
+pub trait Store: Log + Subscriptions + Sessions + Nodes + Keys + Tickets + ControlChannel {}
 
-impl<T: Log + Subscriptions + Sessions + Nodes + Keys> Store for T {}
+impl<T: Log + Subscriptions + Sessions + Nodes + Keys + Tickets + ControlChannel> Store for T {}
 
 /// A store that is shared by all parts of a node.
 pub type SharedStore = Arc<dyn Store>;

@@ -66,7 +66,7 @@ CREATE FUNCTION tidewire.tell_of_key() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
 BEGIN
     INSERT INTO tidewire.control (kind, body)
-    VALUES ('key_changed', json_build_object('id', OLD.id));
+    VALUES ('key_changed', format('{"id":%s}', OLD.id)::json);
     PERFORM pg_notify('tidewire_control', '');
     RETURN NULL;
 END;
@@ -90,7 +90,7 @@ CREATE FUNCTION tidewire.tell_of_all_keys() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
 BEGIN
     INSERT INTO tidewire.control (kind, body)
-    SELECT 'key_changed', json_build_object('id', id) FROM tidewire.api_keys;
+    SELECT 'key_changed', format('{"id":%s}', id)::json FROM tidewire.api_keys;
     PERFORM pg_notify('tidewire_control', '');
     RETURN NULL;
 END;

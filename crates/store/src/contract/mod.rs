@@ -18,6 +18,7 @@ use crate::log::SharedStore;
 pub mod appending;
 pub mod closing;
 pub(crate) mod commands;
+pub mod control;
 pub mod creating;
 pub mod following;
 pub mod fork_removal;
@@ -35,6 +36,7 @@ pub mod session_upkeep;
 pub mod sessions;
 mod subject;
 pub mod subscriptions;
+pub mod tickets;
 pub mod webhooks;
 
 /// Some data of its own for one test: empty at first, opened again after the store was closed.
@@ -81,6 +83,8 @@ macro_rules! contract_suite {
                 changed_subscriptions_are_signalled_to_all_nodes
                 nodes_change_sessions_one_after_the_other
                 a_session_goes_from_node_to_node
+                control_messages_are_heard_on_all_nodes
+                a_ticket_is_taken_on_one_node
                 a_node_that_closes_leaves_the_others_at_work;
         }
     };
@@ -106,6 +110,18 @@ macro_rules! contract_suite {
                 a_producer_may_close_without_content
                 a_stale_epoch_is_told_apart_from_a_closed_stream
                 one_of_racing_closers_wins;
+            control:
+                every_reader_hears_every_message_once
+                a_reader_begins_where_it_likes
+                messages_sent_at_once_are_heard_once
+                a_message_is_signalled
+                a_message_that_is_no_json_is_refused
+                changed_keys_are_told
+                keys_changed_by_hand_are_told
+                old_messages_are_swept
+                expired_tickets_are_swept
+                a_sweep_of_the_channel_is_bounded
+                messages_survive_a_restart;
             creating:
                 an_empty_stream_is_at_the_start
                 first_content_arrives_with_its_stream
@@ -258,6 +274,12 @@ macro_rules! contract_suite {
                 interests_are_listed_and_their_changes_told
                 forks_are_linked_at_their_ends
                 a_secret_is_decided_once;
+            tickets:
+                a_ticket_is_taken_once
+                one_of_racing_takers_gets_the_ticket
+                an_expired_ticket_is_not_taken
+                an_unknown_ticket_is_not_taken
+                tickets_survive_a_restart;
             webhooks:
                 one_node_delivers_at_a_time
                 a_dead_nodes_turn_passes_on
@@ -287,6 +309,7 @@ mod tests {
     const TOPICS: &[(&str, &str)] = &[
         ("appending", include_str!("appending.rs")),
         ("closing", include_str!("closing.rs")),
+        ("control", include_str!("control.rs")),
         ("creating", include_str!("creating.rs")),
         ("following", include_str!("following.rs")),
         ("fork_removal", include_str!("fork_removal.rs")),
@@ -303,6 +326,7 @@ mod tests {
         ("session_upkeep", include_str!("session_upkeep.rs")),
         ("sessions", include_str!("sessions.rs")),
         ("subscriptions", include_str!("subscriptions.rs")),
+        ("tickets", include_str!("tickets.rs")),
         ("webhooks", include_str!("webhooks.rs")),
     ];
 

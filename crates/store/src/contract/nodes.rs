@@ -7,6 +7,8 @@ use futures_util::future::join_all;
 
 use super::Opener;
 use super::commands::stamped;
+use super::control::{key_changed, said};
+use super::keys::new_key;
 use super::pointers::acknowledge;
 use super::sessions::{LONG_MS, RULES, at, connect, disconnect, subscribe};
 use super::subject::{EVERYTHING, Subject, text};
@@ -210,6 +212,42 @@ pub async fn a_session_goes_from_node_to_node(data: &dyn Opener) {
     assert_eq!(session.subscriptions[0].pointer, Position::new(5));
     there.does(disconnect("s", "there", 0)).await;
     assert_eq!(here.find_session("s").await, None);
+}
+
+/// What one node says, and what it does to a key, every node hears once.
+pub async fn control_messages_are_heard_on_all_nodes(data: &dyn Opener) {
+    let nodes = join_all((0..3).map(|_| Subject::open(data))).await;
+    let mut cursors = join_all(nodes.iter().map(|node| node.listens())).await;
+    for (round, sender) in nodes.iter().enumerate() {
+        let letter = ['a', 'b', 'c'][round];
+        let id = sender.makes(new_key(letter)).await.id;
+        let signals: Vec<_> = nodes.iter().map(|node| node.control_signals()).collect();
+        let body = round.to_string();
+        sender.sends("round", &body).await;
+        sender.revokes(id).await;
+        let expected = [said("round", &body), key_changed(id)];
+        for ((node, mut signals), cursor) in nodes.iter().zip(signals).zip(&mut cursors) {
+            let mut heard = Vec::new();
+            let hear = async {
+                while heard.len() < expected.len() {
+                    signals.changed().await.expect("the store is open");
+                    heard.extend(node.is_told(cursor).await);
+                }
+            };
+            tokio::time::timeout(PATIENCE, hear).await.expect("signals");
+            assert_eq!(heard, expected);
+            assert_eq!(node.is_told(cursor).await, []);
+        }
+    }
+}
+
+/// A ticket that one node gave is good on another, and on one only.
+pub async fn a_ticket_is_taken_on_one_node(data: &dyn Opener) {
+    let nodes = join_all((0..3).map(|_| Subject::open(data))).await;
+    nodes[0].puts_ticket('a', "{}", LONG_MS).await;
+    let takes = (0..50).map(|number| nodes[number % 3].takes_ticket('a'));
+    let taken = join_all(takes).await.into_iter().flatten().count();
+    assert_eq!(taken, 1);
 }
 
 /// A node that closes leaves the others at work.

@@ -1,11 +1,14 @@
 //! Access control: hands the calls of its traits to where they are carried out.
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 
 use super::pool::Lent;
-use super::{PostgresStore, keys};
+use super::{PostgresStore, control, keys, tickets};
+use crate::control::{ControlChannel, ControlCursor, ControlMessage};
 use crate::error::StoreError;
 use crate::keys::{KeyView, Keys, NewKey, check_expiry, check_hash};
+use crate::tickets::Tickets;
 
 #[async_trait]
 impl Keys for PostgresStore {
@@ -47,5 +50,46 @@ impl Keys for PostgresStore {
 
     async fn note_key_uses(&self, ids: &[i64]) -> Result<(), StoreError> {
         self.pool.read(|client| async move { keys::note_uses(&client, ids).await }).await
+    }
+}
+
+#[async_trait]
+impl Tickets for PostgresStore {
+    async fn put_ticket(&self, hash: &str, holder: &str, ttl_ms: u64) -> Result<(), StoreError> {
+        let put = |client: Lent| async move { tickets::put(&client, hash, holder, ttl_ms).await };
+        self.pool.read(put).await
+    }
+
+    async fn take_ticket(&self, hash: &str) -> Result<Option<String>, StoreError> {
+        self.pool.read(|client| async move { tickets::take(&client, hash).await }).await
+    }
+}
+
+#[async_trait]
+impl ControlChannel for PostgresStore {
+    async fn send_control(&self, kind: &str, body: &str) -> Result<(), StoreError> {
+        self.pool.write(|client| async move { control::send(&client, kind, body).await }).await?;
+        // The listener hears of it too, unless it has just lost its connection.
+        self.effects.signal_control();
+        Ok(())
+    }
+
+    fn control_signals(&self) -> watch::Receiver<u64> {
+        self.effects.control_signals.subscribe()
+    }
+
+    async fn control_since(
+        &self,
+        cursor: &mut ControlCursor,
+    ) -> Result<Vec<ControlMessage>, StoreError> {
+        let before = &*cursor;
+        let read = |client: Lent| async move { control::since(&client, before.clone()).await };
+        let (messages, after) = self.pool.read(read).await?;
+        *cursor = after;
+        Ok(messages)
+    }
+
+    async fn sweep_control(&self, keep_ms: u64) -> Result<usize, StoreError> {
+        self.pool.read(|client| async move { control::sweep(&client, keep_ms).await }).await
     }
 }

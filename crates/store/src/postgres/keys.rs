@@ -7,7 +7,7 @@ use tokio_postgres::{Error, Row};
 use super::error::{broken, broken_commit};
 use super::query::{Params, execute, query, sql};
 use crate::error::StoreError;
-use crate::keys::{DURATION_MS_MAX, InvalidKey, KeyView, NewKey, check_hash};
+use crate::keys::{InvalidKey, KeyView, NewKey, check_hash, duration};
 
 /// Makes a key that has been checked.
 pub(crate) async fn create(client: &ClientWrapper, key: &NewKey) -> Result<KeyView, StoreError> {
@@ -52,11 +52,6 @@ async fn make(
     let committed = client.batch_execute("COMMIT").await;
     committed.map_err(|error| broken_commit(true, &error))?;
     Ok(made)
-}
-
-/// A duration as `tidewire.from_now` takes it.
-fn duration(ms: u64) -> i64 {
-    i64::try_from(ms.min(DURATION_MS_MAX)).unwrap_or(i64::MAX)
 }
 
 /// All keys.

@@ -1,8 +1,10 @@
-//! Hears of all nodes' commits: a connection of its own that listens on `tidewire_log`, and on
-//! `tidewire_session` for sessions whose subscriptions changed.
+//! Hears of all nodes' commits: a connection of its own that listens on `tidewire_log`, on
+//! `tidewire_session` for sessions whose subscriptions changed, and on `tidewire_control` for what is
+//! said in the control channel.
 //!
 //! Hints only, so nothing is lost when it breaks: it comes back by itself, looks where the log's tip
-//! is by then, and followers poll besides; and it says that signals of sessions were missed.
+//! is by then, and followers poll besides; and it says that signals of sessions were missed, and
+//! that something may have been said.
 
 use std::sync::Arc;
 
@@ -17,6 +19,8 @@ use super::error::text;
 use super::query::{sql, unsigned};
 use super::writer::Effects;
 use crate::session::SessionSignal;
+
+const LISTEN: &str = "LISTEN tidewire_log; LISTEN tidewire_session; LISTEN tidewire_control";
 
 /// Listens until told to stop.
 pub(crate) async fn run(connector: Arc<Connector>, effects: Arc<Effects>, stop: CancellationToken) {
@@ -63,9 +67,10 @@ async fn listen(
     };
     let start = async {
         client.batch_execute(SETTINGS).await?;
-        client.batch_execute("LISTEN tidewire_log; LISTEN tidewire_session").await?;
+        client.batch_execute(LISTEN).await?;
         // What was committed before is not told; what is committed from here on is.
         effects.signal(SessionSignal::Missed);
+        effects.signal_control();
         let tip: i64 = client.query_one(sql!("tip"), &[]).await?.try_get(0)?;
         effects.tip_is(unsigned(tip));
         Ok::<(), Error>(())
@@ -81,6 +86,7 @@ fn heard(notification: &Notification, effects: &Effects) {
     let payload = notification.payload();
     match (notification.channel(), payload.parse()) {
         ("tidewire_session", _) => effects.signal(SessionSignal::Changed(payload.to_owned())),
+        ("tidewire_control", _) => effects.signal_control(),
         (_, Ok(position)) => effects.announce(position),
         (_, Err(_)) => {}
     }

@@ -11,6 +11,7 @@ mod access;
 mod batch;
 mod columns;
 mod connect;
+mod control;
 mod error;
 mod flight;
 mod keys;
@@ -30,6 +31,7 @@ mod subscriptions;
 mod sweep;
 #[doc(hidden)]
 pub mod testing;
+mod tickets;
 mod tls;
 mod url;
 mod writer;
@@ -97,6 +99,7 @@ impl PostgresStore {
             partitions: Partitions::default(),
             grown: watch::Sender::new(0),
             session_signals: broadcast::Sender::new(SIGNALS_MAX),
+            control_signals: watch::Sender::new(0),
         });
         let stop = CancellationToken::new();
         let writer = Writer::new(Arc::clone(&connector), taker, Arc::clone(&effects));

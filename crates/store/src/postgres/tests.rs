@@ -1,6 +1,7 @@
 //! What PostgreSQL brings beyond the contract: several nodes, migrations, outages. They need a
 //! server; `./test` starts one.
 
+mod access;
 mod migrations;
 mod nodes;
 mod outages;

@@ -31,6 +31,7 @@ pub(crate) struct Effects {
     pub(crate) partitions: Partitions,
     pub(crate) grown: watch::Sender<u64>,
     pub(crate) session_signals: broadcast::Sender<SessionSignal>,
+    pub(crate) control_signals: watch::Sender<u64>,
 }
 
 impl Effects {
@@ -65,6 +66,11 @@ impl Effects {
     pub(crate) fn signal(&self, signal: SessionSignal) {
         // Nobody may be listening.
         let _ = self.session_signals.send(signal);
+    }
+
+    /// Says that something may be in the control channel.
+    pub(crate) fn signal_control(&self) {
+        self.control_signals.send_modify(|count| *count += 1);
     }
 }
 

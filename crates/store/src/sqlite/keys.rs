@@ -7,8 +7,7 @@ use super::error::{broken, now_ms};
 use super::sql;
 use super::writer::Writer;
 use crate::error::StoreError;
-use crate::keys::{DURATION_MS_MAX, InvalidKey, KeyView, NewKey};
-use crate::session::after;
+use crate::keys::{InvalidKey, KeyView, NewKey, duration};
 
 /// Makes a key that has been checked.
 pub(crate) fn create(writer: &mut Writer, key: &NewKey) -> Result<KeyView, StoreError> {
@@ -20,14 +19,9 @@ pub(crate) fn create(writer: &mut Writer, key: &NewKey) -> Result<KeyView, Store
 }
 
 fn insert(transaction: &Transaction<'_>, key: &NewKey, now_ms: i64) -> rusqlite::Result<KeyView> {
-    let expires_at_ms = key.expires_in_ms.map(|in_ms| moment(now_ms, in_ms));
+    let expires_at_ms = key.expires_in_ms.map(|in_ms| now_ms + duration(in_ms));
     let mut insert = transaction.prepare_cached(sql!("key_create"))?;
     insert.query_row(params![now_ms, key.name, key.hash, key.scopes, expires_at_ms], view_of_row)
-}
-
-/// The moment so long after another.
-fn moment(now_ms: i64, in_ms: u64) -> i64 {
-    after(now_ms, in_ms.min(DURATION_MS_MAX))
 }
 
 /// Sorts what can go wrong with a key that is made: one with the same hash is told apart.
@@ -88,7 +82,7 @@ pub(crate) fn rotate(
     let rotate = || -> rusqlite::Result<Option<KeyView>> {
         let of_row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
         let mut expire = transaction.prepare_cached(sql!("key_expire"))?;
-        let end_ms = moment(now_ms, overlap_ms);
+        let end_ms = now_ms + duration(overlap_ms);
         let Some((name, scopes)) = expire.query_row((now_ms, id, end_ms), of_row).optional()?
         else {
             return Ok(None);

@@ -6,6 +6,7 @@
 
 mod access;
 mod cache;
+mod control;
 mod error;
 mod keys;
 mod load;
@@ -20,6 +21,7 @@ mod subscriptions;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod tickets;
 mod writer;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,6 +67,8 @@ pub struct SqliteStore {
     recent: Arc<Recent>,
     counters: Arc<Counters>,
     signals: sessions::Signals,
+    /// Counts what was said in the control channel, and may have been.
+    control: watch::Sender<u64>,
     /// Where the next sweep of sessions goes on. Only the writer thread holds it.
     sweep_cursor: Arc<Mutex<Cursor>>,
     writer: WriterThread,
@@ -103,6 +107,7 @@ impl SqliteStore {
             recent,
             counters,
             signals: broadcast::Sender::new(SIGNALS_MAX),
+            control: watch::Sender::new(0),
             sweep_cursor: Arc::default(),
             writer,
             lock: Mutex::new(Some(lock)),

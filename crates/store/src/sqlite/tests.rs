@@ -41,3 +41,27 @@ async fn events_of_a_deleted_stream_go_but_never_the_tip() {
     assert_eq!(count("SELECT count(*) FROM tidewire_stream_purges"), 0);
     store.close().await;
 }
+
+#[tokio::test]
+async fn the_table_refuses_what_is_no_key() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("it opens");
+    let file = rusqlite::Connection::open(folder.path().join("tidewire.db")).expect("the file");
+    let insert = "INSERT INTO tidewire_api_keys (name, key_hash, scopes, expires_at) VALUES ";
+    let (hash, scopes) = ("a".repeat(64), r#"{"tables":[]}"#);
+    for values in [
+        format!("('', '{hash}', '{scopes}', NULL)"),
+        format!("('{}', '{hash}', '{scopes}', NULL)", "n".repeat(256)),
+        format!("('n', '{}', '{scopes}', NULL)", "A".repeat(64)),
+        format!("('n', '{}', '{scopes}', NULL)", &hash[1..]),
+        format!("('n', '{hash}', '{{}}', NULL)"),
+        format!("('n', '{hash}', '[\"tables\"]', NULL)"),
+        format!("('n', '{hash}', '{{', NULL)"),
+        format!("('n', '{hash}', '{scopes}', 'tomorrow')"),
+    ] {
+        file.execute(&format!("{insert}{values}"), []).expect_err(&values);
+    }
+    let count = "SELECT count(*) FROM tidewire_api_keys";
+    assert_eq!(file.query_row(count, [], |row| row.get::<_, i64>(0)), Ok(0));
+    store.close().await;
+}

@@ -1,0 +1,3 @@
+INSERT INTO tidewire.tickets (ticket_hash, holder, expires_at)
+VALUES ($1, $2::text::json, tidewire.now_ms() + $3)
+ON CONFLICT (ticket_hash) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at
