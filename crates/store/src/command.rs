@@ -3,18 +3,48 @@
 //! Commands are decided one after the other under the offset lock, many to a commit. An answer is
 //! given only when the commit that holds its effects is durable.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::offset::Position;
 use crate::stream::{Lifetime, ProducerStamp, StreamState};
 
+/// Which tenants' streams someone may use. What is out of reach is, to them, not there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// Those of all tenants, and of none.
+    #[default]
+    All,
+    /// Those of some.
+    Of {
+        /// The tenants. Shared, because every command carries them.
+        hosts: Arc<[String]>,
+        /// Also those of no tenant.
+        shared: bool,
+    },
+}
+
+impl Reach {
+    /// Whether it takes in the streams of a tenant, or of none.
+    pub fn covers(&self, host: Option<&str>) -> bool {
+        match (self, host) {
+            (Reach::All, _) => true,
+            (Reach::Of { shared, .. }, None) => *shared,
+            (Reach::Of { hosts, .. }, Some(host)) => hosts.iter().any(|known| known == host),
+        }
+    }
+}
+
 /// Who does something, for the log's `host_id` and `user_id`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Actor {
-    /// The tenant.
+    /// The tenant, to whom the streams they make belong.
     pub host_id: Option<String>,
     /// The user.
     pub user_id: Option<String>,
+    /// Which streams they may use. Theirs should be among them.
+    pub reach: Reach,
 }
 
 /// Make a stream.
@@ -79,6 +109,8 @@ pub enum Command {
     Delete {
         /// The stream's name.
         stream: String,
+        /// Who deletes it.
+        actor: Actor,
     },
     /// Note a read of a stream whose lifetime slides.
     Touch {
@@ -98,9 +130,9 @@ impl Command {
         match self {
             Command::Create(create) => &create.stream,
             Command::Append(append) => &append.stream,
-            Command::Delete { stream } | Command::Touch { stream } | Command::Expire { stream } => {
-                stream
-            }
+            Command::Delete { stream, .. }
+            | Command::Touch { stream }
+            | Command::Expire { stream } => stream,
         }
     }
 
@@ -158,12 +190,14 @@ pub enum Answer {
 /// Why a command was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// No such stream.
+    /// No such stream, or none within reach.
     NotFound,
     /// Deleted, but kept for its forks.
     Gone,
     /// The name belongs to a deleted stream that still has forks.
     NameHeldByForks,
+    /// The name belongs to a stream out of reach, of which nothing is told.
+    NameTaken,
     /// A stream of this name exists with another configuration.
     ConfigurationDiffers {
         /// Which setting differs.
@@ -198,7 +232,7 @@ pub enum Refusal {
         /// The number that came.
         received: u64,
     },
-    /// The fork's source does not exist.
+    /// The fork's source does not exist, or not within reach.
     SourceNotFound,
     /// The fork's source is deleted and kept for other forks only.
     SourceGone,
@@ -222,4 +256,30 @@ pub enum Refusal {
         /// How long it may be.
         max: usize,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reach_covers_the_tenants_it_names() {
+        let of = |hosts: &[&str], shared| Reach::Of {
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            shared,
+        };
+        for (reach, covered) in [
+            (Reach::All, [true, true, true]),
+            (of(&["a", "b"], true), [true, true, true]),
+            (of(&["a"], true), [true, true, false]),
+            (of(&["a"], false), [false, true, false]),
+            (of(&[], true), [true, false, false]),
+            (of(&[], false), [false, false, false]),
+            (of(&["", "A", "a "], false), [false, false, false]),
+        ] {
+            let covers = [None, Some("a"), Some("b")].map(|host| reach.covers(host));
+            assert_eq!(covers, covered, "{reach:?} of none, a and b");
+        }
+        assert_eq!(Reach::default(), Reach::All);
+    }
 }

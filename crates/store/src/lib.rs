@@ -31,7 +31,7 @@ pub mod stream;
 pub mod subscription;
 pub mod tickets;
 
-pub use command::{Actor, Answer, Append, Command, Create, ForkFrom, Refusal};
+pub use command::{Actor, Answer, Append, Command, Create, ForkFrom, Reach, Refusal};
 pub use control::{ControlChannel, ControlCursor, ControlMessage};
 pub use error::StoreError;
 pub use event::{Control, Event, TailEvent};

@@ -102,6 +102,8 @@ pub struct StreamState {
     pub soft_deleted: bool,
     /// The highest `Stream-Seq` accepted.
     pub last_seq: Option<String>,
+    /// The tenant it belongs to: that of its maker, for ever.
+    pub host_id: Option<String>,
 }
 
 impl StreamState {

@@ -47,14 +47,19 @@ pub(crate) async fn handle(
         Method::PUT => Box::pin(create::create(node, name, request, identity)).await,
         Method::GET => Box::pin(read::get(node, name, &request.into_parts().0, identity)).await,
         Method::HEAD => Box::pin(read::head(node, name)).await,
-        Method::DELETE => Box::pin(delete(node, name)).await,
+        Method::DELETE => Box::pin(delete(node, name, identity)).await,
         _ => Err(method_not_allowed()),
     }
 }
 
-async fn delete(node: &Node, name: StreamName) -> Result<Response<Body>, Problem> {
+async fn delete(
+    node: &Node,
+    name: StreamName,
+    identity: &Identity,
+) -> Result<Response<Body>, Problem> {
     name.writable()?;
-    match node.store.submit(Command::Delete { stream: name.into_string() }).await? {
+    let command = Command::Delete { stream: name.into_string(), actor: identity.actor() };
+    match node.store.submit(command).await? {
         Answer::Refused(refusal) => Err(refusal::problem(node, refusal)),
         _ => Ok(StatusCode::NO_CONTENT.into_response()),
     }

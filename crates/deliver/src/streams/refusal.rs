@@ -20,6 +20,12 @@ pub(crate) fn problem(node: &Node, refusal: Refusal) -> Problem {
             "a stream of this name was deleted, but forks of it still need its events",
             "delete the forks first, or use another name",
         ),
+        Refusal::NameTaken => Problem::new(
+            conflict,
+            "stream_name_taken",
+            "this name is not free",
+            "choose another name",
+        ),
         Refusal::ConfigurationDiffers { what } => Problem::new(
             conflict,
             "stream_exists",

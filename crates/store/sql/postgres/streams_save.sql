@@ -1,13 +1,14 @@
 INSERT INTO tidewire.streams (
     stream_id, created_offset, content_type, ttl_s, expires_fixed_ms, expires_at_ms,
     closed_offset, closed_by_id, closed_by_epoch, closed_by_seq,
-    forked_from, fork_offset, fork_sub_offset, fork_position, forks, soft_deleted, last_seq
+    forked_from, fork_offset, fork_sub_offset, fork_position, forks, soft_deleted, last_seq,
+    host_id
 )
 SELECT * FROM unnest(
     $1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],
     $7::bigint[], $8::text[], $9::bigint[], $10::bigint[],
     $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::boolean[],
-    $17::text[]
+    $17::text[], $18::text[]
 )
 ON CONFLICT (stream_id) DO UPDATE SET
     created_offset = excluded.created_offset,
@@ -25,4 +26,5 @@ ON CONFLICT (stream_id) DO UPDATE SET
     fork_position = excluded.fork_position,
     forks = excluded.forks,
     soft_deleted = excluded.soft_deleted,
-    last_seq = excluded.last_seq
+    last_seq = excluded.last_seq,
+    host_id = excluded.host_id

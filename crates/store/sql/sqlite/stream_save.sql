@@ -1,8 +1,9 @@
 INSERT INTO tidewire_streams (
     stream_id, created_offset, content_type, ttl_s, expires_fixed_ms, expires_at_ms,
     closed_offset, closed_by_id, closed_by_epoch, closed_by_seq,
-    forked_from, fork_offset, fork_sub_offset, fork_position, forks, soft_deleted, last_seq
-) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+    forked_from, fork_offset, fork_sub_offset, fork_position, forks, soft_deleted, last_seq,
+    host_id
+) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
 ON CONFLICT (stream_id) DO UPDATE SET
     created_offset = excluded.created_offset,
     content_type = excluded.content_type,
@@ -19,4 +20,5 @@ ON CONFLICT (stream_id) DO UPDATE SET
     fork_position = excluded.fork_position,
     forks = excluded.forks,
     soft_deleted = excluded.soft_deleted,
-    last_seq = excluded.last_seq
+    last_seq = excluded.last_seq,
+    host_id = excluded.host_id

@@ -1,9 +1,11 @@
 //! Commands in their plainest form. A test changes the field it is about:
 //! `Append { close: true, ..append("a", "last words") }`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
-use crate::command::{Actor, Append, Command, Create, ForkFrom};
+use crate::command::{Actor, Append, Command, Create, ForkFrom, Reach};
 use crate::offset::Position;
 use crate::stream::{Lifetime, ProducerStamp};
 
@@ -76,7 +78,18 @@ pub(crate) fn close(stream: &str) -> Append {
 
 /// The end of a stream.
 pub(crate) fn delete(stream: &str) -> Command {
-    Command::Delete { stream: stream.to_owned() }
+    Command::Delete { stream: stream.to_owned(), actor: Actor::default() }
+}
+
+/// Someone of a tenant, who may use that tenant's streams and, if they are shared, those of none.
+pub(crate) fn tenant(host: &str, shared: bool) -> Actor {
+    let reach = Reach::Of { hosts: Arc::new([host.to_owned()]), shared };
+    Actor { host_id: Some(host.to_owned()), user_id: None, reach }
+}
+
+/// The end of a stream by someone's hand.
+pub(crate) fn delete_by(actor: Actor, stream: &str) -> Command {
+    Command::Delete { stream: stream.to_owned(), actor }
 }
 
 /// A read that renews a sliding lifetime.

@@ -36,6 +36,7 @@ pub mod session_upkeep;
 pub mod sessions;
 mod subject;
 pub mod subscriptions;
+pub mod tenants;
 pub mod tickets;
 pub mod webhooks;
 
@@ -274,6 +275,14 @@ macro_rules! contract_suite {
                 interests_are_listed_and_their_changes_told
                 forks_are_linked_at_their_ends
                 a_secret_is_decided_once;
+            tenants:
+                a_tenant_uses_its_own_streams
+                a_stream_out_of_reach_is_not_there
+                a_name_out_of_reach_is_taken
+                an_expired_name_goes_to_the_next_tenant
+                shared_streams_are_of_no_tenant
+                a_fork_belongs_to_its_maker
+                tenants_survive_a_restart;
             tickets:
                 a_ticket_is_taken_once
                 one_of_racing_takers_gets_the_ticket
@@ -326,6 +335,7 @@ mod tests {
         ("session_upkeep", include_str!("session_upkeep.rs")),
         ("sessions", include_str!("sessions.rs")),
         ("subscriptions", include_str!("subscriptions.rs")),
+        ("tenants", include_str!("tenants.rs")),
         ("tickets", include_str!("tickets.rs")),
         ("webhooks", include_str!("webhooks.rs")),
     ];

@@ -43,12 +43,15 @@ impl World {
         Answer::Appended { tail, closed: append.close }
     }
 
-    /// Checks an append in the protocol's order: existence, producer fencing, closed, content type,
-    /// producer sequence, `Stream-Seq`. Returns the stream's content type, and whether it is closed
+    /// Checks an append in the protocol's order: reach, existence, producer fencing, closed, content
+    /// type, producer sequence, `Stream-Seq`. Returns the stream's content type, and whether it is closed
     /// already and was only asked to be.
     fn admit(&mut self, append: &Append) -> Result<(String, bool), Answer> {
-        self.expire_if_due(&append.stream);
         let refused = |refusal| Err(Answer::Refused(refusal));
+        if self.out_of_reach(&append.stream, &append.actor.reach) {
+            return refused(Refusal::NotFound);
+        }
+        self.expire_if_due(&append.stream);
         let Some(state) = self.state(&append.stream) else { return refused(Refusal::NotFound) };
         if state.soft_deleted {
             return refused(Refusal::Gone);

@@ -23,6 +23,9 @@ struct Inheritance {
 impl World {
     pub(super) fn create(&mut self, create: &Create) -> Answer {
         self.expire_if_due(&create.stream);
+        if self.out_of_reach(&create.stream, &create.actor.reach) {
+            return Answer::Refused(Refusal::NameTaken);
+        }
         if let Some(state) = self.state(&create.stream) {
             return match self.same_configuration(state, create) {
                 Ok(()) => Answer::Created {
@@ -84,6 +87,9 @@ impl World {
     }
 
     fn inherit(&mut self, create: &Create, from: &ForkFrom) -> Result<Inheritance, Refusal> {
+        if self.out_of_reach(&from.source, &create.actor.reach) {
+            return Err(Refusal::SourceNotFound);
+        }
         self.expire_if_due(&from.source);
         let Some(source) = self.state(&from.source) else { return Err(Refusal::SourceNotFound) };
         if source.soft_deleted {
@@ -185,6 +191,7 @@ impl World {
             forks: 0,
             soft_deleted: false,
             last_seq: None,
+            host_id: create.actor.host_id.clone(),
         };
         let mut tail = state.inherited_tail();
         for messages in [prefix.as_slice(), &create.messages] {

@@ -28,7 +28,7 @@ pub(crate) fn decide(mut world: World, commands: &[Command]) -> Plan {
         answers.push(match command {
             Command::Create(create) => world.create(create),
             Command::Append(append) => world.append(append),
-            Command::Delete { stream } => world.delete(stream),
+            Command::Delete { stream, actor } => world.delete(stream, actor),
             Command::Touch { stream } => world.touch(stream),
             Command::Expire { stream } => world.expire(stream),
         });

@@ -7,13 +7,16 @@ use crate::event::Control;
 use crate::stream::StreamState;
 
 impl World {
-    pub(super) fn delete(&mut self, stream: &str) -> Answer {
+    pub(super) fn delete(&mut self, stream: &str, actor: &Actor) -> Answer {
+        if self.out_of_reach(stream, &actor.reach) {
+            return Answer::Refused(Refusal::NotFound);
+        }
         self.expire_if_due(stream);
         match self.state(stream) {
             None => Answer::Refused(Refusal::NotFound),
             Some(state) if state.soft_deleted => Answer::Refused(Refusal::Gone),
             Some(_) => {
-                self.remove(stream, Control::Delete);
+                self.remove(stream, Control::Delete, actor);
                 Answer::Done
             }
         }
@@ -27,13 +30,13 @@ impl World {
     /// Removes a stream whose time has run out, so that what follows does not find it.
     pub(super) fn expire_if_due(&mut self, stream: &str) {
         if self.state(stream).is_some_and(|state| state.expired(self.now_ms)) {
-            self.remove(stream, Control::Expire);
+            self.remove(stream, Control::Expire, &Actor::default());
         }
     }
 
     /// Removes a stream; one with forks is only hidden, until the last fork goes.
-    fn remove(&mut self, stream: &str, control: Control) {
-        self.push_control(stream, control, &Actor::default());
+    fn remove(&mut self, stream: &str, control: Control, actor: &Actor) {
+        self.push_control(stream, control, actor);
         let Some(state) = self.state_mut(stream) else { return };
         if state.forks > 0 {
             state.soft_deleted = true;

@@ -4,6 +4,7 @@
 mod announcing;
 mod model;
 mod property;
+mod tenants;
 
 use model::Model;
 
@@ -41,6 +42,9 @@ fn words(answers: &[Answer]) -> Vec<&'static str> {
         Answer::Refused(Refusal::SeqGap { .. }) => "refused: gap",
         Answer::Refused(Refusal::EpochStartsAtZero) => "refused: epoch",
         Answer::Refused(Refusal::SeqNotRising { .. }) => "refused: seq",
+        Answer::Refused(Refusal::NameTaken) => "refused: taken",
+        Answer::Refused(Refusal::NameHeldByForks) => "refused: held",
+        Answer::Refused(Refusal::SourceNotFound) => "refused: no source",
         Answer::Refused(_) => "refused",
     };
     answers.iter().map(word).collect()

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use bytes::Bytes;
 
-use crate::command::{Actor, Answer, Command};
+use crate::command::{Actor, Answer, Command, Reach};
 use crate::event::{Control, Event};
 use crate::offset::Position;
 use crate::stream::{ProducerState, StreamState};
@@ -186,6 +186,14 @@ impl World {
 
     pub(super) fn state_mut(&mut self, stream: &str) -> Option<&mut StreamState> {
         self.streams.get_mut(stream).and_then(Option::as_mut)
+    }
+
+    /// Whether there is a stream of that name, deleted or not, that someone of this reach must not
+    /// know of. Asked before anything else is, so that an answer tells nothing about it.
+    pub(super) fn out_of_reach(&self, stream: &str, reach: &Reach) -> bool {
+        let covers = |state: &StreamState| reach.covers(state.host_id.as_deref());
+        // Those who may use everything do not pay for a look-up.
+        !matches!(reach, Reach::All) && !self.state(stream).is_none_or(covers)
     }
 
     /// The stream, unless it is deleted or its time has run out.

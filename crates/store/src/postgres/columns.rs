@@ -89,6 +89,7 @@ pub(crate) struct Streams<'a> {
     forks: Vec<i64>,
     soft_deleted: Vec<bool>,
     last_seqs: Vec<Option<&'a str>>,
+    hosts: Vec<Option<&'a str>>,
 }
 
 impl<'a> Streams<'a> {
@@ -120,12 +121,13 @@ impl<'a> Streams<'a> {
             columns.forks.push(i64::from(state.forks));
             columns.soft_deleted.push(state.soft_deleted);
             columns.last_seqs.push(state.last_seq.as_deref());
+            columns.hosts.push(state.host_id.as_deref());
         }
         Ok(columns)
     }
 
     /// For `streams_save.sql`.
-    pub(crate) fn params(&self) -> [Param<'_>; 17] {
+    pub(crate) fn params(&self) -> [Param<'_>; 18] {
         [
             &self.names,
             &self.created,
@@ -144,6 +146,7 @@ impl<'a> Streams<'a> {
             &self.forks,
             &self.soft_deleted,
             &self.last_seqs,
+            &self.hosts,
         ]
     }
 }

@@ -214,5 +214,6 @@ pub(crate) fn state_of_row(row: &Row) -> Result<StreamState, Error> {
         forks: u32::try_from(row.try_get::<_, i64>(14)?).unwrap_or(u32::MAX),
         soft_deleted: row.try_get(15)?,
         last_seq: row.try_get(16)?,
+        host_id: row.try_get(17)?,
     })
 }

@@ -77,9 +77,9 @@ async fn snapshot(client: &ClientWrapper, name: &str) -> Result<Option<Snapshot>
         };
         Ok(Some(Snapshot {
             chain: rows.iter().map(state_of_row).collect::<Result<_, Error>>()?,
-            now_ms: first.try_get(17)?,
-            tip: Position::from_sql(first.try_get(18)?),
-            own_tail: first.try_get::<_, Option<i64>>(19)?.map(Position::from_sql),
+            now_ms: first.try_get(18)?,
+            tip: Position::from_sql(first.try_get(19)?),
+            own_tail: first.try_get::<_, Option<i64>>(20)?.map(Position::from_sql),
         }))
     };
     read.await.map_err(broken("read a stream"))

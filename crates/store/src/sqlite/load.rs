@@ -184,5 +184,6 @@ fn state_of_row(row: &Row<'_>) -> rusqlite::Result<StreamState> {
         forks: row.get(14)?,
         soft_deleted: row.get(15)?,
         last_seq: row.get(16)?,
+        host_id: row.get(17)?,
     })
 }

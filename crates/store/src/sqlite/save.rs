@@ -99,7 +99,8 @@ fn stream(transaction: &Transaction<'_>, state: &StreamState) -> rusqlite::Resul
         fork.map(|fork| fork.position.to_sql()),
         state.forks,
         state.soft_deleted,
-        state.last_seq
+        state.last_seq,
+        state.host_id
     ])?;
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! Random commands: a batch is worth as much as its commands one by one, and whatever is decided,
-//! the books balance.
+//! Random commands: a batch is worth as much as its commands one by one, whatever is decided, the
+//! books balance, and no tenant gets at another's streams.
 
 use proptest::prelude::*;
 
 use super::model::Model;
-use crate::command::{Answer, Append, Command, Create, ForkFrom};
-use crate::contract::commands::{JSON, TEXT, append, append_json, create};
+use crate::command::{Actor, Answer, Append, Command, Create, ForkFrom, Reach, Refusal};
+use crate::contract::commands::{JSON, TEXT, append, append_json, create, delete_by, tenant};
 use crate::offset::Position;
-use crate::stream::{Lifetime, ProducerStamp};
+use crate::stream::{Closed, Lifetime, ProducerStamp, StreamState};
 
 fn name() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["a", "b", "c"]).prop_map(str::to_owned)
@@ -40,11 +40,18 @@ fn fork() -> impl Strategy<Value = Option<ForkFrom>> {
     prop::option::weighted(0.2, from)
 }
 
+/// Mostly someone who may use everything, so that there is often something to refuse to others.
+fn actor() -> impl Strategy<Value = Actor> {
+    let of = |host: &'static str| prop::bool::ANY.prop_map(move |shared| tenant(host, shared));
+    prop_oneof![4 => Just(Actor::default()), 2 => of("t"), 2 => of("u")]
+}
+
 fn creation() -> impl Strategy<Value = Command> {
-    (name(), content_type(), lifetime(), messages(), prop::bool::weighted(0.1), fork()).prop_map(
-        |(stream, content_type, lifetime, messages, closed, fork)| {
+    let closed = prop::bool::weighted(0.1);
+    (name(), content_type(), lifetime(), messages(), closed, fork(), actor()).prop_map(
+        |(stream, content_type, lifetime, messages, closed, fork, actor)| {
             let create =
-                Create { content_type, lifetime, messages, closed, fork, ..create(&stream) };
+                Create { content_type, lifetime, messages, closed, fork, actor, ..create(&stream) };
             Command::Create(Box::new(create))
         },
     )
@@ -56,8 +63,8 @@ fn appending() -> impl Strategy<Value = Command> {
         (id, 0..2u64, 0..2u64).prop_map(|(id, epoch, seq)| ProducerStamp { id, epoch, seq });
     let seq = prop::option::weighted(0.2, "[1-9]");
     let closes = prop::bool::weighted(0.1);
-    (name(), content_type(), messages(), closes, prop::option::of(stamp), seq).prop_map(
-        |(stream, content_type, messages, closes, producer, seq)| {
+    (name(), content_type(), messages(), closes, prop::option::of(stamp), seq, actor()).prop_map(
+        |(stream, content_type, messages, closes, producer, seq, actor)| {
             // Only a close may come without content.
             let close = closes || messages.is_empty();
             Command::Append(Append {
@@ -66,6 +73,7 @@ fn appending() -> impl Strategy<Value = Command> {
                 close,
                 producer,
                 seq,
+                actor,
                 ..append(&stream, "")
             })
         },
@@ -78,7 +86,7 @@ fn command() -> impl Strategy<Value = Command> {
         6 => appending(),
         // So that there is often something to close, fork and delete.
         3 => name().prop_map(|stream| Command::Append(append_json(&stream, &["1", "2"]))),
-        4 => name().prop_map(|stream| Command::Delete { stream }),
+        4 => (actor(), name()).prop_map(|(actor, stream)| delete_by(actor, &stream)),
         1 => name().prop_map(|stream| Command::Touch { stream }),
         1 => name().prop_map(|stream| Command::Expire { stream }),
     ]
@@ -123,6 +131,87 @@ fn books_balance(model: &Model) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Who gives a command. Touching and expiring are nobody's.
+fn actor_of(command: &Command) -> Option<&Actor> {
+    match command {
+        Command::Create(create) => Some(&create.actor),
+        Command::Append(append) => Some(&append.actor),
+        Command::Delete { actor, .. } => Some(actor),
+        Command::Touch { .. } | Command::Expire { .. } => None,
+    }
+}
+
+/// Names of the streams that someone must not know of.
+fn out_of_reach(model: &Model, reach: &Reach) -> Vec<String> {
+    let hidden = model.streams.values().filter(|state| !reach.covers(state.host_id.as_deref()));
+    hidden.map(|state| state.name.clone()).collect()
+}
+
+/// The same with other things in streams: another type, closed, of no producer.
+fn otherwise(model: &Model, streams: &[String]) -> Model {
+    let mut other = model.clone();
+    for name in streams {
+        let state = other.streams.get_mut(name).expect("it is there");
+        state.content_type = "image/png".to_owned();
+        state.last_seq = Some("~".to_owned());
+        state.closed = Some(Closed { position: Position::START, by: None });
+    }
+    other.producers.retain(|(stream, _), _| !streams.contains(stream));
+    other
+}
+
+/// What of a stream is only its tenant's to change. Others may come to fork what they see, and let go
+/// of it.
+fn own(state: &StreamState) -> StreamState {
+    StreamState { forks: 0, ..state.clone() }
+}
+
+/// Decides a command, and checks that it finds out nothing about what is out of its actor's reach,
+/// and changes nothing there.
+fn stays_within_reach(model: &mut Model, command: &Command) -> Result<(), TestCaseError> {
+    let before = model.clone();
+    let answer = model.one(command.clone());
+    let Some(actor) = actor_of(command) else { return Ok(()) };
+    let hidden = out_of_reach(&before, &actor.reach);
+    let told = otherwise(&before, &hidden).one(command.clone());
+    prop_assert_eq!(&told, &answer, "the answer depends on what is out of reach");
+
+    let target = before.streams.get(command.stream());
+    let target_hidden = target.is_some_and(|state| hidden.contains(&state.name));
+    let target_expired = target.is_some_and(|state| state.expired(before.now_ms));
+    let source = match command {
+        Command::Create(create) => create.fork.as_ref().map(|from| &from.source),
+        _ => None,
+    };
+    let expected = match command {
+        Command::Create(_) if target_hidden && !target_expired => Some(Refusal::NameTaken),
+        Command::Create(_) if target.is_none() && source.is_some_and(|s| hidden.contains(s)) => {
+            Some(Refusal::SourceNotFound)
+        }
+        Command::Append(_) | Command::Delete { .. } if target_hidden => Some(Refusal::NotFound),
+        _ => None,
+    };
+    if let Some(refusal) = expected {
+        prop_assert_eq!(&answer, &Answer::Refused(refusal));
+        prop_assert_eq!(format!("{model:?}"), format!("{before:?}"), "nothing changes");
+    }
+    for name in &hidden {
+        let was = &before.streams[name];
+        match model.streams.get(name) {
+            Some(is) if is.created == was.created && !was.expired(before.now_ms) => {
+                prop_assert_eq!(own(is), own(was));
+                prop_assert_eq!(model.texts(name), before.texts(name));
+            }
+            // Only what was over already may go, or make room.
+            _ => prop_assert!(was.soft_deleted || was.expired(before.now_ms), "{} is gone", name),
+        }
+    }
+    if let Answer::Created { new: true, state, .. } = &answer {
+        prop_assert_eq!(&state.host_id, &actor.host_id);
+    }
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn a_batch_is_worth_its_commands_one_by_one(moments in moments()) {
@@ -137,6 +226,17 @@ proptest! {
             books_balance(&batched)?;
             batched.now_ms += later_ms;
             single.now_ms += later_ms;
+        }
+    }
+
+    #[test]
+    fn no_tenant_gets_at_anothers_streams(moments in moments()) {
+        let mut model = Model::default();
+        for (commands, later_ms) in &moments {
+            for command in commands {
+                stays_within_reach(&mut model, command)?;
+            }
+            model.now_ms += later_ms;
         }
     }
 }
