@@ -2,12 +2,14 @@
 //!
 //! - [`options`]: how the server is set up; [`server`]: starting and stopping it
 //! - `door`: who may come in; `problem`: what they are told when something is wrong
+//! - `auth`: what callers present, and how it is checked
 //! - `streams`: the Durable Streams protocol; `subscriptions`: its webhooks and pull-wakes
 //! - `tail`: how this node follows the log and wakes its readers
 //! - `hub`: who is connected, what each follows, and how events reach them; `live`: how they come in
 //! - `websocket`: frames and handshake; `sessions`: durable identities of clients; `nodes`: the others
 //! - `metrics`, `operations`: for those who run it; `page`: for those who look
 
+mod auth;
 mod door;
 mod hub;
 mod line;
@@ -29,6 +31,7 @@ mod subscriptions;
 mod tail;
 mod websocket;
 
+pub use auth::jwt::{JwksSource, JwtOptions};
 pub use options::{
     Access, Limits, LiveOptions, LogOptions, NodeOptions, Options, SessionOptions, StreamOptions,
     WebhookOptions,
