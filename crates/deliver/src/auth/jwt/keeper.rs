@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +51,8 @@ pub(super) struct Progress {
     pub(super) keys: Option<Arc<KeySet>>,
     /// When the last read began.
     begun: Option<Instant>,
+    /// Someone waits for a read to begin.
+    wanted: bool,
     reading: bool,
     /// Reads that have ended, well or not.
     pub(super) ended: u64,
@@ -62,17 +64,11 @@ pub(super) struct Keeper {
     source: Source,
     pace: Pace,
     pub(super) progress: watch::Sender<Progress>,
-    wanted: Notify,
 }
 
 impl Keeper {
     pub(super) fn new(source: &JwksSource, pace: Pace) -> Result<Keeper, String> {
-        Ok(Keeper {
-            source: Source::new(source)?,
-            pace,
-            progress: watch::Sender::default(),
-            wanted: Notify::new(),
-        })
+        Ok(Keeper { source: Source::new(source)?, pace, progress: watch::Sender::default() })
     }
 
     /// The keys as they are known.
@@ -82,14 +78,16 @@ impl Keeper {
 
     /// Other keys than these, which did not do; after reading the set again, if that may be.
     pub(super) async fn newer_than(&self, known: Option<&Arc<KeySet>>) -> Option<Arc<KeySet>> {
-        let mut progress = self.progress.subscribe();
-        let before = {
-            let now = progress.borrow_and_update();
+        let mut before = None;
+        self.progress.send_if_modified(|now| {
             let resting = now.begun.is_some_and(|begun| begun.elapsed() < self.pace.cooldown);
-            (now.reading || !resting).then_some(now.ended)
-        };
+            before = (now.reading || !resting).then_some(now.ended);
+            let asks = !now.reading && !resting && !now.wanted;
+            now.wanted |= asks;
+            asks
+        });
         if let Some(ended) = before {
-            self.wanted.notify_one();
+            let mut progress = self.progress.subscribe();
             let read = async { progress.wait_for(|now| now.ended != ended).await.is_ok() };
             // Whether it was in time shows in the keys.
             let _ = timeout(self.pace.wait, read).await;
@@ -113,21 +111,17 @@ impl Keeper {
         stop.run_until_cancelled(work).await;
     }
 
-    /// Waits until someone asks for a read, and one may begin.
+    /// Waits until someone asks for a read, which they do only where one may begin.
     async fn asked(&self) {
-        loop {
-            self.wanted.notified().await;
-            let begun = self.progress.borrow().begun;
-            if begun.is_none_or(|begun| begun.elapsed() >= self.pace.cooldown) {
-                return;
-            }
-        }
+        // The sender lives as long as this, so there is nothing that could fail.
+        let _ = self.progress.subscribe().wait_for(|now| now.wanted).await;
     }
 
     /// Reads the set once. Where that fails, the keys stay as they are. Says whether it succeeded.
     async fn read(&self, last: &mut LastRead) -> bool {
         self.progress.send_modify(|now| {
             now.begun = Some(Instant::now());
+            now.wanted = false;
             now.reading = true;
         });
         let read = match self.source.read().await {
@@ -181,5 +175,36 @@ impl LastRead {
 
     fn is_news(&self, trouble: Option<&str>) -> bool {
         self.trouble.as_deref() != trouble
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_is_told_once_and_so_is_its_end() {
+        let mut last = LastRead::default();
+        assert!(!last.is_news(None), "what is well from the beginning needs no telling");
+        for (trouble, news) in [
+            (Some("its server answered 500"), true),
+            (Some("its server answered 500"), false),
+            (Some("it is empty"), true),
+            (None, true),
+            (None, false),
+            (Some("it is empty"), true),
+        ] {
+            assert_eq!(last.is_news(trouble), news, "{trouble:?}");
+            last.note(trouble.map(ToOwned::to_owned));
+        }
+    }
+
+    #[test]
+    fn files_are_looked_at_often_and_urls_as_configured() {
+        let refresh = Duration::from_secs(600);
+        let url = Pace::of(&JwksSource::Url(String::new()), refresh);
+        assert_eq!((url.refresh, url.retry), (refresh, RETRY));
+        let file = Pace::of(&JwksSource::File("jwks.json".into()), refresh);
+        assert_eq!((file.refresh, file.retry), (LOOK, LOOK));
     }
 }
