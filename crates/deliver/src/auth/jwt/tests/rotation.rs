@@ -62,7 +62,7 @@ fn kept(verifier: &Arc<Verifier>) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(task))
 }
 
-/// Runs the background task beside something, until that ends.
+/// Runs the background task beside something, until that ends. The first read has begun by then.
 async fn while_kept<T>(verifier: &Verifier, beside: impl Future<Output = T>) -> T {
     let stop = CancellationToken::new();
     let stopping = async {
@@ -70,7 +70,7 @@ async fn while_kept<T>(verifier: &Verifier, beside: impl Future<Output = T>) -> 
         stop.cancel();
         output
     };
-    tokio::join!(stopping, verifier.keep(stop.clone())).0
+    tokio::join!(biased; verifier.keep(stop.clone()), stopping).1
 }
 
 /// Waits for so many more reads to end. The first of two may have begun before.
@@ -127,7 +127,7 @@ async fn a_flood_of_unknown_keys_is_one_request() {
 }
 
 #[tokio::test]
-async fn those_who_come_before_the_first_keys_wait_for_them_together() {
+async fn those_who_come_while_keys_are_read_wait_for_them_together() {
     let issuer = Issuer::rs256();
     let publisher = Publisher::start(Answer::Keys(jwks([issuer.jwk()]))).await;
     let verifier = at(&publisher, ONCE);
@@ -166,8 +166,8 @@ async fn a_failed_refresh_keeps_the_keys() {
     let large = format!("{good}{}", " ".repeat(JWKS_BYTES_MAX));
     let many = jwks((0..101).map(|i| Issuer::eddsa(&i.to_string()).jwk()).chain([unknown.jwk()]));
     for answer in [
-        Answer::Status(StatusCode::INTERNAL_SERVER_ERROR),
-        Answer::Status(StatusCode::NOT_MODIFIED),
+        Answer::Status(StatusCode::INTERNAL_SERVER_ERROR, good.clone()),
+        Answer::Status(StatusCode::NOT_FOUND, good.clone()),
         Answer::Keys(String::new()),
         Answer::Keys(good[..good.len() - 1].to_owned()),
         Answer::Keys(large),
@@ -188,7 +188,7 @@ async fn a_failed_refresh_keeps_the_keys() {
 #[tokio::test]
 async fn keys_that_cannot_be_loaded_yet_are_unavailable() {
     let issuer = Issuer::eddsa("d");
-    let publisher = Publisher::start(Answer::Status(StatusCode::BAD_GATEWAY)).await;
+    let publisher = Publisher::start(Answer::Status(StatusCode::BAD_GATEWAY, String::new())).await;
     let verifier = at(&publisher, ON_DEMAND);
     let _kept = kept(&verifier);
     assert_eq!(user(&verifier, &issuer).await, Err(Refusal::KeysUnavailable));

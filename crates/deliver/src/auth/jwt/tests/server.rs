@@ -16,7 +16,8 @@ use tokio_util::task::AbortOnDropHandle;
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
     Keys(String),
-    Status(StatusCode),
+    /// With these keys, which are not to be believed.
+    Status(StatusCode, String),
     /// To `/elsewhere`, where these keys would be.
     Redirect(String),
     Never,
@@ -77,7 +78,7 @@ async fn serve(listener: TcpListener, answer: Arc<Mutex<Answer>>, requests: Arc<
 async fn respond(answer: Answer, elsewhere: bool) -> Response<Full<Bytes>> {
     let (status, text) = match answer {
         Answer::Keys(text) => (StatusCode::OK, text),
-        Answer::Status(status) => (status, String::new()),
+        Answer::Status(status, text) => (status, text),
         Answer::Redirect(text) if elsewhere => (StatusCode::OK, text),
         Answer::Redirect(_) => (StatusCode::FOUND, String::new()),
         Answer::Never => std::future::pending().await,
