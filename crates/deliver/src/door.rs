@@ -230,7 +230,7 @@ fn named_host(request: &Request) -> Option<String> {
 /// This server's address as the client knows it: the configured one, or the one it asked.
 pub(crate) fn own_url(node: &Node, request: &Request) -> String {
     match (&node.options.public_url, named_host(request)) {
-        (None, Some(host)) => format!("http://{host}"),
+        (None, Some(host)) => format!("{}://{host}", node.options.scheme()),
         _ => node.public_url.clone(),
     }
 }

@@ -4,6 +4,7 @@
 //! - `door`: who may come in; `problem`: what they are told when something is wrong
 //! - `auth`: what callers present, and how it is checked
 //! - `streams`: the Durable Streams protocol; `subscriptions`: its webhooks and pull-wakes
+//! - `line`: a connection's socket; `tls`: encryption on it
 //! - `tail`: how this node follows the log and wakes its readers
 //! - `hub`: who is connected, what each follows, and how events reach them; `live`: how they come in
 //! - `websocket`: frames and handshake; `sessions`: durable identities of clients; `nodes`: the others
@@ -29,11 +30,13 @@ mod sessions;
 mod streams;
 mod subscriptions;
 mod tail;
+mod tls;
 mod websocket;
 
 pub use auth::jwt::{JwksSource, JwtOptions};
 pub use options::{
     Access, Limits, LiveOptions, LogOptions, NodeOptions, Options, SessionOptions, StreamOptions,
-    WebhookOptions,
+    TlsOptions, WebhookOptions,
 };
 pub use server::{Server, StartError};
+pub use tls::TlsError;

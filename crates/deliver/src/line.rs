@@ -1,4 +1,4 @@
-//! A connection's socket, which HTTP and the hub share.
+//! A connection's socket, plain or with TLS on it, which HTTP and the hub share.
 //!
 //! A WebSocket leaves HTTP behind, and its socket is the hub's. A live SSE response cannot leave: its
 //! connection stays with hyper, which knows when the client goes and ends the response properly. But
@@ -19,12 +19,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+use crate::tls::Secure;
+
 /// A socket.
 #[derive(Debug)]
 pub(crate) struct Line {
-    pub(crate) stream: TcpStream,
+    wire: Wire,
     stage: AtomicU8,
     moved: Notify,
+}
+
+/// What the bytes go over.
+#[derive(Debug)]
+enum Wire {
+    Plain(TcpStream),
+    /// Boxed, so that a plain line does not carry the size of it.
+    Secure(Box<Secure>),
 }
 
 /// Hyper writes as it likes.
@@ -35,8 +45,16 @@ const LAST_FLUSH: u8 = 1;
 const CLEAR: u8 = 2;
 
 impl Line {
-    pub(crate) fn new(stream: TcpStream) -> Line {
-        Line { stream, stage: AtomicU8::new(HYPERS), moved: Notify::new() }
+    pub(crate) fn plain(stream: TcpStream) -> Line {
+        Line::new(Wire::Plain(stream))
+    }
+
+    pub(crate) fn secure(secure: Secure) -> Line {
+        Line::new(Wire::Secure(Box::new(secure)))
+    }
+
+    fn new(wire: Wire) -> Line {
+        Line { wire, stage: AtomicU8::new(HYPERS), moved: Notify::new() }
     }
 
     /// Hyper asks for a body that it is not going to get from the response. Called by that body.
@@ -58,6 +76,79 @@ impl Line {
     }
 }
 
+/// The calls of a socket. What is reported as written is with the system, on either wire.
+impl Line {
+    /// Reads what has arrived. 0: the client sends no more.
+    pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &self.wire {
+            Wire::Plain(stream) => stream.try_read(buffer),
+            Wire::Secure(secure) => secure.try_read(buffer),
+        }
+    }
+
+    fn try_read_buf(&self, buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
+        match &self.wire {
+            Wire::Plain(stream) => stream.try_read_buf(buffer),
+            Wire::Secure(secure) => secure.try_read_buf(buffer),
+        }
+    }
+
+    /// Writes what the socket takes. What of it is begun must be gone on with.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.wire {
+            Wire::Plain(stream) => stream.try_write(bytes),
+            Wire::Secure(secure) => secure.try_write(bytes),
+        }
+    }
+
+    /// The same for several pieces. A piece of which nothing is reported may be taken back.
+    pub(crate) fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match &self.wire {
+            Wire::Plain(stream) => stream.try_write_vectored(pieces),
+            Wire::Secure(secure) => secure.try_write_vectored(pieces),
+        }
+    }
+
+    /// Waits until there may be something to read.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        match &self.wire {
+            Wire::Plain(stream) => stream.readable().await,
+            Wire::Secure(secure) => secure.readable().await,
+        }
+    }
+
+    /// Waits until the socket may take more.
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        match &self.wire {
+            Wire::Plain(stream) => stream.writable().await,
+            Wire::Secure(secure) => secure.writable().await,
+        }
+    }
+
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.wire {
+            Wire::Plain(stream) => stream.poll_read_ready(cx),
+            Wire::Secure(secure) => secure.poll_read_ready(cx),
+        }
+    }
+
+    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.wire {
+            Wire::Plain(stream) => stream.poll_write_ready(cx),
+            Wire::Secure(secure) => secure.poll_write_ready(cx),
+        }
+    }
+
+    fn poll_shutdown(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.wire {
+            Wire::Plain(stream) => {
+                Poll::Ready(socket2::SockRef::from(stream).shutdown(Shutdown::Write))
+            }
+            Wire::Secure(secure) => secure.poll_shutdown(cx),
+        }
+    }
+}
+
 /// The socket as hyper uses it.
 #[derive(Debug)]
 pub(crate) struct HttpSide(pub(crate) Arc<Line>);
@@ -66,11 +157,11 @@ impl HttpSide {
     fn write(
         &self,
         cx: &mut Context<'_>,
-        write: impl Fn(&TcpStream) -> io::Result<usize>,
+        write: impl Fn(&Line) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.0.stream.poll_write_ready(cx))?;
-            match write(&self.0.stream) {
+            ready!(self.0.poll_write_ready(cx))?;
+            match write(&self.0) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => return Poll::Ready(result),
             }
@@ -85,8 +176,8 @@ impl AsyncRead for HttpSide {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            ready!(self.0.stream.poll_read_ready(cx))?;
-            match self.0.stream.try_read_buf(buffer) {
+            ready!(self.0.poll_read_ready(cx))?;
+            match self.0.try_read_buf(buffer) {
                 Ok(_) => return Poll::Ready(Ok(())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
@@ -101,7 +192,7 @@ impl AsyncWrite for HttpSide {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.write(cx, |stream| stream.try_write(bytes))
+        self.write(cx, |line| line.try_write(bytes))
     }
 
     fn poll_write_vectored(
@@ -109,7 +200,7 @@ impl AsyncWrite for HttpSide {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.write(cx, |stream| stream.try_write_vectored(pieces))
+        self.write(cx, |line| line.try_write_vectored(pieces))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -126,7 +217,7 @@ impl AsyncWrite for HttpSide {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(socket2::SockRef::from(&self.0.stream).shutdown(Shutdown::Write))
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_shutdown(cx)
     }
 }

@@ -37,6 +37,7 @@ pub(crate) struct Metrics {
     request_seconds: Histogram,
     denials: Family<ReasonLabels, Counter>,
     webhooks: Family<ReasonLabels, Counter>,
+    certificates: Family<ReasonLabels, Counter>,
     pub(crate) connections: Gauge,
     pub(crate) streams_expired: Counter,
     pub(crate) events_purged: Counter,
@@ -55,6 +56,7 @@ impl Metrics {
             request_seconds: Histogram::new(exponential_buckets(0.0001, 4.0, 10)),
             denials: Family::default(),
             webhooks: Family::default(),
+            certificates: Family::default(),
             connections: Gauge::default(),
             streams_expired: Counter::default(),
             events_purged: Counter::default(),
@@ -72,6 +74,11 @@ impl Metrics {
         );
         registry.register("denials", "Requests turned away at the door", metrics.denials.clone());
         registry.register("webhooks", "Webhook deliveries", metrics.webhooks.clone());
+        registry.register(
+            "tls_certificates",
+            "Certificates found in the files while running",
+            metrics.certificates.clone(),
+        );
         registry.register("connections", "Open connections", metrics.connections.clone());
         registry.register(
             "streams_expired",
@@ -101,6 +108,11 @@ impl Metrics {
 
     pub(crate) fn webhook(&self, reason: &'static str) {
         self.webhooks.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    /// Counts what became of a certificate that was found while running.
+    pub(crate) fn certificate(&self, outcome: &'static str) {
+        self.certificates.get_or_create(&ReasonLabels { reason: outcome }).inc();
     }
 
     /// Counts a request, and how long the head of its answer took.

@@ -15,6 +15,7 @@ use crate::sessions::Sessions;
 use crate::streams::Pages;
 use crate::subscriptions::Signer;
 use crate::tail::Tail;
+use crate::tls::Keeper;
 
 /// One node's parts.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Node {
     /// Pages that were read lately.
     pub(crate) pages: Pages,
     pub(crate) signer: Signer,
+    /// What new connections are encrypted with, where they are.
+    pub(crate) tls: Option<Keeper>,
     /// Where clients and webhook receivers reach this server, without a slash at the end.
     pub(crate) public_url: String,
     /// One permit for each reader that waits.

@@ -1,6 +1,7 @@
 //! How the server is set up. Filled in from the configuration by the binary; the defaults here are
 //! the configuration's defaults.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Who may use the server.
@@ -202,6 +203,16 @@ impl Default for WebhookOptions {
     }
 }
 
+/// The server's certificate. The files are looked at while the server runs, and swapped in when they
+/// change.
+#[derive(Debug, Clone)]
+pub struct TlsOptions {
+    /// PEM: the server's certificate, and then those of its issuers.
+    pub certificate: PathBuf,
+    /// PEM: its private key.
+    pub key: PathBuf,
+}
+
 /// All of it.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -212,6 +223,8 @@ pub struct Options {
     pub public_url: Option<String>,
     /// Pages of these origins may use the server from a browser, besides its own.
     pub allowed_origins: Vec<String>,
+    /// How connections are encrypted, if they are.
+    pub tls: Option<TlsOptions>,
     /// What clients can reach.
     pub limits: Limits,
     /// How streams are read.
@@ -229,12 +242,18 @@ pub struct Options {
 }
 
 impl Options {
+    /// How addresses of this server begin.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
     /// The usual settings, for this kind of access.
     pub fn new(access: Access) -> Options {
         Options {
             access,
             public_url: None,
             allowed_origins: Vec::new(),
+            tls: None,
             limits: Limits::default(),
             streams: StreamOptions::default(),
             log: LogOptions::default(),

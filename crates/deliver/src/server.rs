@@ -30,6 +30,7 @@ use crate::sessions::{self, Sessions};
 use crate::streams::Pages;
 use crate::subscriptions::{Dispatcher, Signer};
 use crate::tail::{Sinks, Tail};
+use crate::tls::{Keeper, TlsError, shake_hands};
 
 /// The server could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,9 @@ pub enum StartError {
     /// The store does not answer.
     #[error("cannot read the store: {0}")]
     Store(#[from] StoreError),
+    /// The certificate is of no use.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
     /// The keys in the store are of no use.
     #[error("cannot use the signing key in the store: {0}")]
     SigningKey(String),
@@ -68,8 +72,9 @@ impl Server {
         let local_addr = listener.local_addr()?;
         let public_url = match &options.public_url {
             Some(url) => url.trim_end_matches('/').to_owned(),
-            None => format!("http://{}", reachable(local_addr)),
+            None => format!("{}://{}", options.scheme(), reachable(local_addr)),
         };
+        let tls = options.tls.as_ref().map(Keeper::open).transpose()?;
         let tip = store.tip().await?;
         let (hub, shards, sinks) = Hub::new(shard_count(&options), tip);
         let node = Arc::new(Node {
@@ -83,6 +88,7 @@ impl Server {
             signer: Signer::load(&store).await?,
             live_readers: Arc::new(Semaphore::new(options.limits.live_readers_max)),
             draining: CancellationToken::new(),
+            tls,
             public_url,
             options,
             store,
@@ -125,6 +131,7 @@ impl Server {
         self.tasks.spawn(sessions::watch(node(), stop()));
         self.tasks.spawn(nodes::keep(node(), stop()));
         self.tasks.spawn(memory::keep(node(), stop()));
+        self.tasks.spawn(Keeper::watch(node(), stop()));
     }
 
     /// The address it listens on.
@@ -228,7 +235,17 @@ pub(crate) struct Carrier {
 async fn serve(stream: TcpStream, node: Arc<Node>, place: OwnedSemaphorePermit) {
     // Answers are small and wanted at once.
     let _ = stream.set_nodelay(true);
-    let line = Arc::new(Line::new(stream));
+    let line = match &node.tls {
+        None => Line::plain(stream),
+        Some(keeper) => match shake_hands(stream, keeper.config()).await {
+            Ok(secure) => Line::secure(secure),
+            Err(error) => {
+                tracing::debug!(%error, "no secure connection came about");
+                return;
+            }
+        },
+    };
+    let line = Arc::new(line);
     let carrier = Carrier { line: Arc::clone(&line), _place: Arc::new(place) };
     let builder = connection_builder(&node.options.limits);
     let spoken = CancellationToken::new();

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 
 use super::connection::Key;
@@ -52,8 +51,8 @@ impl Socket {
         }
     }
 
-    pub(crate) fn stream(&self) -> &TcpStream {
-        &self.line.stream
+    pub(crate) fn stream(&self) -> &Line {
+        &self.line
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) database_wait_ms: Duration,
     pub(crate) public_url: String,
     pub(crate) allowed_origins: Vec<String>,
+    pub(crate) tls: Tls,
     pub(crate) streams: Streams,
     pub(crate) log: Log,
     pub(crate) commit: Commit,
@@ -33,6 +34,13 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
     pub(crate) shutdown: Shutdown,
     pub(crate) telemetry: Telemetry,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tls {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 #[derive(Deserialize)]
@@ -188,6 +196,7 @@ impl Settings {
             access,
             public_url: Some(self.public_url.clone()).filter(|url| !url.is_empty()),
             allowed_origins: self.allowed_origins.clone(),
+            tls: self.tls.options(),
             limits: deliver::Limits {
                 body_bytes_max: limits.body_bytes_max,
                 stream_name_bytes_max: limits.stream_name_bytes_max,
@@ -222,6 +231,15 @@ impl Settings {
             },
             node: deliver::NodeOptions { name: self.node.name.clone(), lease: self.node.lease_ms },
         }
+    }
+}
+
+impl Tls {
+    /// None where no certificate is named. That there is a key then is checked by those who serve.
+    fn options(&self) -> Option<deliver::TlsOptions> {
+        let Tls { certificate, key } = self;
+        let named = !certificate.as_os_str().is_empty();
+        named.then(|| deliver::TlsOptions { certificate: certificate.clone(), key: key.clone() })
     }
 }
 

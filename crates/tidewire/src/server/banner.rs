@@ -5,21 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::Mode;
 
 /// The address that needs no `--url`.
-const DEFAULT_PORT: u16 = 4437;
+const DEFAULT_URL: &str = "http://127.0.0.1:4437";
 
 /// The lines of the banner. Every command in it works when pasted as it is, so `program` is the
 /// name by which we were called.
-pub(crate) fn text(
-    mode: Mode,
-    program: &str,
-    address: SocketAddr,
-    backend: &str,
-    place: &str,
-) -> String {
+pub(crate) fn text(mode: Mode, program: &str, url: &str, backend: &str, place: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    let url = url(address);
-    let by_default = address == SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT));
-    let server = if by_default { String::new() } else { format!(" --url {url}") };
+    let server = if url == DEFAULT_URL { String::new() } else { format!(" --url {url}") };
     let (kind, curl, client) = match mode {
         Mode::Dev => ("development server, open to this machine only", "curl", server),
         Mode::Serve => (
@@ -60,13 +52,13 @@ pub(crate) fn program() -> String {
 }
 
 /// An address to reach the server at from this machine, also where it listens on all of them.
-fn url(address: SocketAddr) -> String {
+pub(crate) fn url(scheme: &str, address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         ip => ip,
     };
-    format!("http://{}", SocketAddr::new(ip, address.port()))
+    format!("{scheme}://{}", SocketAddr::new(ip, address.port()))
 }
 
 #[cfg(test)]
@@ -79,8 +71,8 @@ mod tests {
 
     #[test]
     fn the_development_banner() {
-        let text =
-            text(Mode::Dev, "tidewire", address("127.0.0.1:4437"), "SQLite", "in ./tidewire-data");
+        let url = url("http", address("127.0.0.1:4437"));
+        let text = text(Mode::Dev, "tidewire", &url, "SQLite", "in ./tidewire-data");
         insta::assert_snapshot!(text.replace(env!("CARGO_PKG_VERSION"), "0.0.0"));
     }
 
@@ -89,7 +81,7 @@ mod tests {
         let text = text(
             Mode::Serve,
             "target/debug/tidewire",
-            address("0.0.0.0:80"),
+            &url("http", address("0.0.0.0:80")),
             "PostgreSQL",
             "at postgres://h/d",
         );
@@ -98,8 +90,8 @@ mod tests {
 
     #[test]
     fn an_address_of_all_interfaces_is_reached_by_loopback() {
-        assert_eq!(url(address("0.0.0.0:80")), "http://127.0.0.1:80");
-        assert_eq!(url(address("[::]:80")), "http://[::1]:80");
-        assert_eq!(url(address("10.0.0.1:80")), "http://10.0.0.1:80");
+        assert_eq!(url("http", address("0.0.0.0:80")), "http://127.0.0.1:80");
+        assert_eq!(url("https", address("[::]:80")), "https://[::1]:80");
+        assert_eq!(url("http", address("10.0.0.1:80")), "http://10.0.0.1:80");
     }
 }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use tidewire_deliver::{Access, Options, Server};
+use tidewire_deliver::{Access, Options, Server, TlsOptions};
 use tidewire_store::SharedStore;
 
 use crate::config::secret::AdminKey;
@@ -66,11 +66,20 @@ impl Plan {
             Mode::Dev => Access::OpenOnLoopback,
             Mode::Serve => Access::AdminKey(AdminKey::check(config.admin_key.as_deref())?.reveal()),
         };
+        let (certificate, key) = (&settings.tls.certificate, &settings.tls.key);
+        if certificate.as_os_str().is_empty() != key.as_os_str().is_empty() {
+            bail!(
+                "tls.certificate and tls.key belong together, and only one of them is set. Set both, \
+                 or none for connections without encryption"
+            );
+        }
+        let options = settings.deliver(access);
+        options.tls.as_ref().map_or(Ok(()), TlsOptions::check).context("cannot speak TLS")?;
         Ok(Plan {
             mode,
             address,
             store: settings.store(),
-            options: settings.deliver(access),
+            options,
             // A developer wants to know at once; a service may be started before its database.
             database_wait: match mode {
                 Mode::Dev => Duration::ZERO,
@@ -107,16 +116,22 @@ async fn start(plan: Plan) -> anyhow::Result<Running> {
     let listener = listen::bind(plan.address)?;
     let store = store::open(&plan.store, plan.database_wait).await?;
     let backend = store.backend();
+    let scheme = plan.options.scheme();
+    let encrypted = plan.options.tls.is_some();
     let server = Server::start(plan.options, SharedStore::clone(&store), listener).await;
     let server = server.context("cannot start the server")?;
     let address = server.local_addr();
     let place = store::place(&plan.store);
-    let banner = banner::text(plan.mode, &banner::program(), address, backend, &place);
+    let url = banner::url(scheme, address);
+    let banner = banner::text(plan.mode, &banner::program(), &url, backend, &place);
     // Whoever started us may not be listening to our output; that is no reason to stop.
     let _ = std::io::stdout().lock().write_all(banner.as_bytes());
     tracing::info!(%address, backend, %place, "serving");
-    if plan.mode == Mode::Serve && !address.ip().is_loopback() {
-        tracing::warn!(%address, "connections are not encrypted: put a TLS proxy in front");
+    if plan.mode == Mode::Serve && !encrypted && !address.ip().is_loopback() {
+        tracing::warn!(
+            %address,
+            "connections are not encrypted: set tls.certificate and tls.key, or put a TLS proxy in front"
+        );
     }
     Ok(Running { server, store })
 }
