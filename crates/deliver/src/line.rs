@@ -12,7 +12,7 @@ use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -27,6 +27,8 @@ pub(crate) struct Line {
     wire: Wire,
     stage: AtomicU8,
     moved: Notify,
+    /// Something was read since hyper began to wait for a request.
+    stirred: AtomicBool,
 }
 
 /// What the bytes go over.
@@ -54,7 +56,22 @@ impl Line {
     }
 
     fn new(wire: Wire) -> Line {
-        Line { wire, stage: AtomicU8::new(HYPERS), moved: Notify::new() }
+        Line {
+            wire,
+            stage: AtomicU8::new(HYPERS),
+            moved: Notify::new(),
+            stirred: AtomicBool::new(false),
+        }
+    }
+
+    /// Hyper begins to wait for a request.
+    pub(crate) fn rest(&self) {
+        self.stirred.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether something has arrived since.
+    pub(crate) fn has_stirred(&self) -> bool {
+        self.stirred.load(Ordering::Relaxed)
     }
 
     /// Hyper asks for a body that it is not going to get from the response. Called by that body.
@@ -178,7 +195,10 @@ impl AsyncRead for HttpSide {
         loop {
             ready!(self.0.poll_read_ready(cx))?;
             match self.0.try_read_buf(buffer) {
-                Ok(_) => return Poll::Ready(Ok(())),
+                Ok(count) => {
+                    self.0.stirred.store(count > 0, Ordering::Relaxed);
+                    return Poll::Ready(Ok(()));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }

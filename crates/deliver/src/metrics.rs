@@ -38,6 +38,8 @@ pub(crate) struct Metrics {
     denials: Family<ReasonLabels, Counter>,
     webhooks: Family<ReasonLabels, Counter>,
     certificates: Family<ReasonLabels, Counter>,
+    connections_refused: Family<ReasonLabels, Counter>,
+    connections_cut: Family<ReasonLabels, Counter>,
     pub(crate) connections: Gauge,
     pub(crate) streams_expired: Counter,
     pub(crate) events_purged: Counter,
@@ -57,6 +59,8 @@ impl Metrics {
             denials: Family::default(),
             webhooks: Family::default(),
             certificates: Family::default(),
+            connections_refused: Family::default(),
+            connections_cut: Family::default(),
             connections: Gauge::default(),
             streams_expired: Counter::default(),
             events_purged: Counter::default(),
@@ -73,12 +77,14 @@ impl Metrics {
             metrics.request_seconds.clone(),
         );
         registry.register("denials", "Requests turned away at the door", metrics.denials.clone());
-        registry.register("webhooks", "Webhook deliveries", metrics.webhooks.clone());
-        registry.register(
-            "tls_certificates",
-            "Certificates found in the files while running",
-            metrics.certificates.clone(),
-        );
+        for (name, help, family) in [
+            ("webhooks", "Webhook deliveries", &metrics.webhooks),
+            ("tls_certificates", "Certificates that came while running", &metrics.certificates),
+            ("connections_refused", "Connections not begun", &metrics.connections_refused),
+            ("connections_cut", "Connections cut off for their slowness", &metrics.connections_cut),
+        ] {
+            registry.register(name, help, family.clone());
+        }
         registry.register("connections", "Open connections", metrics.connections.clone());
         registry.register(
             "streams_expired",
@@ -113,6 +119,16 @@ impl Metrics {
     /// Counts what became of a certificate that was found while running.
     pub(crate) fn certificate(&self, outcome: &'static str) {
         self.certificates.get_or_create(&ReasonLabels { reason: outcome }).inc();
+    }
+
+    /// Counts a connection that was closed before a request could be made over it.
+    pub(crate) fn refused(&self, reason: &'static str) {
+        self.connections_refused.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    /// Counts a connection whose client was too slow, or silent for too long.
+    pub(crate) fn cut(&self, reason: &'static str) {
+        self.connections_cut.get_or_create(&ReasonLabels { reason }).inc();
     }
 
     /// Counts a request, and how long the head of its answer took.

@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::peer::Network;
+
 /// Who may use the server.
 #[derive(Clone)]
 pub enum Access {
@@ -40,10 +42,16 @@ pub struct Limits {
     pub live_readers_max: usize,
     /// Open connections.
     pub connections_max: usize,
+    /// Open connections from one address, 0 for no cap. Trusted proxies have none.
+    pub connections_per_address_max: usize,
+    /// How long a client may take to agree on keys.
+    pub tls_handshake_timeout: Duration,
     /// How long a client may take to send a request's headers.
     pub header_timeout: Duration,
     /// How long a client may take to send a request's body.
     pub body_timeout: Duration,
+    /// How long a connection may rest between two requests.
+    pub idle_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -56,8 +64,11 @@ impl Default for Limits {
             messages_per_append_max: 10_000,
             live_readers_max: 50_000,
             connections_max: 20_000,
+            connections_per_address_max: 5_000,
+            tls_handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(120),
         }
     }
 }
@@ -223,6 +234,8 @@ pub struct Options {
     pub public_url: Option<String>,
     /// Pages of these origins may use the server from a browser, besides its own.
     pub allowed_origins: Vec<String>,
+    /// Proxies that are believed when they say in `X-Forwarded-For` for whom they speak.
+    pub trusted_proxies: Vec<Network>,
     /// How connections are encrypted, if they are.
     pub tls: Option<TlsOptions>,
     /// What clients can reach.
@@ -253,6 +266,7 @@ impl Options {
             access,
             public_url: None,
             allowed_origins: Vec::new(),
+            trusted_proxies: Vec::new(),
             tls: None,
             limits: Limits::default(),
             streams: StreamOptions::default(),

@@ -1,36 +1,30 @@
-//! Starting and stopping the server: the listener, its connections, and the tasks beside them.
+//! Starting and stopping the server: the listener, its connections, and the tasks beside them. What
+//! becomes of one connection is in `connection`.
 
-use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::Request;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use tidewire_store::{SharedStore, StoreError};
 
+use crate::connection;
 use crate::hub::{Dormant, Hub};
-use crate::line::{HttpSide, Line};
 use crate::memory::{self, Memory};
 use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::nodes;
-use crate::options::{Limits, Options};
-use crate::router;
+use crate::options::Options;
+use crate::places::Places;
 use crate::sessions::{self, Sessions};
 use crate::streams::Pages;
 use crate::subscriptions::{Dispatcher, Signer};
 use crate::tail::{Sinks, Tail};
-use crate::tls::{Keeper, TlsError, shake_hands};
+use crate::tls::{Keeper, TlsError};
 
 /// The server could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -198,21 +192,28 @@ async fn accept(
     stop: CancellationToken,
     connections: TaskTracker,
 ) {
-    let places = Arc::new(Semaphore::new(node.options.limits.connections_max));
+    let places = Places::new(&node.options);
     loop {
         // A connection past the limit waits in the kernel's queue until another one ends.
-        let place = tokio::select! {
+        let vacant = tokio::select! {
             () = stop.cancelled() => return,
-            place = Arc::clone(&places).acquire_owned() => place,
+            vacant = places.vacant() => vacant,
         };
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
-                let Ok(place) = place else { return };
-                connections.spawn(serve(stream, Arc::clone(&node), place));
+            Ok((stream, address)) => {
+                let Ok(vacant) = vacant else { return };
+                let address = address.ip().to_canonical();
+                match places.take(vacant, address) {
+                    Some(place) => {
+                        let node = Arc::clone(&node);
+                        connections.spawn(connection::serve(stream, address, node, place));
+                    }
+                    None => node.metrics.refused("connections_per_address"),
+                }
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -220,83 +221,6 @@ async fn accept(
             }
         }
     }
-}
-
-/// What a request for a live connection comes over.
-#[derive(Debug, Clone)]
-pub(crate) struct Carrier {
-    pub(crate) line: Arc<Line>,
-    /// A place among the connections there may be. A WebSocket takes it along when it leaves HTTP.
-    _place: Arc<OwnedSemaphorePermit>,
-}
-
-/// Serves one connection until its client, or the server, is done with it, or it becomes a
-/// WebSocket.
-async fn serve(stream: TcpStream, node: Arc<Node>, place: OwnedSemaphorePermit) {
-    // Answers are small and wanted at once.
-    let _ = stream.set_nodelay(true);
-    let line = match &node.tls {
-        None => Line::plain(stream),
-        Some(keeper) => match shake_hands(stream, keeper.config()).await {
-            Ok(secure) => Line::secure(secure),
-            Err(error) => {
-                tracing::debug!(%error, "no secure connection came about");
-                return;
-            }
-        },
-    };
-    let line = Arc::new(line);
-    let carrier = Carrier { line: Arc::clone(&line), _place: Arc::new(place) };
-    let builder = connection_builder(&node.options.limits);
-    let spoken = CancellationToken::new();
-    let service = service_fn(|mut request: Request<Incoming>| {
-        spoken.cancel();
-        if router::is_live(&request) {
-            request.extensions_mut().insert(carrier.clone());
-        }
-        let answer = router::respond(Arc::clone(&node), request.map(Body::new));
-        async { Ok::<_, Infallible>(answer.await) }
-    });
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(HttpSide(line)), service);
-    tokio::pin!(connection);
-    node.metrics.connections.inc();
-    let result = tokio::select! {
-        result = connection.as_mut() => result,
-        () = silence(&spoken, node.options.limits.header_timeout) => Ok(()),
-        () = node.draining.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    node.metrics.connections.dec();
-    if let Err(error) = result {
-        tracing::debug!(%error, "a connection ended badly");
-    }
-}
-
-/// Ends when a client has not sent a request in time. The builder's own timeout begins only when it
-/// knows which version of HTTP the client speaks, and one that says nothing never tells.
-async fn silence(spoken: &CancellationToken, header_timeout: Duration) {
-    if tokio::time::timeout(header_timeout, spoken.cancelled()).await.is_ok() {
-        std::future::pending::<()>().await;
-    }
-}
-
-fn connection_builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
-        .max_buf_size(limits.header_bytes_max.max(8 << 10))
-        .half_close(false);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
-        .keep_alive_interval(Some(Duration::from_secs(25)))
-        .keep_alive_timeout(Duration::from_secs(35));
-    builder
 }
 
 /// Removes what has expired or was deleted, a piece at a time.

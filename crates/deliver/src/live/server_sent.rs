@@ -18,12 +18,12 @@ use tokio::sync::{mpsc, oneshot};
 use tidewire_store::{Position, StoreError};
 
 use super::greeting::{self, Serving};
+use crate::connection::Carrier;
 use crate::door::Identity;
 use crate::hub::{Command, Handle, Key, Outlet, ServerSent, Socket, clock_ms};
 use crate::line::Line;
 use crate::node::Node;
 use crate::problem::Problem;
-use crate::server::Carrier;
 use crate::streams::{malformed_offset, parse_offset, within_log};
 
 /// Pieces that wait between the hub and hyper: what waits longer stays in the hub.

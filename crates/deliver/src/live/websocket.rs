@@ -19,12 +19,12 @@ use tidewire_store::SessionChange;
 
 use super::greeting::{self, Serving};
 use super::message::{self, Message, Refused, Wish};
+use crate::connection::Carrier;
 use crate::door::{Admission, Identity};
 use crate::hub::{self, Command, Handle, Key, Outlet, SessionLink, Socket, StartFrom, clock_ms};
 use crate::line::{HttpSide, Line};
 use crate::node::Node;
 use crate::problem::Problem;
-use crate::server::Carrier;
 use crate::sessions::{Following, subscribe};
 use crate::websocket::reader::{Incoming, Reader};
 use crate::websocket::{CloseCode, frame, handshake};

@@ -11,6 +11,6 @@ mod keeper;
 mod secure;
 
 pub use certificate::TlsError;
-pub(crate) use handshake::shake_hands;
+pub(crate) use handshake::{Failed, shake_hands};
 pub(crate) use keeper::Keeper;
 pub(crate) use secure::Secure;

@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
+use tidewire_deliver::Network;
 use toml::Value;
 
 use super::setting::Setting;
@@ -46,8 +47,11 @@ pub(crate) fn range(key: &str) -> Option<RangeInclusive<i64>> {
         "limits.messages_per_append_max" => 1..=1_000_000,
         "limits.live_readers_max" => 1..=10_000_000,
         "limits.connections_max" => 1..=10_000_000,
+        "limits.connections_per_address_max" => 0..=10_000_000,
+        "limits.tls_handshake_timeout_ms" => 1..=HOUR_MS,
         "limits.header_timeout_ms" => 1..=HOUR_MS,
         "limits.body_timeout_ms" => 1..=HOUR_MS,
+        "limits.idle_timeout_ms" => 1..=24 * HOUR_MS,
         "live.shards" => 0..=256,
         "live.ping_ms" => 10..=HOUR_MS,
         "live.silence_ms" => 20..=HOUR_MS,
@@ -77,7 +81,7 @@ pub(crate) fn check(default: &Setting, given: &Value) -> Result<(), String> {
         }
         (Value::Boolean(_), Value::Boolean(_)) => true,
         (Value::String(_), Value::String(text)) => text_fits(key, text),
-        (Value::Array(_), Value::Array(items)) => items.iter().all(is_origin),
+        (Value::Array(_), Value::Array(items)) => items.iter().all(|item| item_fits(key, item)),
         _ => false,
     };
     if fits { Ok(()) } else { Err(expected(default)) }
@@ -111,6 +115,13 @@ fn has_scheme_and_host(text: &str, schemes: &[&str]) -> bool {
     rest.is_some_and(|rest| !rest.is_empty() && !text.contains(char::is_whitespace))
 }
 
+fn item_fits(key: &str, item: &Value) -> bool {
+    match key {
+        "trusted_proxies" => item.as_str().is_some_and(|text| text.parse::<Network>().is_ok()),
+        _ => is_origin(item),
+    }
+}
+
 fn is_origin(item: &Value) -> bool {
     let schemes = &["http://", "https://"];
     item.as_str().is_some_and(|text| {
@@ -126,6 +137,7 @@ fn expected(default: &Setting) -> String {
         "database" => "a URL such as \"postgres://user:password@host:5432/name\"",
         "public_url" => "a URL such as \"https://live.example.org\"",
         "allowed_origins" => "a list of origins such as [\"https://app.example.org\"]",
+        "trusted_proxies" => "a list of addresses and networks such as [\"10.0.0.0/8\", \"::1\"]",
         "telemetry.level" => return format!("one of {}", LEVELS.join(", ")),
         "telemetry.format" => return format!("one of {}", FORMATS.join(", ")),
         key => match (&default.value, range(key)) {
@@ -177,6 +189,13 @@ mod tests {
             ("telemetry.level", "verbose", false),
         ] {
             assert_eq!(text_fits(key, text), fits, "{key} = {text}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_an_address_or_a_network() {
+        for (text, fits) in [("10.0.0.0/8", true), ("::1", true), ("proxy.example.org", false)] {
+            assert_eq!(item_fits("trusted_proxies", &Value::from(text)), fits, "{text}");
         }
     }
 

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use tidewire_deliver as deliver;
 use tidewire_store::{CommitOptions, PostgresOptions, SqliteOptions};
@@ -21,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) database_wait_ms: Duration,
     pub(crate) public_url: String,
     pub(crate) allowed_origins: Vec<String>,
+    #[serde(deserialize_with = "networks")]
+    pub(crate) trusted_proxies: Vec<deliver::Network>,
     pub(crate) tls: Tls,
     pub(crate) streams: Streams,
     pub(crate) log: Log,
@@ -143,10 +146,15 @@ pub(crate) struct Limits {
     messages_per_append_max: usize,
     live_readers_max: usize,
     connections_max: usize,
+    connections_per_address_max: usize,
+    #[serde(deserialize_with = "ms")]
+    tls_handshake_timeout_ms: Duration,
     #[serde(deserialize_with = "ms")]
     header_timeout_ms: Duration,
     #[serde(deserialize_with = "ms")]
     body_timeout_ms: Duration,
+    #[serde(deserialize_with = "ms")]
+    idle_timeout_ms: Duration,
 }
 
 #[derive(Deserialize)]
@@ -196,6 +204,7 @@ impl Settings {
             access,
             public_url: Some(self.public_url.clone()).filter(|url| !url.is_empty()),
             allowed_origins: self.allowed_origins.clone(),
+            trusted_proxies: self.trusted_proxies.clone(),
             tls: self.tls.options(),
             limits: deliver::Limits {
                 body_bytes_max: limits.body_bytes_max,
@@ -205,8 +214,11 @@ impl Settings {
                 messages_per_append_max: limits.messages_per_append_max,
                 live_readers_max: limits.live_readers_max,
                 connections_max: limits.connections_max,
+                connections_per_address_max: limits.connections_per_address_max,
+                tls_handshake_timeout: limits.tls_handshake_timeout_ms,
                 header_timeout: limits.header_timeout_ms,
                 body_timeout: limits.body_timeout_ms,
+                idle_timeout: limits.idle_timeout_ms,
             },
             streams: deliver::StreamOptions {
                 long_poll: self.streams.long_poll_ms,
@@ -264,6 +276,11 @@ impl Live {
 
 fn ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     u64::deserialize(deserializer).map(Duration::from_millis)
+}
+
+fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<deliver::Network>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }
 
 #[cfg(test)]

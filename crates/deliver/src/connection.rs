@@ -1,0 +1,181 @@
+//! One connection, from the moment it is accepted: TLS, if there is any; then HTTP, until its client or
+//! the server is done with it, it does nothing for too long, or it becomes a WebSocket.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Request, Version};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::net::TcpStream;
+
+use crate::idle::{HeadTimer, Overdue, Requests};
+use crate::line::{HttpSide, Line};
+use crate::node::Node;
+use crate::options::Limits;
+use crate::peer::Peer;
+use crate::places::Place;
+use crate::router;
+use crate::tls::{Failed, shake_hands};
+
+/// Requests that an HTTP/2 client may have under way at once: those of all tabs of a browser, each with
+/// a few live responses.
+const HTTP2_STREAMS_MAX: u32 = 200;
+
+/// Requests that were taken back before the server got to them. A client that takes back more at once
+/// means to keep the server busy ("rapid reset") and is sent away.
+const HTTP2_RESETS_MAX: usize = 20;
+
+/// Requests that the server had to break off because they were not HTTP/2. A client that sends more
+/// is sent away.
+const HTTP2_ERRORS_MAX: usize = 100;
+
+/// Bytes of one response that wait for an HTTP/2 client's window. Of a large page the rest waits where
+/// it is shared.
+const HTTP2_SEND_BYTES_MAX: usize = 64 << 10;
+
+/// An HTTP/2 client is asked whether it is there. What has live responses over HTTP/1.1 is asked by
+/// writing to it.
+const HTTP2_PING: Duration = Duration::from_secs(25);
+/// How long it may take to say so.
+const HTTP2_PONG: Duration = Duration::from_secs(35);
+
+/// What a request for a live connection comes over.
+#[derive(Debug, Clone)]
+pub(crate) struct Carrier {
+    pub(crate) line: Arc<Line>,
+    /// A place among the connections there may be. A WebSocket takes it along when it leaves HTTP.
+    _place: Arc<Place>,
+}
+
+/// Serves one connection. `connected` is at its other end, which may be a proxy.
+pub(crate) async fn serve(stream: TcpStream, connected: IpAddr, node: Arc<Node>, place: Place) {
+    let _open = Open::count(&node.metrics.connections);
+    // Answers are small and wanted at once.
+    let _ = stream.set_nodelay(true);
+    let Some(line) = establish(stream, &node).await else { return };
+    let line = Arc::new(line);
+    let carrier = Carrier { line: Arc::clone(&line), _place: Arc::new(place) };
+    let requests = Arc::new(Requests::default());
+    let service = service_fn(|mut request: Request<Incoming>| {
+        let peer = Peer::of(connected, &node.options.trusted_proxies, request.headers());
+        tracing::trace!(client = %peer.address, method = %request.method(), "a request");
+        request.extensions_mut().insert(peer);
+        if router::is_live(&request) {
+            request.extensions_mut().insert(carrier.clone());
+        }
+        let underway = match request.version() {
+            Version::HTTP_2 => Some(Requests::begin(&requests)),
+            _ => {
+                requests.note();
+                None
+            }
+        };
+        let answer = router::respond(Arc::clone(&node), request.map(Body::new));
+        async {
+            let response = answer.await;
+            Ok::<_, Infallible>(match underway {
+                Some(underway) => response.map(|body| underway.attend(body)),
+                None => response,
+            })
+        }
+    });
+    let limits = &node.options.limits;
+    let builder = connection_builder(limits, &line);
+    let http = HttpSide(Arc::clone(&line));
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(http), service);
+    tokio::pin!(connection);
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        overdue = requests.overdue(limits) => {
+            node.metrics.cut(overdue.label());
+            if overdue == Overdue::Header {
+                return;
+            }
+            // A request may be on its way: it is told to go elsewhere, or answered still.
+            connection.as_mut().graceful_shutdown();
+            let farewell = tokio::time::timeout(limits.header_timeout, connection);
+            farewell.await.unwrap_or(Ok(()))
+        }
+        () = node.draining.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = result {
+        if error.downcast_ref().is_some_and(hyper::Error::is_timeout) {
+            let overdue = if line.has_stirred() { Overdue::Header } else { Overdue::Idle };
+            node.metrics.cut(overdue.label());
+        }
+        tracing::debug!(%error, "a connection ended badly");
+    }
+}
+
+/// The line that HTTP is spoken over. None if it does not come about in time.
+async fn establish(stream: TcpStream, node: &Node) -> Option<Line> {
+    let Some(keeper) = &node.tls else { return Some(Line::plain(stream)) };
+    let handshake = shake_hands(stream, keeper.config());
+    let limit = node.options.limits.tls_handshake_timeout;
+    let reason = tokio::select! {
+        () = node.draining.cancelled() => return None,
+        secured = tokio::time::timeout(limit, handshake) => match secured {
+            Ok(Ok(secure)) => return Some(Line::secure(secure)),
+            Ok(Err(failed)) => {
+                tracing::debug!(%failed, "no secure connection came about");
+                match failed {
+                    Failed::NotTls => "not_tls",
+                    Failed::Refused(_) => "tls_handshake",
+                    // Whoever only looks whether the port is open was refused nothing.
+                    Failed::Lost(_) => return None,
+                }
+            }
+            Err(_) => "tls_handshake_timeout",
+        },
+    };
+    node.metrics.refused(reason);
+    None
+}
+
+fn connection_builder(limits: &Limits, line: &Arc<Line>) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let (line, header_timeout) = (Arc::clone(line), limits.header_timeout);
+    builder
+        .http1()
+        .timer(HeadTimer { line, header_timeout })
+        .header_read_timeout(limits.idle_timeout)
+        .max_buf_size(limits.header_bytes_max.max(8 << 10))
+        .half_close(false);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        .max_concurrent_streams(HTTP2_STREAMS_MAX)
+        .max_pending_accept_reset_streams(HTTP2_RESETS_MAX)
+        .max_local_error_reset_streams(HTTP2_ERRORS_MAX)
+        .max_send_buf_size(HTTP2_SEND_BYTES_MAX)
+        .keep_alive_interval(Some(HTTP2_PING))
+        .keep_alive_timeout(HTTP2_PONG);
+    builder
+}
+
+/// An open connection, as it is counted.
+struct Open<'a>(&'a Gauge);
+
+impl<'a> Open<'a> {
+    fn count(gauge: &'a Gauge) -> Open<'a> {
+        gauge.inc();
+        Open(gauge)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
