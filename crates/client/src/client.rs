@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Method, RequestBuilder, Response, Url};
+use reqwest::{Certificate, Method, RequestBuilder, Response, Url};
 use serde::Serialize;
 
 use crate::address::Address;
@@ -27,6 +27,8 @@ pub struct Client {
     address: Address,
     /// Who we are; marked as sensitive.
     headers: HeaderMap,
+    /// Who may vouch for the server, besides those whom the system trusts.
+    authorities: Vec<Certificate>,
     http: reqwest::Client,
 }
 
@@ -45,15 +47,31 @@ pub struct Producer {
 impl Client {
     /// A client of the server at `url`, such as `http://127.0.0.1:4437`. Connects when it is used.
     pub fn new(url: &str, token: Option<&str>) -> Result<Client, ClientError> {
-        Client::build(Address::parse(url)?, headers(token)?)
+        Client::build(Address::parse(url)?, headers(token)?, Vec::new())
+    }
+
+    /// The same for a server whose certificate was issued by an authority that the system does not
+    /// know: `ca` is the authority's certificate, or several, in PEM form.
+    pub fn with_ca(url: &str, token: Option<&str>, ca: &[u8]) -> Result<Client, ClientError> {
+        let authorities = Certificate::from_pem_bundle(ca).unwrap_or_default();
+        if authorities.is_empty() {
+            let what =
+                "there is no certificate in PEM form among those who may vouch for the server";
+            return Err(unusable(what.to_owned()));
+        }
+        Client::build(Address::parse(url)?, headers(token)?, authorities)
     }
 
     /// The same client of another server, or of another node of the same.
     pub fn at(&self, url: &str) -> Result<Client, ClientError> {
-        Client::build(Address::parse(url)?, self.headers.clone())
+        Client::build(Address::parse(url)?, self.headers.clone(), self.authorities.clone())
     }
 
-    fn build(address: Address, headers: HeaderMap) -> Result<Client, ClientError> {
+    fn build(
+        address: Address,
+        headers: HeaderMap,
+        authorities: Vec<Certificate>,
+    ) -> Result<Client, ClientError> {
         let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(SILENCE_MAX)
@@ -65,8 +83,11 @@ impl Client {
             // A proxy set for the outside world cannot reach this machine's own ports.
             builder = builder.no_proxy();
         }
+        if !authorities.is_empty() {
+            builder = builder.tls_certs_merge(authorities.clone());
+        }
         let http = builder.build().map_err(|error| unusable(format!("no HTTP client: {error}")))?;
-        Ok(Client { address, headers, http })
+        Ok(Client { address, headers, authorities, http })
     }
 
     /// Creates a stream. One that exists with the same configuration is left as it is.
@@ -193,6 +214,13 @@ fn unusable(what: String) -> ClientError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_certificate_vouches_for_nobody() {
+        for ca in ["", "-----BEGIN CERTIFICATE-----\nnot base64\n-----END CERTIFICATE-----\n"] {
+            Client::with_ca("https://127.0.0.1", None, ca.as_bytes()).expect_err("no authority");
+        }
+    }
 
     #[test]
     fn a_token_is_never_shown() {

@@ -92,6 +92,10 @@ pub(crate) struct ClientFlags {
     /// The key or token to present to it
     #[arg(long, env = "TIDEWIRE_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
+    /// A PEM file with the authority that issued an https server's certificate, where the system
+    /// does not know it
+    #[arg(long, env = "TIDEWIRE_CA", hide_env_values = true, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
 }
 
 /// What to append.

@@ -230,3 +230,6 @@ impl io::Write for Ciphertext<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

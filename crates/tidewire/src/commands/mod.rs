@@ -5,3 +5,18 @@ pub(crate) mod migrate;
 pub(crate) mod nodes;
 pub(crate) mod publish;
 pub(crate) mod tail;
+
+use anyhow::Context as _;
+use tidewire_client::Client;
+
+use crate::cli::ClientFlags;
+
+/// The server that the flags name.
+fn client(flags: &ClientFlags) -> anyhow::Result<Client> {
+    let ClientFlags { url, token, ca } = flags;
+    let token = token.as_deref();
+    let Some(ca) = ca else { return Ok(Client::new(url, token)?) };
+    let shown = ca.display();
+    let pem = std::fs::read(ca).with_context(|| format!("cannot read {shown} (--ca)"))?;
+    Client::with_ca(url, token, &pem).with_context(|| format!("cannot use {shown} (--ca)"))
+}

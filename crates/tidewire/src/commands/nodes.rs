@@ -4,13 +4,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use tidewire_client::{Client, Node};
+use tidewire_client::Node;
 
 use crate::cli::NodesFlags;
 
 /// Asks once and prints what is answered.
 pub(crate) async fn run(flags: NodesFlags) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&flags.client.url, flags.client.token.as_deref())?;
+    let client = super::client(&flags.client)?;
     let nodes = client.nodes().await.context("cannot list the nodes")?;
     let mut out = io::stdout().lock();
     if flags.json {

@@ -27,7 +27,7 @@ pub(crate) fn read(data: &str) -> anyhow::Result<Vec<u8>> {
 /// Appends, and prints where the stream continues.
 pub(crate) async fn run(flags: PublishFlags, data: Vec<u8>) -> anyhow::Result<ExitCode> {
     ensure!(!data.is_empty(), "there is nothing to publish: the data is empty");
-    let client = Client::new(&flags.client.url, flags.client.token.as_deref())?;
+    let client = super::client(&flags.client)?;
     let asked = if flags.json { Some(JSON.to_owned()) } else { flags.content_type };
     let content_type = prepare(&client, &flags.stream, asked, &data)
         .await

@@ -5,13 +5,13 @@ use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use tidewire_client::{Client, LiveEvent, LiveOptions, Update};
+use tidewire_client::{LiveEvent, LiveOptions, Update};
 
 use crate::cli::TailFlags;
 
 /// Follows until Ctrl-C, or until every stream has ended.
 pub(crate) async fn run(flags: TailFlags) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&flags.client.url, flags.client.token.as_deref())?;
+    let client = super::client(&flags.client)?;
     let mut live = client.live(LiveOptions::default())?;
     for (number, stream) in flags.streams.iter().enumerate() {
         live.subscribe(&number.to_string(), stream, flags.from.clone())

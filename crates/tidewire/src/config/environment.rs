@@ -14,8 +14,14 @@ use super::setting::{Origin, Setting};
 pub(crate) const PREFIX: &str = "TIDEWIRE_";
 
 /// Variables that are no keys of the file: the secret, the file itself, the client's, the filter.
-const OTHERS: [&str; 5] =
-    ["TIDEWIRE_ADMIN_KEY", "TIDEWIRE_CONFIG", "TIDEWIRE_URL", "TIDEWIRE_TOKEN", "TIDEWIRE_LOG"];
+const OTHERS: [&str; 6] = [
+    "TIDEWIRE_ADMIN_KEY",
+    "TIDEWIRE_CONFIG",
+    "TIDEWIRE_URL",
+    "TIDEWIRE_TOKEN",
+    "TIDEWIRE_CA",
+    "TIDEWIRE_LOG",
+];
 
 /// Tests and benchmarks have variables of their own, which a server they start inherits.
 const FOREIGN: [&str; 4] = ["TIDEWIRE_TEST_", "TIDEWIRE_FAULT_", "TIDEWIRE_BIN", "TIDEWIRE_BENCH"];
