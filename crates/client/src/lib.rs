@@ -21,6 +21,7 @@
 //! - [`follow`]: a stream as it grows, across lost connections; [`backoff`] paces its attempts
 //! - [`live`]: any number of streams over one WebSocket, the same way
 //! - [`session`]: who comes and goes, and how far they got; [`nodes`]: the servers of one system
+//! - [`keys`]: for administrators
 //! - [`message`]: how a body falls into messages; [`sse`]: how a response falls into events
 //! - [`error`]: what can go wrong, with what the server said about it
 
@@ -31,6 +32,7 @@ pub mod client;
 pub mod error;
 pub mod events;
 pub mod follow;
+pub mod keys;
 pub mod live;
 pub mod message;
 pub mod nodes;
@@ -43,6 +45,7 @@ pub use client::{Client, Producer};
 pub use error::{ClientError, Problem};
 pub use events::{Event, EventPage};
 pub use follow::{Batch, Follow, ReadFrom};
+pub use keys::{Key, NewKey, Order};
 pub use live::{Live, LiveEvent, LiveOptions, Update};
 pub use nodes::{Node, Route};
 pub use session::{Session, SessionOffset};

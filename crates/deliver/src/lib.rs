@@ -1,8 +1,10 @@
 //! HTTP, SSE and everything else that knows the wire.
 //!
 //! - [`options`]: how the server is set up; [`server`]: starting and stopping it
-//! - `door`: who may come in; `problem`: what they are told when something is wrong
-//! - `auth`: what callers present, and how it is checked
+//! - `router`: every route; `door`: who comes in; `browser`: what concerns browsers; `body`: what is
+//!   sent along; `problem`: what they are told when something is wrong
+//! - `auth`: who someone is and what they may do; `administration`: keys, and what is said to all
+//!   nodes; `control`: hearing that
 //! - `streams`: the Durable Streams protocol; `subscriptions`: its webhooks and pull-wakes
 //! - `connection`: one of them, from accept to its end; `places`: how many; `idle`: for how long; `peer`:
 //!   whose; `line`: its socket; `tls`: encryption on it
@@ -11,8 +13,13 @@
 //! - `websocket`: frames and handshake; `sessions`: durable identities of clients; `nodes`: the others
 //! - `metrics`, `operations`: for those who run it; `page`: for those who look
 
+mod administration;
 mod auth;
+mod body;
+mod browser;
 mod connection;
+mod control;
+mod document;
 mod door;
 mod hub;
 mod idle;
@@ -29,6 +36,7 @@ mod peer;
 mod places;
 mod problem;
 mod router;
+mod seats;
 mod secret;
 pub mod server;
 mod sessions;
@@ -38,10 +46,10 @@ mod tail;
 mod tls;
 mod websocket;
 
-pub use auth::jwt::{JwksSource, JwtOptions};
 pub use options::{
-    Access, Limits, LiveOptions, LogOptions, NodeOptions, Options, SessionOptions, StreamOptions,
-    TlsOptions, WebhookOptions,
+    Access, AuthOptions, JwksSource, JwtOptions, Limits, LiveOptions, LogOptions, NodeOptions,
+    Options, Rate, RateOptions, Reload, SameSite, SessionOptions, StreamOptions, TlsOptions,
+    Tunable, WebhookOptions,
 };
 pub use peer::{Network, NoNetwork};
 pub use server::{Server, StartError};

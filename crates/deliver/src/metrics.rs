@@ -29,6 +29,11 @@ struct ReasonLabels {
     reason: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
+}
+
 /// What this node counts.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -36,6 +41,7 @@ pub(crate) struct Metrics {
     requests: Family<RequestLabels, Counter>,
     request_seconds: Histogram,
     denials: Family<ReasonLabels, Counter>,
+    authentications: Family<KindLabels, Counter>,
     webhooks: Family<ReasonLabels, Counter>,
     certificates: Family<ReasonLabels, Counter>,
     connections_refused: Family<ReasonLabels, Counter>,
@@ -57,6 +63,7 @@ impl Metrics {
             // 0.1 ms to about 26 s; long-polls end beyond it by design.
             request_seconds: Histogram::new(exponential_buckets(0.0001, 4.0, 10)),
             denials: Family::default(),
+            authentications: Family::default(),
             webhooks: Family::default(),
             certificates: Family::default(),
             connections_refused: Family::default(),
@@ -76,8 +83,13 @@ impl Metrics {
             "Time from a request's arrival to the head of its answer",
             metrics.request_seconds.clone(),
         );
-        registry.register("denials", "Requests turned away at the door", metrics.denials.clone());
+        registry.register(
+            "authentications",
+            "Credentials found good, for the first time in a while",
+            metrics.authentications.clone(),
+        );
         for (name, help, family) in [
+            ("denials", "Requests and messages that were refused", &metrics.denials),
             ("webhooks", "Webhook deliveries", &metrics.webhooks),
             ("tls_certificates", "Certificates that came while running", &metrics.certificates),
             ("connections_refused", "Connections not begun", &metrics.connections_refused),
@@ -110,6 +122,10 @@ impl Metrics {
 
     pub(crate) fn denied(&self, reason: &'static str) {
         self.denials.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    pub(crate) fn authenticated(&self, kind: &'static str) {
+        self.authentications.get_or_create(&KindLabels { kind }).inc();
     }
 
     pub(crate) fn webhook(&self, reason: &'static str) {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{NodeReport, Position, SessionRules, StoreError};
 
-use crate::door::Identity;
+use crate::auth::Identity;
 use crate::hub::rendezvous;
 use crate::node::Node;
 use crate::options::NodeOptions;
@@ -147,8 +147,8 @@ pub(crate) async fn route(
     node.sessions.load(&session).await?;
     let nodes = node.store.nodes().await?;
     let names: Vec<&str> = nodes.iter().map(|view| view.report.id.as_str()).collect();
-    let tenant = identity.owner().host_id.unwrap_or_default();
-    let best = rendezvous::pick(&names, &tenant, &session).map(|index| &nodes[index].report);
+    let best =
+        rendezvous::pick(&names, identity.tenant(), &session).map(|index| &nodes[index].report);
     let Some(best) = best else {
         return Err(Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,

@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use crate::auth::jwt::{JwksSource, JwtOptions};
+pub use crate::auth::rates::Rate;
 use crate::peer::Network;
 
 /// Who may use the server.
@@ -12,16 +14,104 @@ pub enum Access {
     /// Anyone who can reach it, which is only processes of this machine: requests must name a
     /// loopback host, and a browser's must come from a page of a loopback host.
     OpenOnLoopback,
-    /// Whoever presents this key as a bearer token.
-    AdminKey(String),
+    /// Whoever presents a credential.
+    Guarded {
+        /// A key that may do everything, for as long as there is no other.
+        admin_key: Option<String>,
+    },
 }
 
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Access::OpenOnLoopback => "OpenOnLoopback",
-            Access::AdminKey(_) => "AdminKey(hidden)",
+            Access::Guarded { admin_key: Some(_) } => "Guarded(with an admin key)",
+            Access::Guarded { admin_key: None } => "Guarded",
         })
+    }
+}
+
+/// How credentials are checked.
+#[derive(Debug, Clone)]
+pub struct AuthOptions {
+    /// How long a key or token that was found good is believed without looking again.
+    pub key_cache: Duration,
+    /// How long a ticket can be used.
+    pub ticket_ttl: Duration,
+    /// The cookie that may hold a credential.
+    pub cookie: String,
+    /// Which pages' requests the cookie goes with.
+    pub cookie_same_site: SameSite,
+    /// End users' tokens, where they are taken.
+    pub jwt: Option<JwtOptions>,
+    /// Scopes of tokens that have none of their own, as JSON.
+    pub jwt_scopes: Option<String>,
+    /// How often to look for what other nodes and operators say when nothing says that they did.
+    pub control_poll: Duration,
+}
+
+impl Default for AuthOptions {
+    fn default() -> AuthOptions {
+        AuthOptions {
+            key_cache: Duration::from_secs(300),
+            ticket_ttl: Duration::from_secs(60),
+            cookie: "tidewire".to_owned(),
+            cookie_same_site: SameSite::Strict,
+            jwt: None,
+            jwt_scopes: None,
+            control_poll: Duration::from_millis(500),
+        }
+    }
+}
+
+/// Which pages' requests a cookie goes with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SameSite {
+    /// Those of the same site only.
+    Strict,
+    /// Links from elsewhere too.
+    Lax,
+    /// All, where the page's origin is allowed.
+    None,
+}
+
+/// How often callers may ask. Not applied where the server is open.
+#[derive(Debug, Clone, Copy)]
+pub struct RateOptions {
+    /// Requests of one identity.
+    pub identity: Rate,
+    /// Requests from one address.
+    pub address: Rate,
+    /// Credentials from one address that turn out to be no good.
+    pub failures: Rate,
+}
+
+impl Default for RateOptions {
+    fn default() -> RateOptions {
+        RateOptions {
+            identity: Rate { per_second: 20_000, burst: 40_000 },
+            address: Rate { per_second: 20_000, burst: 40_000 },
+            failures: Rate { per_second: 5, burst: 50 },
+        }
+    }
+}
+
+/// What can change while the server runs.
+#[derive(Debug, Clone, Default)]
+pub struct Tunable {
+    /// Pages of these origins may use the server from a browser, besides its own.
+    pub allowed_origins: Vec<String>,
+    /// How often callers may ask.
+    pub rates: RateOptions,
+}
+
+/// Reads the configuration again. The error says what is wrong with it.
+#[derive(Clone)]
+pub struct Reload(pub std::sync::Arc<dyn Fn() -> Result<Tunable, String> + Send + Sync>);
+
+impl std::fmt::Debug for Reload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reload")
     }
 }
 
@@ -134,6 +224,8 @@ pub struct LiveOptions {
     pub notify_bytes: usize,
     /// Audiences larger than this are served in slices of as many.
     pub fan_out_threshold: usize,
+    /// Live connections of one key, user or administrator.
+    pub connections_per_identity_max: usize,
     /// Subscriptions of one connection.
     pub subscriptions_max: usize,
     /// Bytes of one message from a client.
@@ -155,6 +247,7 @@ impl Default for LiveOptions {
             queue_age: Duration::from_secs(300),
             notify_bytes: 64 << 10,
             fan_out_threshold: 200,
+            connections_per_identity_max: 10_000,
             subscriptions_max: 1_000,
             message_bytes_max: 1 << 20,
             reconnect_spread: Duration::from_secs(3),
@@ -232,8 +325,12 @@ pub struct Options {
     /// The address that clients and webhook receivers reach this server at, such as
     /// `https://live.example.org`. Where none is given, the address it listens on.
     pub public_url: Option<String>,
-    /// Pages of these origins may use the server from a browser, besides its own.
-    pub allowed_origins: Vec<String>,
+    /// What can change while it runs.
+    pub tunable: Tunable,
+    /// Where that comes from, if it can be read again.
+    pub reload: Option<Reload>,
+    /// How credentials are checked.
+    pub auth: AuthOptions,
     /// Proxies that are believed when they say in `X-Forwarded-For` for whom they speak.
     pub trusted_proxies: Vec<Network>,
     /// How connections are encrypted, if they are.
@@ -265,7 +362,9 @@ impl Options {
         Options {
             access,
             public_url: None,
-            allowed_origins: Vec::new(),
+            tunable: Tunable::default(),
+            reload: None,
+            auth: AuthOptions::default(),
             trusted_proxies: Vec::new(),
             tls: None,
             limits: Limits::default(),

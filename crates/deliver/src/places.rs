@@ -1,14 +1,13 @@
 //! How many connections there may be: all together, and from one address.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use crate::options::{Access, Options};
 use crate::peer::{Network, is_among};
+use crate::seats::{Seat, Seats};
 
 /// The places that there are.
 #[derive(Debug)]
@@ -18,21 +17,14 @@ pub(crate) struct Places {
     per_address_max: usize,
     /// Those who speak for many.
     exempt: Vec<Network>,
-    /// Only addresses that have a connection.
-    taken: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    by_address: Seats<IpAddr>,
 }
 
 /// A connection's place, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     _of_all: OwnedSemaphorePermit,
-    _of_address: Option<Seat>,
-}
-
-#[derive(Debug)]
-struct Seat {
-    address: IpAddr,
-    taken: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    _of_address: Option<Seat<IpAddr>>,
 }
 
 impl Places {
@@ -42,10 +34,10 @@ impl Places {
             per_address_max: match options.access {
                 // There is one address, and the developer's tools share it.
                 Access::OpenOnLoopback => 0,
-                Access::AdminKey(_) => options.limits.connections_per_address_max,
+                Access::Guarded { .. } => options.limits.connections_per_address_max,
             },
             exempt: options.trusted_proxies.clone(),
-            taken: Arc::default(),
+            by_address: Seats::default(),
         }
     }
 
@@ -59,27 +51,8 @@ impl Places {
         if self.per_address_max == 0 || is_among(&self.exempt, client) {
             return Some(Place { _of_all: vacant, _of_address: None });
         }
-        let address = holder(client);
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = taken.entry(address).or_default();
-        if *count >= self.per_address_max {
-            return None;
-        }
-        *count += 1;
-        let seat = Seat { address, taken: Arc::clone(&self.taken) };
+        let seat = self.by_address.take(holder(client), self.per_address_max)?;
         Some(Place { _of_all: vacant, _of_address: Some(seat) })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(mut count) = taken.entry(self.address) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
     }
 }
 
@@ -103,7 +76,7 @@ mod tests {
     }
 
     fn keyed() -> Access {
-        Access::AdminKey("key".to_owned())
+        Access::Guarded { admin_key: None }
     }
 
     fn enter(places: &Places, address: &str) -> Option<Place> {
@@ -121,7 +94,7 @@ mod tests {
         drop(first);
         let _again = enter(&places, "192.0.2.1").expect("after one has left");
         drop(other);
-        assert_eq!(places.taken.lock().expect("a lock").len(), 1, "those who left are forgotten");
+        assert_eq!(places.by_address.holders(), 1, "those who left are forgotten");
     }
 
     #[test]
@@ -137,7 +110,7 @@ mod tests {
         for places in [places(keyed(), 1), places(Access::OpenOnLoopback, 1), places(keyed(), 0)] {
             let all = [enter(&places, "10.1.1.1"), enter(&places, "10.1.1.1")];
             assert!(all.iter().all(Option::is_some));
-            assert!(places.taken.lock().expect("a lock").is_empty());
+            assert_eq!(places.by_address.holders(), 0);
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Every route, which door it is behind, and who answers it.
+//! Every route, which door it is behind, what it does, and who answers it.
 //!
 //! One `match` instead of a table of boxed services: a route cannot be added without saying whom it
-//! lets in ([`Route::entry`]), and an append passes through nothing it does not need.
+//! lets in ([`Route::entry`]) and what it does, for which the caller needs a permit
+//! ([`Route::act`]); and an append passes through nothing it does not need.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,11 +12,13 @@ use axum::extract::Request;
 use axum::http::{Method, Response, StatusCode};
 use axum::response::IntoResponse;
 
-use crate::door::{self, Admission, Entry};
+use crate::auth::{Act, audit};
+use crate::browser::{self, Visit};
+use crate::door::{self, Admission, Entry, Knock};
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::streams::{self, decode_path};
-use crate::{live, nodes, operations, page, sessions, subscriptions};
+use crate::{administration, live, nodes, operations, page, sessions, subscriptions};
 
 /// Where a request goes. Names and ids are decoded.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,6 +38,10 @@ pub(crate) enum Route {
     WebSocket,
     Nodes,
     BestNode,
+    Keys(administration::keys::Part),
+    Tickets,
+    Cookie,
+    Control,
     Unknown,
 }
 
@@ -64,6 +71,10 @@ impl Route {
             "/v1/ws" => Route::WebSocket,
             "/v1/nodes" => Route::Nodes,
             "/v1/route" => Route::BestNode,
+            "/v1/keys" => Route::Keys(administration::keys::Part::All),
+            "/v1/tickets" => Route::Tickets,
+            "/v1/cookie" => Route::Cookie,
+            "/v1/control" => Route::Control,
             _ => Route::of_names(path),
         }
     }
@@ -79,12 +90,24 @@ impl Route {
         if let Some(session) = segment("/v1/session-offsets/") {
             return Route::SessionOffsets(decode_path(session));
         }
+        if let Some(key) = path.strip_prefix("/v1/keys/") {
+            return Route::of_key(key);
+        }
         match path.strip_prefix("/v1/stream/") {
             None | Some("") => Route::Unknown,
             Some(name) => match name.strip_prefix("__ds/") {
                 None => Route::Stream(decode_path(name)),
                 Some(reserved) => Route::of_reserved(reserved),
             },
+        }
+    }
+
+    fn of_key(path: &str) -> Route {
+        use administration::keys::Part;
+        match path.split_once('/') {
+            None if !path.is_empty() => Route::Keys(Part::One(path.to_owned())),
+            Some((id, "rotate")) if !id.is_empty() => Route::Keys(Part::Rotation(id.to_owned())),
+            _ => Route::Unknown,
         }
     }
 
@@ -123,7 +146,36 @@ impl Route {
             | Route::SessionOffsets(_)
             | Route::Nodes
             | Route::BestNode
+            | Route::Keys(_)
+            | Route::Tickets
+            | Route::Cookie
+            | Route::Control
             | Route::Unknown => Entry::Keyed,
+        }
+    }
+
+    /// What a request of this route does. The caller must be allowed to.
+    pub(crate) fn act(&self, method: &Method) -> Act<'_> {
+        match self {
+            Route::Page | Route::Healthz | Route::Readyz | Route::Jwks => Act::Nothing,
+            Route::Stream(name) => match *method {
+                Method::PUT | Method::POST => Act::Append(name),
+                Method::DELETE => Act::Delete(name),
+                _ => Act::Read(name),
+            },
+            // The streams that a message, a session or a body names are asked about one by one.
+            Route::WebSocket | Route::Live(_) | Route::SessionSubscriptions => Act::AsksItself,
+            Route::Subscription(..) => Act::AsksItself,
+            // What belongs to the caller: a session's signature says whose it is.
+            Route::Sessions
+            | Route::Heartbeat
+            | Route::SessionOffsets(_)
+            | Route::BestNode
+            | Route::Tickets
+            | Route::Cookie => Act::AsksItself,
+            Route::Metrics | Route::Nodes => Act::Observe,
+            Route::Keys(_) | Route::Control => Act::Administer,
+            Route::Unknown => Act::Nothing,
         }
     }
 
@@ -145,6 +197,11 @@ impl Route {
             Route::WebSocket => "/v1/ws",
             Route::Nodes => "/v1/nodes",
             Route::BestNode => "/v1/route",
+            Route::Keys(administration::keys::Part::All) => "/v1/keys",
+            Route::Keys(_) => "/v1/keys/{id}",
+            Route::Tickets => "/v1/tickets",
+            Route::Cookie => "/v1/cookie",
+            Route::Control => "/v1/control",
             Route::Unknown => "none",
         }
     }
@@ -172,7 +229,23 @@ impl Route {
         admission: Admission,
     ) -> Result<Response<Body>, Problem> {
         match self {
-            Route::Subscription(id, part) => subscriptions::handle(node, &id, part, request).await,
+            Route::Subscription(id, part) => {
+                let identity = admission.identity()?;
+                subscriptions::handle(node, &id, part, request, &identity).await
+            }
+            Route::Keys(part) => {
+                let identity = admission.identity()?;
+                administration::keys::handle(node, part, request, &identity).await
+            }
+            Route::Control => {
+                administration::control::handle(node, request, &admission.identity()?).await
+            }
+            Route::Tickets => {
+                administration::credentials::tickets(node, request, &admission.identity()?).await
+            }
+            Route::Cookie => {
+                administration::credentials::cookie(node, &request, &admission.identity()?)
+            }
             Route::WebSocket => live::multiplexed(node, request, admission),
             Route::Live(session) => live::of_session(node, session, request, admission).await,
             Route::Heartbeat => sessions::routes::heartbeat(node, request, admission).await,
@@ -211,22 +284,39 @@ pub(crate) async fn respond(node: Arc<Node>, request: Request) -> Response<Body>
     let started = Instant::now();
     let route = Route::of(request.uri().path());
     let (label, method) = (route.label(), request.method().clone());
-    let visit = door::Visit::of(&node, &request);
+    let visit = Visit::of(&node, &request);
     let mut response = if method == Method::OPTIONS {
-        door::preflight()
+        browser::preflight()
     } else {
-        let answer = match visit.admit(&node, route.entry(), &request) {
+        let knock = door::knock(&node, route.entry(), &request, &visit);
+        let answer = match permit(&node, route.act(&method), knock).await {
             Ok(admission) => route.answer(&node, request, admission).await,
-            Err(problem) => {
-                node.metrics.denied(problem.code());
-                Err(problem)
-            }
+            Err(problem) => Err(problem),
         };
         answer.unwrap_or_else(IntoResponse::into_response)
     };
     visit.dress(response.headers_mut());
     node.metrics.answered(label, &method, response.status(), started.elapsed());
     response
+}
+
+/// Finds out who asks, and whether they may.
+async fn permit(
+    node: &Node,
+    act: Act<'_>,
+    knock: Result<Knock<'_>, Problem>,
+) -> Result<Admission, Problem> {
+    let admission = match knock {
+        Ok(knock) => knock.admit(node).await,
+        Err(problem) => Err(problem),
+    };
+    let admission =
+        admission.inspect_err(|problem| audit::turned_away(node, None, act, problem))?;
+    if let Admission::Known(identity) = &admission {
+        let allowed = identity.may(act);
+        allowed.inspect_err(|problem| audit::turned_away(node, Some(identity), act, problem))?;
+    }
+    Ok(admission)
 }
 
 fn only_get() -> Problem {
@@ -290,6 +380,11 @@ mod tests {
             "/v1/session-offsets/x",
             "/v1/nodes",
             "/v1/route",
+            "/v1/keys",
+            "/v1/keys/1/rotate",
+            "/v1/tickets",
+            "/v1/cookie",
+            "/v1/control",
             "/v1/else",
         ] {
             assert_eq!(Route::of(path).entry(), Entry::Keyed, "{path}");

@@ -2,7 +2,7 @@
 //! becomes of one connection is in `connection`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -12,14 +12,21 @@ use tokio_util::task::TaskTracker;
 
 use tidewire_store::{SharedStore, StoreError};
 
+use crate::auth::credentials::TokenRules;
+use crate::auth::gates::Gates;
+use crate::auth::jwt::Verifier;
+use crate::auth::scopes::Scopes;
+use crate::auth::{Credentials, Identity};
 use crate::connection;
+use crate::control;
 use crate::hub::{Dormant, Hub};
 use crate::memory::{self, Memory};
 use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::nodes;
-use crate::options::Options;
+use crate::options::{Access, Options};
 use crate::places::Places;
+use crate::seats::Seats;
 use crate::sessions::{self, Sessions};
 use crate::streams::Pages;
 use crate::subscriptions::{Dispatcher, Signer};
@@ -38,6 +45,12 @@ pub enum StartError {
     /// The certificate is of no use.
     #[error("{0}")]
     Tls(#[from] TlsError),
+    /// Tokens cannot be verified as the options say.
+    #[error("cannot verify tokens: {0}")]
+    Tokens(String),
+    /// The scopes of tokens that have none are of no use.
+    #[error("cannot use the scopes for tokens without any: {0}")]
+    TokenScopes(String),
     /// The keys in the store are of no use.
     #[error("cannot use the signing key in the store: {0}")]
     SigningKey(String),
@@ -71,6 +84,7 @@ impl Server {
         let tls = options.tls.as_ref().map(Keeper::open).transpose()?;
         let tip = store.tip().await?;
         let (hub, shards, sinks) = Hub::new(shard_count(&options), tip);
+        let verifier = token_verifier(&options)?;
         let node = Arc::new(Node {
             id: nodes::name(&options.node),
             tail: Tail::new(tip),
@@ -80,6 +94,12 @@ impl Server {
             metrics: Metrics::new(),
             pages: Pages::new(options.streams.page_cache_bytes_max),
             signer: Signer::load(&store).await?,
+            credentials: credentials(&options, &store, verifier.clone()),
+            rates: Gates::new(&options.tunable.rates),
+            places: Seats::default(),
+            anyone: Identity::of_this_machine(),
+            stranger: Identity::stranger(),
+            tuned: RwLock::new(Arc::new(options.tunable.clone())),
             live_readers: Arc::new(Semaphore::new(options.limits.live_readers_max)),
             draining: CancellationToken::new(),
             tls,
@@ -98,6 +118,17 @@ impl Server {
         if let Err(error) = nodes::renew(&server.node).await {
             // A disk may be too full to write to, and still be read from.
             tracing::warn!(%error, "this node could not be made known; trying again");
+        }
+        // Before anyone is let in: what is said from here on is heard.
+        let heard = control::begin(&server.node).await?;
+        server.tasks.spawn(control::follow(
+            Arc::clone(&server.node),
+            heard,
+            server.background.clone(),
+        ));
+        if let Some(verifier) = verifier {
+            let stop = server.background.clone();
+            server.tasks.spawn(async move { verifier.keep(stop).await });
         }
         server.start_tasks(shards, sinks);
         server.tasks.spawn(accept(
@@ -126,6 +157,11 @@ impl Server {
         self.tasks.spawn(nodes::keep(node(), stop()));
         self.tasks.spawn(memory::keep(node(), stop()));
         self.tasks.spawn(Keeper::watch(node(), stop()));
+    }
+
+    /// Reads again what can change while it runs.
+    pub fn reload(&self) {
+        self.node.reload();
     }
 
     /// The address it listens on.
@@ -163,6 +199,29 @@ impl Drop for Server {
         self.background.cancel();
         self.node.draining.cancel();
     }
+}
+
+/// What verifies the tokens of end users, where they are taken.
+fn token_verifier(options: &Options) -> Result<Option<Arc<Verifier>>, StartError> {
+    if let Some(scopes) = &options.auth.jwt_scopes {
+        Scopes::parse(scopes, &()).map_err(StartError::TokenScopes)?;
+    }
+    let verifier = options.auth.jwt.as_ref().map(Verifier::new).transpose();
+    Ok(verifier.map_err(StartError::Tokens)?.map(Arc::new))
+}
+
+fn credentials(
+    options: &Options,
+    store: &SharedStore,
+    verifier: Option<Arc<Verifier>>,
+) -> Credentials {
+    let admin_key = match &options.access {
+        Access::OpenOnLoopback => None,
+        Access::Guarded { admin_key } => admin_key.as_deref(),
+    };
+    let default_scopes = options.auth.jwt_scopes.clone();
+    let tokens_of = verifier.map(|verifier| TokenRules { verifier, default_scopes });
+    Credentials::new(SharedStore::clone(store), admin_key, tokens_of, options.auth.key_cache)
 }
 
 /// How many shards the hub has: one for each core, unless the options say otherwise.

@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, and how. Nothing is done here.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use tidewire_client::ReadFrom;
@@ -23,7 +24,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a server for development: open, on this machine only
     Dev(ServerFlags),
-    /// Run a server that asks every client for the key in TIDEWIRE_ADMIN_KEY
+    /// Run a server that lets in those who have a key or a token
+    ///
+    /// TIDEWIRE_ADMIN_KEY is the first key: it may do everything, and makes others with `tidewire
+    /// keys`.
     Serve(ServerFlags),
     /// Bring the store's schema up to date, without serving
     ///
@@ -44,6 +48,134 @@ pub(crate) enum Command {
     /// A star marks the one that answered. The others are shown as they last reported, when they
     /// renewed their leases. A node whose lease has run out is not listed.
     Nodes(NodesFlags),
+    /// Make, list, revoke and rotate API keys
+    ///
+    /// Needs the admin key, or a key that allows admin, in --token or TIDEWIRE_TOKEN.
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// Say something to all servers of a database: reload, empty caches, end connections
+    Control(ControlFlags),
+}
+
+/// What to do with keys.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Make a key and print it, once
+    Create(CreateKeyFlags),
+    /// List the keys that are good, or all with --all
+    List(ListKeysFlags),
+    /// Revoke keys; who is connected with one is cut off within a second, on every server
+    Revoke(RevokeKeyFlags),
+    /// Make a key like another, which goes on for a while so that its holders can change over
+    Rotate(RotateKeyFlags),
+}
+
+/// What a key allows.
+#[derive(Debug, Args)]
+pub(crate) struct CreateKeyFlags {
+    /// What people call it
+    #[arg(long)]
+    pub(crate) name: String,
+    /// Tables it may read; * is all
+    #[arg(long, value_name = "TABLE,…", value_delimiter = ',')]
+    pub(crate) tables: Vec<String>,
+    /// Streams it may use; * is any text within a segment, ** any text, a lone * everything
+    #[arg(long, value_name = "PATTERN,…", value_delimiter = ',')]
+    pub(crate) streams: Vec<String>,
+    /// Where it may append, if not to all its streams
+    #[arg(long, value_name = "PATTERN,…", value_delimiter = ',')]
+    pub(crate) append_only_to: Vec<String>,
+    /// Columns of a table that it may see, if not all
+    #[arg(long, value_name = "TABLE=COLUMN+…", value_parser = pair)]
+    pub(crate) columns: Vec<(String, String)>,
+    /// Rows of a table that it may see, if not all, as a condition
+    #[arg(long, value_name = "TABLE=CONDITION", value_parser = pair)]
+    pub(crate) rows: Vec<(String, String)>,
+    /// What it can do: read, append, delete, sql, observe, admin [default: read]
+    #[arg(long, value_name = "ABILITY,…", value_delimiter = ',')]
+    pub(crate) can: Vec<String>,
+    /// The tenant it belongs to, whose streams alone it reaches
+    #[arg(long)]
+    pub(crate) host: Option<String>,
+    /// When it stops by itself: 90s, 15m, 12h, 30d
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) expires: Option<Duration>,
+    /// All of the above as one JSON object instead, such as {"tables":["*"]}
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["tables", "streams", "append_only_to",
+        "columns", "rows", "can", "host"])]
+    pub(crate) scopes: Option<String>,
+    #[command(flatten)]
+    pub(crate) client: ClientFlags,
+}
+
+/// Which keys to list.
+#[derive(Debug, Args)]
+pub(crate) struct ListKeysFlags {
+    /// Also those that are revoked or expired
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print a JSON object a line instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientFlags,
+}
+
+/// Which keys to revoke.
+#[derive(Debug, Args)]
+pub(crate) struct RevokeKeyFlags {
+    /// Their numbers, as `keys list` shows them
+    #[arg(required = true, value_name = "ID")]
+    pub(crate) ids: Vec<i64>,
+    #[command(flatten)]
+    pub(crate) client: ClientFlags,
+}
+
+/// Which key to rotate.
+#[derive(Debug, Args)]
+pub(crate) struct RotateKeyFlags {
+    /// Its number, as `keys list` shows it
+    pub(crate) id: i64,
+    /// How long the old key goes on: 0s, 15m, 12h, 30d [default: 24h]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) overlap: Option<Duration>,
+    /// When the new key stops by itself
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) expires: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) client: ClientFlags,
+}
+
+/// What to say to all servers.
+#[derive(Debug, Args)]
+pub(crate) struct ControlFlags {
+    #[command(subcommand)]
+    pub(crate) command: ControlCommand,
+    #[command(flatten)]
+    pub(crate) client: ClientFlags,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ControlCommand {
+    /// Read the configuration again: allowed_origins and [rates]
+    Reload,
+    /// Look up every key again
+    EmptyCaches,
+    /// End what a user is connected with
+    EndUser {
+        /// The sub of their tokens
+        user: String,
+    },
+    /// End a connection
+    EndConnection {
+        /// Its connection_id
+        connection_id: String,
+    },
+    /// End a subscription
+    EndSubscription {
+        /// Its live_id
+        live_id: String,
+    },
 }
 
 /// Which store.
@@ -158,6 +290,31 @@ impl ServerFlags {
     }
 }
 
+/// A name and what it stands for.
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err("give a table, =, and what goes with it".to_owned()),
+    }
+}
+
+/// A number and a unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let seconds = match &text[digits.len()..] {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err("give a number and s, m, h or d, such as 30d".to_owned()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "give a whole number, such as 30d".to_owned())?;
+    let seconds = number.checked_mul(seconds).ok_or("that is too long")?;
+    Ok(Duration::from_secs(seconds))
+}
+
 fn read_from(text: &str) -> Result<ReadFrom, String> {
     match text {
         "start" | "-1" => Ok(ReadFrom::Start),
@@ -172,6 +329,15 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        for bad in ["", "30", "d", "30w", "-1s", "1.5h", "99999999999999999d"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn the_commands_are_well_formed() {

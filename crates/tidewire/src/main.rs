@@ -15,6 +15,7 @@ mod telemetry;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Parser as _;
@@ -22,6 +23,7 @@ use clap::Parser as _;
 use cli::{Cli, Command};
 use config::{Config, Given};
 use server::Mode;
+use tidewire_deliver::Reload;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -61,12 +63,18 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             block_on(commands::tail::run(flags))
         }
         Command::Nodes(flags) => block_on(commands::nodes::run(flags)),
+        Command::Keys(command) => block_on(commands::keys::run(command)),
+        Command::Control(flags) => block_on(commands::control::run(flags)),
     }
 }
 
 fn serve(mode: Mode, given: Given) -> anyhow::Result<ExitCode> {
-    let config = load(given)?;
-    let plan = server::Plan::new(mode, &config)?;
+    let config = load(given.clone())?;
+    let again = move || match load(given.clone()) {
+        Ok(config) => Ok(config.settings.tunable()),
+        Err(problems) => Err(problems.to_string()),
+    };
+    let plan = server::Plan::new(mode, &config, Reload(Arc::new(again)))?;
     telemetry::start(&config)?;
     block_on(server::run(plan))
 }

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use tidewire_store::{Offset, Position};
+use tidewire_store::{Offset, Position, Reach};
 
 use super::frames::{Dialect, Envelope, put};
 use super::outbox::{Cargo, Outbox, Parcel, Slot};
@@ -41,6 +41,8 @@ pub(crate) struct SessionLink {
 pub(crate) struct Request {
     pub(crate) query_id: Arc<str>,
     pub(crate) stream: Arc<str>,
+    /// Whose streams can be reached: a stream of another tenant is not there.
+    pub(crate) reach: Reach,
     pub(crate) start: StartFrom,
     /// The log must have got this far first.
     pub(crate) min_offset: Option<Position>,
@@ -53,6 +55,7 @@ pub(super) struct Subscription {
     pub(super) serial: u32,
     pub(super) query_id: Arc<str>,
     pub(super) stream: Arc<str>,
+    pub(super) reach: Reach,
     pub(super) start: StartFrom,
     pub(super) min_offset: Option<Position>,
     pub(super) link: Option<SessionLink>,
@@ -175,6 +178,7 @@ impl Connection {
             serial,
             query_id: request.query_id,
             stream: request.stream,
+            reach: request.reach,
             start: request.start,
             min_offset: request.min_offset,
             link: request.link,

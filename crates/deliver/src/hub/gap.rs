@@ -117,6 +117,7 @@ mod tests {
                     Request {
                         query_id: Arc::clone(&name),
                         stream: Arc::clone(&name),
+                        reach: tidewire_store::Reach::All,
                         start: StartFrom::Now,
                         min_offset: None,
                         link: None,

@@ -92,8 +92,10 @@ pub(crate) enum Command {
     Acknowledge { key: Key, acks: Vec<Ack> },
     /// A replay has got on.
     Replayed { key: Key, replay: u32, step: Box<Step>, reply: oneshot::Sender<replay::Verdict> },
-    /// Its session is gone.
-    Expire { key: Key },
+    /// Its session or its credential is gone: all it follows ends, with the reason, and then it.
+    Expire { key: Key, reason: &'static str },
+    /// An operator ends the connection of this id, or one of its subscriptions.
+    End { id: Arc<str>, query_id: Option<Arc<str>> },
     /// Nothing more is to be sent to it after this.
     Close { key: Key, code: CloseCode, reason: &'static str },
 }
@@ -162,6 +164,18 @@ impl Hub {
     ) {
         for shard in shards {
             tasks.spawn(shard.run(Arc::clone(node), stop.clone()));
+        }
+    }
+
+    /// Ends a connection, or one of its subscriptions, if it is here.
+    pub(crate) fn end(&self, connection_id: &str, query_id: Option<&str>) {
+        for shard in &self.shards {
+            let id: Arc<str> = connection_id.into();
+            let command = Command::End { id, query_id: query_id.map(Into::into) };
+            let commands = shard.commands.clone();
+            self.tasks.spawn(async move {
+                let _ = commands.send(command).await;
+            });
         }
     }
 

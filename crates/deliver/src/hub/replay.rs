@@ -20,7 +20,7 @@ use bytes::Bytes;
 use rand::Rng as _;
 use tokio::sync::oneshot;
 
-use tidewire_store::{Event, Lifetime, Page, PageLimit, Position, StreamState};
+use tidewire_store::{Event, Lifetime, Page, PageLimit, Position, Reach, StreamState};
 
 use super::connection::{Key, StartFrom};
 use super::frames::{Dialect, Envelope, Form};
@@ -52,6 +52,7 @@ pub(super) struct Wanted {
     pub(super) slot: Slot,
     pub(super) query_id: Arc<str>,
     pub(super) stream: Arc<str>,
+    pub(super) reach: Reach,
     pub(super) start: StartFrom,
     pub(super) min_offset: Option<Position>,
     /// Known if the stream was looked at before.
@@ -254,7 +255,7 @@ impl Cursor {
         if first && let Some(min_offset) = self.wanted.min_offset {
             reached(node, min_offset).await?;
         }
-        let page = patiently(node, &self.wanted.stream, after, limit).await?;
+        let page = patiently(node, &self.wanted.stream, &self.wanted.reach, after, limit).await?;
         let after = match self.wanted.start {
             StartFrom::Now if first => page.view.tail,
             _ => after,
@@ -292,13 +293,14 @@ impl Cursor {
 async fn patiently(
     node: &Node,
     stream: &str,
+    reach: &Reach,
     after: Position,
     limit: PageLimit,
 ) -> Result<Page, Problem> {
     let mut wait = RETRY_MIN;
     loop {
         let place = node.hub.replay_reads().acquire().await;
-        let page = find_page(node, stream, after, limit).await;
+        let page = find_page(node, stream, reach, after, limit).await;
         drop(place);
         match page {
             Err(problem) if problem.is_temporary() => {

@@ -232,15 +232,32 @@ impl Shard {
             Command::Replayed { key, replay, step, reply } => {
                 self.replayed(key, replay, *step, reply);
             }
-            Command::Expire { key } => {
-                let slots = self.connection(key).map(|c| c.slots().map(|(slot, _)| slot).collect());
-                let slots: Vec<Slot> = slots.unwrap_or_default();
-                for slot in slots {
-                    self.end(key, slot, "session_expired");
-                }
-                self.close(key, CloseCode::POLICY, "session_expired");
-            }
+            Command::Expire { key, reason } => self.expire(key, reason),
+            Command::End { id, query_id } => self.end_by_name(&id, query_id.as_deref()),
             Command::Close { key, code, reason } => self.close(key, code, reason),
+        }
+    }
+
+    /// Ends all that a connection follows, with the reason, and then the connection.
+    fn expire(&mut self, key: Key, reason: &'static str) {
+        let slots = self.connection(key).map(|c| c.slots().map(|(slot, _)| slot).collect());
+        let slots: Vec<Slot> = slots.unwrap_or_default();
+        for slot in slots {
+            self.end(key, slot, reason);
+        }
+        self.close(key, CloseCode::POLICY, reason);
+    }
+
+    /// Ends a connection, or one of its subscriptions, because an operator says so.
+    fn end_by_name(&mut self, id: &str, query_id: Option<&str>) {
+        let reason = crate::auth::Ended::Killed.reason();
+        let found = self.connections.iter().find(|(_, connection)| &*connection.id == id);
+        let Some((index, connection)) = found else { return };
+        let key = Key { index, serial: connection.serial };
+        match query_id.map(|query_id| connection.find(query_id)) {
+            None => self.expire(key, reason),
+            Some(Some(slot)) => self.end(key, slot, reason),
+            Some(None) => {}
         }
     }
 

@@ -107,6 +107,7 @@ impl Shard {
                 slot,
                 query_id: Arc::clone(&subscription.query_id),
                 stream: Arc::clone(&subscription.stream),
+                reach: subscription.reach.clone(),
                 start: if subscription.announced {
                     StartFrom::After(subscription.sent)
                 } else {

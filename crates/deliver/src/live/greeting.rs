@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tidewire_store::{Position, Session, SessionChange, SessionSubscription};
+use tidewire_store::{Position, Reach, Session, SessionChange, SessionSubscription};
 
-use crate::door::Identity;
+use crate::auth::{Act, Identity, audit};
 use crate::hub::{Command, Handle, Key, Request, SessionLink, StartFrom};
 use crate::node::Node;
 use crate::problem::Problem;
@@ -25,10 +25,11 @@ impl Serving {
         shard: &Handle,
         key: Key,
         session: Arc<str>,
+        identity: &Identity,
         cursor: Option<Position>,
     ) -> Result<Serving, Problem> {
         shard.ask(Command::Identify { key, session: Arc::clone(&session), cursor }).await;
-        node.sessions.connected(&session, shard.clone(), key);
+        node.sessions.connected(&session, shard.clone(), key, identity.clone());
         let serving = Serving { node: Arc::clone(node), session, key };
         node.sessions
             .change(SessionChange::Connect {
@@ -43,8 +44,7 @@ impl Serving {
             if resumed {
                 node.metrics.resumes.inc();
             }
-            let requests = requests(&session, cursor);
-            shard.ask(Command::Follow { key, requests }).await;
+            follow(node, shard, key, identity, &session, cursor).await;
         }
         Ok(serving)
     }
@@ -56,11 +56,42 @@ impl Drop for Serving {
     }
 }
 
+/// Has a connection follow what its session does, of what its credential allows: that may be less
+/// than it was when the session began to.
+pub(crate) async fn follow(
+    node: &Node,
+    shard: &Handle,
+    key: Key,
+    identity: &Identity,
+    session: &Session,
+    cursor: Option<Position>,
+) {
+    let mut allowed = Vec::with_capacity(session.subscriptions.len());
+    for subscription in &session.subscriptions {
+        let act = Act::Read(&subscription.stream);
+        match identity.may(act) {
+            Ok(()) => allowed.push(subscription),
+            Err(problem) => {
+                audit::turned_away(node, Some(identity), act, &problem);
+                let message = problem.message(Some(&subscription.query_id));
+                shard.ask(Command::Say { key, message }).await;
+            }
+        }
+    }
+    let requests = requests(&allowed, &identity.reach(), cursor);
+    shard.ask(Command::Follow { key, requests }).await;
+}
+
 /// A session's subscriptions, as a connection is asked to follow them.
-pub(crate) fn requests(session: &Session, cursor: Option<Position>) -> Vec<Request> {
-    let request = |subscription: &SessionSubscription| Request {
+fn requests(
+    subscriptions: &[&SessionSubscription],
+    reach: &Reach,
+    cursor: Option<Position>,
+) -> Vec<Request> {
+    let request = |subscription: &&SessionSubscription| Request {
         query_id: subscription.query_id.as_str().into(),
         stream: subscription.stream.as_str().into(),
+        reach: reach.clone(),
         start: StartFrom::After(resume_at(subscription, cursor)),
         min_offset: None,
         link: Some(SessionLink {
@@ -68,7 +99,7 @@ pub(crate) fn requests(session: &Session, cursor: Option<Position>) -> Vec<Reque
             went_live: subscription.live_since.is_some(),
         }),
     };
-    session.subscriptions.iter().map(request).collect()
+    subscriptions.iter().map(request).collect()
 }
 
 /// Where a subscription continues for a client that got everything up to a cursor. The cursor covers

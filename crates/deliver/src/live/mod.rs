@@ -16,12 +16,12 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{Method, Response, StatusCode};
 
-use crate::door::{Admission, Identity};
+use crate::door::Admission;
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::websocket::handshake;
 
-pub(crate) use greeting::requests;
+pub(crate) use greeting::follow;
 
 /// `GET /v1/ws`, with or without a session.
 pub(crate) fn multiplexed(
@@ -86,9 +86,4 @@ fn hello(node: &Node, connection_id: &str, session: Option<&str>) -> String {
         message["session"] = session.into();
     }
     message.to_string()
-}
-
-/// The tenant that a connection is placed by.
-fn tenant(identity: &Identity) -> String {
-    identity.owner().host_id.unwrap_or_default()
 }

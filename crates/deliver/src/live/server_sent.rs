@@ -5,7 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use axum::body::Body;
@@ -18,8 +18,9 @@ use tokio::sync::{mpsc, oneshot};
 use tidewire_store::{Position, StoreError};
 
 use super::greeting::{self, Serving};
+use crate::auth::places::Place;
+use crate::auth::{Ended, Identity};
 use crate::connection::Carrier;
-use crate::door::Identity;
 use crate::hub::{Command, Handle, Key, Outlet, ServerSent, Socket, clock_ms};
 use crate::line::Line;
 use crate::node::Node;
@@ -33,7 +34,8 @@ const BODY_PIECES: usize = 8;
 struct Visit {
     node: Arc<Node>,
     session: Arc<str>,
-    tenant: String,
+    identity: Identity,
+    place: Option<Place>,
     cursor: Option<Position>,
 }
 
@@ -45,6 +47,7 @@ pub(super) async fn respond(
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
     super::make_room(node)?;
+    let place = node.place(identity)?;
     let session = greeting::check(node, session, identity).await?;
     let cursor = match request.headers().get("last-event-id").map(HeaderValue::to_str) {
         None | Some(Ok("")) => None,
@@ -58,8 +61,8 @@ pub(super) async fn respond(
     if cursor.is_some() {
         node.metrics.reconnects.inc();
     }
-    let (node, tenant) = (Arc::clone(node), super::tenant(identity));
-    let visit = Visit { node, session, tenant, cursor };
+    let visit =
+        Visit { node: Arc::clone(node), session, identity: identity.clone(), place, cursor };
     let carrier = request.extensions_mut().remove::<Carrier>();
     let body = match carrier.filter(|_| request.version() == Version::HTTP_11) {
         Some(Carrier { line, .. }) => visit.straight(line),
@@ -76,27 +79,35 @@ pub(super) async fn respond(
 
 impl Visit {
     /// Enters the hub and takes up the session.
-    async fn enter(self, outlet: Outlet) -> Result<(Seat, Serving), Problem> {
-        let Visit { node, session, tenant, cursor } = self;
+    async fn enter(&self, outlet: Outlet) -> Result<(Seat, Serving), Problem> {
+        let Visit { node, session, identity, cursor, .. } = self;
         let id = super::connection_id();
-        let shard = node.hub.shard_of(&tenant, &session).clone();
+        let shard = node.hub.shard_of(identity.tenant(), session).clone();
         let (reply, attached) = oneshot::channel();
         shard.ask(Command::Attach { outlet, id: Arc::clone(&id), reply }).await;
         let key = attached.await.map_err(|_| StoreError::Closed)?;
-        let seat = Seat { shard: shard.clone(), key };
-        let hello = super::hello(&node, &id, Some(&session));
+        let seat = Seat { shard: shard.clone(), key, left: AtomicBool::new(false) };
+        let hello = super::hello(node, &id, Some(session));
         shard.ask(Command::Say { key, message: hello }).await;
-        let serving = Serving::begin(&node, &shard, key, session, cursor).await?;
+        let serving =
+            Serving::begin(node, &shard, key, Arc::clone(session), identity, *cursor).await?;
         Ok((seat, serving))
     }
 
     async fn by_way_of_hyper(self) -> Result<Body, Problem> {
         let (body, pieces) = mpsc::channel(BODY_PIECES);
         let (seat, serving) = self.enter(Outlet::ServerSent(ServerSent { body })).await?;
-        let state = (pieces, seat, serving);
-        let pieces = stream::unfold(state, |(mut pieces, seat, serving)| async {
-            let piece = pieces.recv().await?;
-            Some((Ok::<Bytes, std::convert::Infallible>(piece), (pieces, seat, serving)))
+        let state = (pieces, seat, (serving, self.place), self.identity);
+        let pieces = stream::unfold(state, |(mut pieces, seat, serving, identity)| async {
+            let piece = tokio::select! {
+                piece = pieces.recv() => piece?,
+                ended = identity.standing().over(), if !seat.left.load(Ordering::Acquire) => {
+                    seat.leave(ended).await;
+                    pieces.recv().await?
+                }
+            };
+            let state = (pieces, seat, serving, identity);
+            Some((Ok::<Bytes, std::convert::Infallible>(piece), state))
         });
         Ok(Body::from_stream(pieces))
     }
@@ -119,7 +130,7 @@ impl Visit {
             entered = self.enter(Outlet::Chunks(Arc::clone(&socket))) => entered,
             () = ended.closed() => return,
         };
-        let _present = match entered {
+        let (seat, _serving) = match entered {
             Ok(present) => present,
             Err(problem) => {
                 // The client finds out when it comes back.
@@ -130,6 +141,13 @@ impl Visit {
         tokio::select! {
             () = socket.released.notified() => {}
             () = ended.closed() => {}
+            over = self.identity.standing().over() => {
+                seat.leave(over).await;
+                tokio::select! {
+                    () = socket.released.notified() => {}
+                    () = ended.closed() => {}
+                }
+            }
         }
         if socket.finished.load(Ordering::Acquire) {
             let _ = ended.send(());
@@ -168,6 +186,17 @@ impl Drop for Elsewhere {
 struct Seat {
     shard: Handle,
     key: Key,
+    /// Was asked to leave.
+    left: AtomicBool,
+}
+
+impl Seat {
+    /// Ends all that is followed, with the reason, and then the response.
+    async fn leave(&self, ended: Ended) {
+        self.left.store(true, Ordering::Release);
+        let (key, reason) = (self.key, ended.reason());
+        self.shard.ask(Command::Expire { key, reason }).await;
+    }
 }
 
 impl Drop for Seat {

@@ -4,6 +4,7 @@
 //! order. Between two messages it holds no buffer.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,8 +20,10 @@ use tidewire_store::SessionChange;
 
 use super::greeting::{self, Serving};
 use super::message::{self, Message, Refused, Wish};
+use crate::auth::places::Place;
+use crate::auth::{Act, Ended, Identity, audit};
 use crate::connection::Carrier;
-use crate::door::{Admission, Identity};
+use crate::door::Admission;
 use crate::hub::{self, Command, Handle, Key, Outlet, SessionLink, Socket, StartFrom, clock_ms};
 use crate::line::{HttpSide, Line};
 use crate::node::Node;
@@ -45,9 +48,10 @@ pub(super) fn upgrade(
     let agreement = handshake::agree(request.headers())?;
     super::make_room(node)?;
     let response = agreement.response();
+    let address = crate::door::address(&request);
     let carrier = request.extensions_mut().remove::<Carrier>();
     let upgraded = hyper::upgrade::on(request);
-    let visitor = Visitor { admission, session, deflate: agreement.deflate };
+    let visitor = Visitor { admission, session, deflate: agreement.deflate, address };
     let node = Arc::clone(node);
     let tasks = node.hub.tasks.clone();
     tasks.spawn(async move {
@@ -73,22 +77,34 @@ struct Visitor {
     admission: Admission,
     session: Option<String>,
     deflate: bool,
+    address: Option<IpAddr>,
 }
 
 async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, visitor: Visitor) {
     let id = super::connection_id();
-    let Visitor { admission, session, deflate } = visitor;
+    let Visitor { admission, session, deflate, address } = visitor;
     let identity = admission.identity().ok();
     let socket = Arc::new(Socket::new(line, clock_ms()));
-    let tenant = identity.as_ref().map(super::tenant).unwrap_or_default();
-    let shard = node.hub.shard_of(&tenant, session.as_deref().unwrap_or(&id)).clone();
+    let tenant = identity.as_ref().map(Identity::tenant).unwrap_or_default();
+    let shard = node.hub.shard_of(tenant, session.as_deref().unwrap_or(&id)).clone();
     let (reply, attached) = oneshot::channel();
     let outlet = Outlet::WebSocket { socket: Arc::clone(&socket), deflate };
     shard.ask(Command::Attach { outlet, id: Arc::clone(&id), reply }).await;
     let Ok(key) = attached.await else { return };
     let reader = Reader::new(deflate, node.options.live.message_bytes_max);
-    let mut client =
-        Client { id, shard, key, socket, reader, identity: None, session, serving: None, node };
+    let mut client = Client {
+        id,
+        shard,
+        key,
+        socket,
+        reader,
+        identity: None,
+        place: None,
+        address,
+        session,
+        serving: None,
+        node,
+    };
     if let Some(identity) = identity {
         client.admit(identity).await;
     }
@@ -106,6 +122,8 @@ struct Client {
     reader: Reader,
     /// Known at once, or when it presents its token.
     identity: Option<Identity>,
+    place: Option<Place>,
+    address: Option<IpAddr>,
     /// The session it names.
     session: Option<String>,
     serving: Option<(Arc<str>, Serving)>,
@@ -143,6 +161,11 @@ impl Client {
                     }
                 }
                 () = socket.released.notified() => return self.farewell(false).await,
+                ended = over(self.identity.as_ref()) => {
+                    let (key, reason) = (self.key, ended.reason());
+                    self.ask(Command::Expire { key, reason }).await;
+                    return self.farewell(false).await;
+                }
                 () = tokio::time::sleep_until(deadline), if self.identity.is_none() => {
                     self.say(unauthorized("no auth message came in time").message(None)).await;
                     self.close(CloseCode::POLICY, "unauthorized").await;
@@ -229,10 +252,10 @@ impl Client {
             // Saying it again is harmless.
             return true;
         }
-        match self.node.authenticate(token) {
+        match self.node.authenticate(token, self.address).await {
             Ok(identity) => self.admit(identity).await,
             Err(problem) => {
-                self.node.metrics.denied(problem.code());
+                audit::turned_away(&self.node, None, Act::AsksItself, &problem);
                 self.say(problem.message(None)).await;
                 self.close(CloseCode::POLICY, "unauthorized").await;
                 false
@@ -249,11 +272,21 @@ impl Client {
                 Err(problem) => return self.turn_away(&problem).await,
             },
         };
-        self.identity = Some(identity);
+        match self.node.place(&identity) {
+            Ok(place) => self.place = place,
+            Err(problem) => return self.turn_away(&problem).await,
+        }
+        self.identity = Some(identity.clone());
         self.say(super::hello(&self.node, &self.id, session.as_deref())).await;
         if let Some(session) = session {
-            let begun =
-                Serving::begin(&self.node, &self.shard, self.key, Arc::clone(&session), None);
+            let begun = Serving::begin(
+                &self.node,
+                &self.shard,
+                self.key,
+                Arc::clone(&session),
+                &identity,
+                None,
+            );
             match begun.await {
                 Ok(serving) => self.serving = Some((session, serving)),
                 Err(problem) => return self.turn_away(&problem).await,
@@ -291,12 +324,25 @@ impl Client {
     /// What the hub is asked for. A session's subscription is made in the store first.
     async fn request(&self, wish: Wish) -> Result<hub::Request, Problem> {
         let Wish { query_id, stream, start, min_offset } = wish;
+        let Some(identity) = &self.identity else {
+            return Err(unauthorized("the first message must be auth"));
+        };
+        let act = Act::Read(&stream);
+        let allowed = identity.may(act);
+        allowed.inspect_err(|p| audit::turned_away(&self.node, Some(identity), act, p))?;
+        let reach = identity.reach();
         let Some((session, _)) = &self.serving else {
             let start = start.unwrap_or(StartFrom::Now);
-            return Ok(hub::Request { query_id, stream, start, min_offset, link: None });
+            return Ok(hub::Request { query_id, stream, reach, start, min_offset, link: None });
         };
-        let following =
-            Following { session, stream: &stream, query_id: &query_id, start, replaces: true };
+        let following = Following {
+            session,
+            reach: &reach,
+            stream: &stream,
+            query_id: &query_id,
+            start,
+            replaces: true,
+        };
         let made = subscribe(&self.node, following).await?;
         let went_live = made.live_since.is_some();
         Ok(hub::Request {
@@ -304,6 +350,7 @@ impl Client {
             link: Some(SessionLink { epoch: made.epoch, went_live }),
             query_id,
             stream,
+            reach,
             min_offset,
         })
     }
@@ -356,6 +403,14 @@ fn receive(
     }
 }
 
+/// Waits until a client's credential holds no longer.
+async fn over(identity: Option<&Identity>) -> Ended {
+    match identity {
+        Some(identity) => identity.standing().over().await,
+        None => std::future::pending().await,
+    }
+}
+
 fn unauthorized(detail: &str) -> Problem {
-    crate::door::unauthorized(detail)
+    crate::auth::unauthorized(detail)
 }

@@ -20,7 +20,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use tidewire_store::{Session, SessionChange, SessionOutcome, SharedStore};
 
-use crate::door::Identity;
+use crate::auth::Identity;
 use crate::hub::{Handle, Key};
 use crate::node::Node;
 use crate::options::SessionOptions;
@@ -53,7 +53,7 @@ pub(crate) struct Sessions {
 struct Connected {
     /// The newest revision that its connections were told of.
     revision: u64,
-    connections: Vec<(Handle, Key)>,
+    connections: Vec<(Handle, Key, Identity)>,
 }
 
 impl std::fmt::Debug for Sessions {
@@ -147,12 +147,18 @@ impl Sessions {
     }
 
     /// A connection of this node serves a session: it is told when the session changes.
-    pub(crate) fn connected(&self, session: &Arc<str>, shard: Handle, key: Key) {
+    pub(crate) fn connected(
+        &self,
+        session: &Arc<str>,
+        shard: Handle,
+        key: Key,
+        identity: Identity,
+    ) {
         let mut connected = self.connected_now();
         let entry = connected
             .entry(Arc::clone(session))
             .or_insert_with(|| Connected { revision: 0, connections: Vec::new() });
-        entry.connections.push((shard, key));
+        entry.connections.push((shard, key, identity));
     }
 
     /// Notes that a session's connections know it as it is here.
@@ -166,7 +172,7 @@ impl Sessions {
     pub(crate) fn disconnected(&self, node: &Node, session: &Arc<str>, key: Key) {
         let mut connected = self.connected_now();
         let Some(entry) = connected.get_mut(session) else { return };
-        entry.connections.retain(|(_, theirs)| *theirs != key);
+        entry.connections.retain(|(_, theirs, _)| *theirs != key);
         if entry.connections.is_empty() {
             connected.remove(session);
             drop(connected);

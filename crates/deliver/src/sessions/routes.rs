@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{Method, Response, StatusCode, header};
+use axum::http::{Method, Response, StatusCode};
 use axum::response::IntoResponse;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use tidewire_store::SessionChange;
 
-use crate::door::{Admission, Identity, body};
+use crate::auth::{Act, Identity};
+use crate::body;
+use crate::document::{only, parse, uncached};
+use crate::door::{Admission, address};
 use crate::live::message::start_from;
 use crate::node::Node;
 use crate::problem::Problem;
-use crate::router::method_not_allowed;
 use crate::streams::{StreamName, parse_offset, relative_name};
 
 use super::subscribe::{Following, subscribe};
@@ -35,7 +36,7 @@ pub(crate) async fn open(node: &Node, request: Request, identity: &Identity) -> 
     node.sessions.change(open).await?;
     node.metrics.sessions_opened.inc();
     let document = json!({ "sessionId": session, "expiresInMs": ttl_ms });
-    Ok((StatusCode::CREATED, uncached(document)).into_response())
+    Ok(uncached(StatusCode::CREATED, document))
 }
 
 /// `POST` and `DELETE /v1/subscriptions`.
@@ -49,7 +50,7 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
     }
     only(&request, &[Method::POST, Method::DELETE])?;
     let ends = *request.method() == Method::DELETE;
-    let document: Document = parse(&body(request, &node.options.limits).await?)?;
+    let document: Document = parse(&body::read(request, &node.options.limits).await?, invalid)?;
     node.sessions.verify(&document.session_id, identity)?;
     let stream = StreamName::parse(relative_name(&document.stream_id), &node.options.limits)?;
     let (session, stream) = (document.session_id, stream.into_string());
@@ -57,9 +58,16 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
         node.sessions.change(SessionChange::Unsubscribe { session, stream }).await?;
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
+    identity.may(Act::Read(&stream))?;
     let start = document.offset.as_deref().map(|text| start_from(node, text)).transpose()?;
-    let following =
-        Following { session: &session, stream: &stream, query_id: &stream, start, replaces: false };
+    let following = Following {
+        session: &session,
+        reach: &identity.reach(),
+        stream: &stream,
+        query_id: &stream,
+        start,
+        replaces: false,
+    };
     let made = subscribe(node, following).await?;
     let document = json!({
         "sessionId": session,
@@ -67,7 +75,7 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
         "subscriptionEpoch": made.epoch,
         "lastOffset": node.offset(made.pointer).to_string(),
     });
-    Ok(uncached(document).into_response())
+    Ok(uncached(StatusCode::OK, document))
 }
 
 #[derive(Deserialize)]
@@ -91,9 +99,10 @@ struct Pointer {
 /// send nothing else.
 pub(crate) async fn heartbeat(node: &Node, request: Request, admission: Admission) -> Answer {
     only(&request, &[Method::POST])?;
-    let heartbeat: Heartbeat = parse(&body(request, &node.options.limits).await?)?;
+    let address = address(&request);
+    let heartbeat: Heartbeat = parse(&body::read(request, &node.options.limits).await?, invalid)?;
     let identity = match (&heartbeat.token, admission) {
-        (Some(token), Admission::Stranger(_)) => node.authenticate(token)?,
+        (Some(token), Admission::Stranger(_)) => node.authenticate(token, address).await?,
         (_, admission) => admission.identity()?,
     };
     node.sessions.verify(&heartbeat.session_id, &identity)?;
@@ -105,7 +114,8 @@ pub(crate) async fn heartbeat(node: &Node, request: Request, admission: Admissio
     let ttl_ms = node.sessions.ttl_ms();
     let alive = SessionChange::Heartbeat { session: session.clone(), ttl_ms };
     node.sessions.change_all(acks.into_iter().chain([alive])).await?;
-    Ok(uncached(json!({ "sessionId": session, "expiresInMs": ttl_ms })).into_response())
+    let document = json!({ "sessionId": session, "expiresInMs": ttl_ms });
+    Ok(uncached(StatusCode::OK, document))
 }
 
 /// What a heartbeat acknowledges, of what the session follows.
@@ -151,26 +161,7 @@ pub(crate) async fn offsets(
             "subscriptionEpoch": subscription.epoch,
         })
     });
-    Ok(uncached(offsets.collect::<Value>()).into_response())
-}
-
-fn uncached(document: Value) -> impl IntoResponse {
-    ([(header::CACHE_CONTROL, "no-store")], Json(document))
-}
-
-fn only(request: &Request, methods: &[Method]) -> Result<(), Problem> {
-    if methods.contains(request.method()) {
-        return Ok(());
-    }
-    Err(method_not_allowed(match methods {
-        [Method::GET] => "GET",
-        [Method::POST] => "POST",
-        _ => "POST, DELETE",
-    }))
-}
-
-fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| invalid(format!("the body is not right: {error}")))
+    Ok(uncached(StatusCode::OK, offsets.collect()))
 }
 
 fn invalid(detail: String) -> Problem {

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 
-use tidewire_store::{SessionChange, SessionOutcome, SessionSubscription, Start};
+use tidewire_store::{Reach, SessionChange, SessionOutcome, SessionSubscription, Start};
 
 use crate::hub::StartFrom;
 use crate::node::Node;
@@ -13,6 +13,8 @@ use crate::streams::{view, within_log};
 #[derive(Debug)]
 pub(crate) struct Following<'a> {
     pub(crate) session: &'a str,
+    /// Whose streams can be reached.
+    pub(crate) reach: &'a Reach,
     pub(crate) stream: &'a str,
     pub(crate) query_id: &'a str,
     /// Where to begin. If nothing is said: where it stands, or else at the stream's end.
@@ -26,7 +28,7 @@ pub(crate) async fn subscribe(
     node: &Node,
     following: Following<'_>,
 ) -> Result<SessionSubscription, Problem> {
-    let Following { session, stream, query_id, start, replaces } = following;
+    let Following { session, reach, stream, query_id, start, replaces } = following;
     // Asked first: a session that is not there is answered alike, whatever else is wrong.
     let known = node.sessions.load(session).await?;
     let named = known.subscriptions.into_iter();
@@ -40,7 +42,7 @@ pub(crate) async fn subscribe(
             "unsubscribe from that stream first",
         ));
     }
-    let tail = view(node, stream).await?.view.tail;
+    let tail = view(node, stream, reach).await?.view.tail;
     let start = match start {
         Some(StartFrom::After(position)) => {
             within_log(node, position).await?;

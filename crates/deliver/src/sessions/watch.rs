@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::SessionSignal;
 
+use crate::auth::Identity;
 use crate::hub::{Command, Handle, Key};
-use crate::live::requests;
+use crate::live::follow;
 use crate::node::Node;
 
 /// How often to look whether something was missed: signals are hints, as those of the log are.
@@ -94,13 +95,13 @@ impl Node {
         match self.store.session(session).await {
             Ok(Some(found)) => {
                 self.sessions.seen(&found);
-                for (shard, key) in connections {
-                    shard.ask(Command::Follow { key, requests: requests(&found, None) }).await;
+                for (shard, key, identity) in connections {
+                    follow(self, &shard, key, &identity, &found, None).await;
                 }
             }
             Ok(None) => {
-                for (shard, key) in connections {
-                    shard.ask(Command::Expire { key }).await;
+                for (shard, key, _) in connections {
+                    shard.ask(Command::Expire { key, reason: "session_expired" }).await;
                 }
             }
             // The next look finds out.
@@ -131,7 +132,7 @@ impl Node {
 }
 
 impl super::Sessions {
-    fn connections(&self, session: &str) -> Vec<(Handle, Key)> {
+    fn connections(&self, session: &str) -> Vec<(Handle, Key, Identity)> {
         let connected = self.connected_now();
         connected.get(session).map(|entry| entry.connections.clone()).unwrap_or_default()
     }

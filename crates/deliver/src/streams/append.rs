@@ -9,7 +9,8 @@ use tidewire_store::{Answer, Append, Command, ProducerStamp};
 
 use super::name::StreamName;
 use super::{encode, headers, refusal};
-use crate::door::{Identity, body};
+use crate::auth::Identity;
+use crate::body;
 use crate::node::Node;
 use crate::problem::Problem;
 
@@ -43,7 +44,7 @@ pub(super) async fn append(
         };
         (close, append)
     };
-    let bytes = body(request, &node.options.limits).await?;
+    let bytes = body::read(request, &node.options.limits).await?;
     let append = if bytes.is_empty() {
         if !close {
             return Err(Problem::bad_request(

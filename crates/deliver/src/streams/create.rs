@@ -10,7 +10,9 @@ use tidewire_store::{Answer, Command, Create, ForkFrom};
 
 use super::name::{StreamName, relative_name};
 use super::{encode, headers, refusal};
-use crate::door::{Identity, body, own_url};
+use crate::auth::{Act, Identity};
+use crate::body;
+use crate::browser::own_url;
 use crate::node::Node;
 use crate::problem::Problem;
 
@@ -22,12 +24,16 @@ pub(super) async fn create(
 ) -> Result<Response<Body>, Problem> {
     name.writable()?;
     let fork = fork_from(node, request.headers())?;
+    if let Some(fork) = &fork {
+        identity.may(Act::Read(&fork.source))?;
+    }
     let content_type = content_type(request.headers())?;
     let lifetime = headers::lifetime(request.headers())?;
     let closed = headers::closes(request.headers());
     let base_url = own_url(node, &request);
-    let bytes = body(request, &node.options.limits).await?;
-    let messages = first_messages(node, content_type.as_deref(), fork.as_ref(), bytes).await?;
+    let bytes = body::read(request, &node.options.limits).await?;
+    let messages =
+        first_messages(node, identity, content_type.as_deref(), fork.as_ref(), bytes).await?;
     let create = Create {
         stream: name.as_str().to_owned(),
         content_type,
@@ -62,6 +68,7 @@ pub(super) async fn create(
 /// whether the body is JSON.
 async fn first_messages(
     node: &Node,
+    identity: &Identity,
     content_type: Option<&str>,
     fork: Option<&ForkFrom>,
     bytes: Bytes,
@@ -70,7 +77,9 @@ async fn first_messages(
         return Ok(Vec::new());
     }
     let inherited = match (content_type, fork) {
-        (None, Some(fork)) => super::lookup::content_type(node, &fork.source).await?,
+        (None, Some(fork)) => {
+            super::lookup::content_type(node, &fork.source, &identity.reach()).await?
+        }
         _ => None,
     };
     let limits = &node.options.limits;

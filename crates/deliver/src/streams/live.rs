@@ -8,12 +8,12 @@ use axum::response::IntoResponse;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use tidewire_store::{Event, Page, Position};
+use tidewire_store::{Event, Page, Position, Reach};
 
 use super::name::StreamName;
 use super::read::{Answer, From, Query, beyond_tip, render};
 use super::{cursor, encode, headers, lookup, refusal};
-use crate::door::Identity;
+use crate::auth::Identity;
 use crate::node::{Node, now_ms};
 use crate::problem::Problem;
 use crate::tail::{Attendance, Look};
@@ -44,13 +44,14 @@ pub(super) async fn long_poll(
     let deadline = Instant::now() + node.options.streams.long_poll;
     let attendance = node.tail.attend(name.as_str());
     let mut changes = attendance.changes();
-    let (mut page, after) = first_page(node, name, from).await?;
+    let reach = identity.reach();
+    let (mut page, after) = first_page(node, name, &reach, from).await?;
     beyond_tip(node, after, &page)?;
     lookup::renew(node, &page.view.state).await;
     let mut position = page.scanned_to.max(after);
     while page.events.is_empty() && page.view.state.closed.is_none() {
         changes.borrow_and_update();
-        match next(node, &attendance, position).await? {
+        match next(node, &attendance, &reach, position).await? {
             Next::Page(found, reached) => {
                 position = reached;
                 page.absorb(found);
@@ -60,6 +61,7 @@ pub(super) async fn long_poll(
                 tokio::select! {
                     _ = changes.changed() => {}
                     () = tokio::time::sleep_until(deadline) => break,
+                    ended = identity.standing().over() => return Err(crate::auth::ended(ended)),
                     () = node.draining.cancelled() => break,
                 }
             }
@@ -90,14 +92,15 @@ pub(super) async fn long_poll(
 pub(super) async fn first_page(
     node: &Node,
     name: &StreamName,
+    reach: &Reach,
     from: From,
 ) -> Result<(Page, Position), Problem> {
     match from {
-        From::After(after) => Ok((lookup::page(node, name.as_str(), after).await?, after)),
+        From::After(after) => Ok((lookup::page(node, name.as_str(), reach, after).await?, after)),
         From::Now => {
-            let view = lookup::view(node, name.as_str()).await?;
+            let view = lookup::view(node, name.as_str(), reach).await?;
             let tail = view.view.tail;
-            Ok((lookup::page(node, name.as_str(), tail).await?, tail))
+            Ok((lookup::page(node, name.as_str(), reach, tail).await?, tail))
         }
     }
 }
@@ -147,6 +150,7 @@ pub(super) enum Found {
 pub(super) async fn next(
     node: &Node,
     attendance: &Attendance,
+    reach: &Reach,
     position: Position,
 ) -> Result<Next, Problem> {
     Ok(match attendance.look(position) {
@@ -156,7 +160,7 @@ pub(super) async fn next(
         (Look::Closed, _) => Next::Closed,
         (Look::Ended, _) => Next::Ended,
         (Look::Behind, _) => {
-            let page = lookup::page(node, attendance.stream(), position).await?;
+            let page = lookup::page(node, attendance.stream(), reach, position).await?;
             let reached = page.scanned_to.max(position);
             if !page.events.is_empty() {
                 Next::Page(Found::Stored(Box::new(page)), reached)

@@ -1,31 +1,44 @@
 //! Finding a stream and reading pages of it, with the answers that follow when it is not there.
+//!
+//! All reading passes here, and a stream of a tenant that the reader cannot reach is not there.
 
-use tidewire_store::{Command, Found, Page, PageLimit, Position, StreamState};
+use tidewire_store::{Command, Found, Page, PageLimit, Position, Reach, StreamState};
 
 use super::refusal;
 use crate::node::{Node, now_ms};
 use crate::problem::Problem;
 
 /// A page of a stream, or the problem that says why there is none.
-pub(super) async fn page(node: &Node, stream: &str, after: Position) -> Result<Page, Problem> {
+pub(super) async fn page(
+    node: &Node,
+    stream: &str,
+    reach: &Reach,
+    after: Position,
+) -> Result<Page, Problem> {
     let limit = PageLimit {
         events: node.options.streams.read_events_max,
         bytes: node.options.streams.read_bytes_max,
     };
-    find(node, stream, after, limit).await
+    find(node, stream, reach, after, limit).await
 }
 
 /// A stream without its events.
-pub(crate) async fn view(node: &Node, stream: &str) -> Result<Page, Problem> {
-    find(node, stream, Position::START, PageLimit { events: 0, bytes: 0 }).await
+pub(crate) async fn view(node: &Node, stream: &str, reach: &Reach) -> Result<Page, Problem> {
+    find(node, stream, reach, Position::START, PageLimit { events: 0, bytes: 0 }).await
 }
 
 /// A stream's content type, if the stream is there.
-pub(super) async fn content_type(node: &Node, stream: &str) -> Result<Option<String>, Problem> {
+pub(super) async fn content_type(
+    node: &Node,
+    stream: &str,
+    reach: &Reach,
+) -> Result<Option<String>, Problem> {
     let limit = PageLimit { events: 0, bytes: 0 };
     Ok(match node.store.read(stream, Position::START, limit).await? {
-        Found::Stream(page) => Some(page.view.state.content_type),
-        Found::NotFound | Found::Gone => None,
+        Found::Stream(page) if reach.covers(page.view.state.host_id.as_deref()) => {
+            Some(page.view.state.content_type)
+        }
+        Found::Stream(_) | Found::NotFound | Found::Gone => None,
     })
 }
 
@@ -33,12 +46,13 @@ pub(super) async fn content_type(node: &Node, stream: &str) -> Result<Option<Str
 pub(crate) async fn find(
     node: &Node,
     stream: &str,
+    reach: &Reach,
     after: Position,
     limit: PageLimit,
 ) -> Result<Page, Problem> {
     match node.store.read(stream, after, limit).await? {
-        Found::Stream(page) => Ok(*page),
-        Found::NotFound => Err(refusal::not_found()),
+        Found::Stream(page) if reach.covers(page.view.state.host_id.as_deref()) => Ok(*page),
+        Found::Stream(_) | Found::NotFound => Err(refusal::not_found()),
         Found::Gone => Err(refusal::gone()),
     }
 }

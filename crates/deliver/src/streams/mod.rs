@@ -22,7 +22,7 @@ use axum::response::IntoResponse;
 
 use tidewire_store::{Answer, Command};
 
-use crate::door::Identity;
+use crate::auth::Identity;
 use crate::node::Node;
 use crate::problem::Problem;
 
@@ -46,7 +46,7 @@ pub(crate) async fn handle(
         Method::POST => append::append(node, name, request, identity).await,
         Method::PUT => Box::pin(create::create(node, name, request, identity)).await,
         Method::GET => Box::pin(read::get(node, name, &request.into_parts().0, identity)).await,
-        Method::HEAD => Box::pin(read::head(node, name)).await,
+        Method::HEAD => Box::pin(read::head(node, name, identity)).await,
         Method::DELETE => Box::pin(delete(node, name, identity)).await,
         _ => Err(method_not_allowed()),
     }

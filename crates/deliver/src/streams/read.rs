@@ -11,7 +11,7 @@ use tidewire_store::{Lifetime, Page, Position, StreamState, StreamView};
 use super::name::StreamName;
 use super::pages::Rendered;
 use super::{encode, headers, live, lookup, sse};
-use crate::door::Identity;
+use crate::auth::Identity;
 use crate::node::Node;
 use crate::problem::Problem;
 
@@ -64,7 +64,7 @@ pub(super) async fn get(
                 Some(From::After(position)) => position,
                 _ => Position::START,
             };
-            let (view, rendered) = catch_up(node, &name, after, query.format).await?;
+            let (view, rendered) = catch_up(node, &name, after, query.format, identity).await?;
             lookup::renew(node, &view.state).await;
             Ok(Answer { node, query: &query, identity, view: &view, rendered }
                 .respond(&request.headers))
@@ -94,14 +94,16 @@ async fn catch_up(
     name: &StreamName,
     after: Position,
     format: Format,
+    identity: &Identity,
 ) -> Result<(StreamView, Rendered), Problem> {
+    let reach = identity.reach();
     if let Some(kept) = node.pages.find(name.as_str(), after, format) {
-        let view = lookup::view(node, name.as_str()).await?.view;
+        let view = lookup::view(node, name.as_str(), &reach).await?.view;
         if let Some(rendered) = kept.as_of(&view) {
             return Ok((view, rendered));
         }
     }
-    let page = lookup::page(node, name.as_str(), after).await?;
+    let page = lookup::page(node, name.as_str(), &reach, after).await?;
     beyond_tip(node, after, &page)?;
     let rendered = render(node, &page, after, format);
     node.pages.keep(&page, after, format, &rendered);
@@ -120,8 +122,12 @@ pub(super) fn render(node: &Node, page: &Page, after: Position, format: Format) 
     Rendered { next: page.next(after), up_to_date: page.up_to_date(), body }
 }
 
-pub(super) async fn head(node: &Node, name: StreamName) -> Result<Response<Body>, Problem> {
-    let view = lookup::view(node, name.as_str()).await?.view;
+pub(super) async fn head(
+    node: &Node,
+    name: StreamName,
+    identity: &Identity,
+) -> Result<Response<Body>, Problem> {
+    let view = lookup::view(node, name.as_str(), &identity.reach()).await?.view;
     let mut response = StatusCode::OK.into_response();
     let headers = response.headers_mut();
     encode::insert(headers, "content-type", &view.state.content_type);
@@ -149,7 +155,7 @@ async fn now(
     format: Format,
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
-    let view = lookup::view(node, name.as_str()).await?.view;
+    let view = lookup::view(node, name.as_str(), &identity.reach()).await?.view;
     lookup::renew(node, &view.state).await;
     let json = view.state.is_json() || format == Format::Events;
     let mut response = Response::new(Body::from(if json { "[]" } else { "" }));

@@ -24,7 +24,7 @@ use super::live::{Found, Next, first_page, next, seat};
 use super::name::StreamName;
 use super::read::{From, beyond_tip};
 use super::{cursor, encode, headers, lookup};
-use crate::door::Identity;
+use crate::auth::Identity;
 use crate::node::{Node, now_ms};
 use crate::problem::Problem;
 use crate::tail::Attendance;
@@ -45,7 +45,7 @@ pub(super) async fn stream(
     let seat = seat(node)?;
     let attendance = node.tail.attend(name.as_str());
     let changes = attendance.changes();
-    let (page, after) = first_page(node, name, from).await?;
+    let (page, after) = first_page(node, name, &identity.reach(), from).await?;
     beyond_tip(node, after, &page)?;
     lookup::renew(node, &page.view.state).await;
     let base64 = !encode::is_text(&page.view.state.content_type);
@@ -64,6 +64,7 @@ pub(super) async fn stream(
         changes,
         base64,
         done: false,
+        identity: identity.clone(),
         _seat: seat,
     };
     let frames = stream::unfold(reader, |mut reader| async move {
@@ -101,6 +102,7 @@ struct Reader {
     timer: Pin<Box<Sleep>>,
     draining: Pin<Box<WaitForCancellationFutureOwned>>,
     done: bool,
+    identity: Identity,
     _seat: OwnedSemaphorePermit,
 }
 
@@ -121,7 +123,7 @@ impl Reader {
         }
         loop {
             self.changes.borrow_and_update();
-            match next(&self.node, &self.attendance, self.position).await {
+            match next(&self.node, &self.attendance, &self.identity.reach(), self.position).await {
                 Ok(Next::Page(found, reached)) => {
                     self.position = reached;
                     return Some(self.found_frame(found));
@@ -153,6 +155,11 @@ impl Reader {
         let pause = KEEP_ALIVE.min(renewal.max(Duration::from_millis(100)));
         tokio::select! {
             _ = self.changes.changed() => None,
+            _ = self.identity.standing().over() => {
+                // The client comes back and is told properly.
+                self.done = true;
+                Some(Bytes::from_static(b": the credential holds no longer\n\n"))
+            }
             () = &mut self.draining => {
                 self.done = true;
                 let wait_ms = RECONNECT_BASE_MS + rand::rng().random_range(0..=RECONNECT_BASE_MS);

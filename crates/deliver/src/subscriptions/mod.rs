@@ -17,9 +17,11 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, Method, Response, StatusCode, header};
 use axum::response::IntoResponse;
 
-use tidewire_store::subscription::{Fence, Op, Reply};
+use tidewire_store::subscription::{Config, Fence, Kind, Op, Reply};
 
-use crate::door::{bearer, body};
+use crate::auth::{Act, Identity};
+use crate::body;
+use crate::door::bearer;
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::router::{Part, method_not_allowed};
@@ -43,20 +45,35 @@ pub(crate) fn jwks(node: &Node) -> Response<Body> {
 }
 
 /// All routes of one subscription.
-pub(crate) async fn handle(node: &Node, id: &str, part: Part, request: Request) -> Answer {
+pub(crate) async fn handle(
+    node: &Node,
+    id: &str,
+    part: Part,
+    request: Request,
+    identity: &Identity,
+) -> Answer {
     check_id(id)?;
     let allowed = match part {
-        Part::Itself => return itself(node, id, request).await,
+        Part::Itself => return itself(node, id, request, identity).await,
         Part::Stream(_) => Method::DELETE,
         _ => Method::POST,
     };
     if *request.method() != allowed {
         return Err(method_not_allowed(if allowed == Method::POST { "POST" } else { "DELETE" }));
     }
+    // Those who have the token of a wake were let in by whoever gave it to them.
+    let has_own_token = matches!(part, Part::Callback | Part::Ack | Part::Release);
+    if !has_own_token && !may_use(node, id, identity).await? {
+        return reply::respond(node, Reply::NotFound);
+    }
     match part {
         Part::Itself => Err(method_not_allowed("PUT, GET, DELETE")),
         Part::Streams => {
-            let streams = document::streams(node, &body(request, &node.options.limits).await?)?;
+            let streams =
+                document::streams(node, &body::read(request, &node.options.limits).await?)?;
+            for stream in &streams {
+                identity.may(Act::Follow(stream))?;
+            }
             no_content(node, node.store.change_subscription(id, Op::AddStreams(streams)).await?)
         }
         Part::Stream(path) => {
@@ -64,7 +81,7 @@ pub(crate) async fn handle(node: &Node, id: &str, part: Part, request: Request) 
             no_content(node, node.store.change_subscription(id, Op::RemoveStream(name)).await?)
         }
         Part::Claim => {
-            let worker = document::worker(&body(request, &node.options.limits).await?)?;
+            let worker = document::worker(&body::read(request, &node.options.limits).await?)?;
             reply::respond(node, node.store.change_subscription(id, Op::Claim { worker }).await?)
         }
         Part::Callback | Part::Ack => {
@@ -79,11 +96,37 @@ pub(crate) async fn handle(node: &Node, id: &str, part: Part, request: Request) 
     }
 }
 
+/// Whether someone may follow all that a subscription does, and write where it says that there is
+/// something.
+fn may_follow(identity: &Identity, config: &Config) -> Result<(), Problem> {
+    let mut streams = config.streams.iter().chain(&config.pattern);
+    streams.try_for_each(|stream| identity.may(Act::Follow(stream)))?;
+    match &config.kind {
+        Kind::PullWake { wake_stream } => identity.may(Act::Append(wake_stream)),
+        Kind::Webhook { .. } => Ok(()),
+    }
+}
+
+/// Whether a subscription, if there is one, is one that the caller could have made.
+async fn may_use(node: &Node, id: &str, identity: &Identity) -> Result<bool, Problem> {
+    if identity.may(Act::Administer).is_ok() {
+        return Ok(true);
+    }
+    let found = node.store.subscription(id).await?;
+    Ok(found.is_none_or(|found| may_follow(identity, &found.config).is_ok()))
+}
+
 /// Create, look at, or remove a subscription.
-async fn itself(node: &Node, id: &str, request: Request) -> Answer {
+async fn itself(node: &Node, id: &str, request: Request, identity: &Identity) -> Answer {
+    let usable = may_use(node, id, identity).await?;
     match *request.method() {
+        // As if it were not there, as far as that goes.
+        Method::PUT if !usable => reply::respond(node, Reply::Exists),
+        Method::GET if !usable => reply::respond(node, Reply::NotFound),
+        Method::DELETE if !usable => Ok(StatusCode::NO_CONTENT.into_response()),
         Method::PUT => {
-            let config = document::config(node, &body(request, &node.options.limits).await?)?;
+            let config = document::config(node, &body::read(request, &node.options.limits).await?)?;
+            may_follow(identity, &config)?;
             let reply = node.store.change_subscription(id, Op::Create(config)).await?;
             reply::respond(node, reply)
         }
@@ -109,7 +152,7 @@ async fn progress(
     request: Request,
 ) -> Result<(Fence, document::Ack), Problem> {
     let token_generation = token(node, id, &request)?;
-    let ack = document::ack(node, &body(request, &node.options.limits).await?)?;
+    let ack = document::ack(node, &body::read(request, &node.options.limits).await?)?;
     let wake_id = ack.wake_id.clone();
     Ok((Fence { token_generation, generation: ack.generation, wake_id }, ack))
 }

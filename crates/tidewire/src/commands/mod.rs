@@ -1,9 +1,12 @@
 //! The commands that do something and end. Servers are in [`server`](crate::server).
 
 pub(crate) mod config;
+pub(crate) mod control;
+pub(crate) mod keys;
 pub(crate) mod migrate;
 pub(crate) mod nodes;
 pub(crate) mod publish;
+mod table;
 pub(crate) mod tail;
 
 use anyhow::Context as _;

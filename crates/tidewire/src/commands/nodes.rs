@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use tidewire_client::Node;
 
+use super::table::{self, Column, to_the_second};
 use crate::cli::NodesFlags;
 
 /// Asks once and prints what is answered.
@@ -26,34 +27,21 @@ pub(crate) async fn run(flags: NodesFlags) -> anyhow::Result<ExitCode> {
 
 const COLUMNS: usize = 9;
 
-/// Numbers stand at the right of their column.
-const HEAD: [(&str, bool); COLUMNS] = [
-    ("", false),
-    ("node", false),
-    ("url", false),
-    ("version", false),
-    ("up since", false),
-    ("lease", true),
-    ("connections", true),
-    ("subscriptions", true),
-    ("lag", true),
+const HEAD: [Column; COLUMNS] = [
+    Column::left(""),
+    Column::left("node"),
+    Column::left("url"),
+    Column::left("version"),
+    Column::left("up since"),
+    Column::right("lease"),
+    Column::right("connections"),
+    Column::right("subscriptions"),
+    Column::right("lag"),
 ];
 
 fn print(out: &mut impl Write, nodes: &[Node]) -> io::Result<()> {
     let rows: Vec<[String; COLUMNS]> = nodes.iter().map(row).collect();
-    let wide = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([HEAD[column].0.len()]).max().unwrap_or_default()
-    };
-    let widths: [usize; COLUMNS] = std::array::from_fn(wide);
-    let head = HEAD.map(|(name, _)| name.to_uppercase());
-    for row in [head].iter().chain(&rows) {
-        let cells = row.iter().zip(widths).zip(HEAD).map(|((cell, width), (_, right))| {
-            if right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
-        });
-        writeln!(out, "{}", cells.collect::<Vec<String>>().join("  ").trim_end())?;
-    }
-    Ok(())
+    table::print(out, &HEAD, &rows)
 }
 
 fn row(node: &Node) -> [String; COLUMNS] {
@@ -68,14 +56,6 @@ fn row(node: &Node) -> [String; COLUMNS] {
         node.subscriptions.to_string(),
         node.lag.to_string(),
     ]
-}
-
-/// A time without its fraction of a second.
-fn to_the_second(time: &str) -> String {
-    match time.split_once('.') {
-        Some((seconds, _)) => format!("{seconds}Z"),
-        None => time.to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -100,10 +80,5 @@ mod tests {
         let nodes = [node("a", 7, false), node("longer", 1_234_567, true)];
         print(&mut out, &nodes).expect("memory takes it");
         insta::assert_snapshot!(String::from_utf8(out).expect("text"));
-    }
-
-    #[test]
-    fn a_time_without_a_fraction_stays() {
-        assert_eq!(to_the_second("2026-01-02T03:04:05Z"), "2026-01-02T03:04:05Z");
     }
 }

@@ -13,9 +13,10 @@ use super::setting::{Origin, Setting};
 /// What our variables begin with.
 pub(crate) const PREFIX: &str = "TIDEWIRE_";
 
-/// Variables that are no keys of the file: the secret, the file itself, the client's, the filter.
-const OTHERS: [&str; 6] = [
+/// Variables that are no keys of the file: secrets, the file itself, the client's, the filter.
+const OTHERS: [&str; 7] = [
     "TIDEWIRE_ADMIN_KEY",
+    "TIDEWIRE_JWT_SECRET",
     "TIDEWIRE_CONFIG",
     "TIDEWIRE_URL",
     "TIDEWIRE_TOKEN",

@@ -19,6 +19,9 @@ pub(crate) const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"]
 /// The forms of `telemetry.format`.
 pub(crate) const FORMATS: [&str; 2] = ["text", "json"];
 
+/// The words of `auth.cookie_same_site`.
+const SAME_SITE: [&str; 3] = ["strict", "lax", "none"];
+
 /// The numbers a key may have. Lower bounds are what still works; upper bounds catch a wrong unit
 /// and a slip of the finger.
 pub(crate) fn range(key: &str) -> Option<RangeInclusive<i64>> {
@@ -60,6 +63,7 @@ pub(crate) fn range(key: &str) -> Option<RangeInclusive<i64>> {
         "live.queue_age_ms" => 1..=24 * HOUR_MS,
         "live.notify_bytes" => 0..=64 * MIB,
         "live.fan_out_threshold" => 1..=1_000_000,
+        "live.connections_per_identity_max" => 1..=10_000_000,
         "live.subscriptions_max" => 1..=1_000_000,
         "live.message_bytes_max" => 64..=64 * MIB,
         "live.reconnect_spread_ms" => 1..=HOUR_MS,
@@ -67,6 +71,15 @@ pub(crate) fn range(key: &str) -> Option<RangeInclusive<i64>> {
         "sessions.ttl_ms" => 100..=30 * 24 * HOUR_MS,
         "sessions.stale_ms" => 100..=365 * 24 * HOUR_MS,
         "node.lease_ms" => 100..=HOUR_MS,
+        "auth.key_cache_ms" => 0..=24 * HOUR_MS,
+        "auth.ticket_ttl_ms" => 1..=HOUR_MS,
+        "auth.control_poll_ms" => 10..=60_000,
+        "jwt.jwks_refresh_ms" => 10_000..=24 * HOUR_MS,
+        "jwt.skew_ms" => 0..=300_000,
+        "rates.identity_per_second" | "rates.address_per_second" | "rates.failures_per_second" => {
+            0..=100_000_000
+        }
+        "rates.identity_burst" | "rates.address_burst" | "rates.failures_burst" => 1..=100_000_000,
         "shutdown.grace_ms" => 0..=HOUR_MS,
         _ => return None,
     })
@@ -106,6 +119,12 @@ fn text_fits(key: &str, text: &str) -> bool {
         "public_url" => text.is_empty() || has_scheme_and_host(text, &["http://", "https://"]),
         "telemetry.level" => LEVELS.contains(&text),
         "telemetry.format" => FORMATS.contains(&text),
+        "auth.cookie" => {
+            !text.is_empty()
+                && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+        }
+        "auth.cookie_same_site" => SAME_SITE.contains(&text),
+        "jwt.host_claim" | "jwt.scopes_claim" => !text.is_empty(),
         _ => true,
     }
 }
@@ -140,6 +159,10 @@ fn expected(default: &Setting) -> String {
         "trusted_proxies" => "a list of addresses and networks such as [\"10.0.0.0/8\", \"::1\"]",
         "telemetry.level" => return format!("one of {}", LEVELS.join(", ")),
         "telemetry.format" => return format!("one of {}", FORMATS.join(", ")),
+        "auth.cookie_same_site" => return format!("one of {}", SAME_SITE.join(", ")),
+        "auth.cookie" => "a name of letters, digits, - and _",
+        "jwt.audience" => "a list of names such as [\"tidewire\"]",
+        "jwt.host_claim" | "jwt.scopes_claim" => "the name of a claim",
         key => match (&default.value, range(key)) {
             (Value::Integer(_), Some(range)) => {
                 return format!("a whole number from {} to {}", range.start(), range.end());

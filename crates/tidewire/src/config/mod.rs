@@ -33,7 +33,7 @@ pub(crate) use settings::{Settings, StoreOptions};
 const FILE_NAME: &str = "tidewire.toml";
 
 /// What the person who started us gave, before it is looked at.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Given {
     /// `--config`.
     pub(crate) file: Option<PathBuf>,
@@ -48,6 +48,8 @@ pub(crate) struct Config {
     pub(crate) effective: Vec<Setting>,
     /// `TIDEWIRE_ADMIN_KEY`, unchecked: only `serve` needs it.
     pub(crate) admin_key: Option<String>,
+    /// `TIDEWIRE_JWT_SECRET`.
+    pub(crate) jwt_secret: Option<String>,
     /// `TIDEWIRE_LOG`.
     pub(crate) log_filter: Option<String>,
 }
@@ -82,6 +84,7 @@ pub(crate) fn load(
         settings: typed(&effective),
         effective,
         admin_key: environment::get(&variables, "TIDEWIRE_ADMIN_KEY").map(str::to_owned),
+        jwt_secret: environment::get(&variables, "TIDEWIRE_JWT_SECRET").map(str::to_owned),
         log_filter: environment::get(&variables, "TIDEWIRE_LOG").map(str::to_owned),
     })
 }
@@ -122,8 +125,9 @@ fn unknown(effective: &[Setting], setting: Setting) -> Result<(), Problem> {
         };
     }
     let Setting { key, value, origin } = setting;
-    if key.ends_with("admin_key") {
-        return Err(Problem::SecretInFile { key, origin });
+    let secret = [("admin_key", "TIDEWIRE_ADMIN_KEY"), ("jwt.secret", "TIDEWIRE_JWT_SECRET")];
+    if let Some((_, variable)) = secret.into_iter().find(|(end, _)| key.ends_with(end)) {
+        return Err(Problem::SecretInFile { key, origin, variable });
     }
     let suggestion = match value {
         Value::Table(_) => closest(&key, effective.iter().map(Setting::table)),

@@ -14,8 +14,8 @@ pub(crate) enum Problem {
     NotToml { origin: Origin, reason: String },
     #[error("unknown key {key} in {origin}{}", did_you_mean(.suggestion.as_deref()))]
     UnknownKey { key: String, origin: Origin, suggestion: Option<String> },
-    #[error("{key} in {origin}: the admin key is a secret; set TIDEWIRE_ADMIN_KEY instead")]
-    SecretInFile { key: String, origin: Origin },
+    #[error("{key} in {origin}: that is a secret; set {variable} instead")]
+    SecretInFile { key: String, origin: Origin, variable: &'static str },
     #[error("unknown variable {name}{}", did_you_mean(.suggestion.as_deref()))]
     UnknownVariable { name: String, suggestion: Option<String> },
     #[error("the variable {name} is not UTF-8")]

@@ -34,6 +34,9 @@ pub(crate) struct Settings {
     pub(crate) live: Live,
     pub(crate) sessions: Sessions,
     pub(crate) node: Node,
+    pub(crate) auth: Auth,
+    pub(crate) jwt: Jwt,
+    pub(crate) rates: Rates,
     pub(crate) limits: Limits,
     pub(crate) shutdown: Shutdown,
     pub(crate) telemetry: Telemetry,
@@ -112,6 +115,7 @@ pub(crate) struct Live {
     queue_age_ms: Duration,
     notify_bytes: usize,
     fan_out_threshold: usize,
+    connections_per_identity_max: usize,
     subscriptions_max: usize,
     message_bytes_max: usize,
     #[serde(deserialize_with = "ms")]
@@ -134,6 +138,45 @@ pub(crate) struct Node {
     name: String,
     #[serde(deserialize_with = "ms")]
     lease_ms: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Auth {
+    #[serde(deserialize_with = "ms")]
+    key_cache_ms: Duration,
+    #[serde(deserialize_with = "ms")]
+    ticket_ttl_ms: Duration,
+    cookie: String,
+    cookie_same_site: String,
+    #[serde(deserialize_with = "ms")]
+    control_poll_ms: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Jwt {
+    jwks: String,
+    #[serde(deserialize_with = "ms")]
+    jwks_refresh_ms: Duration,
+    issuer: String,
+    audience: Vec<String>,
+    #[serde(deserialize_with = "ms")]
+    skew_ms: Duration,
+    host_claim: String,
+    scopes_claim: String,
+    scopes: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rates {
+    identity_per_second: u32,
+    identity_burst: u32,
+    address_per_second: u32,
+    address_burst: u32,
+    failures_per_second: u32,
+    failures_burst: u32,
 }
 
 #[derive(Deserialize)]
@@ -197,13 +240,39 @@ impl Settings {
         }
     }
 
-    /// How the server is to serve.
-    pub(crate) fn deliver(&self, access: deliver::Access) -> deliver::Options {
+    /// What can change while the server runs.
+    pub(crate) fn tunable(&self) -> deliver::Tunable {
+        deliver::Tunable {
+            allowed_origins: self.allowed_origins.clone(),
+            rates: self.rates.options(),
+        }
+    }
+
+    /// How the server is to serve. The secret is that of HS256 tokens.
+    pub(crate) fn deliver(
+        &self,
+        access: deliver::Access,
+        jwt_secret: Option<String>,
+    ) -> deliver::Options {
         let limits = &self.limits;
         deliver::Options {
             access,
-            public_url: Some(self.public_url.clone()).filter(|url| !url.is_empty()),
-            allowed_origins: self.allowed_origins.clone(),
+            public_url: given(&self.public_url),
+            tunable: self.tunable(),
+            reload: None,
+            auth: deliver::AuthOptions {
+                key_cache: self.auth.key_cache_ms,
+                ticket_ttl: self.auth.ticket_ttl_ms,
+                cookie: self.auth.cookie.clone(),
+                cookie_same_site: match self.auth.cookie_same_site.as_str() {
+                    "lax" => deliver::SameSite::Lax,
+                    "none" => deliver::SameSite::None,
+                    _ => deliver::SameSite::Strict,
+                },
+                jwt: self.jwt.options(jwt_secret),
+                jwt_scopes: given(&self.jwt.scopes),
+                control_poll: self.auth.control_poll_ms,
+            },
             trusted_proxies: self.trusted_proxies.clone(),
             tls: self.tls.options(),
             limits: deliver::Limits {
@@ -255,6 +324,49 @@ impl Tls {
     }
 }
 
+impl Jwt {
+    /// How tokens are verified, where there is something to verify them with.
+    fn options(&self, secret: Option<String>) -> Option<deliver::JwtOptions> {
+        let is_url = self.jwks.contains("://");
+        let jwks = given(&self.jwks).map(|jwks| {
+            if is_url {
+                deliver::JwksSource::Url(jwks)
+            } else {
+                deliver::JwksSource::File(jwks.into())
+            }
+        });
+        if secret.is_none() && jwks.is_none() {
+            return None;
+        }
+        Some(deliver::JwtOptions {
+            secret,
+            jwks,
+            jwks_refresh: self.jwks_refresh_ms,
+            issuer: given(&self.issuer),
+            audience: self.audience.clone(),
+            skew: self.skew_ms,
+            host_claim: self.host_claim.clone(),
+            scopes_claim: self.scopes_claim.clone(),
+        })
+    }
+}
+
+impl Rates {
+    fn options(&self) -> deliver::RateOptions {
+        let rate = |per_second, burst| deliver::Rate { per_second, burst };
+        deliver::RateOptions {
+            identity: rate(self.identity_per_second, self.identity_burst),
+            address: rate(self.address_per_second, self.address_burst),
+            failures: rate(self.failures_per_second, self.failures_burst),
+        }
+    }
+}
+
+/// A text that is not empty.
+fn given(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
+}
+
 impl Live {
     fn options(&self) -> deliver::LiveOptions {
         deliver::LiveOptions {
@@ -266,6 +378,7 @@ impl Live {
             queue_age: self.queue_age_ms,
             notify_bytes: self.notify_bytes,
             fan_out_threshold: self.fan_out_threshold,
+            connections_per_identity_max: self.connections_per_identity_max,
             subscriptions_max: self.subscriptions_max,
             message_bytes_max: self.message_bytes_max,
             reconnect_spread: self.reconnect_spread_ms,
@@ -295,7 +408,7 @@ mod tests {
 
     #[test]
     fn the_default_file_says_what_the_server_does_by_default() {
-        let of_file = default_settings().deliver(deliver::Access::OpenOnLoopback);
+        let of_file = default_settings().deliver(deliver::Access::OpenOnLoopback, None);
         let of_code = deliver::Options::new(deliver::Access::OpenOnLoopback);
         assert_eq!(format!("{of_file:#?}"), format!("{of_code:#?}"));
     }

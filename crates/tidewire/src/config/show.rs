@@ -11,7 +11,10 @@ const HEAD: &str = "\
 pub(crate) fn effective(config: &Config) -> String {
     let mut text = String::from(HEAD);
     let admin_key = if config.admin_key.is_some() { "set (hidden)" } else { "not set" };
-    text += &format!("# TIDEWIRE_ADMIN_KEY is {admin_key}.\n\n");
+    let jwt_secret = if config.jwt_secret.is_some() { "set (hidden)" } else { "not set" };
+    text += &format!(
+        "# TIDEWIRE_ADMIN_KEY is {admin_key}.\n# TIDEWIRE_JWT_SECRET is {jwt_secret}.\n\n"
+    );
     let mut table = "";
     for setting in &config.effective {
         if setting.table() != table {

@@ -14,10 +14,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use tidewire_deliver::{Access, Options, Server, TlsOptions};
+use tidewire_deliver::{Access, Options, Reload, Server, TlsOptions};
 use tidewire_store::SharedStore;
 
-use crate::config::secret::AdminKey;
+use crate::config::secret::{AdminKey, NoAdminKey};
 use crate::config::{Config, StoreOptions, listen_address};
 use signals::Signals;
 
@@ -52,8 +52,8 @@ struct Running {
 
 impl Plan {
     /// Refuses what would be unsafe: a development server that others can reach, and a public one
-    /// without a key.
-    pub(crate) fn new(mode: Mode, config: &Config) -> anyhow::Result<Plan> {
+    /// with a key that can be guessed.
+    pub(crate) fn new(mode: Mode, config: &Config, reload: Reload) -> anyhow::Result<Plan> {
         let settings = &config.settings;
         let address = listen_address(&settings.listen).context("listen was checked")?;
         let access = match mode {
@@ -64,7 +64,12 @@ impl Plan {
                 address.port()
             ),
             Mode::Dev => Access::OpenOnLoopback,
-            Mode::Serve => Access::AdminKey(AdminKey::check(config.admin_key.as_deref())?.reveal()),
+            Mode::Serve => match AdminKey::check(config.admin_key.as_deref()) {
+                Ok(key) => Access::Guarded { admin_key: Some(key.reveal()) },
+                // There may be others who can come in: `start` looks.
+                Err(NoAdminKey::Missing) => Access::Guarded { admin_key: None },
+                Err(bad) => return Err(bad.into()),
+            },
         };
         let (certificate, key) = (&settings.tls.certificate, &settings.tls.key);
         if certificate.as_os_str().is_empty() != key.as_os_str().is_empty() {
@@ -73,12 +78,17 @@ impl Plan {
                  or none for connections without encryption"
             );
         }
-        let options = settings.deliver(access);
+        let options = settings.deliver(access, config.jwt_secret.clone());
+        let options = Options { reload: Some(reload), ..options };
         options.tls.as_ref().map_or(Ok(()), TlsOptions::check).context("cannot speak TLS")?;
+        let store = settings.store();
+        if is_closed(&options) && is_yet_to_be(&store) {
+            return Err(NoAdminKey::Missing.into());
+        }
         Ok(Plan {
             mode,
             address,
-            store: settings.store(),
+            store,
             options,
             // A developer wants to know at once; a service may be started before its database.
             database_wait: match mode {
@@ -96,16 +106,16 @@ pub(crate) async fn run(plan: Plan) -> anyhow::Result<ExitCode> {
     let grace = plan.grace;
     let running = tokio::select! {
         running = start(plan) => running?,
-        signal = signals.next() => return Ok(ExitCode::from(signal.exit_code())),
+        signal = signals.next(|| {}) => return Ok(ExitCode::from(signal.exit_code())),
     };
-    let signal = signals.next().await;
+    let signal = signals.next(|| running.server.reload()).await;
     tracing::info!(?grace, "{signal}: finishing requests under way; a second one ends at once");
     tokio::select! {
         () = drain(running, grace) => {
             tracing::info!("stopped");
             Ok(ExitCode::SUCCESS)
         }
-        signal = signals.next() => {
+        signal = signals.next(|| {}) => {
             tracing::warn!("{signal} again: ending at once");
             std::process::exit(signal.exit_code().into())
         }
@@ -118,6 +128,7 @@ async fn start(plan: Plan) -> anyhow::Result<Running> {
     let backend = store.backend();
     let scheme = plan.options.scheme();
     let encrypted = plan.options.tls.is_some();
+    someone_may_come_in(&plan.options, &store).await?;
     let server = Server::start(plan.options, SharedStore::clone(&store), listener).await;
     let server = server.context("cannot start the server")?;
     let address = server.local_addr();
@@ -134,6 +145,28 @@ async fn start(plan: Plan) -> anyhow::Result<Running> {
         );
     }
     Ok(Running { server, store })
+}
+
+/// Whether nobody comes in but with a key that is in the store.
+fn is_closed(options: &Options) -> bool {
+    matches!(options.access, Access::Guarded { admin_key: None }) && options.auth.jwt.is_none()
+}
+
+/// Whether the store would be made, and so has no keys.
+fn is_yet_to_be(store: &StoreOptions) -> bool {
+    matches!(store, StoreOptions::Sqlite(sqlite) if !sqlite.folder.exists())
+}
+
+/// Refuses to serve nobody: without the admin key, there must be tokens or keys that are good.
+async fn someone_may_come_in(options: &Options, store: &SharedStore) -> anyhow::Result<()> {
+    if !is_closed(options) {
+        return Ok(());
+    }
+    let keys = store.keys().await.context("cannot read the keys")?;
+    if keys.iter().any(tidewire_store::KeyView::is_valid) {
+        return Ok(());
+    }
+    Err(NoAdminKey::Missing.into())
 }
 
 async fn drain(running: Running, grace: Duration) {

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM.
+//! SIGINT and SIGTERM, which end a server, and SIGHUP, on which it reads its configuration again.
 
 use std::fmt;
 
@@ -31,24 +31,30 @@ impl fmt::Display for Ending {
     }
 }
 
-/// Both signals. From its making on they no longer end the process by themselves.
+/// The signals. From its making on they no longer end the process by themselves.
 #[derive(Debug)]
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hang_up: Signal,
 }
 
 impl Signals {
     pub(crate) fn listen() -> anyhow::Result<Signals> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         let interrupt = listen(SignalKind::interrupt())?;
-        Ok(Signals { interrupt, terminate: listen(SignalKind::terminate())? })
+        let terminate = listen(SignalKind::terminate())?;
+        Ok(Signals { interrupt, terminate, hang_up: listen(SignalKind::hangup())? })
     }
 
-    pub(crate) async fn next(&mut self) -> Ending {
-        tokio::select! {
-            _ = self.interrupt.recv() => Ending::Interrupt,
-            _ = self.terminate.recv() => Ending::Terminate,
+    /// The next wish that we end. Until then, every SIGHUP is a wish to reload.
+    pub(crate) async fn next(&mut self, reload: impl Fn()) -> Ending {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return Ending::Interrupt,
+                _ = self.terminate.recv() => return Ending::Terminate,
+                _ = self.hang_up.recv() => reload(),
+            }
         }
     }
 }

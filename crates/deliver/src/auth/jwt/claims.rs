@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::options::JwtOptions;
@@ -13,7 +14,7 @@ const NAME_BYTES_MAX: usize = 256;
 const TIME_S_MAX: f64 = 253_402_300_799.0;
 
 /// Who presents a token, and what it says of them.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Claims {
     /// `sub`: not empty, at most 256 bytes, no control characters.
     pub(crate) user: String,

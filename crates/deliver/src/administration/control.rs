@@ -1,0 +1,22 @@
+//! `POST /v1/control`: something that an administrator says to all nodes.
+
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use serde_json::json;
+
+use super::{Answer, invalid};
+use crate::auth::{Identity, audit};
+use crate::body;
+use crate::control::Order;
+use crate::document::{only, parse, uncached};
+use crate::node::Node;
+
+/// Sends an order to all nodes, this one included.
+pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -> Answer {
+    only(&request, &[Method::POST])?;
+    let bytes = body::read(request, &node.options.limits).await?;
+    let order: Order = parse(&bytes, invalid)?;
+    crate::control::send(node, &order).await?;
+    audit::administered(identity, order.name(), &order.subject());
+    Ok(uncached(StatusCode::ACCEPTED, json!({ "sent": order.name() })))
+}

@@ -1,0 +1,23 @@
+//! What administrators do over HTTP, and what everyone does with their own credential.
+//!
+//! - [`keys`]: `/v1/keys`; [`control`]: `/v1/control`, what is said to all nodes
+//! - [`credentials`]: `/v1/tickets` and `/v1/cookie`, one's own credential in another form
+
+pub(crate) mod control;
+pub(crate) mod credentials;
+pub(crate) mod keys;
+
+use axum::body::Body;
+use axum::http::Response;
+
+use crate::problem::Problem;
+
+type Answer = Result<Response<Body>, Problem>;
+
+fn invalid(detail: String) -> Problem {
+    Problem::bad_request(
+        "invalid_request",
+        detail,
+        "see the section on access of PROTOCOL.md for the request's shape",
+    )
+}

@@ -1,0 +1,39 @@
+//! What is written down about access: who came in, who was turned away and why, and what
+//! administrators did. Events of the target `tidewire::audit`, which a filter can send elsewhere.
+//!
+//! No secret is ever among them: a credential is known by its number or its user's name.
+
+use super::identity::Identity;
+use super::permit::Act;
+use crate::node::Node;
+use crate::problem::Problem;
+
+const TARGET: &str = "tidewire::audit";
+
+/// A credential was found good, for the first time in a while.
+pub(crate) fn came_in(node: &Node, identity: &Identity, kind: &'static str) {
+    node.metrics.authenticated(kind);
+    let who = identity.label();
+    tracing::info!(target: TARGET, who, kind, host = identity.tenant(), "came in");
+}
+
+/// A request or a message was refused.
+pub(crate) fn turned_away(node: &Node, who: Option<&Identity>, act: Act<'_>, problem: &Problem) {
+    let reason = problem.code();
+    node.metrics.denied(reason);
+    if !node.rates.may_write(reason) {
+        return;
+    }
+    let who = who.map_or_else(|| "unknown".to_owned(), Identity::label);
+    tracing::info!(target: TARGET, who, act = act.name(), on = act.subject(), reason, "turned away");
+}
+
+/// An administrator did something.
+pub(crate) fn administered(identity: &Identity, act: &'static str, on: &str) {
+    tracing::info!(target: TARGET, who = identity.label(), act, on, "administered");
+}
+
+/// A credential's standing ended while someone was connected with it.
+pub(crate) fn ended(identity: &Identity, reason: &'static str) {
+    tracing::info!(target: TARGET, who = identity.label(), reason, "ended");
+}

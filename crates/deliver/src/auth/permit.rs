@@ -1,0 +1,193 @@
+//! What may be done by whom: the one place that every route and every subscription passes.
+//!
+//! A route says what it does ([`Act`]) in `router`, where leaving it out does not compile; a message
+//! on a live connection and a subscription's stream are asked about here as well. What a tenant may
+//! reach is decided where the stream is found ([`Reach`](tidewire_store::Reach)), because only there
+//! its tenant is known.
+
+use axum::http::StatusCode;
+
+use super::identity::Identity;
+use super::scopes::Ability;
+use crate::problem::Problem;
+
+/// Something that is about to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Act<'a> {
+    /// Nothing that anyone could object to.
+    Nothing,
+    /// Something that the route itself asks about, once it knows more: the streams that a message
+    /// or a body names, and the session that it is for.
+    AsksItself,
+    /// To read a stream, or to follow it.
+    Read(&'a str),
+    /// To make a stream, append to it or close it.
+    Append(&'a str),
+    /// To remove a stream.
+    Delete(&'a str),
+    /// To follow all streams of a pattern, also those that are yet to come.
+    Follow(&'a str),
+    /// To see how the server is doing.
+    Observe,
+    /// To say what others can.
+    Administer,
+}
+
+impl Act<'_> {
+    /// By which it is counted and logged.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Act::Nothing | Act::AsksItself => "use",
+            Act::Read(_) => "read",
+            Act::Append(_) => "append",
+            Act::Delete(_) => "delete",
+            Act::Follow(_) => "follow",
+            Act::Observe => "observe",
+            Act::Administer => "administer",
+        }
+    }
+
+    /// What it is done to, for the audit log.
+    pub(crate) fn subject(&self) -> &str {
+        match self {
+            Act::Read(name) | Act::Append(name) | Act::Delete(name) | Act::Follow(name) => name,
+            Act::Nothing | Act::AsksItself | Act::Observe | Act::Administer => "",
+        }
+    }
+}
+
+impl Identity {
+    /// Whether it may do this. The refusal is the same whether or not what it is about exists.
+    pub(crate) fn may(&self, act: Act<'_>) -> Result<(), Problem> {
+        if let Some(ended) = self.standing().ended() {
+            return Err(super::ended(ended));
+        }
+        let scopes = self.scopes();
+        let allowed = match act {
+            Act::Nothing | Act::AsksItself => true,
+            Act::Read(name) => match table(name) {
+                Some(table) => {
+                    if scopes.covers_table(table) && scopes.narrows_table(table) {
+                        return Err(cannot_narrow(table));
+                    }
+                    scopes.covers_table(table)
+                }
+                None => scopes.covers_stream(Ability::Read, name),
+            },
+            // What is written to a table's stream is refused to everyone, with a reason of its own.
+            Act::Append(name) | Act::Delete(name) if table(name).is_some() => true,
+            Act::Append(name) => scopes.covers_stream(Ability::Append, name),
+            Act::Delete(name) => scopes.covers_stream(Ability::Delete, name),
+            // One who is bound to a tenant would be told of other tenants' streams.
+            Act::Follow(pattern) => {
+                scopes.covers_pattern(pattern) && *scopes.reach() == tidewire_store::Reach::All
+            }
+            Act::Observe => scopes.can(Ability::Observe),
+            Act::Administer => scopes.can(Ability::Admin),
+        };
+        if allowed { Ok(()) } else { Err(forbidden(act)) }
+    }
+}
+
+/// The table whose changes a stream holds.
+fn table(stream: &str) -> Option<&str> {
+    match stream.split_once('/') {
+        Some(("table", table)) => Some(table),
+        None if stream == "table" => Some(""),
+        _ => None,
+    }
+}
+
+fn forbidden(act: Act<'_>) -> Problem {
+    let (detail, hint) = match act {
+        Act::Read(_) | Act::Follow(_) => (
+            "the credential's scopes do not allow to read this",
+            "use a key whose scopes name it in streams or tables, and allow read",
+        ),
+        Act::Append(_) => (
+            "the credential's scopes do not allow to append to this stream",
+            "use a key whose scopes name it in streams (and in append, if they have that), and \
+             allow append",
+        ),
+        Act::Delete(_) => (
+            "the credential's scopes do not allow to delete this stream",
+            "use a key whose scopes name it in streams, and allow delete",
+        ),
+        Act::Observe => (
+            "the credential's scopes do not allow to look at the server",
+            "use a key whose scopes allow observe",
+        ),
+        Act::Nothing | Act::AsksItself | Act::Administer => (
+            "the credential's scopes do not allow to administer the server",
+            "use the admin key, or a key whose scopes allow admin",
+        ),
+    };
+    Problem::new(StatusCode::FORBIDDEN, "forbidden", detail, hint)
+}
+
+/// A rule that cannot be kept is a reason to refuse, not to forget it.
+fn cannot_narrow(table: &str) -> Problem {
+    Problem::new(
+        StatusCode::FORBIDDEN,
+        "rule_not_supported",
+        format!("the credential may see some columns or rows of {table:?} only"),
+        "this version cannot filter a table's stream; use a credential without columns and rows \
+         for it",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::identity::Who;
+    use crate::auth::scopes::Scopes;
+    use crate::auth::standing::Ended;
+
+    fn holder(scopes: &str) -> Identity {
+        Identity::new(Who::Key(1), Scopes::parse(scopes, &()).expect("well formed"), None)
+    }
+
+    #[test]
+    fn tables_and_streams_are_apart() {
+        let tables = holder(r#"{"tables": ["orders"], "can": ["read", "append"]}"#);
+        assert!(tables.may(Act::Read("table/orders")).is_ok());
+        assert!(tables.may(Act::Read("table/customers")).is_err());
+        assert!(tables.may(Act::Read("orders")).is_err());
+        let streams = holder(r#"{"tables": [], "streams": ["*"]}"#);
+        assert!(streams.may(Act::Read("doc/1")).is_ok());
+        assert!(streams.may(Act::Read("table/orders")).is_err(), "a star over streams is no table");
+        assert!(streams.may(Act::Read("table")).is_err());
+    }
+
+    #[test]
+    fn a_rule_that_cannot_be_kept_is_a_refusal() {
+        let holder = holder(r#"{"tables": ["orders"], "rows": {"orders": "total < 5"}}"#);
+        let problem = holder.may(Act::Read("table/orders")).expect_err("refused");
+        assert_eq!(problem.code(), "rule_not_supported");
+    }
+
+    #[test]
+    fn a_tenant_follows_no_pattern() {
+        let bound = holder(r#"{"tables": [], "streams": ["*"], "host": "acme"}"#);
+        assert!(bound.may(Act::Follow("doc/**")).is_err());
+        let free = holder(r#"{"tables": [], "streams": ["doc/**"]}"#);
+        assert!(free.may(Act::Follow("doc/**")).is_ok());
+        assert!(free.may(Act::Follow("**")).is_err());
+    }
+
+    #[test]
+    fn nothing_is_allowed_once_the_credential_has_ended() {
+        let admin = Identity::new(Who::Admin, Scopes::unlimited(), None);
+        assert!(admin.may(Act::Administer).is_ok());
+        admin.standing().end(Ended::Revoked);
+        assert_eq!(admin.may(Act::Nothing).expect_err("ended").code(), "key_revoked");
+    }
+
+    #[test]
+    fn a_stranger_may_do_nothing() {
+        let stranger = Identity::stranger();
+        for act in [Act::Read("a"), Act::Append("a"), Act::Delete("a"), Act::Observe] {
+            assert!(stranger.may(act).is_err(), "{act:?}");
+        }
+    }
+}

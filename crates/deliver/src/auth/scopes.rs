@@ -1,0 +1,299 @@
+//! Scopes: what a key or a token lets its holder do.
+//!
+//! ```json
+//! {"tables": ["orders"], "streams": ["doc/*"], "append": ["doc/mine-*"],
+//!  "columns": {"orders": ["id", "total"]}, "rows": {"orders": "region = 'eu'"},
+//!  "can": ["read", "append"], "host": "acme", "hosts": ["acme", ""]}
+//! ```
+//!
+//! All members but `tables` may be missing, and then give nothing; `can` is then `["read"]`, so that
+//! `{"tables": ["*"]}` alone means to read all tables. A member that is not known is refused: a typo
+//! must not give more than was meant.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use tidewire_store::Reach;
+
+use super::pattern::Pattern;
+
+/// Something that a scope can allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ability {
+    /// To read, subscribe and follow.
+    Read,
+    /// To make streams, append to them and close them.
+    Append,
+    /// To remove streams.
+    Delete,
+    /// To run SQL as the server's database role, past all row rules.
+    Sql,
+    /// To see how the server is doing: metrics, nodes, statistics.
+    Observe,
+    /// Everything, and to say what others can.
+    Admin,
+}
+
+/// As it is written, in a key or a token.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    #[serde(default)]
+    tables: Vec<String>,
+    #[serde(default)]
+    streams: Vec<String>,
+    append: Option<Vec<String>>,
+    #[serde(default)]
+    columns: BTreeMap<String, Vec<String>>,
+    #[serde(default)]
+    rows: BTreeMap<String, String>,
+    can: Option<Vec<Ability>>,
+    host: Option<String>,
+    hosts: Option<Vec<String>>,
+}
+
+/// Patterns of one list.
+const PATTERNS_MAX: usize = 100;
+/// Tables with columns or rows of their own.
+const TABLES_MAX: usize = 1_000;
+/// Bytes of a tenant's name.
+const HOST_BYTES_MAX: usize = 256;
+
+/// What someone may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Scopes {
+    can: Vec<Ability>,
+    tables: Vec<Pattern>,
+    streams: Vec<Pattern>,
+    /// Where to append, if not to all of `streams`.
+    append: Option<Vec<Pattern>>,
+    /// Tables of which only some columns or rows may be seen.
+    narrowed: Vec<Box<str>>,
+    host: Option<String>,
+    reach: Reach,
+}
+
+/// Whose scopes they are: what the names in a pattern's braces stand for.
+pub(crate) trait Holder {
+    /// The value of a name.
+    fn own(&self, name: &str) -> Option<String>;
+    /// The tenant, if the credential itself names it.
+    fn host(&self) -> Option<String>;
+}
+
+/// A holder of a key, who is nobody in particular.
+impl Holder for () {
+    fn own(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn host(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Scopes {
+    /// Those of whom nothing is refused.
+    pub(crate) fn unlimited() -> Scopes {
+        Scopes { can: vec![Ability::Admin], ..Scopes::none() }
+    }
+
+    /// Those of whom everything is.
+    pub(crate) fn none() -> Scopes {
+        Scopes {
+            can: Vec::new(),
+            tables: Vec::new(),
+            streams: Vec::new(),
+            append: None,
+            narrowed: Vec::new(),
+            host: None,
+            reach: Reach::All,
+        }
+    }
+
+    /// Reads scopes as they are stored or claimed. The error says what is wrong with them.
+    pub(crate) fn parse(text: &str, holder: &impl Holder) -> Result<Scopes, String> {
+        let document: Document =
+            serde_json::from_str(text).map_err(|error| format!("the scopes are wrong: {error}"))?;
+        if document.columns.len() > TABLES_MAX || document.rows.len() > TABLES_MAX {
+            return Err(format!("at most {TABLES_MAX} tables have columns or rows of their own"));
+        }
+        let host = match (holder.host(), document.host) {
+            (Some(host), Some(other)) if host != other => {
+                return Err("the scopes name another host than the token does".to_owned());
+            }
+            (host, other) => host.or(other),
+        };
+        let hosts = host.iter().chain(document.hosts.iter().flatten());
+        if hosts.clone().any(|host| host.len() > HOST_BYTES_MAX || host.contains(char::is_control))
+        {
+            return Err(format!("a host has at most {HOST_BYTES_MAX} bytes, all printable"));
+        }
+        let own = |name: &str| match name {
+            "host_id" => host.clone(),
+            name => holder.own(name),
+        };
+        let patterns = |texts: &[String]| patterns(texts, own);
+        let mut narrowed: Vec<Box<str>> = document
+            .columns
+            .keys()
+            .chain(document.rows.keys())
+            .map(|t| t.as_str().into())
+            .collect();
+        narrowed.sort();
+        narrowed.dedup();
+        Ok(Scopes {
+            can: document.can.unwrap_or_else(|| vec![Ability::Read]),
+            tables: patterns(&document.tables)?,
+            streams: patterns(&document.streams)?,
+            append: document.append.as_deref().map(patterns).transpose()?,
+            narrowed,
+            reach: reach(host.as_deref(), document.hosts),
+            host,
+        })
+    }
+
+    /// Whether they allow this at all.
+    pub(crate) fn can(&self, ability: Ability) -> bool {
+        self.can.contains(&ability) || self.can.contains(&Ability::Admin)
+    }
+
+    /// Whether they allow this of a stream.
+    pub(crate) fn covers_stream(&self, ability: Ability, name: &str) -> bool {
+        if self.can.contains(&Ability::Admin) {
+            return true;
+        }
+        let appends = ability == Ability::Append;
+        self.can(ability)
+            && any(&self.streams, name)
+            && (!appends || self.append.as_deref().is_none_or(|append| any(append, name)))
+    }
+
+    /// Whether they allow to read a table, in some part at least.
+    pub(crate) fn covers_table(&self, table: &str) -> bool {
+        let admin = self.can.contains(&Ability::Admin);
+        admin || (self.can(Ability::Read) && any(&self.tables, table))
+    }
+
+    /// Whether only some columns or rows of a table may be seen.
+    pub(crate) fn narrows_table(&self, table: &str) -> bool {
+        self.narrowed.iter().any(|narrowed| **narrowed == *table)
+    }
+
+    /// Whether they allow to read all streams of a pattern of the streams protocol.
+    pub(crate) fn covers_pattern(&self, pattern: &str) -> bool {
+        let admin = self.can.contains(&Ability::Admin);
+        admin || (self.can(Ability::Read) && self.streams.iter().any(|own| own.covers(pattern)))
+    }
+
+    /// The tenant.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+
+    /// Which tenants' streams.
+    pub(crate) fn reach(&self) -> &Reach {
+        &self.reach
+    }
+}
+
+fn any(patterns: &[Pattern], name: &str) -> bool {
+    patterns.iter().any(|pattern| pattern.matches(name))
+}
+
+fn patterns(
+    texts: &[String],
+    own: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<Pattern>, String> {
+    if texts.len() > PATTERNS_MAX {
+        return Err(format!("a list has at most {PATTERNS_MAX} patterns"));
+    }
+    let read = |text: &String| Pattern::parse(text, &own).transpose();
+    texts.iter().filter_map(read).collect()
+}
+
+/// Whose streams can be reached: the tenant's own, unless the scopes say otherwise. `"*"` is
+/// everyone's, `""` those of no tenant.
+fn reach(host: Option<&str>, hosts: Option<Vec<String>>) -> Reach {
+    match (host, hosts) {
+        (None, None) => Reach::All,
+        (_, Some(hosts)) if hosts.iter().any(|host| host == "*") => Reach::All,
+        (host, hosts) => {
+            let mut hosts = hosts.unwrap_or_default();
+            let shared = hosts.iter().any(String::is_empty);
+            hosts.retain(|host| !host.is_empty());
+            hosts.extend(host.map(ToOwned::to_owned));
+            Reach::Of { hosts: Arc::from(hosts), shared }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scopes(text: &str) -> Scopes {
+        Scopes::parse(text, &()).expect("well formed")
+    }
+
+    #[test]
+    fn tables_alone_mean_to_read_them() {
+        let scopes = scopes(r#"{"tables": ["*"]}"#);
+        assert!(scopes.covers_table("orders"));
+        assert!(!scopes.covers_stream(Ability::Read, "doc/1"));
+        assert!(!scopes.can(Ability::Append) && !scopes.can(Ability::Admin));
+        assert_eq!(*scopes.reach(), Reach::All);
+    }
+
+    #[test]
+    fn streams_are_appended_to_only_where_that_is_said() {
+        let scopes = scopes(
+            r#"{"tables": [], "streams": ["doc/*"], "append": ["doc/my-*"], "can": ["read", "append"]}"#,
+        );
+        assert!(scopes.covers_stream(Ability::Read, "doc/1"));
+        assert!(!scopes.covers_stream(Ability::Append, "doc/1"));
+        assert!(scopes.covers_stream(Ability::Append, "doc/my-1"));
+        assert!(!scopes.covers_stream(Ability::Delete, "doc/my-1"));
+        assert!(!scopes.covers_table("orders"));
+    }
+
+    #[test]
+    fn an_admin_can_do_everything_everywhere() {
+        let scopes = scopes(r#"{"tables": [], "can": ["admin"]}"#);
+        for ability in [Ability::Read, Ability::Append, Ability::Delete, Ability::Sql] {
+            assert!(scopes.can(ability) && scopes.covers_stream(ability, "any/thing"));
+        }
+        assert!(scopes.can(Ability::Observe) && scopes.covers_table("orders"));
+    }
+
+    #[test]
+    fn a_host_bounds_the_reach_unless_hosts_say_otherwise() {
+        let covers = |text: &str, host: Option<&str>| scopes(text).reach().covers(host);
+        let own = r#"{"tables": [], "host": "acme"}"#;
+        assert!(covers(own, Some("acme")));
+        assert!(!covers(own, Some("other")) && !covers(own, None));
+        let shared = r#"{"tables": [], "host": "acme", "hosts": [""]}"#;
+        assert!(covers(shared, None) && covers(shared, Some("acme")));
+        assert!(!covers(shared, Some("other")));
+        let all = r#"{"tables": [], "host": "acme", "hosts": ["*"]}"#;
+        assert!(covers(all, None) && covers(all, Some("other")));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for text in [
+            "",
+            "[]",
+            r#"{"tables": "*"}"#,
+            r#"{"tables": [], "stream": ["doc/*"]}"#,
+            r#"{"tables": [], "can": ["everything"]}"#,
+            r#"{"tables": [], "streams": [""]}"#,
+            "{\"tables\": [], \"host\": \"a\\u0000\"}",
+        ] {
+            assert!(Scopes::parse(text, &()).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What is said to all nodes: that a key changed, that someone is to be cut off, that caches are to
+//! be emptied or the configuration read again.
+//!
+//! It lies in the store, and a signal says that there is something: one that was missed is made up
+//! for by looking now and then. Hearing twice does no harm.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use tidewire_store::{ControlCursor, ControlMessage, StoreError};
+
+use crate::auth::Who;
+use crate::node::Node;
+
+/// How often to look whose time has run out.
+const TIDY_EVERY: Duration = Duration::from_millis(200);
+/// How often the keys that were used are written down.
+const USES_EVERY: Duration = Duration::from_secs(5);
+/// How often what nobody needs to hear any more is removed.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// How long a message is kept for nodes that were away.
+const KEEP: Duration = Duration::from_secs(3_600);
+
+/// The kind of message that says that a key changed: the store's triggers send it.
+const KEY_CHANGED: &str = "key_changed";
+/// The kind of message that an administrator sends.
+const ORDER: &str = "order";
+
+/// Something that an administrator says to all nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "act", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Order {
+    /// Read the configuration again.
+    Reload {},
+    /// Look up every credential again.
+    EmptyCaches {},
+    /// End what this user is connected with.
+    EndUser { user: String },
+    /// End a connection.
+    EndConnection { connection_id: String },
+    /// End a subscription, by its `live_id`.
+    EndSubscription { live_id: String },
+}
+
+impl Order {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Order::Reload {} => "reload",
+            Order::EmptyCaches {} => "empty_caches",
+            Order::EndUser { .. } => "end_user",
+            Order::EndConnection { .. } => "end_connection",
+            Order::EndSubscription { .. } => "end_subscription",
+        }
+    }
+
+    /// What it is about.
+    pub(crate) fn subject(&self) -> String {
+        match self {
+            Order::Reload {} | Order::EmptyCaches {} => String::new(),
+            Order::EndUser { user } => user.clone(),
+            Order::EndConnection { connection_id } => connection_id.clone(),
+            Order::EndSubscription { live_id } => live_id.clone(),
+        }
+    }
+}
+
+/// Says something to all nodes.
+pub(crate) async fn send(node: &Node, order: &Order) -> Result<(), StoreError> {
+    let body = serde_json::to_string(order).unwrap_or_default();
+    node.store.send_control(ORDER, &body).await
+}
+
+/// Where a node that starts begins to listen: nothing that was said before concerns it.
+pub(crate) async fn begin(node: &Node) -> Result<ControlCursor, StoreError> {
+    let mut cursor = ControlCursor::default();
+    node.store.control_since(&mut cursor).await?;
+    Ok(cursor)
+}
+
+/// Listens until the node stops, and keeps the node's credentials true meanwhile.
+pub(crate) async fn follow(node: Arc<Node>, mut cursor: ControlCursor, stop: CancellationToken) {
+    let mut signals = node.store.control_signals();
+    let every = |period: Duration| {
+        let mut interval = tokio::time::interval(period);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        interval
+    };
+    let mut poll = every(node.options.auth.control_poll);
+    let (mut tidy, mut uses, mut sweep) =
+        (every(TIDY_EVERY), every(USES_EVERY), every(SWEEP_EVERY));
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Ok(()) = signals.changed() => node.hear(&mut cursor).await,
+            _ = poll.tick() => node.hear(&mut cursor).await,
+            () = node.credentials.in_doubt() => node.look_at_credentials().await,
+            _ = tidy.tick() => node.look_at_credentials().await,
+            _ = uses.tick() => node.write_down_uses().await,
+            _ = sweep.tick() => node.sweep_control().await,
+        }
+    }
+    node.write_down_uses().await;
+}
+
+impl Node {
+    /// Hears what was said since.
+    async fn hear(&self, cursor: &mut ControlCursor) {
+        match self.store.control_since(cursor).await {
+            Ok(messages) => messages.iter().for_each(|message| self.obey(message)),
+            Err(error) => tracing::debug!(%error, "nothing can be heard of other nodes for now"),
+        }
+    }
+
+    fn obey(&self, message: &ControlMessage) {
+        #[derive(Deserialize)]
+        struct Changed {
+            id: i64,
+        }
+        match message.kind.as_str() {
+            KEY_CHANGED => match serde_json::from_str::<Changed>(&message.body) {
+                Ok(Changed { id }) => self.credentials.changed(id),
+                Err(_) => self.credentials.doubt_all(),
+            },
+            ORDER => match serde_json::from_str::<Order>(&message.body) {
+                Ok(order) => self.carry_out(order),
+                Err(error) => tracing::warn!(%error, "an order is not understood"),
+            },
+            // Said by a newer version.
+            kind => tracing::warn!(kind, "a message to all nodes is not understood"),
+        }
+    }
+
+    fn carry_out(&self, order: Order) {
+        tracing::info!(target: "tidewire::audit", act = order.name(), on = order.subject(), "obeyed");
+        match order {
+            Order::Reload {} => self.reload(),
+            Order::EmptyCaches {} => self.credentials.doubt_all(),
+            Order::EndUser { user } => {
+                self.credentials.kill(&Who::User(user.as_str().into()));
+            }
+            Order::EndConnection { connection_id } => self.hub.end(&connection_id, None),
+            Order::EndSubscription { live_id } => {
+                if let Some((connection_id, query_id)) = live_id.split_once('-') {
+                    self.hub.end(connection_id, Some(query_id));
+                }
+            }
+        }
+    }
+
+    /// Ends what has expired, and asks the store about keys that are in doubt and in use.
+    async fn look_at_credentials(&self) {
+        for id in self.credentials.tidy(Instant::now()) {
+            if let Err(error) = self.credentials.look_again(id).await {
+                // It stays in doubt, and is asked about at the next look.
+                tracing::debug!(%error, key = id, "a key could not be looked at again");
+                return;
+            }
+        }
+    }
+
+    async fn write_down_uses(&self) {
+        let used = self.credentials.take_uses();
+        if used.is_empty() {
+            return;
+        }
+        if let Err(error) = self.store.note_key_uses(&used).await {
+            tracing::debug!(%error, "when keys were last used could not be written down");
+        }
+    }
+
+    async fn sweep_control(&self) {
+        let keep_ms = u64::try_from(KEEP.as_millis()).unwrap_or(u64::MAX);
+        if let Err(error) = self.store.sweep_control(keep_ms).await {
+            tracing::warn!(%error, "old messages and tickets could not be swept; trying again");
+        }
+    }
+}
