@@ -81,7 +81,7 @@ pub struct NewKey {
 }
 
 impl std::fmt::Debug for NewKey {
-    /// Leaves out the hash: whoever can change the table could look for a key by it.
+    /// Leaves out the hash: it is all that stands between a reader of logs and a search for the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("NewKey")
             .field("name", &self.name)

@@ -1,7 +1,5 @@
 //! Tickets: good for one use, and not for long.
 
-use futures_util::future::join_all;
-
 use super::Opener;
 use super::keys::{LONG_MS, hash};
 use super::subject::Subject;
@@ -35,11 +33,12 @@ pub async fn one_of_racing_takers_gets_the_ticket(data: &dyn Opener) {
     let store = Subject::open(data).await;
     for round in 0..3 {
         store.puts_ticket('a', "1", LONG_MS).await;
-        let taken = join_all((0..TAKERS).map(|_| {
+        let mut takers = tokio::task::JoinSet::new();
+        for _ in 0..TAKERS {
             let store = store.clone();
-            tokio::spawn(async move { store.takes_ticket('a').await })
-        }));
-        let taken = taken.await.into_iter().filter_map(|taken| taken.expect("no panic")).count();
+            takers.spawn(async move { store.takes_ticket('a').await });
+        }
+        let taken = takers.join_all().await.into_iter().flatten().count();
         assert_eq!(taken, 1, "round {round}");
     }
 }

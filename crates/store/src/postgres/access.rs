@@ -1,4 +1,7 @@
 //! Access control: hands the calls of its traits to where they are carried out.
+//!
+//! What goes through the control channel is signalled here besides: the listener hears of it too,
+//! unless it has just lost its connection.
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -30,7 +33,10 @@ impl Keys for PostgresStore {
     }
 
     async fn revoke_key(&self, id: i64) -> Result<bool, StoreError> {
-        self.pool.read(|client| async move { keys::revoke(&client, id).await }).await
+        let revoked =
+            self.pool.read(|client| async move { keys::revoke(&client, id).await }).await?;
+        self.effects.signal_control();
+        Ok(revoked)
     }
 
     async fn rotate_key(
@@ -45,7 +51,9 @@ impl Keys for PostgresStore {
         let rotate = |client: Lent| async move {
             keys::rotate(&client, id, hash, overlap_ms, expires_in_ms).await
         };
-        self.pool.write(rotate).await
+        let rotated = self.pool.write(rotate).await?;
+        self.effects.signal_control();
+        Ok(rotated)
     }
 
     async fn note_key_uses(&self, ids: &[i64]) -> Result<(), StoreError> {
@@ -69,7 +77,6 @@ impl Tickets for PostgresStore {
 impl ControlChannel for PostgresStore {
     async fn send_control(&self, kind: &str, body: &str) -> Result<(), StoreError> {
         self.pool.write(|client| async move { control::send(&client, kind, body).await }).await?;
-        // The listener hears of it too, unless it has just lost its connection.
         self.effects.signal_control();
         Ok(())
     }

@@ -3,7 +3,8 @@
 use super::SqliteStore;
 use crate::command::{Answer, Command};
 use crate::contract::commands;
-use crate::log::Log;
+use crate::log::{Found, Log, PageLimit};
+use crate::offset::Position;
 use crate::options::SqliteOptions;
 use crate::postgres::testing::queries_in_use;
 
@@ -39,6 +40,30 @@ async fn events_of_a_deleted_stream_go_but_never_the_tip() {
     let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0)).expect("a count");
     assert_eq!(count("SELECT count(*) FROM log WHERE control IS NULL"), 0);
     assert_eq!(count("SELECT count(*) FROM tidewire_stream_purges"), 0);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn streams_from_before_there_were_tenants_are_of_none() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let open = || SqliteStore::open(SqliteOptions::new(folder.path()));
+    let store = open().await.expect("it opens");
+    let create = Command::Create(Box::new(commands::create("a")));
+    store.submit(create).await.expect("an answer");
+    store.close().await;
+    let file = rusqlite::Connection::open(folder.path().join("tidewire.db")).expect("the file");
+    let before_access = "DROP TABLE tidewire_api_keys; DROP TABLE tidewire_tickets;
+        DROP TABLE tidewire_control; ALTER TABLE tidewire_streams DROP COLUMN host_id;
+        DELETE FROM tidewire_migrations WHERE number >= 6";
+    file.execute_batch(before_access).expect("an older schema");
+    drop(file);
+    let store = open().await.expect("it opens");
+    let append = Command::Append(commands::append("a", "x"));
+    assert!(matches!(store.submit(append).await, Ok(Answer::Appended { .. })));
+    let limit = PageLimit { events: 10, bytes: 1_000 };
+    let found = store.read("a", Position::START, limit).await.expect("the stream can be read");
+    let Found::Stream(page) = found else { panic!("the stream is gone") };
+    assert_eq!((page.view.state.host_id, page.events.len()), (None, 1));
     store.close().await;
 }
 

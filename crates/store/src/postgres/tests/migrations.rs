@@ -18,6 +18,27 @@ async fn nodes_that_start_together_migrate_once() {
 }
 
 #[tokio::test]
+async fn streams_from_before_there_were_tenants_are_of_none() {
+    let database = fresh_database().await;
+    let store = open_with_stream(&database).await;
+    append_text(&store, "x").await.expect("an append");
+    store.close().await;
+    let before_access = "DROP TABLE tidewire.api_keys, tidewire.tickets, tidewire.control;
+        DROP FUNCTION tidewire.to_ms, tidewire.from_now, tidewire.tell_of_key,
+            tidewire.tell_of_all_keys;
+        ALTER TABLE tidewire.streams DROP COLUMN host_id;
+        DELETE FROM tidewire.migrations WHERE number >= 6";
+    database.run(before_access).await;
+    let store = open(&database).await;
+    append_text(&store, "y").await.expect("an append");
+    let found = store.read("a", Position::START, EVERYTHING).await.expect("the stream can be read");
+    let Found::Stream(page) = found else { panic!("the stream is gone") };
+    assert_eq!((page.view.state.host_id, page.events.len()), (None, 2));
+    store.close().await;
+    database.drop_database().await;
+}
+
+#[tokio::test]
 async fn a_newer_schema_is_refused() {
     let database = fresh_database().await;
     open(&database).await.close().await;
