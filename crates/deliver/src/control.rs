@@ -24,6 +24,8 @@ const USES_EVERY: Duration = Duration::from_secs(5);
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// How long a message is kept for nodes that were away.
 const KEEP: Duration = Duration::from_secs(3_600);
+/// A node that heard nothing for so long believes nothing it remembers. `AWAY_MAX < KEEP`.
+const AWAY_MAX: Duration = Duration::from_secs(1_800);
 
 /// The kind of message that says that a key changed: the store's triggers send it.
 const KEY_CHANGED: &str = "key_changed";
@@ -92,11 +94,12 @@ pub(crate) async fn follow(node: Arc<Node>, mut cursor: ControlCursor, stop: Can
     let mut poll = every(node.options.auth.control_poll);
     let (mut tidy, mut uses, mut sweep) =
         (every(TIDY_EVERY), every(USES_EVERY), every(SWEEP_EVERY));
+    let mut heard = Instant::now();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
-            Ok(()) = signals.changed() => node.hear(&mut cursor).await,
-            _ = poll.tick() => node.hear(&mut cursor).await,
+            Ok(()) = signals.changed() => node.hear(&mut cursor, &mut heard).await,
+            _ = poll.tick() => node.hear(&mut cursor, &mut heard).await,
             () = node.credentials.in_doubt() => node.look_at_credentials().await,
             _ = tidy.tick() => node.look_at_credentials().await,
             _ = uses.tick() => node.write_down_uses().await,
@@ -107,10 +110,17 @@ pub(crate) async fn follow(node: Arc<Node>, mut cursor: ControlCursor, stop: Can
 }
 
 impl Node {
-    /// Hears what was said since.
-    async fn hear(&self, cursor: &mut ControlCursor) {
+    /// Hears what was said since it last did, at `heard`.
+    async fn hear(&self, cursor: &mut ControlCursor, heard: &mut Instant) {
         match self.store.control_since(cursor).await {
-            Ok(messages) => messages.iter().for_each(|message| self.obey(message)),
+            Ok(messages) => {
+                if heard.elapsed() > AWAY_MAX {
+                    // Something may have been said and removed meanwhile.
+                    self.credentials.doubt_all();
+                }
+                *heard = Instant::now();
+                messages.iter().for_each(|message| self.obey(message));
+            }
             Err(error) => tracing::debug!(%error, "nothing can be heard of other nodes for now"),
         }
     }

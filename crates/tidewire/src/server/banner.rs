@@ -15,7 +15,7 @@ pub(crate) fn text(mode: Mode, program: &str, url: &str, backend: &str, place: &
     let (kind, curl, client) = match mode {
         Mode::Dev => ("development server, open to this machine only", "curl", server),
         Mode::Serve => (
-            "server, open to those who have the admin key",
+            "server, open to those who have a key or a token",
             "curl -H \"authorization: Bearer $TIDEWIRE_ADMIN_KEY\"",
             format!("{server} --token \"$TIDEWIRE_ADMIN_KEY\""),
         ),
