@@ -232,6 +232,14 @@ impl Client {
     }
 
     async fn act(&mut self, message: Message) -> bool {
+        // A message is a request, and counts as one.
+        if let Some(identity) = &self.identity
+            && let Err(problem) = self.node.rates.identity(identity)
+        {
+            audit::turned_away(&self.node, Some(identity), Act::AsksItself, &problem);
+            self.say(problem.message(None)).await;
+            return true;
+        }
         match message {
             Message::Ping => self.say("{\"type\":\"pong\"}".to_owned()).await,
             Message::Auth { token } => return self.authenticate(&token).await,
