@@ -7,6 +7,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
+use crate::certificate::Authority;
+
 /// A server that is silent for so long hangs. Longer than any long-poll of a story lasts.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 
@@ -16,22 +18,23 @@ pub struct Http {
     base: String,
     client: reqwest::Client,
     token: Option<String>,
+    /// Who has issued the server's certificate, if it has one.
+    authority: Option<Authority>,
 }
 
 impl Http {
     /// A client of the server at this port of the loopback interface.
-    pub fn new(port: u16, token: Option<&str>) -> Http {
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .tcp_nodelay(true)
-            .read_timeout(SILENCE_MAX)
-            .build()
-            .expect("an HTTP client");
-        Http {
-            base: format!("http://127.0.0.1:{port}"),
-            client,
-            token: token.map(ToOwned::to_owned),
+    pub fn new(port: u16, token: Option<&str>, authority: Option<Authority>) -> Http {
+        let mut client =
+            reqwest::Client::builder().no_proxy().tcp_nodelay(true).read_timeout(SILENCE_MAX);
+        if let Some(authority) = &authority {
+            let certificate = reqwest::Certificate::from_pem(authority.pem().as_bytes());
+            client = client.tls_certs_only([certificate.expect("a certificate")]);
         }
+        let client = client.build().expect("an HTTP client");
+        let scheme = if authority.is_some() { "https" } else { "http" };
+        let token = token.map(ToOwned::to_owned);
+        Http { base: format!("{scheme}://127.0.0.1:{port}"), client, token, authority }
     }
 
     /// The same server, for someone with another token, or none.
@@ -53,7 +56,11 @@ impl Http {
 
     /// The same server and the same person, for the client library.
     pub fn client(&self) -> tidewire_client::Client {
-        let client = tidewire_client::Client::new(&self.base, self.token.as_deref());
+        let (url, token) = (&self.base, self.token.as_deref());
+        let client = match &self.authority {
+            None => tidewire_client::Client::new(url, token),
+            Some(ca) => tidewire_client::Client::with_ca(url, token, ca.pem().as_bytes()),
+        };
         client.expect("a server's address and a token")
     }
 
@@ -91,6 +98,11 @@ impl Http {
     /// What the client presents.
     pub(crate) fn token(&self) -> Option<&str> {
         self.token.as_deref()
+    }
+
+    /// Whom the client trusts.
+    pub fn authority(&self) -> Option<&Authority> {
+        self.authority.as_ref()
     }
 
     /// A request, to be completed and sent.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
+use crate::certificate::{Authority, Files};
 use crate::http::Http;
 use crate::port::free_port;
 use crate::process::{Ended, Process};
@@ -21,6 +22,8 @@ pub struct Launch {
     wrapper: Vec<String>,
     port: u16,
     token: Option<String>,
+    /// Who has issued its certificate, if it has one.
+    authority: Option<Authority>,
     /// Where it runs: an empty folder, so that no `tidewire.toml` is found.
     folder: Arc<TempDir>,
 }
@@ -56,6 +59,7 @@ impl Launch {
             wrapper: Vec::new(),
             port,
             token: None,
+            authority: None,
             folder: Arc::new(tempfile::tempdir().expect("a temporary folder")),
         }
     }
@@ -72,6 +76,15 @@ impl Launch {
     pub fn set(mut self, name: &str, value: &str) -> Launch {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Lets the server speak TLS, with what is in these files, to clients who trust this authority.
+    #[must_use]
+    pub fn secured(self, files: &Files, authority: &Authority) -> Launch {
+        let secured = self
+            .set("TIDEWIRE_TLS_CERTIFICATE", &files.certificate().to_string_lossy())
+            .set("TIDEWIRE_TLS_KEY", &files.key().to_string_lossy());
+        Launch { authority: Some(authority.clone()), ..secured }
     }
 
     /// Runs the binary by means of another command.
@@ -109,7 +122,7 @@ impl Launch {
 
     /// Waits until a spawned server is ready.
     pub async fn ready(&self, mut process: Process) -> Server {
-        let http = Http::new(self.port, self.token.as_deref());
+        let http = Http::new(self.port, self.token.as_deref(), self.authority.clone());
         eventually("/readyz answers 200", async || {
             if let Some(status) = process.status() {
                 panic!("the server ended before it was ready ({status})");

@@ -4,7 +4,8 @@
 //! - [`store`]: the two stores, each test with one of its own; [`rows`]: what they have written;
 //!   [`postgres`]: fresh databases;
 //!   [`cluster`]: whole PostgreSQL clusters, to be restarted; [`disk`]: a disk small enough to fill
-//! - [`http`]: one request each; [`raw`]: bytes on a socket, for what no HTTP client would send
+//! - [`certificate`]: an authority, and what it issues; [`socket`]: plain or encrypted
+//! - [`http`]: one request each; [`http2`]: the other version; [`raw`]: bytes on a socket, for what no HTTP client would send
 //! - [`websocket`]: frames made by hand; [`server_sent`]: events with their ids; [`tab`]: a session as a
 //!   page uses it; [`metrics`]: what the server counts; [`examples`]: what PROTOCOL.md promises
 //! - [`producers`]: clients that append through every fault; [`account`]: what each was promised
@@ -20,6 +21,7 @@
 //! Everything panics with a sentence: a story that cannot go on has failed.
 
 pub mod account;
+pub mod certificate;
 pub mod cluster;
 pub mod complaint;
 pub mod disk;
@@ -29,6 +31,7 @@ pub mod faults;
 pub mod flood;
 pub mod follower;
 pub mod http;
+pub mod http2;
 pub mod launch;
 pub mod metrics;
 pub mod nodes;
@@ -41,6 +44,7 @@ pub mod readers;
 pub mod receiver;
 pub mod rows;
 pub mod server_sent;
+pub mod socket;
 pub mod store;
 pub mod tab;
 pub mod traffic;
@@ -51,6 +55,7 @@ pub mod wire;
 pub mod witness;
 
 pub use account::Account;
+pub use certificate::{Authority, Files};
 pub use cluster::{Cluster, Shutdown};
 pub use complaint::Complaint;
 pub use disk::Disk;
@@ -59,6 +64,7 @@ pub use faults::rounds;
 pub use flood::Flood;
 pub use follower::Follower;
 pub use http::{Answer, Http};
+pub use http2::Http2;
 pub use launch::{Launch, Server};
 pub use metrics::Metrics;
 pub use nodes::Nodes;

@@ -1,32 +1,33 @@
 //! Bytes on a socket: for requests that no HTTP client would send, or not all at once.
 
-use std::net::Ipv4Addr;
-
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
+use crate::certificate::Authority;
+use crate::socket::{Socket, connect};
 use crate::wait::within_patience;
 
 /// A connection to a server.
 #[derive(Debug)]
 pub struct Raw {
-    socket: TcpStream,
+    socket: Box<dyn Socket>,
     received: Vec<u8>,
 }
 
 impl Raw {
     /// Connects to a port of the loopback interface.
     pub async fn connect(port: u16) -> Raw {
-        let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
-        Raw {
-            socket: socket.unwrap_or_else(|error| panic!("cannot connect to {port}: {error}")),
-            received: Vec::new(),
-        }
+        Raw { socket: connect(port, None, None).await, received: Vec::new() }
+    }
+
+    /// The same, and agrees on keys with a server that has a certificate of this authority.
+    pub async fn connect_secure(port: u16, authority: &Authority) -> Raw {
+        Raw { socket: connect(port, Some(authority), None).await, received: Vec::new() }
     }
 
     /// Sends bytes. Returns whether the other side still takes them.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
-        self.socket.write_all(bytes.as_ref()).await.is_ok()
+        let bytes = bytes.as_ref();
+        self.socket.write_all(bytes).await.is_ok() && self.socket.flush().await.is_ok()
     }
 
     /// Waits until the server has said something that contains `what`, and returns all it has said.

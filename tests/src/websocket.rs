@@ -1,16 +1,15 @@
 //! A WebSocket made by hand: it says what no library would, and shows each frame as it came.
 
 use std::io::Read as _;
-use std::net::{Ipv4Addr, SocketAddr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Buf as _, BytesMut};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpSocket, TcpStream};
 
 use crate::http::Http;
+use crate::socket::{Socket, connect};
 use crate::wait::within_patience;
 
 /// The first byte of a whole text message, of a ping, and so on (RFC 6455, section 5.2).
@@ -29,7 +28,7 @@ const SMALL_WINDOW_BYTES: u32 = 4 << 10;
 /// An open connection. Gone without a word when dropped.
 #[derive(Debug)]
 pub struct WebSocket {
-    socket: TcpStream,
+    socket: Box<dyn Socket>,
     received: BytesMut,
     /// The head of the server's answer to the handshake.
     head: String,
@@ -60,31 +59,35 @@ impl WebSocket {
 
     /// Connects with further headers. The handshake must succeed.
     pub async fn connect_with(http: &Http, path: &str, headers: &[(&str, &str)]) -> WebSocket {
-        let socket = TcpSocket::new_v4().expect("a socket");
-        WebSocket::greet(socket, http, path, headers).await
+        WebSocket::greet(None, http, path, headers).await
     }
 
     /// Connects someone who has room for next to nothing, so that not reading shows.
     pub async fn connect_narrow(http: &Http, path: &str) -> WebSocket {
-        WebSocket::connect_window(http, path, SMALL_WINDOW_BYTES).await
+        WebSocket::connect_narrow_with(http, path, &[]).await
     }
 
-    /// Connects someone who has room for so much.
-    pub(crate) async fn connect_window(http: &Http, path: &str, bytes: u32) -> WebSocket {
-        let socket = TcpSocket::new_v4().expect("a socket");
-        socket.set_recv_buffer_size(bytes).expect("a window of this size");
-        WebSocket::greet(socket, http, path, &[]).await
-    }
-
-    async fn greet(
-        socket: TcpSocket,
+    /// The same, with further headers.
+    pub async fn connect_narrow_with(
         http: &Http,
         path: &str,
         headers: &[(&str, &str)],
     ) -> WebSocket {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, http.port()));
-        let socket = socket.connect(address).await;
-        let socket = socket.unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
+        WebSocket::greet(Some(SMALL_WINDOW_BYTES), http, path, headers).await
+    }
+
+    /// Connects someone who has room for so much.
+    pub(crate) async fn connect_window(http: &Http, path: &str, bytes: u32) -> WebSocket {
+        WebSocket::greet(Some(bytes), http, path, &[]).await
+    }
+
+    async fn greet(
+        receive_bytes: Option<u32>,
+        http: &Http,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> WebSocket {
+        let socket = connect(http.port(), http.authority(), receive_bytes).await;
         let mut websocket = WebSocket { socket, received: BytesMut::new(), head: String::new() };
         websocket.send(handshake(http, path, headers)).await;
         let end = loop {
@@ -108,7 +111,8 @@ impl WebSocket {
 
     /// Sends bytes as they are. Returns whether the other side still takes them.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
-        self.socket.write_all(bytes.as_ref()).await.is_ok()
+        let bytes = bytes.as_ref();
+        self.socket.write_all(bytes).await.is_ok() && self.socket.flush().await.is_ok()
     }
 
     /// Says something, in one text frame.
