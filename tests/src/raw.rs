@@ -32,14 +32,28 @@ impl Raw {
 
     /// Waits until the server has said something that contains `what`, and returns all it has said.
     pub async fn hears(&mut self, what: &str) -> String {
+        self.hears_times(what, 1).await
+    }
+
+    /// The same, for something that it says several times.
+    pub async fn hears_times(&mut self, what: &str, times: usize) -> String {
         loop {
             let text = String::from_utf8_lossy(&self.received).into_owned();
-            if text.contains(what) {
+            if text.matches(what).count() >= times {
                 return text;
             }
             let goes_on = within_patience(what, self.receive()).await;
             assert!(goes_on, "the server hung up after {text:?}, without {what:?}");
         }
+    }
+
+    /// Waits until the server has said something that contains `what`, or hangs up without it.
+    pub async fn hears_or_hung_up(&mut self, what: &str) -> String {
+        within_patience(what, async {
+            while !String::from_utf8_lossy(&self.received).contains(what) && self.receive().await {}
+        })
+        .await;
+        String::from_utf8_lossy(&self.received).into_owned()
     }
 
     /// Waits until the server hangs up, and returns all it has said.

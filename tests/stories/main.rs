@@ -4,6 +4,7 @@
 //! A story that concerns the log is told on both stores. Doc comments cite the invariants of the
 //! design by number (I1 is the first).
 
+mod a_certificate_is_replaced;
 mod a_connection_is_lost;
 mod a_herd_returns;
 mod a_newer_schema_is_refused;
@@ -25,6 +26,7 @@ mod expired_rows_are_swept;
 mod live_clients_outlast_postgres;
 mod live_metrics;
 mod notify;
+mod one_address_wants_everything;
 mod payloads;
 mod pointers;
 mod postgres_restarts;
@@ -33,6 +35,7 @@ mod resuming;
 mod session_ids;
 mod session_keys;
 mod sessions;
+mod slow_clients;
 mod subscribing_under_load;
 mod the_disk_is_full;
 mod the_door_is_shut;
