@@ -139,6 +139,25 @@ async fn whoever_waits_for_an_answer_does_not_rest() {
     client.hears("HTTP/1.1 204").await;
 }
 
+/// An answer that is not read is not kept for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_takes_nothing_of_an_answer_is_cut_off() {
+    let store = Store::sqlite();
+    let launch = impatient(&store).set("TIDEWIRE_LIMITS_IDLE_TIMEOUT_MS", "600");
+    let server = launch.start().await;
+    let http = server.http();
+    http.create("doc").await;
+    // More than two sockets hold.
+    for _ in 0..3 {
+        http.append("doc", &"x".repeat(4 << 20).into()).await;
+    }
+    let mut client = Raw::connect(launch.port()).await;
+    // Three pages, asked for at once.
+    let request = "GET /v1/stream/doc?offset=-1 HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(3);
+    client.send(request).await;
+    counts(&server, "connections_cut_total{reason=\"stalled\"}", 1.0).await;
+}
+
 /// HTTP/2: neither a beginning without a request, nor a request that drips.
 #[tokio::test(flavor = "multi_thread")]
 async fn http_2_without_a_request_is_cut_off() {

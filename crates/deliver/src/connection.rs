@@ -93,9 +93,9 @@ pub(crate) async fn serve(stream: TcpStream, connected: IpAddr, node: Arc<Node>,
     tokio::pin!(connection);
     let result = tokio::select! {
         result = connection.as_mut() => result,
-        overdue = requests.overdue(limits) => {
+        overdue = requests.overdue(&line, limits) => {
             node.metrics.cut(overdue.label());
-            if overdue == Overdue::Header {
+            if overdue != Overdue::Idle {
                 return;
             }
             // A request may be on its way: it is told to go elsewhere, or answered still.

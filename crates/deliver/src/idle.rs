@@ -7,6 +7,9 @@
 //!
 //! HTTP/2: hyper keeps a connection for as long as its pings are answered. [`Requests`] counts what is
 //! under way, and since when nothing is.
+//!
+//! Either: one who asks for much and then takes nothing of it keeps it in memory. The line knows for how
+//! long.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -96,6 +99,8 @@ pub(crate) enum Overdue {
     Header,
     /// There was no request for too long.
     Idle,
+    /// Nothing of an answer was taken for too long.
+    Stalled,
 }
 
 impl Overdue {
@@ -104,6 +109,7 @@ impl Overdue {
         match self {
             Overdue::Header => "header_timeout",
             Overdue::Idle => "idle_timeout",
+            Overdue::Stalled => "stalled",
         }
     }
 }
@@ -124,24 +130,31 @@ impl Requests {
 
     /// Ends when the connection has done nothing for too long. The builder's own timeout begins only
     /// when it knows which version of HTTP the client speaks, and one that says nothing never tells.
-    pub(crate) async fn overdue(&self, limits: &Limits) -> Overdue {
+    pub(crate) async fn overdue(&self, line: &Line, limits: &Limits) -> Overdue {
         tokio::time::sleep(limits.header_timeout).await;
         if !self.any.load(Ordering::Relaxed) {
             return Overdue::Header;
         }
-        if !self.is_http2.load(Ordering::Relaxed) {
-            return std::future::pending().await;
-        }
         loop {
-            let quiet = match self.open.load(Ordering::Acquire) {
-                0 => clock_ms().saturating_sub(self.quiet_since_ms.load(Ordering::Relaxed)),
-                _ => 0,
-            };
-            match limits.idle_timeout.checked_sub(Duration::from_millis(quiet)) {
-                None | Some(Duration::ZERO) => return Overdue::Idle,
-                Some(rest) => tokio::time::sleep(rest).await,
+            let (quiet, stalled) = (self.quiet(), line.stalled());
+            if quiet >= limits.idle_timeout {
+                return Overdue::Idle;
             }
+            if stalled >= limits.idle_timeout {
+                return Overdue::Stalled;
+            }
+            tokio::time::sleep(limits.idle_timeout - quiet.max(stalled)).await;
         }
+    }
+
+    /// For how long there was no HTTP/2 request.
+    fn quiet(&self) -> Duration {
+        let watched = self.is_http2.load(Ordering::Relaxed);
+        if !watched || self.open.load(Ordering::Acquire) > 0 {
+            return Duration::ZERO;
+        }
+        let since_ms = self.quiet_since_ms.load(Ordering::Relaxed);
+        Duration::from_millis(clock_ms().saturating_sub(since_ms))
     }
 }
 

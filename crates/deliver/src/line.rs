@@ -12,13 +12,15 @@ use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+use crate::hub::clock_ms;
 use crate::tls::Secure;
 
 /// A socket.
@@ -29,6 +31,8 @@ pub(crate) struct Line {
     moved: Notify,
     /// Something was read since hyper began to wait for a request.
     stirred: AtomicBool,
+    /// Since when the client takes nothing of what hyper writes, by the hub's clock; 0 while it does.
+    stalled_since_ms: AtomicU64,
 }
 
 /// What the bytes go over.
@@ -61,6 +65,7 @@ impl Line {
             stage: AtomicU8::new(HYPERS),
             moved: Notify::new(),
             stirred: AtomicBool::new(false),
+            stalled_since_ms: AtomicU64::new(0),
         }
     }
 
@@ -72,6 +77,14 @@ impl Line {
     /// Whether something has arrived since.
     pub(crate) fn has_stirred(&self) -> bool {
         self.stirred.load(Ordering::Relaxed)
+    }
+
+    /// For how long the client has taken nothing of what hyper writes.
+    pub(crate) fn stalled(&self) -> Duration {
+        match self.stalled_since_ms.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            since_ms => Duration::from_millis(clock_ms().saturating_sub(since_ms)),
+        }
     }
 
     /// Hyper asks for a body that it is not going to get from the response. Called by that body.
@@ -176,11 +189,21 @@ impl HttpSide {
         cx: &mut Context<'_>,
         write: impl Fn(&Line) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
+        let stalled_since_ms = &self.0.stalled_since_ms;
         loop {
-            ready!(self.0.poll_write_ready(cx))?;
+            let Poll::Ready(ready) = self.0.poll_write_ready(cx) else {
+                if stalled_since_ms.load(Ordering::Relaxed) == 0 {
+                    stalled_since_ms.store(clock_ms().max(1), Ordering::Relaxed);
+                }
+                return Poll::Pending;
+            };
+            ready?;
             match write(&self.0) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return Poll::Ready(result),
+                result => {
+                    stalled_since_ms.store(0, Ordering::Relaxed);
+                    return Poll::Ready(result);
+                }
             }
         }
     }

@@ -140,7 +140,7 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// How long a client may take to send a request's body.
     pub body_timeout: Duration,
-    /// How long a connection may rest between two requests.
+    /// How long a connection may rest between two requests, and a client take nothing of an answer.
     pub idle_timeout: Duration,
 }
 

@@ -5,6 +5,7 @@ use std::io::{IoSlice, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -57,6 +58,8 @@ async fn connect<T: Send + 'static>(
         let socket = socket.expect("a socket");
         socket.set_recv_buffer_size(BUFFER_BYTES as usize).expect("a small buffer");
         socket.connect(&address.into()).expect("a connection");
+        // A test that waits for what does not come is to end.
+        socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
         let name = ServerName::try_from("localhost").expect("a name");
         let tls = ClientConnection::new(config, name).expect("a client");
         client(StreamOwned::new(tls, socket.into()))
@@ -148,13 +151,15 @@ async fn what_is_reported_as_written_arrives_whatever_is_taken_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_reported_as_written_needs_no_further_call() {
+    // Whole records, so that the last of them does not fit into the socket either.
+    const BYTES: usize = 64 * RECORD_BYTES_MAX;
     let (line, client) = connect(|mut client| {
-        let mut received = vec![0; 1_000_000];
+        let mut received = vec![0; BYTES];
         client.read_exact(&mut received).expect("all of it, before the farewell");
         received
     })
     .await;
-    let sent: Vec<u8> = (0..1_000_000u32).map(|n| n.to_le_bytes()[0]).collect();
+    let sent: Vec<u8> = (0..BYTES).map(|n| n.to_le_bytes()[0]).collect();
     let mut rest = &sent[..];
     while !rest.is_empty() {
         match line.try_write(rest) {
