@@ -228,6 +228,37 @@ async fn a_server_that_stops_says_farewell() {
     assert_eq!(farewell.messages.last().expect("closing")["type"], "closing");
 }
 
+/// The command line knows whom it may trust, and trusts nobody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_work_with_a_private_authority() {
+    let secured = start().await;
+    let http = secured.server.http();
+    let folder = tempfile::tempdir().expect("a folder");
+    let ca = folder.path().join("ca.pem");
+    std::fs::write(&ca, secured.authority.pem()).expect("a file");
+    let ca = ca.to_string_lossy();
+    let command = |words: &[&str]| {
+        Launch::command(words[0]).with(words[1..].iter().copied()).with(["--url", http.base()])
+    };
+    let publish = command(&["publish", "doc", "{\"n\": 1}"]);
+    let stranger = publish.run().await;
+    assert_eq!(stranger.code, Some(1), "{}", stranger.said);
+    assert!(stranger.said.contains("certificate"), "{}", stranger.said);
+    let published = publish.with(["--ca", &ca]).run().await;
+    assert_eq!(published.code, Some(0), "{}", published.said);
+
+    let nodes = command(&["nodes"]).set("TIDEWIRE_CA", &ca).run().await;
+    assert_eq!(nodes.code, Some(0), "{}", nodes.said);
+    assert!(nodes.said.contains(http.base()), "{}", nodes.said);
+
+    let close =
+        http.request(reqwest::Method::POST, "/v1/stream/doc").header("stream-closed", "true");
+    assert_eq!(Answer::of(close).await.status, 204);
+    let tail = command(&["tail", "--stream", "doc", "--ca", &ca]).run().await;
+    assert_eq!(tail.code, Some(0), "{}", tail.said);
+    assert!(tail.said.contains("{\"n\": 1}"), "{}", tail.said);
+}
+
 /// I5: one who never reads costs what its queue may hold, and is not in anyone's way.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_who_never_reads_delays_nobody() {
