@@ -59,6 +59,9 @@ pub enum Order {
     EndUser {
         /// The `sub` of their tokens.
         user: String,
+        /// Their tenant; any if there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        host: Option<String>,
     },
     /// End a connection.
     EndConnection {

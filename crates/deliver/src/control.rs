@@ -13,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{ControlCursor, ControlMessage, StoreError};
 
-use crate::auth::Who;
 use crate::node::Node;
 
 /// How often to look whose time has run out.
@@ -40,8 +39,12 @@ pub(crate) enum Order {
     Reload {},
     /// Look up every credential again.
     EmptyCaches {},
-    /// End what this user is connected with.
-    EndUser { user: String },
+    /// End what this user is connected with: of one tenant, or of any.
+    EndUser {
+        user: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<String>,
+    },
     /// End a connection.
     EndConnection { connection_id: String },
     /// End a subscription, by its `live_id`.
@@ -63,7 +66,7 @@ impl Order {
     pub(crate) fn subject(&self) -> String {
         match self {
             Order::Reload {} | Order::EmptyCaches {} => String::new(),
-            Order::EndUser { user } => user.clone(),
+            Order::EndUser { user, .. } => user.clone(),
             Order::EndConnection { connection_id } => connection_id.clone(),
             Order::EndSubscription { live_id } => live_id.clone(),
         }
@@ -149,9 +152,7 @@ impl Node {
         match order {
             Order::Reload {} => self.reload(),
             Order::EmptyCaches {} => self.credentials.doubt_all(),
-            Order::EndUser { user } => {
-                self.credentials.kill(&Who::User(user.as_str().into()));
-            }
+            Order::EndUser { user, host } => self.credentials.kill(&user, host.as_deref()),
             Order::EndConnection { connection_id } => self.hub.end(&connection_id, None),
             Order::EndSubscription { live_id } => {
                 if let Some((connection_id, query_id)) = live_id.split_once('-') {

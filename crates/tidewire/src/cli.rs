@@ -165,6 +165,9 @@ pub(crate) enum ControlCommand {
     EndUser {
         /// The sub of their tokens
         user: String,
+        /// Their tenant; any tenant's user of this name if it is left out
+        #[arg(long)]
+        host: Option<String>,
     },
     /// End a connection
     EndConnection {

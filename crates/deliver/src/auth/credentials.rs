@@ -57,6 +57,9 @@ struct Known {
     users: HashMap<[u8; 32], Entry>,
     /// Keys that were used since that was last written down.
     used: HashSet<i64>,
+    /// How often something was said to have changed. What was read before the last time may have
+    /// been overtaken, and is looked at again.
+    changes: u64,
 }
 
 struct Entry {
@@ -150,10 +153,11 @@ impl Credentials {
         if let Some(identity) = self.remembered(hash) {
             return Ok(Found { identity, first: None });
         }
+        let before = self.known().changes;
         let Some(view) = self.store.key_of_hash(&hex(hash)).await? else {
             return Err(unauthorized("the token is not valid"));
         };
-        let identity = self.remember_key(&view)?;
+        let identity = self.remember_key(&view, before)?;
         let mut known = self.known();
         known.key_of.insert(*hash, view.id);
         known.note_use(view.id);
@@ -162,17 +166,20 @@ impl Credentials {
 
     /// The holder of a key, by its number: of a ticket that was made with the key.
     pub(crate) async fn holder_of_key(&self, id: i64) -> Result<Identity, Problem> {
+        let before = self.known().changes;
         match self.store.key(id).await? {
-            Some(view) => self.remember_key(&view),
+            Some(view) => self.remember_key(&view, before),
             None => Err(ended(Ended::Revoked)),
         }
     }
 
-    /// Takes over what the store says of a key. Those who are connected with it keep their standing
-    /// if nothing changed that matters to them, and learn what did otherwise.
-    fn remember_key(&self, view: &KeyView) -> Result<Identity, Problem> {
+    /// Takes over what the store says of a key, read when so many changes were known. Those who are
+    /// connected with it keep their standing if nothing changed that matters to them, and learn what
+    /// did otherwise.
+    fn remember_key(&self, view: &KeyView, before: u64) -> Result<Identity, Problem> {
         let now = Instant::now();
         let mut known = self.known();
+        let checked = (known.changes == before).then_some(now);
         if let Some(why) = refused(view) {
             known.forget_key(view.id, why);
             return Err(ended(why));
@@ -180,7 +187,7 @@ impl Credentials {
         let ends_at = ends_at(view, now);
         if let Some(entry) = known.keys.get_mut(&view.id) {
             if entry.scopes == view.scopes {
-                entry.checked = Some(now);
+                entry.checked = checked;
                 entry.identity.standing().move_end(ends_at);
                 return Ok(entry.identity.clone());
             }
@@ -191,7 +198,7 @@ impl Credentials {
             unauthorized("the key's scopes are not understood by this version")
         })?;
         let identity = Identity::new(Who::Key(view.id), scopes, ends_at);
-        let (scopes, checked) = (view.scopes.clone(), Some(now));
+        let scopes = view.scopes.clone();
         known.keys.insert(view.id, Entry { identity: identity.clone(), scopes, checked });
         Ok(identity)
     }
@@ -225,31 +232,39 @@ impl Credentials {
 
     /// A key changed: it is believed again when the store was asked.
     pub(crate) fn changed(&self, id: i64) {
-        if let Some(entry) = self.known().keys.get_mut(&id) {
+        let mut known = self.known();
+        known.changes += 1;
+        if let Some(entry) = known.keys.get_mut(&id) {
             entry.checked = None;
         }
+        drop(known);
         self.doubt.notify_one();
     }
 
     /// Anything may have changed.
     pub(crate) fn doubt_all(&self) {
         let mut known = self.known();
+        known.changes += 1;
         known.keys.values_mut().for_each(|entry| entry.checked = None);
         known.users.retain(|_, entry| entry.identity.is_in_use());
         drop(known);
         self.doubt.notify_one();
     }
 
-    /// Ends all that came in as this user, or with this key.
-    pub(crate) fn kill(&self, who: &Who) -> usize {
-        let mut known = self.known();
-        let Known { keys, users, .. } = &mut *known;
-        let entries = keys.values().chain(users.values());
-        let theirs = entries.filter(|entry| entry.identity.who() == who);
-        let killed = theirs.inspect(|entry| entry.identity.standing().end(Ended::Killed)).count();
-        keys.retain(|_, entry| entry.identity.who() != who);
-        users.retain(|_, entry| entry.identity.who() != who);
-        killed
+    /// Ends all that came in as this user: of one tenant, or of any.
+    pub(crate) fn kill(&self, user: &str, tenant: Option<&str>) {
+        self.known().users.retain(|_, entry| {
+            let theirs = match entry.identity.who() {
+                Who::User { name, host } => {
+                    **name == *user && tenant.is_none_or(|tenant| host.as_deref() == Some(tenant))
+                }
+                _ => false,
+            };
+            if theirs {
+                entry.identity.standing().end(Ended::Killed);
+            }
+            !theirs
+        });
     }
 
     /// Waits until something remembered is in doubt.
@@ -283,9 +298,10 @@ impl Credentials {
 
     /// Asks the store about a key that someone stays connected with.
     pub(crate) async fn look_again(&self, id: i64) -> Result<(), StoreError> {
+        let before = self.known().changes;
         match self.store.key(id).await? {
             // What is wrong with it, its connections learn from its standing.
-            Some(view) => drop(self.remember_key(&view)),
+            Some(view) => drop(self.remember_key(&view, before)),
             None => self.known().forget_key(id, Ended::Revoked),
         }
         Ok(())

@@ -33,8 +33,8 @@ pub(crate) enum Who {
     Admin,
     /// The holder of an API key.
     Key(i64),
-    /// An end user, as a token names them.
-    User(Box<str>),
+    /// An end user, as a token names them, of a tenant: two tenants may both have an Ann.
+    User { name: Box<str>, host: Option<Box<str>> },
 }
 
 impl Identity {
@@ -50,7 +50,8 @@ impl Identity {
         scopes: Scopes,
         ends_at: Option<Instant>,
     ) -> Identity {
-        let (who, standing) = (Who::User(claims.user.as_str().into()), Standing::until(ends_at));
+        let (name, host) = (claims.user.as_str().into(), scopes.host().map(Into::into));
+        let (who, standing) = (Who::User { name, host }, Standing::until(ends_at));
         Identity(Arc::new(Known { who, scopes, standing, claims: Some((claims, written)) }))
     }
 
@@ -89,7 +90,7 @@ impl Identity {
     /// The actor written into the log, and whose streams it can reach.
     pub(crate) fn actor(&self) -> Actor {
         let user_id = match &self.0.who {
-            Who::User(user) => Some(user.to_string()),
+            Who::User { name, .. } => Some(name.to_string()),
             Who::Anyone | Who::Admin | Who::Key(_) => None,
         };
         Actor { host_id: self.0.scopes.host().map(ToOwned::to_owned), user_id, reach: self.reach() }
@@ -107,7 +108,7 @@ impl Identity {
             Who::Anyone => "anonymous".to_owned(),
             Who::Admin => "admin".to_owned(),
             Who::Key(id) => format!("key:{id}"),
-            Who::User(user) => format!("user:{user}"),
+            Who::User { name, .. } => format!("user:{name}"),
         };
         Owner { user_id, host_id: self.0.scopes.host().map(ToOwned::to_owned) }
     }
@@ -133,8 +134,8 @@ impl Identity {
             Who::Admin => "-a".to_owned(),
             Who::Key(id) => format!("-k{id}"),
             // A hash, because a name may hold characters that an ETag may not.
-            Who::User(user) => {
-                let digest = super::digest(format!("{}\0{user}", self.tenant()).as_bytes());
+            Who::User { name, .. } => {
+                let digest = super::digest(format!("{}\0{name}", self.tenant()).as_bytes());
                 let short = digest[..6].iter().map(|byte| format!("{byte:02x}"));
                 format!("-u{}", short.collect::<String>())
             }

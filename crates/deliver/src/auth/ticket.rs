@@ -35,7 +35,7 @@ pub(crate) async fn issue(node: &Node, identity: &Identity) -> Result<(String, D
     let holder = match identity.who() {
         Who::Anyone | Who::Admin => Holder::Admin,
         Who::Key(id) => Holder::Key { id: *id },
-        Who::User(_) => {
+        Who::User { .. } => {
             let Some((claims, scopes)) = identity.claims() else {
                 return Err(unauthorized("the token is not valid"));
             };

@@ -11,7 +11,7 @@ pub(crate) async fn run(flags: ControlFlags) -> anyhow::Result<ExitCode> {
     let order = match flags.command {
         ControlCommand::Reload => Order::Reload,
         ControlCommand::EmptyCaches => Order::EmptyCaches,
-        ControlCommand::EndUser { user } => Order::EndUser { user },
+        ControlCommand::EndUser { user, host } => Order::EndUser { user, host },
         ControlCommand::EndConnection { connection_id } => Order::EndConnection { connection_id },
         ControlCommand::EndSubscription { live_id } => Order::EndSubscription { live_id },
     };
