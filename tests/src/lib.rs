@@ -6,6 +6,8 @@
 //!   [`cluster`]: whole PostgreSQL clusters, to be restarted; [`disk`]: a disk small enough to fill
 //! - [`certificate`]: an authority, and what it issues; [`socket`]: plain or encrypted
 //! - [`http`]: one request each; [`http2`]: the other version; [`raw`]: bytes on a socket, for what no HTTP client would send
+//! - [`http`]: one request each; [`raw`]: bytes on a socket, for what no HTTP client would send;
+//!   [`api_key`]: keys, as administrators make them
 //! - [`websocket`]: frames made by hand; [`server_sent`]: events with their ids; [`tab`]: a session as a
 //!   page uses it; [`metrics`]: what the server counts; [`examples`]: what PROTOCOL.md promises
 //! - [`producers`]: clients that append through every fault; [`account`]: what each was promised
@@ -13,7 +15,7 @@
 //! - [`flood`]: a producer of large messages
 //! - [`follower`]: the client library at work, through every fault; [`wire`]: a WebSocket byte by byte;
 //!   [`event_source`]: a session's SSE response; [`witness`]: either, read to its end;
-//!   [`nodes`]: several servers of one system
+//!   [`presence`]: someone who is connected in every way; [`nodes`]: several servers of one system
 //! - [`traffic`]: both kinds together, with all that must hold for them
 //! - [`complaint`]: everything but success; [`receiver`]: the far end of a webhook
 //! - [`wait`]: the only way to wait here; [`faults`]: how many, and when
@@ -22,6 +24,7 @@
 
 pub mod account;
 pub mod certificate;
+pub mod api_key;
 pub mod cluster;
 pub mod complaint;
 pub mod disk;
@@ -37,6 +40,7 @@ pub mod metrics;
 pub mod nodes;
 pub mod port;
 pub mod postgres;
+pub mod presence;
 pub mod process;
 pub mod producers;
 pub mod raw;
@@ -56,6 +60,7 @@ pub mod witness;
 
 pub use account::Account;
 pub use certificate::{Authority, Files};
+pub use api_key::ApiKey;
 pub use cluster::{Cluster, Shutdown};
 pub use complaint::Complaint;
 pub use disk::Disk;
@@ -68,6 +73,7 @@ pub use http2::Http2;
 pub use launch::{Launch, Server};
 pub use metrics::Metrics;
 pub use nodes::Nodes;
+pub use presence::Presence;
 pub use process::{Ended, Process};
 pub use producers::{Plan, Producers};
 pub use raw::Raw;

@@ -36,6 +36,15 @@ impl Nodes {
         nodes
     }
 
+    /// Starts as many nodes as the store can have, up to three.
+    pub async fn of(store: &Store, settings: &[(&str, &str)]) -> Nodes {
+        let count = match store {
+            Store::Sqlite { .. } => 1,
+            Store::Postgres { .. } => 3,
+        };
+        Nodes::start(count, store, settings).await
+    }
+
     /// A client of each node, whether it runs or not.
     pub fn https(&self) -> &[Http] {
         &self.https
@@ -70,6 +79,11 @@ impl Nodes {
             }
         }
         followers
+    }
+
+    /// Sends a signal to a node by name, such as `STOP`.
+    pub fn signal(&mut self, index: usize, name: &str) {
+        self.servers[index].as_mut().expect("a node that runs").process().signal(name);
     }
 
     /// `kill -9`.

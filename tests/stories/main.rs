@@ -7,6 +7,7 @@
 mod a_certificate_is_replaced;
 mod a_connection_is_lost;
 mod a_herd_returns;
+mod a_key_is_revoked;
 mod a_newer_schema_is_refused;
 mod a_node_dies;
 mod a_page_is_read_again;
