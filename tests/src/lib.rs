@@ -5,9 +5,8 @@
 //!   [`postgres`]: fresh databases;
 //!   [`cluster`]: whole PostgreSQL clusters, to be restarted; [`disk`]: a disk small enough to fill
 //! - [`certificate`]: an authority, and what it issues; [`socket`]: plain or encrypted
-//! - [`http`]: one request each; [`http2`]: the other version; [`raw`]: bytes on a socket, for what no HTTP client would send
-//! - [`http`]: one request each; [`raw`]: bytes on a socket, for what no HTTP client would send;
-//!   [`api_key`]: keys, as administrators make them
+//! - [`http`]: one request each; [`http2`]: the other version; [`raw`]: bytes on a socket, for what no
+//!   HTTP client would send; [`api_key`]: keys, as administrators make them
 //! - [`websocket`]: frames made by hand; [`server_sent`]: events with their ids; [`tab`]: a session as a
 //!   page uses it; [`metrics`]: what the server counts; [`examples`]: what PROTOCOL.md promises
 //! - [`producers`]: clients that append through every fault; [`account`]: what each was promised

@@ -1,11 +1,14 @@
 //! Someone is connected to every node in every way when their key is revoked, or changes, or
 //! expires. All of it ends, with the reason, and nobody else notices.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use tidewire_stories::postgres::Sql;
 use tidewire_stories::presence::QUIET;
+use tidewire_stories::wait::within_patience;
+use tidewire_stories::websocket::Frame;
 use tidewire_stories::{ApiKey, Cluster, Nodes, Plan, Presence, Producers, Shutdown, Store};
-use tidewire_stories::{Transcript, Witness, on_both_stores};
+use tidewire_stories::{Tab, Transcript, WebSocket, Witness, eventually, on_both_stores};
 
 on_both_stores!(
     a_key_revoked_on_one_node_ends_all_that_is_connected_with_it_on_every_node,
@@ -19,6 +22,9 @@ on_both_stores!(
 /// Nothing must end for another reason meanwhile.
 const SETTINGS: [(&str, &str); 2] =
     [("TIDEWIRE_STREAMS_LONG_POLL_MS", "40000"), ("TIDEWIRE_STREAMS_SSE_MS", "300000")];
+
+/// The length of a stream that takes a while to read, in MiB.
+const LONG_MIB: usize = 48;
 
 fn reads_all() -> Value {
     json!({ "tables": [], "streams": ["**"] })
@@ -229,4 +235,55 @@ async fn a_revocation_beside_a_restart_of_postgres_is_found_out() {
         scene.ends("key_revoked", "key_revoked").await;
         scene.nobody_else_noticed().await;
     }
+}
+
+/// I5: a reader that has yet to catch up is not let finish: what it has not got, it does not get.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_is_far_behind_is_cut_off_too() {
+    let store = Store::sqlite();
+    let nodes = Nodes::of(&store, &[("TIDEWIRE_STREAMS_READ_BYTES_MAX", "65536")]).await;
+    let admin = nodes.http(0);
+    admin.create("long").await;
+    // Far more than all buffers on the way take, in messages that are not too large to push.
+    let messages = Value::from(vec![json!("x".repeat(1 << 15)); 32]);
+    for _ in 0..LONG_MIB {
+        let answer = admin.json(Method::POST, "/v1/stream/long", &messages).await;
+        assert_eq!(answer.status, 204, "{}", answer.text());
+    }
+    let key = admin.make_key(&reads_all()).await;
+    let holder = admin.holder(&key);
+    let tab = Tab::open(&holder).await;
+    tab.subscribe_at("long", "-1").await;
+    let mut socket = WebSocket::connect_narrow(&holder, "/v1/ws").await;
+    socket.hears("hello").await;
+    socket.subscribe(&json!({ "query_id": "q", "stream": "long", "offset": "-1" })).await;
+    let mut responses = Vec::new();
+    for path in ["/v1/stream/long?offset=-1&live=sse", &format!("/v1/live/{}", tab.session)] {
+        let response = holder.request(Method::GET, path).send().await.expect("an answer");
+        assert_eq!(response.status(), 200, "{path}");
+        responses.push((path.to_owned(), response));
+    }
+
+    admin.revoke_key(&key).await;
+    eventually("the key is refused", async || {
+        (holder.get("/v1/stream/long?offset=now").await.status == 401).then_some(())
+    })
+    .await;
+
+    for (path, mut response) in responses {
+        let rest = async {
+            let mut received = 0;
+            while let Some(piece) = response.chunk().await.expect("a whole end") {
+                received += piece.len();
+            }
+            received
+        };
+        let received = within_patience("the response ends", rest).await;
+        assert!(received < LONG_MIB << 20, "{path} gave all {received} bytes");
+    }
+    let mut received = 0;
+    while let Some(Frame::Text { text, .. }) = socket.frame().await {
+        received += text.len();
+    }
+    assert!(received < LONG_MIB << 20, "the WebSocket gave all {received} bytes");
 }

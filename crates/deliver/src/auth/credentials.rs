@@ -57,9 +57,9 @@ struct Known {
     users: HashMap<[u8; 32], Entry>,
     /// Keys that were used since that was last written down.
     used: HashSet<i64>,
-    /// How often something was said to have changed. What was read before the last time may have
-    /// been overtaken, and is looked at again.
-    changes: u64,
+    /// How often something was said to have changed. What was asked of the store before the last
+    /// time may be old news.
+    doubts: u64,
 }
 
 struct Entry {
@@ -153,11 +153,11 @@ impl Credentials {
         if let Some(identity) = self.remembered(hash) {
             return Ok(Found { identity, first: None });
         }
-        let before = self.known().changes;
+        let asked_at = self.known().doubts;
         let Some(view) = self.store.key_of_hash(&hex(hash)).await? else {
             return Err(unauthorized("the token is not valid"));
         };
-        let identity = self.remember_key(&view, before)?;
+        let identity = self.remember_key(&view, asked_at)?;
         let mut known = self.known();
         known.key_of.insert(*hash, view.id);
         known.note_use(view.id);
@@ -166,20 +166,23 @@ impl Credentials {
 
     /// The holder of a key, by its number: of a ticket that was made with the key.
     pub(crate) async fn holder_of_key(&self, id: i64) -> Result<Identity, Problem> {
-        let before = self.known().changes;
+        let asked_at = self.known().doubts;
         match self.store.key(id).await? {
-            Some(view) => self.remember_key(&view, before),
+            Some(view) => self.remember_key(&view, asked_at),
             None => Err(ended(Ended::Revoked)),
         }
     }
 
-    /// Takes over what the store says of a key, read when so many changes were known. Those who are
-    /// connected with it keep their standing if nothing changed that matters to them, and learn what
-    /// did otherwise.
-    fn remember_key(&self, view: &KeyView, before: u64) -> Result<Identity, Problem> {
+    /// Takes over what the store says of a key, and said when there had been so many doubts: if
+    /// there were more since, it is asked again. Those who are connected with the key keep their
+    /// standing if nothing changed that matters to them, and learn what did otherwise.
+    fn remember_key(&self, view: &KeyView, asked_at: u64) -> Result<Identity, Problem> {
         let now = Instant::now();
         let mut known = self.known();
-        let checked = (known.changes == before).then_some(now);
+        let checked = (known.doubts == asked_at).then_some(now);
+        if checked.is_none() {
+            self.doubt.notify_one();
+        }
         if let Some(why) = refused(view) {
             known.forget_key(view.id, why);
             return Err(ended(why));
@@ -216,24 +219,39 @@ impl Credentials {
             (_, None) => r#"{"can": []}"#.to_owned(),
         };
         let identity = user(&claims, &scopes)?;
-        self.remember_user(hash, &identity, scopes);
+        let identity = self.remember_user(hash, identity, scopes);
         Ok(Found { identity, first: Some("token") })
     }
 
-    /// Remembers an end user by the digest of what they presented.
-    pub(crate) fn remember_user(&self, hash: [u8; 32], identity: &Identity, scopes: String) {
-        let entry = Entry { identity: identity.clone(), scopes, checked: Some(Instant::now()) };
+    /// Remembers an end user by the digest of what they presented, and says who they are: the same
+    /// as those who are connected with it, so that what ends one ends all.
+    pub(crate) fn remember_user(
+        &self,
+        hash: [u8; 32],
+        identity: Identity,
+        scopes: String,
+    ) -> Identity {
+        let now = Instant::now();
         let mut known = self.known();
+        if let Some(entry) = known.users.get_mut(&hash)
+            && entry.scopes == scopes
+            && entry.holds(now)
+        {
+            entry.checked = Some(now);
+            return entry.identity.clone();
+        }
         if known.users.len() >= REMEMBERED_MAX {
             known.users.retain(|_, entry| entry.identity.is_in_use());
         }
+        let entry = Entry { identity: identity.clone(), scopes, checked: Some(now) };
         known.users.insert(hash, entry);
+        identity
     }
 
     /// A key changed: it is believed again when the store was asked.
     pub(crate) fn changed(&self, id: i64) {
         let mut known = self.known();
-        known.changes += 1;
+        known.doubts += 1;
         if let Some(entry) = known.keys.get_mut(&id) {
             entry.checked = None;
         }
@@ -244,9 +262,10 @@ impl Credentials {
     /// Anything may have changed.
     pub(crate) fn doubt_all(&self) {
         let mut known = self.known();
-        known.changes += 1;
-        known.keys.values_mut().for_each(|entry| entry.checked = None);
+        known.doubts += 1;
         known.users.retain(|_, entry| entry.identity.is_in_use());
+        let Known { keys, users, .. } = &mut *known;
+        keys.values_mut().chain(users.values_mut()).for_each(|entry| entry.checked = None);
         drop(known);
         self.doubt.notify_one();
     }
@@ -298,10 +317,10 @@ impl Credentials {
 
     /// Asks the store about a key that someone stays connected with.
     pub(crate) async fn look_again(&self, id: i64) -> Result<(), StoreError> {
-        let before = self.known().changes;
+        let asked_at = self.known().doubts;
         match self.store.key(id).await? {
             // What is wrong with it, its connections learn from its standing.
-            Some(view) => drop(self.remember_key(&view, before)),
+            Some(view) => drop(self.remember_key(&view, asked_at)),
             None => self.known().forget_key(id, Ended::Revoked),
         }
         Ok(())
@@ -336,8 +355,13 @@ impl Entry {
     /// Whether it can be believed without asking again.
     fn is_fresh(&self, now: Instant, remember: Duration) -> bool {
         self.checked.is_some_and(|at| now.saturating_duration_since(at) < remember)
-            && self.identity.standing().ended().is_none()
-            && !self.identity.standing().is_due(now)
+            && self.holds(now)
+    }
+
+    /// Whether it has neither been ended nor run out.
+    fn holds(&self, now: Instant) -> bool {
+        let standing = self.identity.standing();
+        standing.ended().is_none() && !standing.is_due(now)
     }
 
     /// Ends it if its time has run out.
@@ -410,5 +434,37 @@ fn not_verified(refusal: Refusal) -> Problem {
         )
         .retry_after_s(2),
         other => unauthorized(other.to_string()).with_member("reason", other.code()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidewire_store::{NewKey, SqliteOptions, sqlite::SqliteStore};
+
+    /// What the store said before a key was revoked arrives after that was heard.
+    #[tokio::test]
+    async fn old_news_of_a_key_is_not_believed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = SqliteOptions::new(folder.path());
+        let store: SharedStore = SqliteStore::open(options).await.expect("a store");
+        let remember = Duration::from_secs(300);
+        let credentials = Credentials::new(SharedStore::clone(&store), None, None, remember);
+        let key::Fresh { key, hash } = key::generate().expect("randomness");
+        let scopes = r#"{"tables": []}"#.to_owned();
+        let new = NewKey { name: "k".to_owned(), hash, scopes, expires_in_ms: None };
+        let view = store.create_key(new).await.expect("a key");
+
+        let asked_at = credentials.known().doubts;
+        store.revoke_key(view.id).await.expect("revoked");
+        credentials.changed(view.id);
+        let identity = credentials.remember_key(&view, asked_at).expect("as good as it was then");
+
+        assert_eq!(credentials.tidy(Instant::now()), [view.id], "it is looked at again");
+        credentials.look_again(view.id).await.expect("an answer");
+        assert_eq!(identity.standing().ended(), Some(Ended::Revoked));
+        let refused = credentials.authenticate(&key).await.expect_err("revoked");
+        assert_eq!(refused.code(), "key_revoked");
+        store.close().await;
     }
 }

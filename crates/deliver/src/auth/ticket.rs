@@ -76,8 +76,7 @@ pub(crate) async fn redeem(node: &Node, ticket: &str) -> Result<Found, Problem> 
             if identity.standing().is_due(std::time::Instant::now()) {
                 return Err(super::ended(super::Ended::Expired));
             }
-            node.credentials.remember_user(hash, &identity, scopes);
-            identity
+            node.credentials.remember_user(hash, identity, scopes)
         }
     };
     Ok(Found { identity, first: Some("ticket") })

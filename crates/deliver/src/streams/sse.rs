@@ -122,6 +122,10 @@ impl Reader {
             return Some(self.page_frame(&page));
         }
         loop {
+            // One who is behind never waits, so it is asked here as well.
+            if self.identity.standing().ended().is_some() {
+                return Some(self.turned_out());
+            }
             self.changes.borrow_and_update();
             match next(&self.node, &self.attendance, &self.identity.reach(), self.position).await {
                 Ok(Next::Page(found, reached)) => {
@@ -155,11 +159,7 @@ impl Reader {
         let pause = KEEP_ALIVE.min(renewal.max(Duration::from_millis(100)));
         tokio::select! {
             _ = self.changes.changed() => None,
-            _ = self.identity.standing().over() => {
-                // The client comes back and is told properly.
-                self.done = true;
-                Some(Bytes::from_static(b": the credential holds no longer\n\n"))
-            }
+            _ = self.identity.standing().over() => Some(self.turned_out()),
             () = &mut self.draining => {
                 self.done = true;
                 let wait_ms = RECONNECT_BASE_MS + rand::rng().random_range(0..=RECONNECT_BASE_MS);
@@ -180,6 +180,12 @@ impl Reader {
                 Some(Bytes::from_static(b":\n\n"))
             }
         }
+    }
+
+    /// The last to a client whose credential has ended. It comes back and is told properly.
+    fn turned_out(&mut self) -> Bytes {
+        self.done = true;
+        Bytes::from_static(b": the credential holds no longer\n\n")
     }
 
     fn found_frame(&mut self, found: Found) -> Bytes {
