@@ -6,7 +6,8 @@
 //!   [`cluster`]: whole PostgreSQL clusters, to be restarted; [`disk`]: a disk small enough to fill
 //! - [`certificate`]: an authority, and what it issues; [`socket`]: plain or encrypted
 //! - [`http`]: one request each; [`http2`]: the other version; [`raw`]: bytes on a socket, for what no
-//!   HTTP client would send; [`api_key`]: keys, as administrators make them
+//!   HTTP client would send; [`api_key`]: keys, as administrators make them; [`issuer`]: end users'
+//!   tokens
 //! - [`websocket`]: frames made by hand; [`server_sent`]: events with their ids; [`tab`]: a session as a
 //!   page uses it; [`metrics`]: what the server counts; [`examples`]: what PROTOCOL.md promises
 //! - [`producers`]: clients that append through every fault; [`account`]: what each was promised
@@ -22,8 +23,8 @@
 //! Everything panics with a sentence: a story that cannot go on has failed.
 
 pub mod account;
-pub mod certificate;
 pub mod api_key;
+pub mod certificate;
 pub mod cluster;
 pub mod complaint;
 pub mod disk;
@@ -34,6 +35,7 @@ pub mod flood;
 pub mod follower;
 pub mod http;
 pub mod http2;
+pub mod issuer;
 pub mod launch;
 pub mod metrics;
 pub mod nodes;
@@ -58,8 +60,8 @@ pub mod wire;
 pub mod witness;
 
 pub use account::Account;
-pub use certificate::{Authority, Files};
 pub use api_key::ApiKey;
+pub use certificate::{Authority, Files};
 pub use cluster::{Cluster, Shutdown};
 pub use complaint::Complaint;
 pub use disk::Disk;
@@ -69,6 +71,7 @@ pub use flood::Flood;
 pub use follower::Follower;
 pub use http::{Answer, Http};
 pub use http2::Http2;
+pub use issuer::Issuer;
 pub use launch::{Launch, Server};
 pub use metrics::Metrics;
 pub use nodes::Nodes;

@@ -41,4 +41,5 @@ mod subscribing_under_load;
 mod the_disk_is_full;
 mod the_door_is_shut;
 mod the_server_is_told_to_stop;
+mod tokens;
 mod two_nodes_start_at_once;

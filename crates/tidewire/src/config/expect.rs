@@ -137,6 +137,7 @@ fn has_scheme_and_host(text: &str, schemes: &[&str]) -> bool {
 fn item_fits(key: &str, item: &Value) -> bool {
     match key {
         "trusted_proxies" => item.as_str().is_some_and(|text| text.parse::<Network>().is_ok()),
+        "jwt.audience" => item.as_str().is_some_and(|text| !text.is_empty()),
         _ => is_origin(item),
     }
 }
@@ -219,6 +220,14 @@ mod tests {
     fn a_proxy_is_an_address_or_a_network() {
         for (text, fits) in [("10.0.0.0/8", true), ("::1", true), ("proxy.example.org", false)] {
             assert_eq!(item_fits("trusted_proxies", &Value::from(text)), fits, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_audience_is_any_name() {
+        for (text, fits) in [("tidewire", true), ("https://live.example.org/v1", true), ("", false)]
+        {
+            assert_eq!(item_fits("jwt.audience", &Value::from(text)), fits, "{text}");
         }
     }
 
