@@ -9,15 +9,17 @@ use tidewire_store::{Offset, Position, SharedStore};
 
 use crate::auth::gates::Gates;
 use crate::auth::{Credentials, Identity, Who};
-use crate::hub::Hub;
+use crate::hub::{Dormant, Hub};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
+use crate::nodes;
 use crate::options::{Options, Tunable};
 use crate::seats::Seats;
+use crate::server::StartError;
 use crate::sessions::Sessions;
 use crate::streams::Pages;
 use crate::subscriptions::Signer;
-use crate::tail::Tail;
+use crate::tail::{Sinks, Tail};
 use crate::tls::Keeper;
 
 /// One node's parts.
@@ -56,6 +58,41 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// Puts a node together. The hub's shards are yet to be started.
+    pub(crate) async fn assemble(
+        options: Options,
+        store: SharedStore,
+        public_url: String,
+        shards: usize,
+    ) -> Result<(Node, Vec<Dormant>, Sinks), StartError> {
+        let tls = options.tls.as_ref().map(Keeper::open).transpose()?;
+        let tip = store.tip().await?;
+        let (hub, shards, sinks) = Hub::new(shards, tip);
+        let node = Node {
+            id: nodes::name(&options.node),
+            tail: Tail::new(tip),
+            hub,
+            sessions: Sessions::load_key(&store, &options.sessions).await?,
+            memory: Memory::new(options.live.memory_bytes_max),
+            metrics: Metrics::new(),
+            pages: Pages::new(options.streams.page_cache_bytes_max),
+            signer: Signer::load(&store).await?,
+            credentials: Credentials::new(&options, &store)?,
+            rates: Gates::new(&options.tunable.rates),
+            places: Seats::default(),
+            anyone: Identity::of_this_machine(),
+            stranger: Identity::stranger(),
+            tuned: RwLock::new(Arc::new(options.tunable.clone())),
+            live_readers: Arc::new(Semaphore::new(options.limits.live_readers_max)),
+            draining: CancellationToken::new(),
+            tls,
+            public_url,
+            options,
+            store,
+        };
+        Ok((node, shards, sinks))
+    }
+
     /// What can change while it runs, as it is.
     pub(crate) fn tunable(&self) -> Arc<Tunable> {
         Arc::clone(&self.tuned.read().unwrap_or_else(PoisonError::into_inner))

@@ -276,7 +276,10 @@ impl Route {
 /// Whether a request may become a live connection.
 pub(crate) fn is_live<T>(request: &Request<T>) -> bool {
     let path = request.uri().path();
-    path == "/v1/ws" || path.starts_with("/v1/live/")
+    let follows = |query: &str| query.split('&').any(|pair| pair == "live=sse");
+    path == "/v1/ws"
+        || path.starts_with("/v1/live/")
+        || (path.starts_with("/v1/stream/") && request.uri().query().is_some_and(follows))
 }
 
 /// Answers a request: finds its route, asks at the door, and counts what came of it.

@@ -2,35 +2,26 @@
 //! becomes of one connection is in `connection`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use tidewire_store::{SharedStore, StoreError};
 
-use crate::auth::credentials::TokenRules;
-use crate::auth::gates::Gates;
-use crate::auth::jwt::Verifier;
-use crate::auth::scopes::Scopes;
-use crate::auth::{Credentials, Identity};
 use crate::connection;
 use crate::control;
 use crate::hub::{Dormant, Hub};
-use crate::memory::{self, Memory};
-use crate::metrics::Metrics;
+use crate::memory;
 use crate::node::Node;
 use crate::nodes;
-use crate::options::{Access, Options};
+use crate::options::Options;
 use crate::places::Places;
-use crate::seats::Seats;
 use crate::sessions::{self, Sessions};
-use crate::streams::Pages;
-use crate::subscriptions::{Dispatcher, Signer};
-use crate::tail::{Sinks, Tail};
+use crate::subscriptions::Dispatcher;
+use crate::tail::Sinks;
 use crate::tls::{Keeper, TlsError};
 
 /// The server could not be started.
@@ -81,32 +72,9 @@ impl Server {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None => format!("{}://{}", options.scheme(), reachable(local_addr)),
         };
-        let tls = options.tls.as_ref().map(Keeper::open).transpose()?;
-        let tip = store.tip().await?;
-        let (hub, shards, sinks) = Hub::new(shard_count(&options), tip);
-        let verifier = token_verifier(&options)?;
-        let node = Arc::new(Node {
-            id: nodes::name(&options.node),
-            tail: Tail::new(tip),
-            hub,
-            sessions: Sessions::load_key(&store, &options.sessions).await?,
-            memory: Memory::new(options.live.memory_bytes_max),
-            metrics: Metrics::new(),
-            pages: Pages::new(options.streams.page_cache_bytes_max),
-            signer: Signer::load(&store).await?,
-            credentials: credentials(&options, &store, verifier.clone()),
-            rates: Gates::new(&options.tunable.rates),
-            places: Seats::default(),
-            anyone: Identity::of_this_machine(),
-            stranger: Identity::stranger(),
-            tuned: RwLock::new(Arc::new(options.tunable.clone())),
-            live_readers: Arc::new(Semaphore::new(options.limits.live_readers_max)),
-            draining: CancellationToken::new(),
-            tls,
-            public_url,
-            options,
-            store,
-        });
+        let shards = shard_count(&options);
+        let (node, shards, sinks) = Node::assemble(options, store, public_url, shards).await?;
+        let node = Arc::new(node);
         let server = Server {
             node,
             local_addr,
@@ -126,10 +94,6 @@ impl Server {
             heard,
             server.background.clone(),
         ));
-        if let Some(verifier) = verifier {
-            let stop = server.background.clone();
-            server.tasks.spawn(async move { verifier.keep(stop).await });
-        }
         server.start_tasks(shards, sinks);
         server.tasks.spawn(accept(
             listener,
@@ -150,6 +114,8 @@ impl Server {
             let store = Arc::clone(&follower.store);
             follower.tail.follow(store, fallback_poll, sinks, stop_following).await;
         });
+        let (verifying, stop_verifying) = (node(), stop());
+        self.tasks.spawn(async move { verifying.credentials.keep(stop_verifying).await });
         self.tasks.spawn(sweep(node(), stop()));
         self.tasks.spawn(Dispatcher::run(node(), stop()));
         self.tasks.spawn(Sessions::run(node(), stop()));
@@ -199,29 +165,6 @@ impl Drop for Server {
         self.background.cancel();
         self.node.draining.cancel();
     }
-}
-
-/// What verifies the tokens of end users, where they are taken.
-fn token_verifier(options: &Options) -> Result<Option<Arc<Verifier>>, StartError> {
-    if let Some(scopes) = &options.auth.jwt_scopes {
-        Scopes::parse(scopes, &()).map_err(StartError::TokenScopes)?;
-    }
-    let verifier = options.auth.jwt.as_ref().map(Verifier::new).transpose();
-    Ok(verifier.map_err(StartError::Tokens)?.map(Arc::new))
-}
-
-fn credentials(
-    options: &Options,
-    store: &SharedStore,
-    verifier: Option<Arc<Verifier>>,
-) -> Credentials {
-    let admin_key = match &options.access {
-        Access::OpenOnLoopback => None,
-        Access::Guarded { admin_key } => admin_key.as_deref(),
-    };
-    let default_scopes = options.auth.jwt_scopes.clone();
-    let tokens_of = verifier.map(|verifier| TokenRules { verifier, default_scopes });
-    Credentials::new(SharedStore::clone(store), admin_key, tokens_of, options.auth.key_cache)
 }
 
 /// How many shards the hub has: one for each core, unless the options say otherwise.

@@ -6,11 +6,12 @@
 //! long as that lasts, and looked at again and again, so that a change reaches them too.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use subtle::ConstantTimeEq as _;
 use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{KeyView, SharedStore, StoreError};
 
@@ -19,7 +20,9 @@ use super::jwt::{Claims, Refusal, Verifier};
 use super::scopes::{Holder, Scopes};
 use super::standing::Ended;
 use super::{digest, ended, hex, key, unauthorized};
+use crate::options::{Access, Options};
 use crate::problem::Problem;
+use crate::server::StartError;
 
 /// Keys that are looked up at once: a herd that comes back must leave connections to others.
 const LOOKUPS_MAX: usize = 4;
@@ -42,10 +45,22 @@ pub(crate) struct Credentials {
 }
 
 /// How tokens are verified, and what they allow that do not say so.
-pub(crate) struct TokenRules {
-    pub(crate) verifier: Arc<Verifier>,
+struct TokenRules {
+    verifier: Verifier,
     /// Scopes of tokens that have none, as JSON.
-    pub(crate) default_scopes: Option<String>,
+    default_scopes: Option<String>,
+}
+
+impl TokenRules {
+    fn new(options: &Options) -> Result<Option<TokenRules>, StartError> {
+        let default_scopes = options.auth.jwt_scopes.clone();
+        if let Some(scopes) = &default_scopes {
+            Scopes::parse(scopes, &()).map_err(StartError::TokenScopes)?;
+        }
+        let verifier = options.auth.jwt.as_ref().map(Verifier::new).transpose();
+        let verifier = verifier.map_err(StartError::Tokens)?;
+        Ok(verifier.map(|verifier| TokenRules { verifier, default_scopes }))
+    }
 }
 
 #[derive(Default)]
@@ -85,23 +100,30 @@ pub(crate) struct Found {
 }
 
 impl Credentials {
-    pub(crate) fn new(
-        store: SharedStore,
-        admin_key: Option<&str>,
-        tokens_of: Option<TokenRules>,
-        remember: Duration,
-    ) -> Credentials {
+    pub(crate) fn new(options: &Options, store: &SharedStore) -> Result<Credentials, StartError> {
+        let admin_key = match &options.access {
+            Access::OpenOnLoopback => None,
+            Access::Guarded { admin_key } => admin_key.as_deref(),
+        };
         let admin = admin_key.map(|key| {
             (digest(key.as_bytes()), Identity::new(Who::Admin, Scopes::unlimited(), None))
         });
-        Credentials {
-            store,
+        Ok(Credentials {
+            store: SharedStore::clone(store),
             admin,
-            tokens_of,
-            remember,
+            tokens_of: TokenRules::new(options)?,
+            remember: options.auth.key_cache,
             known: Mutex::default(),
             lookups: Semaphore::new(LOOKUPS_MAX),
             doubt: Notify::new(),
+        })
+    }
+
+    /// Keeps the keys that tokens are verified with fresh, until told to stop.
+    pub(crate) async fn keep(&self, stop: CancellationToken) {
+        match &self.tokens_of {
+            Some(rules) => rules.verifier.keep(stop).await,
+            None => stop.cancelled().await,
         }
     }
 
@@ -448,8 +470,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let options = SqliteOptions::new(folder.path());
         let store: SharedStore = SqliteStore::open(options).await.expect("a store");
-        let remember = Duration::from_secs(300);
-        let credentials = Credentials::new(SharedStore::clone(&store), None, None, remember);
+        let options = Options::new(Access::Guarded { admin_key: None });
+        let credentials = Credentials::new(&options, &store).expect("usable options");
         let key::Fresh { key, hash } = key::generate().expect("randomness");
         let scopes = r#"{"tables": []}"#.to_owned();
         let new = NewKey { name: "k".to_owned(), hash, scopes, expires_in_ms: None };

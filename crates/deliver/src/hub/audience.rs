@@ -7,27 +7,35 @@ use super::connection::Key;
 use super::outbox::Slot;
 use crate::tail::Attendance;
 
-/// One subscription of one connection.
+/// One subscription of one connection, or a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Member {
     pub(super) key: Key,
     pub(super) slot: Slot,
 }
 
-/// A stream's followers, by the name they gave their subscription: those of one name get the same
-/// bytes.
+/// Followers that get the same bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Circle {
+    /// Those who gave their subscription this name.
+    Named(Arc<str>),
+    /// Those who read the stream itself, by `live=sse`.
+    Readers,
+}
+
+/// A stream's followers.
 #[derive(Debug)]
 pub(super) struct Audience {
     /// Keeps the stream's events coming with their payloads.
     pub(super) attendance: Attendance,
-    /// The stream's end has gone out.
+    /// The stream's end was seen.
     pub(super) closed: bool,
     /// The stream's lifetime slides and is to be renewed so often, and when next.
     pub(super) renewal: Option<(u64, u64)>,
-    groups: HashMap<Arc<str>, Group>,
+    groups: HashMap<Circle, Group>,
 }
 
-/// Followers that get the same bytes. A fan-out under way holds on to the list as it was; one who
+/// The followers of a circle. A fan-out under way holds on to the list as it was; one who
 /// comes later does not need what is in it, and one who left is not found any more.
 #[derive(Debug, Default)]
 struct Group {
@@ -40,15 +48,15 @@ impl Audience {
         Audience { attendance, closed: false, renewal: None, groups: HashMap::new() }
     }
 
-    pub(super) fn enter(&mut self, query_id: &Arc<str>, member: Member) {
-        let group = self.groups.entry(Arc::clone(query_id)).or_default();
+    pub(super) fn enter(&mut self, circle: Circle, member: Member) {
+        let group = self.groups.entry(circle).or_default();
         let members = Arc::make_mut(&mut group.members);
         group.places.insert(member, members.len());
         members.push(member);
     }
 
-    pub(super) fn leave(&mut self, query_id: &Arc<str>, member: Member) {
-        let Some(group) = self.groups.get_mut(query_id) else { return };
+    pub(super) fn leave(&mut self, circle: &Circle, member: Member) {
+        let Some(group) = self.groups.get_mut(circle) else { return };
         if let Some(place) = group.places.remove(&member) {
             let members = Arc::make_mut(&mut group.members);
             members.swap_remove(place);
@@ -57,7 +65,7 @@ impl Audience {
             }
         }
         if group.members.is_empty() {
-            self.groups.remove(query_id);
+            self.groups.remove(circle);
         }
     }
 
@@ -70,8 +78,17 @@ impl Audience {
         self.groups.values().map(|group| group.members.len()).sum()
     }
 
-    /// The followers, by name.
-    pub(super) fn groups(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Vec<Member>>)> {
-        self.groups.iter().map(|(query_id, group)| (query_id, &group.members))
+    /// The followers, by circle.
+    pub(super) fn groups(&self) -> impl Iterator<Item = (&Circle, &Arc<Vec<Member>>)> {
+        self.groups.iter().map(|(circle, group)| (circle, &group.members))
+    }
+
+    /// All followers, as they are.
+    pub(super) fn members(&self) -> Vec<(Circle, Member)> {
+        let of_group = |(circle, members): (&Circle, &Arc<Vec<Member>>)| {
+            let circle = circle.clone();
+            members.iter().map(move |member| (circle.clone(), *member)).collect::<Vec<_>>()
+        };
+        self.groups().flat_map(of_group).collect()
     }
 }

@@ -11,7 +11,9 @@ use tidewire_store::{Offset, Position, Reach};
 use super::frames::{Dialect, Envelope, put};
 use super::outbox::{Cargo, Outbox, Parcel, Slot};
 use super::outlet::Outlet;
+use super::reader::Reader;
 use super::replay::Verdict;
+use super::unsorted::Delivery;
 use crate::websocket::deflate::Deflater;
 
 /// A connection of a shard: its place, and which of those that have had the place it is.
@@ -92,6 +94,8 @@ pub(super) struct Connection {
     pub(super) session: Option<Arc<str>>,
     pub(super) outlet: Outlet,
     pub(super) outbox: Outbox,
+    /// Set if it is a reader of one stream, which has no subscriptions.
+    pub(super) reader: Option<Reader>,
     pub(super) subscriptions: Vec<Option<Subscription>>,
     next_serial: u32,
     pub(super) next_replay: u32,
@@ -113,7 +117,7 @@ pub(super) struct Connection {
     /// SSE only: the furthest place that was sent, or that the client came with.
     pub(super) furthest: Position,
     /// SSE only: what this look at the log brought, to be put into the log's order before it is sent.
-    pub(super) unsorted: Vec<super::fan_out::Delivery>,
+    pub(super) unsorted: Vec<Delivery>,
 }
 
 impl Connection {
@@ -124,6 +128,7 @@ impl Connection {
             session: None,
             outlet,
             outbox: Outbox::default(),
+            reader: None,
             subscriptions: Vec::new(),
             next_serial: 0,
             next_replay: 0,

@@ -29,6 +29,8 @@ impl Shard {
         for index in dirty.drain(..) {
             self.flush(index);
         }
+        // What a flush has touched is for the next turn.
+        dirty.append(&mut self.dirty);
         self.dirty = dirty;
     }
 
@@ -56,6 +58,9 @@ impl Shard {
                 for reply in connection.draining.drain(..) {
                     let _ = reply.send(Verdict::Continue);
                 }
+                if connection.is_hungry() {
+                    self.hungry.push_back(Key { index, serial: connection.serial });
+                }
             }
             Flushed::Blocked => {
                 connection.blocked = true;
@@ -81,17 +86,20 @@ impl Connection {
         self.outbox.is_empty() && self.unsorted.is_empty() && !self.blocked
     }
 
-    /// Sends events to a client for whom nothing waits, without a stop in the outbox. Returns whether
-    /// all of it is out; else the rest waits there.
-    pub(super) fn send_straight(&mut self, slot: Slot, mut parcel: Parcel, now_ms: u64) -> bool {
-        let pieces = [IoSlice::new(&parcel.bytes)];
+    /// Sends something to a client for whom nothing waits, without a stop in the outbox. Returns
+    /// whether all of it is out; else the rest waits there.
+    pub(super) fn send_straight(&mut self, mut bytes: Bytes, cargo: Cargo, now_ms: u64) -> bool {
         // A socket that refuses is asked again by the flush, which knows what to do about it.
-        let written = self.outlet.write(&pieces, &parcel.bytes).unwrap_or(0);
-        if written == parcel.bytes.len() {
+        let written = self.outlet.write(&[IoSlice::new(&bytes)], &bytes).unwrap_or(0);
+        if written == bytes.len() {
             return true;
         }
-        parcel.bytes.advance(written);
-        self.queue_live(slot, parcel, now_ms);
+        bytes.advance(written);
+        let parcel = Parcel { bytes, cargo, queued_ms: now_ms };
+        match cargo {
+            Cargo::Live { slot, .. } => self.queue_live(slot, parcel),
+            _ => self.outbox.push(parcel),
+        }
         if written > 0 {
             self.outbox.begin();
         }

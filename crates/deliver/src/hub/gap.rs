@@ -41,13 +41,12 @@ impl Connection {
             self.drop_waiting(slot, from, to, now_ms);
             return false;
         }
-        self.queue_live(slot, parcel, now_ms);
+        self.queue_live(slot, Parcel { queued_ms: now_ms, ..parcel });
         true
     }
 
     /// Queues events that happen, where there is room.
-    pub(super) fn queue_live(&mut self, slot: Slot, mut parcel: Parcel, now_ms: u64) {
-        parcel.queued_ms = now_ms;
+    pub(super) fn queue_live(&mut self, slot: Slot, parcel: Parcel) {
         self.outbox.push(parcel);
         if let Some(subscription) = self.subscription(slot) {
             subscription.waiting += 1;

@@ -88,7 +88,7 @@ impl Shard {
             if !self.replays(key, *slot, replay) {
                 continue;
             }
-            let (offset, now_ms) = (self.node.offset(*after), self.now_ms);
+            let offset = self.node.offset(*after);
             let Some(connection) = self.connection(key) else { return };
             let Some(subscription) = connection.subscription(*slot) else { continue };
             subscription.sent = *after;
@@ -104,12 +104,7 @@ impl Shard {
                 let furthest = connection.furthest;
                 self.note_live(key, *slot, furthest);
             }
-            if let Some(every) = renew_every
-                && let Some(audience) = self.audiences.get_mut(&stream)
-            {
-                let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(100);
-                audience.renewal.get_or_insert((every_ms, now_ms + every_ms));
-            }
+            self.renew_every(&stream, *renew_every);
         }
         if !entries.is_empty() {
             let message = serde_json::json!({

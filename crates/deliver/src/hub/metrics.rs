@@ -61,7 +61,7 @@ fn shards(body: &mut String, node: &Node) -> std::fmt::Result {
     writeln!(body, "# HELP {name} Live connections of a shard.\n# TYPE {name} gauge")?;
     for (shard, stats) in node.hub.stats().enumerate() {
         let read = |value: &std::sync::atomic::AtomicU64| value.load(Ordering::Relaxed);
-        let connections = read(&stats.websockets) + read(&stats.server_sent);
+        let connections = read(&stats.websockets) + read(&stats.server_sent) + read(&stats.readers);
         writeln!(body, "{name}{{shard=\"{shard}\"}} {connections}")?;
     }
     let name = "tidewire_live_shard_pushed_events";

@@ -15,9 +15,14 @@
 //! - [`audience`]: who follows a stream; [`connection`]: what one client follows
 //! - [`subscribe`]: beginning and ending to follow
 //! - [`fan_out`]: from a sight to the outboxes, large audiences in slices; [`flush`]: to the sockets
+//! - [`job`]: a round through an audience; [`backlog`]: rounds that wait, or are under way in slices
+//! - [`unsorted`]: several streams over one SSE response, in the log's order
 //! - [`gap`]: what becomes of events that a slow client has no room for
+//! - [`reader`]: responses that follow one stream
 //! - [`replay`]: what happened before a subscription began, read from the store, and the exact
 //!   hand-over to what happens after
+//! - [`turns`]: what a shard does in a turn; [`upkeep`]: what it does now and then
+//! - [`presence`]: a place in the hub, as those hold it who have one
 //! - [`outlet`]: a WebSocket or an SSE response, as somewhere to write to
 //!
 //! What must hold: the events a subscription gets are exactly its stream's after the offset it
@@ -25,20 +30,28 @@
 //! can make the hub wait or grow (invariant 5).
 
 mod audience;
+mod backlog;
 pub(crate) mod connection;
 mod fan_out;
 mod flush;
 pub(crate) mod frames;
 mod gap;
+mod job;
 mod join;
 mod metrics;
 mod outbox;
 mod outlet;
+mod presence;
+mod reader;
 pub(crate) mod rendezvous;
 mod replay;
 mod shard;
+#[cfg(test)]
+mod simulation;
 mod stats;
 mod subscribe;
+mod turns;
+mod unsorted;
 mod upkeep;
 
 use std::sync::Arc;
@@ -52,16 +65,21 @@ use tidewire_store::Position;
 
 use crate::live::message::Ack;
 use crate::node::Node;
+use crate::problem::Problem;
 use crate::tail::{Sight, Sinks};
 use crate::websocket::CloseCode;
 
 pub(crate) use connection::{Key, Request, SessionLink, StartFrom};
 pub(crate) use metrics::write as write_metrics;
 pub(crate) use outlet::{Outlet, ServerSent, Socket};
+pub(crate) use presence::Presence;
+pub(crate) use reader::{Arrival, PASSAGE_LIMIT, Passage};
 pub(crate) use replay::Step;
-pub(crate) use shard::{Dormant, clock_ms};
+pub(crate) use shard::clock_ms;
 pub(crate) use stats::Stats;
 use stats::Totals;
+pub(crate) use turns::Dormant;
+use turns::Incoming;
 
 /// Commands that may wait for a shard before those who send them do.
 const COMMANDS_MAX: usize = 1_024;
@@ -75,7 +93,11 @@ const REPLAY_READS_MAX: usize = 8;
 #[derive(Debug)]
 pub(crate) enum Command {
     /// A client has come.
-    Attach { outlet: Outlet, id: Arc<str>, reply: oneshot::Sender<Key> },
+    Attach { outlet: Outlet, id: Arc<str>, reply: oneshot::Sender<Presence> },
+    /// A reader of one stream has come.
+    Admit { outlet: Outlet, arrival: Box<Arrival>, reply: oneshot::Sender<Presence> },
+    /// A page of the store was read for a reader.
+    Read { key: Key, read: Result<Box<Passage>, Problem> },
     /// Its session is known, and up to where it has everything, if it says so.
     Identify { key: Key, session: Arc<str>, cursor: Option<Position> },
     /// Something to tell it: one message, as JSON.
@@ -126,7 +148,7 @@ impl Handle {
     }
 
     /// A client has gone.
-    pub(crate) fn detach(&self, key: Key) {
+    fn detach(&self, key: Key) {
         let _ = self.departures.send(key);
     }
 }
@@ -136,12 +158,12 @@ impl Hub {
     pub(crate) fn new(shards: usize, position: Position) -> (Hub, Vec<Dormant>, Sinks) {
         let (mut handles, mut running, mut sinks) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..shards.max(1) {
-            let (commands, incoming) = mpsc::channel(COMMANDS_MAX);
-            let (departures, departing) = mpsc::unbounded_channel();
+            let (commands, commanded) = mpsc::channel(COMMANDS_MAX);
+            let (departures, departed) = mpsc::unbounded_channel();
             let (sink, sights) = mpsc::channel::<Arc<Sight>>(SIGHTS_MAX);
-            let stats = Arc::new(Stats::default());
-            let handle = Handle { commands, departures, stats: Arc::clone(&stats) };
-            running.push(Dormant::new(handle.clone(), incoming, departing, sights, position));
+            let handle = Handle { commands, departures, stats: Arc::default() };
+            let incoming = Incoming { commands: commanded, departures: departed, sights };
+            running.push(Dormant { handle: handle.clone(), incoming, position });
             handles.push(handle);
             sinks.push(sink);
         }

@@ -38,8 +38,21 @@ pub(super) enum Cargo {
     Message,
     /// The question whether the client is there.
     Ping,
-    /// After this the connection is closed.
+    /// After this the connection is closed. May be without bytes.
     Last,
+}
+
+impl Cargo {
+    /// Events that happen, after one position up to another.
+    pub(super) fn live(
+        slot: Slot,
+        (from, to): (Position, Position),
+        events: usize,
+        created_at_ms: i64,
+    ) -> Cargo {
+        let events = u32::try_from(events).unwrap_or(u32::MAX);
+        Cargo::Live { slot, from, to, events, created_at_ms }
+    }
 }
 
 /// A subscription of a connection: its place, and which of those that have had the place it is.
@@ -47,6 +60,11 @@ pub(super) enum Cargo {
 pub(crate) struct Slot {
     pub(crate) index: u32,
     pub(crate) serial: u32,
+}
+
+impl Slot {
+    /// A reader has no subscriptions.
+    pub(super) const OF_READER: Slot = Slot { index: u32::MAX, serial: 0 };
 }
 
 /// The queue.
@@ -178,8 +196,12 @@ impl Outbox {
                 self.message_bytes += first.bytes.len();
             }
             if first.bytes.is_empty() {
-                // The gap of a subscription that has ended.
+                // The gap of a subscription that has ended, or an end without a word.
+                let is_last = first.cargo == Cargo::Last;
                 self.parcels.pop_front();
+                if is_last {
+                    return Flushed::Finished;
+                }
                 continue;
             }
             let written = if outlet.takes_pieces() && self.parcels.len() > 1 {

@@ -279,18 +279,22 @@ impl Cursor {
         let envelope = Envelope::new(query_id, stream, node.store.epoch(), notify_bytes, form);
         let slot = *slot;
         self.wanted.envelope = Some(envelope.clone());
-        let renew_every = match state.lifetime {
-            Lifetime::Sliding { ttl_s } => Some(Duration::from_secs(ttl_s) / 3),
-            _ => None,
-        };
         let content_type = state.content_type.clone();
-        Begun { slot, after, envelope, content_type, renew_every }
+        Begun { slot, after, envelope, content_type, renew_every: renew_every(state) }
+    }
+}
+
+/// How often a stream's lifetime is renewed while it is followed, if it slides.
+pub(super) fn renew_every(state: &StreamState) -> Option<Duration> {
+    match state.lifetime {
+        Lifetime::Sliding { ttl_s } => Some(Duration::from_secs(ttl_s) / 3),
+        _ => None,
     }
 }
 
 /// Reads a page, and asks again while the store does not answer: a live connection outlasts a
 /// restart of the database.
-async fn patiently(
+pub(super) async fn patiently(
     node: &Node,
     stream: &str,
     reach: &Reach,

@@ -1,7 +1,4 @@
 //! A shard: one task, its connections, and everything they follow.
-//!
-//! It never waits for a client, a socket or the store. Each turn takes some of each kind of work that
-//! is there, so that none keeps out another, and then lets other tasks run.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
@@ -10,31 +7,23 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt as _, StreamExt as _};
 use rand::Rng as _;
 use slab::Slab;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 use tidewire_store::Position;
 
-use super::audience::Audience;
+use super::audience::{Audience, Circle, Member};
+use super::backlog::Backlog;
 use super::connection::{Connection, Key};
-use super::fan_out::Job;
 use super::outbox::{Cargo, Slot};
 use super::stats::{Stats, add, set, subtract};
 use super::subscribe::{leave, unknown_subscription};
+use super::upkeep::Due;
 use super::{Command, Handle, Outlet};
 use crate::node::{Node, now_ms};
-use crate::tail::Sight;
+use crate::streams::Frame;
 use crate::websocket::CloseCode;
 use crate::websocket::deflate::Deflater;
-
-/// Commands taken in one turn.
-const COMMANDS_A_TURN: usize = 64;
-
-/// Sockets that have become writable, taken in one turn.
-const WRITABLE_A_TURN: usize = 64;
 
 /// Milliseconds of a clock that all connections of the process share, and that only moves forwards.
 pub(crate) fn clock_ms() -> u64 {
@@ -42,98 +31,9 @@ pub(crate) fn clock_ms() -> u64 {
     u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A shard before it runs.
-#[derive(Debug)]
-pub(crate) struct Dormant {
-    pub(super) handle: Handle,
-    commands: mpsc::Receiver<Command>,
-    departures: mpsc::UnboundedReceiver<Key>,
-    sights: mpsc::Receiver<Arc<Sight>>,
-    position: Position,
-}
-
-impl Dormant {
-    pub(super) fn new(
-        handle: Handle,
-        commands: mpsc::Receiver<Command>,
-        departures: mpsc::UnboundedReceiver<Key>,
-        sights: mpsc::Receiver<Arc<Sight>>,
-        position: Position,
-    ) -> Dormant {
-        Dormant { handle, commands, departures, sights, position }
-    }
-
-    /// Runs until `stop`.
-    pub(super) async fn run(self, node: Arc<Node>, stop: CancellationToken) {
-        let Dormant { handle, mut commands, mut departures, mut sights, position } = self;
-        let mut shard = Shard::new(node, handle, position);
-        let mut tick = tokio::time::interval(shard.tick());
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let draining = shard.node.draining.clone();
-        loop {
-            let mut busy = false;
-            shard.begin_turn();
-            for _ in 0..COMMANDS_A_TURN {
-                let Ok(command) = commands.try_recv() else { break };
-                shard.obey(command);
-                busy = true;
-            }
-            while let Ok(key) = departures.try_recv() {
-                shard.depart(key);
-            }
-            for _ in 0..WRITABLE_A_TURN {
-                let Some(Some(key)) = shard.blocked.next().now_or_never() else { break };
-                shard.writable(key);
-                busy = true;
-            }
-            if let Ok(sight) = sights.try_recv() {
-                shard.see(&sight);
-                busy = true;
-            }
-            if !shard.slow.is_empty() {
-                shard.slice();
-                busy = true;
-            }
-            if tick.tick().now_or_never().is_some() {
-                shard.upkeep();
-            }
-            if draining.is_cancelled() {
-                shard.say_goodbye();
-            }
-            shard.flush_all();
-            if stop.is_cancelled() {
-                return;
-            }
-            if busy {
-                tokio::task::yield_now().await;
-                continue;
-            }
-            // What there is to do is done at the beginning of the next turn; here it is only waited
-            // for.
-            tokio::select! {
-                command = commands.recv() => match command {
-                    Some(command) => shard.obey(command),
-                    None => return,
-                },
-                Some(sight) = sights.recv() => {
-                    shard.begin_turn();
-                    shard.see(&sight);
-                }
-                Some(key) = departures.recv() => shard.depart(key),
-                Some(key) = shard.blocked.next(), if !shard.blocked.is_empty() => {
-                    shard.begin_turn();
-                    shard.writable(key);
-                }
-                _ = tick.tick() => {
-                    shard.begin_turn();
-                    shard.upkeep();
-                }
-                () = draining.cancelled(), if !shard.said_goodbye => shard.say_goodbye(),
-                () = stop.cancelled() => return,
-            }
-            shard.flush_all();
-        }
-    }
+/// A duration in milliseconds of that clock.
+pub(super) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A shard at work.
@@ -147,8 +47,12 @@ pub(super) struct Shard {
     pub(super) connections: Slab<Connection>,
     next_serial: u64,
     pub(super) audiences: HashMap<Arc<str>, Audience>,
-    /// Large audiences that are being served, oldest chunk first.
-    pub(super) slow: VecDeque<Job>,
+    /// Large audiences that are being served.
+    pub(super) backlog: Backlog,
+    /// Readers that are behind, and whose socket takes more.
+    pub(super) hungry: VecDeque<Key>,
+    /// Connections for which it is time.
+    pub(super) due: VecDeque<(Key, Due)>,
     /// Connections with something to flush.
     pub(super) dirty: Vec<usize>,
     /// Connections whose socket takes no more for now.
@@ -157,11 +61,13 @@ pub(super) struct Shard {
     /// The clocks at the beginning of this turn: one that only moves forwards, and the wall's.
     pub(super) now_ms: u64,
     pub(super) wall_ms: i64,
-    said_goodbye: bool,
+    /// When the first lifetime is to be renewed.
+    pub(super) next_renewal_ms: u64,
+    pub(super) said_goodbye: bool,
 }
 
 impl Shard {
-    fn new(node: Arc<Node>, handle: Handle, position: Position) -> Shard {
+    pub(super) fn new(node: Arc<Node>, handle: Handle, position: Position) -> Shard {
         Shard {
             node,
             stats: Arc::clone(&handle.stats),
@@ -170,39 +76,35 @@ impl Shard {
             connections: Slab::new(),
             next_serial: 0,
             audiences: HashMap::new(),
-            slow: VecDeque::new(),
+            backlog: Backlog::default(),
+            hungry: VecDeque::new(),
+            due: VecDeque::new(),
             dirty: Vec::new(),
             blocked: FuturesUnordered::new(),
             deflater: None,
             now_ms: clock_ms(),
             wall_ms: now_ms(),
+            next_renewal_ms: u64::MAX,
             said_goodbye: false,
         }
-    }
-
-    fn begin_turn(&mut self) {
-        self.now_ms = clock_ms();
-        self.wall_ms = now_ms();
-    }
-
-    /// How often upkeep runs: a few times a ping, so that nobody waits much longer than they should.
-    fn tick(&self) -> Duration {
-        (self.node.options.live.ping / 5).clamp(Duration::from_millis(20), Duration::from_secs(1))
     }
 
     pub(super) fn connection(&mut self, key: Key) -> Option<&mut Connection> {
         self.connections.get_mut(key.index).filter(|connection| connection.serial == key.serial)
     }
 
-    fn obey(&mut self, command: Command) {
+    pub(super) fn obey(&mut self, command: Command) {
         match command {
             Command::Attach { outlet, id, reply } => {
-                let key = self.attach(outlet, id);
-                // One who has gone again is not kept.
-                if reply.send(key).is_err() {
-                    self.remove(key.index);
-                }
+                let key = self.attach(outlet, id, false);
+                // One who has gone again is not kept: the presence that is not taken detaches it.
+                let _ = reply.send(self.handle.presence(key));
             }
+            Command::Admit { outlet, arrival, reply } => {
+                let key = self.admit(outlet, *arrival);
+                let _ = reply.send(self.handle.presence(key));
+            }
+            Command::Read { key, read } => self.read_on(key, read),
             Command::Identify { key, session, cursor } => {
                 if let Some(connection) = self.connection(key) {
                     connection.session = Some(session);
@@ -240,8 +142,12 @@ impl Shard {
 
     /// Ends all that a connection follows, with the reason, and then the connection.
     fn expire(&mut self, key: Key, reason: &'static str) {
-        let slots = self.connection(key).map(|c| c.slots().map(|(slot, _)| slot).collect());
-        let slots: Vec<Slot> = slots.unwrap_or_default();
+        let Some(connection) = self.connection(key) else { return };
+        if connection.reader.is_some() {
+            // Its protocol has no word for reasons. The client comes back and is told.
+            return self.end_reader(key, &Frame::of(": the credential holds no longer\n\n"));
+        }
+        let slots: Vec<Slot> = connection.slots().map(|(slot, _)| slot).collect();
         for slot in slots {
             self.end(key, slot, reason);
         }
@@ -251,7 +157,8 @@ impl Shard {
     /// Ends a connection, or one of its subscriptions, because an operator says so.
     fn end_by_name(&mut self, id: &str, query_id: Option<&str>) {
         let reason = crate::auth::Ended::Killed.reason();
-        let found = self.connections.iter().find(|(_, connection)| &*connection.id == id);
+        let named = |connection: &Connection| !id.is_empty() && &*connection.id == id;
+        let found = self.connections.iter().find(|(_, connection)| named(connection));
         let Some((index, connection)) = found else { return };
         let key = Key { index, serial: connection.serial };
         match query_id.map(|query_id| connection.find(query_id)) {
@@ -261,26 +168,28 @@ impl Shard {
         }
     }
 
-    fn attach(&mut self, outlet: Outlet, id: Arc<str>) -> Key {
+    /// A place for a connection.
+    pub(super) fn attach(&mut self, outlet: Outlet, id: Arc<str>, reads: bool) -> Key {
         self.next_serial += 1;
         let serial = self.next_serial;
-        let ping_ms = u64::try_from(self.node.options.live.ping.as_millis()).unwrap_or(u64::MAX);
+        let ping_ms = ms(self.node.options.live.ping);
         // Spread, so that those who came together are not pinged together.
         let first_ping = self.now_ms + rand::rng().random_range(ping_ms / 2..=ping_ms.max(1));
-        add(self.gauge(&outlet), 1);
+        add(self.gauge(&outlet, reads), 1);
         let index = self.connections.insert(Connection::new(serial, id, outlet, first_ping));
         Key { index, serial }
     }
 
     /// The gauge that counts connections of this kind.
-    fn gauge(&self, outlet: &Outlet) -> &AtomicU64 {
+    fn gauge(&self, outlet: &Outlet, reads: bool) -> &AtomicU64 {
         match outlet {
+            _ if reads => &self.stats.readers,
             Outlet::WebSocket { .. } => &self.stats.websockets,
             Outlet::Chunks(_) | Outlet::ServerSent(_) => &self.stats.server_sent,
         }
     }
 
-    fn depart(&mut self, key: Key) {
+    pub(super) fn depart(&mut self, key: Key) {
         if self.connection(key).is_some() {
             self.remove(key.index);
         }
@@ -291,14 +200,19 @@ impl Shard {
         let Some(connection) = self.connections.try_remove(index) else { return };
         let key = Key { index, serial: connection.serial };
         for (slot, subscription) in connection.slots() {
-            leave(&mut self.audiences, &subscription.stream, &subscription.query_id, key, slot);
+            let circle = Circle::Named(Arc::clone(&subscription.query_id));
+            leave(&mut self.audiences, &subscription.stream, &circle, Member { key, slot });
             subtract(&self.stats.subscriptions, 1);
         }
+        if let Some(reader) = &connection.reader {
+            let (stream, circle, member) = reader.membership(key);
+            leave(&mut self.audiences, stream, &circle, member);
+        }
         set(&self.stats.streams, self.audiences.len());
-        subtract(self.gauge(&connection.outlet), 1);
+        subtract(self.gauge(&connection.outlet, connection.reader.is_some()), 1);
     }
 
-    fn writable(&mut self, key: Key) {
+    pub(super) fn writable(&mut self, key: Key) {
         let now_ms = self.now_ms;
         if let Some(connection) = self.connection(key) {
             connection.blocked = false;
@@ -328,7 +242,7 @@ impl Shard {
     }
 
     /// Tells everyone when to come back, each another time.
-    fn say_goodbye(&mut self) {
+    pub(super) fn say_goodbye(&mut self) {
         if std::mem::replace(&mut self.said_goodbye, true) {
             return;
         }
@@ -337,6 +251,10 @@ impl Shard {
         let keys: Vec<Key> =
             self.connections.iter().map(|(index, c)| Key { index, serial: c.serial }).collect();
         for key in keys {
+            if self.connection(key).is_some_and(|connection| connection.reader.is_some()) {
+                self.dismiss(key);
+                continue;
+            }
             let wait_ms = rand::rng().random_range(1..=spread_ms);
             let now_ms = self.now_ms;
             if let Some(connection) = self.connection(key)

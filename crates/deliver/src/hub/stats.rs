@@ -10,6 +10,7 @@ pub(crate) const LATENCY_MS: &[u64] = &[1, 2, 5, 10, 25, 50, 100, 250, 500, 1_00
 pub(crate) struct Stats {
     pub(crate) websockets: AtomicU64,
     pub(crate) server_sent: AtomicU64,
+    pub(crate) readers: AtomicU64,
     pub(crate) subscriptions: AtomicU64,
     pub(crate) streams: AtomicU64,
     pub(crate) queued_events: AtomicU64,

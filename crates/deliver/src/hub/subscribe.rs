@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use tidewire_store::{Position, SessionChange};
 
-use super::audience::{Audience, Member};
+use super::audience::{Audience, Circle, Member};
 use super::connection::{Key, Request, StartFrom, State};
 use super::outbox::Slot;
 use super::replay::{self, Wanted};
 use super::shard::Shard;
 use super::stats::{add, set, subtract};
 use crate::problem::Problem;
+use crate::streams::Frame;
 
 impl Shard {
     /// Begins to follow streams.
@@ -38,7 +39,8 @@ impl Shard {
             let Some(connection) = self.connection(key) else { return };
             let (query_id, stream) = (Arc::clone(&request.query_id), Arc::clone(&request.stream));
             let slot = connection.add(request, existing.is_some());
-            self.enter(&stream, &query_id, Member { key, slot });
+            self.enter(&stream, Circle::Named(query_id), Member { key, slot });
+            add(&self.stats.subscriptions, 1);
             slots.push(slot);
         }
         self.begin_replay(key, slots);
@@ -59,7 +61,8 @@ impl Shard {
         self.subscribe(key, requests);
     }
 
-    fn enter(&mut self, stream: &Arc<str>, query_id: &Arc<str>, member: Member) {
+    /// Takes a place in a stream's audience.
+    pub(super) fn enter(&mut self, stream: &Arc<str>, circle: Circle, member: Member) {
         if self.audiences.get(stream).is_some_and(|audience| audience.attendance.ended()) {
             // The stream was deleted, and this shard is about to see that. Who comes now means the
             // next stream of its name.
@@ -68,18 +71,18 @@ impl Shard {
         let tail = &self.node.tail;
         let audience = self.audiences.entry(Arc::clone(stream));
         let audience = audience.or_insert_with(|| Audience::new(tail.attend(stream)));
-        audience.enter(query_id, member);
-        add(&self.stats.subscriptions, 1);
+        audience.enter(circle, member);
         set(&self.stats.streams, self.audiences.len());
     }
 
     /// Ends all that follow a stream that is gone.
     fn retire(&mut self, stream: &Arc<str>) {
         let Some(audience) = self.audiences.get(stream) else { return };
-        let members: Vec<Member> =
-            audience.groups().flat_map(|(_, members)| members.iter().copied()).collect();
-        for member in members {
-            self.end(member.key, member.slot, "stream_deleted");
+        for (circle, member) in audience.members() {
+            match circle {
+                Circle::Named(_) => self.end(member.key, member.slot, "stream_deleted"),
+                Circle::Readers => self.end_reader(member.key, &Frame::default()),
+            }
         }
         self.audiences.remove(stream);
     }
@@ -130,9 +133,11 @@ impl Shard {
     /// Sends those of a stream's followers back to the store that have not got an event there.
     pub(super) fn read_again(&mut self, stream: &Arc<str>, unseen: Position) {
         let Some(audience) = self.audiences.get(stream) else { return };
-        let members: Vec<Member> =
-            audience.groups().flat_map(|(_, members)| members.iter().copied()).collect();
-        for member in members {
+        for (circle, member) in audience.members() {
+            if circle == Circle::Readers {
+                self.send_back(member.key, unseen);
+                continue;
+            }
             let behind = self
                 .connection(member.key)
                 .and_then(|connection| connection.subscription(member.slot))
@@ -184,7 +189,8 @@ impl Shard {
         }
         let place = &mut connection.subscriptions[slot.index as usize];
         if let Some(subscription) = place.take() {
-            leave(&mut self.audiences, &subscription.stream, &subscription.query_id, key, slot);
+            let circle = Circle::Named(subscription.query_id);
+            leave(&mut self.audiences, &subscription.stream, &circle, Member { key, slot });
             subtract(&self.stats.subscriptions, 1);
         }
         set(&self.stats.streams, self.audiences.len());
@@ -194,12 +200,11 @@ impl Shard {
 pub(super) fn leave(
     audiences: &mut HashMap<Arc<str>, Audience>,
     stream: &Arc<str>,
-    query_id: &Arc<str>,
-    key: Key,
-    slot: Slot,
+    circle: &Circle,
+    member: Member,
 ) {
     if let Some(audience) = audiences.get_mut(stream) {
-        audience.leave(query_id, Member { key, slot });
+        audience.leave(circle, member);
         if audience.is_empty() {
             audiences.remove(stream);
         }

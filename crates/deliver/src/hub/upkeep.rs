@@ -1,54 +1,81 @@
 //! What a shard does now and then: pings, the silent, the stuck, progress, acknowledgements.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidewire_store::{Command as LogCommand, Position, SessionChange};
 
 use super::connection::{Connection, Key, State};
 use super::outbox::{Cargo, Slot};
-use super::shard::Shard;
+use super::shard::{Shard, ms};
 use super::stats::{add, set};
 use crate::live::message::{Ack, Acked};
 
+/// How often a lifetime is renewed at most.
+const RENEWAL_MS_MIN: u64 = 100;
+
+/// What it is time for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Due {
+    /// A client has not been heard for too long.
+    Silent,
+    /// Something has waited for too long.
+    Stuck,
+    Ping,
+}
+
 impl Shard {
+    /// Finds those for whom it is time to do something, unless there are some already.
     pub(super) fn upkeep(&mut self) {
+        if !self.due.is_empty() {
+            return;
+        }
         let live = &self.node.options.live;
-        let ms =
-            |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        let (ping_ms, silence_ms, age_ms) = (ms(live.ping), ms(live.silence), ms(live.queue_age));
+        let (silence_ms, age_ms) = (ms(live.silence), ms(live.queue_age));
         let (mut events, mut bytes, mut oldest_ms) = (0, 0, self.now_ms);
-        let mut due = Vec::new();
         for (index, connection) in &self.connections {
             events += connection.outbox.events;
             bytes += connection.outbox.bytes;
             let waits_since = connection.outbox.oldest_ms().unwrap_or(self.now_ms);
             oldest_ms = oldest_ms.min(waits_since);
             let silent = connection.silent_since(self.now_ms) + silence_ms <= self.now_ms;
-            let stuck = waits_since + age_ms <= self.now_ms;
-            let ping = connection.next_ping_ms <= self.now_ms;
-            if silent || stuck || ping {
-                due.push((Key { index, serial: connection.serial }, silent, stuck));
-            }
+            let stuck = connection.reader.is_none() && waits_since + age_ms <= self.now_ms;
+            let ping = connection.next_ping_ms <= self.now_ms && !connection.closing;
+            let what = match (silent, stuck, ping) {
+                (true, ..) => Due::Silent,
+                (_, true, _) => Due::Stuck,
+                (.., true) => Due::Ping,
+                _ => continue,
+            };
+            self.due.push_back((Key { index, serial: connection.serial }, what));
         }
         set(&self.stats.queued_events, events);
         set(&self.stats.queued_bytes, bytes);
         set(&self.stats.queue_age_ms, usize::try_from(self.now_ms - oldest_ms).unwrap_or(0));
-        for (key, silent, stuck) in due {
-            if silent {
-                add(&self.stats.silent, 1);
-                self.remove(key.index);
-            } else if stuck {
-                self.drop_stuck(key);
-            } else {
-                self.ping(key, ping_ms);
+    }
+
+    /// Looks after some of those for whom it is time. They may be many at once: all who got the same
+    /// message last, or came together.
+    pub(super) fn care(&mut self, count: usize) {
+        let ping_ms = ms(self.node.options.live.ping);
+        for _ in 0..count {
+            let Some((key, what)) = self.due.pop_front() else { return };
+            let Some(connection) = self.connection(key) else { continue };
+            match what {
+                Due::Silent => {
+                    add(&self.stats.silent, 1);
+                    self.remove(key.index);
+                }
+                Due::Stuck => self.drop_stuck(key),
+                Due::Ping if connection.reader.is_some() => self.care_for_reader(key),
+                Due::Ping => self.ping(key, ping_ms),
             }
         }
-        self.renew_lifetimes();
     }
 
     /// Asks whether a client is there, and tells it how far it has got.
     fn ping(&mut self, key: Key, ping_ms: u64) {
-        let (now_ms, position, all_served) = (self.now_ms, self.position, self.slow.is_empty());
+        let (now_ms, position, all_served) = (self.now_ms, self.position, self.backlog.is_empty());
         let offset = self.node.offset(position);
         let connection = self.connections.get_mut(key.index).filter(|c| c.serial == key.serial);
         let Some(connection) = connection else { return };
@@ -79,14 +106,30 @@ impl Shard {
         }
     }
 
+    /// Has a stream's lifetime renewed while it is followed.
+    pub(super) fn renew_every(&mut self, stream: &Arc<str>, every: Option<Duration>) {
+        let Some(audience) = self.audiences.get_mut(stream) else { return };
+        if let (Some(every), None) = (every, audience.renewal) {
+            let every_ms = ms(every).max(RENEWAL_MS_MIN);
+            audience.renewal = Some((every_ms, self.now_ms + every_ms));
+            self.next_renewal_ms = self.next_renewal_ms.min(self.now_ms + every_ms);
+        }
+    }
+
     /// Being followed is being read: a stream with followers does not expire under them.
-    fn renew_lifetimes(&mut self) {
+    pub(super) fn renew_lifetimes(&mut self) {
+        if self.now_ms < self.next_renewal_ms {
+            return;
+        }
+        self.next_renewal_ms = u64::MAX;
         for (stream, audience) in &mut self.audiences {
             let Some((every_ms, due_ms)) = &mut audience.renewal else { continue };
             if *due_ms > self.now_ms {
+                self.next_renewal_ms = self.next_renewal_ms.min(*due_ms);
                 continue;
             }
             *due_ms = self.now_ms + *every_ms;
+            self.next_renewal_ms = self.next_renewal_ms.min(*due_ms);
             let (node, stream) = (Arc::clone(&self.node), stream.to_string());
             self.node.hub.tasks.spawn(async move {
                 if let Err(error) = node.store.submit(LogCommand::Touch { stream }).await {
@@ -134,6 +177,9 @@ impl Connection {
     fn silent_since(&self, now_ms: u64) -> u64 {
         match self.outlet.heard_ms() {
             Some(heard_ms) => heard_ms.max(self.progress_ms),
+            // A reader is not given up before its time is up: it may read too slowly for its socket
+            // to take more.
+            None if self.reader.is_some() && !self.closing => now_ms,
             // A response cannot be answered. While its body takes what is sent, it counts as read.
             None if self.blocked => self.progress_ms,
             None => now_ms,

@@ -22,6 +22,7 @@ use crate::problem::Problem;
 use crate::websocket::handshake;
 
 pub(crate) use greeting::follow;
+pub(crate) use server_sent::written_by_hub;
 
 /// `GET /v1/ws`, with or without a session.
 pub(crate) fn multiplexed(
@@ -70,7 +71,7 @@ fn make_room(node: &Node) -> Result<(), Problem> {
 }
 
 /// A name for a connection: no other has it, and there is no `-` in it.
-fn connection_id() -> Arc<str> {
+pub(crate) fn connection_id() -> Arc<str> {
     let bytes = rand::random::<u64>();
     format!("{bytes:016x}").into()
 }

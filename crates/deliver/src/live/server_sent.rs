@@ -1,27 +1,28 @@
-//! A session's subscriptions as server-sent events.
+//! Responses that stay open and that the hub writes; a session's subscriptions are one.
 //!
 //! Over HTTP/1.1 the hub writes the body's chunks straight to the socket (`line`); over HTTP/2, where
 //! a response shares its connection, they go through hyper.
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, Response, Version, header};
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use tokio::sync::{mpsc, oneshot};
 
-use tidewire_store::{Position, StoreError};
+use tidewire_store::Position;
 
 use super::greeting::{self, Serving};
+use crate::auth::Identity;
 use crate::auth::places::Place;
-use crate::auth::{Ended, Identity};
 use crate::connection::Carrier;
-use crate::hub::{Command, Handle, Key, Outlet, ServerSent, Socket, clock_ms};
+use crate::hub::{Command, Outlet, Presence, ServerSent, Socket, clock_ms};
 use crate::line::Line;
 use crate::node::Node;
 use crate::problem::Problem;
@@ -30,20 +31,11 @@ use crate::streams::{malformed_offset, parse_offset, within_log};
 /// Pieces that wait between the hub and hyper: what waits longer stays in the hub.
 const BODY_PIECES: usize = 8;
 
-/// Who follows what, from where.
-struct Visit {
-    node: Arc<Node>,
-    session: Arc<str>,
-    identity: Identity,
-    place: Option<Place>,
-    cursor: Option<Position>,
-}
-
-/// The response, which stays open.
+/// The response to a session's client.
 pub(super) async fn respond(
     node: &Arc<Node>,
     session: &str,
-    mut request: Request,
+    request: Request,
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
     super::make_room(node)?;
@@ -61,13 +53,11 @@ pub(super) async fn respond(
     if cursor.is_some() {
         node.metrics.reconnects.inc();
     }
+    let (request, _) = request.into_parts();
     let visit =
         Visit { node: Arc::clone(node), session, identity: identity.clone(), place, cursor };
-    let carrier = request.extensions_mut().remove::<Carrier>();
-    let body = match carrier.filter(|_| request.version() == Version::HTTP_11) {
-        Some(Carrier { line, .. }) => visit.straight(line),
-        None => visit.by_way_of_hyper().await?,
-    };
+    let enter = async move |outlet| visit.enter(outlet).await;
+    let body = written_by_hub(node, &request, identity, enter).await?;
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -77,81 +67,111 @@ pub(super) async fn respond(
     Ok(response)
 }
 
+/// Who follows what, from where.
+struct Visit {
+    node: Arc<Node>,
+    session: Arc<str>,
+    identity: Identity,
+    place: Option<Place>,
+    cursor: Option<Position>,
+}
+
 impl Visit {
     /// Enters the hub and takes up the session.
-    async fn enter(&self, outlet: Outlet) -> Result<(Seat, Serving), Problem> {
-        let Visit { node, session, identity, cursor, .. } = self;
+    async fn enter(self, outlet: Outlet) -> Result<(Presence, (Serving, Option<Place>)), Problem> {
+        let Visit { node, session, identity, place, cursor } = self;
         let id = super::connection_id();
-        let shard = node.hub.shard_of(identity.tenant(), session).clone();
-        let (reply, attached) = oneshot::channel();
-        shard.ask(Command::Attach { outlet, id: Arc::clone(&id), reply }).await;
-        let key = attached.await.map_err(|_| StoreError::Closed)?;
-        let seat = Seat { shard: shard.clone(), key, left: AtomicBool::new(false) };
-        let hello = super::hello(node, &id, Some(session));
+        let shard = node.hub.shard_of(identity.tenant(), &session).clone();
+        let presence = shard.attach(outlet, Arc::clone(&id)).await?;
+        let key = presence.key();
+        let hello = super::hello(&node, &id, Some(&session));
         shard.ask(Command::Say { key, message: hello }).await;
-        let serving =
-            Serving::begin(node, &shard, key, Arc::clone(session), identity, *cursor).await?;
-        Ok((seat, serving))
+        let serving = Serving::begin(&node, &shard, key, session, &identity, cursor).await?;
+        Ok((presence, (serving, place)))
     }
+}
 
-    async fn by_way_of_hyper(self) -> Result<Body, Problem> {
-        let (body, pieces) = mpsc::channel(BODY_PIECES);
-        let (seat, serving) = self.enter(Outlet::ServerSent(ServerSent { body })).await?;
-        let state = (pieces, seat, (serving, self.place), self.identity);
-        let pieces = stream::unfold(state, |(mut pieces, seat, serving, identity)| async {
-            let piece = tokio::select! {
-                piece = pieces.recv() => piece?,
-                ended = identity.standing().over(), if !seat.left.load(Ordering::Acquire) => {
-                    seat.leave(ended).await;
-                    pieces.recv().await?
-                }
-            };
-            let state = (pieces, seat, serving, identity);
-            Some((Ok::<Bytes, std::convert::Infallible>(piece), state))
-        });
-        Ok(Body::from_stream(pieces))
-    }
-
-    /// A body that hyper gets nothing of but its end.
-    fn straight(self, line: Arc<Line>) -> Body {
-        let (ended, end) = oneshot::channel();
-        let tasks = self.node.hub.tasks.clone();
-        tasks.spawn(self.write_straight(Arc::clone(&line), ended));
-        Body::from_stream(Elsewhere { line, end })
-    }
-
-    async fn write_straight(self, line: Arc<Line>, mut ended: oneshot::Sender<()>) {
-        tokio::select! {
-            () = line.cleared() => {}
-            () = ended.closed() => return,
+/// The body of a response that the hub writes, for as long as the caller's credential holds. `enter`
+/// is told where to, and what it returns is kept for as long as the response lasts.
+pub(crate) async fn written_by_hub<Kept, Entering>(
+    node: &Arc<Node>,
+    request: &Parts,
+    identity: &Identity,
+    enter: impl FnOnce(Outlet) -> Entering + Send + 'static,
+) -> Result<Body, Problem>
+where
+    Kept: Send + 'static,
+    Entering: Future<Output = Result<(Presence, Kept), Problem>> + Send + 'static,
+{
+    let carrier = request.extensions.get::<Carrier>();
+    let identity = identity.clone();
+    match carrier.filter(|_| request.version == Version::HTTP_11) {
+        Some(Carrier { line, .. }) => {
+            // Hyper gets nothing of this body but its end.
+            let (ended, end) = oneshot::channel();
+            node.hub.tasks.spawn(write_straight(Arc::clone(line), identity, enter, ended));
+            Ok(Body::from_stream(Elsewhere { line: Arc::clone(line), end }))
         }
-        let socket = Arc::new(Socket::new(line, clock_ms()));
-        let entered = tokio::select! {
-            entered = self.enter(Outlet::Chunks(Arc::clone(&socket))) => entered,
-            () = ended.closed() => return,
-        };
-        let (seat, _serving) = match entered {
-            Ok(present) => present,
-            Err(problem) => {
-                // The client finds out when it comes back.
-                tracing::debug!(code = problem.code(), "a live response ended before it began");
-                return;
+        None => {
+            let (body, pieces) = mpsc::channel(BODY_PIECES);
+            let present = enter(Outlet::ServerSent(ServerSent { body })).await?;
+            let state = (pieces, present, identity, false);
+            let pieces =
+                stream::unfold(state, async |(mut pieces, present, identity, mut left)| {
+                    let piece = tokio::select! {
+                        piece = pieces.recv() => piece?,
+                        ended = identity.standing().over(), if !left => {
+                            left = true;
+                            present.0.leave(ended).await;
+                            pieces.recv().await?
+                        }
+                    };
+                    let state = (pieces, present, identity, left);
+                    Some((Ok::<Bytes, std::convert::Infallible>(piece), state))
+                });
+            Ok(Body::from_stream(pieces))
+        }
+    }
+}
+
+async fn write_straight<Kept, Entering>(
+    line: Arc<Line>,
+    identity: Identity,
+    enter: impl FnOnce(Outlet) -> Entering,
+    mut ended: oneshot::Sender<()>,
+) where
+    Entering: Future<Output = Result<(Presence, Kept), Problem>>,
+{
+    tokio::select! {
+        () = line.cleared() => {}
+        () = ended.closed() => return,
+    }
+    let socket = Arc::new(Socket::new(line, clock_ms()));
+    let entered = tokio::select! {
+        entered = enter(Outlet::Chunks(Arc::clone(&socket))) => entered,
+        () = ended.closed() => return,
+    };
+    let (presence, _kept) = match entered {
+        Ok(present) => present,
+        Err(problem) => {
+            // The client finds out when it comes back.
+            tracing::debug!(code = problem.code(), "a live response ended before it began");
+            return;
+        }
+    };
+    tokio::select! {
+        () = socket.released.notified() => {}
+        () = ended.closed() => {}
+        over = identity.standing().over() => {
+            presence.leave(over).await;
+            tokio::select! {
+                () = socket.released.notified() => {}
+                () = ended.closed() => {}
             }
-        };
-        tokio::select! {
-            () = socket.released.notified() => {}
-            () = ended.closed() => {}
-            over = self.identity.standing().over() => {
-                seat.leave(over).await;
-                tokio::select! {
-                    () = socket.released.notified() => {}
-                    () = ended.closed() => {}
-                }
-            }
         }
-        if socket.finished.load(Ordering::Acquire) {
-            let _ = ended.send(());
-        }
+    }
+    if socket.finished.load(Ordering::Acquire) {
+        let _ = ended.send(());
     }
 }
 
@@ -178,29 +198,5 @@ impl Stream for Elsewhere {
 impl Drop for Elsewhere {
     fn drop(&mut self) {
         self.line.give_back();
-    }
-}
-
-/// A place in the hub, given up when the response ends, however that comes about.
-#[derive(Debug)]
-struct Seat {
-    shard: Handle,
-    key: Key,
-    /// Was asked to leave.
-    left: AtomicBool,
-}
-
-impl Seat {
-    /// Ends all that is followed, with the reason, and then the response.
-    async fn leave(&self, ended: Ended) {
-        self.left.store(true, Ordering::Release);
-        let (key, reason) = (self.key, ended.reason());
-        self.shard.ask(Command::Expire { key, reason }).await;
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.shard.detach(self.key);
     }
 }

@@ -14,7 +14,6 @@ use axum::extract::Request;
 use axum::http::Response;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto::upgrade::downcast;
-use tokio::sync::oneshot;
 
 use tidewire_store::SessionChange;
 
@@ -87,10 +86,9 @@ async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, visitor: Visito
     let socket = Arc::new(Socket::new(line, clock_ms()));
     let tenant = identity.as_ref().map(Identity::tenant).unwrap_or_default();
     let shard = node.hub.shard_of(tenant, session.as_deref().unwrap_or(&id)).clone();
-    let (reply, attached) = oneshot::channel();
     let outlet = Outlet::WebSocket { socket: Arc::clone(&socket), deflate };
-    shard.ask(Command::Attach { outlet, id: Arc::clone(&id), reply }).await;
-    let Ok(key) = attached.await else { return };
+    let Ok(presence) = shard.attach(outlet, Arc::clone(&id)).await else { return };
+    let key = presence.key();
     let reader = Reader::new(deflate, node.options.live.message_bytes_max);
     let mut client = Client {
         id,
@@ -109,7 +107,6 @@ async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, visitor: Visito
         client.admit(identity).await;
     }
     client.listen(first).await;
-    client.shard.detach(client.key);
 }
 
 /// A client that is connected.

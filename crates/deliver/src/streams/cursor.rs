@@ -18,10 +18,15 @@ pub(crate) fn interval(now_ms: i64) -> u64 {
     u64::try_from((now_ms / 1000 - EPOCH_S) / INTERVAL_S).unwrap_or(0)
 }
 
+/// The cursor that a client sent. What is not one counts as none.
+pub(crate) fn parse(client: Option<&str>) -> Option<u64> {
+    client.and_then(|text| text.parse().ok())
+}
+
 /// The cursor to answer a client with.
-pub(crate) fn next(client: Option<&str>, now_ms: i64, random: &mut impl Rng) -> u64 {
+pub(crate) fn next(client: Option<u64>, now_ms: i64, random: &mut impl Rng) -> u64 {
     let now = interval(now_ms);
-    match client.and_then(|text| text.parse::<u64>().ok()) {
+    match client {
         Some(theirs) if theirs >= now => {
             theirs.saturating_add(random.random_range(1..=JITTER_INTERVALS_MAX))
         }
@@ -38,11 +43,11 @@ mod tests {
     fn a_cursor_that_is_not_behind_is_answered_with_a_greater_one() {
         let mut random = rand::rngs::StdRng::seed_from_u64(1);
         let now_ms = (EPOCH_S + 100 * INTERVAL_S) * 1000;
-        assert_eq!(next(None, now_ms, &mut random), 100);
-        assert_eq!(next(Some("99"), now_ms, &mut random), 100);
-        assert_eq!(next(Some("junk"), now_ms, &mut random), 100);
+        for behind in [None, Some("99"), Some("junk")] {
+            assert_eq!(next(parse(behind), now_ms, &mut random), 100);
+        }
         for theirs in [100, 101, 5_000] {
-            assert!(next(Some(&theirs.to_string()), now_ms, &mut random) > theirs);
+            assert!(next(parse(Some(&theirs.to_string())), now_ms, &mut random) > theirs);
         }
     }
 }

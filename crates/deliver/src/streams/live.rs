@@ -8,7 +8,7 @@ use axum::response::IntoResponse;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use tidewire_store::{Event, Page, Position, Reach};
+use tidewire_store::{Event, Page, PageLimit, Position, Reach};
 
 use super::name::StreamName;
 use super::read::{Answer, From, Query, beyond_tip, render};
@@ -45,7 +45,7 @@ pub(super) async fn long_poll(
     let attendance = node.tail.attend(name.as_str());
     let mut changes = attendance.changes();
     let reach = identity.reach();
-    let (mut page, after) = first_page(node, name, &reach, from).await?;
+    let (mut page, after) = first_page(node, name, &reach, from, lookup::page_limit(node)).await?;
     beyond_tip(node, after, &page)?;
     lookup::renew(node, &page.view.state).await;
     let mut position = page.scanned_to.max(after);
@@ -70,7 +70,7 @@ pub(super) async fn long_poll(
         }
     }
     // The close may have come with the data; then the reader is told at once.
-    if attendance.closed() && matches!(attendance.look(position).0, Look::Closed) {
+    if attendance.closes_at(position) {
         page.close();
     }
     lookup::renew(node, &page.view.state).await;
@@ -83,7 +83,7 @@ pub(super) async fn long_poll(
         identity.cache(response.headers_mut(), "max-age=20");
         response
     };
-    let cursor = cursor::next(query.cursor.as_deref(), now_ms(), &mut rand::rng());
+    let cursor = cursor::next(cursor::parse(query.cursor.as_deref()), now_ms(), &mut rand::rng());
     encode::insert(response.headers_mut(), headers::CURSOR, &cursor.to_string());
     Ok(response)
 }
@@ -94,15 +94,13 @@ pub(super) async fn first_page(
     name: &StreamName,
     reach: &Reach,
     from: From,
+    limit: PageLimit,
 ) -> Result<(Page, Position), Problem> {
-    match from {
-        From::After(after) => Ok((lookup::page(node, name.as_str(), reach, after).await?, after)),
-        From::Now => {
-            let view = lookup::view(node, name.as_str(), reach).await?;
-            let tail = view.view.tail;
-            Ok((lookup::page(node, name.as_str(), reach, tail).await?, tail))
-        }
-    }
+    let after = match from {
+        From::After(after) => after,
+        From::Now => lookup::view(node, name.as_str(), reach).await?.view.tail,
+    };
+    Ok((lookup::find(node, name.as_str(), reach, after, limit).await?, after))
 }
 
 fn nothing_yet(node: &Node, page: &Page, after: Position) -> Response<Body> {
@@ -124,7 +122,7 @@ fn nothing_yet(node: &Node, page: &Page, after: Position) -> Response<Body> {
 
 /// What a live reader at some position does next.
 #[derive(Debug)]
-pub(super) enum Next {
+enum Next {
     /// There are events; after them the reader is at the position.
     Page(Found, Position),
     /// Nothing up to the position: wait.
@@ -137,25 +135,22 @@ pub(super) enum Next {
 
 /// Where a live reader's events come from.
 #[derive(Debug)]
-pub(super) enum Found {
-    /// The newest chunk, whose encoding is shared.
-    Shared(Arc<crate::tail::Chunk>),
-    /// Events of the reader's own, up to the stream's end.
+enum Found {
+    /// Remembered, up to the stream's end.
     Events(Vec<Event>),
     /// Read from the store, because memory did not reach back far enough.
     Stored(Box<Page>),
 }
 
 /// Finds what there is after a position: in memory, or if that does not reach back, in the store.
-pub(super) async fn next(
+async fn next(
     node: &Node,
     attendance: &Attendance,
     reach: &Reach,
     position: Position,
 ) -> Result<Next, Problem> {
-    Ok(match attendance.look(position) {
-        (Look::Newest(chunk), reached) => Next::Page(Found::Shared(chunk), reached),
-        (Look::Events(events), reached) => Next::Page(Found::Events(events), reached),
+    Ok(match attendance.look(position, usize::MAX) {
+        (Look::Events { events, .. }, reached) => Next::Page(Found::Events(events), reached),
         (Look::Nothing, reached) => Next::Nothing(reached),
         (Look::Closed, _) => Next::Closed,
         (Look::Ended, _) => Next::Ended,
@@ -186,7 +181,6 @@ impl Absorb for Page {
                 *self = *page;
                 return;
             }
-            Found::Shared(chunk) => chunk.events.clone(),
             Found::Events(events) => events,
         };
         if let Some(last) = events.last() {

@@ -8,6 +8,14 @@ use super::refusal;
 use crate::node::{Node, now_ms};
 use crate::problem::Problem;
 
+/// What one answer to a read holds at most.
+pub(super) fn page_limit(node: &Node) -> PageLimit {
+    PageLimit {
+        events: node.options.streams.read_events_max,
+        bytes: node.options.streams.read_bytes_max,
+    }
+}
+
 /// A page of a stream, or the problem that says why there is none.
 pub(super) async fn page(
     node: &Node,
@@ -15,11 +23,7 @@ pub(super) async fn page(
     reach: &Reach,
     after: Position,
 ) -> Result<Page, Problem> {
-    let limit = PageLimit {
-        events: node.options.streams.read_events_max,
-        bytes: node.options.streams.read_bytes_max,
-    };
-    find(node, stream, reach, after, limit).await
+    find(node, stream, reach, after, page_limit(node)).await
 }
 
 /// A stream without its events.

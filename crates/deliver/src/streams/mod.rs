@@ -32,6 +32,7 @@ pub(crate) use lookup::{find as find_page, renew, view};
 pub(crate) use name::{StreamName, relative_name};
 pub(crate) use pages::Pages;
 pub(crate) use read::{beyond_tip, within_log};
+pub(crate) use sse::{Extent, Frame, Voice};
 
 /// All methods of a stream's URL. Appending is what happens most, so all else is boxed to keep what
 /// a connection holds small.

@@ -83,7 +83,7 @@ pub(super) async fn get(
             "leave format out: every data event is followed by a control event with its offset",
         )),
         (Some(Live::Sse), Some(from)) => {
-            sse::stream(node, &name, from, query.cursor, identity).await
+            sse::stream(node, &name, from, query.cursor.as_deref(), request, identity).await
         }
     }
 }

@@ -149,7 +149,11 @@ impl Tail {
     }
 
     /// Reads on until there is nothing new.
-    async fn catch_up(&self, store: &SharedStore, sinks: &Sinks) -> Result<(), StoreError> {
+    pub(crate) async fn catch_up(
+        &self,
+        store: &SharedStore,
+        sinks: &Sinks,
+    ) -> Result<(), StoreError> {
         loop {
             let after = self.shared.topics().position;
             let shared = Arc::clone(&self.shared);
@@ -168,7 +172,8 @@ impl Tail {
         }
     }
 
-    fn hand_out(&self, events: Vec<TailEvent>) -> Option<Sight> {
+    /// Gives events to those who wait for them.
+    pub(crate) fn hand_out(&self, events: Vec<TailEvent>) -> Option<Sight> {
         let last = events.last()?;
         let (position, created_at_ms) = (last.position, last.created_at_ms);
         let mut by_topic: HashMap<&str, Vec<&TailEvent>> = HashMap::new();

@@ -9,6 +9,8 @@ use tokio::sync::watch;
 
 use tidewire_store::{Control, Event, Position, TailEvent};
 
+use crate::streams::Frame;
+
 /// Events kept for readers that are a little behind. One that is further behind reads the store.
 const EVENTS_MAX: usize = 512;
 /// Payload bytes kept likewise.
@@ -21,8 +23,8 @@ pub(crate) struct Chunk {
     /// When the first of them was appended, by the store's clock.
     pub(crate) created_at_ms: i64,
     bytes: usize,
-    /// The chunk as an SSE frame, made by the first reader that needs it and shared by all.
-    pub(crate) sse: OnceLock<Bytes>,
+    /// The chunk as readers of the stream get it by SSE, made for the first and shared by all.
+    pub(crate) frame: OnceLock<Frame>,
     /// The chunk as messages of live connections, by the name their clients gave the subscription.
     messages: Mutex<HashMap<Arc<str>, Arc<Messages>>>,
 }
@@ -42,7 +44,7 @@ impl Chunk {
             bytes: events.iter().map(|event| event.payload.len()).sum(),
             events,
             created_at_ms,
-            sse: OnceLock::new(),
+            frame: OnceLock::new(),
             messages: Mutex::new(HashMap::new()),
         }
     }
@@ -94,10 +96,8 @@ pub(crate) enum Ending {
 pub(crate) enum Look {
     /// The reader is further behind than memory reaches: read the store.
     Behind,
-    /// Exactly the newest chunk: what everyone who is up to date gets.
-    Newest(Arc<Chunk>),
-    /// Several chunks, or part of one: for a reader that is a little behind.
-    Events(Vec<Event>),
+    /// What comes next, and whether that is all.
+    Events { events: Vec<Event>, are_all: bool },
     /// Nothing yet.
     Nothing,
     /// Nothing more will come: the stream is closed and ends here.
@@ -167,8 +167,9 @@ impl Topic {
         self.version.subscribe()
     }
 
-    /// What there is after `cursor`, and up to which position that is all there is.
-    pub(crate) fn look(&self, cursor: Position) -> (Look, Position) {
+    /// What there is after `cursor`, up to about so many bytes of payload, and up to which position
+    /// that is all there is.
+    pub(crate) fn look(&self, cursor: Position, bytes_max: usize) -> (Look, Position) {
         let recent = self.recent();
         let covered_to = recent.covered_to.max(cursor);
         if recent.ended {
@@ -177,27 +178,31 @@ impl Topic {
         if cursor < recent.covered_from {
             return (Look::Behind, cursor);
         }
-        let mut newer = recent
-            .chunks
-            .iter()
-            .rev()
-            .take_while(|chunk| chunk.events.last().is_some_and(|last| last.position > cursor));
-        let look = match (newer.next(), newer.next()) {
-            (None, _) if recent.closed => Look::Closed,
-            (None, _) => Look::Nothing,
-            (Some(newest), None) if newest.events.first().is_some_and(|e| e.position > cursor) => {
-                Look::Newest(Arc::clone(newest))
-            }
-            _ => {
-                let all = recent.chunks.iter().flat_map(|chunk| &chunk.events);
-                Look::Events(all.filter(|event| event.position > cursor).cloned().collect())
-            }
-        };
-        (look, covered_to)
+        let older = recent.chunks.partition_point(|chunk| chunk.last() <= cursor);
+        let newer = recent.chunks.range(older..).flat_map(|chunk| &chunk.events);
+        let mut newer = newer.filter(|event| event.position > cursor).peekable();
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        while bytes < bytes_max
+            && let Some(event) = newer.next()
+        {
+            bytes += event.payload.len();
+            events.push(event.clone());
+        }
+        match events.last().map(|last| last.position) {
+            None if recent.closed => (Look::Closed, covered_to),
+            None => (Look::Nothing, covered_to),
+            Some(last) if newer.peek().is_some() => (Look::Events { events, are_all: false }, last),
+            Some(_) => (Look::Events { events, are_all: true }, covered_to),
+        }
+    }
+
+    /// Whether the stream was closed while this topic watched, and ends here.
+    pub(crate) fn closes_at(&self, cursor: Position) -> bool {
+        self.closed() && matches!(self.look(cursor, 1).0, Look::Closed)
     }
 
     /// Whether the stream was closed while this topic watched.
-    pub(crate) fn closed(&self) -> bool {
+    fn closed(&self) -> bool {
         self.recent().closed
     }
 

@@ -1,0 +1,404 @@
+//! Readers: responses that follow one stream, by `live=sse`.
+//!
+//! ```text
+//!            the socket is full                     memory does not reach back
+//!   live ──────────────────────────► behind ─────────────────────────────────► reading
+//!     ▲                               │  ▲                                        │
+//!     └───── has all there is ────────┘  └──── a page of the store was queued ────┘
+//! ```
+//!
+//! A reader that is live gets each round's frame, which all readers of the stream share, straight to
+//! its socket. One whose socket is full gets nothing more: no frame is kept for it, so it costs no
+//! more than the frame that is half out. When the socket has taken that, the reader gets on from
+//! where it is, a piece at a time, out of what the tail remembers of the stream, or else out of the
+//! store, and is live again when it has all there is.
+//!
+//! What must hold: `position` is a place up to which the reader was given all of the stream. Whoever
+//! goes live was given all that the tail remembers, which is at least what this shard has seen; so
+//! what the shard sees next, less what lies up to `position`, is exactly what is missing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng as _;
+
+use tidewire_store::{Page, PageLimit, Position, Reach};
+
+use super::audience::{Circle, Member};
+use super::connection::{Connection, Key};
+use super::job::Job;
+use super::outbox::{Cargo, Slot};
+use super::outlet::Outlet;
+use super::replay::{patiently, renew_every};
+use super::shard::{Shard, ms};
+use super::stats::add;
+use super::{Command, Handle};
+use crate::node::{Node, now_ms};
+use crate::problem::Problem;
+use crate::streams::{Extent, Frame, Voice};
+use crate::tail::{Attendance, Ending, Look};
+
+/// What a reader is given of the store at a time: what a slow one holds of the server's memory.
+pub(crate) const PASSAGE_LIMIT: PageLimit = PageLimit { events: 2_000, bytes: 256 << 10 };
+
+/// Payload bytes that a reader is given at a time of what the tail remembers.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A comment is sent when nothing else was for so long, so that proxies keep the connection.
+const KEEP_ALIVE_MS: u64 = 15_000;
+
+/// When the server goes away, readers come back after this plus as much again at random.
+const RECONNECT_BASE_MS: u64 = 500;
+
+/// A reader that comes, with the first page it is to get.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    attendance: Attendance,
+    reach: Reach,
+    voice: Voice,
+    created: Position,
+    first: Passage,
+    renew_every: Option<Duration>,
+}
+
+impl Arrival {
+    /// A reader of what lies after a position. The attendance must be older than the page.
+    pub(crate) fn new(
+        attendance: Attendance,
+        reach: Reach,
+        page: &Page,
+        after: Position,
+        voice: Voice,
+    ) -> Arrival {
+        let place = Place { position: after, offset: after };
+        let state = &page.view.state;
+        Arrival {
+            attendance,
+            reach,
+            voice,
+            created: state.created,
+            first: Passage::of(page, place, voice),
+            renew_every: renew_every(state),
+        }
+    }
+}
+
+/// How far a reader has got.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// It was given all of the stream up to here. `offset <= position`.
+    position: Position,
+    /// The last offset that it was told.
+    offset: Position,
+}
+
+/// A page of the store as a reader gets it.
+#[derive(Debug)]
+pub(crate) struct Passage {
+    /// A `control` event at least.
+    frame: Frame,
+    events: usize,
+    reached: Place,
+    closed: bool,
+    created: Position,
+}
+
+impl Passage {
+    fn of(page: &Page, place: Place, voice: Voice) -> Passage {
+        let state = &page.view.state;
+        let offset = page.next(place.offset);
+        let closed = page.up_to_date() && state.closed.is_some();
+        let reach = match page.up_to_date() {
+            true if closed => Extent::Closed,
+            true => Extent::UpToDate,
+            false => Extent::Partly,
+        };
+        Passage {
+            frame: voice.frame(&page.events, offset, reach, now_ms()),
+            events: page.events.len(),
+            reached: Place { position: place.position.max(page.scanned_to).max(offset), offset },
+            closed,
+            created: state.created,
+        }
+    }
+}
+
+/// What a reader is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// It gets what happens.
+    Live,
+    /// It lacks something, and gets on when its socket takes more.
+    Behind,
+    /// A page of the store is being read for it, or waits for its socket.
+    Reading,
+}
+
+/// A reader.
+#[derive(Debug)]
+pub(super) struct Reader {
+    stream: Arc<str>,
+    /// Whose streams it can reach.
+    reach: Reach,
+    /// Which stream of this name it reads.
+    created: Position,
+    voice: Voice,
+    place: Place,
+    progress: Progress,
+    ends_at_ms: u64,
+}
+
+impl Reader {
+    /// Its place in an audience.
+    pub(super) fn membership(&self, key: Key) -> (&Arc<str>, Circle, Member) {
+        (&self.stream, Circle::Readers, Member { key, slot: Slot::OF_READER })
+    }
+
+    /// When it is to be looked after, if nothing is sent to it after this.
+    fn next_care_ms(&self, now_ms: u64) -> u64 {
+        (now_ms + KEEP_ALIVE_MS).min(self.ends_at_ms)
+    }
+}
+
+impl Connection {
+    /// Whether it is a reader that is to be given more, now that all it was given is out.
+    pub(super) fn is_hungry(&self) -> bool {
+        !self.closing && self.reader.as_ref().is_some_and(|r| r.progress == Progress::Behind)
+    }
+
+    /// Sends a reader something, at once if nothing waits for it.
+    fn give(&mut self, frame: &Frame, cargo: Cargo, now_ms: u64) -> bool {
+        let bytes = frame.bytes(self.dialect());
+        if let Some(reader) = &self.reader {
+            self.next_ping_ms = reader.next_care_ms(now_ms);
+        }
+        if self.is_idle() && cargo != Cargo::Last {
+            return self.send_straight(bytes, cargo, now_ms);
+        }
+        self.queue(bytes, cargo, now_ms);
+        false
+    }
+}
+
+impl Shard {
+    /// Lets a reader in.
+    pub(super) fn admit(&mut self, outlet: Outlet, arrival: Arrival) -> Key {
+        let key = self.attach(outlet, "".into(), true);
+        let sse_ms = ms(self.node.options.streams.sse_duration);
+        let (now_ms, stream) = (self.now_ms, Arc::clone(arrival.attendance.stream()));
+        let Some(connection) = self.connection(key) else { return key };
+        let Arrival { reach, voice, created, first, renew_every, attendance } = arrival;
+        connection.reader = Some(Reader {
+            stream: Arc::clone(&stream),
+            reach,
+            created,
+            voice,
+            place: first.reached,
+            progress: Progress::Reading,
+            ends_at_ms: now_ms.saturating_add(sse_ms),
+        });
+        self.enter(&stream, Circle::Readers, Member { key, slot: Slot::OF_READER });
+        // Until here, so that what the tail remembers since then is not forgotten.
+        drop(attendance);
+        self.renew_every(&stream, renew_every);
+        self.take_passage(key, &first);
+        if self.node.draining.is_cancelled() {
+            self.dismiss(key);
+        }
+        key
+    }
+
+    /// Takes a page of the store that was read for a reader.
+    pub(super) fn read_on(&mut self, key: Key, read: Result<Box<Passage>, Problem>) {
+        let Some(connection) = self.connection(key) else { return };
+        let Some(reader) = &mut connection.reader else { return };
+        match read {
+            Ok(passage) if passage.created != reader.created => {
+                self.end_reader(key, &Frame::default());
+            }
+            Ok(passage) if passage.events == 0 && !passage.closed => {
+                reader.progress = Progress::Behind;
+                reader.place = passage.reached;
+                self.touch(key.index);
+            }
+            Ok(passage) => self.take_passage(key, &passage),
+            Err(problem) => {
+                // The client comes back with its offset and is told properly.
+                tracing::debug!(code = problem.code(), stream = &*reader.stream, "sse ended");
+                self.end_reader(key, &Frame::default());
+            }
+        }
+    }
+
+    fn take_passage(&mut self, key: Key, passage: &Passage) {
+        let now_ms = self.now_ms;
+        let Some(connection) = self.connection(key) else { return };
+        let Some(reader) = &mut connection.reader else { return };
+        reader.progress = Progress::Behind;
+        reader.place = passage.reached;
+        if passage.closed {
+            return self.end_reader(key, &passage.frame);
+        }
+        connection.give(&passage.frame, Cargo::Replayed, now_ms);
+        add(&self.stats.replayed_events, passage.events as u64);
+        self.touch(key.index);
+    }
+
+    /// Gives a round's events to a reader that is live, unless it has them.
+    pub(super) fn deliver_to_reader(&mut self, key: Key, job: &mut Job) {
+        let (now_ms, wall_ms) = (self.now_ms, self.wall_ms);
+        let Some(connection) = self.connection(key) else { return };
+        if job.ending == Some(Ending::Gone) {
+            return self.end_reader(key, &Frame::default());
+        }
+        if connection.closing {
+            return;
+        }
+        let blocked = connection.blocked;
+        let Some(reader) = &mut connection.reader else { return };
+        let (Place { position, offset }, last) = (reader.place, job.last());
+        let closes = job.ending.is_some();
+        if reader.progress != Progress::Live || (position >= last && !closes) {
+            return;
+        }
+        if blocked {
+            reader.progress = Progress::Behind;
+            return;
+        }
+        let common = (position < job.first()).then(|| job.frame(reader.voice, wall_ms));
+        let frame = match common.filter(|common| reader.voice.takes(common)) {
+            Some(common) => common,
+            None => {
+                let rest = job.events_after(position);
+                reader.voice.frame(&rest, offset.max(last), job.extent(), wall_ms)
+            }
+        };
+        if closes {
+            return self.end_reader(key, &frame);
+        }
+        reader.place = Place { position: last, offset: last };
+        let events = job.event_count();
+        let cargo = Cargo::live(Slot::OF_READER, (position, last), events, job.created_at_ms());
+        if connection.give(&frame, cargo, now_ms) {
+            job.straight += events as u64;
+        } else {
+            self.touch(key.index);
+        }
+    }
+
+    /// Gives a reader that is behind what the tail remembers, or has the store read for it.
+    pub(super) fn catch_up(&mut self, key: Key) {
+        let (now_ms, wall_ms) = (self.now_ms, self.wall_ms);
+        let connection = self.connections.get_mut(key.index).filter(|c| c.serial == key.serial);
+        let Some(connection) = connection.filter(|c| c.is_hungry() && c.is_idle()) else { return };
+        let Some(reader) = &mut connection.reader else { return };
+        let Some(audience) = self.audiences.get(&reader.stream) else { return };
+        let topic = audience.attendance.topic();
+        let Place { position, offset } = reader.place;
+        let (events, are_all) = match topic.look(position, PIECE_BYTES).0 {
+            Look::Events { events, are_all } => (events, are_all),
+            Look::Nothing => {
+                reader.progress = Progress::Live;
+                return;
+            }
+            Look::Closed => {
+                let frame = reader.voice.frame(&[], offset, Extent::Closed, wall_ms);
+                return self.end_reader(key, &frame);
+            }
+            Look::Ended => return self.end_reader(key, &Frame::default()),
+            Look::Behind => {
+                reader.progress = Progress::Reading;
+                add(&self.stats.replays, 1);
+                let (node, shard) = (Arc::clone(&self.node), self.handle.clone());
+                let wanted = Wanted {
+                    stream: Arc::clone(&reader.stream),
+                    reach: reader.reach.clone(),
+                    place: reader.place,
+                    voice: reader.voice,
+                };
+                let task = read_store(node, shard, key, wanted);
+                self.node.hub.tasks.spawn(task);
+                return;
+            }
+        };
+        let last = events.last().map_or(position, |event| event.position);
+        reader.place = Place { position: last, offset: last };
+        let reach = match are_all {
+            true if topic.closes_at(last) => Extent::Closed,
+            true => Extent::UpToDate,
+            false => Extent::Partly,
+        };
+        let frame = reader.voice.frame(&events, last, reach, wall_ms);
+        if reach == Extent::Closed {
+            return self.end_reader(key, &frame);
+        }
+        if are_all {
+            reader.progress = Progress::Live;
+        }
+        connection.give(&frame, Cargo::Replayed, now_ms);
+        add(&self.stats.replayed_events, events.len() as u64);
+        self.touch(key.index);
+    }
+
+    /// Sends a reader back to what is remembered or stored, if it lacks an event there.
+    pub(super) fn send_back(&mut self, key: Key, unseen: Position) {
+        let Some(connection) = self.connection(key) else { return };
+        let Some(reader) = &mut connection.reader else { return };
+        if reader.progress == Progress::Live && reader.place.position < unseen {
+            reader.progress = Progress::Behind;
+            self.touch(key.index);
+        }
+    }
+
+    /// Sends a reader the last there is to be.
+    pub(super) fn end_reader(&mut self, key: Key, last: &Frame) {
+        let now_ms = self.now_ms;
+        if let Some(connection) = self.connection(key) {
+            connection.give(last, Cargo::Last, now_ms);
+            connection.closing = true;
+            self.touch(key.index);
+        }
+    }
+
+    /// Tells a reader that the server goes away, and when to come back.
+    pub(super) fn dismiss(&mut self, key: Key) {
+        let wait_ms = RECONNECT_BASE_MS + rand::rng().random_range(0..=RECONNECT_BASE_MS);
+        let retry = format!("retry: {wait_ms}\n: the server is going away\n\n");
+        self.end_reader(key, &Frame::of(&retry));
+    }
+
+    /// What time brings to a reader: its end, or a comment.
+    pub(super) fn care_for_reader(&mut self, key: Key) {
+        let now_ms = self.now_ms;
+        let Some(connection) = self.connection(key) else { return };
+        let Some(reader) = &connection.reader else { return };
+        if now_ms >= reader.ends_at_ms {
+            connection.next_ping_ms = u64::MAX;
+            return self.end_reader(key, &Frame::of(": come back with your offset\n\n"));
+        }
+        connection.next_ping_ms = reader.next_care_ms(now_ms);
+        if connection.is_idle() {
+            connection.queue(connection.dialect().ping(), Cargo::Ping, now_ms);
+            self.touch(key.index);
+        }
+    }
+}
+
+/// What of the store is read for a reader.
+struct Wanted {
+    stream: Arc<str>,
+    reach: Reach,
+    place: Place,
+    voice: Voice,
+}
+
+/// Reads a page of the store for a reader.
+async fn read_store(node: Arc<Node>, shard: Handle, key: Key, wanted: Wanted) {
+    let Wanted { stream, reach, place, voice } = wanted;
+    let page = tokio::select! {
+        page = patiently(&node, &stream, &reach, place.position, PASSAGE_LIMIT) => page,
+        () = node.draining.cancelled() => return,
+    };
+    let read = page.map(|page| Passage::of(&page, place, voice)).map(Box::new);
+    shard.ask(Command::Read { key, read }).await;
+}

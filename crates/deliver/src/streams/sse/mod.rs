@@ -1,0 +1,57 @@
+//! `live=sse`: a stream as Server-Sent Events.
+//!
+//! Here a reader is let in and told from where it reads, with the stream's first page; what it gets
+//! from then on is the hub's business. [`frame`] is what goes over the wire.
+
+mod frame;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::Response;
+use axum::http::request::Parts;
+
+use super::live::{first_page, seat};
+use super::name::StreamName;
+use super::read::{From, beyond_tip};
+use super::{encode, headers, lookup};
+use crate::auth::Identity;
+use crate::hub::{Arrival, PASSAGE_LIMIT};
+use crate::live::{connection_id, written_by_hub};
+use crate::node::Node;
+use crate::problem::Problem;
+
+pub(crate) use frame::{Extent, Frame, Voice};
+
+/// The response, which stays open.
+pub(super) async fn stream(
+    node: &Arc<Node>,
+    name: &StreamName,
+    from: From,
+    client_cursor: Option<&str>,
+    request: &Parts,
+    identity: &Identity,
+) -> Result<Response<Body>, Problem> {
+    let kept = (seat(node)?, node.place(identity)?);
+    // From here on the node remembers what is appended, so nothing falls between this page and what
+    // the hub sees after it.
+    let attendance = node.tail.attend(name.as_str());
+    let (page, after) = first_page(node, name, &identity.reach(), from, PASSAGE_LIMIT).await?;
+    beyond_tip(node, after, &page)?;
+    lookup::renew(node, &page.view.state).await;
+    let voice = Voice::new(node.store.epoch(), &page.view.state.content_type, client_cursor);
+    let reach = identity.reach();
+    let arrival = Box::new(Arrival::new(attendance, reach, &page, after, voice));
+    let shard = node.hub.shard_of(identity.tenant(), &connection_id()).clone();
+    let enter = async move |outlet| Ok((shard.admit(outlet, arrival).await?, kept));
+    let mut response = Response::new(written_by_hub(node, request, identity, enter).await?);
+    let headers = response.headers_mut();
+    encode::insert(headers, "content-type", "text/event-stream");
+    identity.vary(headers);
+    encode::insert(headers, "cache-control", "no-cache");
+    encode::insert(headers, "x-accel-buffering", "no");
+    if voice.is_base64() {
+        encode::insert(headers, headers::SSE_DATA_ENCODING, "base64");
+    }
+    Ok(response)
+}
