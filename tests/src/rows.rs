@@ -47,6 +47,29 @@ impl Store {
         Some(written.await)
     }
 
+    /// Who wrote each event of a stream, in order: the tenant and the user in the log's rows.
+    pub async fn actors(&self, stream: &str) -> Vec<(Option<String>, Option<String>)> {
+        let question = |log: &str| {
+            format!(
+                "SELECT host_id, user_id FROM {log} WHERE stream_id = '{stream}' \
+                 AND control IS NULL ORDER BY c_offset"
+            )
+        };
+        match self {
+            Store::Sqlite { folder, .. } => {
+                let connection = read_only(&folder.join("tidewire.db"));
+                let mut rows = connection.prepare(&question("log")).expect("a question");
+                let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+                rows.and_then(Iterator::collect).expect("the log's rows")
+            }
+            Store::Postgres { url } => {
+                let sql = Sql::connect(url).await.expect("a connection");
+                let rows = sql.query(&question("tidewire.log"), &[]).await.expect("the log's rows");
+                rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+            }
+        }
+    }
+
     /// Waits until the store knows of so many subscriptions of sessions that they have gone live,
     /// which is noted a moment after the client is told.
     pub async fn have_gone_live(&self, count: i64) {
@@ -90,9 +113,13 @@ async fn rows_of_postgres(sql: &Sql) -> BTreeMap<String, BTreeSet<String>> {
     all
 }
 
-fn rows_of_sqlite(file: &std::path::Path) -> BTreeMap<String, BTreeSet<String>> {
+fn read_only(file: &std::path::Path) -> Connection {
     let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY);
-    let connection = connection.expect("the store's file");
+    connection.expect("the store's file")
+}
+
+fn rows_of_sqlite(file: &std::path::Path) -> BTreeMap<String, BTreeSet<String>> {
+    let connection = read_only(file);
     let tables: Vec<String> = connection
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
         .and_then(|mut names| names.query_map([], |row| row.get(0))?.collect())

@@ -38,6 +38,7 @@ mod session_keys;
 mod sessions;
 mod slow_clients;
 mod subscribing_under_load;
+mod tenants;
 mod the_disk_is_full;
 mod the_door_is_shut;
 mod the_server_is_told_to_stop;

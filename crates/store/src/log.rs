@@ -121,7 +121,10 @@ pub enum Found {
     /// No such stream.
     NotFound,
     /// Deleted, but kept for its forks.
-    Gone,
+    Gone {
+        /// Whose it was: to others than those it is not there.
+        host_id: Option<String>,
+    },
 }
 
 /// Says of which streams a follower wants the payloads.

@@ -42,7 +42,7 @@ pub(super) async fn content_type(
         Found::Stream(page) if reach.covers(page.view.state.host_id.as_deref()) => {
             Some(page.view.state.content_type)
         }
-        Found::Stream(_) | Found::NotFound | Found::Gone => None,
+        Found::Stream(_) | Found::NotFound | Found::Gone { .. } => None,
     })
 }
 
@@ -56,8 +56,8 @@ pub(crate) async fn find(
 ) -> Result<Page, Problem> {
     match node.store.read(stream, after, limit).await? {
         Found::Stream(page) if reach.covers(page.view.state.host_id.as_deref()) => Ok(*page),
-        Found::Stream(_) | Found::NotFound => Err(refusal::not_found()),
-        Found::Gone => Err(refusal::gone()),
+        Found::Gone { host_id } if reach.covers(host_id.as_deref()) => Err(refusal::gone()),
+        Found::Stream(_) | Found::Gone { .. } | Found::NotFound => Err(refusal::not_found()),
     }
 }
 

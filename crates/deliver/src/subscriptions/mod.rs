@@ -63,9 +63,7 @@ pub(crate) async fn handle(
     }
     // Those who have the token of a wake were let in by whoever gave it to them.
     let has_own_token = matches!(part, Part::Callback | Part::Ack | Part::Release);
-    if !has_own_token && !may_use(node, id, identity).await? {
-        return reply::respond(node, Reply::NotFound);
-    }
+    let usable = has_own_token || may_use(node, id, identity).await?;
     match part {
         Part::Itself => Err(method_not_allowed("PUT, GET, DELETE")),
         Part::Streams => {
@@ -74,8 +72,12 @@ pub(crate) async fn handle(
             for stream in &streams {
                 identity.may(Act::Follow(stream))?;
             }
+            if !usable {
+                return reply::respond(node, Reply::NotFound);
+            }
             no_content(node, node.store.change_subscription(id, Op::AddStreams(streams)).await?)
         }
+        _ if !usable => reply::respond(node, Reply::NotFound),
         Part::Stream(path) => {
             let name = StreamName::parse(relative_name(&path), &node.options.limits)?.into_string();
             no_content(node, node.store.change_subscription(id, Op::RemoveStream(name)).await?)
@@ -120,13 +122,15 @@ async fn may_use(node: &Node, id: &str, identity: &Identity) -> Result<bool, Pro
 async fn itself(node: &Node, id: &str, request: Request, identity: &Identity) -> Answer {
     let usable = may_use(node, id, identity).await?;
     match *request.method() {
-        // As if it were not there, as far as that goes.
-        Method::PUT if !usable => reply::respond(node, Reply::Exists),
         Method::GET if !usable => reply::respond(node, Reply::NotFound),
         Method::DELETE if !usable => Ok(StatusCode::NO_CONTENT.into_response()),
         Method::PUT => {
             let config = document::config(node, &body::read(request, &node.options.limits).await?)?;
+            // Asked first, so that one who may make none is not told which there are.
             may_follow(identity, &config)?;
+            if !usable {
+                return reply::respond(node, Reply::Exists);
+            }
             let reply = node.store.change_subscription(id, Op::Create(config)).await?;
             reply::respond(node, reply)
         }

@@ -19,7 +19,7 @@ async fn chain(store: &Subject) {
 }
 
 async fn is_gone(store: &Subject, stream: &str) -> bool {
-    matches!(store.find(stream, Position::START, EVERYTHING).await, Found::Gone)
+    matches!(store.find(stream, Position::START, EVERYTHING).await, Found::Gone { .. })
 }
 
 /// A deleted source is gone for everyone but its forks, and holds its name for them.

@@ -32,7 +32,7 @@ pub(crate) async fn read(
         return Ok(Found::NotFound);
     };
     if state.soft_deleted {
-        return Ok(Found::Gone);
+        return Ok(Found::Gone { host_id: state.host_id });
     }
     if state.expired(now_ms) {
         return Ok(Found::NotFound);

@@ -21,7 +21,7 @@ pub(crate) fn read(
     let snapshot = connection.transaction().map_err(broken("begin a read"))?;
     let Some(state) = load::stream(&snapshot, name)? else { return Ok(Found::NotFound) };
     if state.soft_deleted {
-        return Ok(Found::Gone);
+        return Ok(Found::Gone { host_id: state.host_id });
     }
     if state.expired(now_ms()) {
         return Ok(Found::NotFound);
