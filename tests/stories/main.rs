@@ -42,5 +42,6 @@ mod tenants;
 mod the_disk_is_full;
 mod the_door_is_shut;
 mod the_server_is_told_to_stop;
+mod tickets_and_cookies;
 mod tokens;
 mod two_nodes_start_at_once;
