@@ -55,6 +55,12 @@ impl Nodes {
         &self.https[index]
     }
 
+    /// A command of the binary that talks to one node as its administrator.
+    pub fn command(&self, index: usize, name: &str) -> Launch {
+        let server = self.https[index].base();
+        Launch::command(name).set("TIDEWIRE_URL", server).set("TIDEWIRE_TOKEN", KEY)
+    }
+
     /// How a client that begins at one node goes on to the others.
     pub fn from(&self, index: usize) -> LiveOptions {
         let others = self.https.iter().cycle().skip(index + 1).take(self.https.len() - 1);

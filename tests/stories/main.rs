@@ -32,6 +32,7 @@ mod payloads;
 mod pointers;
 mod postgres_restarts;
 mod protocol_examples;
+mod rates;
 mod resuming;
 mod session_ids;
 mod session_keys;

@@ -4,7 +4,7 @@
 //! in `X-Forwarded-For`. Anyone can write that header, so only proxies that the configuration names are
 //! believed, and of what they pass on only what they or others of them have added.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use axum::http::HeaderMap;
@@ -44,6 +44,14 @@ impl Network {
 /// Whether an address is of one of these networks.
 pub(crate) fn is_among(networks: &[Network], address: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(address))
+}
+
+/// What one holder of an address has: with IPv6 a whole network of them, of 64 bits.
+pub(crate) fn holder(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
+    }
 }
 
 impl Peer {

@@ -1,12 +1,12 @@
 //! How many connections there may be: all together, and from one address.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use crate::options::{Access, Options};
-use crate::peer::{Network, is_among};
+use crate::peer::{Network, holder, is_among};
 use crate::seats::{Seat, Seats};
 
 /// The places that there are.
@@ -53,14 +53,6 @@ impl Places {
         }
         let seat = self.by_address.take(holder(client), self.per_address_max)?;
         Some(Place { _of_all: vacant, _of_address: Some(seat) })
-    }
-}
-
-/// What one holder of an address has: with IPv6 a whole network of them, of 64 bits.
-fn holder(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
     }
 }
 

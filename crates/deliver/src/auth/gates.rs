@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use super::identity::{Identity, Who};
 use super::rates::{Rate, Rates};
 use crate::options::RateOptions;
+use crate::peer::holder;
 use crate::problem::Problem;
 
 /// Lines about one kind of refusal: a flood of those must not fill the disk. All are counted.
@@ -53,21 +54,21 @@ impl Gates {
     /// Lets a request from an address pass.
     pub(crate) fn address(&self, address: Option<IpAddr>) -> Result<(), Problem> {
         let Some(address) = address else { return Ok(()) };
-        let taken = self.addresses.take(address, Instant::now());
+        let taken = self.addresses.take(holder(address), Instant::now());
         taken.map_err(|wait| too_many("rates.address_per_second", wait))
     }
 
     /// Refuses an address that has failed too often to try again.
     pub(crate) fn may_fail(&self, address: Option<IpAddr>) -> Result<(), Problem> {
         let Some(address) = address else { return Ok(()) };
-        let checked = self.failures.check(&address, Instant::now());
+        let checked = self.failures.check(&holder(address), Instant::now());
         checked.map_err(|wait| too_many("rates.failures_per_second", wait))
     }
 
     /// Counts a failure of an address.
     pub(crate) fn failed(&self, address: Option<IpAddr>) {
         if let Some(address) = address {
-            let _ = self.failures.take(address, Instant::now());
+            let _ = self.failures.take(holder(address), Instant::now());
         }
     }
 
