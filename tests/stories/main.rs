@@ -17,6 +17,7 @@ mod a_server_is_killed;
 mod a_slow_event_source_is_cut_off;
 mod a_tab_sleeps_and_returns;
 mod a_webhook_survives_a_restart;
+mod access_matrix;
 mod all_nodes_restart_one_by_one;
 mod an_append_writes_one_row;
 mod bad_messages;

@@ -1,0 +1,171 @@
+//! What is tried: the things that rows name in braces, made for them and looked at afterwards.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidewire_stories::{Answer, Http, Tab, eventually};
+
+use super::callers::{Caller, Callers};
+use super::table::Row;
+
+/// Names, and what they stand for.
+#[derive(Debug, Clone)]
+pub(crate) struct Things {
+    names: Vec<(&'static str, String)>,
+    /// The content of the stream: in no answer but those that show it.
+    pub(crate) content: String,
+    /// Of the wake that a worker has claimed.
+    pub(crate) token: Option<String>,
+}
+
+/// Those that are there. The others are yet to be made, or say something about these.
+const EXISTING: [&str; 4] = ["stream", "session", "subscription", "key"];
+
+impl Things {
+    /// Makes what a row needs. The owner makes it, or an administrator for them.
+    pub(crate) async fn make(callers: &Callers, row: &Row) -> Things {
+        let unique = || uuid::Uuid::new_v4().simple().to_string();
+        let (owner, admin, name) = (callers.owner(), callers.admin(), unique());
+        let stream = format!("doc/{}", unique());
+        let mut names = vec![
+            ("new", format!("doc/new-{name}")),
+            ("new elsewhere", format!("other/new-{name}")),
+            ("new subscription", format!("new-{name}")),
+            ("wakes", format!("doc/wakes-{name}")),
+        ];
+        let mut things = Things { names: Vec::new(), content: unique(), token: None };
+        owner.create(&stream).await;
+        let mut offset = owner.append(&stream, &json!(things.content)).await;
+        if row.uses("session") {
+            let tab = Tab::open(&owner).await;
+            tab.subscribe_at(&stream, "-1").await;
+            names.push(("session", tab.session));
+        }
+        if row.uses("subscription") {
+            subscribe(admin, &name, &stream).await;
+            offset = owner.append(&stream, &json!("more")).await;
+            woken(admin, &name).await;
+            names.push(("subscription", name.clone()));
+        }
+        if row.uses("wake") {
+            let claim = claim(admin, &name).await;
+            names.push(("wake", claim["wake_id"].as_str().expect("a wake").to_owned()));
+            names.push(("generation", claim["generation"].to_string()));
+            things.token = claim["token"].as_str().map(ToOwned::to_owned);
+        }
+        if row.uses("key") {
+            let key = json!({ "name": name, "scopes": { "tables": [] } });
+            let made = admin.json(Method::POST, "/v1/keys", &key).await.json();
+            names.push(("key", made["id"].to_string()));
+        }
+        names.extend([("stream", stream), ("offset", offset), ("name", name)]);
+        things.names = names;
+        things
+    }
+
+    /// Besides: what belongs to one who tries, or would to the owner if they were let in.
+    pub(crate) async fn with_own(&self, callers: &Callers, row: &Row, caller: &Caller) -> Things {
+        let mut things = self.clone();
+        if row.uses("own session") {
+            let own = if caller.known { callers.http(caller) } else { callers.owner() };
+            things.names.push(("own session", own.open_session().await));
+        }
+        let token = if caller.column == "wake" { &self.token } else { &caller.token };
+        things.names.push(("credential", token.clone().unwrap_or_default()));
+        things
+    }
+
+    /// The same, but nothing of it is there.
+    pub(crate) fn absent(&self) -> Things {
+        let mut things = self.clone();
+        for (thing, name) in things.names.iter_mut().filter(|(t, _)| EXISTING.contains(t)) {
+            *name = match *thing {
+                "session" => format!("tws_{}", URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())),
+                "key" => "1234567".to_owned(),
+                _ => format!("{name}-is-not-there"),
+            };
+        }
+        things
+    }
+
+    /// Whether a row is about something that is there.
+    pub(crate) fn exist_for(row: &Row) -> bool {
+        EXISTING.iter().any(|thing| row.uses(thing))
+    }
+
+    /// A text with names in the place of braces.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        let fill = |text: String, (thing, name): &(&str, String)| {
+            text.replace(&format!("{{{thing}}}"), name)
+        };
+        self.names.iter().fold(text.to_owned(), fill)
+    }
+
+    /// What nobody is told who is refused.
+    pub(crate) fn private(&self) -> impl Iterator<Item = &str> {
+        let private = ["stream", "session", "own session"];
+        let names = self.names.iter().filter(move |(thing, _)| private.contains(thing));
+        names.map(|(_, name)| name.as_str()).chain([self.content.as_str()])
+    }
+
+    /// All of it as it is, as its owner and administrators see it.
+    pub(crate) async fn look(&self, callers: &Callers, caller: &Caller) -> Value {
+        let (admin, owner) = (callers.admin(), callers.owner());
+        let mut seen = json!({});
+        for (thing, name) in &self.names {
+            let path = match *thing {
+                "stream" | "new" | "new elsewhere" => format!("/v1/stream/{name}"),
+                "session" | "own session" => format!("/v1/session-offsets/{name}"),
+                "subscription" | "new subscription" => {
+                    format!("/v1/stream/__ds/subscriptions/{name}")
+                }
+                _ => continue,
+            };
+            let own = if caller.known { callers.http(caller) } else { callers.owner() };
+            let http = match *thing {
+                "session" => &owner,
+                "own session" => &own,
+                _ => admin,
+            };
+            let answer = http.get(&path).await;
+            seen[*thing] = json!([answer.status, answer.text(), answer.header("stream-closed")]);
+        }
+        let keys = admin.get("/v1/keys").await.json();
+        let keys = keys["keys"].as_array().expect("keys").iter();
+        seen["keys"] = keys.filter(|key| key["name"] == self.fill("{name}")).cloned().collect();
+        seen
+    }
+}
+
+/// The token of a wake of some subscription.
+pub(crate) async fn wake_token(http: &Http) -> String {
+    http.create("doc/watched").await;
+    subscribe(http, "watcher", "doc/watched").await;
+    http.append("doc/watched", &json!(1)).await;
+    woken(http, "watcher").await;
+    claim(http, "watcher").await["token"].as_str().expect("a token").to_owned()
+}
+
+async fn subscribe(http: &Http, id: &str, stream: &str) {
+    let path = format!("/v1/stream/__ds/subscriptions/{id}");
+    let wake_stream = format!("doc/wakes-{id}");
+    let body = json!({ "type": "pull-wake", "streams": [stream], "wake_stream": wake_stream });
+    let answer = http.json(Method::PUT, &path, &body).await;
+    assert_eq!(answer.status, 201, "{body}: {}", answer.text());
+}
+
+async fn woken(http: &Http, id: &str) {
+    let path = format!("/v1/stream/__ds/subscriptions/{id}");
+    eventually("the subscription is woken", async || {
+        (http.get(&path).await.json()["generation"] == 1).then_some(())
+    })
+    .await;
+}
+
+async fn claim(http: &Http, id: &str) -> Value {
+    let path = format!("/v1/stream/__ds/subscriptions/{id}/claim");
+    let answer: Answer = http.json(Method::POST, &path, &json!({ "worker": "w" })).await;
+    assert_eq!(answer.status, 200, "claim: {}", answer.text());
+    answer.json()
+}
