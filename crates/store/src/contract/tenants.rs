@@ -4,8 +4,10 @@ use super::Opener;
 use super::commands::{
     LONG_AGO, append, close, create, create_json, delete_by, fork, stamped, tenant,
 };
-use super::subject::{Subject, refusal};
+use super::subject::{EVERYTHING, Subject, refusal};
 use crate::command::{Actor, Answer, Append, Create, Reach, Refusal};
+use crate::log::Found;
+use crate::offset::Position;
 
 fn by(actor: &Actor, append: Append) -> Append {
     Append { actor: actor.clone(), ..append }
@@ -63,6 +65,9 @@ pub async fn a_stream_out_of_reach_is_not_there(data: &dyn Opener) {
     }
     assert_eq!(store.log_tip().await, tip, "nothing was written");
     assert_eq!(store.view("open").await.state, before);
+    let found = store.find("hidden", Position::START, EVERYTHING).await;
+    let of_a = matches!(&found, Found::Gone { host_id } if host_id.as_deref() == Some("a"));
+    assert!(of_a, "whose a hidden stream was: {found:?}");
     store.append(by(&a, stamped("open", "y", "p", 3, 1))).await;
     assert_eq!(store.texts("open").await, ["x", "y"]);
 }
