@@ -17,7 +17,7 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, Method, Response, StatusCode, header};
 use axum::response::IntoResponse;
 
-use tidewire_store::subscription::{Config, Fence, Kind, Op, Reply};
+use tidewire_store::subscription::{Config, Fence, Kind, Op, Reply, Subscription};
 
 use crate::auth::{Act, Identity};
 use crate::body;
@@ -61,9 +61,6 @@ pub(crate) async fn handle(
     if *request.method() != allowed {
         return Err(method_not_allowed(if allowed == Method::POST { "POST" } else { "DELETE" }));
     }
-    // Those who have the token of a wake were let in by whoever gave it to them.
-    let has_own_token = matches!(part, Part::Callback | Part::Ack | Part::Release);
-    let usable = has_own_token || may_use(node, id, identity).await?;
     match part {
         Part::Itself => Err(method_not_allowed("PUT, GET, DELETE")),
         Part::Streams => {
@@ -72,20 +69,17 @@ pub(crate) async fn handle(
             for stream in &streams {
                 identity.may(Act::Follow(stream))?;
             }
-            if !usable {
-                return reply::respond(node, Reply::NotFound);
-            }
-            no_content(node, node.store.change_subscription(id, Op::AddStreams(streams)).await?)
+            no_content(node, change(node, id, identity, Op::AddStreams(streams)).await?)
         }
-        _ if !usable => reply::respond(node, Reply::NotFound),
         Part::Stream(path) => {
             let name = StreamName::parse(relative_name(&path), &node.options.limits)?.into_string();
-            no_content(node, node.store.change_subscription(id, Op::RemoveStream(name)).await?)
+            no_content(node, change(node, id, identity, Op::RemoveStream(name)).await?)
         }
         Part::Claim => {
             let worker = document::worker(&body::read(request, &node.options.limits).await?)?;
-            reply::respond(node, node.store.change_subscription(id, Op::Claim { worker }).await?)
+            reply::respond(node, change(node, id, identity, Op::Claim { worker }).await?)
         }
+        // Those who have the token of a wake were let in by whoever gave it to them.
         Part::Callback | Part::Ack => {
             let (fence, ack) = progress(node, id, request).await?;
             let op = Op::Ack { fence, acks: ack.acks, done: ack.done };
@@ -109,40 +103,51 @@ fn may_follow(identity: &Identity, config: &Config) -> Result<(), Problem> {
     }
 }
 
-/// Whether a subscription, if there is one, is one that the caller could have made.
+/// Whether a subscription is one that the caller could have made, with all that was added to it since.
+fn is_usable(identity: &Identity, subscription: &Subscription) -> bool {
+    let mut added = subscription.links.iter().filter(|(_, link)| link.explicit);
+    identity.may(Act::Administer).is_ok()
+        || (may_follow(identity, &subscription.config).is_ok()
+            && added.all(|(stream, _)| identity.may(Act::Follow(stream)).is_ok()))
+}
+
+/// Whether a subscription, if there is one, is for the caller to use.
 async fn may_use(node: &Node, id: &str, identity: &Identity) -> Result<bool, Problem> {
-    if identity.may(Act::Administer).is_ok() {
-        return Ok(true);
-    }
     let found = node.store.subscription(id).await?;
-    Ok(found.is_none_or(|found| may_follow(identity, &found.config).is_ok()))
+    Ok(found.is_none_or(|found| is_usable(identity, &found)))
+}
+
+/// Changes a subscription, if the caller may use it. To others it is not there: so what is wrong with
+/// the request itself is said before.
+async fn change(node: &Node, id: &str, identity: &Identity, op: Op) -> Result<Reply, Problem> {
+    if !may_use(node, id, identity).await? {
+        return Ok(Reply::NotFound);
+    }
+    Ok(node.store.change_subscription(id, op).await?)
 }
 
 /// Create, look at, or remove a subscription.
 async fn itself(node: &Node, id: &str, request: Request, identity: &Identity) -> Answer {
-    let usable = may_use(node, id, identity).await?;
     match *request.method() {
-        Method::GET if !usable => reply::respond(node, Reply::NotFound),
-        Method::DELETE if !usable => Ok(StatusCode::NO_CONTENT.into_response()),
         Method::PUT => {
             let config = document::config(node, &body::read(request, &node.options.limits).await?)?;
-            // Asked first, so that one who may make none is not told which there are.
             may_follow(identity, &config)?;
-            if !usable {
-                return reply::respond(node, Reply::Exists);
-            }
-            let reply = node.store.change_subscription(id, Op::Create(config)).await?;
+            // Of one that the caller may not use, no more is told than that its name is taken.
+            let reply = match may_use(node, id, identity).await? {
+                true => node.store.change_subscription(id, Op::Create(config)).await?,
+                false => Reply::Exists,
+            };
             reply::respond(node, reply)
         }
         Method::GET => match node.store.subscription(id).await? {
-            Some(subscription) => {
+            Some(subscription) if is_usable(identity, &subscription) => {
                 Ok(Json(document::subscription(node, &subscription)).into_response())
             }
-            None => reply::respond(node, Reply::NotFound),
+            _ => reply::respond(node, Reply::NotFound),
         },
         Method::DELETE => {
             // Removing what is not there leaves the same state as removing what is.
-            node.store.change_subscription(id, Op::Delete).await?;
+            change(node, id, identity, Op::Delete).await?;
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         _ => Err(method_not_allowed("PUT, GET, DELETE")),
