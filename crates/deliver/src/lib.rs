@@ -13,6 +13,8 @@
 //! - `websocket`: frames and handshake; `sessions`: durable identities of clients; `nodes`: the others
 //! - `metrics`, `operations`: for those who run it; `page`: for those who look
 
+#[cfg(test)]
+mod access_matrix;
 mod administration;
 mod auth;
 mod body;

@@ -117,7 +117,10 @@ async fn bad(http: &Http) -> Vec<Caller> {
     }
     let past = jwt::hs256(JWT_SECRET, &claims("paul", &owners_scopes(), -3_600));
     let mut callers = vec![
-        Caller { column: "none", name: "nothing".to_owned(), token: None, known: false },
+        Caller { token: None, ..Caller::new("none", "nothing", "") },
+        // It has the token of whatever wake there is to be reported on.
+        Caller { token: None, ..Caller::new("wake", "its worker", "") },
+        Caller::new("none", "the word Bearer", ""),
         Caller::new("revoked", "a key", &revoked),
         Caller::new("expired", "a key", &expired),
         Caller::new("expired", "a user's token", &past),
@@ -125,7 +128,6 @@ async fn bad(http: &Http) -> Vec<Caller> {
     let other_secret = JWT_SECRET.replace('0', "1");
     callers.extend(
         [
-            ("nothing but the word Bearer", String::new()),
             ("a word", "wrong".to_owned()),
             ("a key that nobody made", format!("tw_{nobodys}")),
             ("a ticket that nobody made", format!("twt_{nobodys}")),

@@ -20,7 +20,8 @@ pub(crate) struct Things {
 }
 
 /// Those that are there. The others are yet to be made, or say something about these.
-const EXISTING: [&str; 4] = ["stream", "session", "subscription", "key"];
+const EXISTING: [&str; 7] =
+    ["stream", "hidden", "session", "subscription", "others", "mixed", "key"];
 
 impl Things {
     /// Makes what a row needs. The owner makes it, or an administrator for them.
@@ -41,6 +42,25 @@ impl Things {
             let tab = Tab::open(&owner).await;
             tab.subscribe_at(&stream, "-1").await;
             names.push(("session", tab.session));
+        }
+        if row.uses("hidden") {
+            let hidden = format!("doc/hidden-{name}");
+            hide(&owner, &hidden).await;
+            names.push(("hidden", hidden));
+        }
+        if row.uses("others") {
+            let others = format!("others-{name}");
+            subscribe(admin, &others, &format!("secret/{name}")).await;
+            names.push(("others", others));
+        }
+        if row.uses("mixed") {
+            let mixed = format!("mixed-{name}");
+            subscribe(admin, &mixed, &stream).await;
+            let streams = json!({ "streams": [format!("secret/{name}")] });
+            let path = format!("/v1/stream/__ds/subscriptions/{mixed}/streams");
+            let answer = admin.json(Method::POST, &path, &streams).await;
+            assert_eq!(answer.status, 204, "add a stream: {}", answer.text());
+            names.push(("mixed", mixed));
         }
         if row.uses("subscription") {
             subscribe(admin, &name, &stream).await;
@@ -102,10 +122,14 @@ impl Things {
         self.names.iter().fold(text.to_owned(), fill)
     }
 
-    /// What nobody is told who is refused.
-    pub(crate) fn private(&self) -> impl Iterator<Item = &str> {
-        let private = ["stream", "session", "own session"];
-        let names = self.names.iter().filter(move |(thing, _)| private.contains(thing));
+    /// What one who is refused is not told.
+    pub(crate) fn private(&self, caller: &Caller) -> impl Iterator<Item = &str> {
+        let is_private = |thing: &str| match thing {
+            "stream" | "hidden" | "session" => true,
+            "own session" => !caller.known,
+            _ => false,
+        };
+        let names = self.names.iter().filter(move |(thing, _)| is_private(thing));
         names.map(|(_, name)| name.as_str()).chain([self.content.as_str()])
     }
 
@@ -115,9 +139,9 @@ impl Things {
         let mut seen = json!({});
         for (thing, name) in &self.names {
             let path = match *thing {
-                "stream" | "new" | "new elsewhere" => format!("/v1/stream/{name}"),
+                "stream" | "hidden" | "new" | "new elsewhere" => format!("/v1/stream/{name}"),
                 "session" | "own session" => format!("/v1/session-offsets/{name}"),
-                "subscription" | "new subscription" => {
+                "subscription" | "others" | "mixed" | "new subscription" => {
                     format!("/v1/stream/__ds/subscriptions/{name}")
                 }
                 _ => continue,
@@ -145,6 +169,16 @@ pub(crate) async fn wake_token(http: &Http) -> String {
     http.append("doc/watched", &json!(1)).await;
     woken(http, "watcher").await;
     claim(http, "watcher").await["token"].as_str().expect("a token").to_owned()
+}
+
+/// Makes a stream that is deleted and kept for a fork.
+async fn hide(http: &Http, stream: &str) {
+    http.create(stream).await;
+    let fork = http.request(Method::PUT, &format!("/v1/stream/{stream}-fork"));
+    let answer = Answer::of(fork.header("stream-forked-from", stream)).await;
+    assert_eq!(answer.status, 201, "fork {stream}: {}", answer.text());
+    let answer = Answer::of(http.request(Method::DELETE, &format!("/v1/stream/{stream}"))).await;
+    assert_eq!(answer.status, 204, "delete {stream}: {}", answer.text());
 }
 
 async fn subscribe(http: &Http, id: &str, stream: &str) {
