@@ -1,5 +1,6 @@
 //! One connection, from the moment it is accepted: TLS, if there is any; then HTTP, until its client or
-//! the server is done with it, it does nothing for too long, or it becomes a WebSocket.
+//! the server is done with it, it does nothing for too long, or it becomes the hub's: a WebSocket, or a
+//! response that stays open.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -50,18 +51,19 @@ const HTTP2_PONG: Duration = Duration::from_secs(35);
 #[derive(Debug, Clone)]
 pub(crate) struct Carrier {
     pub(crate) line: Arc<Line>,
-    /// A place among the connections there may be. A WebSocket takes it along when it leaves HTTP.
-    _place: Arc<Place>,
+    /// A place among the connections there may be, and in their count. Whoever leaves HTTP takes it
+    /// along.
+    _place: Arc<(Place, Open)>,
 }
 
 /// Serves one connection. `connected` is at its other end, which may be a proxy.
 pub(crate) async fn serve(stream: TcpStream, connected: IpAddr, node: Arc<Node>, place: Place) {
-    let _open = Open::count(&node.metrics.connections);
+    let open = Open::count(&node.metrics.connections);
     // Answers are small and wanted at once.
     let _ = stream.set_nodelay(true);
     let Some(line) = establish(stream, &node).await else { return };
     let line = Arc::new(line);
-    let carrier = Carrier { line: Arc::clone(&line), _place: Arc::new(place) };
+    let carrier = Carrier { line: Arc::clone(&line), _place: Arc::new((place, open)) };
     let requests = Arc::new(Requests::default());
     let service = service_fn(|mut request: Request<Incoming>| {
         let peer = Peer::of(connected, &node.options.trusted_proxies, request.headers());
@@ -93,6 +95,7 @@ pub(crate) async fn serve(stream: TcpStream, connected: IpAddr, node: Arc<Node>,
     tokio::pin!(connection);
     let result = tokio::select! {
         result = connection.as_mut() => result,
+        () = line.taken() => return,
         overdue = requests.overdue(&line, limits) => {
             node.metrics.cut(overdue.label());
             if overdue != Overdue::Idle {
@@ -165,16 +168,17 @@ fn connection_builder(limits: &Limits, line: &Arc<Line>) -> auto::Builder<TokioE
 }
 
 /// An open connection, as it is counted.
-struct Open<'a>(&'a Gauge);
+#[derive(Debug)]
+struct Open(Gauge);
 
-impl<'a> Open<'a> {
-    fn count(gauge: &'a Gauge) -> Open<'a> {
+impl Open {
+    fn count(gauge: &Gauge) -> Open {
         gauge.inc();
-        Open(gauge)
+        Open(gauge.clone())
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for Open {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -1,12 +1,11 @@
-//! A connection's socket, plain or with TLS on it, which HTTP and the hub share.
+//! A connection's socket, plain or with TLS on it, which HTTP leaves to the hub.
 //!
-//! A WebSocket leaves HTTP behind, and its socket is the hub's. A live SSE response cannot leave: its
-//! connection stays with hyper, which knows when the client goes and ends the response properly. But
-//! while the response goes on, hyper has nothing to write, so the hub writes the chunks of its body
-//! straight to the socket, as it does with a WebSocket's frames; passing each through a channel and a
-//! task of its own would cost several times the write. That is sound because of two things: the hub
-//! begins only after hyper has flushed the response's head ([`Line::cleared`]), and hyper writes
-//! again only when the body ends, which the hub decides.
+//! A WebSocket leaves HTTP behind, and its socket is the hub's. So does a live SSE response over
+//! HTTP/1.1, though HTTP has no word for it: once hyper has flushed the response's head
+//! ([`Line::cleared`]) it has nothing more to do than to pass on a body, and the hub writes the body's
+//! chunks straight to the socket, as it does with a WebSocket's frames; passing each through a channel
+//! and a task would cost several times the write. Then the socket is taken ([`Line::take`]), hyper's
+//! side of the connection is dropped, with its buffers, and the connection ends with the response.
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
@@ -28,7 +27,10 @@ use crate::tls::Secure;
 pub(crate) struct Line {
     wire: Wire,
     stage: AtomicU8,
+    /// It became clear.
     moved: Notify,
+    /// It was taken.
+    left: Notify,
     /// Something was read since hyper began to wait for a request.
     stirred: AtomicBool,
     /// Since when the client takes nothing of what hyper writes, by the hub's clock; 0 while it does.
@@ -49,6 +51,8 @@ const HYPERS: u8 = 0;
 const LAST_FLUSH: u8 = 1;
 /// Hyper has written all it has, until the body ends.
 const CLEAR: u8 = 2;
+/// The socket is not hyper's any more.
+const TAKEN: u8 = 3;
 
 impl Line {
     pub(crate) fn plain(stream: TcpStream) -> Line {
@@ -64,6 +68,7 @@ impl Line {
             wire,
             stage: AtomicU8::new(HYPERS),
             moved: Notify::new(),
+            left: Notify::new(),
             stirred: AtomicBool::new(false),
             stalled_since_ms: AtomicU64::new(0),
         }
@@ -100,9 +105,53 @@ impl Line {
         }
     }
 
-    /// The response is over: the socket is hyper's again.
+    /// The response broke off before the socket was taken: it is hyper's again.
     pub(crate) fn give_back(&self) {
-        self.stage.store(HYPERS, Ordering::Release);
+        let order = Ordering::AcqRel;
+        let taken = |stage| (stage != TAKEN).then_some(HYPERS);
+        let _ = self.stage.fetch_update(order, Ordering::Acquire, taken);
+    }
+
+    /// Takes the socket from hyper, which has written all it has. False if hyper has it back already.
+    pub(crate) fn take(&self) -> bool {
+        let order = Ordering::AcqRel;
+        let taken = self.stage.compare_exchange(CLEAR, TAKEN, order, Ordering::Acquire).is_ok();
+        if taken {
+            self.left.notify_one();
+        }
+        taken
+    }
+
+    /// Waits until the socket is taken from hyper.
+    pub(crate) async fn taken(&self) {
+        while self.stage.load(Ordering::Acquire) != TAKEN {
+            self.left.notified().await;
+        }
+    }
+
+    /// Waits until the client is gone, or sends no more. What it sends until then is nobody's.
+    pub(crate) async fn hung_up(&self) {
+        let mut nobodys = [0; 256];
+        while self.readable().await.is_ok() {
+            match self.try_read(&mut nobodys) {
+                Ok(0) => return,
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return,
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Writes the last bytes there are to be, and says that they are.
+    pub(crate) async fn finish(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.writable().await?;
+            match self.try_write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        std::future::poll_fn(|cx| self.poll_shutdown(cx)).await
     }
 }
 
@@ -261,6 +310,9 @@ impl AsyncWrite for HttpSide {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.0.stage.load(Ordering::Acquire) == TAKEN {
+            return Poll::Ready(Ok(()));
+        }
         self.0.poll_shutdown(cx)
     }
 }

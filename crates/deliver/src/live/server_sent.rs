@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -30,6 +31,12 @@ use crate::streams::{malformed_offset, parse_offset, within_log};
 
 /// Pieces that wait between the hub and hyper: what waits longer stays in the hub.
 const BODY_PIECES: usize = 8;
+
+/// What ends a chunked body.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// How long a client whose response has ended may take to hang up.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The response to a session's client.
 pub(super) async fn respond(
@@ -57,14 +64,7 @@ pub(super) async fn respond(
     let visit =
         Visit { node: Arc::clone(node), session, identity: identity.clone(), place, cursor };
     let enter = async move |outlet| visit.enter(outlet).await;
-    let body = written_by_hub(node, &request, identity, enter).await?;
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    identity.vary(headers);
-    Ok(response)
+    written_by_hub(node, &request, identity, enter).await
 }
 
 /// Who follows what, from where.
@@ -91,26 +91,35 @@ impl Visit {
     }
 }
 
-/// The body of a response that the hub writes, for as long as the caller's credential holds. `enter`
-/// is told where to, and what it returns is kept for as long as the response lasts.
+/// A response that the hub writes, for as long as the caller's credential holds. `enter` is told where
+/// to, and what it returns is kept for as long as the response lasts.
 pub(crate) async fn written_by_hub<Kept, Entering>(
     node: &Arc<Node>,
     request: &Parts,
     identity: &Identity,
     enter: impl FnOnce(Outlet) -> Entering + Send + 'static,
-) -> Result<Body, Problem>
+) -> Result<Response<Body>, Problem>
 where
     Kept: Send + 'static,
     Entering: Future<Output = Result<(Presence, Kept), Problem>> + Send + 'static,
 {
     let carrier = request.extensions.get::<Carrier>();
+    let carrier = carrier.filter(|_| request.version == Version::HTTP_11);
+    let mut response = Response::new(Body::empty());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    identity.vary(headers);
     let identity = identity.clone();
-    match carrier.filter(|_| request.version == Version::HTTP_11) {
-        Some(Carrier { line, .. }) => {
-            // Hyper gets nothing of this body but its end.
-            let (ended, end) = oneshot::channel();
-            node.hub.tasks.spawn(write_straight(Arc::clone(line), identity, enter, ended));
-            Ok(Body::from_stream(Elsewhere { line: Arc::clone(line), end }))
+    *response.body_mut() = match carrier {
+        Some(carrier) => {
+            // Hyper gets nothing of this body.
+            let (gone, body) = oneshot::channel();
+            let line = Arc::clone(&carrier.line);
+            node.hub.tasks.spawn(write_straight(carrier.clone(), identity, enter, gone));
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            Body::from_stream(Elsewhere { line, body })
         }
         None => {
             let (body, pieces) = mpsc::channel(BODY_PIECES);
@@ -129,27 +138,32 @@ where
                     let state = (pieces, present, identity, left);
                     Some((Ok::<Bytes, std::convert::Infallible>(piece), state))
                 });
-            Ok(Body::from_stream(pieces))
+            Body::from_stream(pieces)
         }
-    }
+    };
+    Ok(response)
 }
 
+/// Has the hub write a body, once hyper has written the head, and then has hyper let go of the socket.
 async fn write_straight<Kept, Entering>(
-    line: Arc<Line>,
+    carrier: Carrier,
     identity: Identity,
     enter: impl FnOnce(Outlet) -> Entering,
-    mut ended: oneshot::Sender<()>,
+    mut body: oneshot::Sender<()>,
 ) where
     Entering: Future<Output = Result<(Presence, Kept), Problem>>,
 {
+    let line = &carrier.line;
     tokio::select! {
         () = line.cleared() => {}
-        () = ended.closed() => return,
+        () = body.closed() => return,
     }
-    let socket = Arc::new(Socket::new(line, clock_ms()));
+    let socket = Arc::new(Socket::new(Arc::clone(line), clock_ms()));
+    // Boxed, so that what it takes to enter is not kept for as long as the response lasts.
+    let entering = Box::pin(enter(Outlet::Chunks(Arc::clone(&socket))));
     let entered = tokio::select! {
-        entered = enter(Outlet::Chunks(Arc::clone(&socket))) => entered,
-        () = ended.closed() => return,
+        entered = entering => entered,
+        () = body.closed() => return,
     };
     let (presence, _kept) = match entered {
         Ok(present) => present,
@@ -159,27 +173,31 @@ async fn write_straight<Kept, Entering>(
             return;
         }
     };
+    if !line.take() {
+        return;
+    }
     tokio::select! {
         () = socket.released.notified() => {}
-        () = ended.closed() => {}
+        () = line.hung_up() => return,
         over = identity.standing().over() => {
             presence.leave(over).await;
             tokio::select! {
                 () = socket.released.notified() => {}
-                () = ended.closed() => {}
+                () = line.hung_up() => return,
             }
         }
     }
-    if socket.finished.load(Ordering::Acquire) {
-        let _ = ended.send(());
+    if socket.finished.load(Ordering::Acquire) && line.finish(LAST_CHUNK).await.is_ok() {
+        // A socket that is closed with something unread in it would take back what was sent last.
+        let _ = tokio::time::timeout(FAREWELL, line.hung_up()).await;
     }
 }
 
-/// A body whose bytes are written elsewhere. It ends when all of them are, and breaks off if they
-/// cannot be: then the last chunk may be a part of one.
+/// A body whose bytes are written elsewhere. Hyper is let go of before it ends; if hyper lets go first,
+/// nobody is there to write to.
 struct Elsewhere {
     line: Arc<Line>,
-    end: oneshot::Receiver<()>,
+    body: oneshot::Receiver<()>,
 }
 
 impl Stream for Elsewhere {
@@ -187,11 +205,8 @@ impl Stream for Elsewhere {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.line.asked();
-        match Pin::new(&mut self.end).poll(cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(())) => Poll::Ready(None),
-            Poll::Ready(Err(_)) => Poll::Ready(Some(Err("the client could not be written to"))),
-        }
+        // It never ends: there is nothing to be told but that nobody writes it.
+        Pin::new(&mut self.body).poll(cx).map(|_| Some(Err("the response could not begin")))
     }
 }
 

@@ -44,14 +44,9 @@ pub(super) async fn stream(
     let arrival = Box::new(Arrival::new(attendance, reach, &page, after, voice));
     let shard = node.hub.shard_of(identity.tenant(), &connection_id()).clone();
     let enter = async move |outlet| Ok((shard.admit(outlet, arrival).await?, kept));
-    let mut response = Response::new(written_by_hub(node, request, identity, enter).await?);
-    let headers = response.headers_mut();
-    encode::insert(headers, "content-type", "text/event-stream");
-    identity.vary(headers);
-    encode::insert(headers, "cache-control", "no-cache");
-    encode::insert(headers, "x-accel-buffering", "no");
+    let mut response = written_by_hub(node, request, identity, enter).await?;
     if voice.is_base64() {
-        encode::insert(headers, headers::SSE_DATA_ENCODING, "base64");
+        encode::insert(response.headers_mut(), headers::SSE_DATA_ENCODING, "base64");
     }
     Ok(response)
 }
