@@ -22,8 +22,6 @@ pub struct Presence {
     page: ServerSent,
     stream: Response,
     poll: JoinSet<Answer>,
-    /// The connection ids of the sockets.
-    ids: Vec<String>,
 }
 
 impl Presence {
@@ -34,10 +32,8 @@ impl Presence {
         let mut by_header = WebSocket::connect(holder, "/v1/ws").await;
         let mut by_message = WebSocket::connect(&holder.as_someone(None), "/v1/ws").await;
         by_message.say(&json!({ "type": "auth", "token": holder.token() })).await;
-        let mut ids = Vec::new();
         for socket in [&mut by_header, &mut by_message] {
-            let hello = socket.hears("hello").await;
-            ids.push(hello["connection_id"].as_str().expect("an id").to_owned());
+            socket.hears("hello").await;
             for stream in QUIET {
                 socket.subscribe(&json!({ "query_id": stream, "stream": stream })).await;
             }
@@ -63,18 +59,13 @@ impl Presence {
             (admin.metric("tidewire_live_readers").await >= waiting + 2).then_some(())
         })
         .await;
-        Presence { sockets: [by_header, by_message], page, stream, poll, ids }
-    }
-
-    /// The connection ids of the WebSockets.
-    pub fn connection_ids(&self) -> &[String] {
-        &self.ids
+        Presence { sockets: [by_header, by_message], page, stream, poll }
     }
 
     /// Waits until all of it has ended, as it must: where there are subscriptions, each with the
     /// reason; a long-poll with 401 and the reason; a stream by SSE just so.
     pub async fn ends(self, reason: &str) {
-        let Presence { sockets, mut page, mut stream, mut poll, .. } = self;
+        let Presence { sockets, mut page, mut stream, mut poll } = self;
         for mut socket in sockets {
             let farewell = socket.closed().await;
             assert_eq!(farewell.code, 1008, "{farewell:?}");

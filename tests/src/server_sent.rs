@@ -29,6 +29,21 @@ pub struct Sent {
 impl ServerSent {
     /// Opens a session's live connection, after the last event's id if there is one.
     pub async fn open(http: &Http, session: &str, last_event_id: Option<&str>) -> ServerSent {
+        ServerSent::greeted(http, session, last_event_id).await.0
+    }
+
+    /// Opens a session's live connection, and says which one it is.
+    pub async fn open_with_id(http: &Http, session: &str) -> (ServerSent, String) {
+        let (opened, hello) = ServerSent::greeted(http, session, None).await;
+        let id = hello["connection_id"].as_str().expect("a connection's id").to_owned();
+        (opened, id)
+    }
+
+    async fn greeted(
+        http: &Http,
+        session: &str,
+        last_event_id: Option<&str>,
+    ) -> (ServerSent, Value) {
         let mut request = http.request(Method::GET, &format!("/v1/live/{session}"));
         if let Some(id) = last_event_id {
             request = request.header("last-event-id", id);
@@ -42,7 +57,7 @@ impl ServerSent {
         let hello = opened.next().await.expect("hello");
         assert_eq!(hello.message["type"], "hello", "{hello:?}");
         assert_eq!(hello.message["session"], session, "{hello:?}");
-        opened
+        (opened, hello.message)
     }
 
     /// The next event. `None`: the response has ended.

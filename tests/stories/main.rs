@@ -29,6 +29,7 @@ mod live_clients_outlast_postgres;
 mod live_metrics;
 mod notify;
 mod one_address_wants_everything;
+mod orders_to_all_nodes;
 mod payloads;
 mod pointers;
 mod postgres_restarts;
