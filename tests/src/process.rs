@@ -13,9 +13,13 @@ use crate::wait::eventually;
 pub struct Process {
     name: String,
     child: Child,
-    said: Arc<Mutex<Vec<u8>>>,
+    said: Heard,
+    printed: Heard,
     listeners: Vec<JoinHandle<()>>,
 }
+
+/// What was heard so far.
+type Heard = Arc<Mutex<Vec<u8>>>;
 
 /// A process that has ended by itself.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub struct Ended {
     pub code: Option<i32>,
     /// Its whole output, standard output and standard error as they came.
     pub said: String,
+    /// Its standard output alone.
+    pub printed: String,
 }
 
 impl Process {
@@ -33,12 +39,13 @@ impl Process {
         let name = command.get_program().to_string_lossy().into_owned();
         let mut child =
             command.spawn().unwrap_or_else(|error| panic!("cannot run {name}: {error}"));
-        let said = Arc::new(Mutex::new(Vec::new()));
+        let (said, printed) = (Heard::default(), Heard::default());
+        let both = vec![Arc::clone(&said), Arc::clone(&printed)];
         let listeners = vec![
-            listen(child.stdout.take().expect("a pipe"), Arc::clone(&said)),
-            listen(child.stderr.take().expect("a pipe"), Arc::clone(&said)),
+            listen(child.stdout.take().expect("a pipe"), both),
+            listen(child.stderr.take().expect("a pipe"), vec![Arc::clone(&said)]),
         ];
-        Process { name, child, said, listeners }
+        Process { name, child, said, printed, listeners }
     }
 
     /// The process id.
@@ -57,8 +64,7 @@ impl Process {
 
     /// What it has said so far.
     pub fn said(&self) -> String {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&said).into_owned()
+        text(&self.said)
     }
 
     /// Sends a signal by name, such as `TERM`.
@@ -88,7 +94,7 @@ impl Process {
         for listener in self.listeners.drain(..) {
             let _ = listener.join();
         }
-        Ended { code: status.code(), said: self.said() }
+        Ended { code: status.code(), said: self.said(), printed: text(&self.printed) }
     }
 }
 
@@ -101,12 +107,19 @@ impl Drop for Process {
     }
 }
 
-fn listen(mut pipe: impl Read + Send + 'static, said: Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
+fn text(heard: &Heard) -> String {
+    let heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+    String::from_utf8_lossy(&heard).into_owned()
+}
+
+fn listen(mut pipe: impl Read + Send + 'static, into: Vec<Heard>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut piece = [0; 4096];
         while let Ok(read @ 1..) = pipe.read(&mut piece) {
-            let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-            said.extend_from_slice(&piece[..read]);
+            for heard in &into {
+                let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+                heard.extend_from_slice(&piece[..read]);
+            }
         }
     })
 }

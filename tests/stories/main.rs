@@ -25,6 +25,7 @@ mod compression;
 mod encrypted_connections;
 mod every_limit_has_a_name;
 mod expired_rows_are_swept;
+mod keys_command;
 mod live_clients_outlast_postgres;
 mod live_metrics;
 mod notify;

@@ -217,19 +217,20 @@ pub(crate) struct ConfigFlags {
     pub(crate) server: ServerFlags,
 }
 
-/// Which server to talk to, and as whom.
+/// Which server to talk to, and as whom. Global, so that they can stand after a command's own
+/// commands as well as before.
 #[derive(Debug, Args)]
 pub(crate) struct ClientFlags {
     /// The server
     #[arg(long, env = "TIDEWIRE_URL", default_value = "http://127.0.0.1:4437")]
-    #[arg(hide_env_values = true)]
+    #[arg(hide_env_values = true, global = true)]
     pub(crate) url: String,
     /// The key or token to present to it
-    #[arg(long, env = "TIDEWIRE_TOKEN", hide_env_values = true)]
+    #[arg(long, env = "TIDEWIRE_TOKEN", hide_env_values = true, global = true)]
     pub(crate) token: Option<String>,
     /// A PEM file with the authority that issued an https server's certificate, where the system
     /// does not know it
-    #[arg(long, env = "TIDEWIRE_CA", hide_env_values = true, value_name = "FILE")]
+    #[arg(long, env = "TIDEWIRE_CA", hide_env_values = true, global = true, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
 }
 

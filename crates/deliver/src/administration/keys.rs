@@ -86,6 +86,8 @@ async fn revoke(node: &Node, id: i64, identity: &Identity) -> Answer {
     if !node.store.revoke_key(id).await? {
         return Err(no_such_key());
     }
+    // All nodes are told, this one too; but whoever has the answer can count on it here at once.
+    node.credentials.changed(id);
     audit::administered(identity, "revoke key", &id.to_string());
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -106,6 +108,7 @@ async fn rotate(node: &Node, id: i64, request: Request, identity: &Identity) -> 
     let Some(view) = rotated else {
         return Err(no_such_key());
     };
+    node.credentials.changed(id);
     audit::administered(identity, "rotate key", &id.to_string());
     Ok(uncached(StatusCode::CREATED, with_key(&view, &key)))
 }
