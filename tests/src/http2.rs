@@ -107,12 +107,23 @@ impl Streamed {
             if text.contains(what) {
                 return text;
             }
-            let frame = within_patience(what, self.response.body_mut().frame()).await;
-            let frame = frame.unwrap_or_else(|| panic!("it ended after {text:?}"));
-            if let Ok(data) = frame.expect("more of the body").into_data() {
-                self.received.extend_from_slice(&data);
-            }
+            let goes_on = within_patience(what, self.receive()).await;
+            assert!(goes_on, "it ended after {text:?}");
         }
+    }
+
+    /// Waits until the answer has ended, as it should, and returns all that came.
+    pub async fn ended(mut self) -> String {
+        within_patience("the answer ends", async { while self.receive().await {} }).await;
+        String::from_utf8_lossy(&self.received).into_owned()
+    }
+
+    async fn receive(&mut self) -> bool {
+        let Some(frame) = self.response.body_mut().frame().await else { return false };
+        if let Ok(data) = frame.expect("more of the body").into_data() {
+            self.received.extend_from_slice(&data);
+        }
+        true
     }
 }
 

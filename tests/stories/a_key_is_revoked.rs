@@ -7,7 +7,7 @@ use tidewire_stories::postgres::Sql;
 use tidewire_stories::presence::QUIET;
 use tidewire_stories::wait::within_patience;
 use tidewire_stories::websocket::Frame;
-use tidewire_stories::{ApiKey, Cluster, Nodes, Plan, Presence, Producers, Shutdown, Store};
+use tidewire_stories::{ApiKey, Cluster, Http2, Nodes, Plan, Presence, Producers, Shutdown, Store};
 use tidewire_stories::{Tab, Transcript, WebSocket, Witness, eventually, on_both_stores};
 
 on_both_stores!(
@@ -189,7 +189,7 @@ async fn a_rotated_key_goes_on_for_its_overlap_and_no_longer(store: Store) {
     scene.nobody_else_noticed().await;
 }
 
-/// I5: nodes whose connections to the database break at the very moment hear of it when they have
+/// I6: nodes whose connections to the database break at the very moment hear of it when they have
 /// new ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revocation_that_no_node_could_hear_is_found_out() {
@@ -219,7 +219,7 @@ async fn a_revocation_that_no_node_could_hear_is_found_out() {
     scene.nobody_else_noticed().await;
 }
 
-/// I5: the database is restarted, and the key revoked before the nodes are back.
+/// I6: the database is restarted, and the key revoked before the nodes are back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revocation_beside_a_restart_of_postgres_is_found_out() {
     let mut cluster = Cluster::start().await;
@@ -237,7 +237,34 @@ async fn a_revocation_beside_a_restart_of_postgres_is_found_out() {
     }
 }
 
-/// I5: a reader that has yet to catch up is not let finish: what it has not got, it does not get.
+/// I6: over HTTP/2 responses take another way through the server, and end the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn responses_over_http2_end_too() {
+    let store = Store::sqlite();
+    let nodes = Nodes::of(&store, &SETTINGS).await;
+    let admin = nodes.http(0);
+    let key = admin.make_key(&reads_all()).await;
+    let holder = admin.holder(&key);
+    let tab = Tab::open(&holder).await;
+    for stream in QUIET {
+        admin.create(stream).await;
+        tab.subscribe(stream).await;
+    }
+    let mut http2 = Http2::connect(&holder).await;
+    let mut page = http2.follow(&format!("/v1/live/{}", tab.session)).await;
+    for stream in QUIET {
+        page.hears(&format!("-{stream}\"")).await;
+    }
+    let mut stream = http2.follow(&format!("{}?offset=now&live=sse", path())).await;
+    stream.hears("upToDate").await;
+    admin.revoke_key(&key).await;
+    let received = page.ended().await;
+    assert_eq!(received.matches("\"subscription_ended\"").count(), QUIET.len(), "{received}");
+    assert_eq!(received.matches("\"key_revoked\"").count(), QUIET.len(), "{received}");
+    stream.ended().await;
+}
+
+/// I6: a reader that has yet to catch up is not let finish: what it has not got, it does not get.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_is_far_behind_is_cut_off_too() {
     let store = Store::sqlite();

@@ -62,7 +62,7 @@ async fn wait_as_told(answer: &Answer, limit: &str) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// I5: one who asks too often waits, wherever they ask from, and nobody else does.
+/// I9: one who asks too often waits, wherever they ask from, and nobody else does.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_identity_that_asks_too_often_waits() {
     let store = Store::sqlite();
@@ -87,7 +87,7 @@ async fn an_identity_that_asks_too_often_waits() {
     assert!(denied >= 1.0, "{denied}");
 }
 
-/// I5: an address from which too many ask waits, whoever they are, and no other address does.
+/// I9: an address from which too many ask waits, whoever they are, and no other address does.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_asks_too_often_waits() {
     let store = Store::sqlite();
@@ -185,7 +185,7 @@ async fn an_address_that_fails_too_often_waits() {
     }
 }
 
-/// I5: one identity has so many live connections and no more, of whatever kind; one that ends makes
+/// I9: one identity has so many live connections and no more, of whatever kind; one that ends makes
 /// room.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_identity_has_so_many_live_connections_and_no_more() {
@@ -276,7 +276,7 @@ const BROKEN: [&str; 4] = [
     "[rates]\nidentity_per_minute = 5\n",
 ];
 
-/// I8: SIGHUP takes over what changed in the file, and a file that is wrong changes nothing.
+/// SIGHUP takes over what changed in the file, and a file that is wrong changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn sighup_takes_over_rates_and_origins() {
     let store = Store::sqlite();
@@ -313,7 +313,7 @@ async fn sighup_takes_over_rates_and_origins() {
     }
 }
 
-/// I8: `tidewire control reload` is obeyed by every node of the database.
+/// `tidewire control reload` is obeyed by every node of the database.
 #[tokio::test(flavor = "multi_thread")]
 async fn control_reload_takes_over_rates_and_origins_on_every_node() {
     let file = File::of(&allowing(OLD, 0));

@@ -285,6 +285,8 @@ async fn a_cookie_is_called_as_the_configuration_says() {
     }
 }
 
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
 /// I6: the browser sends the cookie along with whatever asks; it counts only where the page that
 /// asks is one that may.
 #[tokio::test(flavor = "multi_thread")]
@@ -294,7 +296,7 @@ async fn a_cookie_counts_only_for_pages_that_may_use_it() {
     let admin = server.http();
     let key = admin.make_key(&scopes()).await;
     let own = admin.base().to_owned();
-    let cases: [(Method, &[(&str, &str)], u16); 17] = [
+    let cases: [(Method, Headers<'_>, u16); 17] = [
         (Method::GET, &[], 200),
         (Method::GET, &[("origin", APP)], 200),
         (Method::GET, &[("origin", &own)], 200),

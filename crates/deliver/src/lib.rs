@@ -45,6 +45,8 @@ mod sessions;
 mod streams;
 mod subscriptions;
 mod tail;
+#[cfg(test)]
+mod testing;
 mod tls;
 mod websocket;
 

@@ -130,6 +130,12 @@ impl Server {
         self.node.reload();
     }
 
+    /// What its handlers share.
+    #[cfg(test)]
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
     /// The address it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr

@@ -10,6 +10,8 @@
 
 pub(crate) mod audit;
 pub(crate) mod credentials;
+#[cfg(test)]
+mod forgeries;
 pub(crate) mod gates;
 pub(crate) mod identity;
 pub(crate) mod jwt;

@@ -8,6 +8,8 @@
 mod batch;
 pub(crate) mod routes;
 mod subscribe;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::collections::HashMap;

@@ -5,11 +5,11 @@ use std::sync::OnceLock;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use proptest::prelude::*;
-use proptest::sample::Index;
 
 use super::issuer::{Issuer, all_four, claims, decide, encode, key_set};
 use crate::auth::jwt::Refusal;
 use crate::auth::jwt::keys::KeySet;
+use crate::testing::{changed, changed_text, changes};
 
 /// A token of each algorithm, and the keys of their issuers.
 fn tokens() -> &'static (Vec<String>, KeySet) {
@@ -19,59 +19,6 @@ fn tokens() -> &'static (Vec<String>, KeySet) {
         let set = key_set(issuers[1..].iter().map(Issuer::jwk));
         (issuers.iter().map(|issuer| issuer.token(&claims())).collect(), set)
     })
-}
-
-/// A change of bytes.
-#[derive(Debug, Clone)]
-enum Change {
-    Flip(Index, u8),
-    Drop(Index, usize),
-    Insert(Index, Vec<u8>),
-    Truncate(Index),
-    Repeat(Index, usize),
-}
-
-impl Change {
-    fn apply(&self, bytes: &mut Vec<u8>) {
-        // One past the last is a place to insert at, too.
-        let size = bytes.len() + 1;
-        match self {
-            Change::Flip(at, mask) if !bytes.is_empty() => {
-                let at = at.index(bytes.len());
-                bytes[at] ^= mask;
-            }
-            Change::Flip(..) => {}
-            Change::Drop(at, count) => {
-                let at = at.index(size);
-                let end = bytes.len().min(at + count);
-                bytes.drain(at..end);
-            }
-            Change::Insert(at, inserted) => {
-                let at = at.index(size);
-                bytes.splice(at..at, inserted.iter().copied());
-            }
-            Change::Truncate(at) => bytes.truncate(at.index(size)),
-            Change::Repeat(at, count) => {
-                let at = at.index(size);
-                let end = bytes.len().min(at + count);
-                let again = bytes[at..end].to_vec();
-                bytes.splice(at..at, again);
-            }
-        }
-    }
-}
-
-fn change() -> impl Strategy<Value = Change> {
-    let of_base64 = prop::collection::vec(prop::sample::select(b"Aa0-_.=".to_vec()), 1..5);
-    prop_oneof![
-        (any::<Index>(), 1u8..).prop_map(|(at, mask)| Change::Flip(at, mask)),
-        (any::<Index>(), 1usize..40).prop_map(|(at, count)| Change::Drop(at, count)),
-        (any::<Index>(), prop::collection::vec(any::<u8>(), 1..20))
-            .prop_map(|(at, bytes)| Change::Insert(at, bytes)),
-        (any::<Index>(), of_base64).prop_map(|(at, bytes)| Change::Insert(at, bytes)),
-        any::<Index>().prop_map(Change::Truncate),
-        (any::<Index>(), 1usize..40).prop_map(|(at, count)| Change::Repeat(at, count)),
-    ]
 }
 
 /// Whether a token is accepted that is not one of those that were made.
@@ -86,24 +33,22 @@ proptest! {
     #[test]
     fn a_token_whose_text_is_changed_is_refused(
         which in 0usize..4,
-        changes in prop::collection::vec(change(), 1..4),
+        changes in changes(),
     ) {
-        let mut bytes = tokens().0[which].clone().into_bytes();
-        changes.iter().for_each(|change| change.apply(&mut bytes));
-        prop_assert!(!accepted_though_changed(&String::from_utf8_lossy(&bytes)));
+        prop_assert!(!accepted_though_changed(&changed_text(&tokens().0[which], &changes)));
     }
 
     #[test]
     fn a_token_whose_content_is_changed_is_refused(
         which in 0usize..4,
         part in 0usize..3,
-        changes in prop::collection::vec(change(), 1..4),
+        changes in changes(),
     ) {
         let mut parts: Vec<Vec<u8>> = tokens().0[which]
             .split('.')
             .map(|part| URL_SAFE_NO_PAD.decode(part).expect("base64"))
             .collect();
-        changes.iter().for_each(|change| change.apply(&mut parts[part]));
+        parts[part] = changed(std::mem::take(&mut parts[part]), &changes);
         let changed: Vec<String> = parts.iter().map(|part| encode(part)).collect();
         prop_assert!(!accepted_though_changed(&changed.join(".")));
     }

@@ -1,0 +1,120 @@
+//! What tests of credentials share: a node to present them to, and every way to change them.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+use tidewire_store::{SharedStore, SqliteOptions, sqlite::SqliteStore};
+
+use crate::node::Node;
+use crate::options::{Access, Options};
+use crate::server::Server;
+
+/// The key that may do everything.
+pub(crate) const ADMIN_KEY: &str = "test-2c9e41d7b3865f0a";
+
+/// A node that asks for credentials, over an embedded store of its own. Gone when dropped.
+pub(crate) struct Bench {
+    server: Server,
+    runtime: Runtime,
+    _folder: TempDir,
+}
+
+impl Bench {
+    pub(crate) fn start() -> Bench {
+        let runtime = Runtime::new().expect("a runtime");
+        let folder = tempfile::tempdir().expect("a folder");
+        let start = async {
+            let store = SqliteStore::open(SqliteOptions::new(folder.path())).await;
+            let store: SharedStore = store.expect("a store");
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let access = Access::Guarded { admin_key: Some(ADMIN_KEY.to_owned()) };
+            Server::start(Options::new(access), store, listener).await.expect("a server")
+        };
+        let server = runtime.block_on(start);
+        Bench { server, runtime, _folder: folder }
+    }
+
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        self.server.node()
+    }
+
+    /// Waits for something, where a test cannot.
+    pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+}
+
+/// A change of bytes.
+#[derive(Debug, Clone)]
+pub(crate) enum Change {
+    Flip(Index, u8),
+    Drop(Index, usize),
+    Insert(Index, Vec<u8>),
+    Truncate(Index),
+    Repeat(Index, usize),
+}
+
+impl Change {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        // One past the last is a place to insert at, too.
+        let size = bytes.len() + 1;
+        match self {
+            Change::Flip(at, mask) if !bytes.is_empty() => {
+                let at = at.index(bytes.len());
+                bytes[at] ^= mask;
+            }
+            Change::Flip(..) => {}
+            Change::Drop(at, count) => {
+                let at = at.index(size);
+                let end = bytes.len().min(at + count);
+                bytes.drain(at..end);
+            }
+            Change::Insert(at, inserted) => {
+                let at = at.index(size);
+                bytes.splice(at..at, inserted.iter().copied());
+            }
+            Change::Truncate(at) => bytes.truncate(at.index(size)),
+            Change::Repeat(at, count) => {
+                let at = at.index(size);
+                let end = bytes.len().min(at + count);
+                let again = bytes[at..end].to_vec();
+                bytes.splice(at..at, again);
+            }
+        }
+    }
+}
+
+/// Bytes with changes, one after the other.
+pub(crate) fn changed(bytes: impl Into<Vec<u8>>, changes: &[Change]) -> Vec<u8> {
+    let mut bytes = bytes.into();
+    changes.iter().for_each(|change| change.apply(&mut bytes));
+    bytes
+}
+
+/// A text with changes, one after the other.
+pub(crate) fn changed_text(text: &str, changes: &[Change]) -> String {
+    String::from_utf8_lossy(&changed(text, changes)).into_owned()
+}
+
+/// A few changes.
+pub(crate) fn changes() -> impl Strategy<Value = Vec<Change>> {
+    prop::collection::vec(change(), 1..4)
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let of_base64 = prop::collection::vec(prop::sample::select(b"Aa0-_.=".to_vec()), 1..5);
+    prop_oneof![
+        (any::<Index>(), 1u8..).prop_map(|(at, mask)| Change::Flip(at, mask)),
+        (any::<Index>(), 1usize..40).prop_map(|(at, count)| Change::Drop(at, count)),
+        (any::<Index>(), prop::collection::vec(any::<u8>(), 1..20))
+            .prop_map(|(at, bytes)| Change::Insert(at, bytes)),
+        (any::<Index>(), of_base64).prop_map(|(at, bytes)| Change::Insert(at, bytes)),
+        any::<Index>().prop_map(Change::Truncate),
+        (any::<Index>(), 1usize..40).prop_map(|(at, count)| Change::Repeat(at, count)),
+    ]
+}
