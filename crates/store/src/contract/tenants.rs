@@ -46,6 +46,12 @@ pub async fn a_stream_out_of_reach_is_not_there(data: &dyn Opener) {
     store.append(by(&a, close("closed"))).await;
     store.create(made_by(&a, fork("hidden", "fork"))).await;
     assert_eq!(store.ask(delete_by(a.clone(), "hidden")).await, Answer::Done);
+    // Whoever reads it decides by this to whom it is gone, and to whom it never was.
+    let hidden = store.find("hidden", Position::START, EVERYTHING).await;
+    assert!(
+        matches!(&hidden, Found::Gone { host_id } if host_id.as_deref() == Some("a")),
+        "{hidden:?}"
+    );
     let (before, tip) = (store.view("open").await.state, store.log_tip().await);
     for name in ["open", "closed", "hidden", "missing"] {
         for attempt in [
