@@ -36,5 +36,32 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(
     invalid: impl Fn(String) -> Problem,
 ) -> Result<T, Problem> {
     let body: &[u8] = if body.is_empty() { b"{}" } else { body };
-    serde_json::from_slice(body).map_err(|error| invalid(format!("the body is not right: {error}")))
+    let parsed = serde_json::from_slice(body);
+    parsed.map_err(|error| invalid(format!("the body is not right: {}", fault(&error))))
+}
+
+/// What is wrong with a document, without the text that is in the wrong place: it may be a credential,
+/// and errors are written into logs.
+pub(crate) fn fault(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    match (said.find("string \""), said.rfind("\", expected")) {
+        (Some(from), Some(to)) => format!("{}a string{}", &said[..from], &said[to + 1..]),
+        _ => said,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_in_the_wrong_place_is_not_repeated() {
+        let fault_of = |text: &str| fault(&serde_json::from_str::<Vec<u8>>(text).expect_err(text));
+        for text in [r#""tw_secret""#, r#"["tw_secret"]"#, r#""tw_secret\", expected a \"tw_""#] {
+            let fault = fault_of(text);
+            assert!(fault.starts_with("invalid type: a string, expected "), "{fault}");
+            assert!(!fault.contains("tw_"), "{fault}");
+        }
+        assert!(fault_of("[300]").contains("300"), "numbers are no credentials");
+    }
 }

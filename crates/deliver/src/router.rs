@@ -268,7 +268,7 @@ impl Route {
                 let query = request.uri().query().unwrap_or_default().to_owned();
                 nodes::route(node, &query, &admission.identity()?).await
             }
-            Route::Stream(_) | Route::Unknown => Err(not_found(request.uri().path())),
+            Route::Stream(_) | Route::Unknown => Err(not_found()),
         }
     }
 }
@@ -337,11 +337,12 @@ pub(crate) fn method_not_allowed(allow: &'static str) -> Problem {
     .with_header("allow", allow)
 }
 
-fn not_found(path: &str) -> Problem {
+/// Does not repeat the path: people put sessions' ids and tickets there.
+fn not_found() -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
         "no_such_route",
-        format!("there is nothing at {path}"),
+        "there is nothing at this path",
         "streams are at /v1/stream/{path}",
     )
 }

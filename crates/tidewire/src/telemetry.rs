@@ -34,10 +34,19 @@ fn default_filter(level: &str) -> String {
     format!("{libraries},tidewire={level}")
 }
 
-fn install(filter: &str, json: bool) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).with_context(|| {
-        format!("TIDEWIRE_LOG={filter} is no filter such as warn,tidewire=debug")
+/// Lines that are not written, whatever is asked for. The driver of PostgreSQL tells of each statement
+/// with all that goes into it: signing keys, hashes of keys, what streams hold.
+const NEVER: &str = "tokio_postgres::query=info";
+
+fn filter(wanted: &str) -> anyhow::Result<EnvFilter> {
+    let filter = EnvFilter::try_new(wanted).with_context(|| {
+        format!("TIDEWIRE_LOG={wanted} is no filter such as warn,tidewire=debug")
     })?;
+    Ok(filter.add_directive(NEVER.parse()?))
+}
+
+fn install(wanted: &str, json: bool) -> anyhow::Result<()> {
+    let filter = filter(wanted)?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -55,5 +64,14 @@ mod tests {
     fn libraries_are_as_silent_as_we_are() {
         assert_eq!(default_filter("error"), "error,tidewire=error");
         assert_eq!(default_filter("trace"), "warn,tidewire=trace");
+    }
+
+    #[test]
+    fn what_goes_into_statements_is_never_written() {
+        for wanted in ["trace", "tokio_postgres=debug", "tokio_postgres::query=trace", "off"] {
+            let filter = filter(wanted).expect("a filter").to_string();
+            let of_query = filter.split(',').filter(|one| one.starts_with("tokio_postgres::query"));
+            assert_eq!(of_query.collect::<Vec<_>>(), [NEVER], "{wanted}: {filter}");
+        }
     }
 }

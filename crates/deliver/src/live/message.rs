@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use tidewire_store::Position;
 
+use crate::document::fault;
 use crate::hub::StartFrom;
 use crate::node::Node;
 use crate::problem::Problem;
@@ -138,7 +139,7 @@ fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Problem> {
 fn malformed(error: &serde_json::Error) -> Problem {
     Problem::bad_request(
         "malformed_message",
-        format!("the message is not right: {error}"),
+        format!("the message is not right: {}", fault(error)),
         "send a JSON object with a type, as PROTOCOL.md describes it",
     )
 }

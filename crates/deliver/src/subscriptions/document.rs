@@ -48,8 +48,7 @@ struct WebhookDocument {
 }
 
 fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    let body: &[u8] = if body.is_empty() { b"{}" } else { body };
-    serde_json::from_slice(body).map_err(|error| invalid(format!("the body is not right: {error}")))
+    crate::document::parse(body, invalid)
 }
 
 /// What a creator chose.
