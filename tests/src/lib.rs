@@ -7,7 +7,7 @@
 //! - [`certificate`]: an authority, and what it issues; [`socket`]: plain or encrypted
 //! - [`http`]: one request each; [`http2`]: the other version; [`raw`]: bytes on a socket, for what no
 //!   HTTP client would send; [`api_key`]: keys, as administrators make them; [`issuer`]: end users'
-//!   tokens
+//!   tokens; [`secrets`]: looking for what must not be seen
 //! - [`websocket`]: frames made by hand; [`server_sent`]: events with their ids; [`tab`]: a session as a
 //!   page uses it; [`metrics`]: what the server counts; [`examples`]: what PROTOCOL.md promises
 //! - [`producers`]: clients that append through every fault; [`account`]: what each was promised
@@ -17,7 +17,8 @@
 //!   [`event_source`]: a session's SSE response; [`witness`]: either, read to its end;
 //!   [`presence`]: someone who is connected in every way; [`nodes`]: several servers of one system
 //! - [`traffic`]: both kinds together, with all that must hold for them
-//! - [`complaint`]: everything but success; [`receiver`]: the far end of a webhook
+//! - [`complaint`]: everything but success; [`receiver`]: the far end of a webhook; [`worker`]: one that
+//!   waits to be woken
 //! - [`wait`]: the only way to wait here; [`faults`]: how many, and when
 //!
 //! Everything panics with a sentence: a story that cannot go on has failed.
@@ -49,6 +50,7 @@ pub mod raw;
 pub mod readers;
 pub mod receiver;
 pub mod rows;
+pub mod secrets;
 pub mod server_sent;
 pub mod socket;
 pub mod store;
@@ -59,6 +61,7 @@ pub mod wait;
 pub mod websocket;
 pub mod wire;
 pub mod witness;
+pub mod worker;
 
 pub use account::Account;
 pub use api_key::ApiKey;
@@ -82,6 +85,7 @@ pub use producers::{Plan, Producers};
 pub use raw::Raw;
 pub use readers::Reader;
 pub use receiver::Receiver;
+pub use secrets::Secrets;
 pub use server_sent::ServerSent;
 pub use store::Store;
 pub use tab::Tab;

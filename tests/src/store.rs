@@ -148,6 +148,27 @@ impl Store {
         }
     }
 
+    /// The keys that the server signs with, by name.
+    pub async fn signing_keys(&self) -> Vec<(String, Vec<u8>)> {
+        match self {
+            Store::Sqlite { folder, .. } => {
+                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+                let connection = Connection::open_with_flags(file(folder), flags);
+                let connection = connection.expect("the store's file");
+                let mut keys = connection
+                    .prepare("SELECT name, value FROM tidewire_secrets")
+                    .expect("a table");
+                let keys = keys.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+                keys.and_then(Iterator::collect).expect("rows")
+            }
+            Store::Postgres { url } => {
+                let sql = Sql::connect(url).await.expect("a connection");
+                let keys = sql.query("SELECT name, value FROM tidewire.secrets", &[]).await;
+                keys.expect("rows").iter().map(|row| (row.get(0), row.get(1))).collect()
+            }
+        }
+    }
+
     pub(crate) async fn number(&self, (sqlite, postgres): Question<'_>) -> i64 {
         match self {
             Store::Sqlite { folder, .. } => {

@@ -37,6 +37,7 @@ mod postgres_restarts;
 mod protocol_examples;
 mod rates;
 mod resuming;
+mod secrets_stay_secret;
 mod session_ids;
 mod session_keys;
 mod sessions;

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidewire_stories::{Http, Launch, Server, Store, eventually, jwt};
+use tidewire_stories::{Http, Launch, Server, Store, eventually, jwt, worker};
 
 const ADMIN_KEY: &str = "story-0b7e92c5d83f41a6";
 const JWT_SECRET: &str = "story-6d1f0c8be2a97365-0b7e92c5d83f41a6";
@@ -136,7 +136,7 @@ async fn bad(http: &Http) -> Vec<Caller> {
             ("a good key, cut", cut[..cut.len() - 1].to_owned()),
             ("a token signed by someone else", jwt::hs256(&other_secret, &right)),
             ("a token that nobody signed", jwt::unsigned(&right)),
-            ("the token of another subscription's wake", super::things::wake_token(http).await),
+            ("the token of another subscription's wake", worker::wake_token(http).await),
         ]
         .map(|(name, token)| Caller::new("wrong", name, &token)),
     );

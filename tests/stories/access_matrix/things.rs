@@ -4,7 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidewire_stories::{Answer, Http, Tab, eventually};
+use tidewire_stories::worker::{claim, subscribe, woken};
+use tidewire_stories::{Answer, Http, Tab};
 
 use super::callers::{Caller, Callers};
 use super::table::Row;
@@ -162,15 +163,6 @@ impl Things {
     }
 }
 
-/// The token of a wake of some subscription.
-pub(crate) async fn wake_token(http: &Http) -> String {
-    http.create("doc/watched").await;
-    subscribe(http, "watcher", "doc/watched").await;
-    http.append("doc/watched", &json!(1)).await;
-    woken(http, "watcher").await;
-    claim(http, "watcher").await["token"].as_str().expect("a token").to_owned()
-}
-
 /// Makes a stream that is deleted and kept for a fork.
 async fn hide(http: &Http, stream: &str) {
     http.create(stream).await;
@@ -179,27 +171,4 @@ async fn hide(http: &Http, stream: &str) {
     assert_eq!(answer.status, 201, "fork {stream}: {}", answer.text());
     let answer = Answer::of(http.request(Method::DELETE, &format!("/v1/stream/{stream}"))).await;
     assert_eq!(answer.status, 204, "delete {stream}: {}", answer.text());
-}
-
-async fn subscribe(http: &Http, id: &str, stream: &str) {
-    let path = format!("/v1/stream/__ds/subscriptions/{id}");
-    let wake_stream = format!("doc/wakes-{id}");
-    let body = json!({ "type": "pull-wake", "streams": [stream], "wake_stream": wake_stream });
-    let answer = http.json(Method::PUT, &path, &body).await;
-    assert_eq!(answer.status, 201, "{body}: {}", answer.text());
-}
-
-async fn woken(http: &Http, id: &str) {
-    let path = format!("/v1/stream/__ds/subscriptions/{id}");
-    eventually("the subscription is woken", async || {
-        (http.get(&path).await.json()["generation"] == 1).then_some(())
-    })
-    .await;
-}
-
-async fn claim(http: &Http, id: &str) -> Value {
-    let path = format!("/v1/stream/__ds/subscriptions/{id}/claim");
-    let answer: Answer = http.json(Method::POST, &path, &json!({ "worker": "w" })).await;
-    assert_eq!(answer.status, 200, "claim: {}", answer.text());
-    answer.json()
 }
