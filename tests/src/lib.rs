@@ -37,7 +37,6 @@ pub mod follower;
 pub mod http;
 pub mod http2;
 pub mod issuer;
-pub mod jwt;
 pub mod launch;
 pub mod metrics;
 pub mod nodes;

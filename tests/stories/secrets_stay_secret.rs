@@ -7,8 +7,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tidewire_stories::websocket::{TEXT, frame};
 use tidewire_stories::{
-    Answer, Http, Launch, Raw, Secrets, Server, ServerSent, Store, Tab, WebSocket, eventually, jwt,
-    on_both_stores, worker,
+    Answer, Http, Issuer, Launch, Raw, Secrets, Server, ServerSent, Store, Tab, WebSocket,
+    eventually, issuer, on_both_stores, worker,
 };
 
 on_both_stores!(
@@ -217,8 +217,8 @@ async fn keys_come_and_go(http: &Http, secrets: &mut Secrets) {
 }
 
 async fn tokens_and_tickets_are_used(http: &Http, secrets: &mut Secrets) {
-    let claims = |seconds, scopes: &Value| json!({ "sub": "ada", "exp": jwt::seconds_from_now(seconds), "tidewire": scopes });
-    let good = jwt::hs256(JWT_SECRET, &claims(3_600, &scopes()));
+    let claims = |seconds, scopes: &Value| json!({ "sub": "ada", "exp": issuer::in_seconds(seconds), "tidewire": scopes });
+    let good = Issuer::hs256(JWT_SECRET).token(&claims(3_600, &scopes()));
     let user = http.as_someone(Some(&good));
     let spent = made(&user, "/v1/tickets", &json!({}), "ticket").await;
     let fresh = made(http, "/v1/tickets", &json!({}), "ticket").await;
@@ -242,7 +242,7 @@ async fn tokens_and_tickets_are_used(http: &Http, secrets: &mut Secrets) {
         ),
         ("a token that someone else signed", PASSWORD, claims(3_600, &scopes())),
     ] {
-        let token = jwt::hs256(secret, &claims);
+        let token = Issuer::hs256(secret).token(&claims);
         let answer = http.as_someone(Some(&token)).get("/v1/stream/doc/1").await;
         assert_eq!(answer.status, 401, "{name}: {}", answer.text());
         secrets.text(name, &token);

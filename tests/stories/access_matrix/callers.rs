@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidewire_stories::{Http, Launch, Server, Store, eventually, jwt, worker};
+use tidewire_stories::{Http, Issuer, Launch, Server, Store, eventually, issuer, worker};
 
 const ADMIN_KEY: &str = "story-0b7e92c5d83f41a6";
 const JWT_SECRET: &str = "story-6d1f0c8be2a97365-0b7e92c5d83f41a6";
@@ -89,7 +89,7 @@ async fn good(http: &Http) -> Vec<Caller> {
         let (_, key) = key(http, &scopes, None).await;
         callers.push(Caller::new(column, "a key", &key).known());
         if ["foreign", "elsewhere", "reader"].contains(&column) {
-            let token = jwt::hs256(JWT_SECRET, &claims(column, &scopes, 3_600));
+            let token = Issuer::hs256(JWT_SECRET).token(&claims(column, &scopes, 3_600));
             callers.push(Caller::new(column, "a user's token", &token).known());
         }
     }
@@ -115,7 +115,7 @@ async fn bad(http: &Http) -> Vec<Caller> {
         })
         .await;
     }
-    let past = jwt::hs256(JWT_SECRET, &claims("paul", &owners_scopes(), -3_600));
+    let past = Issuer::hs256(JWT_SECRET).token(&claims("paul", &owners_scopes(), -3_600));
     let mut callers = vec![
         Caller { token: None, ..Caller::new("none", "nothing", "") },
         // It has the token of whatever wake there is to be reported on.
@@ -134,8 +134,8 @@ async fn bad(http: &Http) -> Vec<Caller> {
             ("the admin key, cut", ADMIN_KEY[..ADMIN_KEY.len() - 1].to_owned()),
             ("the admin key, and more", format!("{ADMIN_KEY}0")),
             ("a good key, cut", cut[..cut.len() - 1].to_owned()),
-            ("a token signed by someone else", jwt::hs256(&other_secret, &right)),
-            ("a token that nobody signed", jwt::unsigned(&right)),
+            ("a token signed by someone else", Issuer::hs256(&other_secret).token(&right)),
+            ("a token that nobody signed", issuer::unsigned(&right)),
             ("the token of another subscription's wake", worker::wake_token(http).await),
         ]
         .map(|(name, token)| Caller::new("wrong", name, &token)),
@@ -148,7 +148,7 @@ fn claims(user: &str, scopes: &Value, seconds: i64) -> Value {
     let mut scopes = scopes.clone();
     let host = scopes.as_object_mut().expect("an object").remove("host");
     let mut claims = json!({
-        "sub": user, "exp": jwt::seconds_from_now(seconds), "tidewire": scopes,
+        "sub": user, "exp": issuer::in_seconds(seconds), "tidewire": scopes,
     });
     if let Some(host) = host {
         claims["host_id"] = host;
