@@ -14,7 +14,8 @@
 //! - [`readers`]: clients that follow a stream through every fault; [`transcript`]: what a stream holds
 //! - [`flood`]: a producer of large messages
 //! - [`follower`]: the client library at work, through every fault; [`wire`]: a WebSocket byte by byte;
-//!   [`event_source`]: a session's SSE response; [`witness`]: either, read to its end;
+//!   [`event_source`]: a session's SSE response; [`stream_source`]: a stream's; [`witness`]: either,
+//!   read to its end;
 //!   [`presence`]: someone who is connected in every way; [`nodes`]: several servers of one system
 //! - [`traffic`]: both kinds together, with all that must hold for them
 //! - [`complaint`]: everything but success; [`receiver`]: the far end of a webhook; [`worker`]: one that
@@ -53,6 +54,7 @@ pub mod secrets;
 pub mod server_sent;
 pub mod socket;
 pub mod store;
+pub mod stream_source;
 pub mod tab;
 pub mod traffic;
 pub mod transcript;
@@ -87,6 +89,7 @@ pub use receiver::Receiver;
 pub use secrets::Secrets;
 pub use server_sent::ServerSent;
 pub use store::Store;
+pub use stream_source::{Batch, StreamSource};
 pub use tab::Tab;
 pub use traffic::Traffic;
 pub use transcript::{Event, Transcript};

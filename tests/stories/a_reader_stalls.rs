@@ -8,7 +8,8 @@ use tidewire_client::{LiveOptions, ReadFrom};
 use tidewire_stories::follower::{Pace, is_exact};
 use tidewire_stories::wait::within_patience;
 use tidewire_stories::{
-    Flood, Follower, Http, Launch, Server, Store, Transcript, Wire, eventually,
+    Batch, Flood, Follower, Http, Launch, Server, Store, StreamSource, Transcript, Wire,
+    eventually, stream_source,
 };
 use tokio::time::Instant;
 
@@ -86,6 +87,46 @@ async fn half_a_minute_without_reading_costs_little_and_loses_nothing() {
     for follower in [&stalled, &attentive] {
         assert_eq!(follower.losses(), [""; 0], "nobody was disconnected");
         assert_eq!(follower.nodes().len(), 1);
+    }
+}
+
+/// I3, I5: the same for one who reads a stream by SSE. It keeps its one response, and gets every
+/// event over it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_that_nobody_reads_costs_little_and_loses_nothing() {
+    let store = Store::postgres().await;
+    let launch = launch(&store).set("TIDEWIRE_STREAMS_SSE_MS", "300000");
+    let mut server = start(launch, "busy").await;
+    let http = server.http().clone();
+    let mut stalled = StreamSource::open(&http, "busy", "-1").await;
+    let attentive = follow(&http, "busy");
+    let mut reader = StreamSource::open(&http, "busy", "-1").await;
+    let mut flood = Flood::start(&http, "busy");
+    flood.rises(4 << 20).await;
+    attentive.progresses(1).await;
+
+    let before = server.process().resident_bytes();
+    let mut highest = before;
+    let enough = flood.appended_bytes() + STALL_APPENDED_BYTES;
+    let mut read = Vec::new();
+    while flood.appended_bytes() < enough {
+        read.push(within_patience("one who reads", reader.next()).await.expect("it goes on"));
+        attentive.progresses(1).await;
+        highest = highest.max(server.process().resident_bytes());
+    }
+    let growth = highest - before;
+    assert!(growth < GROWTH_BYTES_MAX, "it grew by {growth} bytes from {before}");
+    flood.stop().await;
+
+    let transcript = Transcript::read(&http, "busy").await;
+    let last = &transcript.events().last().expect("an event").offset;
+    for (source, mut batches) in [(&mut stalled, Vec::new()), (&mut reader, read)] {
+        while batches.last().is_none_or(|batch: &Batch| batch.offset() < last.as_str()) {
+            batches.push(within_patience("the rest", source.next()).await.expect("it goes on"));
+        }
+        stream_source::is_exact("busy", stream_source::START, &batches, transcript.events());
+        let end = batches.last().expect("a batch");
+        assert_eq!(end.control["upToDate"], true, "{}", end.control);
     }
 }
 

@@ -36,6 +36,8 @@ mod pointers;
 mod postgres_restarts;
 mod protocol_examples;
 mod rates;
+mod readers_come_under_load;
+mod reading_by_sse;
 mod resuming;
 mod secrets_stay_secret;
 mod session_ids;

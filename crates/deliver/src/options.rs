@@ -222,7 +222,7 @@ pub struct LiveOptions {
     pub queue_age: Duration,
     /// Payloads larger than this are announced, not pushed.
     pub notify_bytes: usize,
-    /// Audiences larger than this are served in slices of as many.
+    /// Audiences larger than this are served in slices, of as many or fewer.
     pub fan_out_threshold: usize,
     /// Live connections of one key, user or administrator.
     pub connections_per_identity_max: usize,
