@@ -263,6 +263,13 @@ async fn a_cookie_is_made_of_the_bearer_token_and_cleared() {
     }
     Answer::of(set(&admin.as_someone(None))).await.problem(401, "unauthorized");
     Answer::of(set(&admin.as_someone(Some("wrong")))).await.problem(401, "unauthorized");
+
+    // One whose key was revoked is taken away by whatever answers it: its page cannot.
+    admin.revoke_key(&key).await;
+    let refused = Answer::of(with_cookie(Method::DELETE)).await;
+    refused.problem(401, "key_revoked");
+    let cleared = refused.header("set-cookie").expect("a cookie");
+    assert!(cleared.starts_with("tidewire=;") && cleared.contains("Max-Age=0"), "{cleared}");
 }
 
 /// The operator says what it is called, and which sites' pages it goes with.

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 
+use crate::administration::credentials::cookie_of;
 use crate::auth::credentials::Found;
 use crate::auth::{Identity, audit, unauthorized};
 use crate::browser::{self, Visit};
@@ -173,8 +174,15 @@ impl Node {
         address: Option<IpAddr>,
     ) -> Result<Identity, Problem> {
         match presented {
-            Presented::Bearer(token) | Presented::Cookie(token) => {
-                self.authenticate(token, address).await
+            Presented::Bearer(token) => self.authenticate(token, address).await,
+            Presented::Cookie(token) => {
+                let identity = self.authenticate(token, address).await;
+                // A page cannot take such a cookie away, and would be refused for good.
+                identity.map_err(|problem| match problem.is_temporary() {
+                    true => problem,
+                    false => problem
+                        .with_header("set-cookie", cookie_of(&self.options.auth, "", Some(0))),
+                })
             }
             Presented::Ticket(ticket) => {
                 self.rates.may_fail(address)?;

@@ -13,7 +13,7 @@ use crate::auth::{Identity, ticket};
 use crate::document::{only, uncached};
 use crate::door::bearer;
 use crate::node::Node;
-use crate::options::SameSite;
+use crate::options::{AuthOptions, SameSite};
 use crate::problem::Problem;
 
 /// `POST /v1/tickets`.
@@ -29,7 +29,6 @@ pub(crate) async fn tickets(node: &Node, request: Request, identity: &Identity) 
 /// and its browser sends along; `DELETE /v1/cookie` takes it away.
 pub(crate) fn cookie(node: &Node, request: &Request, identity: &Identity) -> Answer {
     only(request, &[Method::POST, Method::DELETE])?;
-    let options = &node.options.auth;
     let (token, age_s) = if *request.method() == Method::DELETE {
         ("", Some(0))
     } else {
@@ -37,21 +36,24 @@ pub(crate) fn cookie(node: &Node, request: &Request, identity: &Identity) -> Ans
         let left = identity.standing().remaining(Instant::now());
         (token.ok_or_else(no_token)?, left.map(|left| left.as_secs()))
     };
+    let cookie = cookie_of(&node.options.auth, token, age_s);
+    let mut value = HeaderValue::from_str(&cookie).map_err(|_| no_token())?;
+    value.set_sensitive(true);
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    response.headers_mut().insert(header::SET_COOKIE, value);
+    Ok(response)
+}
+
+/// The cookie that holds a token, for so many seconds; or takes it away.
+pub(crate) fn cookie_of(options: &AuthOptions, token: &str, age_s: Option<u64>) -> String {
     let age = age_s.map(|seconds| format!("; Max-Age={seconds}")).unwrap_or_default();
     let same_site = match options.cookie_same_site {
         SameSite::Strict => "Strict",
         SameSite::Lax => "Lax",
         SameSite::None => "None",
     };
-    let cookie = format!(
-        "{}={token}; Path=/v1; HttpOnly; Secure; SameSite={same_site}{age}",
-        options.cookie
-    );
-    let mut value = HeaderValue::from_str(&cookie).map_err(|_| no_token())?;
-    value.set_sensitive(true);
-    let mut response = StatusCode::NO_CONTENT.into_response();
-    response.headers_mut().insert(header::SET_COOKIE, value);
-    Ok(response)
+    let name = &options.cookie;
+    format!("{name}={token}; Path=/v1; HttpOnly; Secure; SameSite={same_site}{age}")
 }
 
 /// Whether a token can stand in a cookie as it is. Keys and JSON Web Tokens can.

@@ -223,7 +223,8 @@ fn reach(host: Option<&str>, hosts: Option<Vec<String>>) -> Reach {
         (_, Some(hosts)) if hosts.iter().any(|host| host == "*") => Reach::All,
         (host, hosts) => {
             let mut hosts = hosts.unwrap_or_default();
-            let shared = hosts.iter().any(String::is_empty);
+            // What someone without a tenant makes is of none, and they must find it again.
+            let shared = host.is_none() || hosts.iter().any(String::is_empty);
             hosts.retain(|host| !host.is_empty());
             hosts.extend(host.map(ToOwned::to_owned));
             Reach::Of { hosts: Arc::from(hosts), shared }
@@ -278,6 +279,9 @@ mod tests {
         let shared = r#"{"tables": [], "host": "acme", "hosts": [""]}"#;
         assert!(covers(shared, None) && covers(shared, Some("acme")));
         assert!(!covers(shared, Some("other")));
+        let of_none = r#"{"tables": [], "hosts": ["acme"]}"#;
+        assert!(covers(of_none, None) && covers(of_none, Some("acme")), "what it makes is of none");
+        assert!(!covers(of_none, Some("other")));
         let all = r#"{"tables": [], "host": "acme", "hosts": ["*"]}"#;
         assert!(covers(all, None) && covers(all, Some("other")));
     }
