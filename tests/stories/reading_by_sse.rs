@@ -31,7 +31,7 @@ async fn close(http: &Http, body: &str) {
 
 /// The last data and the close are one piece, and the connection can be used for the next request.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_closed_stream_ends_its_responses_and_leaves_their_connections() {
+async fn a_closed_stream_ends_its_responses_and_their_connections() {
     let (_store, server) = start(&[]).await;
     let http = server.http();
     let mut raw = Raw::connect(http.port()).await;
@@ -49,8 +49,9 @@ async fn a_closed_stream_ends_its_responses_and_leaves_their_connections() {
     );
     assert!(end.ends_with("\",\"streamClosed\":true}\n\n\r\n0\r\n\r\n"), "{end}");
     assert_eq!(end.matches("event:").count(), 1, "{end}");
-    raw.send("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
-    assert_eq!(raw.hears("\"alive\"").await.matches("HTTP/1.1 200").count(), 2, "two answers");
+    let all = raw.hung_up("the connection ends as the head said").await;
+    assert!(all.contains("\r\nconnection: close\r\n"), "{all}");
+    assert_eq!(all, told, "nothing comes after the end");
 }
 
 /// Time ends a response in order, with a comment.
