@@ -29,7 +29,7 @@ async fn close(http: &Http, body: &str) {
     assert_eq!(answer.status, 204, "close: {}", answer.text());
 }
 
-/// The last data and the close are one piece, and the connection can be used for the next request.
+/// The last data and the close are one piece, and the connection ends with them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_closed_stream_ends_its_responses_and_their_connections() {
     let (_store, server) = start(&[]).await;
