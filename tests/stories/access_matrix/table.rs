@@ -117,6 +117,7 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 fn row(head: &[&str], cells: &[&str]) -> Row {
+    let titled = |title: &str| head.iter().position(|other| *other == title).map(|at| cells[at]);
     let name = cells[0].trim_matches('`').to_owned();
     let (verb, path) = name.split_once(' ').unwrap_or_else(|| panic!("no request: {name}"));
     let verb = match verb {
@@ -124,7 +125,8 @@ fn row(head: &[&str], cells: &[&str]) -> Row {
         method => Verb::Http(method.parse().expect("a method")),
     };
     let (mut headers, mut texts) = (Vec::new(), Vec::new());
-    for span in cells[1].split('`').map(str::trim).filter(|span| !span.is_empty()) {
+    let spans = titled("with").expect("what goes with it").split('`').map(str::trim);
+    for span in spans.filter(|span| !span.is_empty()) {
         match span.split_once(": ") {
             Some((name, value)) if !span.starts_with(['{', '[']) => {
                 headers.push((name.to_owned(), value.to_owned()));
@@ -133,13 +135,12 @@ fn row(head: &[&str], cells: &[&str]) -> Row {
         }
     }
     let read = |column: &'static str| {
-        let at = head.iter().position(|title| *title == column);
-        let text = at.map(|at| cells[at]);
+        let text = titled(column);
         assert!(text.is_some() || column == "wake", "{name}: no column {column}");
         text.map(|text| (column, cell(text)))
     };
-    let special = cells[head.len() - 1].split(", ").filter_map(|one| one.split_once(' '));
-    let special = special.map(|(status, code)| {
+    let special = titled("special").expect("codes").split(", ");
+    let special = special.filter_map(|one| one.split_once(' ')).map(|(status, code)| {
         (status.parse().expect("a status"), code.trim_matches('`').to_owned())
     });
     let special = special.collect();
