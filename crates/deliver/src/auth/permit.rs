@@ -176,6 +176,15 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_over_streams_takes_in_no_table() {
+        let all = holder(r#"{"tables": ["*"], "streams": ["*"]}"#);
+        assert!(all.may(Act::Follow("doc/**")).is_ok());
+        for pattern in ["**", "*/orders", "table/orders", "/table/**"] {
+            assert!(all.may(Act::Follow(pattern)).is_err(), "{pattern}");
+        }
+    }
+
+    #[test]
     fn nothing_is_allowed_once_the_credential_has_ended() {
         let admin = Identity::new(Who::Admin, Scopes::unlimited(), None);
         assert!(admin.may(Act::Administer).is_ok());

@@ -183,10 +183,14 @@ impl Scopes {
         self.narrowed.iter().any(|narrowed| **narrowed == *table)
     }
 
-    /// Whether they allow to read all streams of a pattern of the streams protocol.
+    /// Whether they allow to read all streams of a pattern of the streams protocol. Streams of tables
+    /// are among those of a pattern, and not among those of the scopes.
     pub(crate) fn covers_pattern(&self, pattern: &str) -> bool {
         let admin = self.can.contains(&Ability::Admin);
-        admin || (self.can(Ability::Read) && self.streams.iter().any(|own| own.covers(pattern)))
+        let first = pattern.split('/').find(|segment| !segment.is_empty()).unwrap_or_default();
+        let without_tables = first != "table" && !first.contains('*');
+        let read = self.can(Ability::Read) && self.streams.iter().any(|own| own.covers(pattern));
+        admin || (read && without_tables)
     }
 
     /// The tenant.

@@ -30,6 +30,9 @@ pub(crate) fn multiplexed(
     request: Request,
     admission: Admission,
 ) -> Result<Response<Body>, Problem> {
+    if *request.method() != Method::GET {
+        return Err(crate::router::method_not_allowed("GET"));
+    }
     let query = request.uri().query().unwrap_or_default();
     let session = query.split('&').find_map(|pair| pair.strip_prefix("session="));
     let session = session.map(crate::streams::decode_path);
