@@ -16,12 +16,13 @@ use crate::tail::{Ending, Glimpse, Sight};
 
 /// Followers of a large audience that are served before all else gets its turn. A write to a socket
 /// takes some microseconds, and whoever waits for this shard, or for the thread it runs on, waits for
-/// so many of them, several times on the way from an append to its delivery.
-const SLICE_MAX: usize = 32;
+/// so many of them, several times on the way from an append to its delivery. The turn itself costs a
+/// microsecond or two, so fewer would not gain much.
+const SLICE_MAX: usize = 16;
 
 impl Shard {
-    /// Takes a look at the log.
-    pub(super) fn see(&mut self, sight: &Sight) {
+    /// Takes a look at the log, which is the last for now or one of several.
+    pub(super) fn see(&mut self, sight: &Sight, is_last: bool) {
         for glimpse in &sight.streams {
             let Some(audience) = self.audiences.get_mut(glimpse.topic.stream()) else { continue };
             if !Arc::ptr_eq(audience.attendance.topic(), &glimpse.topic) {
@@ -34,7 +35,7 @@ impl Shard {
                 self.read_again(glimpse.topic.stream(), unseen);
             }
             if glimpse.chunk.is_some() || glimpse.ending.is_some() {
-                let alone = sight.streams.len() == 1 && self.backlog.is_empty();
+                let alone = is_last && sight.streams.len() == 1 && self.backlog.is_empty();
                 self.begin(glimpse, alone);
             }
         }
@@ -64,7 +65,8 @@ impl Shard {
     /// Serves a slice of a large audience.
     pub(super) fn slice(&mut self) {
         let Some(mut job) = self.backlog.turn() else { return };
-        job.alone = self.backlog.iter().next().is_none();
+        // A reader follows one stream, so nothing else comes for it in this turn.
+        job.alone = self.backlog.iter().next().is_none() || job.circle == Circle::Readers;
         self.serve(&mut job, self.node.options.live.fan_out_threshold.clamp(1, SLICE_MAX));
         self.backlog.end_turn(job);
     }

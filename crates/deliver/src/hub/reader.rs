@@ -166,17 +166,25 @@ impl Connection {
         !self.closing && self.reader.as_ref().is_some_and(|r| r.progress == Progress::Behind)
     }
 
-    /// Sends a reader something, at once if nothing waits for it.
-    fn give(&mut self, frame: &Frame, cargo: Cargo, now_ms: u64) -> bool {
+    /// Sends a reader something, which waits until the end of the turn.
+    fn give(&mut self, frame: &Frame, cargo: Cargo, now_ms: u64) {
         let bytes = frame.bytes(self.dialect());
         if let Some(reader) = &self.reader {
             self.next_ping_ms = reader.next_care_ms(now_ms);
         }
-        if self.is_idle() && cargo != Cargo::Last {
-            return self.send_straight(bytes, cargo, now_ms);
-        }
         self.queue(bytes, cargo, now_ms);
-        false
+    }
+
+    /// Sends a reader something at once, if nothing waits before it. Returns whether all is out.
+    fn give_straight(&mut self, frame: &Frame, cargo: Cargo, now_ms: u64) -> bool {
+        if !self.is_idle() {
+            self.give(frame, cargo, now_ms);
+            return false;
+        }
+        if let Some(reader) = &self.reader {
+            self.next_ping_ms = reader.next_care_ms(now_ms);
+        }
+        self.send_straight(frame.bytes(self.dialect()), cargo, now_ms)
     }
 }
 
@@ -279,11 +287,13 @@ impl Shard {
         reader.place = Place { position: last, offset: last };
         let events = job.event_count();
         let cargo = Cargo::live(Slot::OF_READER, (position, last), events, job.created_at_ms());
-        if connection.give(&frame, cargo, now_ms) {
+        if !job.alone {
+            connection.give(&frame, cargo, now_ms);
+        } else if connection.give_straight(&frame, cargo, now_ms) {
             job.straight += events as u64;
-        } else {
-            self.touch(key.index);
+            return;
         }
+        self.touch(key.index);
     }
 
     /// Gives a reader that is behind what the tail remembers, or has the store read for it.

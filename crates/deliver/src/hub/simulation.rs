@@ -91,7 +91,7 @@ struct World {
 }
 
 impl World {
-    async fn new() -> World {
+    async fn new(fan_out_threshold: usize) -> World {
         let folder = tempfile::tempdir().expect("a folder");
         let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("a store");
         let store: SharedStore = store;
@@ -108,8 +108,7 @@ impl World {
             store.submit(LogCommand::Create(Box::new(create))).await.expect("a stream");
         }
         let mut options = Options::new(Access::OpenOnLoopback);
-        // Two are a crowd, which is served in slices of one.
-        options.live.fan_out_threshold = 1;
+        options.live.fan_out_threshold = fan_out_threshold;
         options.streams.page_cache_bytes_max = 0;
         let assembled = Node::assemble(options, store, String::new(), 1).await;
         let (node, mut shards, sinks) = assembled.expect("a node");
@@ -285,10 +284,14 @@ proptest! {
 
     /// Invariant 3, for readers of one shard.
     #[test]
-    fn every_reader_gets_exactly_what_its_stream_holds(steps in steps()) {
+    fn every_reader_gets_exactly_what_its_stream_holds(
+        steps in steps(),
+        // All are served at once, or two are a crowd, which is served in slices of one.
+        fan_out_threshold in prop_oneof![1 => Just(200), 3 => Just(1)],
+    ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
-            let mut world = World::new().await;
+            let mut world = World::new(fan_out_threshold).await;
             world.begin().await;
             for step in &steps {
                 world.take(step).await;

@@ -25,6 +25,10 @@ const COMMANDS_A_TURN: usize = 64;
 /// Sockets that have become writable, taken in one turn.
 const WRITABLE_A_TURN: usize = 64;
 
+/// Looks at the log, taken in one turn. Small audiences in them do not wait for large ones, and what
+/// several bring for one connection goes out in one write.
+const SIGHTS_A_TURN: usize = 16;
+
 /// Readers that are behind, given a piece in one turn.
 const CATCH_UPS_A_TURN: usize = 16;
 
@@ -80,7 +84,7 @@ impl Dormant {
                 },
                 Some(sight) = sights.recv() => {
                     shard.begin_turn();
-                    shard.see(&sight);
+                    shard.see(&sight, sights.is_empty());
                 }
                 Some(key) = departures.recv() => shard.depart(key),
                 Some(key) = shard.blocked.next(), if !shard.blocked.is_empty() => {
@@ -118,8 +122,9 @@ impl Shard {
             self.writable(key);
             busy = true;
         }
-        if let Ok(sight) = incoming.sights.try_recv() {
-            self.see(&sight);
+        for _ in 0..SIGHTS_A_TURN {
+            let Ok(sight) = incoming.sights.try_recv() else { break };
+            self.see(&sight, incoming.sights.is_empty());
             busy = true;
         }
         for _ in 0..CATCH_UPS_A_TURN {
