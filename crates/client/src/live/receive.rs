@@ -106,6 +106,8 @@ impl State {
     fn gap(&mut self, query_id: &str) {
         if let Some(lane) = self.lanes.get_mut(query_id) {
             let fate = lane.gap();
+            // What it was reading is let go, and a progress that waited for that speaks of too much.
+            self.progress = None;
             self.meet(query_id, fate);
         }
     }
@@ -168,6 +170,7 @@ impl State {
             return self.updates.push_back(Update::Problem { query_id, problem });
         };
         let (fate, wanted) = lane.refused(problem.temporary == Some(true));
+        self.progress = None;
         self.resting |= lane.wire == Wire::Resting;
         if wanted {
             let query_id = query_id.map(Arc::from);
