@@ -19,6 +19,7 @@ mod administration;
 mod auth;
 mod body;
 mod browser;
+mod changes;
 mod connection;
 mod control;
 mod document;

@@ -1,8 +1,11 @@
 //! Events as they lie in the log.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::offset::Position;
+use crate::row::RowChange;
 
 /// What a control event says about its stream. Control events have places in the log like any
 /// other, so that waiting readers on every node learn of them in order; they are not data, and
@@ -19,7 +22,22 @@ pub enum Control {
     Expire,
     /// A `__ds` subscription named by the stream id was made, changed or removed.
     Subscription,
+    /// The columns of the stream's table changed; the payload says how.
+    Schema,
+    /// A place by which everything is in the log that was committed before it was asked for. Of no
+    /// stream.
+    Mark,
 }
+
+const CONTROLS: [Control; 7] = [
+    Control::Create,
+    Control::Close,
+    Control::Delete,
+    Control::Expire,
+    Control::Subscription,
+    Control::Schema,
+    Control::Mark,
+];
 
 impl Control {
     /// The word kept in the log's `control` column.
@@ -30,26 +48,28 @@ impl Control {
             Control::Delete => "delete",
             Control::Expire => "expire",
             Control::Subscription => "subscription",
+            Control::Schema => "schema",
+            Control::Mark => "mark",
         }
     }
 
     /// Reads the `control` column; a word this version does not know is ignored by its reader.
     pub fn parse(word: &str) -> Option<Control> {
-        [Control::Create, Control::Close, Control::Delete, Control::Expire, Control::Subscription]
-            .into_iter()
-            .find(|control| control.as_str() == word)
+        CONTROLS.into_iter().find(|control| control.as_str() == word)
     }
 }
 
-/// One document event as a reader of its stream gets it.
+/// One event as a reader of its stream gets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// Its place in the log.
     pub position: Position,
     /// Which append brought it: the position of that append's first event.
     pub append_id: Position,
-    /// The document: one JSON message, or one append's bytes.
+    /// The document: one JSON message, or one append's bytes. Empty where `row` is set.
     pub payload: Bytes,
+    /// The change of a row, in the stream of a table.
+    pub row: Option<Arc<RowChange>>,
 }
 
 /// One event as a node that follows the log sees it.
@@ -59,10 +79,12 @@ pub struct TailEvent {
     pub position: Position,
     /// The stream it belongs to.
     pub stream: String,
-    /// Set on control events, whose payload is always absent.
+    /// Set on control events. Of those only [`Control::Schema`] has a payload.
     pub control: Option<Control>,
     /// The document, present only if the follower asked for this stream's payloads.
     pub payload: Option<Bytes>,
+    /// The change of a row, in place of a document; present under the same condition.
+    pub row: Option<Arc<RowChange>>,
     /// When it was appended, by the store's clock.
     pub created_at_ms: i64,
 }

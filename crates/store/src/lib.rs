@@ -1,11 +1,13 @@
 //! The log and everything else durable, on SQLite or PostgreSQL.
 //!
 //! - [`log`]: the [`Log`] trait, and what holds of every log
-//! - [`offset`]: places in it; [`event`]: what lies there; [`stream`]: the streams it holds
+//! - [`offset`]: places in it; [`event`]: what lies there; [`stream`]: the streams it holds; [`row`]:
+//!   changes of rows, which are the events of tables' streams
 //! - [`command`]: what can be asked of it; `decide`: how that is decided, as pure code
 //! - [`subscription`]: who is woken when streams grow
 //! - [`session`]: clients that come and go, what they follow, how far they have got; [`nodes`]: the
 //!   servers that serve them
+//! - [`watch`]: the tables whose changes are captured; [`sql`]: the user's own SQL
 //! - [`keys`], [`tickets`]: who may come in; [`control`]: what nodes tell each other
 //! - [`sqlite`], [`postgres`]: the two backends, file by file alike
 //! - [`contract`]: the tests that both pass
@@ -24,12 +26,15 @@ pub mod offset;
 pub mod options;
 pub mod postgres;
 mod queue;
+pub mod row;
 pub mod session;
+pub mod sql;
 pub mod sqlite;
 pub mod stats;
 pub mod stream;
 pub mod subscription;
 pub mod tickets;
+pub mod watch;
 
 pub use command::{Actor, Answer, Append, Command, Create, ForkFrom, Reach, Refusal};
 pub use control::{ControlChannel, ControlCursor, ControlMessage};
@@ -41,10 +46,13 @@ pub use migration::SCHEMA_VERSION;
 pub use nodes::{NodeReport, NodeView, Nodes};
 pub use offset::{Epoch, MalformedOffset, Offset, Position};
 pub use options::{CommitOptions, PostgresOptions, SqliteOptions};
+pub use row::{Operation, RowChange, TABLE_PREFIX};
 pub use session::{
     Owner, SESSION_SUBSCRIPTIONS_MAX, Session, SessionChange, SessionOutcome, SessionRules,
     SessionSignal, SessionSubscription, Sessions, Start, SweptSessions,
 };
+pub use sql::{Sql, SqlAnswer, SqlColumn, SqlError, SqlLimits, SqlProblem, Statements};
 pub use stats::{CommitStats, Distribution};
 pub use stream::{Lifetime, ProducerStamp, StreamState};
 pub use tickets::Tickets;
+pub use watch::{CaptureMode, CaptureView, NewWatch, WatchView, Watches};

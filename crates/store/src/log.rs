@@ -46,10 +46,12 @@ use crate::keys::Keys;
 use crate::nodes::Nodes;
 use crate::offset::{Epoch, Position};
 use crate::session::Sessions;
+use crate::sql::Sql;
 use crate::stats::CommitStats;
 use crate::stream::StreamState;
 use crate::subscription::Subscriptions;
 use crate::tickets::Tickets;
+use crate::watch::Watches;
 
 /// How much of a stream to read at once.
 #[derive(Debug, Clone, Copy)]
@@ -197,9 +199,15 @@ pub trait Log: Send + Sync + std::fmt::Debug {
 }
 
 /// Everything durable, behind one handle.
-pub trait Store: Log + Subscriptions + Sessions + Nodes + Keys + Tickets + ControlChannel {}
+pub trait Store:
+    Log + Subscriptions + Sessions + Nodes + Keys + Tickets + ControlChannel + Watches + Sql
+{
+}
 
-impl<T: Log + Subscriptions + Sessions + Nodes + Keys + Tickets + ControlChannel> Store for T {}
+impl<T> Store for T where
+    T: Log + Subscriptions + Sessions + Nodes + Keys + Tickets + ControlChannel + Watches + Sql
+{
+}
 
 /// A store that is shared by all parts of a node.
 pub type SharedStore = Arc<dyn Store>;

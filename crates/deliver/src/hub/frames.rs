@@ -262,7 +262,7 @@ mod tests {
 
     fn event(payload: &[u8]) -> Event {
         let position = Position::new(42);
-        Event { position, append_id: position, payload: Bytes::copy_from_slice(payload) }
+        Event { position, append_id: position, payload: Bytes::copy_from_slice(payload), row: None }
     }
 
     fn message(form: Form, payload: &[u8]) -> serde_json::Value {

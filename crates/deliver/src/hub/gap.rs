@@ -136,7 +136,7 @@ mod tests {
         fn happens(&mut self, which: usize, position: u64, limits: &LiveOptions) {
             let (slot, position) = (self.slots[which], Position::new(position));
             let payload = Bytes::from_static(b"1");
-            let event = Event { position, append_id: position, payload };
+            let event = Event { position, append_id: position, payload, row: None };
             let subscription = self.connection.subscription(slot).expect("there");
             let envelope = subscription.envelope.clone().expect("known");
             let bytes = envelope.encode(Dialect::ServerSent, &[event], &mut None);

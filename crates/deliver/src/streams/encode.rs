@@ -106,7 +106,7 @@ pub(crate) fn events_body(
     body.freeze()
 }
 
-fn put_json_string(body: &mut BytesMut, text: &str) {
+pub(crate) fn put_json_string(body: &mut BytesMut, text: &str) {
     body.put_slice(serde_json::Value::from(text).to_string().as_bytes());
 }
 

@@ -5,6 +5,7 @@
 use tidewire_store::{Command, Found, Page, PageLimit, Position, Reach, StreamState};
 
 use super::refusal;
+use crate::changes;
 use crate::node::{Node, now_ms};
 use crate::problem::Problem;
 
@@ -55,7 +56,11 @@ pub(crate) async fn find(
     limit: PageLimit,
 ) -> Result<Page, Problem> {
     match node.store.read(stream, after, limit).await? {
-        Found::Stream(page) if reach.covers(page.view.state.host_id.as_deref()) => Ok(*page),
+        Found::Stream(mut page) if reach.covers(page.view.state.host_id.as_deref()) => {
+            let epoch = node.store.epoch();
+            page.events.iter_mut().for_each(|event| changes::render_event(event, epoch));
+            Ok(*page)
+        }
         Found::Gone { host_id } if reach.covers(host_id.as_deref()) => Err(refusal::gone()),
         Found::Stream(_) | Found::Gone { .. } | Found::NotFound => Err(refusal::not_found()),
     }

@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{PageLimit, Position, SharedStore, StoreError, TailEvent, WantsPayload};
 
+use crate::changes;
+
 pub(crate) use topic::{Chunk, Ending, Glimpse, Look, Topic};
 
 /// Events read from the log at once.
@@ -159,7 +161,9 @@ impl Tail {
             let shared = Arc::clone(&self.shared);
             let wants: WantsPayload =
                 Arc::new(move |stream: &str| shared.topics().by_stream.contains_key(stream));
-            let events = store.follow(after, FOLLOW_LIMIT, wants).await?;
+            let mut events = store.follow(after, FOLLOW_LIMIT, wants).await?;
+            let epoch = store.epoch();
+            events.iter_mut().for_each(|event| changes::render_tail_event(event, epoch));
             if events.is_empty() {
                 return Ok(());
             }

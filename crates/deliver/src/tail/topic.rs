@@ -241,11 +241,15 @@ impl Topic {
                     glimpse.ending = Some(Ending::Gone);
                     break;
                 }
-                (Some(Control::Create | Control::Subscription), _) => {}
+                (
+                    Some(Control::Create | Control::Subscription | Control::Schema | Control::Mark),
+                    _,
+                ) => {}
                 (None, Some(payload)) => chunk.push(Event {
                     position: event.position,
                     append_id: event.position,
                     payload: payload.clone(),
+                    row: event.row.clone(),
                 }),
                 (None, None) => {
                     // The log was read before anyone attended, so the payload was left there.

@@ -1,12 +1,14 @@
 //! What commands are decided against, and what comes of it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::command::{Actor, Answer, Command, Reach};
 use crate::event::{Control, Event};
 use crate::offset::Position;
+use crate::row::RowChange;
 use crate::stream::{ProducerState, StreamState};
 
 /// The part of the store that a batch of commands needs, loaded under the offset lock.
@@ -44,6 +46,8 @@ pub(crate) struct NewEvent {
     pub(crate) stream: String,
     pub(crate) control: Option<Control>,
     pub(crate) payload: Option<Bytes>,
+    /// The change of a row, which knows its maker and its transaction better than the event does.
+    pub(crate) row: Option<Arc<RowChange>>,
     pub(crate) content_type: Option<String>,
     pub(crate) actor: Actor,
     pub(crate) trace_context: Option<String>,
@@ -252,6 +256,7 @@ impl World {
             stream: stream.to_owned(),
             control: Some(control),
             payload: None,
+            row: None,
             content_type: None,
             actor: actor.clone(),
             trace_context: None,
@@ -278,6 +283,7 @@ impl World {
                 stream: stream.to_owned(),
                 control: None,
                 payload: Some(message.clone()),
+                row: None,
                 content_type: Some(content_type.to_owned()),
                 actor: actor.clone(),
                 trace_context: trace_context.cloned(),

@@ -27,6 +27,7 @@ mod save;
 mod session_columns;
 mod session_sweep;
 mod sessions;
+mod statements;
 mod subscriptions;
 mod sweep;
 #[doc(hidden)]
@@ -34,6 +35,7 @@ pub mod testing;
 mod tickets;
 mod tls;
 mod url;
+mod watches;
 mod writer;
 
 #[cfg(test)]

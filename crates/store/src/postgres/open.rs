@@ -7,7 +7,7 @@ use super::connect::Connector;
 use super::error::broken;
 use super::query::{query_one, sql};
 use crate::error::StoreError;
-use crate::migration;
+use crate::migration::{self, Migration};
 use crate::offset::Epoch;
 
 /// The oldest PostgreSQL that will do, as `server_version_num` has it.
@@ -22,7 +22,7 @@ pub(crate) async fn prepare(connector: &Connector) -> Result<Epoch, StoreError> 
     let session =
         connector.session_in_time("SET statement_timeout = 0; SET lock_timeout = 0").await?;
     check(&session.client).await?;
-    migrate(&session.client).await?;
+    migrate(&session.client, migration::POSTGRES).await?;
     epoch(&session.client).await
 }
 
@@ -54,13 +54,16 @@ fn acceptable(version: i32, text: &str) -> Result<(), StoreError> {
 }
 
 /// Applies what is missing in one transaction, while other nodes wait for their turn.
-async fn migrate(client: &ClientWrapper) -> Result<(), StoreError> {
+pub(super) async fn migrate(
+    client: &ClientWrapper,
+    migrations: &'static [Migration],
+) -> Result<(), StoreError> {
     let failed = broken("migrate the database");
     client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(&failed)?;
     let lock = client.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]);
     lock.await.map_err(&failed)?;
     let version = version(client).await.map_err(&failed)?;
-    for step in migration::pending(migration::POSTGRES, version)? {
+    for step in migration::pending(migrations, version)? {
         client.batch_execute(step.sql).await.map_err(&failed)?;
         let note = "INSERT INTO tidewire.migrations (number, name) VALUES ($1, $2)";
         client.execute(note, &[&step.number, &step.name]).await.map_err(&failed)?;

@@ -1,6 +1,7 @@
 //! Reading streams, and following the log.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use deadpool_postgres::ClientWrapper;
@@ -14,6 +15,7 @@ use crate::error::StoreError;
 use crate::event::{Control, Event, TailEvent};
 use crate::log::{Found, Page, PageLimit, Run, StreamView};
 use crate::offset::Position;
+use crate::row::{Operation, RowChange, TABLE_PREFIX};
 use crate::stream::{self, Segment, StreamState};
 
 /// Reads a stream. Its row, its end and the log's tip come from one snapshot; the events are read
@@ -102,10 +104,13 @@ pub(crate) async fn segments(
         // At least one byte, so that an event is read however small the limit.
         let bytes_left = rows_max(limit.bytes.saturating_sub(bytes).max(1));
         let params: Params<'_> = &[&segment.stream, &from, &to, &rows_left, &bytes_left];
-        let rows = query(client, sql!("segment"), params);
+        let of_table = segment.stream.starts_with(TABLE_PREFIX);
+        let text = if of_table { sql!("segment_rows") } else { sql!("segment") };
+        let rows = query(client, text, params);
         for row in rows.await.map_err(broken("read a stream"))? {
-            let event = event_of_row(&row).map_err(broken("read a stream"))?;
-            bytes += event.payload.len();
+            let event = if of_table { change_event_of_row(&row) } else { event_of_row(&row) };
+            let event = event.map_err(broken("read a stream"))?;
+            bytes += event.payload.len() + event.row.as_ref().map_or(0, |row| row.bytes());
             events.push(event);
         }
         if events.len() >= limit.events || (bytes >= limit.bytes && events.len() > before) {
@@ -121,7 +126,41 @@ fn event_of_row(row: &Row) -> Result<Event, Error> {
         position: Position::from_sql(row.try_get(0)?),
         append_id: Position::from_sql(row.try_get(1)?),
         payload: Bytes::copy_from_slice(payload.unwrap_or_default()),
+        row: None,
     })
+}
+
+fn change_event_of_row(row: &Row) -> Result<Event, Error> {
+    Ok(Event {
+        position: Position::from_sql(row.try_get(0)?),
+        append_id: Position::from_sql(row.try_get(1)?),
+        payload: Bytes::new(),
+        row: change_of_row(row)?,
+    })
+}
+
+/// The change of a row. None of an event that is no change.
+fn change_of_row(row: &Row) -> Result<Option<Arc<RowChange>>, Error> {
+    let Some(operation) = row.try_get::<_, Option<&str>>(2)?.and_then(Operation::parse) else {
+        return Ok(None);
+    };
+    let image = |column: usize| -> Result<Option<Bytes>, Error> {
+        let text: Option<&str> = row.try_get(column)?;
+        Ok(text.map(|text| Bytes::copy_from_slice(text.as_bytes())))
+    };
+    Ok(Some(Arc::new(RowChange {
+        table: row.try_get::<_, Option<String>>(3)?.unwrap_or_default(),
+        operation,
+        entity_code: row.try_get(4)?,
+        entity_id: row.try_get(5)?,
+        before: image(6)?,
+        after: image(7)?,
+        host_id: row.try_get(8)?,
+        user_id: row.try_get(9)?,
+        txid: row.try_get(10)?,
+        tx_last: row.try_get(11)?,
+        created_at_ms: row.try_get(12)?,
+    })))
 }
 
 /// Reads the log after a position: the headers first, then the payloads that are wanted, so that
@@ -136,13 +175,14 @@ pub(crate) async fn follow(
         let rows =
             query(client, sql!("follow"), &[&after.to_sql(), &rows_max(limit.events)]).await?;
         let mut events = Vec::with_capacity(rows.len());
-        let mut wanted: Vec<i64> = Vec::new();
+        let (mut documents, mut changes) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         for row in rows {
             let (event, length) = header_of_row(&row)?;
             if let Some(length) = length
                 && wants_payload(&event.stream)
             {
+                let wanted = if row.try_get(5)? { &mut changes } else { &mut documents };
                 wanted.push(event.position.to_sql());
                 bytes += length;
             }
@@ -151,9 +191,11 @@ pub(crate) async fn follow(
                 break;
             }
         }
-        let mut payloads = payloads(client, &wanted).await?;
+        let mut payloads = payloads(client, &documents).await?;
+        let mut changes = changes_at(client, &changes).await?;
         for event in &mut events {
             event.payload = payloads.remove(&event.position);
+            event.row = changes.remove(&event.position);
         }
         Ok(events)
     };
@@ -168,6 +210,7 @@ fn header_of_row(row: &Row) -> Result<(TailEvent, Option<usize>), Error> {
         stream: row.try_get(1)?,
         control: row.try_get::<_, Option<&str>>(2)?.and_then(Control::parse),
         payload: None,
+        row: None,
         created_at_ms: row.try_get(3)?,
     };
     Ok((event, length.and_then(|length| usize::try_from(length).ok())))
@@ -187,6 +230,23 @@ async fn payloads(
         Ok((position, Bytes::copy_from_slice(row.try_get(1)?)))
     };
     rows.iter().map(of_row).collect()
+}
+
+/// The changes of rows at positions, which are in order.
+async fn changes_at(
+    client: &ClientWrapper,
+    positions: &[i64],
+) -> Result<HashMap<Position, Arc<RowChange>>, Error> {
+    let (Some(first), Some(last)) = (positions.first(), positions.last()) else {
+        return Ok(HashMap::new());
+    };
+    let mut changes = HashMap::with_capacity(positions.len());
+    for row in query(client, sql!("rows"), &[first, last, &positions]).await? {
+        if let Some(change) = change_of_row(&row)? {
+            changes.insert(Position::from_sql(row.try_get(0)?), change);
+        }
+    }
+    Ok(changes)
 }
 
 /// Names of streams in order.

@@ -17,11 +17,13 @@ mod recent;
 mod save;
 mod session_sweep;
 mod sessions;
+mod statements;
 mod subscriptions;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod tickets;
+mod watches;
 mod writer;
 
 use std::sync::{Arc, Mutex, PoisonError};

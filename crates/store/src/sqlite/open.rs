@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::error::broken;
 use super::sql;
 use crate::error::StoreError;
-use crate::migration;
+use crate::migration::{self, Migration};
 use crate::offset::Epoch;
 
 const FILE_NAME: &str = "tidewire.db";
@@ -78,7 +78,7 @@ pub(crate) fn writer(folder: &Path) -> Result<(Connection, Epoch), StoreError> {
     let mut connection =
         Connection::open(folder.join(FILE_NAME)).map_err(broken("open the store"))?;
     configure(&connection).map_err(broken("configure the store"))?;
-    migrate(&mut connection)?;
+    migrate(&mut connection, migration::SQLITE)?;
     let number = connection
         .query_row(sql!("epoch"), [], |row| row.get::<_, u16>(0))
         .map_err(broken("read the log's epoch"))?;
@@ -98,7 +98,10 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
+pub(super) fn migrate(
+    connection: &mut Connection,
+    migrations: &'static [Migration],
+) -> Result<(), StoreError> {
     let failed = broken("migrate the store");
     let transaction = connection
         .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
@@ -116,7 +119,7 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
         .map(Option::flatten)
         .map_err(&failed)?
         .unwrap_or(0);
-    for step in migration::pending(migration::SQLITE, version)? {
+    for step in migration::pending(migrations, version)? {
         transaction.execute_batch(step.sql).map_err(&failed)?;
         transaction
             .execute(

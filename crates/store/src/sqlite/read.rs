@@ -1,7 +1,9 @@
 //! Reading streams, and following the log.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 
 use super::error::{broken, now_ms};
 use super::{load, sql};
@@ -9,6 +11,7 @@ use crate::error::StoreError;
 use crate::event::{Control, Event, TailEvent};
 use crate::log::{Found, Page, PageLimit, Run, StreamView};
 use crate::offset::Position;
+use crate::row::{Operation, RowChange, TABLE_PREFIX};
 use crate::stream::{self, Segment};
 
 /// Reads a stream, all of it in one snapshot.
@@ -68,7 +71,9 @@ fn segment_events(
     bytes: &mut usize,
     events: &mut Vec<Event>,
 ) -> rusqlite::Result<()> {
-    let mut query = connection.prepare_cached(sql!("segment"))?;
+    let of_table = segment.stream.starts_with(TABLE_PREFIX);
+    let query = if of_table { sql!("segment_rows") } else { sql!("segment") };
+    let mut query = connection.prepare_cached(query)?;
     let mut rows = query.query((
         &segment.stream,
         segment.after.max(after).to_sql(),
@@ -76,19 +81,56 @@ fn segment_events(
         i64::try_from(rows_max).unwrap_or(i64::MAX),
     ))?;
     while let Some(row) = rows.next()? {
-        let payload =
-            Bytes::copy_from_slice(row.get_ref(2)?.as_blob_or_null()?.unwrap_or_default());
-        *bytes += payload.len();
+        let (payload, change) = if of_table {
+            (Bytes::new(), change_of_row(row, 2, 8, row.get(12)?)?)
+        } else {
+            let payload = row.get_ref(2)?.as_blob_or_null()?.unwrap_or_default();
+            (Bytes::copy_from_slice(payload), None)
+        };
+        *bytes += payload.len() + change.as_ref().map_or(0, |change| change.bytes());
         events.push(Event {
             position: Position::from_sql(row.get(0)?),
             append_id: Position::from_sql(row.get(1)?),
             payload,
+            row: change,
         });
         if *bytes >= bytes_max {
             return Ok(());
         }
     }
     Ok(())
+}
+
+/// The change of a row, whose columns start at `at` and, those of its maker, at `maker_at`. None of
+/// an event that is no change.
+fn change_of_row(
+    row: &Row<'_>,
+    at: usize,
+    maker_at: usize,
+    created_at_ms: i64,
+) -> rusqlite::Result<Option<Arc<RowChange>>> {
+    let Some(operation) = row.get_ref(at)?.as_str_or_null()?.and_then(Operation::parse) else {
+        return Ok(None);
+    };
+    let image = |column: usize| -> rusqlite::Result<Option<Bytes>> {
+        Ok(row
+            .get_ref(column)?
+            .as_str_or_null()?
+            .map(|text| Bytes::copy_from_slice(text.as_bytes())))
+    };
+    Ok(Some(Arc::new(RowChange {
+        table: row.get::<_, Option<String>>(at + 1)?.unwrap_or_default(),
+        operation,
+        entity_code: row.get(at + 2)?,
+        entity_id: row.get(at + 3)?,
+        before: image(at + 4)?,
+        after: image(at + 5)?,
+        host_id: row.get(maker_at)?,
+        user_id: row.get(maker_at + 1)?,
+        txid: row.get(maker_at + 2)?,
+        tx_last: row.get(maker_at + 3)?,
+        created_at_ms,
+    })))
 }
 
 /// Reads the log after a position. SQLite fetches a column only when asked for it, so the payloads
@@ -108,18 +150,22 @@ pub(crate) fn follow(
         while let Some(row) = rows.next()? {
             let stream: String = row.get(1)?;
             let control = row.get_ref(2)?.as_str_or_null()?.and_then(Control::parse);
-            let payload = if wants_payload(&stream) {
-                row.get_ref(4)?.as_blob_or_null()?.map(Bytes::copy_from_slice)
+            let created_at_ms = row.get(3)?;
+            let (payload, change) = if wants_payload(&stream) {
+                let payload = row.get_ref(4)?.as_blob_or_null()?.map(Bytes::copy_from_slice);
+                (payload, change_of_row(row, 5, 11, created_at_ms)?)
             } else {
-                None
+                (None, None)
             };
             bytes += payload.as_ref().map_or(0, Bytes::len);
+            bytes += change.as_ref().map_or(0, |change| change.bytes());
             events.push(TailEvent {
                 position: Position::from_sql(row.get(0)?),
                 stream,
                 control,
                 payload,
-                created_at_ms: row.get(3)?,
+                row: change,
+                created_at_ms,
             });
             if bytes >= limit.bytes {
                 break;

@@ -32,7 +32,8 @@ struct Inner {
 }
 
 fn size(event: &TailEvent) -> usize {
-    event.payload.as_ref().map_or(0, Bytes::len)
+    let row = event.row.as_ref().map_or(0, |row| row.bytes());
+    event.payload.as_ref().map_or(0, Bytes::len) + row
 }
 
 impl Recent {
@@ -61,6 +62,7 @@ impl Recent {
                 stream: event.stream.clone(),
                 control: event.control,
                 payload: event.payload.clone(),
+                row: event.row.clone(),
                 created_at_ms: now_ms,
             };
             inner.bytes += size(&event);
@@ -89,7 +91,9 @@ impl Recent {
         let mut page = Vec::new();
         for event in inner.events.range(first..).take(limit.events) {
             let mut event = event.clone();
-            event.payload = event.payload.filter(|_| wants_payload(&event.stream));
+            if !wants_payload(&event.stream) {
+                (event.payload, event.row) = (None, None);
+            }
             bytes += size(&event);
             page.push(event);
             if bytes >= limit.bytes {

@@ -57,21 +57,35 @@ fn save(transaction: &Transaction<'_>, plan: &Plan, now_ms: i64) -> rusqlite::Re
 fn events(transaction: &Transaction<'_>, events: &[NewEvent], now_ms: i64) -> rusqlite::Result<()> {
     let mut insert = transaction.prepare_cached(sql!("event_insert"))?;
     for event in events {
+        let row = event.row.as_deref();
         insert.execute(params![
             event.position.to_sql(),
             event.stream,
             event.append_id.to_sql(),
-            event.actor.host_id,
-            event.actor.user_id,
+            row.map_or(&event.actor.host_id, |row| &row.host_id),
+            row.map_or(&event.actor.user_id, |row| &row.user_id),
             event.payload.as_deref(),
             event.content_type,
             event.control.map(crate::event::Control::as_str),
             event.tx_last,
             event.trace_context,
-            now_ms
+            now_ms,
+            row.map(|row| &row.table),
+            row.map(|row| row.operation.as_str()),
+            row.and_then(|row| row.entity_code.as_ref()),
+            row.and_then(|row| row.entity_id.as_ref()),
+            image(row.and_then(|row| row.before.as_deref()))?,
+            image(row.and_then(|row| row.after.as_deref()))?,
+            row.and_then(|row| row.txid)
         ])?;
     }
     Ok(())
+}
+
+/// A row's image as SQLite keeps it: JSON is text.
+fn image(bytes: Option<&[u8]>) -> rusqlite::Result<Option<&str>> {
+    let text = bytes.map(std::str::from_utf8).transpose();
+    text.map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
 fn stream(transaction: &Transaction<'_>, state: &StreamState) -> rusqlite::Result<()> {

@@ -167,7 +167,7 @@ mod tests {
 
     fn event(position: u64, payload: &'static [u8]) -> Event {
         let position = Position::new(position);
-        Event { position, append_id: position, payload: Bytes::from_static(payload) }
+        Event { position, append_id: position, payload: Bytes::from_static(payload), row: None }
     }
 
     fn text(content_type: &str, events: &[Event], extent: Extent) -> String {

@@ -115,6 +115,7 @@ impl Model {
                 position: event.position,
                 append_id: event.append_id,
                 payload: event.payload.clone().unwrap_or_default(),
+                row: None,
             })
             .collect();
         let append_id = events.first().map(|event| event.append_id);
