@@ -8,6 +8,7 @@
 
 mod append;
 mod bare_loop;
+mod capture;
 mod cost;
 mod cpu;
 mod fanout;
@@ -62,7 +63,7 @@ struct Options {
     /// Only these parts
     #[arg(long = "part", value_enum, value_delimiter = ',')]
     parts: Vec<Part>,
-    /// Where append.json, read.json and fanout.json go
+    /// Where append.json, read.json, fanout.json and capture.json go
     #[arg(long, value_name = "FOLDER", default_value = "bench/results")]
     results: PathBuf,
     /// The revision under test, for the report
@@ -80,6 +81,7 @@ enum What {
     Append,
     Read,
     Fanout,
+    Capture,
     All,
     /// Not a benchmark: the loop that fan-out is measured against, as a server
     #[value(hide = true)]
@@ -109,6 +111,14 @@ enum Part {
     SlowReaders,
     /// fanout: what the Rust client receives
     Client,
+    /// capture: writers' throughput, with it and without
+    Writers,
+    /// capture: from commit to a subscriber
+    Latency,
+    /// capture: what piled up while no node ran
+    Backlog,
+    /// capture: changes a second from commit to a subscriber
+    Sustained,
 }
 
 impl Options {
@@ -164,6 +174,9 @@ fn main() -> Result<()> {
     }
     if matches!(options.what, What::Fanout | What::All) {
         fanout::run(&options, &scale)?;
+    }
+    if matches!(options.what, What::Capture | What::All) {
+        capture::run(&options, &scale)?;
     }
     Ok(())
 }

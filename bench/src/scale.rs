@@ -22,6 +22,18 @@ pub(crate) struct Scale {
     pub(crate) catch_up_readers: &'static [usize],
     pub(crate) subscribers: &'static [usize],
     pub(crate) fanout: Fanout,
+    pub(crate) capture: Capture,
+}
+
+/// Of `capture`.
+#[derive(Debug, Clone)]
+pub(crate) struct Capture {
+    pub(crate) window: Window,
+    pub(crate) clients: &'static [usize],
+    /// How often each design has its turn.
+    pub(crate) rounds: usize,
+    pub(crate) latency_changes: usize,
+    pub(crate) backlog_events: u64,
 }
 
 /// Of `fanout`. Numbers of connections are cut to what a process may open.
@@ -76,6 +88,13 @@ impl Scale {
                 slow_burst: 320,
                 client_events: 2_000,
             },
+            capture: Capture {
+                window,
+                clients: &[2],
+                rounds: 1,
+                latency_changes: 20,
+                backlog_events: 2_000,
+            },
         }
     }
 
@@ -104,6 +123,13 @@ impl Scale {
                 slow_stop: 50,
                 slow_burst: 16_000,
                 client_events: 200_000,
+            },
+            capture: Capture {
+                window: Window { warm_up, measure },
+                clients: &[8, 32],
+                rounds: 3,
+                latency_changes: 300,
+                backlog_events: 200_000,
             },
         }
     }

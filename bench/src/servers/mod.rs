@@ -72,7 +72,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    fn empty(kind: Kind, installed: &Installed) -> Result<Self> {
+    pub(crate) fn empty(kind: Kind, installed: &Installed) -> Result<Self> {
         let database = match (kind, &installed.postgres) {
             (Kind::TidewirePostgres, Some(url)) => Some(Database::create(url)?),
             _ => None,
@@ -113,9 +113,20 @@ impl Server {
 
     /// Starts `kind` on a store that an earlier run has left.
     pub(crate) fn start_on(kind: Kind, installed: &Installed, store: Store) -> Result<Self> {
+        Self::start_with(kind, installed, store, &[])
+    }
+
+    /// The same, with these variables in its environment.
+    pub(crate) fn start_with(
+        kind: Kind,
+        installed: &Installed,
+        store: Store,
+        variables: &[(&str, &str)],
+    ) -> Result<Self> {
         let url = store.database.as_ref().map(|database| database.url.as_str());
         let addresses = Addresses::free(kind)?;
         let mut command = commands::command(kind, installed, addresses, &store.data(), url)?;
+        command.envs(variables.iter().copied());
         let ready_path = commands::ready_path(kind);
         let folder = store.folder.path();
         let process = Process::start(&mut command, addresses.http, ready_path, folder)?;

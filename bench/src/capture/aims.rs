@@ -1,0 +1,91 @@
+//! What was aimed at, and what came of it.
+
+use serde::Serialize;
+
+use super::design::Design;
+use super::writers::Statement;
+use super::{backlog, latency, writers};
+
+#[derive(Debug, Serialize)]
+struct Aim {
+    aim: String,
+    wanted: f64,
+    measured: f64,
+    is_met: bool,
+}
+
+#[derive(Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Aims(Vec<Aim>);
+
+impl Aims {
+    fn at_least(&mut self, aim: String, wanted: f64, measured: f64) {
+        self.0.push(Aim { aim, wanted, measured, is_met: measured >= wanted });
+    }
+
+    fn at_most(&mut self, aim: String, wanted: f64, measured: f64) {
+        self.0.push(Aim { aim, wanted, measured, is_met: measured <= wanted });
+    }
+
+    /// Single rows: a share of no capture, and many times the designs of others.
+    pub(crate) fn of_writers(&mut self, rows: &[writers::Row]) {
+        let single = |clients: usize, design: Design| {
+            rows.iter().find(|row| {
+                row.clients == clients
+                    && row.design == design
+                    && row.statement == Statement::InsertOne
+            })
+        };
+        let mut clients: Vec<usize> = rows.iter().map(|row| row.clients).collect();
+        clients.dedup();
+        for &clients in &clients {
+            for (design, wanted) in [(Design::Wal, 0.85), (Design::Outbox, 0.65)] {
+                if let Some(row) = single(clients, design) {
+                    let aim =
+                        format!("{}, {clients} clients, single rows: share of none", design.name());
+                    self.at_least(aim, wanted, row.share);
+                }
+            }
+        }
+        let Some(&clients) = clients.iter().max() else { return };
+        for ours in [Design::Wal, Design::Outbox] {
+            for theirs in [Design::NotifyPerRow, Design::CounterLock] {
+                if let (Some(ours), Some(theirs)) = (single(clients, ours), single(clients, theirs))
+                {
+                    let ratio = ours.statements_per_second / theirs.statements_per_second;
+                    let (ours, theirs) = (ours.design.name(), theirs.design.name());
+                    self.at_least(
+                        format!("{ours}, {clients} clients: times {theirs}"),
+                        10.0,
+                        ratio,
+                    );
+                }
+            }
+        }
+    }
+
+    /// Within 3 ms of the bare channel.
+    pub(crate) fn of_latency(&mut self, rows: &[latency::Row]) {
+        let Some(bare) = rows.iter().find(|row| row.design.is_none()) else { return };
+        for row in rows.iter().filter(|row| row.design.is_some()) {
+            let more = row.latency.p50_ms - bare.latency.p50_ms;
+            self.at_most(format!("{}: p50 ms more than bare", row.way), 3.0, more);
+        }
+    }
+
+    pub(crate) fn of_backlog(&mut self, rows: &[backlog::Row]) {
+        for row in rows {
+            let (name, size) = (row.design.name(), row.rows_per_transaction);
+            let aim = format!("{name}: events/s of a backlog, {size} rows a transaction");
+            self.at_least(aim, 50_000.0, row.events_per_second);
+        }
+    }
+
+    pub(crate) fn print(&self) {
+        println!("\nAims\n");
+        for Aim { aim, wanted, measured, is_met } in &self.0 {
+            let verdict = if *is_met { "met" } else { "NOT met" };
+            println!("  {verdict:<8} {aim}: {measured:.2} ({wanted} wanted)");
+        }
+    }
+}
