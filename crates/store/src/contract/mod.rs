@@ -32,12 +32,15 @@ pub mod producers;
 pub mod pull_wake;
 pub mod reading;
 pub mod restart;
+mod rows;
 pub mod session_upkeep;
 pub mod sessions;
+pub mod statements;
 mod subject;
 pub mod subscriptions;
 pub mod tenants;
 pub mod tickets;
+pub mod watching;
 pub mod webhooks;
 
 /// Some data of its own for one test: empty at first, opened again after the store was closed.
@@ -69,9 +72,42 @@ pub trait Opener: Send + Sync {
 /// }
 /// ```
 ///
-/// The second form is for stores that can be opened more than once at a time.
+/// The second form is for stores that can be opened more than once at a time. `sql:` in its place is for
+/// those that capture what SQL changes: SQLite by itself, PostgreSQL with a node that does.
 #[macro_export]
 macro_rules! contract_suite {
+    (sql: $fresh:expr) => {
+        $crate::contract_suite! { @each $fresh;
+            statements:
+                a_select_gives_columns_and_rows
+                several_statements_are_one_transaction
+                a_failed_statement_undoes_the_others
+                parameters_stand_for_values
+                an_error_says_where_it_is
+                a_result_may_be_too_large
+                a_statement_may_not_take_for_ever
+                transactions_are_not_made_by_hand
+                an_answer_has_its_place_in_the_log;
+            watching:
+                changes_of_rows_come_into_the_log
+                a_transactions_changes_lie_together
+                what_is_undone_is_not_captured
+                upserts_are_what_they_do
+                cascades_are_captured
+                keys_tell_rows_apart
+                a_key_may_change
+                events_know_their_tenant_and_user
+                documents_are_published_in_their_place
+                an_unwatched_table_is_not_captured
+                watches_survive_a_restart
+                what_cannot_be_watched_is_refused
+                quoted_names_are_watched
+                generated_columns_are_left_out
+                a_changed_table_is_told
+                a_renamed_table_keeps_its_stream
+                a_dropped_table_ends_its_stream;
+        }
+    };
     (nodes: $fresh:expr) => {
         $crate::contract_suite! { @each $fresh;
             nodes:
@@ -334,9 +370,11 @@ mod tests {
         ("restart", include_str!("restart.rs")),
         ("session_upkeep", include_str!("session_upkeep.rs")),
         ("sessions", include_str!("sessions.rs")),
+        ("statements", include_str!("statements.rs")),
         ("subscriptions", include_str!("subscriptions.rs")),
         ("tenants", include_str!("tenants.rs")),
         ("tickets", include_str!("tickets.rs")),
+        ("watching", include_str!("watching.rs")),
         ("webhooks", include_str!("webhooks.rs")),
     ];
 

@@ -8,9 +8,13 @@ mod append;
 mod create;
 mod cut;
 mod remove;
+mod transaction;
 mod world;
 
 pub(crate) use cut::CutAppend;
+pub(crate) use transaction::{
+    Step, Unpublished, commands_of, decide_transaction, json_stream, publication,
+};
 pub(crate) use world::{NewEvent, Plan, World};
 
 use crate::command::{Actor, Answer, Append, Command};

@@ -242,6 +242,11 @@ impl World {
         self.changes.purges.push(purge);
     }
 
+    /// Takes an event that has its position.
+    pub(super) fn push_event(&mut self, event: NewEvent) {
+        self.changes.events.push(event);
+    }
+
     /// Gives the next position to a control event.
     pub(super) fn push_control(
         &mut self,

@@ -93,14 +93,17 @@ pub(crate) fn queries_in_use(store: &str) -> Vec<(String, String)> {
     queries
 }
 
-/// The files of a folder: names without extension, and contents.
+/// The files of a folder and of those in it: names without extension, and contents.
 #[cfg(test)]
 fn files(folder: &std::path::Path) -> Vec<(String, String)> {
     let entries = std::fs::read_dir(folder).expect("the folder is there");
     let paths = entries.map(|entry| entry.expect("a readable folder").path());
     let read = |path: std::path::PathBuf| {
+        if path.is_dir() {
+            return files(&path);
+        }
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        (name, std::fs::read_to_string(&path).expect("a readable file"))
+        vec![(name, std::fs::read_to_string(&path).expect("a readable file"))]
     };
-    paths.filter(|path| path.is_file()).map(read).collect()
+    paths.flat_map(read).collect()
 }

@@ -6,6 +6,7 @@
 
 mod access;
 mod cache;
+mod capture;
 mod control;
 mod error;
 mod keys;
@@ -54,7 +55,7 @@ use writer::{Exclusive, WriterThread};
 /// One query, from its own file.
 macro_rules! sql {
     ($name:literal) => {
-        include_str!(concat!("../../sql/sqlite/", $name, ".sql"))
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/sqlite/", $name, ".sql"))
     };
 }
 pub(crate) use sql;
@@ -124,10 +125,11 @@ impl SqliteStore {
     }
 
     /// Runs work on the writer's connection, between commits.
-    async fn exclusively<T, F>(&self, work: F) -> Result<T, StoreError>
+    async fn exclusively<T, E, F>(&self, work: F) -> Result<T, E>
     where
         T: Send + 'static,
-        F: FnOnce(&mut writer::Writer) -> Result<T, StoreError> + Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut writer::Writer) -> Result<T, E> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
         self.queue.push(Job::Exclusive(Exclusive::new(move |writer| {

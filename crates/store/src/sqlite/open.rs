@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use tokio::sync::Semaphore;
 
+use super::capture::{self, Guard};
 use super::error::broken;
 use super::sql;
 use crate::error::StoreError;
 use crate::migration::{self, Migration};
 use crate::offset::Epoch;
+use crate::sql::SqlError;
 
 const FILE_NAME: &str = "tidewire.db";
 const LOCK_NAME: &str = "tidewire.lock";
@@ -131,12 +133,21 @@ pub(super) fn migrate(
     transaction.commit().map_err(&failed)
 }
 
+/// A connection that reads, and what guards it while it runs the user's SQL.
+#[derive(Debug)]
+struct Reader {
+    connection: Connection,
+    guard: Arc<Guard>,
+}
+
 /// Connections that read. In WAL mode they see a snapshot and wait for no one.
 #[derive(Debug)]
 pub(crate) struct Readers {
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Vec<Reader>>,
     /// As many permits as connections, so a holder of a permit always finds one idle.
     permits: Arc<Semaphore>,
+    /// How many may run the user's SQL, which may take long: readers of streams find one, too.
+    sql_permits: Arc<Semaphore>,
     count: u32,
 }
 
@@ -146,16 +157,19 @@ impl Readers {
         let count = u32::try_from(count.max(1)).unwrap_or(u32::MAX);
         let open_one = || {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let connection = Connection::open_with_flags(&path, flags)?;
+            let mut connection = Connection::open_with_flags(&path, flags)?;
             connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
-            Ok(connection)
+            let guard = Arc::default();
+            capture::prepare(&mut connection, None, &guard)?;
+            Ok(Reader { connection, guard })
         };
         let idle = (0..count)
             .map(|_| open_one())
             .collect::<rusqlite::Result<Vec<_>>>()
             .map_err(broken("open the store for reading"))?;
         let permits = Arc::new(Semaphore::new(idle.len()));
-        Ok(Readers { idle: Mutex::new(idle), permits, count })
+        let sql_permits = Arc::new(Semaphore::new(idle.len().div_ceil(2)));
+        Ok(Readers { idle: Mutex::new(idle), permits, sql_permits, count })
     }
 
     /// Refuses when the store is closed, where nothing needs to be read from the file.
@@ -167,6 +181,7 @@ impl Readers {
     pub(crate) async fn close(&self) {
         if let Ok(_all) = self.permits.acquire_many(self.count).await {
             self.permits.close();
+            self.sql_permits.close();
             self.idle().clear();
         }
     }
@@ -177,21 +192,40 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
     {
+        self.lend(move |reader| work(&mut reader.connection)).await
+    }
+
+    /// Runs the user's SQL on a thread where it may block.
+    pub(crate) async fn run_sql<T, F>(self: &Arc<Self>, work: F) -> Result<T, SqlError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Connection, &Guard) -> Result<T, SqlError> + Send + 'static,
+    {
+        let _permit = self.sql_permits.acquire().await.map_err(|_| StoreError::Closed)?;
+        self.lend(move |reader| work(&mut reader.connection, &reader.guard)).await
+    }
+
+    async fn lend<T, E, F>(self: &Arc<Self>, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut Reader) -> Result<T, E> + Send + 'static,
+    {
         let permit = Arc::clone(&self.permits);
         let permit = permit.acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let readers = Arc::clone(self);
         let run = move || {
             let lent = readers.idle().pop();
-            let Some(mut connection) = lent else { return Err(StoreError::Closed) };
-            let result = work(&mut connection);
-            readers.idle().push(connection);
+            let Some(mut reader) = lent else { return Err(StoreError::Closed.into()) };
+            let result = work(&mut reader);
+            readers.idle().push(reader);
             drop(permit);
             result
         };
         tokio::task::spawn_blocking(run).await.map_err(|_| StoreError::Closed)?
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Reader>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,11 @@
-//! The user's own SQL.
+//! The user's own SQL: reads beside the writer, writes on its thread.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::SqliteStore;
+use super::{SqliteStore, capture};
 use crate::error::StoreError;
 use crate::log::Log;
 use crate::offset::Position;
@@ -10,8 +13,25 @@ use crate::sql::{Sql, SqlAnswer, SqlError, Statements};
 
 #[async_trait]
 impl Sql for SqliteStore {
-    async fn run_sql(&self, _statements: Statements) -> Result<SqlAnswer, SqlError> {
-        Err(StoreError::Refused("SQL cannot be run yet".to_owned()).into())
+    async fn run_sql(&self, statements: Statements) -> Result<SqlAnswer, SqlError> {
+        let statements = Arc::new(statements);
+        let read = Arc::clone(&statements);
+        let answer = self
+            .readers
+            .run_sql(move |connection, guard| capture::read(connection, guard, &read))
+            .await?;
+        if let Some(answer) = answer {
+            return Ok(answer);
+        }
+        self.exclusively(move |writer| {
+            // Whatever someone sends, the writer goes on.
+            let write = catch_unwind(AssertUnwindSafe(|| capture::write(writer, &statements)));
+            write.unwrap_or_else(|_| {
+                let reason = "it panicked; nothing was kept".to_owned();
+                Err(StoreError::Broken { operation: "run SQL", reason }.into())
+            })
+        })
+        .await
     }
 
     async fn caught_up(&self, _timeout_ms: u64) -> Result<Position, StoreError> {

@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::task::TaskTracker;
 
 use super::cache::StreamCache;
+use super::capture::Capture;
 use super::error::{broken, now_ms};
 use super::recent::Recent;
 use super::{load, save};
@@ -42,6 +43,7 @@ pub(crate) struct Writer {
     recent: Arc<Recent>,
     grown: watch::Sender<u64>,
     herald: Herald,
+    capture: Arc<Capture>,
 }
 
 /// Tells those who wait. Waking a task from a thread outside the runtime costs the thread several
@@ -75,10 +77,10 @@ impl Herald {
 impl Writer {
     /// Runs `work` in a transaction, with the time of the commit, and makes it durable. `work`
     /// returns the plan it saved, whose events are announced once they are.
-    pub(crate) fn commit<T>(
+    pub(crate) fn commit<T, E: From<StoreError>>(
         &mut self,
-        work: impl FnOnce(&Transaction<'_>, &mut StreamCache, i64) -> Result<(T, Plan), StoreError>,
-    ) -> Result<(T, Plan), StoreError> {
+        work: impl FnOnce(&Transaction<'_>, &mut StreamCache, i64) -> Result<(T, Plan), E>,
+    ) -> Result<(T, Plan), E> {
         let (started, now_ms) = (Instant::now(), now_ms());
         let transaction = self
             .connection
@@ -102,6 +104,16 @@ impl Writer {
         Ok((value, plan))
     }
 
+    /// What the user's SQL needs.
+    pub(crate) fn capture(&self) -> Arc<Capture> {
+        Arc::clone(&self.capture)
+    }
+
+    /// The connection, for looking at what is there.
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     /// Runs upkeep in a transaction of its own.
     pub(crate) fn transaction(&mut self) -> Result<Transaction<'_>, StoreError> {
         self.connection
@@ -112,7 +124,7 @@ impl Writer {
     fn answer(&mut self, batch: Vec<Waiting>) {
         let (commands, replies): (Vec<Command>, Vec<_>) =
             batch.into_iter().map(|waiting| (waiting.command, waiting.reply)).unzip();
-        let result = self.commit(|transaction, streams, now_ms| {
+        let result: Result<_, StoreError> = self.commit(|transaction, streams, now_ms| {
             let world = load::world(transaction, streams, &commands, now_ms)?;
             let plan = decide(world, &commands);
             save::plan(transaction, &plan, now_ms)?;
@@ -140,7 +152,7 @@ pub(crate) struct WriterThread(Mutex<Option<JoinHandle<()>>>);
 
 impl WriterThread {
     pub(crate) fn start(
-        connection: Connection,
+        mut connection: Connection,
         mut taker: Taker<Exclusive>,
         counters: Arc<Counters>,
         recent: Arc<Recent>,
@@ -148,7 +160,8 @@ impl WriterThread {
     ) -> Result<WriterThread, StoreError> {
         let streams = StreamCache::default();
         let herald = Herald { runtime: Handle::current(), tasks: TaskTracker::new() };
-        let mut writer = Writer { connection, streams, counters, recent, grown, herald };
+        let capture = Capture::new(&mut connection).map_err(broken("prepare for SQL"))?;
+        let mut writer = Writer { connection, streams, counters, recent, grown, herald, capture };
         let run = move || {
             while let Some(next) = taker.blocking_next() {
                 match next {

@@ -34,3 +34,4 @@ fn fresh() -> Folder {
 }
 
 tidewire_store::contract_suite!(fresh());
+tidewire_store::contract_suite!(sql: fresh());

@@ -1,0 +1,1 @@
+UPDATE tidewire_watches SET known_offset = ?2 WHERE table_name = ?1

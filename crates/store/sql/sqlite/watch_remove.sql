@@ -1,0 +1,1 @@
+DELETE FROM tidewire_watches WHERE table_name = ?1

@@ -1,0 +1,143 @@
+//! Deciding what a transaction of the user's brings into the log: changes of rows, documents that it
+//! published, and what became of watched tables, in the order in which it did them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{NewEvent, Plan, World};
+use crate::command::{Actor, Answer, Append, Command, Create, Refusal};
+use crate::event::Control;
+use crate::row::{RowChange, TABLE_PREFIX};
+
+/// The content type of streams of tables, and of what is published from SQL.
+pub(crate) const JSON: &str = "application/json";
+
+/// One thing that a transaction did.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Changed a row of a watched table. Its place in the transaction is filled in here.
+    Row(RowChange),
+    /// Published a document. The stream is made if there is none.
+    Publish(Append),
+    /// Changed the columns of a watched table.
+    Schema { stream: String, what: Bytes },
+    /// Began or ended a stream.
+    Command(Command),
+}
+
+/// A document that could not be published, and why.
+#[derive(Debug)]
+pub(crate) struct Unpublished {
+    pub(crate) stream: String,
+    pub(crate) refusal: Refusal,
+}
+
+/// A step that publishes a JSON document.
+pub(crate) fn publication(stream: String, payload: Bytes, actor: Actor) -> Step {
+    Step::Publish(Append {
+        stream,
+        content_type: Some(JSON.to_owned()),
+        messages: vec![payload],
+        close: false,
+        seq: None,
+        producer: None,
+        actor,
+        trace_context: None,
+    })
+}
+
+/// A command that makes an empty stream of JSON.
+pub(crate) fn json_stream(stream: &str, actor: Actor) -> Create {
+    Create {
+        stream: stream.to_owned(),
+        content_type: Some(JSON.to_owned()),
+        lifetime: None,
+        messages: Vec::new(),
+        closed: false,
+        fork: None,
+        actor,
+    }
+}
+
+/// The commands among the steps, for loading the world they are decided in.
+pub(crate) fn commands_of(steps: &[Step]) -> Vec<Command> {
+    let of_step = |step: &Step| match step {
+        Step::Publish(append) => Some(Command::Append(append.clone())),
+        Step::Command(command) => Some(command.clone()),
+        Step::Row(_) | Step::Schema { .. } => None,
+    };
+    steps.iter().filter_map(of_step).collect()
+}
+
+/// Decides a transaction's steps in order: all of them, or none.
+pub(crate) fn decide_transaction(mut world: World, steps: Vec<Step>) -> Result<Plan, Unpublished> {
+    let txid = world.tip.next().to_sql();
+    let mut answers = Vec::new();
+    for step in steps {
+        match step {
+            Step::Row(change) => world.push_row(change),
+            Step::Publish(append) => {
+                if world.live_mut(&append.stream).is_none() {
+                    world.create(&json_stream(&append.stream, append.actor.clone()));
+                }
+                let answer = world.append(&append);
+                if let Answer::Refused(refusal) = answer {
+                    return Err(Unpublished { stream: append.stream, refusal });
+                }
+                answers.push(answer);
+            }
+            Step::Schema { stream, what } => world.push_schema(&stream, what),
+            Step::Command(Command::Create(create)) => answers.push(world.create(&create)),
+            Step::Command(Command::Delete { stream, actor }) => {
+                answers.push(world.delete(&stream, &actor));
+            }
+            Step::Command(other) => tracing::error!(?other, "not a transaction's command"),
+        }
+    }
+    let mut plan = world.into_plan(answers);
+    let last = plan.events.len().saturating_sub(1);
+    for (index, event) in plan.events.iter_mut().enumerate() {
+        event.tx_last = index == last;
+        // Nobody else has the change yet.
+        if let Some(change) = event.row.as_mut().and_then(Arc::get_mut) {
+            (change.txid, change.tx_last) = (Some(txid), index == last);
+        }
+    }
+    Ok(plan)
+}
+
+impl World {
+    fn push_row(&mut self, change: RowChange) {
+        self.tip = self.tip.next();
+        let stream = format!("{TABLE_PREFIX}{}", change.table);
+        self.push_event(NewEvent {
+            position: self.tip,
+            append_id: self.tip,
+            stream,
+            control: None,
+            payload: None,
+            row: Some(Arc::new(change)),
+            content_type: None,
+            actor: Actor::default(),
+            trace_context: None,
+            tx_last: true,
+        });
+    }
+
+    fn push_schema(&mut self, stream: &str, what: Bytes) {
+        self.tip = self.tip.next();
+        self.push_event(NewEvent {
+            position: self.tip,
+            append_id: self.tip,
+            stream: stream.to_owned(),
+            control: Some(Control::Schema),
+            payload: Some(what),
+            row: None,
+            content_type: Some(JSON.to_owned()),
+            actor: Actor::default(),
+            trace_context: None,
+            tx_last: true,
+        });
+    }
+}

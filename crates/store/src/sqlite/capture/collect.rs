@@ -1,0 +1,159 @@
+//! What a transaction of the user's does, while it does it: rows that it changes and documents that it
+//! publishes, in order. Nothing of it is kept if the transaction is not.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use super::guard::{Guard, Stopped};
+use super::preupdate::Touched;
+use super::table::{Image, Watched};
+use crate::command::Actor;
+use crate::decide::{Step, publication};
+use crate::row::{Operation, RowChange};
+
+/// Bytes of rows and documents that one transaction may bring into the log. They wait in memory for
+/// its commit.
+pub(crate) const TRANSACTION_BYTES_MAX: usize = 256 << 20;
+
+/// What a change takes besides its images.
+const CHANGE_OVERHEAD_BYTES: usize = 256;
+
+#[derive(Debug, Default)]
+struct Gathered {
+    /// By the tables' names in lower case.
+    tables: HashMap<String, Arc<Watched>>,
+    actor: Actor,
+    steps: Vec<Step>,
+    bytes: usize,
+    /// A row that could not be read: its transaction must not commit.
+    failure: Option<String>,
+    collecting: bool,
+}
+
+/// The changes of the transaction that runs. The writer's thread alone uses it.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    gathered: Mutex<Gathered>,
+    guard: Arc<Guard>,
+}
+
+impl Collector {
+    pub(crate) fn new(guard: Arc<Guard>) -> Collector {
+        Collector { gathered: Mutex::default(), guard }
+    }
+
+    fn gathered(&self) -> MutexGuard<'_, Gathered> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins with nothing.
+    pub(crate) fn begin(&self, actor: Actor, watched: &[Arc<Watched>]) {
+        *self.gathered() = Gathered { actor, collecting: true, ..Gathered::default() };
+        self.watch(watched);
+    }
+
+    /// Takes changes of these tables from here on.
+    pub(crate) fn watch(&self, watched: &[Arc<Watched>]) {
+        let by_name =
+            |watched: &Arc<Watched>| (watched.table.name.to_ascii_lowercase(), Arc::clone(watched));
+        self.gathered().tables = watched.iter().map(by_name).collect();
+    }
+
+    /// Ends, and gives what was gathered; or why that is not all.
+    pub(crate) fn end(&self) -> Result<Vec<Step>, String> {
+        let gathered = std::mem::take(&mut *self.gathered());
+        gathered.failure.map_or(Ok(gathered.steps), Err)
+    }
+
+    /// Names who does what follows.
+    pub(crate) fn set_actor(&self, user_id: Option<String>, host_id: Option<String>) {
+        let actor = &mut self.gathered().actor;
+        (actor.user_id, actor.host_id) = (user_id, host_id);
+    }
+
+    /// Takes a document; false if there is no transaction that it could belong to.
+    pub(crate) fn publish(&self, stream: String, payload: Bytes) -> bool {
+        let mut gathered = self.gathered();
+        if !gathered.collecting {
+            return false;
+        }
+        let (bytes, actor) = (payload.len(), gathered.actor.clone());
+        self.push(&mut gathered, publication(stream, payload, actor), bytes);
+        true
+    }
+
+    /// Takes a row that is about to change.
+    pub(crate) fn touched(&self, touched: &Touched<'_>, now_ms: i64) {
+        let mut gathered = self.gathered();
+        if gathered.failure.is_some() {
+            return;
+        }
+        let watched = gathered.tables.get(touched.table).cloned();
+        let Some(watched) =
+            watched.or_else(|| gathered.tables.get(&touched.table.to_ascii_lowercase()).cloned())
+        else {
+            return;
+        };
+        let columns = &watched.table.columns;
+        let before = (touched.operation != Operation::Insert)
+            .then(|| watched.image(|place| touched.before(columns[place].number)))
+            .transpose();
+        let after = (touched.operation != Operation::Delete)
+            .then(|| watched.image(|place| touched.after(columns[place].number)))
+            .transpose();
+        match (before, after) {
+            (Ok(before), Ok(after)) => {
+                let change =
+                    row_change(&watched, touched.operation, before, after, &gathered.actor, now_ms);
+                let bytes = change.bytes();
+                self.push(&mut gathered, Step::Row(change), bytes);
+            }
+            (Err(unreadable), _) | (_, Err(unreadable)) => {
+                let failure = format!(
+                    "a row of {} could not be read as it was changed (SQLite's code {})",
+                    touched.table, unreadable.0
+                );
+                gathered.failure = Some(failure);
+            }
+        }
+    }
+
+    fn push(&self, gathered: &mut Gathered, step: Step, bytes: usize) {
+        gathered.bytes += bytes + CHANGE_OVERHEAD_BYTES;
+        if gathered.bytes > TRANSACTION_BYTES_MAX {
+            gathered.steps.clear();
+            self.guard.stop(Stopped::TooMuch);
+        } else {
+            gathered.steps.push(step);
+        }
+    }
+}
+
+/// The change of a row, from its images.
+pub(crate) fn row_change(
+    watched: &Watched,
+    operation: Operation,
+    before: Option<Image>,
+    after: Option<Image>,
+    actor: &Actor,
+    created_at_ms: i64,
+) -> RowChange {
+    let latest = after.as_ref().or(before.as_ref());
+    let host_id = latest.and_then(|image| image.host_id.clone()).or_else(|| actor.host_id.clone());
+    let user_id = latest.and_then(|image| image.user_id.clone()).or_else(|| actor.user_id.clone());
+    RowChange {
+        table: watched.name.clone(),
+        operation,
+        entity_code: watched.entity_code.clone(),
+        entity_id: latest.map(|image| image.entity_id.clone()),
+        before: before.map(|image| Bytes::from(image.json)),
+        after: after.map(|image| Bytes::from(image.json)),
+        host_id,
+        user_id,
+        txid: None,
+        tx_last: false,
+        created_at_ms,
+    }
+}

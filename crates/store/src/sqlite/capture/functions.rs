@@ -1,0 +1,111 @@
+//! Functions that the user's SQL may call: `tidewire_publish(stream, payload)` and
+//! `tidewire_set_actor(user_id, host_id)`, which are `tidewire.publish` and `tidewire.set_actor` in
+//! PostgreSQL. They write, so a `SELECT` that calls one is run where writes are.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::types::{Null, ValueRef};
+use rusqlite::{Connection, Error};
+use serde_json::value::RawValue;
+
+use super::collect::Collector;
+use crate::row::TABLE_PREFIX;
+
+/// Bytes of a stream's name, and of one document.
+const STREAM_NAME_BYTES_MAX: usize = 1_024;
+const PAYLOAD_BYTES_MAX: usize = 16 << 20;
+
+/// Makes the functions known to a connection. One without a collector can prepare what calls them.
+pub(crate) fn register(
+    connection: &Connection,
+    collector: Option<&Arc<Collector>>,
+) -> rusqlite::Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8;
+    let publisher = collector.cloned();
+    connection.create_scalar_function("tidewire_publish", 2, flags, move |context| {
+        let stream = stream(context)?;
+        let payload = payload(context)?;
+        let taken = publisher.as_ref().is_some_and(|to| to.publish(stream, payload));
+        if taken { Ok(Null) } else { Err(wrong("tidewire_publish: nothing can be published here")) }
+    })?;
+    for arguments in [1, 2] {
+        let collector = collector.cloned();
+        let set_actor = move |context: &Context<'_>| {
+            let user_id = context.get::<Option<String>>(0)?;
+            let host_id = if arguments == 2 { context.get::<Option<String>>(1)? } else { None };
+            if let Some(collector) = &collector {
+                collector.set_actor(user_id, host_id);
+            }
+            Ok(Null)
+        };
+        connection.create_scalar_function("tidewire_set_actor", arguments, flags, set_actor)?;
+    }
+    Ok(())
+}
+
+fn wrong(message: &str) -> Error {
+    Error::UserFunctionError(message.into())
+}
+
+fn stream(context: &Context<'_>) -> rusqlite::Result<String> {
+    let ValueRef::Text(name) = context.get_raw(0) else {
+        return Err(wrong("tidewire_publish: the stream's name must be a text"));
+    };
+    let name = String::from_utf8_lossy(name).into_owned();
+    check_name(&name).map_err(|why| wrong(&format!("tidewire_publish: {why}")))?;
+    Ok(name)
+}
+
+/// Whether documents may be published to a stream of this name.
+fn check_name(name: &str) -> Result<(), String> {
+    let bad_segment = |segment: &str| segment.is_empty() || segment == "." || segment == "..";
+    if name.len() > STREAM_NAME_BYTES_MAX {
+        return Err(format!("a stream's name has at most {STREAM_NAME_BYTES_MAX} bytes"));
+    }
+    if name.chars().any(char::is_control) || name.split('/').any(bad_segment) {
+        return Err(format!(
+            "{name:?} is no name of a stream: it is one or more segments joined by single slashes"
+        ));
+    }
+    if name.split('/').next() == Some("__ds") {
+        return Err("names under __ds are reserved for the protocol".to_owned());
+    }
+    if name == "table" || name.starts_with(TABLE_PREFIX) {
+        return Err("streams under table/ hold the changes of watched tables; write to the table"
+            .to_owned());
+    }
+    Ok(())
+}
+
+fn payload(context: &Context<'_>) -> rusqlite::Result<Bytes> {
+    let ValueRef::Text(payload) = context.get_raw(1) else {
+        return Err(wrong(
+            "tidewire_publish: the payload must be JSON as text; json_object() and json() make it, and \
+             json_quote() of anything else",
+        ));
+    };
+    if payload.len() > PAYLOAD_BYTES_MAX {
+        return Err(wrong("tidewire_publish: the payload has more than 16 MiB"));
+    }
+    let parsed: Result<&RawValue, _> = serde_json::from_slice(payload);
+    let raw = parsed
+        .map_err(|error| wrong(&format!("tidewire_publish: the payload is no JSON: {error}")))?;
+    Ok(Bytes::copy_from_slice(raw.get().as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_name;
+
+    #[test]
+    fn documents_go_only_where_documents_may() {
+        for name in ["a", "doc/1", "tables", "a b", "ä"] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        for name in ["", "a//b", "/a", "a/", "a/../b", "table", "table/orders", "__ds/x", "a\nb"] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+}

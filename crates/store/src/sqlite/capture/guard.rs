@@ -1,0 +1,254 @@
+//! What the user's SQL may do on a connection, and for how long.
+//!
+//! A guard belongs to a connection for life and is armed only while the user's statements are
+//! prepared and run: setting SQLite's authorizer anew would throw away every prepared statement.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+
+/// What is said of a statement that may not be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Denial {
+    pub(crate) message: String,
+    pub(crate) hint: &'static str,
+}
+
+/// Why a statement was stopped while it ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    /// Its time was up.
+    TimeUp,
+    /// It changed more than one transaction may.
+    TooMuch,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    armed: bool,
+    deadline: Option<Instant>,
+    denial: Option<Denial>,
+    stop: Option<Stopped>,
+    /// A statement was prepared that changes the schema.
+    alters: bool,
+    /// A statement was prepared that publishes, or does something else for which it must be alone.
+    publishes: bool,
+}
+
+/// A connection's guard. See the [module documentation](self).
+#[derive(Debug, Default)]
+pub(crate) struct Guard(Mutex<State>);
+
+/// Virtual machine instructions between two looks at the clock: some microseconds.
+pub(crate) const STEPS_BETWEEN_LOOKS: i32 = 2_000;
+
+/// Pragmas that only tell of the schema or the build. Full-text search asks for `data_version` itself.
+const HARMLESS_PRAGMAS: [&str; 14] = [
+    "collation_list",
+    "compile_options",
+    "data_version",
+    "database_list",
+    "foreign_key_check",
+    "foreign_key_list",
+    "function_list",
+    "index_info",
+    "index_list",
+    "index_xinfo",
+    "module_list",
+    "table_info",
+    "table_list",
+    "table_xinfo",
+];
+
+/// Whether a table, index, view or trigger of this name is Tidewire's own, or would be taken for it.
+pub(crate) fn is_own(name: &str) -> bool {
+    const PREFIX: &str = "tidewire_";
+    name.eq_ignore_ascii_case("log")
+        || name.eq_ignore_ascii_case("log_counter")
+        || name.eq_ignore_ascii_case("log_stream")
+        || name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+}
+
+impl Guard {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Guards what is prepared and run from here on.
+    pub(crate) fn arm(&self, timeout: Duration) {
+        let deadline = Instant::now().checked_add(timeout);
+        *self.state() = State { armed: true, deadline, ..State::default() };
+    }
+
+    /// Guards nothing more. What was found out can still be asked for.
+    pub(crate) fn disarm(&self) {
+        self.state().armed = false;
+    }
+
+    /// Stops the statement that runs.
+    pub(crate) fn stop(&self, why: Stopped) {
+        self.state().stop.get_or_insert(why);
+    }
+
+    pub(crate) fn denial(&self) -> Option<Denial> {
+        self.state().denial.clone()
+    }
+
+    pub(crate) fn stopped(&self) -> Option<Stopped> {
+        self.state().stop
+    }
+
+    /// Whether a statement was prepared, since this was last asked, that changes the schema.
+    pub(crate) fn take_alters(&self) -> bool {
+        std::mem::take(&mut self.state().alters)
+    }
+
+    pub(crate) fn publishes(&self) -> bool {
+        self.state().publishes
+    }
+
+    /// SQLite's progress handler: whether to stop.
+    pub(crate) fn look(&self) -> bool {
+        let mut state = self.state();
+        if !state.armed {
+            return false;
+        }
+        if state.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            state.stop.get_or_insert(Stopped::TimeUp);
+        }
+        state.stop.is_some()
+    }
+
+    /// SQLite's authorizer.
+    pub(crate) fn authorize(&self, context: &AuthContext<'_>) -> Authorization {
+        let mut state = self.state();
+        if !state.armed {
+            return Authorization::Allow;
+        }
+        match context.action {
+            AuthAction::Function { function_name } if publishes(function_name) => {
+                state.publishes = true;
+            }
+            // Analysing or indexing everything leaves out what is not the user's.
+            AuthAction::Analyze { table_name: name } | AuthAction::Reindex { index_name: name }
+                if is_own(name) || name.starts_with("sqlite_autoindex_tidewire_") =>
+            {
+                return Authorization::Ignore;
+            }
+            action => state.alters |= alters(action),
+        }
+        match denial(context.action) {
+            None => Authorization::Allow,
+            Some(denial) => {
+                state.denial.get_or_insert(denial);
+                Authorization::Deny
+            }
+        }
+    }
+}
+
+/// Whether a function writes, though a `SELECT` that calls it does not look like it.
+fn publishes(function: &str) -> bool {
+    function.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("tidewire_"))
+}
+
+fn alters(action: AuthAction<'_>) -> bool {
+    matches!(
+        action,
+        AuthAction::CreateTable { .. }
+            | AuthAction::CreateIndex { .. }
+            | AuthAction::CreateTrigger { .. }
+            | AuthAction::CreateView { .. }
+            | AuthAction::CreateVtable { .. }
+            | AuthAction::DropTable { .. }
+            | AuthAction::DropIndex { .. }
+            | AuthAction::DropTrigger { .. }
+            | AuthAction::DropView { .. }
+            | AuthAction::DropVtable { .. }
+            | AuthAction::AlterTable { .. }
+    )
+}
+
+/// Why something is denied, if it is.
+fn denial(action: AuthAction<'_>) -> Option<Denial> {
+    let denied = |message: String, hint| Some(Denial { message, hint });
+    match action {
+        AuthAction::Transaction { .. } | AuthAction::Savepoint { .. } => denied(
+            "transactions cannot be begun or ended here".to_owned(),
+            "the statements of one request are one transaction already: send them together, and \
+             leave BEGIN, COMMIT, ROLLBACK and SAVEPOINT out",
+        ),
+        AuthAction::Attach { .. } | AuthAction::Detach { .. } => denied(
+            "other files cannot be attached or written here, nor can VACUUM be run".to_owned(),
+            "use the sqlite3 shell on a copy of the file",
+        ),
+        AuthAction::Pragma { pragma_name, .. }
+            if !HARMLESS_PRAGMAS.iter().any(|name| name.eq_ignore_ascii_case(pragma_name)) =>
+        {
+            denied(
+                format!("PRAGMA {pragma_name} cannot be run here"),
+                "pragmas that tell of the schema can, such as table_info and table_list; settings of \
+                 the file belong to the server",
+            )
+        }
+        AuthAction::CreateTempTable { .. }
+        | AuthAction::CreateTempIndex { .. }
+        | AuthAction::CreateTempTrigger { .. }
+        | AuthAction::CreateTempView { .. } => denied(
+            "temporary tables, views and triggers cannot be made here".to_owned(),
+            "a request has no connection of its own that they could belong to: use WITH, or an \
+             ordinary table",
+        ),
+        AuthAction::Function { function_name }
+            if function_name.eq_ignore_ascii_case("load_extension") =>
+        {
+            denied("extensions cannot be loaded here".to_owned(), "leave load_extension out")
+        }
+        action => {
+            let name = name_of(action).filter(|name| is_own(name))?;
+            denied(
+                format!("{name} is reserved for Tidewire"),
+                "read streams and their events over /v1/stream, and give tables of your own names that \
+                 do not begin with tidewire_",
+            )
+        }
+    }
+}
+
+/// The name of the table that an action is about, or of what it makes.
+fn name_of<'a>(action: AuthAction<'a>) -> Option<&'a str> {
+    let either = |made: &'a str, table: &'a str| if is_own(table) { table } else { made };
+    Some(match action {
+        AuthAction::CreateIndex { index_name: made, table_name }
+        | AuthAction::DropIndex { index_name: made, table_name }
+        | AuthAction::CreateTrigger { trigger_name: made, table_name }
+        | AuthAction::DropTrigger { trigger_name: made, table_name } => either(made, table_name),
+        AuthAction::CreateTable { table_name }
+        | AuthAction::DropTable { table_name }
+        | AuthAction::CreateVtable { table_name, .. }
+        | AuthAction::DropVtable { table_name, .. }
+        | AuthAction::AlterTable { table_name, .. }
+        | AuthAction::Delete { table_name }
+        | AuthAction::Insert { table_name }
+        | AuthAction::Update { table_name, .. }
+        | AuthAction::Read { table_name, .. } => table_name,
+        AuthAction::CreateView { view_name } | AuthAction::DropView { view_name } => view_name,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_names_are_known_in_any_case() {
+        for name in ["log", "LOG", "log_counter", "tidewire_streams", "TideWire_x"] {
+            assert!(is_own(name), "{name}");
+        }
+        for name in ["logs", "tidewire", "my_log", "catalog", "ünïcödé_name"] {
+            assert!(!is_own(name), "{name}");
+        }
+    }
+}

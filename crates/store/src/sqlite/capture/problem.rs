@@ -1,0 +1,133 @@
+//! What SQLite's errors mean to those who wrote the statement.
+
+use rusqlite::{Connection, Error, ErrorCode};
+
+use super::guard::{Guard, Stopped};
+use super::table;
+use crate::sql::{SqlError, SqlLimits, SqlProblem};
+
+/// Something wrong, as clients are told.
+pub(crate) fn wrong(
+    code: &'static str,
+    message: impl Into<String>,
+    hint: impl Into<Option<String>>,
+) -> SqlError {
+    let (message, hint) = (message.into(), hint.into());
+    SqlError::Wrong(Box::new(SqlProblem { code, message, position: None, hint }))
+}
+
+/// That something took too long.
+pub(crate) fn too_slow(limits: &SqlLimits) -> SqlError {
+    let hint = "do less at a time, or add an index; the limit is the server's sql.timeout";
+    wrong("sql_timeout", format!("it took longer than {} ms", limits.timeout_ms), hint.to_owned())
+}
+
+/// That more would come back than may.
+pub(crate) fn too_large(what: &str) -> SqlError {
+    let hint = "ask for less with WHERE or LIMIT; nothing was changed";
+    wrong("sql_too_large", what, hint.to_owned())
+}
+
+/// Where a statement failed, and what is known of it.
+pub(crate) struct Failed<'a> {
+    pub(crate) connection: &'a Connection,
+    pub(crate) guard: &'a Guard,
+    pub(crate) limits: &'a SqlLimits,
+    /// The whole text.
+    pub(crate) sql: &'a str,
+    /// Which of the text's statements, from 1.
+    pub(crate) number: usize,
+}
+
+impl Failed<'_> {
+    /// What to tell of an error.
+    pub(crate) fn explain(&self, error: Error) -> SqlError {
+        if let Some(denial) = self.guard.denial() {
+            return self.numbered(wrong("sql_refused", denial.message, denial.hint.to_owned()));
+        }
+        match self.guard.stopped() {
+            Some(Stopped::TimeUp) => return self.numbered(too_slow(self.limits)),
+            Some(Stopped::TooMuch) => {
+                return self.numbered(too_large("it changes too much at once"));
+            }
+            None => {}
+        }
+        if let Error::SqlInputError { msg, sql, offset, .. } = &error {
+            let at =
+                usize::try_from(*offset).unwrap_or(0) + self.sql.len().saturating_sub(sql.len());
+            let position = self.sql.get(..at).map(|before| before.chars().count() + 1);
+            let hint = self.hint(msg);
+            let message = msg.clone();
+            let problem = SqlProblem { code: "sql_syntax", message, position, hint };
+            return self.numbered(SqlError::Wrong(Box::new(problem)));
+        }
+        let message = match &error {
+            Error::SqliteFailure(_, Some(message)) => message.clone(),
+            other => other.to_string(),
+        };
+        let code = match error.sqlite_error_code() {
+            Some(
+                ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::CannotOpen
+                | ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase,
+            ) => return super::super::error::broken("run SQL")(error).into(),
+            Some(ErrorCode::ConstraintViolation) => "sql_constraint",
+            Some(ErrorCode::AuthorizationForStatementDenied | ErrorCode::ReadOnly) => "sql_refused",
+            _ if message.contains("VACUUM") => "sql_refused",
+            _ => "sql_failed",
+        };
+        let hint = self.hint(&message);
+        self.numbered(wrong(code, message, hint))
+    }
+
+    /// Says which statement it was, where there are several.
+    pub(crate) fn numbered(&self, error: SqlError) -> SqlError {
+        let several = self.sql.trim_end().trim_end_matches(';').contains(';');
+        match error {
+            SqlError::Wrong(mut problem) if several => {
+                problem.message = format!("statement {}: {}", self.number, problem.message);
+                SqlError::Wrong(problem)
+            }
+            other => other,
+        }
+    }
+
+    /// What to do about some of SQLite's messages.
+    fn hint(&self, message: &str) -> Option<String> {
+        if let Some(name) = message.strip_prefix("no such table: ") {
+            let names = table::names(self.connection).unwrap_or_default();
+            let name = name.trim_start_matches("main.");
+            return Some(match closest(name, names.iter().map(String::as_str)) {
+                Some(close) => format!("did you mean {close}?"),
+                None => "SELECT name FROM sqlite_schema lists the tables".to_owned(),
+            });
+        }
+        let publishing = message.starts_with("no such function: publish")
+            || self.sql.contains("tidewire.publish")
+            || self.sql.contains("tidewire.set_actor");
+        if publishing {
+            let hint = "on SQLite these functions are tidewire_publish(stream, payload) and \
+                        tidewire_set_actor(user_id, host_id)";
+            return Some(hint.to_owned());
+        }
+        if message.contains("VACUUM") {
+            return Some("stop the server and use the sqlite3 shell".to_owned());
+        }
+        None
+    }
+}
+
+/// The name that is most like another, if it is enough like it to be meant.
+pub(crate) fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    const LIKENESS_MIN: f64 = 0.7;
+    let name = name.to_lowercase();
+    names
+        .map(|known| (strsim::jaro_winkler(&name, &known.to_lowercase()), known))
+        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, known)| known)
+}
