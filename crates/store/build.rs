@@ -1,8 +1,6 @@
 //! Says clearly, before anything is compiled, that SQLite would lack the hook that capture needs.
 //! Without this the build would end in an undefined symbol.
 
-#![expect(clippy::print_stdout, reason = "this is how a build script talks to cargo")]
-
 const FLAGS: &str = "LIBSQLITE3_FLAGS";
 const HOOK: &str = "-DSQLITE_ENABLE_PREUPDATE_HOOK";
 

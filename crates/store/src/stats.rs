@@ -16,6 +16,8 @@ pub struct CommitStats {
     pub bytes: u64,
     /// Commits that failed.
     pub failures: u64,
+    /// Times that another process was seen to have written to the embedded store's file.
+    pub foreign_writes: u64,
     /// Seconds from beginning a commit to its being durable.
     pub commit_seconds: Distribution,
     /// Events of one commit.
@@ -90,6 +92,7 @@ pub(crate) struct Counters {
     events: AtomicU64,
     bytes: AtomicU64,
     failures: AtomicU64,
+    foreign_writes: AtomicU64,
     commit_seconds: Buckets,
     commit_events: Buckets,
 }
@@ -102,6 +105,7 @@ impl Default for Counters {
             events: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             failures: AtomicU64::new(0),
+            foreign_writes: AtomicU64::new(0),
             commit_seconds: Buckets::new(SECONDS),
             commit_events: Buckets::new(EVENTS),
         }
@@ -124,6 +128,10 @@ impl Counters {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn disturbed(&self) {
+        self.foreign_writes.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn snapshot(&self) -> CommitStats {
         CommitStats {
             commits: self.commits.load(Ordering::Relaxed),
@@ -131,6 +139,7 @@ impl Counters {
             events: self.events.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
             failures: self.failures.load(Ordering::Relaxed),
+            foreign_writes: self.foreign_writes.load(Ordering::Relaxed),
             commit_seconds: self.commit_seconds.snapshot(),
             commit_events: self.commit_events.snapshot(),
         }

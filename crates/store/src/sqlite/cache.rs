@@ -1,7 +1,8 @@
 //! Streams' rows in the writer's memory.
 //!
 //! There is one writer, so what it last wrote or read is what is there: the cache needs no
-//! invalidation but its own commits. It saves every append the look-up of its stream.
+//! invalidation but its own commits, and starts anew where another process wrote to the file after
+//! all. It saves every append the look-up of its stream.
 
 use std::collections::HashMap;
 
@@ -27,6 +28,11 @@ impl StreamCache {
             self.0.clear();
         }
         self.0.insert(name.to_owned(), state.cloned());
+    }
+
+    /// Forgets everything: someone else may have changed it.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
     }
 
     /// Follows a plan that has been committed.

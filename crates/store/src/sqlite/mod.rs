@@ -101,6 +101,7 @@ impl SqliteStore {
             Arc::clone(&counters),
             Arc::clone(&recent),
             signal,
+            lock.untouched,
         )?;
         Ok(Arc::new(SqliteStore {
             epoch,
@@ -203,6 +204,7 @@ impl Log for SqliteStore {
         let streams_expired = expired.len();
         try_join_all(expired.into_iter().map(|stream| self.submit(Command::Expire { stream })))
             .await?;
+        self.exclusively(capture::notice).await?;
         let events_purged = self.exclusively(sweep::purge).await?;
         Ok(Swept { streams_expired, events_purged })
     }
@@ -217,7 +219,10 @@ impl Log for SqliteStore {
         // the writer's may.
         self.readers.close().await;
         self.writer.join().await;
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(lock) = lock {
+            lock.release();
+        }
     }
 }
 

@@ -32,7 +32,12 @@ const STATEMENT_CACHE: usize = 96;
 
 /// Proof that this process alone has the folder.
 #[derive(Debug)]
-pub(crate) struct FolderLock(#[expect(dead_code, reason = "held for its lock")] File);
+pub(crate) struct FolderLock {
+    file: File,
+    folder: PathBuf,
+    /// Whether the store's files are as the last server left them.
+    pub(crate) untouched: bool,
+}
 
 impl FolderLock {
     pub(crate) fn take(folder: &Path) -> Result<FolderLock, StoreError> {
@@ -55,18 +60,46 @@ impl FolderLock {
             Err(TryLockError::WouldBlock) => return Err(in_use(folder, &mut file)),
             Err(TryLockError::Error(error)) => return Err(cannot("lock", error)),
         }
-        // The process id is for the message above only, so failing to write it is no failure.
-        let _ = file
-            .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| write!(file, "{}", std::process::id()));
-        Ok(FolderLock(file))
+        let mut left = String::new();
+        let _ = file.read_to_string(&mut left);
+        let untouched = left.lines().nth(1) == Some(stamp(folder).as_str());
+        let mut lock = FolderLock { file, folder: folder.to_owned(), untouched };
+        lock.note("");
+        Ok(lock)
     }
+
+    /// Lets the folder go, and notes how the files were left.
+    pub(crate) fn release(mut self) {
+        let stamp = stamp(&self.folder);
+        self.note(&stamp);
+    }
+
+    /// Failing to write this is no failure: the process id is for a message only, and without a stamp
+    /// the next server looks at more than it may have to.
+    fn note(&mut self, stamp: &str) {
+        let _ = self
+            .file
+            .set_len(0)
+            .and_then(|()| self.file.rewind())
+            .and_then(|()| write!(self.file, "{}\n{stamp}", std::process::id()));
+    }
+}
+
+/// What tells that the store's files were written to: their sizes and times.
+fn stamp(folder: &Path) -> String {
+    let of_file = |name: &str| {
+        let metadata = std::fs::metadata(folder.join(name)).ok()?;
+        let written = metadata.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+        Some(format!("{}@{}", metadata.len(), written.as_nanos()))
+    };
+    let names = [FILE_NAME.to_owned(), format!("{FILE_NAME}-wal")];
+    names.map(|name| of_file(&name).unwrap_or_default()).join(" ")
 }
 
 fn in_use(folder: &Path, file: &mut File) -> StoreError {
     let mut owner = String::new();
     let _ = file.read_to_string(&mut owner);
+    let owner = owner.lines().next().unwrap_or_default();
     let owner = if owner.is_empty() { String::new() } else { format!(" (process {owner})") };
     StoreError::Refused(format!(
         "the data folder {} is in use by another tidewire{owner}; stop that one, or give this one \

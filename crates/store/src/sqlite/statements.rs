@@ -35,6 +35,7 @@ impl Sql for SqliteStore {
     }
 
     async fn caught_up(&self, _timeout_ms: u64) -> Result<Position, StoreError> {
+        self.exclusively(capture::notice).await?;
         self.tip().await
     }
 }

@@ -24,12 +24,19 @@ impl Watches for SqliteStore {
 
     async fn capture(&self) -> Result<CaptureView, StoreError> {
         self.readers.check_open()?;
+        let foreign_writes = self.counters.snapshot().foreign_writes;
+        let advice = (foreign_writes > 0).then(|| {
+            format!(
+                "another process has written to the file ({foreign_writes} times noticed); let it use \
+                 POST /v1/sql, so that its changes are captured as they are made"
+            )
+        });
         Ok(CaptureView {
             mode: CaptureMode::Embedded,
             reason: "the tables are in the embedded store, whose changes are made by this server \
                      and come into the log with them"
                 .to_owned(),
-            advice: Vec::new(),
+            advice: advice.into_iter().collect(),
             leader: None,
             waiting: 0,
             waiting_ms: 0,

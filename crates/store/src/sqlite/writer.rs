@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::task::TaskTracker;
 
 use super::cache::StreamCache;
-use super::capture::Capture;
+use super::capture::{self, Capture};
 use super::error::{broken, now_ms};
 use super::recent::Recent;
 use super::{load, save};
@@ -109,6 +109,11 @@ impl Writer {
         Arc::clone(&self.capture)
     }
 
+    /// What is counted.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// The connection, for looking at what is there.
     pub(crate) fn connection(&self) -> &Connection {
         &self.connection
@@ -157,12 +162,16 @@ impl WriterThread {
         counters: Arc<Counters>,
         recent: Arc<Recent>,
         grown: watch::Sender<u64>,
+        untouched: bool,
     ) -> Result<WriterThread, StoreError> {
         let streams = StreamCache::default();
         let herald = Herald { runtime: Handle::current(), tasks: TaskTracker::new() };
         let capture = Capture::new(&mut connection).map_err(broken("prepare for SQL"))?;
         let mut writer = Writer { connection, streams, counters, recent, grown, herald, capture };
         let run = move || {
+            if !untouched && let Err(error) = capture::notice_after_restart(&mut writer) {
+                tracing::error!(%error, "the watched tables could not be read again");
+            }
             while let Some(next) = taker.blocking_next() {
                 match next {
                     Next::Commit(batch) => writer.answer(batch),

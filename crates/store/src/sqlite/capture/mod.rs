@@ -4,13 +4,14 @@
 //! - `preupdate`: SQLite tells of every row that is about to change; `collect`: gathering that;
 //!   `table`, `image`: rows in their canonical form; `functions`: publishing from SQL
 //! - `watched`: the watched tables as the store keeps them; `schema`: what became of them when the
-//!   schema changed; `known`: their rows as the log tells them
+//!   schema changed; `known`: their rows as the log tells them; `foreign`: what other processes write
 //! - `transaction`: all of it together, as one transaction on the writer's thread
 //!
 //! What a transaction changes in watched tables is in the log when it commits, because it is the same
 //! commit: nothing is captured later, and nothing that was rolled back is captured at all.
 
 mod collect;
+mod foreign;
 mod functions;
 mod guard;
 mod image;
@@ -20,14 +21,17 @@ mod problem;
 mod run;
 mod schema;
 mod table;
+#[cfg(test)]
+mod tests;
 mod transaction;
 mod watched;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
 
+pub(crate) use foreign::{notice, notice_after_restart};
 pub(crate) use guard::Guard;
 pub(crate) use transaction::{read, write};
 pub(crate) use watched::{list, unwatch, watch};
@@ -59,6 +63,10 @@ pub(crate) struct Capture {
     watched: Mutex<Option<Vec<Arc<Watched>>>>,
     /// How many names in the schema are Tidewire's own.
     own_names: AtomicUsize,
+    /// The file as the log knows it: another number means that another process wrote.
+    data_version: AtomicI64,
+    /// A transaction was given up because another process wrote just before it.
+    disturbed: AtomicBool,
 }
 
 impl Capture {
@@ -68,7 +76,10 @@ impl Capture {
         let collector = Arc::new(Collector::new(Arc::clone(&guard)));
         prepare(connection, Some(&collector), &guard)?;
         let own_names = AtomicUsize::new(schema::own_names(connection)?);
-        Ok(Arc::new(Capture { guard, collector, watched: Mutex::new(None), own_names }))
+        let data_version = AtomicI64::new(foreign::data_version(connection)?);
+        let (watched, disturbed) = (Mutex::new(None), AtomicBool::new(false));
+        let capture = Capture { guard, collector, watched, own_names, data_version, disturbed };
+        Ok(Arc::new(capture))
     }
 
     /// What is watched.

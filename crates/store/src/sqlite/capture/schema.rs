@@ -39,6 +39,11 @@ impl Followed {
         Followed(watched.iter().map(course).collect())
     }
 
+    /// Tables as subscribers know them, and as they are.
+    pub(crate) fn of_pairs(pairs: Vec<(Arc<Watched>, Option<Arc<Watched>>)>) -> Followed {
+        Followed(pairs.into_iter().map(|(known, is)| Course { known, is }).collect())
+    }
+
     /// Looks where the tables are after a statement that changed the schema. A table keeps its place
     /// in the file when it is renamed, and one statement does not both remove and make one.
     pub(crate) fn follow(&mut self, connection: &Connection) -> rusqlite::Result<()> {
@@ -72,9 +77,16 @@ pub(crate) struct Outcome {
     reshaped: Vec<Arc<Watched>>,
     /// Tables that are watched no more.
     dropped: Vec<Arc<Watched>>,
+    /// Tables whose rows look as they did, so that they can be compared.
+    pub(crate) comparable: Vec<Arc<Watched>>,
 }
 
 impl Outcome {
+    /// Takes a table's rows anew, whatever was known of them.
+    pub(crate) fn reshape(&mut self, watched: Arc<Watched>) {
+        self.reshaped.push(watched);
+    }
+
     /// Keeps what became of the watched tables.
     pub(crate) fn finish(
         &self,
@@ -121,11 +133,11 @@ pub(crate) fn settle(
             let what = serde_json::json!({ "what": what }).to_string();
             steps.push(Step::Schema { stream: known.stream(), what: Bytes::from(what) });
         }
-        let same_rows =
-            known.table.columns == is.table.columns && known.key_columns == is.key_columns;
-        if replaced || !same_rows {
-            outcome.reshaped.push(Arc::clone(&is));
-        }
+        let same_shape = known.table.shape() == is.table.shape();
+        let same_rows = same_shape && known.key_columns == is.key_columns;
+        let rows =
+            if replaced || !same_rows { &mut outcome.reshaped } else { &mut outcome.comparable };
+        rows.push(Arc::clone(&is));
         if known != is {
             outcome.changed.push(is);
         }
@@ -216,7 +228,7 @@ pub(crate) fn own_names(connection: &Connection) -> rusqlite::Result<usize> {
 
 impl Watched {
     /// The same with the table as it has become. Columns that were renamed are followed.
-    fn changed(&self, table: Table) -> Watched {
+    pub(crate) fn changed(&self, table: Table) -> Watched {
         let was = &self.table;
         let now_called = |name: &String| -> Option<String> {
             if let Some(column) = table.column(name) {

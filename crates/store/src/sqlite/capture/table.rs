@@ -1,7 +1,10 @@
 //! A watched table: its columns, its key, and how a row of it becomes an event.
 
+use std::collections::HashMap;
+
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
+use serde_json::value::RawValue;
 
 use super::image;
 use crate::row::{TABLE_PREFIX, table_name};
@@ -190,6 +193,30 @@ impl Watched {
         let host_id = plain(self.host_column.as_ref())?;
         let user_id = plain(self.user_column.as_ref())?;
         Ok(Image { json, entity_id, host_id, user_id })
+    }
+
+    /// A row from its canonical form.
+    pub(crate) fn image_of_json(&self, json: String) -> Image {
+        let values: HashMap<String, &RawValue> = serde_json::from_str(&json).unwrap_or_default();
+        let raw = |name: &String| values.get(name).map_or("null", |value| value.get());
+        let plain = |name: &String| -> Option<String> {
+            match raw(name) {
+                "null" => None,
+                text if text.starts_with('"') => serde_json::from_str(text).ok(),
+                number => Some(number.to_owned()),
+            }
+        };
+        let entity_id = match self.key_columns.as_slice() {
+            [] => json.clone(),
+            [only] => plain(only).unwrap_or_else(|| "null".to_owned()),
+            several => {
+                let values: Vec<&str> = several.iter().map(raw).collect();
+                format!("[{}]", values.join(", "))
+            }
+        };
+        let host_id = self.host_column.as_ref().and_then(plain);
+        let user_id = self.user_column.as_ref().and_then(plain);
+        Image { json, entity_id, host_id, user_id }
     }
 
     /// Every row of the table, one after the other.

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Transaction};
 
 use super::problem::wrong;
 use super::table::Watched;
-use super::{Capture, Guard, preupdate, run, schema, watched};
+use super::{Capture, Guard, foreign, preupdate, run, schema, watched};
 use crate::command::Actor;
 use crate::decide::{Plan, Step, Unpublished, commands_of, decide_transaction};
 use crate::error::StoreError;
@@ -54,8 +54,13 @@ pub(crate) fn read(
 
 /// Runs statements on the writer's connection, in a transaction of their own.
 pub(crate) fn write(writer: &mut Writer, statements: &Statements) -> Result<SqlAnswer, SqlError> {
+    foreign::undisturbed(writer, |writer| write_once(writer, statements))
+}
+
+fn write_once(writer: &mut Writer, statements: &Statements) -> Result<SqlAnswer, SqlError> {
     let capture = writer.capture();
     let result = writer.commit(|transaction, streams, now_ms| {
+        foreign::check(&capture, transaction)?;
         let watched = capture.watched(transaction).map_err(broken("read what is watched"))?;
         let ran = run_capturing(&capture, transaction, statements, &watched, now_ms);
         let gathered = capture.collector.end();

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, Transaction, params};
 
 use super::problem::{closest, wrong};
 use super::table::{self, Column, Named, Table, Watched};
-use super::{guard, known, transaction};
+use super::{foreign, guard, known, transaction};
 use crate::command::{Actor, Answer, Command};
 use crate::decide::{NewEvent, Step, json_stream};
 use crate::error::StoreError;
@@ -134,8 +134,19 @@ pub(crate) fn count(transaction: &Transaction<'_>, events: &[NewEvent]) -> rusql
 
 /// Watches a table, or changes how it is watched.
 pub(crate) fn watch(writer: &mut Writer, wanted: &NewWatch) -> Result<WatchView, SqlError> {
+    let name = foreign::undisturbed(writer, |writer| watch_once(writer, wanted))?;
+    let listed = list(writer.connection())?.into_iter().find(|view| view.table == name);
+    listed.ok_or_else(|| {
+        let reason = format!("{name} is not listed");
+        StoreError::Broken { operation: "watch a table", reason }.into()
+    })
+}
+
+/// Gives the name by which the table's events are called.
+fn watch_once(writer: &mut Writer, wanted: &NewWatch) -> Result<String, SqlError> {
     let capture = writer.capture();
-    let ((name, ()), _) = writer.commit(|transaction, streams, now_ms| {
+    let (name, _) = writer.commit(|transaction, streams, now_ms| {
+        foreign::check(&capture, transaction)?;
         let failed = broken("watch a table");
         let all = capture.watched(transaction).map_err(&failed)?;
         let table = find(transaction, &wanted.table)?;
@@ -158,13 +169,9 @@ pub(crate) fn watch(writer: &mut Writer, wanted: &NewWatch) -> Result<WatchView,
         if before.is_none_or(|before| before.key_columns != watched.key_columns) {
             known::remember(transaction, &watched, reached).map_err(&failed)?;
         }
-        Ok(((watched.name, ()), plan))
+        Ok::<_, SqlError>((watched.name, plan))
     })?;
-    let listed = list(writer.connection())?.into_iter().find(|view| view.table == name);
-    listed.ok_or_else(|| {
-        let reason = format!("{name} is not listed");
-        StoreError::Broken { operation: "watch a table", reason }.into()
-    })
+    Ok(name)
 }
 
 fn name_taken(name: &str) -> SqlError {

@@ -1,0 +1,1 @@
+DELETE FROM tidewire_found_rows
