@@ -1,4 +1,25 @@
-//! PostgreSQL to log: watch triggers, the sequencer, the WAL slot and its decoder.
+//! PostgreSQL to log: what brings the changes of watched tables, and what was published in users'
+//! transactions, into the log.
 //!
-//! A reserved room: nothing is captured yet. What is written here will append to the log through
-//! `tidewire-store` and meet `tidewire-deliver` nowhere but in the log.
+//! Every node runs [`Capture`]; one at a time is elected to work. Changes are staged by triggers and
+//! given their offsets by the sequencer, or read from the write-ahead log: a database has one source
+//! of them at a time, kept in `tidewire.capture`. What is administrative (watching, switching) is SQL
+//! on the database, so that this crate meets `tidewire-deliver` nowhere but in the log.
+//!
+//! - `election`: who works; `leader`: what the one who does holds on to, and what it works at
+//! - `sequencer`: from the staging table to the log
+//! - `wal`: from the write-ahead log to the log
+//! - `upkeep`: tables that were changed or dropped, and counts
+
+mod capture;
+mod election;
+mod leader;
+mod options;
+mod query;
+mod sequencer;
+mod tally;
+mod upkeep;
+mod wal;
+
+pub use capture::{Capture, start};
+pub use options::{CaptureOptions, Source};

@@ -14,6 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use tidewire_store::CaptureStats;
 
 use crate::node::Node;
 
@@ -189,6 +190,9 @@ fn observed(body: &mut String, node: &Node) -> std::fmt::Result {
     ];
     write_counters(body, &counters)?;
     crate::hub::write_metrics(body, node)?;
+    if let Some(capture) = node.store.capture_stats() {
+        write_capture(body, &capture)?;
+    }
     commits.commit_seconds.write(body, "append_commit_seconds", "Time from begin to durable")?;
     commits.commit_events.write(body, "append_commit_events", "Events of one commit")?;
     let readers_max = node.options.limits.live_readers_max;
@@ -205,6 +209,27 @@ fn observed(body: &mut String, node: &Node) -> std::fmt::Result {
             "From the newest event's append to its arrival here",
             node.tail.lag_ms(),
         ),
+    ];
+    write_gauges(body, &gauges)
+}
+
+/// What came of this node's part in capture. The gauges are those of the node that leads; elsewhere
+/// they are 0.
+fn write_capture(body: &mut String, capture: &CaptureStats) -> std::fmt::Result {
+    let counters = [
+        ("capture_events", "Captured events that this node brought into the log", capture.events),
+        ("capture_batches", "Commits in which it did", capture.batches),
+        ("capture_rounds", "Looks at what was captured", capture.rounds),
+        ("capture_failures", "Attempts at captured events that failed", capture.failures),
+        ("capture_dead_letters", "Captured events that were given up", capture.dead),
+        ("capture_elections", "Times this node began to lead", capture.elections),
+    ];
+    write_counters(body, &counters)?;
+    let gauges = [
+        ("capture_leader", "Whether this node brings captured changes", u64::from(capture.leads)),
+        ("capture_waiting_rows", "Rows that wait for their place in the log", capture.waiting),
+        ("capture_lag_milliseconds", "Age of the oldest row that waits", capture.lag_ms),
+        ("capture_failed_rows", "Rows that failed and are tried again", capture.failed_waiting),
     ];
     write_gauges(body, &gauges)
 }

@@ -136,6 +136,11 @@ impl Server {
         &self.node
     }
 
+    /// The name by which other nodes know it.
+    pub fn node_id(&self) -> &str {
+        &self.node.id
+    }
+
     /// The address it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr

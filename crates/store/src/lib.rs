@@ -38,6 +38,7 @@ pub mod watch;
 
 pub use command::{Actor, Answer, Append, Command, Create, ForkFrom, Reach, Refusal};
 pub use control::{ControlChannel, ControlCursor, ControlMessage};
+pub use decide::Staged;
 pub use error::StoreError;
 pub use event::{Control, Event, TailEvent};
 pub use keys::{InvalidKey, KEY_NAME_CHARS_MAX, KEY_SCOPES_BYTES_MAX, KeyView, Keys, NewKey};
@@ -52,7 +53,7 @@ pub use session::{
     SessionSignal, SessionSubscription, Sessions, Start, SweptSessions,
 };
 pub use sql::{Sql, SqlAnswer, SqlColumn, SqlError, SqlLimits, SqlProblem, Statements};
-pub use stats::{CommitStats, Distribution};
+pub use stats::{CaptureCounters, CaptureStats, CommitStats, Distribution};
 pub use stream::{Lifetime, ProducerStamp, StreamState};
 pub use tickets::Tickets;
 pub use watch::{CaptureMode, CaptureView, NewWatch, WatchView, Watches};

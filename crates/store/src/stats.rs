@@ -1,6 +1,6 @@
 //! What a writer counts about its commits.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Counters that a store keeps about its commits.
@@ -142,6 +142,104 @@ impl Counters {
             foreign_writes: self.foreign_writes.load(Ordering::Relaxed),
             commit_seconds: self.commit_seconds.snapshot(),
             commit_events: self.commit_events.snapshot(),
+        }
+    }
+}
+
+/// What a node counted while it brought captured changes into the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CaptureStats {
+    /// Whether it is this node that does so.
+    pub leads: bool,
+    /// Times that it began to.
+    pub elections: u64,
+    /// Events that it brought.
+    pub events: u64,
+    /// Transactions in which it did.
+    pub batches: u64,
+    /// Looks at what there is to bring.
+    pub rounds: u64,
+    /// Rows that could not be published, at each attempt.
+    pub failures: u64,
+    /// Rows that were given up.
+    pub dead: u64,
+    /// Rows that waited when it last looked.
+    pub waiting: u64,
+    /// For how long the oldest of them had been waiting.
+    pub lag_ms: u64,
+    /// Rows that failed and wait for their next attempt.
+    pub failed_waiting: u64,
+}
+
+/// Counters of capture, shared with whoever reads them.
+#[derive(Debug, Default)]
+pub struct CaptureCounters {
+    leads: AtomicBool,
+    elections: AtomicU64,
+    events: AtomicU64,
+    batches: AtomicU64,
+    rounds: AtomicU64,
+    failures: AtomicU64,
+    dead: AtomicU64,
+    waiting: AtomicU64,
+    lag_ms: AtomicU64,
+    failed_waiting: AtomicU64,
+}
+
+impl CaptureCounters {
+    /// This node began to bring changes, or stopped.
+    pub fn leads(&self, leads: bool) {
+        self.leads.store(leads, Ordering::Relaxed);
+        if leads {
+            self.elections.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.waiting(0, 0);
+            self.failed_waiting.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// A look found so many rows that wait, the oldest for so long.
+    pub fn looked(&self, waiting: u64, lag_ms: u64) {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+        self.waiting(waiting, lag_ms);
+    }
+
+    fn waiting(&self, waiting: u64, lag_ms: u64) {
+        self.waiting.store(waiting, Ordering::Relaxed);
+        self.lag_ms.store(lag_ms, Ordering::Relaxed);
+    }
+
+    /// So many events came into the log with one commit.
+    pub fn appended(&self, events: u64) {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.events.fetch_add(events, Ordering::Relaxed);
+    }
+
+    /// So many rows could not be published, and so many of them were given up.
+    pub fn failed(&self, failures: u64, dead: u64) {
+        self.failures.fetch_add(failures, Ordering::Relaxed);
+        self.dead.fetch_add(dead, Ordering::Relaxed);
+    }
+
+    /// So many rows that failed wait for their next attempt.
+    pub fn failed_waiting(&self, rows: u64) {
+        self.failed_waiting.store(rows, Ordering::Relaxed);
+    }
+
+    /// All of them at once.
+    pub fn snapshot(&self) -> CaptureStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        CaptureStats {
+            leads: self.leads.load(Ordering::Relaxed),
+            elections: read(&self.elections),
+            events: read(&self.events),
+            batches: read(&self.batches),
+            rounds: read(&self.rounds),
+            failures: read(&self.failures),
+            dead: read(&self.dead),
+            waiting: read(&self.waiting),
+            lag_ms: read(&self.lag_ms),
+            failed_waiting: read(&self.failed_waiting),
         }
     }
 }

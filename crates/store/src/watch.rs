@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use crate::error::StoreError;
 use crate::offset::Position;
 use crate::sql::SqlError;
+use crate::stats::CaptureStats;
 
 /// What to watch, and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -122,4 +123,10 @@ pub trait Watches: Send + Sync {
     /// Takes them from another source from now on. Loses nothing: it waits for the transactions that
     /// have written to watched tables, while those that come later wait for it.
     async fn switch_capture(&self, mode: CaptureMode) -> Result<CaptureView, SqlError>;
+
+    /// What this node counted while it brought changes into the log. None where that takes no part of
+    /// its own.
+    fn capture_stats(&self) -> Option<CaptureStats> {
+        None
+    }
 }

@@ -8,10 +8,13 @@ mod append;
 mod create;
 mod cut;
 mod remove;
+mod staged;
 mod transaction;
 mod world;
 
 pub(crate) use cut::CutAppend;
+pub use staged::Staged;
+pub(crate) use staged::{decide_staged, plan_of_staged};
 pub(crate) use transaction::{
     Step, Unpublished, commands_of, decide_transaction, json_stream, publication,
 };

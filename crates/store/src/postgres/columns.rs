@@ -69,6 +69,27 @@ impl<'a> Events<'a> {
     }
 }
 
+/// New events that were staged in users' transactions.
+pub(crate) struct Captured<'a> {
+    events: Events<'a>,
+    txids: Vec<i64>,
+}
+
+impl<'a> Captured<'a> {
+    /// `transactions` has each event's transaction, and whether it is the last of it.
+    pub(crate) fn of(plan: &'a Plan, transactions: &[(i64, bool)]) -> Captured<'a> {
+        let mut events = Events::of(plan);
+        events.tx_lasts = transactions.iter().map(|(_, last)| *last).collect();
+        Captured { events, txids: transactions.iter().map(|(txid, _)| *txid).collect() }
+    }
+
+    /// For `captured_insert.sql`.
+    pub(crate) fn params<'b>(&'b self, now_ms: &'b i64) -> [Param<'b>; 12] {
+        let [a, b, c, d, e, f, g, h, i, j, now_ms] = self.events.params(now_ms);
+        [a, b, c, d, e, f, g, h, i, j, &self.txids, now_ms]
+    }
+}
+
 /// Streams' rows.
 #[derive(Default)]
 pub(crate) struct Streams<'a> {

@@ -16,7 +16,7 @@ use tokio_postgres::error::{Severity, SqlState};
 use crate::error::StoreError;
 
 /// Names the operation that failed and sorts the reason.
-pub(crate) fn broken(operation: &'static str) -> impl Fn(Error) -> StoreError {
+pub fn broken(operation: &'static str) -> impl Fn(Error) -> StoreError {
     move |error| sort(operation, &error)
 }
 
@@ -40,7 +40,7 @@ fn sort(operation: &'static str, error: &Error) -> StoreError {
 
 /// What went wrong with a flight of statements that ends in COMMIT. `of_commit` says that COMMIT
 /// itself failed, rather than a statement before it.
-pub(crate) fn broken_commit(of_commit: bool, error: &Error) -> StoreError {
+pub fn broken_commit(of_commit: bool, error: &Error) -> StoreError {
     match error.as_db_error().map(|error| error.parsed_severity()) {
         // The server answered: the transaction was over before COMMIT, or COMMIT undid it.
         Some(Some(Severity::Error)) => sort("commit", error),
@@ -74,7 +74,7 @@ fn of_connection(error: &Error) -> bool {
 
 /// An error with its causes. PostgreSQL never sends a password back, and the driver's own errors
 /// do not hold one.
-pub(crate) fn text(error: &Error) -> String {
+pub fn text(error: &Error) -> String {
     if let Some(said) = error.as_db_error() {
         return format!("{} (SQLSTATE {})", said.message(), said.code().code());
     }

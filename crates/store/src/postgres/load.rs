@@ -18,7 +18,7 @@ use crate::stream::{Closed, Fork, Lifetime, ProducerStamp, ProducerState, Stream
 
 /// Whoever holds this advisory lock gives offsets. All nodes, the sequencer and the reader of the
 /// write-ahead log take it, each in a short transaction of its own: `tide` and 1.
-pub(crate) const OFFSET_LOCK: i64 = 0x7469_6465_0000_0001;
+pub const OFFSET_LOCK: i64 = 0x7469_6465_0000_0001;
 
 /// The log's highest position.
 pub(crate) async fn tip(client: &ClientWrapper) -> Result<Position, StoreError> {

@@ -9,6 +9,7 @@
 
 mod access;
 mod batch;
+pub mod captured;
 mod columns;
 mod connect;
 mod control;
@@ -61,9 +62,10 @@ use crate::session::{
     Cursor, SIGNALS_MAX, Session, SessionChange, SessionOutcome, SessionRules, SessionSignal,
     Sessions, SweptSessions,
 };
-use crate::stats::{CommitStats, Counters};
+use crate::stats::{CaptureCounters, CommitStats, Counters};
 use crate::subscription::{Interest, Op, Reply, Subscription, Subscriptions};
 
+use captured::CaptureLink;
 use connect::Connector;
 use partitions::Partitions;
 use pool::{Lent, Pool};
@@ -77,6 +79,7 @@ pub struct PostgresStore {
     pool: Pool,
     effects: Arc<Effects>,
     connector: Arc<Connector>,
+    capture: Arc<CaptureCounters>,
     /// Held by the one transaction of this node that changes sessions. The database lets one of them
     /// proceed at a time, and those that waited for it there would keep connections from reads.
     session_turn: tokio::sync::Mutex<()>,
@@ -114,11 +117,21 @@ impl PostgresStore {
             pool,
             effects,
             connector,
+            capture: Arc::default(),
             session_turn: tokio::sync::Mutex::default(),
             sweep_cursor: Mutex::default(),
             stop_listening: stop.clone(),
             _stop: stop.drop_guard(),
         }))
+    }
+
+    /// What brings captured changes into the log works through this.
+    pub fn capture_link(&self) -> CaptureLink {
+        CaptureLink {
+            connector: Arc::clone(&self.connector),
+            effects: Arc::clone(&self.effects),
+            counters: Arc::clone(&self.capture),
+        }
     }
 
     /// Runs a transaction that changes sessions, when it is its turn.

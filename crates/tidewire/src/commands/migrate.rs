@@ -12,7 +12,7 @@ use crate::server::store;
 /// Says where the store is, and which version its schema has.
 pub(crate) async fn run(settings: &Settings) -> anyhow::Result<ExitCode> {
     let options = settings.store();
-    let store = store::open(&options, Duration::ZERO).await?;
+    let store = store::open(&options, Duration::ZERO).await?.store;
     let backend = store.backend();
     store.close().await;
     let place = store::place(&options);

@@ -19,6 +19,9 @@ pub(crate) const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"]
 /// The forms of `telemetry.format`.
 pub(crate) const FORMATS: [&str; 2] = ["text", "json"];
 
+/// The words of `capture`.
+const SOURCES: [&str; 3] = ["auto", "wal", "outbox"];
+
 /// The words of `auth.cookie_same_site`.
 const SAME_SITE: [&str; 3] = ["strict", "lax", "none"];
 
@@ -80,6 +83,16 @@ pub(crate) fn range(key: &str) -> Option<RangeInclusive<i64>> {
             0..=100_000_000
         }
         "rates.identity_burst" | "rates.address_burst" | "rates.failures_burst" => 1..=100_000_000,
+        "sequencer.batch_rows_max" => 1..=100_000,
+        "sequencer.batch_bytes_max" => 1..=1024 * MIB,
+        "sequencer.poll_ms" => 1..=1_000,
+        "sequencer.sleep_after_ms" => 0..=60_000,
+        // A leader that is silent for longer loses its session.
+        "sequencer.idle_poll_ms" => 1..=1_000,
+        "sequencer.election_poll_ms" => 10..=60_000,
+        "sequencer.check_ms" => 10..=60_000,
+        "sequencer.attempts_max" => 1..=1_000,
+        "sequencer.retry_ms" => 1..=300_000,
         "shutdown.grace_ms" => 0..=HOUR_MS,
         _ => return None,
     })
@@ -117,6 +130,7 @@ fn text_fits(key: &str, text: &str) -> bool {
             text.is_empty() || has_scheme_and_host(text, &["postgres://", "postgresql://"])
         }
         "public_url" => text.is_empty() || has_scheme_and_host(text, &["http://", "https://"]),
+        "capture" => SOURCES.contains(&text),
         "telemetry.level" => LEVELS.contains(&text),
         "telemetry.format" => FORMATS.contains(&text),
         "auth.cookie" => {
@@ -158,6 +172,7 @@ fn expected(default: &Setting) -> String {
         "public_url" => "a URL such as \"https://live.example.org\"",
         "allowed_origins" => "a list of origins such as [\"https://app.example.org\"]",
         "trusted_proxies" => "a list of addresses and networks such as [\"10.0.0.0/8\", \"::1\"]",
+        "capture" => return format!("one of {}", SOURCES.join(", ")),
         "telemetry.level" => return format!("one of {}", LEVELS.join(", ")),
         "telemetry.format" => return format!("one of {}", FORMATS.join(", ")),
         "auth.cookie_same_site" => return format!("one of {}", SAME_SITE.join(", ")),
@@ -210,6 +225,8 @@ mod tests {
             ("database", "postgresql://localhost/app", true),
             ("database", "mysql://localhost/app", false),
             ("public_url", "live.example.org", false),
+            ("capture", "outbox", true),
+            ("capture", "triggers", false),
             ("telemetry.level", "verbose", false),
         ] {
             assert_eq!(text_fits(key, text), fits, "{key} = {text}");

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use tidewire_capture::{CaptureOptions, Source};
 use tidewire_deliver as deliver;
 use tidewire_store::{CommitOptions, PostgresOptions, SqliteOptions};
 
@@ -20,6 +21,8 @@ pub(crate) struct Settings {
     pub(crate) database: String,
     #[serde(deserialize_with = "ms")]
     pub(crate) database_wait_ms: Duration,
+    #[serde(deserialize_with = "source")]
+    pub(crate) capture: Source,
     pub(crate) public_url: String,
     pub(crate) allowed_origins: Vec<String>,
     #[serde(deserialize_with = "networks")]
@@ -38,6 +41,7 @@ pub(crate) struct Settings {
     pub(crate) jwt: Jwt,
     pub(crate) rates: Rates,
     pub(crate) limits: Limits,
+    pub(crate) sequencer: Sequencer,
     pub(crate) shutdown: Shutdown,
     pub(crate) telemetry: Telemetry,
 }
@@ -202,6 +206,26 @@ pub(crate) struct Limits {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(crate) struct Sequencer {
+    batch_rows_max: usize,
+    batch_bytes_max: usize,
+    #[serde(deserialize_with = "ms")]
+    poll_ms: Duration,
+    #[serde(deserialize_with = "ms")]
+    sleep_after_ms: Duration,
+    #[serde(deserialize_with = "ms")]
+    idle_poll_ms: Duration,
+    #[serde(deserialize_with = "ms")]
+    election_poll_ms: Duration,
+    #[serde(deserialize_with = "ms")]
+    check_ms: Duration,
+    attempts_max: u32,
+    #[serde(deserialize_with = "ms")]
+    retry_ms: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Shutdown {
     #[serde(deserialize_with = "ms")]
     pub(crate) grace_ms: Duration,
@@ -237,6 +261,24 @@ impl Settings {
                 read_connections: self.postgres.read_connections,
                 connect_timeout: self.postgres.connect_timeout_ms,
             })
+        }
+    }
+
+    /// How a node takes part in capture, where the store is PostgreSQL.
+    pub(crate) fn capture(&self, node: &str) -> CaptureOptions {
+        let sequencer = &self.sequencer;
+        CaptureOptions {
+            source: self.capture,
+            node: node.to_owned(),
+            batch_rows_max: sequencer.batch_rows_max,
+            batch_bytes_max: sequencer.batch_bytes_max,
+            poll: sequencer.poll_ms,
+            idle_poll: sequencer.idle_poll_ms,
+            sleep_after: sequencer.sleep_after_ms,
+            election_poll: sequencer.election_poll_ms,
+            check: sequencer.check_ms,
+            attempts_max: sequencer.attempts_max,
+            retry: sequencer.retry_ms,
         }
     }
 
@@ -391,6 +433,11 @@ fn ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> 
     u64::deserialize(deserializer).map(Duration::from_millis)
 }
 
+fn source<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Source, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    Source::parse(&word).ok_or_else(|| D::Error::custom(format!("{word} is no source of changes")))
+}
+
 fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<deliver::Network>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
@@ -410,6 +457,12 @@ mod tests {
     fn the_default_file_says_what_the_server_does_by_default() {
         let of_file = default_settings().deliver(deliver::Access::OpenOnLoopback, None);
         let of_code = deliver::Options::new(deliver::Access::OpenOnLoopback);
+        assert_eq!(format!("{of_file:#?}"), format!("{of_code:#?}"));
+    }
+
+    #[test]
+    fn the_default_file_says_how_changes_are_captured_by_default() {
+        let (of_file, of_code) = (default_settings().capture("a"), CaptureOptions::new("a"));
         assert_eq!(format!("{of_file:#?}"), format!("{of_code:#?}"));
     }
 

@@ -14,16 +14,22 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use tidewire_capture::{Capture, CaptureOptions};
 use tidewire_deliver::{Access, Options, Reload, Server, TlsOptions};
 use tidewire_store::SharedStore;
 
 use crate::config::secret::{AdminKey, NoAdminKey};
 use crate::config::{Config, StoreOptions, listen_address};
 use signals::Signals;
+use store::Opened;
 
 /// How long the store may take to close. Its work is durable before it is acknowledged, so that one
 /// which cannot finish (a database that is gone) loses nothing.
 const STORE_CLOSE_MAX: Duration = Duration::from_secs(10);
+
+/// How long capture may take to finish the commit in hand. What is not committed by then is not lost:
+/// it stays where it was staged.
+const CAPTURE_STOP_MAX: Duration = Duration::from_secs(5);
 
 /// For whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +45,7 @@ pub(crate) struct Plan {
     mode: Mode,
     address: SocketAddr,
     store: StoreOptions,
+    capture: CaptureOptions,
     options: Options,
     database_wait: Duration,
     grace: Duration,
@@ -47,6 +54,7 @@ pub(crate) struct Plan {
 /// A server that runs, and what it stands on.
 struct Running {
     server: Server,
+    capture: Option<Capture>,
     store: SharedStore,
 }
 
@@ -89,6 +97,7 @@ impl Plan {
             mode,
             address,
             store,
+            capture: settings.capture(""),
             options,
             // A developer wants to know at once; a service may be started before its database.
             database_wait: match mode {
@@ -124,13 +133,15 @@ pub(crate) async fn run(plan: Plan) -> anyhow::Result<ExitCode> {
 
 async fn start(plan: Plan) -> anyhow::Result<Running> {
     let listener = listen::bind(plan.address)?;
-    let store = store::open(&plan.store, plan.database_wait).await?;
+    let Opened { store, capture } = store::open(&plan.store, plan.database_wait).await?;
     let backend = store.backend();
     let scheme = plan.options.scheme();
     let encrypted = plan.options.tls.is_some();
     someone_may_come_in(&plan.options, &store).await?;
     let server = Server::start(plan.options, SharedStore::clone(&store), listener).await;
     let server = server.context("cannot start the server")?;
+    let options = CaptureOptions { node: server.node_id().to_owned(), ..plan.capture };
+    let capture = capture.map(|link| tidewire_capture::start(options, link));
     let address = server.local_addr();
     let place = store::place(&plan.store);
     let url = banner::url(scheme, address);
@@ -144,7 +155,7 @@ async fn start(plan: Plan) -> anyhow::Result<Running> {
             "connections are not encrypted: set tls.certificate and tls.key, or put a TLS proxy in front"
         );
     }
-    Ok(Running { server, store })
+    Ok(Running { server, capture, store })
 }
 
 /// Whether nobody comes in but with a key that is in the store.
@@ -171,6 +182,11 @@ async fn someone_may_come_in(options: &Options, store: &SharedStore) -> anyhow::
 
 async fn drain(running: Running, grace: Duration) {
     running.server.shutdown(grace).await;
+    if let Some(capture) = running.capture
+        && tokio::time::timeout(CAPTURE_STOP_MAX, capture.stop()).await.is_err()
+    {
+        tracing::warn!("capture did not stop in time; another node goes on where it was");
+    }
     if tokio::time::timeout(STORE_CLOSE_MAX, running.store.close()).await.is_err() {
         tracing::warn!("the store did not close in time; what was acknowledged is durable");
     }

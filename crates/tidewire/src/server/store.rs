@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use tidewire_client::Backoff;
 use tidewire_store::postgres::PostgresStore;
+use tidewire_store::postgres::captured::CaptureLink;
 use tidewire_store::sqlite::SqliteStore;
 use tidewire_store::{SharedStore, StoreError};
 use tokio::time::Instant;
@@ -17,17 +18,20 @@ const WAIT_BASE: Duration = Duration::from_millis(250);
 /// No wait is longer, because a database that is back should be used.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 
+/// A store, and what capture works through if it takes part of its own.
+pub(crate) struct Opened {
+    pub(crate) store: SharedStore,
+    pub(crate) capture: Option<CaptureLink>,
+}
+
 /// Opens it. A database that cannot be reached is tried again until `patience` is over; anything
 /// else that is wrong will not mend itself.
-pub(crate) async fn open(
-    options: &StoreOptions,
-    patience: Duration,
-) -> anyhow::Result<SharedStore> {
+pub(crate) async fn open(options: &StoreOptions, patience: Duration) -> anyhow::Result<Opened> {
     let deadline = Instant::now() + patience;
     let mut backoff = Backoff::new(WAIT_BASE, WAIT_MAX);
     loop {
         let error = match attempt(options).await {
-            Ok(store) => return Ok(store),
+            Ok(opened) => return Ok(opened),
             Err(error) => error,
         };
         let wait = backoff.next_wait(&mut rand::rng());
@@ -48,10 +52,16 @@ pub(crate) fn place(options: &StoreOptions) -> String {
     }
 }
 
-async fn attempt(options: &StoreOptions) -> Result<SharedStore, StoreError> {
+async fn attempt(options: &StoreOptions) -> Result<Opened, StoreError> {
     Ok(match options.clone() {
-        StoreOptions::Sqlite(options) => SqliteStore::open(options).await?,
-        StoreOptions::Postgres(options) => PostgresStore::open(options).await?,
+        StoreOptions::Sqlite(options) => {
+            Opened { store: SqliteStore::open(options).await?, capture: None }
+        }
+        StoreOptions::Postgres(options) => {
+            let store = PostgresStore::open(options).await?;
+            let capture = Some(store.capture_link());
+            Opened { store, capture }
+        }
     })
 }
 

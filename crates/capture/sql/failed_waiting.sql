@@ -1,0 +1,1 @@
+SELECT count(*) FROM tidewire.staging WHERE retry_at IS NOT NULL

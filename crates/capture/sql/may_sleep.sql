@@ -1,0 +1,1 @@
+SELECT current_setting('max_prepared_transactions')::integer = 0

@@ -1,0 +1,1 @@
+SELECT tidewire.refresh_watch($1::oid)

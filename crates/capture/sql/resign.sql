@@ -1,0 +1,1 @@
+UPDATE tidewire.capture SET leader = NULL WHERE generation = $1

@@ -1,0 +1,1 @@
+SELECT tidewire.stale_watches()

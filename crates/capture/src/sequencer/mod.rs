@@ -1,0 +1,232 @@
+//! The sequencer: from the staging table to the log.
+//!
+//! A *round* is one look at what is staged. Its transactions go into the log whole, in the order of
+//! their last ids, rows by id within them. That is an order in which they could have happened: what a
+//! transaction depends on was committed before it wrote its last row, is visible to the same look, and
+//! has a smaller last id. No horizon of running transactions is needed, so that none of them holds
+//! others up; and what is moved is deleted in the same commit, so that nothing is taken twice.
+
+mod batch;
+mod culprit;
+mod floor;
+mod moving;
+mod pace;
+mod settle;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use tidewire_store::postgres::captured::broken;
+use tidewire_store::{CaptureMode, StoreError};
+use tokio_postgres::{Error, Row};
+use tokio_util::sync::CancellationToken;
+
+use crate::leader::{End, Leadership};
+use crate::options::CaptureOptions;
+use crate::query::{execute, query, query_one, sql};
+use batch::{Limits, Step, Waiting};
+use floor::Floor;
+use pace::{Pace, Sleep};
+
+/// Transactions of one round: enough that looking costs little beside moving them, and few enough to
+/// hold in memory.
+const ROUND_TRANSACTIONS_MAX: i64 = 100_000;
+
+/// How often the floor is raised.
+const FLOOR_EVERY: Duration = Duration::from_millis(250);
+
+/// How long to wait when the database's disk is full.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
+
+/// Moves what is staged until told to stop, or until changes come from elsewhere.
+pub(crate) async fn run(
+    leadership: &Leadership,
+    options: &CaptureOptions,
+    stop: &CancellationToken,
+) -> Result<End, StoreError> {
+    let may_sleep = query_one(leadership.client(), sql!("may_sleep"), &[]).await;
+    let may_sleep = may_sleep.and_then(|row| row.try_get(0)).map_err(broken("read a setting"))?;
+    let sequencer = Sequencer {
+        leadership,
+        options,
+        limits: Limits { rows_max: options.batch_rows_max, bytes_max: options.batch_bytes_max },
+        floor: Floor::default(),
+        floor_raised_at: Instant::now(),
+        pace: Pace::new(options, may_sleep),
+    };
+    sequencer.run(stop).await
+}
+
+struct Sequencer<'a> {
+    leadership: &'a Leadership,
+    options: &'a CaptureOptions,
+    limits: Limits,
+    floor: Floor,
+    floor_raised_at: Instant,
+    pace: Pace,
+}
+
+/// What became of a step.
+enum Done {
+    /// It is in the log.
+    Moved,
+    /// Something stood in its way that is out of it: the rest is to be looked at again.
+    LookAgain,
+    /// It is not for this node to do.
+    Ended(End),
+}
+
+impl Sequencer<'_> {
+    async fn run(mut self, stop: &CancellationToken) -> Result<End, StoreError> {
+        // The one before may have gone to sleep.
+        self.tell(Sleep::Awake).await?;
+        loop {
+            if stop.is_cancelled() {
+                return Ok(End::Stopped);
+            }
+            let worked = match self.round(stop).await {
+                Ok(Ok(worked)) => worked,
+                Ok(Err(end)) => return Ok(end),
+                Err(StoreError::Full(reason)) => {
+                    tracing::error!(reason, "the database's disk is full; changes wait");
+                    self.roll_back().await?;
+                    tokio::time::sleep(FULL_PAUSE).await;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let turn = self.pace.after_round(worked, Instant::now());
+            if let Some(sleep) = turn.tell {
+                self.tell(sleep).await?;
+            }
+            if !turn.wait.is_zero() {
+                tokio::select! {
+                    () = self.leadership.session.notified() => {}
+                    () = tokio::time::sleep(turn.wait) => {}
+                    () = stop.cancelled() => {}
+                }
+            }
+        }
+    }
+
+    /// Looks, and moves what it saw. Returns whether there was anything.
+    async fn round(&mut self, stop: &CancellationToken) -> Result<Result<bool, End>, StoreError> {
+        let waiting = self.look().await?;
+        let complete =
+            waiting.len() < usize::try_from(ROUND_TRANSACTIONS_MAX).unwrap_or(usize::MAX);
+        let worked = !waiting.is_empty();
+        let mut steps = batch::steps(waiting, self.limits);
+        let mut looked_at_all = complete;
+        while let Some(step) = steps.pop_front() {
+            match self.step(step, &mut steps).await? {
+                Done::Moved => {}
+                Done::LookAgain => {
+                    looked_at_all = false;
+                    break;
+                }
+                Done::Ended(end) => return Ok(Err(end)),
+            }
+            if stop.is_cancelled() {
+                return Ok(Err(End::Stopped));
+            }
+        }
+        if looked_at_all {
+            self.floor.all_moved();
+        }
+        if !self.floor.is_marked() && self.floor_raised_at.elapsed() >= FLOOR_EVERY {
+            self.mark_floor().await.map_err(broken("see who writes to the staging table"))?;
+            self.floor_raised_at = Instant::now();
+        }
+        Ok(Ok(worked))
+    }
+
+    /// What waits, in order.
+    async fn look(&self) -> Result<Vec<Waiting>, StoreError> {
+        let look = async {
+            let client = self.leadership.client();
+            let head = query_one(client, sql!("head"), &[]).await?;
+            let chunk_txid: Option<i64> = head.try_get(4)?;
+            let (hard, soft, writers) =
+                (self.floor.hard(), self.floor.soft(), self.floor.writers());
+            let rows = query(
+                client,
+                sql!("round"),
+                &[&hard, &soft, &writers, &chunk_txid, &ROUND_TRANSACTIONS_MAX],
+            )
+            .await?;
+            let lag_ms = rows.iter().map(|row| row.try_get::<_, i64>(8));
+            let lag_ms = lag_ms.collect::<Result<Vec<_>, Error>>()?.into_iter().max();
+            let waiting: Vec<Waiting> =
+                rows.iter().map(waiting_of_row).collect::<Result<_, _>>()?;
+            let rows: usize = waiting.iter().map(|transaction| transaction.rows).sum();
+            let lag_ms = u64::try_from(lag_ms.unwrap_or(0)).unwrap_or(0);
+            self.leadership.link.counters().looked(rows as u64, lag_ms);
+            Ok(waiting)
+        };
+        look.await.map_err(broken("look at the staging table"))
+    }
+
+    /// Moves a step's rows. If the database does not take them, finds those that it does not.
+    async fn step(&mut self, step: Step, steps: &mut VecDeque<Step>) -> Result<Done, StoreError> {
+        let (transactions, chunk_rows) = match step {
+            Step::Whole(transactions) => (transactions, None),
+            Step::Chunks(transaction, rows) => (vec![transaction], Some(rows)),
+        };
+        let moved = match chunk_rows {
+            None => self.move_whole(&transactions).await,
+            Some(rows) => self.move_in_chunks(&transactions[0], rows).await,
+        };
+        let error = match moved {
+            Err(error @ StoreError::Broken { .. }) => error,
+            other => return other,
+        };
+        self.roll_back().await?;
+        tracing::warn!(%error, transactions = transactions.len(), "the log does not take a batch");
+        if let Some((first, second)) = batch::halves(transactions.clone()) {
+            steps.push_front(Step::Whole(second));
+            steps.push_front(Step::Whole(first));
+            return Ok(Done::Moved);
+        }
+        self.single_out(&transactions[0]).await
+    }
+
+    async fn roll_back(&self) -> Result<(), StoreError> {
+        self.leadership.link.rolled_back();
+        let client = self.leadership.client();
+        client.batch_execute("ROLLBACK").await.map_err(broken("end a transaction"))
+    }
+
+    async fn mark_floor(&mut self) -> Result<(), Error> {
+        let client = self.leadership.client();
+        let mark = query_one(client, sql!("floor_mark"), &[]).await?.try_get(0)?;
+        let rows = query(client, sql!("floor_writers"), &[]).await?;
+        let writers = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        self.floor.mark(mark, writers);
+        Ok(())
+    }
+
+    /// Lets writers know whether they must wake us.
+    async fn tell(&self, sleep: Sleep) -> Result<(), StoreError> {
+        let told = execute(self.leadership.client(), sql!("sleep"), &[&sleep.flag()]).await;
+        told.map(drop).map_err(broken("say whether the sequencer sleeps"))
+    }
+
+    /// Begins a commit, or says why it is not this node's to make.
+    async fn begin(&self) -> Result<Result<crate::leader::Head, End>, StoreError> {
+        self.leadership.begin(CaptureMode::Outbox).await
+    }
+}
+
+fn waiting_of_row(row: &Row) -> Result<Waiting, Error> {
+    let count = |value: i64| usize::try_from(value).unwrap_or(0);
+    Ok(Waiting {
+        txid: row.try_get(0)?,
+        first_id: row.try_get(1)?,
+        last_id: row.try_get(2)?,
+        rows: count(row.try_get(3)?),
+        bytes: count(row.try_get(4)?),
+        special: row.try_get(5)?,
+        nested: row.try_get(6)?,
+        retried: row.try_get(7)?,
+    })
+}

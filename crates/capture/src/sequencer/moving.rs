@@ -1,0 +1,295 @@
+//! One commit of the sequencer: takes rows out of the staging table and puts them into the log.
+
+use bytes::Bytes;
+use deadpool_postgres::ClientWrapper;
+use futures_util::future::{FutureExt, try_join};
+use tidewire_store::postgres::captured::{StagedRow, StagedStreams, broken, broken_commit};
+use tidewire_store::{Actor, Position, Staged, StoreError};
+use tokio_postgres::{Error, Row};
+
+use super::batch::{self, Waiting};
+use super::{Done, Sequencer};
+use crate::leader::Head;
+use crate::query::{Param, execute, query, sql};
+
+/// Which rows: of these transactions, with ids from the first to the last.
+#[derive(Debug)]
+pub(super) struct Rows {
+    pub(super) txids: Vec<i64>,
+    pub(super) first_id: i64,
+    pub(super) last_id: i64,
+    /// At most so many: for what is made ready before they are counted.
+    pub(super) count: usize,
+    /// Whether the last of each transaction is among them.
+    pub(super) whole: bool,
+    /// Whether some of them concern streams.
+    pub(super) special: bool,
+}
+
+impl Rows {
+    pub(super) fn of(transactions: &[Waiting]) -> Rows {
+        let (first_id, last_id) = batch::ids(transactions);
+        Rows {
+            txids: transactions.iter().map(|transaction| transaction.txid).collect(),
+            first_id,
+            last_id,
+            count: transactions.iter().map(|transaction| transaction.rows).sum(),
+            whole: true,
+            special: transactions.iter().any(|transaction| transaction.special),
+        }
+    }
+}
+
+/// Rows that concern streams and cannot be events, or need not be.
+#[derive(Debug, Default)]
+pub(super) struct Unfit {
+    /// Ids, and why.
+    pub(super) failed: Vec<(i64, String)>,
+    /// Ids of those that ask for what is so already.
+    pub(super) needless: Vec<i64>,
+}
+
+/// What was written, and is not committed yet.
+pub(super) struct Written {
+    tip: Position,
+    room: i64,
+    events: u64,
+    /// Tables, how many events of each, and where the last of them lies.
+    tables: Vec<(String, i64, i64)>,
+}
+
+impl Sequencer<'_> {
+    /// Moves transactions in one commit.
+    pub(super) async fn move_whole(&self, transactions: &[Waiting]) -> Result<Done, StoreError> {
+        let head = match self.begin().await? {
+            Ok(head) => head,
+            Err(end) => return Ok(Done::Ended(end)),
+        };
+        let rows = Rows::of(transactions);
+        let chunk = head.chunk_txid.is_some().then_some(None);
+        self.move_and_commit(head, &rows, chunk).await
+    }
+
+    /// Moves a transaction in several commits. Which one it is, is kept in the database, so that
+    /// whoever leads by then goes on with it before anything else.
+    pub(super) async fn move_in_chunks(
+        &self,
+        transaction: &Waiting,
+        rows_max: usize,
+    ) -> Result<Done, StoreError> {
+        let mut rows = Rows::of(std::slice::from_ref(transaction));
+        loop {
+            let head = match self.begin().await? {
+                Ok(head) => head,
+                Err(end) => return Ok(Done::Ended(end)),
+            };
+            let next = self.id_after(transaction, rows.first_id, rows_max).await?;
+            rows.count = rows_max;
+            rows.whole = next.is_none();
+            rows.last_id = next.map_or(transaction.last_id, |id| id - 1);
+            let chunk = next.map(|_| transaction.txid);
+            match self.move_and_commit(head, &rows, Some(chunk)).await? {
+                Done::Moved => {}
+                other => return Ok(other),
+            }
+            match next {
+                Some(id) => rows.first_id = id,
+                None => return Ok(Done::Moved),
+            }
+        }
+    }
+
+    /// The id of a transaction's row that comes so many rows after an id, if there is one.
+    pub(super) async fn id_after(
+        &self,
+        transaction: &Waiting,
+        first_id: i64,
+        rows: usize,
+    ) -> Result<Option<i64>, StoreError> {
+        let offset = i64::try_from(rows).unwrap_or(i64::MAX);
+        let params: [Param<'_>; 4] = [&transaction.txid, &first_id, &transaction.last_id, &offset];
+        let found = query(self.leadership.client(), sql!("chunk_end"), &params).await;
+        let first = |rows: Vec<Row>| rows.first().map(|row| row.try_get(0)).transpose();
+        found.and_then(first).map_err(broken("find a chunk's end"))
+    }
+
+    /// In a transaction that was begun: writes, and commits.
+    async fn move_and_commit(
+        &self,
+        head: Head,
+        rows: &Rows,
+        chunk: Option<Option<i64>>,
+    ) -> Result<Done, StoreError> {
+        let written = match self.write(head, rows).await? {
+            Ok(written) => written,
+            Err(unfit) => {
+                self.roll_back().await?;
+                self.settle(&unfit).await?;
+                return Ok(Done::LookAgain);
+            }
+        };
+        let client = self.leadership.client();
+        if let Some(chunk) = chunk {
+            let saved =
+                execute(client, sql!("chunk_save"), &[&self.leadership.generation, &chunk]).await;
+            saved.map_err(broken("note a chunk"))?;
+        }
+        commit(client, written.tip).await?;
+        let link = &self.leadership.link;
+        link.appended(written.tip, written.room);
+        link.counters().appended(written.events);
+        for (table, events, last) in written.tables {
+            self.leadership.tally.add(&table, events, last);
+        }
+        Ok(Done::Moved)
+    }
+
+    /// Writes rows into the log, in a transaction that holds the offset lock.
+    pub(super) async fn write(
+        &self,
+        head: Head,
+        rows: &Rows,
+    ) -> Result<Result<Written, Unfit>, StoreError> {
+        let client = self.leadership.client();
+        let mut shift = Shift::default();
+        if rows.special {
+            let staged = staged(client, rows).await.map_err(broken("read staged rows"))?;
+            match self.write_staged(head, &staged).await? {
+                Ok(by_streams) => shift = by_streams,
+                Err(unfit) => return Ok(Err(unfit)),
+            }
+        }
+        // As many positions as could be needed, so that nothing has to be counted twice.
+        let most = head.tip.number() + rows.count as u64 + shift.most();
+        let room = self.leadership.link.make_room(client, head.tip.next(), Position::new(most));
+        let room = room.await?;
+        let tip = head.tip.to_sql();
+        let params: [Param<'_>; 7] = [
+            &rows.txids,
+            &rows.first_id,
+            &rows.last_id,
+            &rows.whole,
+            &tip,
+            &shift.places,
+            &shift.more,
+        ];
+        let moved = query(client, sql!("move"), &params).await;
+        let moved = moved.map_err(broken("move staged rows into the log"))?;
+        let (mut taken, mut tables) = (0, Vec::new());
+        for row in moved {
+            let read = || -> Result<(Option<String>, i64, Option<i64>), Error> {
+                Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
+            };
+            match read().map_err(broken("move staged rows into the log"))? {
+                (None, rows, _) => taken = rows,
+                (Some(table), events, Some(last)) if !table.is_empty() => {
+                    tables.push((table, events, last));
+                }
+                _ => {}
+            }
+        }
+        let events = u64::try_from(taken + shift.total()).unwrap_or(0);
+        let tip = Position::new(head.tip.number() + events);
+        Ok(Ok(Written { tip, room, events, tables }))
+    }
+
+    /// Writes the rows that concern streams. Returns by how much the others move.
+    async fn write_staged(
+        &self,
+        head: Head,
+        staged: &[(i64, StagedRow)],
+    ) -> Result<Result<Shift, Unfit>, StoreError> {
+        let client = self.leadership.client();
+        let rows: Vec<StagedRow> = staged.iter().map(|(_, row)| row.clone()).collect();
+        let mut streams = StagedStreams::load(client, &rows, head.now_ms).await?;
+        let (mut shift, mut unfit) = (Shift::default(), Unfit::default());
+        for (place, row) in staged {
+            let after = head.tip.to_sql() + place - 1 + shift.total();
+            match streams.decide(row, Position::from_sql(after)) {
+                Ok(0) => unfit.needless.push(row.id),
+                Ok(events) => shift.add(*place, events),
+                Err(reason) => unfit.failed.push((row.id, reason)),
+            }
+        }
+        if !unfit.failed.is_empty() || !unfit.needless.is_empty() {
+            return Ok(Err(unfit));
+        }
+        let most = Position::from_sql(
+            head.tip.to_sql() + staged.last().map_or(0, |(place, _)| *place) + shift.total(),
+        );
+        self.leadership.link.make_room(client, head.tip.next(), most).await?;
+        streams.write(client).await?;
+        Ok(Ok(shift))
+    }
+}
+
+/// By how much later events move, because a row became more events than one.
+#[derive(Debug, Default)]
+struct Shift {
+    /// After which places…
+    places: Vec<i64>,
+    /// …by how much, altogether.
+    more: Vec<i64>,
+}
+
+impl Shift {
+    fn add(&mut self, place: i64, events: u64) {
+        let more = i64::try_from(events).unwrap_or(i64::MAX) - 1;
+        if more > 0 {
+            self.more.push(self.total() + more);
+            self.places.push(place);
+        }
+    }
+
+    fn total(&self) -> i64 {
+        self.more.last().copied().unwrap_or(0)
+    }
+
+    fn most(&self) -> u64 {
+        u64::try_from(self.total()).unwrap_or(0)
+    }
+}
+
+/// Tells all nodes and commits, in one flight.
+async fn commit(client: &ClientWrapper, tip: Position) -> Result<(), StoreError> {
+    let notify = client.prepare_cached(sql!("notify")).await.map_err(broken("commit"))?;
+    let tip = tip.number().to_string();
+    let params: [Param<'_>; 1] = [&tip];
+    let told = client.execute(&notify, &params);
+    let committed = client.batch_execute("COMMIT");
+    let flight = try_join(
+        told.map(|told| told.map(drop).map_err(|error| (false, error))).boxed(),
+        committed.map(|committed| committed.map_err(|error| (true, error))).boxed(),
+    );
+    flight.await.map(drop).map_err(|(of_commit, error)| broken_commit(of_commit, &error))
+}
+
+/// The rows that concern streams, each with its place in the batch.
+async fn staged(client: &ClientWrapper, rows: &Rows) -> Result<Vec<(i64, StagedRow)>, Error> {
+    let params: [Param<'_>; 4] = [&rows.txids, &rows.first_id, &rows.last_id, &rows.whole];
+    let found = query(client, sql!("staged"), &params).await?;
+    found.iter().map(staged_of_row).collect()
+}
+
+fn staged_of_row(row: &Row) -> Result<(i64, StagedRow), Error> {
+    let (stream, control): (String, Option<&str>) = (row.try_get(4)?, row.try_get(5)?);
+    let actor = Actor { host_id: row.try_get(8)?, user_id: row.try_get(9)?, ..Actor::default() };
+    let staged = match control {
+        Some("create") => Staged::Create { stream, actor },
+        Some(_) => Staged::Delete { stream, actor },
+        None => Staged::Document {
+            stream,
+            content_type: row.try_get::<_, Option<String>>(7)?.unwrap_or_default(),
+            payload: Bytes::copy_from_slice(row.try_get::<_, Option<&[u8]>>(6)?.unwrap_or(&[])),
+            actor,
+        },
+    };
+    let concerns_stream = StagedRow {
+        id: row.try_get(1)?,
+        txid: row.try_get(2)?,
+        tx_last: row.try_get(3)?,
+        staged,
+        trace_context: row.try_get(10)?,
+    };
+    Ok((row.try_get(0)?, concerns_stream))
+}

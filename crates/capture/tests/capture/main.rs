@@ -1,0 +1,5 @@
+//! Capture over a real PostgreSQL. `./test` starts one.
+
+mod queries;
+mod rows;
+mod stage;

@@ -1,0 +1,1 @@
+SELECT tidewire.unwatch($1)

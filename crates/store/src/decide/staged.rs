@@ -1,0 +1,171 @@
+//! Deciding what was staged in a user's transaction: documents, and the making and removal of
+//! tables' streams. The rules are those of commands, but that a missing stream is made.
+
+use bytes::Bytes;
+
+use super::{Plan, World};
+use crate::command::{Actor, Answer, Append, Command, Create, Refusal};
+
+/// The content type of tables' streams, and of those made for a document that found none.
+const CONTENT_TYPE: &str = "application/json";
+
+/// What a staged row asks of a stream.
+#[derive(Debug, Clone)]
+pub enum Staged {
+    /// To take a document.
+    Document {
+        /// The stream.
+        stream: String,
+        /// The document's content type.
+        content_type: String,
+        /// The document.
+        payload: Bytes,
+        /// Who published it.
+        actor: Actor,
+    },
+    /// To be there.
+    Create {
+        /// The stream.
+        stream: String,
+        /// Who asks for it.
+        actor: Actor,
+    },
+    /// To be no more.
+    Delete {
+        /// The stream.
+        stream: String,
+        /// Who asks for it.
+        actor: Actor,
+    },
+}
+
+impl Staged {
+    /// A command that needs to know at least as much as deciding this does.
+    pub(crate) fn wants(&self) -> Command {
+        match self {
+            Staged::Delete { stream, actor } => {
+                Command::Delete { stream: stream.clone(), actor: actor.clone() }
+            }
+            Staged::Document { stream, .. } | Staged::Create { stream, .. } => {
+                Command::Touch { stream: stream.clone() }
+            }
+        }
+    }
+}
+
+/// Decides one staged row at the world's tip, which its events move. An error says why it cannot be
+/// an event.
+pub(crate) fn decide_staged(
+    world: &mut World,
+    staged: &Staged,
+    trace_context: Option<&String>,
+) -> Result<(), String> {
+    match staged {
+        Staged::Create { stream, actor } => {
+            world.expire_if_due(stream);
+            if world.state(stream).is_none() {
+                refusal_of(stream, &world.create(&creation(stream, actor)))?;
+            }
+            Ok(())
+        }
+        Staged::Delete { stream, actor } => {
+            world.delete(stream, actor);
+            Ok(())
+        }
+        Staged::Document { stream, content_type, payload, actor } => {
+            world.expire_if_due(stream);
+            if world.state(stream).is_none() {
+                refusal_of(stream, &world.create(&creation(stream, actor)))?;
+            }
+            let append = Append {
+                stream: stream.clone(),
+                content_type: Some(content_type.clone()),
+                messages: vec![payload.clone()],
+                close: false,
+                seq: None,
+                producer: None,
+                actor: actor.clone(),
+                trace_context: trace_context.cloned(),
+            };
+            refusal_of(stream, &world.append(&append))
+        }
+    }
+}
+
+/// What is to be written for all that was decided.
+pub(crate) fn plan_of_staged(world: World) -> Plan {
+    world.into_plan(Vec::new())
+}
+
+fn creation(stream: &str, actor: &Actor) -> Create {
+    Create {
+        stream: stream.to_owned(),
+        content_type: Some(CONTENT_TYPE.to_owned()),
+        lifetime: None,
+        messages: Vec::new(),
+        closed: false,
+        fork: None,
+        actor: actor.clone(),
+    }
+}
+
+fn refusal_of(stream: &str, answer: &Answer) -> Result<(), String> {
+    let Answer::Refused(refusal) = answer else { return Ok(()) };
+    Err(match refusal {
+        Refusal::Closed { .. } => format!("the stream {stream} is closed"),
+        Refusal::ContentTypeDiffers { expected } => {
+            format!("the stream {stream} takes {expected}, and not {CONTENT_TYPE}")
+        }
+        Refusal::Gone => format!("the stream {stream} was deleted, and its name is kept by forks"),
+        other => format!("the stream {stream} does not take it: {other:?}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Control;
+    use crate::offset::Position;
+
+    fn world(names: &[&str]) -> World {
+        let mut world = World::new(0, Position::new(10));
+        world.streams.extend(names.iter().map(|name| ((*name).to_owned(), None)));
+        world
+    }
+
+    fn document(stream: &str) -> Staged {
+        Staged::Document {
+            stream: stream.to_owned(),
+            content_type: CONTENT_TYPE.to_owned(),
+            payload: Bytes::from_static(b"1"),
+            actor: Actor::default(),
+        }
+    }
+
+    fn controls(plan: &Plan) -> Vec<Option<Control>> {
+        plan.events.iter().map(|event| event.control).collect()
+    }
+
+    #[test]
+    fn a_document_for_a_missing_stream_makes_it() {
+        let mut world = world(&["a"]);
+        decide_staged(&mut world, &document("a"), None).expect("a document is taken");
+        decide_staged(&mut world, &document("a"), None).expect("another one too");
+        let plan = plan_of_staged(world);
+        assert_eq!(controls(&plan), [Some(Control::Create), None, None]);
+        assert_eq!(plan.streams[0].content_type, CONTENT_TYPE);
+    }
+
+    #[test]
+    fn a_stream_is_made_and_removed_once() {
+        let mut world = world(&["table/t"]);
+        let (stream, actor) = ("table/t".to_owned(), Actor::default());
+        let create = Staged::Create { stream: stream.clone(), actor: actor.clone() };
+        let delete = Staged::Delete { stream, actor };
+        for staged in [&create, &create, &delete, &delete] {
+            decide_staged(&mut world, staged, None).expect("there is nothing to refuse");
+        }
+        let plan = plan_of_staged(world);
+        assert_eq!(controls(&plan), [Some(Control::Create), Some(Control::Delete)]);
+    }
+}
