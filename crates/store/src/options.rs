@@ -51,6 +51,8 @@ pub struct PostgresOptions {
     pub commit: CommitOptions,
     /// Connections that serve reads.
     pub read_connections: usize,
+    /// Sessions that run users' own SQL.
+    pub sql_connections: usize,
     /// How long to wait for a connection, and for a lost one to come back, before a command is
     /// refused as unavailable.
     pub connect_timeout: Duration,
@@ -63,6 +65,7 @@ impl PostgresOptions {
             url: url.into(),
             commit: CommitOptions::default(),
             read_connections: 8,
+            sql_connections: 4,
             connect_timeout: Duration::from_secs(5),
         }
     }
@@ -74,6 +77,7 @@ impl std::fmt::Debug for PostgresOptions {
         f.debug_struct("PostgresOptions")
             .field("commit", &self.commit)
             .field("read_connections", &self.read_connections)
+            .field("sql_connections", &self.sql_connections)
             .field("connect_timeout", &self.connect_timeout)
             .finish_non_exhaustive()
     }

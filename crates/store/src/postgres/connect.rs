@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use deadpool_postgres::ClientWrapper;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
-use tokio_postgres::{Client, Config, Connection, Error, Socket};
+use tokio_postgres::{CancelToken, Client, Config, Connection, Error, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -141,7 +141,14 @@ impl Connector {
 
     /// One attempt to open a session, not longer than [`Connector::timeout`].
     async fn session(&self, settings: &str) -> Result<Session, StoreError> {
-        match tokio::time::timeout(self.timeout, self.open(settings)).await {
+        self.in_time(self.open(settings)).await
+    }
+
+    async fn in_time(
+        &self,
+        opened: impl Future<Output = Result<(Client, JoinHandle<()>, CancellationToken), Error>>,
+    ) -> Result<Session, StoreError> {
+        match tokio::time::timeout(self.timeout, opened).await {
             Ok(Ok((client, task, ended))) => {
                 Ok(Session { client: ClientWrapper::new(client, task), ended })
             }
@@ -164,6 +171,30 @@ impl Connector {
                 other => return other,
             }
         }
+    }
+
+    /// Opens a session with these settings alone, for statements that are not ours. While the
+    /// database is away it is tried again, within the timeout.
+    pub(crate) async fn guest_in_time(&self, settings: &str) -> Result<Session, StoreError> {
+        let mut patience = Patience::new(self.timeout);
+        loop {
+            let opened = async {
+                let (client, connection) = self.raw().await?;
+                let ended = CancellationToken::new();
+                let task = self.drive(connection, ended.clone());
+                client.batch_execute(settings).await?;
+                Ok((client, task, ended))
+            };
+            match self.in_time(opened).await {
+                Err(error) if error.temporary() && patience.wait().await => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Asks the server to end what a session does.
+    pub(crate) async fn cancel(&self, token: &CancelToken) -> Result<(), Error> {
+        token.cancel_query(self.tls.clone()).await
     }
 
     /// Opens a session, however long that takes.

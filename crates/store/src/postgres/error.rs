@@ -20,7 +20,8 @@ pub fn broken(operation: &'static str) -> impl Fn(Error) -> StoreError {
     move |error| sort(operation, &error)
 }
 
-fn sort(operation: &'static str, error: &Error) -> StoreError {
+/// The same of an error that stays with the caller.
+pub(crate) fn sort(operation: &'static str, error: &Error) -> StoreError {
     let reason = text(error);
     let Some(code) = error.code() else {
         return if of_connection(error) {

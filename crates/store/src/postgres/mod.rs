@@ -5,7 +5,8 @@
 //! is a prefix, whatever the number of nodes. PostgreSQL shows a commit only once it is durable.
 //! All clocks are the database's.
 //!
-//! A node has one connection that writes, one that listens, and a small pool for the rest.
+//! A node has one connection that writes, one that listens, a small pool for the rest, and a few
+//! sessions for users' own SQL.
 
 mod access;
 mod batch;
@@ -77,6 +78,7 @@ pub struct PostgresStore {
     epoch: Epoch,
     queue: Queue<Infallible>,
     pool: Pool,
+    guests: statements::Guests,
     effects: Arc<Effects>,
     connector: Arc<Connector>,
     capture: Arc<CaptureCounters>,
@@ -98,6 +100,7 @@ impl PostgresStore {
         let connector = Arc::new(Connector::new(&options)?);
         let epoch = open::prepare(&connector).await?;
         let pool = Pool::new(&connector, options.read_connections)?;
+        let guests = statements::Guests::new(&connector, options.sql_connections);
         let (queue, taker) = Queue::new(&options.commit);
         let effects = Arc::new(Effects {
             counters: Counters::default(),
@@ -115,6 +118,7 @@ impl PostgresStore {
             epoch,
             queue,
             pool,
+            guests,
             effects,
             connector,
             capture: Arc::default(),
@@ -227,6 +231,7 @@ impl Log for PostgresStore {
         self.queue.close();
         self.stop_listening.cancel();
         self.pool.close();
+        self.guests.close();
         // The writer, once it has answered what waits; the listener; and the tasks of connections,
         // once those who use them are done.
         self.connector.tasks().close();

@@ -1,20 +1,338 @@
 //! The user's own SQL.
+//!
+//! Statements run one by one in a transaction of a session of their own (`guests`). Each is first
+//! prepared, which says what types its columns have and makes sure that it is one statement, and then
+//! run with its results as text, which PostgreSQL has for every type there is. A transaction that wrote
+//! something ends with a mark; once the log has it, it has all that the transaction did.
+
+mod guests;
+mod parameter;
+mod script;
+mod trouble;
+mod value;
+
+use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::{StreamExt as _, pin_mut};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::PostgresStore;
+use super::error::{broken, broken_commit};
+use super::load;
+use super::pool::Lent;
+use super::query::{query, query_one, sql};
+use crate::command::Actor;
 use crate::error::StoreError;
 use crate::log::Log;
 use crate::offset::Position;
-use crate::sql::{Sql, SqlAnswer, SqlError, Statements};
+use crate::sql::{Sql, SqlAnswer, SqlColumn, SqlError, SqlLimits, SqlProblem, Statements};
+
+pub(crate) use guests::Guests;
+use script::Statement;
+use trouble::{Place, problem, refused};
+
+/// By which a statement with parameters is known while it runs.
+const PREPARED: &str = "tidewire_statement";
+
+/// How long past its limit a request may take before its session is given up: so long the server has to
+/// end it by itself.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How long a write waits for its place in the log. It is committed by then, so it is answered all the
+/// same.
+const MARK_WAIT: Duration = Duration::from_secs(5);
+
+/// How often to look for a mark when nothing says that the log has grown.
+const MARK_POLL: Duration = Duration::from_millis(100);
 
 #[async_trait]
 impl Sql for PostgresStore {
-    async fn run_sql(&self, _statements: Statements) -> Result<SqlAnswer, SqlError> {
-        Err(StoreError::Refused("SQL cannot be run yet".to_owned()).into())
+    async fn run_sql(&self, statements: Statements) -> Result<SqlAnswer, SqlError> {
+        let before = self.tip().await?;
+        let guest = self.guests.take().await?;
+        let limit = Duration::from_millis(statements.limits.timeout_ms) + GRACE;
+        let client = &guest.session.client;
+        let done = match tokio::time::timeout(limit, transact(client, &statements)).await {
+            Ok(done) => done,
+            Err(_) => {
+                self.guests.cancel(guest);
+                return Err(trouble::timeout(statements.limits.timeout_ms));
+            }
+        };
+        match done {
+            Ok(Done { answer, txid, stained }) => {
+                if !stained {
+                    self.guests.give_back(guest);
+                }
+                let offset = match txid {
+                    None => Some(before),
+                    Some(txid) => self.marked(txid, before, MARK_WAIT).await?,
+                };
+                Ok(SqlAnswer { offset, ..answer })
+            }
+            Err(Failed { error, overflows }) => {
+                if overflows {
+                    // The rest of its rows is on the way, or yet to be made.
+                    self.guests.cancel(guest);
+                } else if client.batch_execute("ROLLBACK").await.is_ok() {
+                    // Rolling back does not forget it, if it came to be.
+                    if !statements.params.is_empty() {
+                        let _ = client.batch_execute(&format!("DEALLOCATE {PREPARED}")).await;
+                    }
+                    self.guests.give_back(guest);
+                }
+                Err(error)
+            }
+        }
     }
 
-    async fn caught_up(&self, _timeout_ms: u64) -> Result<Position, StoreError> {
-        self.tip().await
+    async fn caught_up(&self, timeout_ms: u64) -> Result<Position, StoreError> {
+        let before = self.tip().await?;
+        let mark = |client: Lent| async move {
+            let row = query_one(&client, sql!("mark"), &[]).await;
+            row.and_then(|row| row.try_get(0)).map_err(broken("set a mark"))
+        };
+        let txid: i64 = self.pool.read(mark).await?;
+        let marked = self.marked(txid, before, Duration::from_millis(timeout_ms)).await?;
+        marked.ok_or_else(|| {
+            let text = format!("what is committed did not reach the log within {timeout_ms} ms");
+            StoreError::Unavailable(text)
+        })
     }
+}
+
+impl PostgresStore {
+    /// Waits for the mark of a transaction, in what comes into the log after a position.
+    async fn marked(
+        &self,
+        txid: i64,
+        after: Position,
+        patience: Duration,
+    ) -> Result<Option<Position>, StoreError> {
+        let deadline = Instant::now() + patience;
+        let mut grown = self.grown();
+        let mut searched = after;
+        loop {
+            grown.borrow_and_update();
+            let found = self.pool.read(|client| find_mark(client, txid, searched)).await;
+            match found {
+                Ok((Some(mark), _)) => return Ok(Some(mark)),
+                Ok((None, tip)) => searched = tip,
+                // The write is committed: it is not said to have failed because this did.
+                Err(error) if error.temporary() => {}
+                Err(error) => return Err(error),
+            }
+            let wait = tokio::time::timeout(MARK_POLL, grown.changed());
+            if tokio::time::timeout_at(deadline, wait).await.is_err() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Looks for a mark in what the log has past a position, and says how far that is.
+async fn find_mark(
+    client: Lent,
+    txid: i64,
+    after: Position,
+) -> Result<(Option<Position>, Position), StoreError> {
+    let tip = load::tip(&client).await?;
+    let number = |position: Position| i64::try_from(position.number()).unwrap_or(i64::MAX);
+    let rows = query(&client, sql!("find_mark"), &[&number(after), &number(tip), &txid]).await;
+    let rows = rows.map_err(broken("look for a mark"))?;
+    let offset = rows.first().map(|row| row.try_get::<_, i64>(0)).transpose();
+    let offset = offset.map_err(broken("look for a mark"))?;
+    let mark = offset.and_then(|offset| u64::try_from(offset).ok()).map(Position::new);
+    Ok((mark, tip))
+}
+
+/// A transaction that is committed.
+struct Done {
+    answer: SqlAnswer,
+    /// Of a transaction that wrote something: its mark's.
+    txid: Option<i64>,
+    /// The session cannot be used again.
+    stained: bool,
+}
+
+/// A transaction that is to be undone.
+struct Failed {
+    error: SqlError,
+    /// There is more of its result than may be.
+    overflows: bool,
+}
+
+impl<E: Into<SqlError>> From<E> for Failed {
+    fn from(error: E) -> Failed {
+        Failed { error: error.into(), overflows: false }
+    }
+}
+
+/// Runs all statements, and commits.
+async fn transact(client: &Client, statements: &Statements) -> Result<Done, Failed> {
+    let Statements { sql, params, actor, limits } = statements;
+    let script = checked(sql, !params.is_empty())?;
+    begin(client, actor, limits).await?;
+    let mut answer = SqlAnswer::default();
+    for statement in &script {
+        answer = run(client, statement, params, limits).await?;
+    }
+    if !params.is_empty() {
+        let forget = client.batch_execute(&format!("DEALLOCATE {PREPARED}")).await;
+        forget.map_err(|error| problem(&error, Place::Nowhere))?;
+    }
+    let txid = commit(client).await?;
+    Ok(Done { answer, txid, stained: script.iter().any(Statement::stains) })
+}
+
+/// The statements, if they can be run.
+fn checked(sql: &str, with_params: bool) -> Result<Vec<Statement<'_>>, SqlError> {
+    if let Some(at) = sql.find('\0') {
+        let position = sql[..at].chars().count() + 1;
+        return Err(SqlError::Wrong(Box::new(SqlProblem {
+            code: "sql_syntax",
+            message: "SQL has no character of code 0".to_owned(),
+            position: Some(position),
+            hint: Some("take it out".to_owned()),
+        })));
+    }
+    let script = script::statements(sql);
+    if script.is_empty() {
+        return Err(refused("sql_syntax", "there is no statement", None, "write one"));
+    }
+    if with_params && script.len() > 1 {
+        let second = script[1].offset + 1;
+        return Err(refused(
+            "sql_params",
+            "only a single statement can have parameters",
+            Some(second),
+            "send the statements one by one, or write the values into them",
+        ));
+    }
+    for statement in &script {
+        if let Some((message, hint)) = statement.refusal() {
+            return Err(refused("sql_refused", message, Some(statement.offset + 1), hint));
+        }
+    }
+    Ok(script)
+}
+
+/// Begins the transaction, in the name of whoever asked.
+async fn begin(client: &Client, actor: &Actor, limits: &SqlLimits) -> Result<(), SqlError> {
+    let text = |text: &Option<String>| match text {
+        Some(text) => parameter::quote(text),
+        None => Ok("NULL".to_owned()),
+    };
+    let names = text(&actor.user_id).and_then(|user| Ok((user, text(&actor.host_id)?)));
+    let (user, host) = names.map_err(|why| {
+        refused("sql_refused", format!("the caller's name cannot be used: {why}"), None, "")
+    })?;
+    let named = actor.user_id.is_some() || actor.host_id.is_some();
+    let act =
+        if named { format!("SELECT tidewire.set_actor({user}, {host});") } else { String::new() };
+    let timeout_ms = limits.timeout_ms.max(1);
+    let begin = format!("BEGIN; SET LOCAL statement_timeout = {timeout_ms}; {act}");
+    client.batch_execute(&begin).await.map_err(|error| problem(&error, Place::Nowhere))
+}
+
+/// Runs one statement.
+async fn run(
+    client: &Client,
+    statement: &Statement<'_>,
+    params: &[Box<RawValue>],
+    limits: &SqlLimits,
+) -> Result<SqlAnswer, Failed> {
+    let place = Place::In { offset: statement.offset, before: 0 };
+    let prepared = client.prepare(statement.text).await;
+    let prepared = prepared.map_err(|error| problem(&error, place))?;
+    let wanted = prepared.params();
+    if wanted.len() != params.len() {
+        let message =
+            format!("the statement has {} parameters, {} are given", wanted.len(), params.len());
+        let hint = "params has a value for each of $1, $2 and so on";
+        return Err(refused("sql_params", message, None, hint).into());
+    }
+    let execute = if params.is_empty() {
+        statement.text.to_owned()
+    } else {
+        let prefix = format!("PREPARE {PREPARED} AS ");
+        let place = Place::In { offset: statement.offset, before: prefix.chars().count() };
+        let named = client.batch_execute(&format!("{prefix}{}", statement.text)).await;
+        named.map_err(|error| problem(&error, place))?;
+        let mut literals = Vec::with_capacity(params.len());
+        for (index, (value, kind)) in params.iter().zip(wanted).enumerate() {
+            let literal = parameter::literal(value, kind).map_err(|why| {
+                let (number, what) = (index + 1, parameter::shown(value));
+                let message = format!("${number} is {what}, which cannot be used: {why}");
+                refused("sql_params", message, None, "send another value")
+            })?;
+            literals.push(literal);
+        }
+        format!("EXECUTE {PREPARED}({})", literals.join(", "))
+    };
+    let place = if params.is_empty() { place } else { Place::Nowhere };
+    let columns = prepared.columns();
+    let mut answer = SqlAnswer {
+        columns: columns
+            .iter()
+            .map(|column| SqlColumn {
+                name: column.name().to_owned(),
+                type_name: value::type_name(column.type_()),
+            })
+            .collect(),
+        ..SqlAnswer::default()
+    };
+    let messages = client.simple_query_raw(&execute).await;
+    let messages = messages.map_err(|error| problem(&error, place))?;
+    pin_mut!(messages);
+    let mut bytes = 0;
+    while let Some(message) = messages.next().await {
+        match message.map_err(|error| problem(&error, place))? {
+            SimpleQueryMessage::Row(row) => {
+                let mut values = Vec::with_capacity(columns.len());
+                for (index, column) in columns.iter().enumerate() {
+                    let json = value::to_json(row.get(index), column.type_());
+                    bytes += json.len();
+                    values.push(raw(json)?);
+                }
+                answer.rows.push(values);
+                trouble::within(answer.rows.len(), bytes, limits)
+                    .map_err(|error| Failed { error, overflows: true })?;
+            }
+            SimpleQueryMessage::CommandComplete(count) => answer.row_count = count,
+            _ => {}
+        }
+    }
+    if !columns.is_empty() {
+        answer.row_count = answer.rows.len() as u64;
+    }
+    Ok(answer)
+}
+
+fn raw(json: String) -> Result<Box<RawValue>, StoreError> {
+    RawValue::from_string(json).map_err(|error| StoreError::Broken {
+        operation: "write a value as JSON",
+        reason: error.to_string(),
+    })
+}
+
+/// Sets the mark, if anything was written, and commits.
+async fn commit(client: &Client) -> Result<Option<i64>, SqlError> {
+    let mark = "SELECT CASE WHEN pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL \
+                THEN tidewire.mark() END";
+    let marked = client.simple_query(mark).await;
+    let marked = marked.map_err(|error| problem(&error, Place::Nowhere))?;
+    let txid = marked.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
+        _ => None,
+    });
+    client.batch_execute("COMMIT").await.map_err(|error| match error.as_db_error() {
+        // A constraint that is checked at the end, for one.
+        Some(_) => problem(&error, Place::Nowhere),
+        None => SqlError::Store(broken_commit(true, &error)),
+    })?;
+    Ok(txid)
 }

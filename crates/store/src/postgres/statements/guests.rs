@@ -1,0 +1,142 @@
+//! Sessions that users' SQL runs in.
+//!
+//! They have the database's own settings, not ours: its search path and its planner. What a request
+//! leaves behind is cleared away before the next one comes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::super::connect::{Connector, Session};
+use crate::error::StoreError;
+
+/// Values are always written in the same way, whatever the database's defaults are: PostgreSQL's text
+/// of them is turned into JSON.
+///
+/// A session that stops in the middle of a transaction is ended by the server.
+const SETTINGS: &str = "
+    SET TimeZone = 'UTC';
+    SET DateStyle = 'ISO';
+    SET IntervalStyle = 'postgres';
+    SET extra_float_digits = 1;
+    SET bytea_output = 'hex';
+    SET xmloption = 'content';
+    SET client_encoding = 'UTF8';
+    SET standard_conforming_strings = on;
+    SET backslash_quote = safe_encoding;
+    SET idle_in_transaction_session_timeout = '10s';
+    SET idle_session_timeout = 0;
+";
+
+/// `DISCARD ALL`, but for statements that the driver has prepared for itself.
+const CLEAN: &str = "
+    CLOSE ALL;
+    SET SESSION AUTHORIZATION DEFAULT;
+    RESET ALL;
+    UNLISTEN *;
+    SELECT pg_catalog.pg_advisory_unlock_all();
+    DISCARD PLANS;
+    DISCARD TEMP;
+    DISCARD SEQUENCES;
+";
+
+/// The sessions, up to a number.
+#[derive(Debug)]
+pub(crate) struct Guests {
+    connector: Arc<Connector>,
+    places: Arc<Semaphore>,
+    idle: Arc<Mutex<Idle>>,
+}
+
+#[derive(Default)]
+struct Idle {
+    sessions: Vec<Session>,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Idle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Idle").field("sessions", &self.sessions.len()).finish_non_exhaustive()
+    }
+}
+
+/// A session in use. Closed when dropped, unless it is given back.
+pub(super) struct Guest {
+    pub(super) session: Session,
+    place: OwnedSemaphorePermit,
+}
+
+impl Guests {
+    pub(crate) fn new(connector: &Arc<Connector>, count: usize) -> Guests {
+        Guests {
+            connector: Arc::clone(connector),
+            places: Arc::new(Semaphore::new(count.max(1))),
+            idle: Arc::default(),
+        }
+    }
+
+    /// A session, waited for within the timeout of connections.
+    pub(super) async fn take(&self) -> Result<Guest, StoreError> {
+        let timeout = self.connector.timeout;
+        let place = Arc::clone(&self.places).acquire_owned();
+        let place = match tokio::time::timeout(timeout, place).await {
+            Ok(Ok(place)) => place,
+            Ok(Err(_)) => return Err(StoreError::Closed),
+            Err(_) => {
+                let text = format!("all sessions for SQL were in use for {timeout:?}");
+                return Err(StoreError::Unavailable(text));
+            }
+        };
+        let kept = self.idle().sessions.pop().filter(|session| !session.ended.is_cancelled());
+        let session = match kept {
+            Some(session) if session.client.check_connection().await.is_ok() => session,
+            _ => self.connector.guest_in_time(SETTINGS).await?,
+        };
+        Ok(Guest { session, place })
+    }
+
+    /// Clears a session away behind a request, for the next one. The request need not wait for it.
+    pub(super) fn give_back(&self, guest: Guest) {
+        let idle = Arc::clone(&self.idle);
+        self.connector.tasks().spawn(async move {
+            let Guest { session, place } = guest;
+            let cleaned = async {
+                session.client.batch_execute(CLEAN).await?;
+                session.client.batch_execute(SETTINGS).await
+            };
+            if cleaned.await.is_ok() {
+                session.client.clear_type_cache();
+                let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+                if !idle.closed {
+                    idle.sessions.push(session);
+                }
+            }
+            drop(place);
+        });
+    }
+
+    /// Ends what a session that is not answering in time still does, and closes it.
+    pub(super) fn cancel(&self, guest: Guest) {
+        let connector = Arc::clone(&self.connector);
+        self.connector.tasks().spawn(async move {
+            let token = guest.session.client.cancel_token();
+            let cancelled = tokio::time::timeout(connector.timeout, connector.cancel(&token));
+            if !matches!(cancelled.await, Ok(Ok(()))) {
+                tracing::debug!("a statement could not be cancelled; its session is closed");
+            }
+            drop(guest);
+        });
+    }
+
+    /// Lets go of the database.
+    pub(crate) fn close(&self) {
+        let mut idle = self.idle();
+        idle.closed = true;
+        idle.sessions.clear();
+        self.places.close();
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
