@@ -53,6 +53,9 @@ variants!(route, ROUTES, Route, {
     Route::Tickets => "tickets",
     Route::Cookie => "the cookie",
     Route::Control => "orders",
+    Route::Sql => "SQL",
+    Route::Watch => "watched tables",
+    Route::Capture => "the source of changes",
     Route::Unknown => "anything else",
 });
 

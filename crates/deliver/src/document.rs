@@ -26,6 +26,7 @@ pub(crate) fn only(request: &Request, methods: &[Method]) -> Result<(), Problem>
         [Method::POST] => "POST",
         [Method::DELETE] => "DELETE",
         [Method::GET, Method::POST] => "GET, POST",
+        [Method::GET, Method::POST, Method::DELETE] => "GET, POST, DELETE",
         _ => "POST, DELETE",
     }))
 }

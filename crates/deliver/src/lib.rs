@@ -3,12 +3,14 @@
 //! - [`options`]: how the server is set up; [`server`]: starting and stopping it
 //! - `router`: every route; `door`: who comes in; `browser`: what concerns browsers; `body`: what is
 //!   sent along; `problem`: what they are told when something is wrong
-//! - `auth`: who someone is and what they may do; `administration`: keys, and what is said to all
-//!   nodes; `control`: hearing that
+//! - `auth`: who someone is and what they may do; `administration`: keys, watched tables, and what is
+//!   said to all nodes; `control`: hearing that
 //! - `streams`: the Durable Streams protocol; `subscriptions`: its webhooks and pull-wakes
 //! - `connection`: one of them, from accept to its end; `places`: how many; `idle`: for how long; `peer`:
 //!   whose; `line`: its socket; `tls`: encryption on it
-//! - `tail`: how this node follows the log and wakes its readers
+//! - `sql`: users' own SQL
+//! - `tail`: how this node follows the log and wakes its readers; `horizon`: waiting until it has seen
+//!   some place in it
 //! - `hub`: who is connected, what each follows, and how events reach them; `live`: how they come in
 //! - `websocket`: frames and handshake; `sessions`: durable identities of clients; `nodes`: the others
 //! - `metrics`, `operations`: for those who run it; `page`: for those who look
@@ -24,6 +26,7 @@ mod connection;
 mod control;
 mod document;
 mod door;
+mod horizon;
 mod hub;
 mod idle;
 mod line;
@@ -43,6 +46,7 @@ mod seats;
 mod secret;
 pub mod server;
 mod sessions;
+mod sql;
 mod streams;
 mod subscriptions;
 mod tail;
@@ -53,8 +57,8 @@ mod websocket;
 
 pub use options::{
     Access, AuthOptions, JwksSource, JwtOptions, Limits, LiveOptions, LogOptions, NodeOptions,
-    Options, Rate, RateOptions, Reload, SameSite, SessionOptions, StreamOptions, TlsOptions,
-    Tunable, WebhookOptions,
+    Options, Rate, RateOptions, Reload, SameSite, SessionOptions, SqlOptions, StreamOptions,
+    TlsOptions, Tunable, WebhookOptions,
 };
 pub use peer::{Network, NoNetwork};
 pub use server::{Server, StartError};

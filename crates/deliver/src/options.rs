@@ -197,11 +197,34 @@ pub struct LogOptions {
     pub fallback_poll: Duration,
     /// How often expired and deleted streams are swept.
     pub sweep_interval: Duration,
+    /// How long a reader waits for a `min_offset` or `min_txid`.
+    pub min_offset_wait: Duration,
 }
 
 impl Default for LogOptions {
     fn default() -> LogOptions {
-        LogOptions { fallback_poll: Duration::from_secs(1), sweep_interval: Duration::from_secs(5) }
+        LogOptions {
+            fallback_poll: Duration::from_secs(1),
+            sweep_interval: Duration::from_secs(5),
+            min_offset_wait: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What bounds users' own SQL.
+#[derive(Debug, Clone)]
+pub struct SqlOptions {
+    /// For so long a request's statements may run.
+    pub timeout: Duration,
+    /// So many rows may come back; more are an error.
+    pub rows_max: usize,
+    /// So many bytes of rows, likewise.
+    pub bytes_max: usize,
+}
+
+impl Default for SqlOptions {
+    fn default() -> SqlOptions {
+        SqlOptions { timeout: Duration::from_secs(5), rows_max: 10_000, bytes_max: 16 << 20 }
     }
 }
 
@@ -341,6 +364,8 @@ pub struct Options {
     pub streams: StreamOptions,
     /// How the log is followed and kept.
     pub log: LogOptions,
+    /// What bounds users' own SQL.
+    pub sql: SqlOptions,
     /// How webhooks are sent.
     pub webhooks: WebhookOptions,
     /// How live connections are served.
@@ -370,6 +395,7 @@ impl Options {
             limits: Limits::default(),
             streams: StreamOptions::default(),
             log: LogOptions::default(),
+            sql: SqlOptions::default(),
             webhooks: WebhookOptions::default(),
             live: LiveOptions::default(),
             sessions: SessionOptions::default(),

@@ -1,6 +1,8 @@
 //! Errors as clients see them: RFC 9457 problem documents with a stable code, a hint that says what
 //! to do, and whether trying again may help.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
@@ -17,7 +19,7 @@ struct Parts {
     status: StatusCode,
     code: &'static str,
     detail: String,
-    hint: &'static str,
+    hint: Cow<'static, str>,
     temporary: bool,
     headers: Vec<(HeaderName, HeaderValue)>,
     extra: Map<String, Value>,
@@ -35,7 +37,7 @@ impl Problem {
             status,
             code,
             detail: detail.into(),
-            hint,
+            hint: hint.into(),
             temporary: false,
             headers: Vec::new(),
             extra: Map::new(),
@@ -62,6 +64,12 @@ impl Problem {
     /// Adds a member to the document.
     pub(crate) fn with_member(mut self, name: &str, value: impl Into<Value>) -> Problem {
         self.0.extra.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Says something else about what to do.
+    pub(crate) fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Problem {
+        self.0.hint = hint.into();
         self
     }
 

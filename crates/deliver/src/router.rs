@@ -18,7 +18,7 @@ use crate::door::{self, Admission, Entry, Knock};
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::streams::{self, decode_path};
-use crate::{administration, live, nodes, operations, page, sessions, subscriptions};
+use crate::{administration, live, nodes, operations, page, sessions, sql, subscriptions};
 
 /// Where a request goes. Names and ids are decoded.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,6 +42,9 @@ pub(crate) enum Route {
     Tickets,
     Cookie,
     Control,
+    Sql,
+    Watch,
+    Capture,
     Unknown,
 }
 
@@ -75,6 +78,9 @@ impl Route {
             "/v1/tickets" => Route::Tickets,
             "/v1/cookie" => Route::Cookie,
             "/v1/control" => Route::Control,
+            "/v1/sql" => Route::Sql,
+            "/v1/watch" => Route::Watch,
+            "/v1/capture" => Route::Capture,
             _ => Route::of_names(path),
         }
     }
@@ -150,6 +156,9 @@ impl Route {
             | Route::Tickets
             | Route::Cookie
             | Route::Control
+            | Route::Sql
+            | Route::Watch
+            | Route::Capture
             | Route::Unknown => Entry::Keyed,
         }
     }
@@ -174,7 +183,8 @@ impl Route {
             | Route::Tickets
             | Route::Cookie => Act::AsksItself,
             Route::Metrics | Route::Nodes => Act::Observe,
-            Route::Keys(_) | Route::Control => Act::Administer,
+            Route::Sql => Act::Sql,
+            Route::Keys(_) | Route::Control | Route::Watch | Route::Capture => Act::Administer,
             Route::Unknown => Act::Nothing,
         }
     }
@@ -202,6 +212,9 @@ impl Route {
             Route::Tickets => "/v1/tickets",
             Route::Cookie => "/v1/cookie",
             Route::Control => "/v1/control",
+            Route::Sql => "/v1/sql",
+            Route::Watch => "/v1/watch",
+            Route::Capture => "/v1/capture",
             Route::Unknown => "none",
         }
     }
@@ -239,6 +252,13 @@ impl Route {
             }
             Route::Control => {
                 administration::control::handle(node, request, &admission.identity()?).await
+            }
+            Route::Sql => sql::handle(node, request, &admission.identity()?).await,
+            Route::Watch => {
+                administration::watches::handle(node, request, &admission.identity()?).await
+            }
+            Route::Capture => {
+                administration::capture::handle(node, request, &admission.identity()?).await
             }
             Route::Tickets => {
                 administration::credentials::tickets(node, request, &admission.identity()?).await
@@ -389,6 +409,9 @@ mod tests {
             "/v1/tickets",
             "/v1/cookie",
             "/v1/control",
+            "/v1/sql",
+            "/v1/watch",
+            "/v1/capture",
             "/v1/else",
         ] {
             assert_eq!(Route::of(path).entry(), Entry::Keyed, "{path}");

@@ -28,6 +28,13 @@ pub(crate) fn turned_away(node: &Node, who: Option<&Identity>, act: Act<'_>, pro
     tracing::info!(target: TARGET, who, act = act.name(), on = act.subject(), reason, "turned away");
 }
 
+/// Someone ran SQL. Its text is not written down: it may hold anything. Not of the level of the others,
+/// because it is work, and there may be much of it.
+pub(crate) fn ran_sql(identity: &Identity, failed: Option<&Problem>) {
+    let (who, problem) = (identity.label(), failed.map(Problem::code));
+    tracing::debug!(target: TARGET, who, host = identity.tenant(), problem, "ran SQL");
+}
+
 /// An administrator did something.
 pub(crate) fn administered(identity: &Identity, act: &'static str, on: &str) {
     tracing::info!(target: TARGET, who = identity.label(), act, on, "administered");

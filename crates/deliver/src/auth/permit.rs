@@ -27,6 +27,8 @@ pub(crate) enum Act<'a> {
     Delete(&'a str),
     /// To follow all streams of a pattern, also those that are yet to come.
     Follow(&'a str),
+    /// To run SQL, as the server's database role.
+    Sql,
     /// To see how the server is doing.
     Observe,
     /// To say what others can.
@@ -42,6 +44,7 @@ impl Act<'_> {
             Act::Append(_) => "append",
             Act::Delete(_) => "delete",
             Act::Follow(_) => "follow",
+            Act::Sql => "sql",
             Act::Observe => "observe",
             Act::Administer => "administer",
         }
@@ -51,7 +54,7 @@ impl Act<'_> {
     pub(crate) fn subject(&self) -> &str {
         match self {
             Act::Read(name) | Act::Append(name) | Act::Delete(name) | Act::Follow(name) => name,
-            Act::Nothing | Act::AsksItself | Act::Observe | Act::Administer => "",
+            Act::Nothing | Act::AsksItself | Act::Sql | Act::Observe | Act::Administer => "",
         }
     }
 }
@@ -82,6 +85,7 @@ impl Identity {
             Act::Follow(pattern) => {
                 scopes.covers_pattern(pattern) && *scopes.reach() == tidewire_store::Reach::All
             }
+            Act::Sql => scopes.can(Ability::Sql),
             Act::Observe => scopes.can(Ability::Observe),
             Act::Administer => scopes.can(Ability::Admin),
         };
@@ -112,6 +116,10 @@ fn forbidden(act: Act<'_>) -> Problem {
         Act::Delete(_) => (
             "the credential's scopes do not allow to delete this stream",
             "use a key whose scopes name it in streams, and allow delete",
+        ),
+        Act::Sql => (
+            "the credential's scopes do not allow to run SQL",
+            "use a key whose scopes allow sql; it is trust with the database itself",
         ),
         Act::Observe => (
             "the credential's scopes do not allow to look at the server",

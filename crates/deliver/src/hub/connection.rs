@@ -14,6 +14,7 @@ use super::outlet::Outlet;
 use super::reader::Reader;
 use super::replay::Verdict;
 use super::unsorted::Delivery;
+use crate::horizon::Horizon;
 use crate::websocket::deflate::Deflater;
 
 /// A connection of a shard: its place, and which of those that have had the place it is.
@@ -47,7 +48,7 @@ pub(crate) struct Request {
     pub(crate) reach: Reach,
     pub(crate) start: StartFrom,
     /// The log must have got this far first.
-    pub(crate) min_offset: Option<Position>,
+    pub(crate) horizon: Horizon,
     pub(crate) link: Option<SessionLink>,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct Subscription {
     pub(super) stream: Arc<str>,
     pub(super) reach: Reach,
     pub(super) start: StartFrom,
-    pub(super) min_offset: Option<Position>,
+    pub(super) horizon: Horizon,
     pub(super) link: Option<SessionLink>,
     pub(super) state: State,
     /// Its `subscription_created` has been sent.
@@ -185,7 +186,7 @@ impl Connection {
             stream: request.stream,
             reach: request.reach,
             start: request.start,
-            min_offset: request.min_offset,
+            horizon: request.horizon,
             link: request.link,
             state: State::Replaying(0),
             announced: false,

@@ -12,7 +12,7 @@ use super::outbox::{Cargo, Parcel, Slot};
 use super::shard::Shard;
 use super::stats::add;
 use super::unsorted::Delivery;
-use crate::tail::{Ending, Glimpse, Sight};
+use crate::tail::{Ending, Glimpse, Notice, Sight};
 
 /// Followers of a large audience that are served before all else gets its turn. A write to a socket
 /// takes some microseconds, and whoever waits for this shard, or for the thread it runs on, waits for
@@ -34,7 +34,8 @@ impl Shard {
             if let Some(unseen) = glimpse.unseen {
                 self.read_again(glimpse.topic.stream(), unseen);
             }
-            if glimpse.chunk.is_some() || glimpse.ending.is_some() {
+            let Glimpse { chunk, notice, ending, .. } = glimpse;
+            if chunk.is_some() || notice.is_some() || ending.is_some() {
                 let alone = is_last && sight.streams.len() == 1 && self.backlog.is_empty();
                 self.begin(glimpse, alone);
             }
@@ -43,12 +44,11 @@ impl Shard {
     }
 
     fn begin(&mut self, glimpse: &Glimpse, alone: bool) {
-        let Glimpse { topic, chunk, ending, .. } = glimpse;
+        let topic = &glimpse.topic;
         let Some(audience) = self.audiences.get(topic.stream()) else { return };
         let large = audience.size() > self.node.options.live.fan_out_threshold;
-        let job = |(circle, members): (&Circle, &Arc<Vec<Member>>)| {
-            Job::new(topic, circle, members, chunk.as_ref(), *ending)
-        };
+        let job =
+            |(circle, members): (&Circle, &Arc<Vec<Member>>)| Job::new(glimpse, circle, members);
         let jobs: Vec<Job> = audience.groups().map(job).collect();
         // A stream's chunks go out in order, so one that is being served in slices stays so.
         if large || self.backlog.holds(topic) {
@@ -77,10 +77,16 @@ impl Shard {
         for member in &members[taken] {
             if to_readers {
                 self.deliver_to_reader(member.key, job);
+                if let Some(notice) = &job.notice {
+                    self.mention(member.key, notice);
+                }
                 continue;
             }
             if !job.chunks.is_empty() {
                 self.deliver(*member, job);
+            }
+            if let Some(notice) = &job.notice {
+                self.deliver_notice(*member, notice);
             }
             if let Some(ending) = job.ending {
                 self.deliver_ending(*member, ending);
@@ -138,6 +144,21 @@ impl Shard {
         if !connection.push_live(slot, parcel, &self.node.options.live, self.now_ms) {
             add(&self.stats.gaps, 1);
         }
+    }
+
+    /// Tells one follower that the columns of the stream's table changed, after the rows before that.
+    /// One that reads the store is told at once: the message says where in the log it belongs.
+    fn deliver_notice(&mut self, member: Member, notice: &Notice) {
+        if self.connection(member.key).is_none() {
+            return;
+        }
+        self.sort(member.key.index);
+        let offset = self.node.offset(notice.position);
+        let subscription = self.connection(member.key).and_then(|c| c.subscription(member.slot));
+        let Some(subscription) = subscription.filter(|s| s.announced) else { return };
+        let (query_id, stream) = (&subscription.query_id, &subscription.stream);
+        let message = super::frames::schema_changed(query_id, stream, &notice.what, offset);
+        self.say(member.key, &message);
     }
 
     /// Ends what follows a stream that has ended, after what came before.

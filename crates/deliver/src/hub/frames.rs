@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use tidewire_store::stream::is_json;
-use tidewire_store::{Epoch, Event, Position};
+use tidewire_store::{Epoch, Event, Offset, Position};
 
 use crate::streams::{base64, is_text};
 use crate::tail::Chunk;
@@ -187,13 +187,23 @@ pub(crate) fn ended(query_id: &str, stream: &str, reason: &str) -> String {
     )
 }
 
+/// The message that the columns of a stream's table changed. `what` is JSON.
+pub(crate) fn schema_changed(query_id: &str, stream: &str, what: &[u8], offset: Offset) -> String {
+    let (query_id, stream) = (quoted(query_id), quoted(stream));
+    let what = std::str::from_utf8(what).unwrap_or("null");
+    format!(
+        "{{\"type\":\"schema_changed\",\"query_id\":{query_id},\"streamId\":{stream},\
+         \"what\":{what},\"offset\":\"{offset}\"}}"
+    )
+}
+
 /// Writes one message in a connection's dialect. `position` is where it stands in the log, if it
 /// does.
 pub(crate) fn put(
     out: &mut BytesMut,
     dialect: Dialect,
     message: &[u8],
-    position: Option<tidewire_store::Offset>,
+    position: Option<Offset>,
     deflater: &mut Option<Deflater>,
 ) {
     match dialect {
@@ -210,7 +220,7 @@ pub(crate) fn put(
 }
 
 /// Writes a server-sent event as a chunk.
-fn put_chunk(out: &mut BytesMut, message: &[u8], position: Option<tidewire_store::Offset>) {
+fn put_chunk(out: &mut BytesMut, message: &[u8], position: Option<Offset>) {
     use std::fmt::Write as _;
     let id_bytes = position.map_or(0, |_| "id: \n".len() + OFFSET_BYTES);
     // Writing into memory cannot fail.
@@ -222,7 +232,7 @@ fn put_chunk(out: &mut BytesMut, message: &[u8], position: Option<tidewire_store
 /// Bytes of an offset's text.
 const OFFSET_BYTES: usize = 21;
 
-fn put_server_sent(out: &mut BytesMut, message: &[u8], position: Option<tidewire_store::Offset>) {
+fn put_server_sent(out: &mut BytesMut, message: &[u8], position: Option<Offset>) {
     if let Some(position) = position {
         out.put_slice(b"id: ");
         put_offset(out, position);
@@ -241,7 +251,7 @@ fn put_server_sent(out: &mut BytesMut, message: &[u8], position: Option<tidewire
     out.put_slice(b"\n\n");
 }
 
-fn put_offset(out: &mut BytesMut, offset: tidewire_store::Offset) {
+fn put_offset(out: &mut BytesMut, offset: Offset) {
     use std::fmt::Write as _;
     // Writing into memory cannot fail.
     let _ = write!(out, "{offset}");

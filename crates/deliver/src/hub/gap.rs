@@ -16,6 +16,7 @@ use tidewire_store::Position;
 
 use super::connection::Connection;
 use super::outbox::{Cargo, Parcel, Slot};
+use crate::horizon::Horizon;
 use crate::options::LiveOptions;
 
 impl Connection {
@@ -118,7 +119,7 @@ mod tests {
                         stream: Arc::clone(&name),
                         reach: tidewire_store::Reach::All,
                         start: StartFrom::Now,
-                        min_offset: None,
+                        horizon: Horizon::default(),
                         link: None,
                     },
                     false,

@@ -9,7 +9,7 @@ use tidewire_store::{Event, Position};
 use super::audience::{Circle, Member};
 use super::frames::{Dialect, Envelope};
 use crate::streams::{Extent, Frame, Voice};
-use crate::tail::{Chunk, Ending, Topic};
+use crate::tail::{Chunk, Ending, Glimpse, Notice, Topic};
 use crate::websocket::deflate::Deflater;
 
 /// Payload bytes that one round takes along. What comes while a large audience is served goes out
@@ -26,6 +26,8 @@ pub(super) struct Job {
     /// `next <= members.len()`: those before it have been served.
     next: usize,
     pub(super) chunks: Vec<Arc<Chunk>>,
+    /// After the chunks the columns of the stream's table are others.
+    pub(super) notice: Option<Arc<Notice>>,
     pub(super) ending: Option<Ending>,
     /// There is nothing else to serve in this turn: what a socket takes at once need not wait for
     /// company.
@@ -39,20 +41,16 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn new(
-        topic: &Arc<Topic>,
-        circle: &Circle,
-        members: &Arc<Vec<Member>>,
-        chunk: Option<&Arc<Chunk>>,
-        ending: Option<Ending>,
-    ) -> Job {
+    pub(super) fn new(glimpse: &Glimpse, circle: &Circle, members: &Arc<Vec<Member>>) -> Job {
+        let Glimpse { topic, chunk, notice, ending, .. } = glimpse;
         Job {
             topic: Arc::clone(topic),
             circle: circle.clone(),
             members: Arc::clone(members),
             next: 0,
-            chunks: chunk.cloned().into_iter().collect(),
-            ending,
+            chunks: chunk.clone().into_iter().collect(),
+            notice: notice.clone(),
+            ending: *ending,
             alone: false,
             straight: 0,
             bytes: [const { None }; 4],
@@ -78,12 +76,14 @@ impl Job {
         let bytes = |job: &Job| job.chunks.iter().map(|chunk| chunk.bytes()).sum::<usize>();
         let fits = self.next == 0
             && self.ending.is_none()
+            && self.notice.is_none()
             && self.circle == later.circle
             && bytes(self) + bytes(&later) <= ROUND_BYTES_MAX;
         if !fits {
             return Some(later);
         }
         self.chunks.extend(later.chunks);
+        self.notice = later.notice;
         self.ending = later.ending;
         // One who came since the earlier chunk may need the later one; one who left is not found.
         self.members = later.members;

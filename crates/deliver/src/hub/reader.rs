@@ -36,7 +36,7 @@ use super::{Command, Handle};
 use crate::node::{Node, now_ms};
 use crate::problem::Problem;
 use crate::streams::{Extent, Frame, Voice};
-use crate::tail::{Attendance, Ending, Look};
+use crate::tail::{Attendance, Ending, Look, Notice};
 
 /// What a reader is given of the store at a time: what a slow one holds of the server's memory.
 pub(crate) const PASSAGE_LIMIT: PageLimit = PageLimit { events: 2_000, bytes: 256 << 10 };
@@ -294,6 +294,22 @@ impl Shard {
             return;
         }
         self.touch(key.index);
+    }
+
+    /// Mentions to a reader that is live that the columns of its table changed. Its protocol has no word
+    /// for that, so it is a comment.
+    pub(super) fn mention(&mut self, key: Key, notice: &Notice) {
+        let (now_ms, offset) = (self.now_ms, self.node.offset(notice.position));
+        let Some(connection) = self.connection(key).filter(|c| !c.closing && !c.blocked) else {
+            return;
+        };
+        if connection.reader.as_ref().is_some_and(|reader| reader.progress == Progress::Live) {
+            // A line break would end the comment.
+            let what = String::from_utf8_lossy(&notice.what).replace(['\n', '\r'], " ");
+            let comment = Frame::of(&format!(": schema_changed {offset} {what}\n\n"));
+            connection.give(&comment, Cargo::Message, now_ms);
+            self.touch(key.index);
+        }
     }
 
     /// Gives a reader that is behind what the tail remembers, or has the store read for it.

@@ -26,6 +26,7 @@ use super::connection::{Key, StartFrom};
 use super::frames::{Dialect, Envelope, Form};
 use super::outbox::Slot;
 use super::{Command, Handle};
+use crate::horizon::Horizon;
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::streams::{beyond_tip, find_page, renew};
@@ -43,8 +44,6 @@ const PARCEL_BYTES: usize = 64 << 10;
 /// How long a store that does not answer is given before it is asked again: doubled each time.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
-/// How long a `min_offset` is waited for.
-const MIN_OFFSET_WAIT: Duration = Duration::from_secs(10);
 
 /// A subscription that is to be replayed.
 #[derive(Debug)]
@@ -54,7 +53,7 @@ pub(super) struct Wanted {
     pub(super) stream: Arc<str>,
     pub(super) reach: Reach,
     pub(super) start: StartFrom,
-    pub(super) min_offset: Option<Position>,
+    pub(super) horizon: Horizon,
     /// Known if the stream was looked at before.
     pub(super) envelope: Option<Envelope>,
 }
@@ -252,8 +251,8 @@ impl Cursor {
             // Past every event: the answer tells where the stream ends.
             (None, StartFrom::Now) => (Position::new(u64::MAX), true),
         };
-        if first && let Some(min_offset) = self.wanted.min_offset {
-            reached(node, min_offset).await?;
+        if first {
+            self.wanted.horizon.reached(node).await?;
         }
         let page = patiently(node, &self.wanted.stream, &self.wanted.reach, after, limit).await?;
         let after = match self.wanted.start {
@@ -315,18 +314,4 @@ pub(super) async fn patiently(
             other => return other,
         }
     }
-}
-
-/// Waits until this node has seen the log up to a position.
-async fn reached(node: &Node, position: Position) -> Result<(), Problem> {
-    let wait = node.tail.reached(position);
-    tokio::time::timeout(MIN_OFFSET_WAIT, wait).await.map_err(|_| {
-        Problem::new(
-            axum::http::StatusCode::SERVICE_UNAVAILABLE,
-            "min_offset_not_reached",
-            format!("the log has not reached {}", node.offset(position)),
-            "try again, and check that the offset is one this system gave",
-        )
-        .retry_after_s(1)
-    })
 }

@@ -116,7 +116,7 @@ impl Shard {
                 } else {
                     subscription.start
                 },
-                min_offset: subscription.min_offset,
+                horizon: subscription.horizon,
                 envelope: subscription.envelope.clone(),
             });
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidewire_store::{Position, Reach, Session, SessionChange, SessionSubscription};
 
 use crate::auth::{Act, Identity, audit};
+use crate::horizon::Horizon;
 use crate::hub::{Command, Handle, Key, Request, SessionLink, StartFrom};
 use crate::node::Node;
 use crate::problem::Problem;
@@ -93,7 +94,7 @@ fn requests(
         stream: subscription.stream.as_str().into(),
         reach: reach.clone(),
         start: StartFrom::After(resume_at(subscription, cursor)),
-        min_offset: None,
+        horizon: Horizon::default(),
         link: Some(SessionLink {
             epoch: subscription.epoch,
             went_live: subscription.live_since.is_some(),

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use tidewire_store::Position;
 
 use crate::document::fault;
+use crate::horizon::{Horizon, HorizonDocument};
 use crate::hub::StartFrom;
 use crate::node::Node;
 use crate::problem::Problem;
@@ -34,7 +35,8 @@ pub(crate) struct Wish {
     pub(crate) stream: Arc<str>,
     /// Where to begin, if the client says so.
     pub(crate) start: Option<StartFrom>,
-    pub(crate) min_offset: Option<Position>,
+    /// How far the log must have come before.
+    pub(crate) horizon: Horizon,
 }
 
 /// A subscription that cannot be.
@@ -81,7 +83,8 @@ struct WishDocument {
     query_id: String,
     stream: Option<String>,
     offset: Option<String>,
-    min_offset: Option<String>,
+    #[serde(flatten)]
+    horizon: HorizonDocument,
 }
 
 /// Reads a message.
@@ -164,13 +167,11 @@ fn wish(node: &Node, raw: &RawValue) -> Result<Wish, Refused> {
     };
     let name = StreamName::parse(relative_name(stream), &node.options.limits).map_err(refused)?;
     let start = document.offset.as_deref().map(|text| start_from(node, text)).transpose();
-    let min_offset = document.min_offset.as_deref();
-    let min_offset = min_offset.map(|text| parse_offset(text, node.store.epoch())).transpose();
     Ok(Wish {
         query_id: document.query_id.as_str().into(),
         stream: name.as_str().into(),
         start: start.map_err(refused)?,
-        min_offset: min_offset.map_err(refused)?,
+        horizon: document.horizon.read(node).map_err(refused)?,
     })
 }
 

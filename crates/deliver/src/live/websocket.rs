@@ -328,7 +328,7 @@ impl Client {
 
     /// What the hub is asked for. A session's subscription is made in the store first.
     async fn request(&self, wish: Wish) -> Result<hub::Request, Problem> {
-        let Wish { query_id, stream, start, min_offset } = wish;
+        let Wish { query_id, stream, start, horizon } = wish;
         let Some(identity) = &self.identity else {
             return Err(unauthorized("the first message must be auth"));
         };
@@ -338,7 +338,7 @@ impl Client {
         let reach = identity.reach();
         let Some((session, _)) = &self.serving else {
             let start = start.unwrap_or(StartFrom::Now);
-            return Ok(hub::Request { query_id, stream, reach, start, min_offset, link: None });
+            return Ok(hub::Request { query_id, stream, reach, start, horizon, link: None });
         };
         let following = Following {
             session,
@@ -356,7 +356,7 @@ impl Client {
             query_id,
             stream,
             reach,
-            min_offset,
+            horizon,
         })
     }
 

@@ -15,6 +15,7 @@ use crate::auth::{Act, Identity};
 use crate::body;
 use crate::document::{only, parse, uncached};
 use crate::door::{Admission, address};
+use crate::horizon::HorizonDocument;
 use crate::live::message::start_from;
 use crate::node::Node;
 use crate::problem::Problem;
@@ -47,6 +48,8 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
         session_id: String,
         stream_id: String,
         offset: Option<String>,
+        #[serde(flatten)]
+        horizon: HorizonDocument,
     }
     only(&request, &[Method::POST, Method::DELETE])?;
     let ends = *request.method() == Method::DELETE;
@@ -59,6 +62,7 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     identity.may(Act::Read(&stream))?;
+    document.horizon.read(node)?.reached(node).await?;
     let start = document.offset.as_deref().map(|text| start_from(node, text)).transpose()?;
     let following = Following {
         session: &session,

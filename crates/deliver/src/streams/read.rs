@@ -12,6 +12,7 @@ use super::name::StreamName;
 use super::pages::Rendered;
 use super::{encode, headers, live, lookup, sse};
 use crate::auth::Identity;
+use crate::horizon::Horizon;
 use crate::node::Node;
 use crate::problem::Problem;
 
@@ -31,6 +32,8 @@ pub(super) struct Query {
     pub(super) live: Option<Live>,
     pub(super) cursor: Option<String>,
     pub(super) format: Format,
+    /// How far the log must have come before.
+    horizon: Horizon,
     /// The offset as it was written, for the ETag.
     offset_text: String,
 }
@@ -57,6 +60,7 @@ pub(super) async fn get(
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
     let query = Query::parse(node, request.uri.query().unwrap_or_default())?;
+    query.horizon.reached(node).await?;
     match (query.live, query.from) {
         (None, Some(From::Now)) => now(node, &name, query.format, identity).await,
         (None, from) => {
@@ -275,8 +279,10 @@ impl Query {
             live: None,
             cursor: None,
             format: Format::Plain,
+            horizon: Horizon::default(),
             offset_text: "-1".to_owned(),
         };
+        let (mut min_offset, mut min_txid) = (None, None);
         // A query string's plus sign means a space; offsets have neither, so both are refused.
         for (name, value) in text.split('&').filter_map(|pair| pair.split_once('=')) {
             let value = encode::decode_path(value);
@@ -294,10 +300,13 @@ impl Query {
                 }
                 "live" => query.live = Some(parse_live(&value)?),
                 "cursor" => query.cursor = Some(value),
+                "min_offset" => min_offset = Some(value),
+                "min_txid" => min_txid = Some(value),
                 "format" => query.format = parse_format(&value)?,
                 _ => {}
             }
         }
+        query.horizon = Horizon::parse(node, min_offset.as_deref(), min_txid.as_deref())?;
         Ok(query)
     }
 }

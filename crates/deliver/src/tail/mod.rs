@@ -16,11 +16,13 @@ use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use tidewire_store::{PageLimit, Position, SharedStore, StoreError, TailEvent, WantsPayload};
+use tidewire_store::{
+    Control, PageLimit, Position, SharedStore, StoreError, TailEvent, WantsPayload,
+};
 
 use crate::changes;
 
-pub(crate) use topic::{Chunk, Ending, Glimpse, Look, Topic};
+pub(crate) use topic::{Chunk, Ending, Glimpse, Look, Notice, Topic};
 
 /// Events read from the log at once.
 const FOLLOW_LIMIT: PageLimit = PageLimit { events: 2_000, bytes: 8 << 20 };
@@ -167,11 +169,15 @@ impl Tail {
             if events.is_empty() {
                 return Ok(());
             }
-            let Some(sight) = self.hand_out(events) else { return Ok(()) };
-            let sight = Arc::new(sight);
-            for sink in sinks {
-                // A shard that is gone belongs to a server that stops.
-                let _ = sink.send(Arc::clone(&sight)).await;
+            while !events.is_empty() {
+                let later = events.split_off(first_sight(&events));
+                let Some(sight) = self.hand_out(events) else { return Ok(()) };
+                let sight = Arc::new(sight);
+                for sink in sinks {
+                    // A shard that is gone belongs to a server that stops.
+                    let _ = sink.send(Arc::clone(&sight)).await;
+                }
+                events = later;
             }
         }
     }
@@ -206,6 +212,13 @@ impl Tail {
         let _ = self.shared.headers.send(Arc::new(events));
         Some(Sight { position, streams })
     }
+}
+
+/// How many events make one sight: up to a change of a table's columns, so that whoever follows it is
+/// told between the rows before and the rows after.
+fn first_sight(events: &[TailEvent]) -> usize {
+    let change = events.iter().position(|event| event.control == Some(Control::Schema));
+    change.map_or(events.len(), |at| at + 1)
 }
 
 /// A reader's place at a topic. Leaving (dropping it) closes the topic after the last reader.

@@ -80,8 +80,18 @@ pub(crate) struct Glimpse {
     /// Up to here there were events that were read without their payload, because nobody attended
     /// when the reading began. Who has not got them from the store must.
     pub(crate) unseen: Option<Position>,
+    /// After those events the columns of its table are others.
+    pub(crate) notice: Option<Arc<Notice>>,
     /// Nothing more will come.
     pub(crate) ending: Option<Ending>,
+}
+
+/// The columns of a stream's table changed.
+#[derive(Debug)]
+pub(crate) struct Notice {
+    pub(crate) position: Position,
+    /// What is different, as JSON.
+    pub(crate) what: Bytes,
 }
 
 /// How a stream ends.
@@ -227,8 +237,13 @@ impl Topic {
     pub(super) fn extend(self: &Arc<Self>, events: &[&TailEvent], position: Position) -> Glimpse {
         let mut recent = self.recent();
         let mut chunk = Vec::new();
-        let mut glimpse =
-            Glimpse { topic: Arc::clone(self), chunk: None, unseen: None, ending: None };
+        let mut glimpse = Glimpse {
+            topic: Arc::clone(self),
+            chunk: None,
+            unseen: None,
+            notice: None,
+            ending: None,
+        };
         for event in events {
             match (event.control, &event.payload) {
                 (Some(Control::Close), _) => {
@@ -241,10 +256,12 @@ impl Topic {
                     glimpse.ending = Some(Ending::Gone);
                     break;
                 }
-                (
-                    Some(Control::Create | Control::Subscription | Control::Schema | Control::Mark),
-                    _,
-                ) => {}
+                (Some(Control::Schema), what) => {
+                    let what = what.clone().unwrap_or(Bytes::from_static(b"null"));
+                    let notice = Notice { position: event.position, what };
+                    glimpse.notice = Some(Arc::new(notice));
+                }
+                (Some(Control::Create | Control::Subscription | Control::Mark), _) => {}
                 (None, Some(payload)) => chunk.push(Event {
                     position: event.position,
                     append_id: event.position,

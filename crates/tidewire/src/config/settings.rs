@@ -30,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) tls: Tls,
     pub(crate) streams: Streams,
     pub(crate) log: Log,
+    pub(crate) sql: Sql,
     pub(crate) commit: Commit,
     pub(crate) sqlite: Sqlite,
     pub(crate) postgres: Postgres,
@@ -72,6 +73,17 @@ pub(crate) struct Log {
     fallback_poll_ms: Duration,
     #[serde(deserialize_with = "ms")]
     sweep_interval_ms: Duration,
+    #[serde(deserialize_with = "ms")]
+    min_offset_wait_ms: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sql {
+    #[serde(deserialize_with = "ms")]
+    timeout_ms: Duration,
+    rows_max: usize,
+    bytes_max: usize,
 }
 
 #[derive(Deserialize)]
@@ -92,6 +104,7 @@ pub(crate) struct Sqlite {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Postgres {
     read_connections: usize,
+    sql_connections: usize,
     #[serde(deserialize_with = "ms")]
     connect_timeout_ms: Duration,
 }
@@ -259,6 +272,7 @@ impl Settings {
                 url: self.database.clone(),
                 commit,
                 read_connections: self.postgres.read_connections,
+                sql_connections: self.postgres.sql_connections,
                 connect_timeout: self.postgres.connect_timeout_ms,
             })
         }
@@ -341,6 +355,12 @@ impl Settings {
             log: deliver::LogOptions {
                 fallback_poll: self.log.fallback_poll_ms,
                 sweep_interval: self.log.sweep_interval_ms,
+                min_offset_wait: self.log.min_offset_wait_ms,
+            },
+            sql: deliver::SqlOptions {
+                timeout: self.sql.timeout_ms,
+                rows_max: self.sql.rows_max,
+                bytes_max: self.sql.bytes_max,
             },
             webhooks: deliver::WebhookOptions {
                 allow_loopback: self.webhooks.allow_loopback,

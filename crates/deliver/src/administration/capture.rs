@@ -1,0 +1,49 @@
+//! `/v1/capture`: how changes of rows come into the log, and switching that.
+
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use tidewire_store::{CaptureMode, CaptureView};
+
+use super::{Answer, invalid};
+use crate::auth::{Identity, audit};
+use crate::body;
+use crate::document::{only, parse, uncached};
+use crate::node::Node;
+use crate::sql::sql_problem;
+
+/// Says how it is, or switches. The caller was found to be an administrator.
+pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -> Answer {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Document {
+        mode: String,
+    }
+    only(&request, &[Method::GET, Method::POST])?;
+    if *request.method() == Method::GET {
+        return Ok(uncached(StatusCode::OK, shown(&node.store.capture().await?)));
+    }
+    let bytes = body::read(request, &node.options.limits).await?;
+    let Document { mode } = parse(&bytes, invalid)?;
+    let wanted = CaptureMode::parse(&mode).filter(|mode| *mode != CaptureMode::Embedded);
+    let wanted = wanted.ok_or_else(|| invalid("mode is \"wal\" or \"outbox\"".to_owned()))?;
+    let view = node.store.switch_capture(wanted).await.map_err(sql_problem)?;
+    audit::administered(identity, "switch capture", wanted.as_str());
+    Ok(uncached(StatusCode::OK, shown(&view)))
+}
+
+fn shown(view: &CaptureView) -> Value {
+    json!({
+        "mode": view.mode.as_str(),
+        "reason": view.reason,
+        "advice": view.advice,
+        "leader": view.leader,
+        "waiting": view.waiting,
+        "waiting_ms": view.waiting_ms,
+        "failed": view.failed,
+        "dead": view.dead,
+        "retained_wal_bytes": view.retained_wal_bytes,
+    })
+}

@@ -1,0 +1,204 @@
+//! `POST /v1/sql`: users' own SQL. PROTOCOL.md, section 24, is the source.
+//!
+//! The answer is written here as text, because the values of its rows are JSON already, with every
+//! digit as the database has it.
+
+use std::collections::HashSet;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderValue, Method, Response, StatusCode, header};
+use bytes::{BufMut, BytesMut};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use tidewire_store::{SqlAnswer, SqlError, SqlLimits, SqlProblem, Statements, StoreError};
+
+use crate::auth::{Identity, audit};
+use crate::body;
+use crate::document::{only, parse};
+use crate::horizon::HorizonDocument;
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::streams::put_json_string;
+
+/// Runs statements. The caller was found to be trusted with the database.
+pub(crate) async fn handle(
+    node: &Node,
+    request: Request,
+    identity: &Identity,
+) -> Result<Response<Body>, Problem> {
+    #[derive(Deserialize)]
+    struct Document {
+        sql: String,
+        #[serde(default)]
+        params: Vec<Box<RawValue>>,
+        #[serde(flatten)]
+        horizon: HorizonDocument,
+    }
+    only(&request, &[Method::POST])?;
+    let bytes = body::read(request, &node.options.limits).await?;
+    let Document { sql, params, horizon } = parse(&bytes, invalid)?;
+    horizon.read(node)?.reached(node).await?;
+    let options = &node.options.sql;
+    let limits = SqlLimits {
+        timeout_ms: u64::try_from(options.timeout.as_millis()).unwrap_or(u64::MAX),
+        rows_max: options.rows_max,
+        bytes_max: options.bytes_max,
+    };
+    let statements = Statements { sql, params, actor: identity.actor(), limits };
+    let ran = node.store.run_sql(statements).await.map_err(sql_problem);
+    audit::ran_sql(identity, ran.as_ref().err());
+    Ok(respond(node, &ran?))
+}
+
+fn respond(node: &Node, answer: &SqlAnswer) -> Response<Body> {
+    let offset = answer.offset.map(|position| node.offset(position).to_string());
+    let mut response = Response::new(Body::from(document(answer, offset.as_deref())));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// The answer as JSON.
+fn document(answer: &SqlAnswer, offset: Option<&str>) -> bytes::Bytes {
+    let names = told_apart(answer.columns.iter().map(|column| column.name.as_str()));
+    let values: usize = answer.rows.iter().flatten().map(|value| value.get().len()).sum();
+    let keys: usize = names.iter().map(|name| name.len() + 4).sum();
+    let mut out = BytesMut::with_capacity(256 + values + keys * (answer.rows.len() + 2));
+    out.put_slice(b"{\"columns\":[");
+    for (index, (name, column)) in names.iter().zip(&answer.columns).enumerate() {
+        out.put_slice(if index == 0 { b"{\"name\":" } else { b",{\"name\":" });
+        put_json_string(&mut out, name);
+        out.put_slice(b",\"type\":");
+        put_json_string(&mut out, &column.type_name);
+        out.put_u8(b'}');
+    }
+    out.put_slice(b"],\"rows\":[");
+    for (number, row) in answer.rows.iter().enumerate() {
+        if number > 0 {
+            out.put_u8(b',');
+        }
+        out.put_u8(b'{');
+        for (index, (name, value)) in names.iter().zip(row).enumerate() {
+            if index > 0 {
+                out.put_u8(b',');
+            }
+            put_json_string(&mut out, name);
+            out.put_u8(b':');
+            out.put_slice(value.get().as_bytes());
+        }
+        out.put_u8(b'}');
+    }
+    out.put_slice(format!("],\"row_count\":{},\"offset\":", answer.row_count).as_bytes());
+    match offset {
+        Some(offset) => put_json_string(&mut out, offset),
+        None => out.put_slice(b"null"),
+    }
+    out.put_u8(b'}');
+    out.freeze()
+}
+
+/// Names as members of one object: of those that are the same, the second gets `_2` and so on.
+fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut taken = HashSet::new();
+    let apart = |name: &str| {
+        let numbered = (2..).map(|number: usize| format!("{name}_{number}"));
+        let mut candidates = std::iter::once(name.to_owned()).chain(numbered);
+        // There is always one more number.
+        candidates.find(|candidate| taken.insert(candidate.clone())).unwrap_or_default()
+    };
+    names.map(apart).collect()
+}
+
+/// What is wrong with SQL, or with what was asked of a table, as clients see it.
+pub(crate) fn sql_problem(error: SqlError) -> Problem {
+    let wrong = match error {
+        SqlError::Wrong(wrong) => wrong,
+        SqlError::Store(error) => {
+            let unknown = matches!(error, StoreError::Unknown(_));
+            let problem = Problem::from(error);
+            return match unknown {
+                true => problem.with_hint("look whether it is there before you send it again"),
+                false => problem,
+            };
+        }
+    };
+    let SqlProblem { code, message, position, hint } = *wrong;
+    let status = match code {
+        "sql_timeout" => StatusCode::GATEWAY_TIMEOUT,
+        "sql_conflict" | "table_watched" => StatusCode::CONFLICT,
+        "sql_result_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    let mut problem = Problem::new(status, code, message, "correct the statement");
+    if let Some(hint) = hint {
+        problem = problem.with_hint(hint);
+    }
+    if let Some(position) = position {
+        problem = problem.with_member("position", position);
+    }
+    if code == "sql_conflict" { problem.retry_after_s(1) } else { problem }
+}
+
+fn invalid(detail: String) -> Problem {
+    Problem::bad_request(
+        "invalid_request",
+        detail,
+        "send {\"sql\": \"SELECT $1\", \"params\": [1]}",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewire_store::SqlColumn;
+
+    use super::*;
+
+    #[test]
+    fn columns_of_one_name_are_told_apart() {
+        let names = ["a", "a", "a_2", "b", "a"];
+        assert_eq!(told_apart(names.into_iter()), ["a", "a_2", "a_2_2", "b", "a_3"]);
+    }
+
+    #[test]
+    fn values_keep_every_digit() {
+        let column = |name: &str, type_name: &str| SqlColumn {
+            name: name.to_owned(),
+            type_name: type_name.to_owned(),
+        };
+        let raw = |json: &str| RawValue::from_string(json.to_owned()).expect("JSON");
+        let answer = SqlAnswer {
+            columns: vec![column("total", "numeric"), column("to\"tal", "text")],
+            rows: vec![vec![raw("12345678901234567890.10"), raw("null")]],
+            row_count: 1,
+            offset: None,
+        };
+        assert_eq!(
+            document(&answer, Some("0001_0000000000000007")),
+            concat!(
+                r#"{"columns":[{"name":"total","type":"numeric"},{"name":"to\"tal","type":"text"}],"#,
+                r#""rows":[{"total":12345678901234567890.10,"to\"tal":null}],"row_count":1,"#,
+                r#""offset":"0001_0000000000000007"}"#,
+            )
+        );
+        assert_eq!(
+            document(&SqlAnswer::default(), None),
+            r#"{"columns":[],"rows":[],"row_count":0,"offset":null}"#
+        );
+    }
+
+    #[test]
+    fn an_error_says_where_it_is() {
+        let wrong = SqlProblem {
+            code: "sql_syntax",
+            message: "syntax error at or near \"FORM\"".to_owned(),
+            position: Some(10),
+            hint: None,
+        };
+        let problem = sql_problem(SqlError::Wrong(Box::new(wrong)));
+        assert_eq!((problem.code(), problem.is_temporary()), ("sql_syntax", false));
+        assert!(format!("{problem:?}").contains("position"));
+    }
+}
