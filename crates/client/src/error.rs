@@ -20,6 +20,8 @@ pub struct Problem {
     pub hint: Option<String>,
     /// Whether the same request may succeed later.
     pub temporary: Option<bool>,
+    /// Of SQL: where it is wrong, in characters from 1.
+    pub position: Option<usize>,
 }
 
 impl fmt::Display for Problem {
@@ -128,6 +130,7 @@ mod tests {
             detail: Some("the stream is closed".into()),
             hint: Some("append to another stream".into()),
             temporary: Some(false),
+            position: None,
         };
         let error = refused(409, problem);
         let text = "the stream is closed (stream_closed); append to another stream";

@@ -21,6 +21,7 @@
 //! - [`follow`]: a stream as it grows, across lost connections; [`backoff`] paces its attempts
 //! - [`live`]: any number of streams over one WebSocket, the same way
 //! - [`session`]: who comes and goes, and how far they got; [`nodes`]: the servers of one system
+//! - [`sql`]: one's own SQL; [`watch`]: tables whose changes are streams, and how they are captured
 //! - [`keys`]: for administrators
 //! - [`message`]: how a body falls into messages; [`sse`]: how a response falls into events
 //! - [`error`]: what can go wrong, with what the server said about it
@@ -37,7 +38,9 @@ pub mod live;
 pub mod message;
 pub mod nodes;
 pub mod session;
+pub mod sql;
 pub mod sse;
+pub mod watch;
 
 pub use answer::{Appended, Description, Page};
 pub use backoff::Backoff;
@@ -49,3 +52,5 @@ pub use keys::{Key, NewKey, Order};
 pub use live::{Live, LiveEvent, LiveOptions, Update};
 pub use nodes::{Node, Route};
 pub use session::{Session, SessionOffset};
+pub use sql::{SqlAnswer, SqlColumn};
+pub use watch::{Capture, NewWatch, Watch};

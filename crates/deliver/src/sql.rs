@@ -128,8 +128,8 @@ pub(crate) fn sql_problem(error: SqlError) -> Problem {
     let SqlProblem { code, message, position, hint } = *wrong;
     let status = match code {
         "sql_timeout" => StatusCode::GATEWAY_TIMEOUT,
-        "sql_conflict" | "table_watched" => StatusCode::CONFLICT,
-        "sql_result_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
+        "sql_conflict" | "sql_constraint" | "capture_mode_refused" => StatusCode::CONFLICT,
+        "sql_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         _ => StatusCode::BAD_REQUEST,
     };
     let mut problem = Problem::new(status, code, message, "correct the statement");

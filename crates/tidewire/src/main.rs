@@ -62,6 +62,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             telemetry::start_for_client()?;
             block_on(commands::tail::run(flags))
         }
+        Command::Sql(flags) => block_on(commands::sql::run(flags)),
+        Command::Watch(flags) => block_on(commands::watch::run(flags)),
+        Command::Unwatch(flags) => block_on(commands::watch::unwatch(flags)),
+        Command::Capture(flags) => block_on(commands::capture::run(flags)),
         Command::Nodes(flags) => block_on(commands::nodes::run(flags)),
         Command::Keys(command) => block_on(commands::keys::run(command)),
         Command::Control(flags) => block_on(commands::control::run(flags)),

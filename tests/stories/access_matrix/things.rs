@@ -80,6 +80,18 @@ impl Things {
             let made = admin.json(Method::POST, "/v1/keys", &key).await.json();
             names.push(("key", made["id"].to_string()));
         }
+        for thing in ["table", "watched"].into_iter().filter(|thing| row.uses(thing)) {
+            let table = format!("t_{}", unique());
+            let sql = json!({ "sql": format!("CREATE TABLE {table} (id INTEGER PRIMARY KEY)") });
+            let answer = admin.json(Method::POST, "/v1/sql", &sql).await;
+            assert_eq!(answer.status, 200, "make a table: {}", answer.text());
+            if thing == "watched" {
+                let watch = json!({ "table": table });
+                let answer = admin.json(Method::POST, "/v1/watch", &watch).await;
+                assert_eq!(answer.status, 200, "watch a table: {}", answer.text());
+            }
+            names.push((thing, table));
+        }
         names.extend([("stream", stream), ("offset", offset), ("name", name)]);
         things.names = names;
         things
@@ -159,6 +171,10 @@ impl Things {
         let keys = admin.get("/v1/keys").await.json();
         let keys = keys["keys"].as_array().expect("keys").iter();
         seen["keys"] = keys.filter(|key| key["name"] == self.fill("{name}")).cloned().collect();
+        let watches = admin.get("/v1/watch").await.json();
+        let ours = |watch: &&Value| self.names.iter().any(|(_, name)| watch["table"] == **name);
+        let watches = watches["watches"].as_array().expect("watches").iter();
+        seen["watches"] = watches.filter(ours).map(|watch| watch["table"].clone()).collect();
         seen
     }
 }

@@ -32,6 +32,9 @@ impl State {
             Message::Gap { query_id } => self.gap(&query_id),
             Message::Progress { offset } => self.progress(&offset),
             Message::Created(created) => created.iter().for_each(|one| self.created(one)),
+            Message::SchemaChanged { query_id, offset, what } => {
+                self.schema_changed(&query_id, &offset, what);
+            }
             Message::Ended { query_id, reason } => self.ended(&query_id, reason),
             Message::Problem { query_id, problem } => self.problem(query_id.as_deref(), problem),
             Message::Hello { connection_id, node } => {
@@ -100,6 +103,17 @@ impl State {
             && subscription.notify(offset)
         {
             self.to_read.push_back(subscription.query_id.clone());
+        }
+    }
+
+    fn schema_changed(&mut self, query_id: &str, offset: &str, what: String) {
+        if let Some(subscription) = live(&mut self.lanes, query_id) {
+            self.updates.push_back(Update::SchemaChanged {
+                query_id: subscription.query_id.clone(),
+                stream: subscription.stream.clone(),
+                offset: offset.to_owned(),
+                what,
+            });
         }
     }
 

@@ -47,6 +47,18 @@ pub enum Update {
         /// What [`Live::ack_progress`](crate::Live::ack_progress) takes.
         offset: String,
     },
+    /// The columns of the table changed whose stream a subscription follows. Rows that come after this
+    /// are of the new shape.
+    SchemaChanged {
+        /// The subscription.
+        query_id: Arc<str>,
+        /// What it follows.
+        stream: Arc<str>,
+        /// Where in the log.
+        offset: String,
+        /// What is different, in words.
+        what: String,
+    },
     /// Nothing more will come for this subscription.
     Ended {
         /// The subscription.
@@ -95,7 +107,9 @@ impl Update {
     /// The subscription it is about, if it is about one.
     pub fn query_id(&self) -> Option<&str> {
         match self {
-            Update::Created { query_id, .. } | Update::Ended { query_id, .. } => Some(query_id),
+            Update::Created { query_id, .. }
+            | Update::SchemaChanged { query_id, .. }
+            | Update::Ended { query_id, .. } => Some(query_id),
             Update::Event(event) => Some(&event.query_id),
             Update::Problem { query_id, .. } => query_id.as_deref(),
             Update::Connected { .. } | Update::Disconnected { .. } | Update::Progress { .. } => {

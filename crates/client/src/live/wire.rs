@@ -66,6 +66,11 @@ pub(crate) enum Message<'a> {
     Progress {
         offset: Cow<'a, str>,
     },
+    SchemaChanged {
+        query_id: Cow<'a, str>,
+        offset: Cow<'a, str>,
+        what: String,
+    },
     Ended {
         query_id: Cow<'a, str>,
         reason: String,
@@ -113,6 +118,7 @@ struct Members<'a> {
     payload: Option<&'a RawValue>,
     #[serde(borrow)]
     encoding: Option<Text<'a>>,
+    what: Option<String>,
     #[serde(borrow)]
     subscriptions: Option<Vec<Created<'a>>>,
     reason: Option<String>,
@@ -160,6 +166,11 @@ impl<'a> Members<'a> {
             "subscription_created" => {
                 Message::Created(self.subscriptions.ok_or_else(|| missing("subscriptions"))?)
             }
+            "schema_changed" => Message::SchemaChanged {
+                query_id: self.query_id.ok_or_else(query_id)?.0,
+                offset: self.offset.ok_or_else(offset)?.0,
+                what: self.what.unwrap_or_default(),
+            },
             "subscription_ended" => Message::Ended {
                 query_id: self.query_id.ok_or_else(query_id)?.0,
                 reason: self.reason.unwrap_or_default(),
@@ -172,6 +183,7 @@ impl<'a> Members<'a> {
                     detail: self.message,
                     hint: self.hint,
                     temporary: self.temporary,
+                    position: None,
                 },
             },
             "hello" => Message::Hello {

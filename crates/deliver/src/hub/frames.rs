@@ -187,10 +187,9 @@ pub(crate) fn ended(query_id: &str, stream: &str, reason: &str) -> String {
     )
 }
 
-/// The message that the columns of a stream's table changed. `what` is JSON.
-pub(crate) fn schema_changed(query_id: &str, stream: &str, what: &[u8], offset: Offset) -> String {
-    let (query_id, stream) = (quoted(query_id), quoted(stream));
-    let what = std::str::from_utf8(what).unwrap_or("null");
+/// The message that the columns of a stream's table changed.
+pub(crate) fn schema_changed(query_id: &str, stream: &str, what: &str, offset: Offset) -> String {
+    let (query_id, stream, what) = (quoted(query_id), quoted(stream), quoted(what));
     format!(
         "{{\"type\":\"schema_changed\",\"query_id\":{query_id},\"streamId\":{stream},\
          \"what\":{what},\"offset\":\"{offset}\"}}"

@@ -16,7 +16,6 @@ use tidewire_store::Position;
 
 use super::connection::Connection;
 use super::outbox::{Cargo, Parcel, Slot};
-use crate::horizon::Horizon;
 use crate::options::LiveOptions;
 
 impl Connection {
@@ -119,7 +118,7 @@ mod tests {
                         stream: Arc::clone(&name),
                         reach: tidewire_store::Reach::All,
                         start: StartFrom::Now,
-                        horizon: Horizon::default(),
+                        horizon: crate::horizon::Horizon::default(),
                         link: None,
                     },
                     false,

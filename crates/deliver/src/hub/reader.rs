@@ -305,7 +305,7 @@ impl Shard {
         };
         if connection.reader.as_ref().is_some_and(|reader| reader.progress == Progress::Live) {
             // A line break would end the comment.
-            let what = String::from_utf8_lossy(&notice.what).replace(['\n', '\r'], " ");
+            let what = notice.what.replace(['\n', '\r'], " ");
             let comment = Frame::of(&format!(": schema_changed {offset} {what}\n\n"));
             connection.give(&comment, Cargo::Message, now_ms);
             self.touch(key.index);

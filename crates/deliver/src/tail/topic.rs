@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
+use serde::Deserialize;
 use tokio::sync::watch;
 
 use tidewire_store::{Control, Event, Position, TailEvent};
@@ -90,8 +91,23 @@ pub(crate) struct Glimpse {
 #[derive(Debug)]
 pub(crate) struct Notice {
     pub(crate) position: Position,
-    /// What is different, as JSON.
-    pub(crate) what: Bytes,
+    /// What is different, in words.
+    pub(crate) what: Box<str>,
+}
+
+impl Notice {
+    /// Reads the payload of a control event: `{"what": "…"}`.
+    fn new(position: Position, payload: Option<&[u8]>) -> Notice {
+        #[derive(Deserialize)]
+        struct Document {
+            what: Box<str>,
+        }
+        let document = payload.and_then(|payload| serde_json::from_slice(payload).ok());
+        // Nobody followed the stream when the log was read, so the payload was left there.
+        let unknown = || Document { what: "the table was changed".into() };
+        let Document { what } = document.unwrap_or_else(unknown);
+        Notice { position, what }
+    }
 }
 
 /// How a stream ends.
@@ -257,8 +273,7 @@ impl Topic {
                     break;
                 }
                 (Some(Control::Schema), what) => {
-                    let what = what.clone().unwrap_or(Bytes::from_static(b"null"));
-                    let notice = Notice { position: event.position, what };
+                    let notice = Notice::new(event.position, what.as_deref());
                     glimpse.notice = Some(Arc::new(notice));
                 }
                 (Some(Control::Create | Control::Subscription | Control::Mark), _) => {}

@@ -165,6 +165,19 @@ struct Failed {
     overflows: bool,
 }
 
+impl Failed {
+    /// Says which statement it was, where there are several.
+    fn of_statement(self, number: usize, count: usize) -> Failed {
+        match self.error {
+            SqlError::Wrong(mut problem) if count > 1 => {
+                problem.message = format!("statement {number}: {}", problem.message);
+                Failed { error: SqlError::Wrong(problem), ..self }
+            }
+            error => Failed { error, ..self },
+        }
+    }
+}
+
 impl<E: Into<SqlError>> From<E> for Failed {
     fn from(error: E) -> Failed {
         Failed { error: error.into(), overflows: false }
@@ -177,8 +190,9 @@ async fn transact(client: &Client, statements: &Statements) -> Result<Done, Fail
     let script = checked(sql, !params.is_empty())?;
     begin(client, actor, limits).await?;
     let mut answer = SqlAnswer::default();
-    for statement in &script {
-        answer = run(client, statement, params, limits).await?;
+    for (index, statement) in script.iter().enumerate() {
+        let ran = run(client, statement, params, limits).await;
+        answer = ran.map_err(|failed| failed.of_statement(index + 1, script.len()))?;
     }
     if !params.is_empty() {
         let forget = client.batch_execute(&format!("DEALLOCATE {PREPARED}")).await;

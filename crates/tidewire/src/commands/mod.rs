@@ -1,13 +1,16 @@
 //! The commands that do something and end. Servers are in [`server`](crate::server).
 
+pub(crate) mod capture;
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod keys;
 pub(crate) mod migrate;
 pub(crate) mod nodes;
 pub(crate) mod publish;
+pub(crate) mod sql;
 mod table;
 pub(crate) mod tail;
+pub(crate) mod watch;
 
 use anyhow::Context as _;
 use tidewire_client::Client;
@@ -22,4 +25,9 @@ fn client(flags: &ClientFlags) -> anyhow::Result<Client> {
     let shown = ca.display();
     let pem = std::fs::read(ca).with_context(|| format!("cannot read {shown} (--ca)"))?;
     Client::with_ca(url, token, &pem).with_context(|| format!("cannot use {shown} (--ca)"))
+}
+
+/// A time in seconds, for people.
+fn seconds(ms: u64) -> String {
+    format!("{}.{} s", ms / 1_000, ms % 1_000 / 100)
 }

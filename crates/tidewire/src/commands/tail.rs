@@ -88,6 +88,9 @@ impl<'a, W: Write> Tail<'a, W> {
                     self.say(format!("{stream} is not followed any more ({other})"))?;
                 }
             },
+            Update::SchemaChanged { stream, what, .. } => {
+                self.say(format!("the columns of {stream} changed: {what}"))?;
+            }
             // What is wrong with the connection itself ends it, with an error that says the same.
             Update::Problem { query_id: Some(query_id), problem } => {
                 let number = query_id.parse::<usize>().ok();

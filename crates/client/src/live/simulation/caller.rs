@@ -93,7 +93,9 @@ impl Caller {
                 self.progress = Some(offset);
             }
             Update::Problem { problem, .. } => assert_eq!(problem.temporary, Some(true)),
-            Update::Connected { .. } | Update::Disconnected { .. } => {}
+            Update::Connected { .. }
+            | Update::Disconnected { .. }
+            | Update::SchemaChanged { .. } => {}
         }
     }
 

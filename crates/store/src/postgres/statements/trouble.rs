@@ -2,7 +2,8 @@
 //!
 //! | SQLSTATE | code |
 //! |---|---|
-//! | 42601 and other errors of form | `sql_syntax` |
+//! | class 42: it is not understood, or names what is not there | `sql_syntax` |
+//! | class 23 | `sql_constraint` |
 //! | 57014, canceled | `sql_timeout` |
 //! | 42501, and what cannot run in a transaction | `sql_refused` |
 //! | class 40, 55P03: conflicts with others | `sql_conflict` |
@@ -33,10 +34,11 @@ pub(super) fn problem(error: &Error, place: Place) -> SqlError {
     let class = state.code().get(..2).unwrap_or_default();
     let code = match class {
         _ if *state == SqlState::QUERY_CANCELED => "sql_timeout",
-        _ if *state == SqlState::SYNTAX_ERROR => "sql_syntax",
         _ if *state == SqlState::INSUFFICIENT_PRIVILEGE => "sql_refused",
         _ if *state == SqlState::ACTIVE_SQL_TRANSACTION => "sql_refused",
         _ if *state == SqlState::LOCK_NOT_AVAILABLE => "sql_conflict",
+        "42" => "sql_syntax",
+        "23" => "sql_constraint",
         "40" => "sql_conflict",
         "08" | "53" | "57" => return SqlError::Store(sort("run SQL", error)),
         _ => "sql_failed",
@@ -91,11 +93,11 @@ pub(super) fn within(rows: usize, bytes: usize, limits: &SqlLimits) -> Result<()
     let hint = "ask for less, with LIMIT or fewer columns, and read on from there";
     if rows > limits.rows_max {
         let message = format!("there are more rows than sql.rows_max, {}", limits.rows_max);
-        return Err(refused("sql_result_too_large", message, None, hint));
+        return Err(refused("sql_too_large", message, None, hint));
     }
     if bytes > limits.bytes_max {
         let message = format!("the rows have more bytes than sql.bytes_max, {}", limits.bytes_max);
-        return Err(refused("sql_result_too_large", message, None, hint));
+        return Err(refused("sql_too_large", message, None, hint));
     }
     Ok(())
 }
