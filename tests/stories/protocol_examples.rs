@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidewire_stories::examples::{examples, shape};
-use tidewire_stories::{Launch, Metrics, ServerSent, Store, Tab, WebSocket, on_both_stores};
+use tidewire_stories::{
+    Launch, Metrics, ServerSent, Store, Tab, WebSocket, eventually, on_both_stores,
+};
 
 on_both_stores!(
     what_clients_say_in_the_protocol_is_understood,
@@ -131,6 +133,22 @@ async fn what_the_server_says_in_the_protocol_is_what_it_says(store: Store) {
     http.append(STREAM, &json!("x".repeat(60_000))).await;
     hear(client.hears("notify").await);
     hear(client.hears_at_last("progress").await);
+
+    for (path, document) in [
+        ("/v1/sql", json!({ "sql": "CREATE TABLE orders (id INTEGER PRIMARY KEY)" })),
+        ("/v1/watch", json!({ "table": "orders" })),
+    ] {
+        let answer = http.json(Method::POST, path, &document).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    }
+    eventually("the table's stream is there", async || {
+        (http.get("/v1/stream/table/orders").await.status == 200).then_some(())
+    })
+    .await;
+    client.subscribe(&json!({ "query_id": "t", "stream": "table/orders" })).await;
+    let alter = json!({ "sql": "ALTER TABLE orders ADD COLUMN note TEXT" });
+    assert_eq!(http.json(Method::POST, "/v1/sql", &alter).await.status, 200);
+    hear(client.hears_at_last("schema_changed").await);
 
     let mut slow = WebSocket::connect_narrow(http, "/v1/ws").await;
     slow.hears("hello").await;

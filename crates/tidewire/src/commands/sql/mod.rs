@@ -148,6 +148,7 @@ async fn describe(client: &Client, table: Option<&str>) -> Result<SqlAnswer, Cli
     let sql = match (client.database().await?.as_str(), table.is_some()) {
         ("SQLite", false) => {
             "SELECT name, type FROM pragma_table_list WHERE schema = 'main' \
+             AND name NOT IN ('log', 'log_counter') \
              AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'tidewire\\_%' ESCAPE '\\' \
              ORDER BY name"
         }
