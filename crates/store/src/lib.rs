@@ -7,6 +7,7 @@
 //! - [`subscription`]: who is woken when streams grow
 //! - [`session`]: clients that come and go, what they follow, how far they have got; [`nodes`]: the
 //!   servers that serve them
+//! - [`retention`]: which events are kept, and which are given up
 //! - [`watch`]: the tables whose changes are captured; [`sql`]: the user's own SQL
 //! - [`keys`], [`tickets`]: who may come in; [`control`]: what nodes tell each other
 //! - [`sqlite`], [`postgres`]: the two backends, file by file alike
@@ -26,6 +27,7 @@ pub mod offset;
 pub mod options;
 pub mod postgres;
 mod queue;
+pub mod retention;
 pub mod row;
 pub mod session;
 pub mod sql;
@@ -47,6 +49,7 @@ pub use migration::SCHEMA_VERSION;
 pub use nodes::{NodeReport, NodeView, Nodes};
 pub use offset::{Epoch, MalformedOffset, Offset, Position};
 pub use options::{CommitOptions, PostgresOptions, SqliteOptions};
+pub use retention::{Lagging, Retained, Retention, RetentionRules, StreamRule};
 pub use row::{Operation, RowChange, TABLE_PREFIX};
 pub use session::{
     Owner, SESSION_SUBSCRIPTIONS_MAX, Session, SessionChange, SessionOutcome, SessionRules,

@@ -45,6 +45,7 @@ use crate::event::{Event, TailEvent};
 use crate::keys::Keys;
 use crate::nodes::Nodes;
 use crate::offset::{Epoch, Position};
+use crate::retention::Retention;
 use crate::session::Sessions;
 use crate::sql::Sql;
 use crate::stats::CommitStats;
@@ -70,6 +71,16 @@ pub struct StreamView {
     pub state: StreamState,
     /// The position of its last event, or the place a fork took over, or the start.
     pub tail: Position,
+    /// A cursor before this has lost events that retention removed, or that a predecessor of the
+    /// stream had. Reading after the start begins here.
+    pub lost: Position,
+}
+
+impl StreamView {
+    /// Whether someone who read up to a position, and not from the start, has lost something.
+    pub fn has_lost(&self, after: Position) -> bool {
+        after > Position::START && after < self.lost
+    }
 }
 
 /// Part of a stream.
@@ -200,12 +211,30 @@ pub trait Log: Send + Sync + std::fmt::Debug {
 
 /// Everything durable, behind one handle.
 pub trait Store:
-    Log + Subscriptions + Sessions + Nodes + Keys + Tickets + ControlChannel + Watches + Sql
+    Log
+    + Subscriptions
+    + Sessions
+    + Nodes
+    + Keys
+    + Tickets
+    + ControlChannel
+    + Watches
+    + Sql
+    + Retention
 {
 }
 
 impl<T> Store for T where
-    T: Log + Subscriptions + Sessions + Nodes + Keys + Tickets + ControlChannel + Watches + Sql
+    T: Log
+        + Subscriptions
+        + Sessions
+        + Nodes
+        + Keys
+        + Tickets
+        + ControlChannel
+        + Watches
+        + Sql
+        + Retention
 {
 }
 

@@ -1,6 +1,7 @@
 //! What the store knows about a stream besides its events.
 
 use crate::offset::Position;
+use crate::row::TABLE_PREFIX;
 
 /// How long a stream lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +105,9 @@ pub struct StreamState {
     pub last_seq: Option<String>,
     /// The tenant it belongs to: that of its maker, for ever.
     pub host_id: Option<String>,
+    /// Its last event that retention gave up. Of no meaning unless `trimmed > created`: it may be a
+    /// predecessor's.
+    pub trimmed: Position,
 }
 
 impl StreamState {
@@ -126,9 +130,25 @@ impl StreamState {
         }
     }
 
-    /// The end of the stream while it has no data of its own.
+    /// The end of the stream while it has no data of its own, or none any more.
     pub fn inherited_tail(&self) -> Position {
-        self.fork.as_ref().map_or(Position::START, |fork| fork.position)
+        let inherited = self.fork.as_ref().map_or(Position::START, |fork| fork.position);
+        if self.trimmed > self.created { self.trimmed.max(inherited) } else { inherited }
+    }
+
+    /// What it has of its own lies after this.
+    pub fn begins_after(&self) -> Position {
+        self.created.max(self.trimmed)
+    }
+
+    /// A cursor before this has lost something. A table's stream that was made anew is another one:
+    /// between it and its predecessor changes were not captured.
+    fn lost_to(&self) -> Position {
+        if self.trimmed > self.created || self.name.starts_with(TABLE_PREFIX) {
+            self.begins_after()
+        } else {
+            Position::START
+        }
     }
 
     /// Whether messages are JSON values rather than bytes.
@@ -170,11 +190,24 @@ pub(crate) fn segments(chain: &[StreamState]) -> Vec<Segment> {
     let mut segments = Vec::with_capacity(chain.len());
     let mut up_to = Position::new(u64::MAX);
     for state in chain {
-        segments.push(Segment { stream: state.name.clone(), after: state.created, up_to });
+        segments.push(Segment { stream: state.name.clone(), after: state.begins_after(), up_to });
         if let Some(fork) = &state.fork {
             up_to = up_to.min(fork.position);
         }
     }
     segments.reverse();
     segments
+}
+
+/// The place before which a cursor into a stream has lost something. `chain` is as in [`segments`]:
+/// a fork lost of its sources what they lost of what it shows.
+pub(crate) fn lost(chain: &[StreamState]) -> Position {
+    let (mut lost, mut up_to) = (Position::START, Position::new(u64::MAX));
+    for state in chain {
+        lost = lost.max(state.lost_to().min(up_to));
+        if let Some(fork) = &state.fork {
+            up_to = up_to.min(fork.position);
+        }
+    }
+    lost
 }

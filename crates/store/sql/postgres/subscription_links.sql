@@ -7,6 +7,7 @@ SELECT link.stream_id, link.explicit, link.by_pattern, link.acked_offset,
             ORDER BY c_offset DESC
             LIMIT 1),
            stream.fork_position,
+           CASE WHEN stream.trimmed_to > stream.created_offset THEN stream.trimmed_to END,
            0
        ),
        stream.stream_id IS NOT NULL

@@ -5,6 +5,7 @@ SELECT link.stream_id, link.explicit, link.by_pattern, link.acked_offset,
             WHERE log.stream_id = link.stream_id AND control IS NULL
               AND c_offset > stream.created_offset),
            stream.fork_position,
+           CASE WHEN stream.trimmed_to > stream.created_offset THEN stream.trimmed_to END,
            0
        ),
        stream.stream_id IS NOT NULL

@@ -192,6 +192,7 @@ impl World {
             soft_deleted: false,
             last_seq: None,
             host_id: create.actor.host_id.clone(),
+            trimmed: Position::START,
         };
         let mut tail = state.inherited_tail();
         for messages in [prefix.as_slice(), &create.messages] {

@@ -215,5 +215,6 @@ pub(crate) fn state_of_row(row: &Row) -> Result<StreamState, Error> {
         soft_deleted: row.try_get(15)?,
         last_seq: row.try_get(16)?,
         host_id: row.try_get(17)?,
+        trimmed: Position::from_sql(row.try_get(18)?),
     })
 }

@@ -25,6 +25,7 @@ mod partitions;
 mod pool;
 mod query;
 mod read;
+mod retention;
 mod save;
 mod session_columns;
 mod session_sweep;
@@ -59,6 +60,7 @@ use crate::nodes::{NodeReport, NodeView, Nodes};
 use crate::offset::{Epoch, Position};
 use crate::options::PostgresOptions;
 use crate::queue::Queue;
+use crate::retention::{Retained, Retention, RetentionRules};
 use crate::session::{
     Cursor, SIGNALS_MAX, Session, SessionChange, SessionOutcome, SessionRules, SessionSignal,
     Sessions, SweptSessions,
@@ -329,5 +331,12 @@ impl Nodes for PostgresStore {
         };
         while !self.change_in_turn(remove).await? {}
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Retention for PostgresStore {
+    async fn retain(&self, rules: &RetentionRules, from: &str) -> Result<Retained, StoreError> {
+        retention::retain(self, rules, from).await
     }
 }

@@ -45,7 +45,7 @@ pub(crate) async fn read(
     } else {
         segments(client, &stream::segments(&chain), after, tip, limit).await?
     };
-    let view = StreamView { state, tail };
+    let view = StreamView { state, tail, lost: stream::lost(&chain) };
     Ok(Found::Stream(Box::new(Page::of_run(view, run, after, tip))))
 }
 
@@ -79,9 +79,9 @@ async fn snapshot(client: &ClientWrapper, name: &str) -> Result<Option<Snapshot>
         };
         Ok(Some(Snapshot {
             chain: rows.iter().map(state_of_row).collect::<Result<_, Error>>()?,
-            now_ms: first.try_get(18)?,
-            tip: Position::from_sql(first.try_get(19)?),
-            own_tail: first.try_get::<_, Option<i64>>(20)?.map(Position::from_sql),
+            now_ms: first.try_get(19)?,
+            tip: Position::from_sql(first.try_get(20)?),
+            own_tail: first.try_get::<_, Option<i64>>(21)?.map(Position::from_sql),
         }))
     };
     read.await.map_err(broken("read a stream"))

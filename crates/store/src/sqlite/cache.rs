@@ -1,8 +1,8 @@
 //! Streams' rows in the writer's memory.
 //!
 //! There is one writer, so what it last wrote or read is what is there: the cache needs no
-//! invalidation but its own commits, and starts anew where another process wrote to the file after
-//! all. It saves every append the look-up of its stream.
+//! invalidation but its own commits, is told of what upkeep changes, and starts anew where another
+//! process wrote to the file after all. It saves every append the look-up of its stream.
 
 use std::collections::HashMap;
 
@@ -33,6 +33,11 @@ impl StreamCache {
     /// Forgets everything: someone else may have changed it.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
+    }
+
+    /// Forgets what is known of a name.
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.0.remove(name);
     }
 
     /// Follows a plan that has been committed.

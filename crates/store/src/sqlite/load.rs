@@ -185,5 +185,6 @@ fn state_of_row(row: &Row<'_>) -> rusqlite::Result<StreamState> {
         soft_deleted: row.get(15)?,
         last_seq: row.get(16)?,
         host_id: row.get(17)?,
+        trimmed: Position::from_sql(row.get(18)?),
     })
 }

@@ -15,6 +15,7 @@ mod nodes;
 mod open;
 mod read;
 mod recent;
+mod retention;
 mod save;
 mod session_sweep;
 mod sessions;
@@ -41,6 +42,7 @@ use crate::nodes::{NodeReport, NodeView, Nodes};
 use crate::offset::{Epoch, Position};
 use crate::options::SqliteOptions;
 use crate::queue::{Job, Queue};
+use crate::retention::{Retained, Retention, RetentionRules};
 use crate::session::{
     Cursor, SIGNALS_MAX, Session, SessionChange, SessionOutcome, SessionRules, SessionSignal,
     Sessions, SweptSessions,
@@ -310,5 +312,12 @@ impl Nodes for SqliteStore {
         };
         while !remove().await? {}
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Retention for SqliteStore {
+    async fn retain(&self, rules: &RetentionRules, from: &str) -> Result<Retained, StoreError> {
+        retention::retain(self, rules, from).await
     }
 }

@@ -31,11 +31,11 @@ pub(crate) fn read(
     }
     let tip = load::tip(&snapshot)?;
     let tail = load::tail(&snapshot, &state)?;
-    let view = StreamView { state: state.clone(), tail };
+    let chain = load::chain(&snapshot, state.clone())?;
+    let view = StreamView { state, tail, lost: stream::lost(&chain) };
     let run = if limit.events == 0 || after >= tail {
         Run { events: Vec::new(), complete: after >= tail }
     } else {
-        let chain = load::chain(&snapshot, state)?;
         segments(&snapshot, &stream::segments(&chain), after, limit)?
     };
     Ok(Found::Stream(Box::new(Page::of_run(view, run, after, tip))))

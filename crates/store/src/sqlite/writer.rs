@@ -119,6 +119,11 @@ impl Writer {
         &self.connection
     }
 
+    /// Forgets what is remembered of a stream, whose row upkeep has changed.
+    pub(crate) fn forget(&mut self, stream: &str) {
+        self.streams.forget(stream);
+    }
+
     /// Runs upkeep in a transaction of its own.
     pub(crate) fn transaction(&mut self) -> Result<Transaction<'_>, StoreError> {
         self.connection

@@ -1,0 +1,1 @@
+SELECT min(position) FROM tidewire.nodes WHERE lease_until > tidewire.now_ms()

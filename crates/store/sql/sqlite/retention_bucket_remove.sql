@@ -1,0 +1,1 @@
+DELETE FROM tidewire_log_buckets WHERE bucket = ?1 AND events = 0

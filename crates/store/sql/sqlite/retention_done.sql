@@ -1,0 +1,1 @@
+DELETE FROM tidewire_trims WHERE stream_id = ?1 AND after_offset = ?2

@@ -1,0 +1,2 @@
+SELECT max(c_offset) FROM log
+WHERE stream_id = ?1 AND control IS NULL AND c_offset > ?2 AND c_offset <= ?3

@@ -1,0 +1,1 @@
+SELECT up_to, events, bytes FROM tidewire_log_measured

@@ -1,0 +1,1 @@
+SELECT min(position) FROM tidewire_nodes WHERE lease_until > ?1
