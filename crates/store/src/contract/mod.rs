@@ -32,6 +32,7 @@ pub mod producers;
 pub mod pull_wake;
 pub mod reading;
 pub mod restart;
+pub mod retention;
 mod rows;
 pub mod session_upkeep;
 pub mod sessions;
@@ -276,6 +277,25 @@ macro_rules! contract_suite {
                 pointers_into_another_epoch_are_a_fresh_start
                 closing_finishes_what_waits
                 a_closed_store_lets_go_of_its_data;
+            retention:
+                rows_past_their_age_are_given_up
+                given_up_rows_are_removed_after_a_while
+                many_rows_are_removed_a_piece_at_a_time
+                the_oldest_rows_go_while_there_are_too_many_bytes
+                archived_rows_are_in_the_archive
+                a_session_that_lags_is_waited_for
+                whoever_lags_past_the_hard_limit_is_named
+                a_subscription_that_lags_is_waited_for
+                what_a_node_has_not_read_stays
+                the_tip_is_never_removed
+                an_emptied_stream_ends_where_it_ended
+                streams_with_a_rule_have_an_age_of_their_own
+                sources_of_forks_are_kept
+                a_fork_has_lost_what_its_source_lost
+                a_table_watched_anew_is_another_stream
+                rows_of_a_deleted_table_go
+                old_news_go_with_the_rows
+                appends_go_on_meanwhile;
             session_upkeep:
                 counts_follow_subscriptions
                 expired_sessions_are_swept
@@ -368,6 +388,7 @@ mod tests {
         ("pull_wake", include_str!("pull_wake.rs")),
         ("reading", include_str!("reading.rs")),
         ("restart", include_str!("restart.rs")),
+        ("retention", include_str!("retention.rs")),
         ("session_upkeep", include_str!("session_upkeep.rs")),
         ("sessions", include_str!("sessions.rs")),
         ("statements", include_str!("statements.rs")),

@@ -16,9 +16,14 @@ impl Opener for Folder {
         SqliteStore::open(SqliteOptions::new(self.0.path())).await.expect("the folder opens")
     }
 
+    // The log has no prefix here, and times are milliseconds.
     async fn run_sql(&self, sql: &str) -> Vec<String> {
         let file = Connection::open(self.0.path().join("tidewire.db")).expect("the file is there");
-        let mut statement = file.prepare(&sql.replace("tidewire.", "tidewire_")).expect(sql);
+        let translated = sql
+            .replace("tidewire.log ", "log ")
+            .replace("tidewire.", "tidewire_")
+            .replace("to_timestamp(", "(1000 * ");
+        let mut statement = file.prepare(&translated).expect(sql);
         let text = |row: &Row<'_>| match row.get(0)? {
             Value::Null => Ok(String::new()),
             Value::Integer(number) => Ok(number.to_string()),
