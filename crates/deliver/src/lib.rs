@@ -13,6 +13,7 @@
 //!   some place in it
 //! - `hub`: who is connected, what each follows, and how events reach them; `live`: how they come in
 //! - `websocket`: frames and handshake; `sessions`: durable identities of clients; `nodes`: the others
+//! - `retention`: what is not kept in the log for ever
 //! - `metrics`, `operations`: for those who run it; `page`: for those who look
 
 #[cfg(test)]
@@ -41,6 +42,7 @@ mod page;
 mod peer;
 mod places;
 mod problem;
+mod retention;
 mod router;
 mod seats;
 mod secret;

@@ -193,6 +193,7 @@ fn observed(body: &mut String, node: &Node) -> std::fmt::Result {
     if let Some(capture) = node.store.capture_stats() {
         write_capture(body, &capture)?;
     }
+    node.retention.write(body)?;
     commits.commit_seconds.write(body, "append_commit_seconds", "Time from begin to durable")?;
     commits.commit_events.write(body, "append_commit_events", "Events of one commit")?;
     let readers_max = node.options.limits.live_readers_max;

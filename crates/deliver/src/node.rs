@@ -16,6 +16,7 @@ use crate::nodes;
 use crate::options::{Options, Tunable};
 use crate::seats::Seats;
 use crate::server::StartError;
+use crate::retention::RetentionStats;
 use crate::sessions::Sessions;
 use crate::streams::Pages;
 use crate::subscriptions::Signer;
@@ -44,6 +45,7 @@ pub(crate) struct Node {
     pub(crate) sessions: Sessions,
     pub(crate) metrics: Metrics,
     pub(crate) memory: Memory,
+    pub(crate) retention: RetentionStats,
     /// Pages that were read lately.
     pub(crate) pages: Pages,
     pub(crate) signer: Signer,
@@ -74,6 +76,7 @@ impl Node {
             hub,
             sessions: Sessions::load_key(&store, &options.sessions).await?,
             memory: Memory::new(options.live.memory_bytes_max),
+            retention: RetentionStats::default(),
             metrics: Metrics::new(),
             pages: Pages::new(options.streams.page_cache_bytes_max),
             signer: Signer::load(&store).await?,

@@ -7,6 +7,7 @@ use std::time::Duration;
 pub use crate::auth::jwt::{JwksSource, JwtOptions};
 pub use crate::auth::rates::Rate;
 use crate::peer::Network;
+use tidewire_store::RetentionRules;
 
 /// Who may use the server.
 #[derive(Clone)]
@@ -366,6 +367,8 @@ pub struct Options {
     pub log: LogOptions,
     /// What bounds users' own SQL.
     pub sql: SqlOptions,
+    /// What is kept of the log, and for how long.
+    pub retention: RetentionRules,
     /// How webhooks are sent.
     pub webhooks: WebhookOptions,
     /// How live connections are served.
@@ -396,10 +399,21 @@ impl Options {
             streams: StreamOptions::default(),
             log: LogOptions::default(),
             sql: SqlOptions::default(),
+            retention: default_retention(),
             webhooks: WebhookOptions::default(),
             live: LiveOptions::default(),
             sessions: SessionOptions::default(),
             node: NodeOptions::default(),
         }
+    }
+}
+
+/// Captured rows are kept for 30 days, and for 90 where someone has not read them.
+fn default_retention() -> RetentionRules {
+    const DAY_MS: u64 = 86_400_000;
+    RetentionRules {
+        age_ms: Some(30 * DAY_MS),
+        hard_age_ms: Some(90 * DAY_MS),
+        ..RetentionRules::default()
     }
 }

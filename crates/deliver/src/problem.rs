@@ -91,7 +91,7 @@ impl Problem {
 
     /// The same as a message of a live connection.
     pub(crate) fn message(&self, query_id: Option<&str>) -> String {
-        let Parts { code, detail, hint, temporary, .. } = &*self.0;
+        let Parts { code, detail, hint, temporary, extra, .. } = &*self.0;
         let mut message = json!({
             "type": "error",
             "code": code,
@@ -99,6 +99,9 @@ impl Problem {
             "hint": hint,
             "temporary": temporary,
         });
+        if let Some(members) = message.as_object_mut() {
+            members.extend(extra.clone());
+        }
         if let Some(query_id) = query_id {
             message["query_id"] = query_id.into();
         }

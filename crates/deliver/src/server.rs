@@ -19,6 +19,7 @@ use crate::node::Node;
 use crate::nodes;
 use crate::options::Options;
 use crate::places::Places;
+use crate::retention;
 use crate::sessions::{self, Sessions};
 use crate::subscriptions::Dispatcher;
 use crate::tail::Sinks;
@@ -117,6 +118,7 @@ impl Server {
         let (verifying, stop_verifying) = (node(), stop());
         self.tasks.spawn(async move { verifying.credentials.keep(stop_verifying).await });
         self.tasks.spawn(sweep(node(), stop()));
+        self.tasks.spawn(retention::keep(node(), stop()));
         self.tasks.spawn(Dispatcher::run(node(), stop()));
         self.tasks.spawn(Sessions::run(node(), stop()));
         self.tasks.spawn(sessions::watch(node(), stop()));

@@ -408,7 +408,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 /// A number and a unit.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let seconds = match &text[digits.len()..] {
         "s" => 1,

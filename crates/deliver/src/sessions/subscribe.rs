@@ -7,7 +7,7 @@ use tidewire_store::{Reach, SessionChange, SessionOutcome, SessionSubscription, 
 use crate::hub::StartFrom;
 use crate::node::Node;
 use crate::problem::Problem;
-use crate::streams::{view, within_log};
+use crate::streams::{not_lost, view, within_log};
 
 /// What a session is to follow.
 #[derive(Debug)]
@@ -42,14 +42,15 @@ pub(crate) async fn subscribe(
             "unsubscribe from that stream first",
         ));
     }
-    let tail = view(node, stream, reach).await?.view.tail;
+    let view = view(node, stream, reach).await?.view;
     let start = match start {
         Some(StartFrom::After(position)) => {
             within_log(node, position).await?;
+            not_lost(node, &view, position)?;
             Start::At(position)
         }
-        Some(StartFrom::Now) => Start::At(tail),
-        None => Start::Unless(tail),
+        Some(StartFrom::Now) => Start::At(view.tail),
+        None => Start::Unless(view.tail),
     };
     let unsubscribe = |other: SessionSubscription| SessionChange::Unsubscribe {
         session: session.to_owned(),

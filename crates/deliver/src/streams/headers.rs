@@ -8,6 +8,7 @@ use tidewire_store::{Epoch, Lifetime, Offset, Position, ProducerStamp};
 use crate::problem::Problem;
 
 pub(crate) const NEXT_OFFSET: &str = "stream-next-offset";
+pub(crate) const EARLIEST_OFFSET: &str = "stream-earliest-offset";
 pub(crate) const UP_TO_DATE: &str = "stream-up-to-date";
 pub(crate) const CLOSED: &str = "stream-closed";
 pub(crate) const CURSOR: &str = "stream-cursor";
@@ -25,8 +26,8 @@ pub(crate) const PRODUCER_EXPECTED_SEQ: &str = "producer-expected-seq";
 pub(crate) const PRODUCER_RECEIVED_SEQ: &str = "producer-received-seq";
 
 /// What a page's script may read from an answer.
-pub(crate) const EXPOSED_HEADERS: &str = "stream-next-offset, stream-cursor, stream-up-to-date, \
-    stream-closed, stream-ttl, stream-expires-at, stream-sse-data-encoding, producer-epoch, \
+pub(crate) const EXPOSED_HEADERS: &str = "stream-next-offset, stream-earliest-offset, stream-cursor, \
+    stream-up-to-date, stream-closed, stream-ttl, stream-expires-at, stream-sse-data-encoding, producer-epoch, \
     producer-seq, producer-expected-seq, producer-received-seq, etag, content-type, location, \
     retry-after, vary";
 

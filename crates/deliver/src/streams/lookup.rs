@@ -2,7 +2,7 @@
 //!
 //! All reading passes here, and a stream of a tenant that the reader cannot reach is not there.
 
-use tidewire_store::{Command, Found, Page, PageLimit, Position, Reach, StreamState};
+use tidewire_store::{Command, Found, Page, PageLimit, Position, Reach, StreamState, StreamView};
 
 use super::refusal;
 use crate::changes;
@@ -57,6 +57,7 @@ pub(crate) async fn find(
 ) -> Result<Page, Problem> {
     match node.store.read(stream, after, limit).await? {
         Found::Stream(mut page) if reach.covers(page.view.state.host_id.as_deref()) => {
+            not_lost(node, &page.view, after)?;
             let epoch = node.store.epoch();
             page.events.iter_mut().for_each(|event| changes::render_event(event, epoch));
             Ok(*page)
@@ -64,6 +65,11 @@ pub(crate) async fn find(
         Found::Gone { host_id } if reach.covers(host_id.as_deref()) => Err(refusal::gone()),
         Found::Stream(_) | Found::Gone { .. } | Found::NotFound => Err(refusal::not_found()),
     }
+}
+
+/// Refuses a cursor whose stream lost events after it: going on from there would hide that.
+pub(crate) fn not_lost(node: &Node, view: &StreamView, after: Position) -> Result<(), Problem> {
+    if view.has_lost(after) { Err(refusal::trimmed(node, view.lost)) } else { Ok(()) }
 }
 
 /// Renews a sliding lifetime, if this read moves its end enough to be worth a write. The read is

@@ -3,7 +3,7 @@
 //! Readers that catch up on one stream ask for the same pages. Events never change, so a page that
 //! is full stays right, and one that reached the stream's end stays right until the stream grows.
 //! Every read still asks the store what the stream is now: a page is used only if it belongs to
-//! this very stream and ends where the stream's state says it should.
+//! this very stream, which has lost nothing since, and ends where the stream's state says it should.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,6 +34,8 @@ pub(super) struct Rendered {
 pub(super) struct Kept {
     /// Which stream of this name it is from.
     created: Position,
+    /// What that had lost.
+    lost: Position,
     next: Position,
     /// It was cut off by a limit: it will never hold more.
     full: bool,
@@ -43,7 +45,8 @@ pub(super) struct Kept {
 impl Kept {
     /// The page, if it is still what a read would give.
     pub(super) fn as_of(&self, view: &StreamView) -> Option<Rendered> {
-        let right = self.created == view.state.created && (self.full || self.next == view.tail);
+        let same = self.created == view.state.created && self.lost == view.lost;
+        let right = same && (self.full || self.next == view.tail);
         right.then(|| Rendered {
             next: self.next,
             up_to_date: self.next >= view.tail,
@@ -86,6 +89,7 @@ impl Pages {
         let state = &page.view.state;
         let kept = Kept {
             created: state.created,
+            lost: page.view.lost,
             next: rendered.next,
             full: !rendered.up_to_date,
             body: rendered.body.clone(),

@@ -103,6 +103,7 @@ async fn catch_up(
     let reach = identity.reach();
     if let Some(kept) = node.pages.find(name.as_str(), after, format) {
         let view = lookup::view(node, name.as_str(), &reach).await?.view;
+        lookup::not_lost(node, &view, after)?;
         if let Some(rendered) = kept.as_of(&view) {
             return Ok((view, rendered));
         }
@@ -228,8 +229,12 @@ impl Answer<'_> {
         let headers = response.headers_mut();
         encode::insert(headers, headers::NEXT_OFFSET, &next);
         encode::insert(headers, "etag", &etag);
-        // A page before the end never changes; one at the end may be longer the next time.
-        let freshness = if closed || !up_to_date {
+        // A page before the end never changes; one at the end may be longer the next time. Where
+        // events are given up, the first page begins elsewhere the next time, and whoever is told to
+        // begin anew must not get the old one again.
+        let lasts = self.view.lost == Position::START
+            && !self.node.options.retention.concerns(&state.name);
+        let freshness = if lasts && (closed || !up_to_date) {
             "max-age=60, stale-while-revalidate=300"
         } else {
             "no-cache"
@@ -244,13 +249,18 @@ impl Answer<'_> {
         response
     }
 
-    /// Names the stream's incarnation, the range, the format, the end and who may see it.
+    /// Names the stream's incarnation, what it lost, the range, the format, the end and who may see it.
     fn etag(&self, next: &str, closed: bool) -> String {
         let created = self.view.state.created.number();
         let format = if self.query.format == Format::Events { "e" } else { "p" };
         let closed = if closed { "-c" } else { "" };
         let identity = self.identity.tag();
-        format!("\"{created}-{}-{next}-{format}{closed}{identity}\"", self.query.offset_text)
+        let lost = match self.view.lost.number() {
+            0 => String::new(),
+            lost => format!(".{lost}"),
+        };
+        let offset = &self.query.offset_text;
+        format!("\"{created}{lost}-{offset}-{next}-{format}{closed}{identity}\"")
     }
 }
 

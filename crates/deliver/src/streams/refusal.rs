@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 
-use tidewire_store::Refusal;
+use tidewire_store::{Position, Refusal};
 
 use super::headers;
 use crate::node::Node;
@@ -80,6 +80,20 @@ pub(crate) fn gone() -> Problem {
         "the stream was deleted; its events are kept for its forks only",
         "read a fork of it, or use another stream",
     )
+}
+
+/// Events after a cursor are gone; those after `earliest` are there.
+pub(crate) fn trimmed(node: &Node, earliest: Position) -> Problem {
+    let earliest = node.offset(earliest).to_string();
+    Problem::new(
+        StatusCode::GONE,
+        "offset_trimmed",
+        format!("events after this offset were removed; what is there comes after {earliest}"),
+        "read the present state anew, then go on from the earliest offset, or from the tail \
+         (offset=now)",
+    )
+    .with_header(headers::EARLIEST_OFFSET, &earliest)
+    .with_member("earliest_offset", earliest)
 }
 
 fn producer(refusal: &Refusal) -> Problem {

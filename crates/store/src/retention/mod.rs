@@ -45,6 +45,7 @@ pub(crate) use cut::{Bounds, Bucket, Cuts, Hold, Limit, Measured, retired};
 
 use crate::error::StoreError;
 use crate::offset::Position;
+use crate::row::TABLE_PREFIX;
 use crate::subscription::glob;
 
 /// What is kept, and for how long. `None` is no limit.
@@ -125,6 +126,11 @@ pub trait Retention: Send + Sync {
 }
 
 impl RetentionRules {
+    /// Whether a stream may lose events one day.
+    pub fn concerns(&self, stream: &str) -> bool {
+        stream.starts_with(TABLE_PREFIX) || self.age_of(stream).is_some()
+    }
+
     /// The age of a stream that is no table's, if it has one.
     pub(crate) fn age_of(&self, stream: &str) -> Option<u64> {
         let matching = |rule: &&StreamRule| glob::matches(&rule.pattern, stream);

@@ -10,6 +10,7 @@ use tidewire_deliver::Network;
 use toml::Value;
 
 use super::setting::Setting;
+use super::settings::stream_rule;
 
 const MIB: i64 = 1 << 20;
 const HOUR_MS: i64 = 3_600_000;
@@ -98,6 +99,8 @@ pub(crate) fn range(key: &str) -> Option<RangeInclusive<i64>> {
         "sequencer.check_ms" => 10..=60_000,
         "sequencer.attempts_max" => 1..=1_000,
         "sequencer.retry_ms" => 1..=300_000,
+        "retention.age_ms" | "retention.hard_age_ms" => 0..=36_500 * 24 * HOUR_MS,
+        "retention.bytes_max" | "retention.hard_bytes_max" => 0..=i64::MAX,
         "shutdown.grace_ms" => 0..=HOUR_MS,
         _ => return None,
     })
@@ -157,6 +160,7 @@ fn item_fits(key: &str, item: &Value) -> bool {
     match key {
         "trusted_proxies" => item.as_str().is_some_and(|text| text.parse::<Network>().is_ok()),
         "jwt.audience" => item.as_str().is_some_and(|text| !text.is_empty()),
+        "retention.streams" => item.as_str().is_some_and(|text| stream_rule(text).is_some()),
         _ => is_origin(item),
     }
 }
@@ -182,6 +186,9 @@ fn expected(default: &Setting) -> String {
         "telemetry.format" => return format!("one of {}", FORMATS.join(", ")),
         "auth.cookie_same_site" => return format!("one of {}", SAME_SITE.join(", ")),
         "auth.cookie" => "a name of letters, digits, - and _",
+        "retention.streams" => {
+            "a list of patterns and ages (s, m, h or d) such as [\"logs/*=7d\", \"audit/**=365d\"]"
+        }
         "jwt.audience" => "a list of names such as [\"tidewire\"]",
         "jwt.host_claim" | "jwt.scopes_claim" => "the name of a claim",
         key => match (&default.value, range(key)) {

@@ -10,7 +10,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use tidewire_capture::{CaptureOptions, Source};
 use tidewire_deliver as deliver;
-use tidewire_store::{CommitOptions, PostgresOptions, SqliteOptions};
+use tidewire_store::{
+    CommitOptions, PostgresOptions, RetentionRules, SqliteOptions, StreamRule,
+};
 
 /// All of it.
 #[derive(Deserialize)]
@@ -31,6 +33,7 @@ pub(crate) struct Settings {
     pub(crate) streams: Streams,
     pub(crate) log: Log,
     pub(crate) sql: Sql,
+    pub(crate) retention: Retention,
     pub(crate) commit: Commit,
     pub(crate) sqlite: Sqlite,
     pub(crate) postgres: Postgres,
@@ -84,6 +87,18 @@ pub(crate) struct Sql {
     timeout_ms: Duration,
     rows_max: usize,
     bytes_max: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Retention {
+    age_ms: u64,
+    bytes_max: u64,
+    hard_age_ms: u64,
+    hard_bytes_max: u64,
+    archive: bool,
+    #[serde(deserialize_with = "stream_rules")]
+    streams: Vec<StreamRule>,
 }
 
 #[derive(Deserialize)]
@@ -362,6 +377,7 @@ impl Settings {
                 rows_max: self.sql.rows_max,
                 bytes_max: self.sql.bytes_max,
             },
+            retention: self.retention.rules(),
             webhooks: deliver::WebhookOptions {
                 allow_loopback: self.webhooks.allow_loopback,
                 timeout: self.webhooks.timeout_ms,
@@ -373,6 +389,21 @@ impl Settings {
                 stale: self.sessions.stale_ms,
             },
             node: deliver::NodeOptions { name: self.node.name.clone(), lease: self.node.lease_ms },
+        }
+    }
+}
+
+impl Retention {
+    /// Zero is no limit.
+    fn rules(&self) -> RetentionRules {
+        let limit = |number: u64| Some(number).filter(|number| *number > 0);
+        RetentionRules {
+            age_ms: limit(self.age_ms),
+            bytes_max: limit(self.bytes_max),
+            hard_age_ms: limit(self.hard_age_ms),
+            hard_bytes_max: limit(self.hard_bytes_max),
+            archive: self.archive,
+            streams: self.streams.clone(),
         }
     }
 }
@@ -461,6 +492,20 @@ fn source<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Source, D::Error
 fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<deliver::Network>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+}
+
+fn stream_rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<StreamRule>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let rule = |text: &String| stream_rule(text).ok_or_else(|| D::Error::custom("no such rule"));
+    texts.iter().map(rule).collect()
+}
+
+/// A pattern and an age, such as `logs/*=7d`.
+pub(super) fn stream_rule(text: &str) -> Option<StreamRule> {
+    let (pattern, age) = text.rsplit_once('=')?;
+    let age = crate::cli::duration(age).ok()?;
+    let age_ms = u64::try_from(age.as_millis()).ok().filter(|ms| *ms > 0)?;
+    (!pattern.is_empty()).then(|| StreamRule { pattern: pattern.to_owned(), age_ms })
 }
 
 #[cfg(test)]
