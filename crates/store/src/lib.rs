@@ -10,9 +10,11 @@
 //! - [`retention`]: which events are kept, and which are given up
 //! - [`watch`]: the tables whose changes are captured; [`sql`]: the user's own SQL
 //! - [`keys`], [`tickets`]: who may come in; [`control`]: what nodes tell each other
+//! - [`backup`]: copies of all of it, and putting one in its place
 //! - [`sqlite`], [`postgres`]: the two backends, file by file alike
 //! - [`contract`]: the tests that both pass
 
+pub mod backup;
 pub mod command;
 pub mod contract;
 pub mod control;
@@ -38,6 +40,7 @@ pub mod subscription;
 pub mod tickets;
 pub mod watch;
 
+pub use backup::{Backup, BackupProgress, RestoreOptions, Restored};
 pub use command::{Actor, Answer, Append, Command, Create, ForkFrom, Reach, Refusal};
 pub use control::{ControlChannel, ControlCursor, ControlMessage};
 pub use decide::Staged;

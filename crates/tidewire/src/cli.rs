@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use tidewire_client::ReadFrom;
+use tidewire_store::Epoch;
 
 use crate::config::Given;
 
@@ -33,6 +34,17 @@ pub(crate) enum Command {
     ///
     /// `dev` and `serve` do the same when they start.
     Migrate(StoreFlags),
+    /// Copy the embedded store to a file, also while a server writes to it
+    ///
+    /// The copy is the store as it is at one moment: all that was acknowledged before is in it.
+    /// PostgreSQL is backed up with its own tools; see BACKUP.md.
+    Backup(BackupFlags),
+    /// Put a backup in the place of the embedded store, or finish a restored database
+    ///
+    /// Raises the log's epoch, so that clients with offsets of the lost history are told to start
+    /// afresh. With --database there is no file: restore the database first, with pg_restore or the
+    /// like.
+    Restore(RestoreFlags),
     /// Print the configuration in force, and where each value comes from
     Config(ConfigFlags),
     /// Append a message to a stream, which is created if there is none
@@ -212,6 +224,32 @@ pub(crate) struct StoreFlags {
     /// The configuration file [default: $TIDEWIRE_CONFIG, else ./tidewire.toml if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+}
+
+/// Where a backup goes.
+#[derive(Debug, Args)]
+pub(crate) struct BackupFlags {
+    /// The file to write, which must not be there yet
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) store: StoreFlags,
+}
+
+/// What to restore.
+#[derive(Debug, Args)]
+pub(crate) struct RestoreFlags {
+    /// A file that `tidewire backup` has written; not with --database
+    pub(crate) file: Option<PathBuf>,
+    /// Put aside the store that is there, instead of refusing
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// The log's new epoch, above all it has had [default: the next]
+    ///
+    /// For a backup that is restored again, when what it became the first time was used.
+    #[arg(long, value_name = "NUMBER", value_parser = epoch)]
+    pub(crate) epoch: Option<Epoch>,
+    #[command(flatten)]
+    pub(crate) store: StoreFlags,
 }
 
 /// How to serve.
@@ -420,6 +458,10 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let number: u64 = digits.parse().map_err(|_| "give a whole number, such as 30d".to_owned())?;
     let seconds = number.checked_mul(seconds).ok_or("that is too long")?;
     Ok(Duration::from_secs(seconds))
+}
+
+fn epoch(text: &str) -> Result<Epoch, String> {
+    text.parse().ok().and_then(Epoch::new).ok_or("give a number from 1 to 9999".to_owned())
 }
 
 fn read_from(text: &str) -> Result<ReadFrom, String> {

@@ -20,10 +20,11 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Parser as _;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, RestoreFlags};
 use config::{Config, Given};
 use server::Mode;
 use tidewire_deliver::Reload;
+use tidewire_store::RestoreOptions;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -51,6 +52,16 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             let config = load(flags.given())?;
             telemetry::start(&config)?;
             block_on(commands::migrate::run(&config.settings))
+        }
+        Command::Backup(flags) => {
+            commands::backup::run(&load(flags.store.given())?.settings, &flags.file)
+        }
+        Command::Restore(flags) => {
+            let RestoreFlags { file, replace, epoch, store } = flags;
+            let config = load(store.given())?;
+            telemetry::start(&config)?;
+            let restore = RestoreOptions { replace, epoch };
+            block_on(commands::restore::run(&config.settings, file.as_deref(), restore))
         }
         Command::Config(flags) if flags.default => commands::config::print_default(),
         Command::Config(flags) => commands::config::print_effective(&load(flags.server.given())?),

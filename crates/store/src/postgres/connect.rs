@@ -17,7 +17,7 @@ use crate::error::StoreError;
 use crate::options::PostgresOptions;
 
 /// By which our sessions are known in `pg_stat_activity`.
-const APPLICATION_NAME: &str = "tidewire";
+pub(super) const APPLICATION_NAME: &str = "tidewire";
 
 /// A peer that does not answer is given up after at most five seconds: that long a dead node may
 /// hold the offset lock, and a dead server our commands.

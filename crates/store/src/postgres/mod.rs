@@ -25,6 +25,7 @@ mod partitions;
 mod pool;
 mod query;
 mod read;
+mod restore;
 mod retention;
 mod save;
 mod session_columns;
@@ -67,6 +68,8 @@ use crate::session::{
 };
 use crate::stats::{CaptureCounters, CommitStats, Counters};
 use crate::subscription::{Interest, Op, Reply, Subscription, Subscriptions};
+
+pub use restore::restore;
 
 use captured::CaptureLink;
 use connect::Connector;

@@ -5,6 +5,7 @@
 //! of other stores is here simply the fact that there is one writer.
 
 mod access;
+mod backup;
 mod cache;
 mod capture;
 mod control;
@@ -15,6 +16,7 @@ mod nodes;
 mod open;
 mod read;
 mod recent;
+mod restore;
 mod retention;
 mod save;
 mod session_sweep;
@@ -49,6 +51,9 @@ use crate::session::{
 };
 use crate::stats::{CommitStats, Counters};
 use crate::subscription::{Interest, Op, Reply, Subscription, Subscriptions};
+
+pub use backup::backup;
+pub use restore::restore;
 
 use open::{FolderLock, Readers};
 use recent::Recent;

@@ -16,7 +16,7 @@ use crate::migration::{self, Migration};
 use crate::offset::Epoch;
 use crate::sql::SqlError;
 
-const FILE_NAME: &str = "tidewire.db";
+pub(super) const FILE_NAME: &str = "tidewire.db";
 const LOCK_NAME: &str = "tidewire.lock";
 
 /// Pages of write-ahead log (of 4 KiB) after which the writer copies them into the file. Larger

@@ -1,5 +1,6 @@
 //! The commands that do something and end. Servers are in [`server`](crate::server).
 
+pub(crate) mod backup;
 pub(crate) mod capture;
 pub(crate) mod config;
 pub(crate) mod control;
@@ -7,6 +8,7 @@ pub(crate) mod keys;
 pub(crate) mod migrate;
 pub(crate) mod nodes;
 pub(crate) mod publish;
+pub(crate) mod restore;
 pub(crate) mod sql;
 mod table;
 pub(crate) mod tail;

@@ -1,0 +1,1 @@
+UPDATE tidewire.log_epoch SET epoch = $1

@@ -1,0 +1,1 @@
+UPDATE tidewire_log_epoch SET epoch = ?1
