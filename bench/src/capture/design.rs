@@ -1,6 +1,8 @@
 //! The designs that are compared, each with a database of its own.
 
-use anyhow::{Context, Result};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use crate::Options;
@@ -16,6 +18,8 @@ const TABLE: &str = "
         total    numeric(12, 2) NOT NULL,
         note     text NOT NULL
     )";
+
+const TOO_LATE: Duration = Duration::from_secs(30);
 
 /// How changes are caught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -100,7 +104,9 @@ impl Ground {
         if design.mode().is_some() {
             let server = ground.serve(options)?;
             session.run("SELECT tidewire.watch('orders')")?;
+            let ready = wait_until_captured(&session, design);
             ground.rest(server);
+            ready?;
         }
         Ok(ground)
     }
@@ -134,6 +140,23 @@ impl Ground {
         let none = Processes { server: None, postmaster: None };
         server.map(Server::processes).or_else(resting).unwrap_or(none)
     }
+}
+
+/// Waits until the table's stream is in the log, and makes sure that it came there as it should.
+fn wait_until_captured(session: &Session, design: Design) -> Result<()> {
+    let began = Instant::now();
+    let made = "SELECT count(*)::text FROM tidewire.streams WHERE stream_id = 'table/orders'";
+    while session.text(made)? == "0" {
+        if began.elapsed() > TOO_LATE {
+            bail!("the stream of the table was not made");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mode = session.text("SELECT mode FROM tidewire.capture")?;
+    if Some(mode.as_str()) != design.mode() {
+        bail!("{} was asked for, but the server captures by {mode}", design.name());
+    }
+    Ok(())
 }
 
 impl Drop for Ground {

@@ -39,10 +39,11 @@ impl Statement {
     fn sql(self) -> &'static str {
         match self {
             Statement::InsertOne => {
-                "INSERT INTO orders (customer, total, note) VALUES ($1, $1 * 1.01, repeat('y', 100))"
+                "INSERT INTO orders (customer, total, note) VALUES ($1::integer, 1.01, repeat('y', 100))"
             }
             Statement::UpdateHundred => {
-                "UPDATE orders SET total = total + 1 WHERE id > $1 * 100 AND id <= $1 * 100 + 100"
+                "UPDATE orders SET total = total + 1
+                 WHERE id > $1::integer * 100 AND id <= $1::integer * 100 + 100"
             }
         }
     }
@@ -208,10 +209,7 @@ pub(crate) async fn write(
         if began >= closes {
             break;
         }
-        match statement {
-            Statement::InsertOne => session.execute(&prepared, &[&argument]).await?,
-            Statement::UpdateHundred => session.execute(&prepared, &[&i64::from(argument)]).await?,
-        };
+        session.execute(&prepared, &[&argument]).await?;
         let ended = Instant::now();
         if ended >= opens && ended < closes {
             taken.push(ended - began);

@@ -211,16 +211,7 @@ pub trait Log: Send + Sync + std::fmt::Debug {
 
 /// Everything durable, behind one handle.
 pub trait Store:
-    Log
-    + Subscriptions
-    + Sessions
-    + Nodes
-    + Keys
-    + Tickets
-    + ControlChannel
-    + Watches
-    + Sql
-    + Retention
+    Log + Subscriptions + Sessions + Nodes + Keys + Tickets + ControlChannel + Watches + Sql + Retention
 {
 }
 

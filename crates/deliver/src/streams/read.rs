@@ -232,8 +232,8 @@ impl Answer<'_> {
         // A page before the end never changes; one at the end may be longer the next time. Where
         // events are given up, the first page begins elsewhere the next time, and whoever is told to
         // begin anew must not get the old one again.
-        let lasts = self.view.lost == Position::START
-            && !self.node.options.retention.concerns(&state.name);
+        let lasts =
+            self.view.lost == Position::START && !self.node.options.retention.concerns(&state.name);
         let freshness = if lasts && (closed || !up_to_date) {
             "max-age=60, stale-while-revalidate=300"
         } else {

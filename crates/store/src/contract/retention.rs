@@ -106,7 +106,8 @@ impl<'a> Captured<'a> {
 
     /// Rows of the stream that are on disk.
     async fn on_disk(&self) -> i64 {
-        let sql = "SELECT count(*) FROM tidewire.log WHERE stream_id = 'table/t' AND control IS NULL";
+        let sql =
+            "SELECT count(*) FROM tidewire.log WHERE stream_id = 'table/t' AND control IS NULL";
         self.number(sql).await
     }
 }
@@ -399,7 +400,8 @@ pub async fn old_news_go_with_the_rows(data: &dyn Opener) {
         VALUES (7000, '', 7000, 'mark', to_timestamp(1))";
     data.run_sql(far).await;
     log.store.append_text("doc", "x").await;
-    data.run_sql("UPDATE tidewire.log SET created_at = to_timestamp(1) WHERE c_offset < 5000").await;
+    data.run_sql("UPDATE tidewire.log SET created_at = to_timestamp(1) WHERE c_offset < 5000")
+        .await;
     log.retains(&hourly()).await;
     log.a_minute_passes().await;
     for _ in 0..2 {

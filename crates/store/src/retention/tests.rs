@@ -41,9 +41,8 @@ fn cuts(log: &[Measured], rules: &RetentionRules) -> Cuts {
         cuts.take(bucket);
     }
     for bucket in cuts.boundaries() {
-        let inside = |event: &&Measured| {
-            event.position > bucket.before() && event.position <= bucket.last()
-        };
+        let inside =
+            |event: &&Measured| event.position > bucket.before() && event.position <= bucket.last();
         let events: Vec<Measured> = log.iter().filter(inside).copied().collect();
         cuts.refine(bucket, &events);
     }

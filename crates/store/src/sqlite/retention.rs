@@ -67,9 +67,9 @@ struct Sums {
 }
 
 fn measured(connection: &Connection) -> rusqlite::Result<(Position, u64, u64)> {
-    connection.prepare_cached(sql!("retention_measured"))?.query_row([], |row| {
-        Ok((Position::from_sql(row.get(0)?), row.get(1)?, row.get(2)?))
-    })
+    connection
+        .prepare_cached(sql!("retention_measured"))?
+        .query_row([], |row| Ok((Position::from_sql(row.get(0)?), row.get(1)?, row.get(2)?)))
 }
 
 fn bucket_of_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Bucket> {
@@ -100,9 +100,12 @@ fn keep_sums(writer: &mut Writer, sums: &Sums) -> Result<(), StoreError> {
     let save = || -> rusqlite::Result<()> {
         let events: u64 = sums.buckets.iter().map(|bucket| bucket.events).sum();
         let bytes: u64 = sums.buckets.iter().map(|bucket| bucket.bytes).sum();
-        let noted = transaction
-            .prepare_cached(sql!("retention_measured_add"))?
-            .execute((sums.after.to_sql(), sums.up_to.to_sql(), events, bytes))?;
+        let noted = transaction.prepare_cached(sql!("retention_measured_add"))?.execute((
+            sums.after.to_sql(),
+            sums.up_to.to_sql(),
+            events,
+            bytes,
+        ))?;
         if noted == 0 {
             return Ok(());
         }
@@ -294,13 +297,19 @@ fn trim(writer: &mut Writer, trims: &[Trim]) -> Result<usize, StoreError> {
         let mut streams = 0;
         for Trim { stream, created, after, up_to, archive } in trims {
             let (after, up_to) = (after.to_sql(), up_to.to_sql());
-            let trimmed = transaction
-                .prepare_cached(sql!("retention_trim"))?
-                .execute((stream, created.to_sql(), up_to))?;
+            let trimmed = transaction.prepare_cached(sql!("retention_trim"))?.execute((
+                stream,
+                created.to_sql(),
+                up_to,
+            ))?;
             if trimmed > 0 {
-                transaction
-                    .prepare_cached(sql!("retention_trim_add"))?
-                    .execute((stream, after, up_to, archive, now_ms() + PURGE_DELAY_MS))?;
+                transaction.prepare_cached(sql!("retention_trim_add"))?.execute((
+                    stream,
+                    after,
+                    up_to,
+                    archive,
+                    now_ms() + PURGE_DELAY_MS,
+                ))?;
                 streams += 1;
             }
         }
@@ -348,9 +357,12 @@ fn remove_some(transaction: &Transaction<'_>) -> rusqlite::Result<Removed> {
     let mut removed = Removed { more: true, ..Removed::default() };
     if let Some((last, _)) = chosen.last() {
         if archive {
-            transaction
-                .prepare_cached(sql!("retention_archive"))?
-                .execute((&stream, after, last, now_ms()))?;
+            transaction.prepare_cached(sql!("retention_archive"))?.execute((
+                &stream,
+                after,
+                last,
+                now_ms(),
+            ))?;
             removed.archived = chosen.len() as u64;
         }
         transaction.prepare_cached(sql!("retention_remove"))?.execute((&stream, after, last))?;

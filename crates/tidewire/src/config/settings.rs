@@ -10,9 +10,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use tidewire_capture::{CaptureOptions, Source};
 use tidewire_deliver as deliver;
-use tidewire_store::{
-    CommitOptions, PostgresOptions, RetentionRules, SqliteOptions, StreamRule,
-};
+use tidewire_store::{CommitOptions, PostgresOptions, RetentionRules, SqliteOptions, StreamRule};
 
 /// All of it.
 #[derive(Deserialize)]

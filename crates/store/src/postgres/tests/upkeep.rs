@@ -78,7 +78,8 @@ async fn a_partition_that_nothing_is_left_of_is_dropped() {
         database.run("UPDATE tidewire.trims SET due_at_ms = 0").await;
         let done = retain().await;
         dropped += done.partitions_dropped;
-        let removed = database.run("SELECT count(*) FROM tidewire.log WHERE c_offset < 10000").await;
+        let removed =
+            database.run("SELECT count(*) FROM tidewire.log WHERE c_offset < 10000").await;
         if !done.more && done.streams_trimmed == 0 && removed == ["0"] {
             break;
         }
