@@ -109,10 +109,12 @@ fn the_stores_have_the_same_queries_and_files() {
     };
     let sqlite = names("crates/store/src/sqlite/", "rs");
     let postgres = names("crates/store/src/postgres/", "rs");
-    // One process owns the file, so only its writer can know what is there without looking.
-    let own = BTreeSet::from(["cache.rs".to_owned(), "recent.rs".to_owned()]);
+    // One process owns the file, so only its writer can know what is there without looking, and what
+    // is changed there is captured there.
+    let own =
+        |name: &str| ["cache.rs", "recent.rs"].contains(&name) || name.starts_with("capture/");
     let missing: Vec<String> =
-        sqlite.difference(&postgres).filter(|name| !own.contains(*name)).cloned().collect();
+        sqlite.difference(&postgres).filter(|name| !own(name)).cloned().collect();
     assert_none("SQLite's folder has files that PostgreSQL's has not", &missing);
 }
 
@@ -198,6 +200,18 @@ fn the_environment_is_read_only_in_the_binary() {
         }
     }
     assert_none("configuration belongs into the binary", &found);
+}
+
+#[test]
+fn unsafe_code_is_in_one_place() {
+    let place = "crates/store/src/sqlite/capture/preupdate.rs";
+    let lint = ["(unsafe", "_code"].concat();
+    let found: Vec<String> = rust_files()
+        .into_iter()
+        .filter(|file| file.text.contains(&lint) && file.path != place)
+        .map(|file| file.path)
+        .collect();
+    assert_none("only SQLite's preupdate hook is called by hand", &found);
 }
 
 #[test]

@@ -15,7 +15,8 @@ PRAGMA writable_schema = RESET;
 ALTER TABLE tidewire_staging ADD COLUMN control TEXT;
 ALTER TABLE tidewire_staging ADD COLUMN retry_at INTEGER;
 
--- The watched tables. `key_columns` is a JSON array; `shape` the columns and their types, as
+-- The watched tables. `key_columns` is a JSON array, and follows the primary key unless it was given;
+-- `shape` the columns and their types, as
 -- subscribers were last told of them. A table that is renamed keeps the name of its stream, so
 -- `source_table` is what it is called. `known_offset` is the place in the log to which
 -- tidewire_known_rows is up to date.
@@ -24,6 +25,7 @@ CREATE TABLE tidewire_watches (
     stream_id    TEXT    NOT NULL UNIQUE,
     source_table TEXT    NOT NULL,
     key_columns  TEXT    NOT NULL CHECK (json_valid(key_columns)),
+    key_given    INTEGER NOT NULL,
     entity_code  TEXT,
     host_column  TEXT,
     user_column  TEXT,

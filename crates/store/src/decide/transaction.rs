@@ -98,7 +98,7 @@ pub(crate) fn decide_transaction(mut world: World, steps: Vec<Step>) -> Result<P
     let mut plan = world.into_plan(answers);
     let last = plan.events.len().saturating_sub(1);
     for (index, event) in plan.events.iter_mut().enumerate() {
-        event.tx_last = index == last;
+        (event.txid, event.tx_last) = (Some(txid), index == last);
         // Nobody else has the change yet.
         if let Some(change) = event.row.as_mut().and_then(Arc::get_mut) {
             (change.txid, change.tx_last) = (Some(txid), index == last);
@@ -121,6 +121,7 @@ impl World {
             content_type: None,
             actor: Actor::default(),
             trace_context: None,
+            txid: None,
             tx_last: true,
         });
     }
@@ -137,6 +138,7 @@ impl World {
             content_type: Some(JSON.to_owned()),
             actor: Actor::default(),
             trace_context: None,
+            txid: None,
             tx_last: true,
         });
     }

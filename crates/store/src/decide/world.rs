@@ -51,8 +51,18 @@ pub(crate) struct NewEvent {
     pub(crate) content_type: Option<String>,
     pub(crate) actor: Actor,
     pub(crate) trace_context: Option<String>,
-    /// The append's last event.
+    /// The user's transaction that it came from, if it came from one.
+    pub(crate) txid: Option<i64>,
+    /// The append's last event, or the transaction's.
     pub(crate) tx_last: bool,
+}
+
+impl NewEvent {
+    /// Bytes of what it carries.
+    pub(crate) fn bytes(&self) -> usize {
+        let row = self.row.as_ref().map_or(0, |row| row.bytes());
+        self.payload.as_ref().map_or(0, Bytes::len) + row
+    }
 }
 
 /// Events that no stream shows any more: those of `stream` in `after..=up_to`.
@@ -265,6 +275,7 @@ impl World {
             content_type: None,
             actor: actor.clone(),
             trace_context: None,
+            txid: None,
             tx_last: true,
         });
         self.tip
@@ -292,6 +303,7 @@ impl World {
                 content_type: Some(content_type.to_owned()),
                 actor: actor.clone(),
                 trace_context: trace_context.cloned(),
+                txid: None,
                 tx_last: index + 1 == messages.len(),
             });
         }

@@ -76,7 +76,7 @@ fn events(transaction: &Transaction<'_>, events: &[NewEvent], now_ms: i64) -> ru
             row.and_then(|row| row.entity_id.as_ref()),
             image(row.and_then(|row| row.before.as_deref()))?,
             image(row.and_then(|row| row.after.as_deref()))?,
-            row.and_then(|row| row.txid)
+            event.txid
         ])?;
     }
     Ok(())

@@ -3,9 +3,10 @@
 use rusqlite::Connection;
 
 use super::error::{broken, now_ms};
-use super::sql;
 use super::writer::Writer;
+use super::{capture, sql};
 use crate::error::StoreError;
+use crate::offset::Position;
 
 /// Streams expired a call.
 const STREAMS_MAX: i64 = 500;
@@ -37,6 +38,8 @@ pub(crate) fn purge(writer: &mut Writer) -> Result<usize, StoreError> {
     let mut removed = 0;
     for (stream, after, up_to) in due {
         let left = EVENTS_MAX - removed;
+        capture::before_removal(&transaction, &stream, Position::from_sql(up_to))
+            .map_err(&failed)?;
         let rows = transaction
             .prepare_cached(sql!("purge_events"))
             .and_then(|mut delete| {

@@ -15,7 +15,7 @@ use super::error::{broken, now_ms};
 use super::recent::Recent;
 use super::{load, save};
 use crate::command::{Answer, Command};
-use crate::decide::{Plan, decide};
+use crate::decide::{NewEvent, Plan, decide};
 use crate::error::StoreError;
 use crate::queue::{Next, Taker, Waiting};
 use crate::stats::Counters;
@@ -90,8 +90,7 @@ impl Writer {
         transaction.commit().map_err(broken("commit"))?;
         self.streams.follow(&plan);
         if let Some(last) = plan.events.last() {
-            let bytes =
-                plan.events.iter().filter_map(|e| e.payload.as_ref()).map(|p| p.len()).sum();
+            let bytes = plan.events.iter().map(NewEvent::bytes).sum();
             self.counters.committed(
                 plan.answers.len(),
                 plan.events.len(),

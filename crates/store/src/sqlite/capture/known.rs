@@ -3,14 +3,16 @@
 //! When a table begins to be watched its rows are copied, and from then on the log has every change.
 //! Both together say what readers of the log believe the table to hold, so when another process has
 //! written to the file, what it changed is the difference to what the table holds. Before events
-//! leave the log, they must be applied to the copy ([`catch_up`]).
+//! leave the log, they must be applied to the copy ([`before_removal`]).
 
 use std::collections::BTreeMap;
 
 use rusqlite::Connection;
 
 use super::table::{Image, Watched};
+use super::watched;
 use crate::offset::Position;
+use crate::row::TABLE_PREFIX;
 use crate::sqlite::sql;
 
 /// Rows that may differ and still be told one by one. More wait in memory than should, and readers do
@@ -66,6 +68,23 @@ pub(crate) fn catch_up(
     }
     connection.prepare_cached(sql!("known_rows_tidy"))?.execute([&watched.name])?;
     reached(connection, watched, up_to)
+}
+
+/// Before events of a stream leave the log: applies them to the known rows of its table, if it is one
+/// that is watched.
+pub(crate) fn before_removal(
+    connection: &Connection,
+    stream: &str,
+    up_to: Position,
+) -> rusqlite::Result<()> {
+    if !stream.starts_with(TABLE_PREFIX) {
+        return Ok(());
+    }
+    let stored = watched::stored(connection)?;
+    match stored.iter().find(|watched| watched.stream() == stream) {
+        Some(watched) => catch_up(connection, watched, up_to),
+        None => Ok(()),
+    }
 }
 
 /// What a table holds other than what the log tells up to `tip`, its end: rows that are gone, then

@@ -33,6 +33,7 @@ use rusqlite::Connection;
 
 pub(crate) use foreign::{notice, notice_after_restart};
 pub(crate) use guard::Guard;
+pub(crate) use known::before_removal;
 pub(crate) use transaction::{read, write};
 pub(crate) use watched::{list, unwatch, watch};
 

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::guard::Guard;
 use super::image;
 use super::problem::{Failed, too_large, wrong};
-use crate::sql::{SqlAnswer, SqlColumn, SqlError, SqlLimits, Statements};
+use crate::sql::{SqlAnswer, SqlColumn, SqlError, SqlLimits, SqlProblem, Statements};
 
 /// Runs all statements, and calls `after` when one is done. Gives the answer of the last, without a
 /// place in the log.
@@ -51,6 +51,15 @@ pub(crate) fn only_read(
     statements: &Statements,
 ) -> Result<bool, SqlError> {
     let Statements { sql, limits, .. } = statements;
+    if let Some(before) = sql.find('\0').and_then(|at| sql.get(..at)) {
+        // SQLite would end there, and leave what follows unread.
+        return Err(SqlError::Wrong(Box::new(SqlProblem {
+            code: "sql_syntax",
+            message: "there is a zero byte in the text".to_owned(),
+            position: Some(before.chars().count() + 1),
+            hint: None,
+        })));
+    }
     let mut batch = Batch::new(connection, sql);
     for number in 1.. {
         let failed = Failed { connection, guard, limits, sql, number };

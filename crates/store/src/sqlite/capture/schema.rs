@@ -239,10 +239,12 @@ impl Watched {
                 table.columns.get(place).filter(|_| was.columns.len() == table.columns.len())?;
             was.column(&there.name).is_none().then(|| there.name.clone())
         };
-        let key: Option<Vec<String>> = self.key_columns.iter().map(now_called).collect();
+        let given: Option<Vec<String>> = self.key_columns.iter().map(now_called).collect();
+        let given = given.filter(|_| self.key_given);
         Watched {
             name: self.name.clone(),
-            key_columns: key.unwrap_or_else(|| table.primary_key()),
+            key_given: given.is_some(),
+            key_columns: given.unwrap_or_else(|| table.primary_key()),
             entity_code: self.entity_code.clone(),
             host_column: self.host_column.as_ref().and_then(now_called),
             user_column: self.user_column.as_ref().and_then(now_called),

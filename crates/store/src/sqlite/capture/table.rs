@@ -40,6 +40,8 @@ pub(crate) struct Watched {
     pub(crate) table: Table,
     /// Names of key columns; none if the whole row tells it from others.
     pub(crate) key_columns: Vec<String>,
+    /// Whether those were asked for. Otherwise they are the primary key's.
+    pub(crate) key_given: bool,
     pub(crate) entity_code: Option<String>,
     pub(crate) host_column: Option<String>,
     pub(crate) user_column: Option<String>,

@@ -81,7 +81,18 @@ fn write_once(writer: &mut Writer, statements: &Statements) -> Result<SqlAnswer,
         // What was watched before is watched again, but what is known of it may be of what was undone.
         capture.forget();
     }
-    result.map(|(answer, _)| answer)
+    result.map(|(answer, _)| answer).map_err(deferred)
+}
+
+/// Rules that are checked only at the end are broken by the statements all the same.
+fn deferred(error: SqlError) -> SqlError {
+    match error {
+        SqlError::Store(StoreError::Broken { reason, .. }) if reason.contains("FOREIGN KEY") => {
+            let hint = "a row refers to one that is not there at the end of the transaction";
+            wrong("sql_constraint", reason, hint.to_owned())
+        }
+        other => other,
+    }
 }
 
 fn incomplete(reason: String) -> StoreError {
@@ -146,9 +157,5 @@ fn unpublished(Unpublished { stream, refusal }: Unpublished) -> SqlError {
         other => format!("it was refused: {other:?}"),
     };
     let hint = "nothing of the transaction was kept; publish to another stream";
-    wrong(
-        "publish_refused",
-        format!("nothing can be published to {stream}: {why}"),
-        hint.to_owned(),
-    )
+    wrong("sql_failed", format!("nothing can be published to {stream}: {why}"), hint.to_owned())
 }

@@ -43,6 +43,7 @@ pub(crate) fn stored(connection: &Connection) -> rusqlite::Result<Vec<Watched>> 
                 columns: columns(&row.get::<_, String>(6)?),
             },
             key_columns: strings(&row.get::<_, String>(2)?),
+            key_given: row.get(11)?,
             entity_code: row.get(3)?,
             host_column: row.get(4)?,
             user_column: row.get(5)?,
@@ -107,6 +108,7 @@ pub(crate) fn save(
         watched.user_column,
         watched.table.shape(),
         created_at_ms,
+        watched.key_given,
     ])?;
     Ok(())
 }
@@ -231,7 +233,7 @@ fn find(connection: &Connection, text: &str) -> Result<Table, SqlError> {
                 || "make it first, by POST /v1/sql or `tidewire sql`".to_owned(),
                 |close| format!("did you mean {close}?"),
             );
-            Err(wrong("unknown_table", format!("there is no table {name}"), hint))
+            Err(wrong("table_not_watchable", format!("there is no table {name}"), hint))
         }
     }
 }
@@ -249,16 +251,18 @@ fn resolve(table: Table, wanted: &NewWatch, name: Option<&str>) -> Result<Watche
                 },
                 |close| format!("did you mean {close}?"),
             );
-            Err(wrong("unknown_column", format!("{} has no column {name}", table.name), hint))
+            Err(wrong("table_not_watchable", format!("{} has no column {name}", table.name), hint))
         }
     };
-    let key_columns = match &wanted.key_columns {
+    let given = wanted.key_columns.as_ref().filter(|names| !names.is_empty());
+    let key_columns = match given {
         None => table.primary_key(),
         Some(names) => names.iter().map(column).collect::<Result<Vec<String>, SqlError>>()?,
     };
     Ok(Watched {
         name: name.map_or_else(|| table.event_name(), str::to_owned),
         key_columns,
+        key_given: given.is_some(),
         entity_code: wanted.entity_code.clone(),
         host_column: wanted.host_column.as_ref().map(column).transpose()?,
         user_column: wanted.user_column.as_ref().map(column).transpose()?,
@@ -276,7 +280,7 @@ fn parse_name(text: &str) -> Result<String, SqlError> {
         _ => {
             let hint = "write it as in SQL: orders, or \"Odd Name\" in double quotes";
             return Err(wrong(
-                "unknown_table",
+                "table_not_watchable",
                 format!("{text:?} is no name of a table"),
                 hint.to_owned(),
             ));
@@ -284,7 +288,11 @@ fn parse_name(text: &str) -> Result<String, SqlError> {
     };
     if schema.is_some_and(|schema| !schema.eq_ignore_ascii_case("main")) {
         let message = format!("{text} is not in the embedded store's file");
-        return Err(wrong("unknown_table", message, "tables there have no schema".to_owned()));
+        return Err(wrong(
+            "table_not_watchable",
+            message,
+            "tables there have no schema".to_owned(),
+        ));
     }
     Ok(name)
 }

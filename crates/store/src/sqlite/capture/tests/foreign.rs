@@ -4,6 +4,7 @@ use super::Subject;
 use crate::event::Control;
 use crate::log::{Log, PageLimit};
 use crate::offset::Position;
+use crate::sqlite::capture;
 use crate::watch::Watches;
 
 const SCHEMA: &str = "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT);
@@ -89,6 +90,39 @@ async fn a_changed_or_dropped_table_is_told() {
     let expected = [
         r#"UPDATE 1 {"id":1,"name":"a","more":null} {"id":1,"name":"a","more":"x"}"#,
         r#"DELETE 2 {"id":2,"name":"b","more":null} -"#,
+    ];
+    assert_eq!(store.changes("t").await, expected);
+}
+
+#[tokio::test]
+async fn differences_are_exact_after_events_left_the_log() {
+    let store = Subject::watching(SCHEMA, &["t"]).await;
+    store.run("UPDATE t SET name = 'z'; DELETE FROM t WHERE id = 2").await;
+    let last = store.events("table/t").await.last().expect("an event").position;
+    store.run("INSERT INTO t VALUES (6, 'f')").await;
+    let removed = store
+        .store
+        .exclusively(move |writer| {
+            let transaction = writer.transaction()?;
+            let remove = || {
+                capture::before_removal(&transaction, "table/t", last)?;
+                transaction.execute(
+                    "DELETE FROM log WHERE stream_id = 'table/t' AND control IS NULL AND c_offset <= ?1",
+                    [last.to_sql()],
+                )
+            };
+            let removed = remove().expect("events can be removed");
+            transaction.commit().expect("a commit");
+            Ok::<_, crate::StoreError>(removed)
+        })
+        .await;
+    assert_eq!(removed.expect("removed"), 4);
+    store.elsewhere("UPDATE t SET name = 'y' WHERE id IN (1, 6)");
+    store.store.sweep().await.expect("swept");
+    let expected = [
+        r#"INSERT 6 - {"id":6,"name":"f"}"#,
+        r#"UPDATE 1 {"id":1,"name":"z"} {"id":1,"name":"y"}"#,
+        r#"UPDATE 6 {"id":6,"name":"f"} {"id":6,"name":"y"}"#,
     ];
     assert_eq!(store.changes("t").await, expected);
 }

@@ -99,6 +99,22 @@ async fn virtual_generated_columns_are_left_out() {
 }
 
 #[tokio::test]
+async fn generated_columns_of_a_table_without_a_rowid_are_left_out() {
+    let schema = "CREATE TABLE t (s TEXT AS (c || k) STORED, c TEXT, v AS (c || c), k TEXT, d TEXT,
+        PRIMARY KEY (k)) WITHOUT ROWID";
+    let store = Subject::watching(schema, &["t"]).await;
+    store.run("INSERT INTO t (c, k, d) VALUES ('c', 'k', 'd')").await;
+    store.run("UPDATE t SET d = 'e', k = 'l'").await;
+    store.run("DELETE FROM t").await;
+    let expected = [
+        r#"INSERT k - {"c":"c","k":"k","d":"d"}"#,
+        r#"UPDATE l {"c":"c","k":"k","d":"d"} {"c":"c","k":"l","d":"e"}"#,
+        r#"DELETE l {"c":"c","k":"l","d":"e"} -"#,
+    ];
+    assert_eq!(store.changes("t").await, expected);
+}
+
+#[tokio::test]
 async fn statements_that_fail_half_way_leave_nothing() {
     let schema = "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER CHECK (n < 10));
         CREATE TRIGGER no BEFORE DELETE ON t WHEN old.id = 2 BEGIN
