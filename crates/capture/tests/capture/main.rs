@@ -1,5 +1,12 @@
 //! Capture over a real PostgreSQL. `./test` starts one.
 
+mod history;
+mod kinds;
+mod leaders;
+mod publishing;
 mod queries;
 mod rows;
 mod stage;
+mod stress;
+mod tables_change;
+mod watching;

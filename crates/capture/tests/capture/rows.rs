@@ -38,3 +38,136 @@ async fn changes_reach_the_log_with_both_images() {
     assert_eq!(last, [true, false, true, false, false, true, true]);
     stage.strike().await;
 }
+
+#[tokio::test]
+async fn keys_are_found_or_given_or_the_whole_row() {
+    let stage = Stage::set().await;
+    let tables = r#"
+        CREATE SCHEMA "Sa.les";
+        CREATE TABLE "Sa.les"."My ""T""/1" (a int, "B" text, c int, PRIMARY KEY ("B", a));
+        CREATE TABLE bare (x int, y text);
+        CREATE TABLE given (x int, y text);
+        SELECT tidewire.watch('"Sa.les"."My ""T""/1"');
+        SELECT tidewire.watch('bare');
+        SELECT tidewire.watch('given', ARRAY['y']);
+        INSERT INTO "Sa.les"."My ""T""/1" VALUES (1, 'b', 2);
+        INSERT INTO bare VALUES (1, 'z');
+        INSERT INTO given VALUES (1, 'z');
+    "#;
+    stage.run(tables).await;
+    stage.caught_up().await;
+    let entities = stage.changes().await;
+    let expected =
+        [("INSERT", r#"["b", 1]"#), ("INSERT", r#"{"x": 1, "y": "z"}"#), ("INSERT", "z")];
+    assert_eq!(entities, pairs(&expected));
+    let log = stage.log().await;
+    let odd = r#"table/"Sa.les"."My ""T""/1""#;
+    assert_eq!(log[0].stream, odd);
+    let name = log.iter().find_map(|event| event.table.clone());
+    assert_eq!(name.as_deref(), Some(&odd["table/".len()..]));
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn partitions_speak_as_the_table_they_are_part_of() {
+    let stage = Stage::set().await;
+    let table = "CREATE TABLE p (k int PRIMARY KEY, v text) PARTITION BY RANGE (k);
+        CREATE TABLE p_low PARTITION OF p FOR VALUES FROM (0) TO (10);
+        SELECT tidewire.watch('p');
+        CREATE TABLE p_high PARTITION OF p FOR VALUES FROM (10) TO (20)";
+    stage.run(table).await;
+    stage.run("INSERT INTO p VALUES (1, 'a'), (11, 'b'); INSERT INTO p_low VALUES (2, 'c')").await;
+    stage.run("UPDATE p SET v = 'd' WHERE k = 1; UPDATE p SET k = 12 WHERE k = 1").await;
+    stage.run("SELECT tidewire.watch('p', NULL, 'part'); DELETE FROM p_high; TRUNCATE p").await;
+    stage.caught_up().await;
+    let expected = [
+        ("INSERT", "1"),
+        ("INSERT", "11"),
+        ("INSERT", "2"),
+        ("UPDATE", "1"),
+        ("DELETE", "1"),
+        ("INSERT", "12"),
+        ("DELETE", "11"),
+        ("DELETE", "12"),
+        ("TRUNCATE", ""),
+    ];
+    assert_eq!(stage.changes().await, pairs(&expected));
+    let log = stage.log().await;
+    assert!(log.iter().all(|event| event.stream == "table/p"));
+    let codes: Vec<_> = log.iter().filter_map(|event| event.entity_code.as_deref()).collect();
+    assert_eq!(codes, ["part", "part", "part"]);
+    let refused = stage.sql.batch_execute("SELECT tidewire.watch('p_low')").await;
+    let refused = refused.expect_err("a partition");
+    let hint = refused.as_db_error().and_then(|error| error.hint());
+    assert_eq!(hint, Some("Watch the table it is a part of: public.p."));
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn large_values_that_did_not_change_are_in_both_images() {
+    let stage = Stage::set().await;
+    stage.run("CREATE TABLE docs (id int PRIMARY KEY, body text, n int)").await;
+    stage.run("ALTER TABLE docs ALTER body SET STORAGE EXTERNAL").await;
+    stage.run("SELECT tidewire.watch('docs')").await;
+    stage.run("INSERT INTO docs VALUES (1, repeat('x', 100000), 0)").await;
+    stage.run("UPDATE docs SET n = 1; DELETE FROM docs").await;
+    stage.caught_up().await;
+    for event in stage.log().await.iter().filter(|event| event.operation.is_some()) {
+        for image in [&event.before, &event.after].into_iter().flatten() {
+            assert_eq!(image["body"].as_str().map(str::len), Some(100_000));
+        }
+    }
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn who_acts_comes_from_the_row_or_the_transaction() {
+    let stage = Stage::set().await;
+    let tables = "CREATE TABLE plain (id int PRIMARY KEY);
+        CREATE TABLE owned (id int PRIMARY KEY, tenant text, who int);
+        SELECT tidewire.watch('plain');
+        SELECT tidewire.watch('owned', NULL, 'thing', 'tenant', 'who')";
+    stage.run(tables).await;
+    let acts = "BEGIN; SELECT tidewire.set_actor('ann', 'acme');
+        INSERT INTO plain VALUES (1); INSERT INTO owned VALUES (1, 'evil', 7); COMMIT;
+        INSERT INTO plain VALUES (2); UPDATE owned SET tenant = NULL; DELETE FROM owned";
+    stage.run(acts).await;
+    stage.caught_up().await;
+    let log = stage.log().await;
+    let actors: Vec<(Option<&str>, Option<&str>)> = log
+        .iter()
+        .filter(|event| event.operation.is_some())
+        .map(|event| (event.host.as_deref(), event.user.as_deref()))
+        .collect();
+    let expected = [
+        (Some("acme"), Some("ann")),
+        (Some("evil"), Some("7")),
+        (None, None),
+        (None, Some("7")),
+        (None, Some("7")),
+    ];
+    assert_eq!(actors, expected);
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn a_writer_needs_no_rights_on_tidewires_schema() {
+    let stage = Stage::set().await;
+    let role = format!("writer_{}", stage.database.name);
+    let make = format!(
+        "CREATE TABLE orders (id int PRIMARY KEY); SELECT tidewire.watch('orders');
+         CREATE ROLE {role}; GRANT INSERT, DELETE ON orders TO {role}; SET ROLE {role};
+         INSERT INTO orders VALUES (1); DELETE FROM orders"
+    );
+    stage.run(&make).await;
+    for sql in ["SELECT tidewire.publish('a', '1')", "SELECT tidewire.watch('orders')"] {
+        let refused = stage.sql.batch_execute(sql).await.expect_err("no rights");
+        let code = refused.code().expect("a code").code();
+        assert_eq!(code, "42501", "{sql}");
+    }
+    stage.run("RESET ROLE").await;
+    stage.caught_up().await;
+    assert_eq!(stage.changes().await.len(), 2);
+    stage.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    stage.strike().await;
+}

@@ -29,7 +29,7 @@ impl Watches for PostgresStore {
         };
         let done = self.pool.write(work).await?;
         done.map_err(|problem| SqlError::Wrong(Box::new(problem)))?;
-        let listed = |client: Lent| async move { list(&client, table).await };
+        let listed = |client: Lent| async move { list(&client, Some(table)).await };
         let views = self.pool.read(listed).await?;
         let found = views.into_iter().find_map(|(view, is_it)| is_it.then_some(view));
         found.ok_or_else(|| {
@@ -47,7 +47,7 @@ impl Watches for PostgresStore {
     }
 
     async fn watches(&self) -> Result<Vec<WatchView>, StoreError> {
-        let views = self.pool.read(|client| async move { list(&client, "").await }).await?;
+        let views = self.pool.read(|client| async move { list(&client, None).await }).await?;
         Ok(views.into_iter().map(|(view, _)| view).collect())
     }
 
@@ -118,7 +118,10 @@ fn problem(said: &DbError) -> SqlProblem {
 }
 
 /// The watches, each with whether it is that of a table.
-async fn list(client: &ClientWrapper, table: &str) -> Result<Vec<(WatchView, bool)>, StoreError> {
+async fn list(
+    client: &ClientWrapper,
+    table: Option<&str>,
+) -> Result<Vec<(WatchView, bool)>, StoreError> {
     let read = async {
         let rows = query(client, sql!("watches"), &[&table]).await?;
         rows.iter().map(watch_of_row).collect::<Result<Vec<_>, Error>>()

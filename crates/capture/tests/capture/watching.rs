@@ -1,0 +1,73 @@
+//! Watching, as the store's trait has it.
+
+use tidewire_store::{CaptureMode, NewWatch, SqlError, Watches as _};
+
+use crate::stage::Stage;
+
+fn plain(table: &str) -> NewWatch {
+    NewWatch { table: table.to_owned(), ..NewWatch::default() }
+}
+
+#[tokio::test]
+async fn watches_are_listed_with_their_counts() {
+    let stage = Stage::set().await;
+    stage.run("CREATE TABLE b (id int PRIMARY KEY); CREATE TABLE a (x int, y int)").await;
+    let watch = NewWatch {
+        key_columns: Some(vec!["y".to_owned(), "x".to_owned()]),
+        entity_code: Some("thing".to_owned()),
+        host_column: Some("x".to_owned()),
+        ..plain("public.a")
+    };
+    let made = stage.store.watch(watch).await.expect("it is watched");
+    assert_eq!((made.table.as_str(), made.stream.as_str()), ("a", "table/a"));
+    assert_eq!(made.key_columns, ["y", "x"]);
+    stage.store.watch(plain("b")).await.expect("another one");
+    stage.run("INSERT INTO b VALUES (1), (2)").await;
+    stage.until("SELECT events = 2 FROM tidewire.watches WHERE table_name = 'b'").await;
+    let views = stage.store.watches().await.expect("a list");
+    let names: Vec<_> = views.iter().map(|view| view.table.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!((views[1].events, views[1].waiting), (2, 0));
+    assert!(views[1].last.is_some());
+    let again = stage.store.watch(plain("a")).await.expect("watched otherwise");
+    assert_eq!((again.key_columns.len(), again.entity_code), (0, None));
+    assert!(stage.store.unwatch("a").await.expect("it was watched"));
+    assert!(!stage.store.unwatch("a").await.expect("it is not"));
+    let triggers = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE '!tidewire%'";
+    assert_eq!(stage.number(triggers).await, 2, "those of b");
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_watched_is_refused_with_a_hint() {
+    let stage = Stage::set_without_capture().await;
+    stage.run("CREATE TABLE t (id int, g int GENERATED ALWAYS AS (id) STORED)").await;
+    stage.run("CREATE VIEW v AS SELECT 1 AS id").await;
+    let generated = NewWatch { host_column: Some("g".to_owned()), ..plain("t") };
+    let missing = NewWatch { key_columns: Some(vec!["no".to_owned()]), ..plain("t") };
+    for (watch, said) in [
+        (plain("nothing"), "there is no table 'nothing'"),
+        (plain("v"), "v is not a table"),
+        (plain("tidewire.log"), "not"),
+        (plain("pg_catalog.pg_class"), "belongs to the system"),
+        (generated, "the table t has no column g that could be captured"),
+        (missing, "the table t has no column no that could be captured"),
+        (plain("a b c"), "invalid name syntax"),
+    ] {
+        let refused = stage.store.watch(watch.clone()).await.expect_err("it cannot be watched");
+        let SqlError::Wrong(problem) = refused else { panic!("{watch:?}: {refused}") };
+        assert!(problem.message.contains(said) || said == "not", "{}", problem.message);
+    }
+    assert!(stage.store.watches().await.expect("a list").is_empty());
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn capture_says_how_and_why() {
+    let stage = Stage::set().await;
+    stage.until("SELECT leader = 'a' FROM tidewire.capture").await;
+    let view = stage.store.capture().await.expect("a view");
+    assert_eq!((view.mode, view.failed, view.dead), (CaptureMode::Outbox, 0, 0));
+    assert!(!view.reason.is_empty());
+    stage.strike().await;
+}
