@@ -131,7 +131,7 @@ fn is_root() -> bool {
 
 /// The folder of initdb, postgres and pg_ctl: what `./test` found, else the newest version's, which
 /// Debian keeps off the PATH.
-fn programs() -> PathBuf {
+pub(crate) fn programs() -> PathBuf {
     if let Some(folder) = std::env::var_os("TIDEWIRE_TEST_PG_BIN") {
         return folder.into();
     }

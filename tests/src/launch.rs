@@ -191,7 +191,7 @@ impl Server {
 }
 
 /// The binary under test: what `TIDEWIRE_BIN` names, else the one built beside this test.
-fn binary() -> PathBuf {
+pub(crate) fn binary() -> PathBuf {
     let found = std::env::var_os("TIDEWIRE_BIN").map_or_else(beside_this_test, PathBuf::from);
     found.canonicalize().unwrap_or_else(|error| {
         panic!("there is no {} ({error}): run cargo build -p tidewire", found.display())

@@ -39,6 +39,7 @@ pub mod http;
 pub mod http2;
 pub mod issuer;
 pub mod launch;
+pub mod manual;
 pub mod metrics;
 pub mod nodes;
 pub mod port;

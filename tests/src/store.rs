@@ -148,6 +148,51 @@ impl Store {
         }
     }
 
+    /// Puts a table's stream into the log behind the back of a server that does not run, with a change
+    /// of a row for each age in seconds, and returns their positions.
+    pub async fn capture(&self, table: &str, ages_s: &[u64]) -> Vec<i64> {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.expect("a clock").as_secs();
+        let created = self.number(TIP).await + 1;
+        let mut statements = vec![
+            format!(
+                "INSERT INTO {{log}} (c_offset, stream_id, append_id, control, created_at)
+                 VALUES ({created}, 'table/{table}', {created}, 'create', {{time}}{now}))"
+            ),
+            format!(
+                "INSERT INTO {{}}streams (stream_id, created_offset, content_type)
+                 VALUES ('table/{table}', {created}, 'application/json')"
+            ),
+        ];
+        let mut positions = Vec::new();
+        for (position, age) in (created + 1..).zip(ages_s) {
+            let at = now - age;
+            statements.push(format!(
+                "INSERT INTO {{log}} (c_offset, stream_id, append_id, table_name, operation,
+                     entity_id, after_data, txid, created_at)
+                 VALUES ({position}, 'table/{table}', {position}, '{table}', 'INSERT', '{position}',
+                     '{{\"id\":{position}}}', {position}, {{time}}{at}))"
+            ));
+            positions.push(position);
+        }
+        for statement in statements {
+            let (log, time) = match self {
+                Store::Sqlite { .. } => ("log", "(1000 * "),
+                Store::Postgres { .. } => ("tidewire.log", "to_timestamp("),
+            };
+            self.tamper(&statement.replace("{log}", log).replace("{time}", time)).await;
+        }
+        positions
+    }
+
+    /// How many events of a stream are on disk.
+    pub async fn on_disk(&self, stream: &str) -> i64 {
+        let question = |log: &str| {
+            format!("SELECT count(*) FROM {log} WHERE stream_id = '{stream}' AND control IS NULL")
+        };
+        self.number((&question("log"), &question("tidewire.log"))).await
+    }
+
     /// The keys that the server signs with, by name.
     pub async fn signing_keys(&self) -> Vec<(String, Vec<u8>)> {
         match self {

@@ -4,6 +4,7 @@
 //! A story that concerns the log is told on both stores. Doc comments cite the invariants of the
 //! design by number (I1 is the first).
 
+mod a_backup_is_restored;
 mod a_certificate_is_replaced;
 mod a_connection_is_lost;
 mod a_herd_returns;
@@ -29,6 +30,7 @@ mod keys_command;
 mod live_clients_outlast_postgres;
 mod live_metrics;
 mod notify;
+mod old_rows_are_retired;
 mod one_address_wants_everything;
 mod orders_to_all_nodes;
 mod payloads;
