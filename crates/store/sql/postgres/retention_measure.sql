@@ -1,4 +1,5 @@
--- Sizes are those on disk, so that nothing is fetched to be measured.
+-- Sizes are those on disk, so that nothing is fetched to be measured. (OFFSET 0: they are taken before
+-- the events are sorted, not after.)
 WITH measured AS (
     SELECT c_offset / $3::bigint AS bucket,
            count(*) FILTER (WHERE captured) AS events,
@@ -11,6 +12,7 @@ WITH measured AS (
                    + $4::bigint AS bytes
         FROM tidewire.log
         WHERE c_offset > $1 AND c_offset <= $2
+        OFFSET 0
     ) AS event
     GROUP BY 1
 ), kept AS (

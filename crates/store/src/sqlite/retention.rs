@@ -28,7 +28,7 @@ pub(super) async fn retain(
     from: &str,
 ) -> Result<Retained, StoreError> {
     let mut retained = Retained::default();
-    let sums = store.readers.run(|connection| measure(connection)).await?;
+    let sums = store.readers.run(measure).await?;
     if let Some(sums) = sums {
         retained.more = sums.more;
         store.exclusively(move |writer| keep_sums(writer, &sums)).await?;
