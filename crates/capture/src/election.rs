@@ -15,8 +15,8 @@ use crate::leader::{self, Leadership};
 use crate::options::CaptureOptions;
 use crate::query::{query_one, sql};
 
-/// Held by the session of the node that works: `tide` and 4.
-const LEADER_LOCK: i64 = 0x7469_6465_0000_0004;
+/// Held by the session of the node that works: `tide` and 5.
+const LEADER_LOCK: i64 = 0x7469_6465_0000_0005;
 
 /// A leader's session is never silent for so long unless its node is in trouble, and then it must end
 /// soon. Range scans are joined by hash, because a plan made for no rows would loop over all.
