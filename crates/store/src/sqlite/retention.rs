@@ -365,6 +365,7 @@ fn remove_some(transaction: &Transaction<'_>) -> rusqlite::Result<Removed> {
             ))?;
             removed.archived = chosen.len() as u64;
         }
+        capture::before_removal(transaction, &stream, Position::from_sql(*last))?;
         transaction.prepare_cached(sql!("retention_remove"))?.execute((&stream, after, last))?;
         removed.events = chosen.len() as u64;
         removed.bytes = chosen.iter().map(|(_, bytes)| bytes).sum();
