@@ -192,6 +192,10 @@ fn denial(action: AuthAction<'_>) -> Option<Denial> {
                  the file belong to the server",
             )
         }
+        AuthAction::Unknown { code, .. } => denied(
+            format!("this cannot be run here (SQLite's action {code})"),
+            "it is something that this version of Tidewire does not know",
+        ),
         AuthAction::CreateTempTable { .. }
         | AuthAction::CreateTempIndex { .. }
         | AuthAction::CreateTempTrigger { .. }

@@ -4,6 +4,8 @@ use super::Subject;
 use crate::command::{Answer, Command};
 use crate::contract::commands;
 use crate::log::Log;
+use crate::sql::SqlError;
+use crate::watch::{NewWatch, Watches};
 
 #[tokio::test]
 async fn tidewires_own_tables_are_out_of_reach() {
@@ -11,6 +13,11 @@ async fn tidewires_own_tables_are_out_of_reach() {
     store.run("CREATE TABLE mine (id INTEGER PRIMARY KEY)").await;
     for sql in [
         "SELECT * FROM log",
+        "SELECT count(*) FROM log",
+        "SELECT 1 FROM tidewire_streams",
+        "WITH x AS (SELECT c_offset FROM log) SELECT 1 FROM x",
+        "CREATE TABLE copy AS SELECT * FROM log",
+        "CREATE VIRTUAL TABLE f USING fts5 (payload, content = 'log'); SELECT * FROM f",
         "SELECT * FROM Tidewire_API_Keys",
         "SELECT (SELECT max(c_offset) FROM log)",
         "SELECT next_offset FROM log_counter",
@@ -75,6 +82,30 @@ async fn hints_say_what_was_meant() {
     assert!(hint("SELECT * FROM order_s").await.contains("did you mean orders?"));
     assert!(hint("SELECT publish('a', '1')").await.contains("tidewire_publish("));
     assert!(hint("SELECT tidewire.publish('a', '1')").await.contains("tidewire_publish("));
+}
+
+#[tokio::test]
+async fn names_that_are_nearly_right_are_told() {
+    let store = Subject::open().await;
+    store.run("CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT, g AS (id))").await;
+    store.run("CREATE VIRTUAL TABLE words USING fts5 (word)").await;
+    let hint = async |table: &str, key: Option<&str>| {
+        let key_columns = key.map(|key| vec![key.to_owned()]);
+        let new = NewWatch { table: table.to_owned(), key_columns, ..NewWatch::default() };
+        match store.store.watch(new).await {
+            Err(SqlError::Wrong(problem)) => {
+                assert_eq!(problem.code, "table_not_watchable");
+                problem.hint.unwrap_or_default()
+            }
+            other => panic!("{table} should be refused, and gave {other:?}"),
+        }
+    };
+    assert!(hint("order", None).await.contains("did you mean orders?"));
+    assert!(hint("orders", Some("nam")).await.contains("did you mean name?"));
+    assert!(hint("orders", Some("g")).await.contains("generated"));
+    assert!(hint("words", None).await.contains("ordinary table"));
+    assert!(hint("temp.orders", None).await.contains("no schema"));
+    assert!(hint("log", None).await.contains("your own"));
 }
 
 #[tokio::test]
