@@ -131,6 +131,10 @@ impl Writer {
     }
 
     fn answer(&mut self, batch: Vec<Waiting>) {
+        // What another process did comes first; whether that can be told does not stop an append.
+        if let Err(error) = capture::notice(self) {
+            tracing::error!(%error, "what another process wrote could not be told");
+        }
         let (commands, replies): (Vec<Command>, Vec<_>) =
             batch.into_iter().map(|waiting| (waiting.command, waiting.reply)).unzip();
         let result: Result<_, StoreError> = self.commit(|transaction, streams, now_ms| {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::guard::{Guard, Stopped};
 use super::preupdate::Touched;
+use super::problem::CHANGES_TOO_MUCH;
 use super::table::{Image, Watched};
 use crate::command::Actor;
 use crate::decide::{Step, publication};
@@ -37,11 +38,12 @@ struct Gathered {
 pub(crate) struct Collector {
     gathered: Mutex<Gathered>,
     guard: Arc<Guard>,
+    bytes_max: usize,
 }
 
 impl Collector {
-    pub(crate) fn new(guard: Arc<Guard>) -> Collector {
-        Collector { gathered: Mutex::default(), guard }
+    pub(crate) fn new(guard: Arc<Guard>, bytes_max: usize) -> Collector {
+        Collector { gathered: Mutex::default(), guard, bytes_max }
     }
 
     fn gathered(&self) -> MutexGuard<'_, Gathered> {
@@ -122,8 +124,9 @@ impl Collector {
 
     fn push(&self, gathered: &mut Gathered, step: Step, bytes: usize) {
         gathered.bytes += bytes + CHANGE_OVERHEAD_BYTES;
-        if gathered.bytes > TRANSACTION_BYTES_MAX {
-            gathered.steps.clear();
+        if gathered.bytes > self.bytes_max {
+            gathered.steps = Vec::new();
+            gathered.failure = Some(CHANGES_TOO_MUCH.to_owned());
             self.guard.stop(Stopped::TooMuch);
         } else {
             gathered.steps.push(step);
@@ -155,5 +158,27 @@ pub(crate) fn row_change(
         txid: None,
         tx_last: false,
         created_at_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_that_is_too_large_is_stopped_and_gives_nothing() {
+        let guard = Arc::new(Guard::default());
+        let collector = Collector::new(Arc::clone(&guard), 1_000);
+        let publish = || collector.publish("a".to_owned(), Bytes::from_static(b"1"));
+        assert!(!publish(), "there is no transaction");
+        collector.begin(Actor::default(), &[]);
+        assert!(publish());
+        assert_eq!(collector.end().expect("a step").len(), 1);
+        collector.begin(Actor::default(), &[]);
+        for _ in 0..5 {
+            publish();
+        }
+        assert_eq!(guard.stopped(), Some(Stopped::TooMuch));
+        collector.end().expect_err("not all is there");
     }
 }

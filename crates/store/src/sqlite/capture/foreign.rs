@@ -38,8 +38,7 @@ pub(crate) fn notice(writer: &mut Writer) -> Result<(), StoreError> {
     if version == capture.data_version.load(Ordering::Relaxed) {
         // Where the tables lie is known while nobody else has written, so that one that is renamed
         // elsewhere is found again.
-        capture.watched(writer.connection()).map_err(broken("read what is watched"))?;
-        return Ok(());
+        return capture.look(writer.connection()).map_err(broken("read what is watched"));
     }
     tracing::warn!(
         "another process has written to the embedded store's file; the watched tables are read again. \
@@ -47,8 +46,7 @@ pub(crate) fn notice(writer: &mut Writer) -> Result<(), StoreError> {
     );
     reconcile(writer)?;
     writer.counters().disturbed();
-    capture.watched(writer.connection()).map_err(broken("read what is watched"))?;
-    Ok(())
+    capture.look(writer.connection()).map_err(broken("read what is watched"))
 }
 
 /// Looks whether another process wrote while no server ran, where the files look as if one might have.

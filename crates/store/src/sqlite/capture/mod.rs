@@ -37,7 +37,7 @@ pub(crate) use known::before_removal;
 pub(crate) use transaction::{read, write};
 pub(crate) use watched::{list, unwatch, watch};
 
-use collect::Collector;
+use collect::{Collector, TRANSACTION_BYTES_MAX};
 use table::Watched;
 
 /// Gives a connection a guard for the user's SQL, and the functions that it may call.
@@ -74,7 +74,7 @@ impl Capture {
     /// Makes the writer's connection ready for the user's SQL.
     pub(crate) fn new(connection: &mut Connection) -> rusqlite::Result<Arc<Capture>> {
         let guard = Arc::new(Guard::default());
-        let collector = Arc::new(Collector::new(Arc::clone(&guard)));
+        let collector = Arc::new(Collector::new(Arc::clone(&guard), TRANSACTION_BYTES_MAX));
         prepare(connection, Some(&collector), &guard)?;
         let own_names = AtomicUsize::new(schema::own_names(connection)?);
         let data_version = AtomicI64::new(foreign::data_version(connection)?);
@@ -92,6 +92,14 @@ impl Capture {
         let loaded = watched::load(connection)?;
         *known = Some(loaded.clone());
         Ok(loaded)
+    }
+
+    /// Sees to it that what is watched is known, and where it lies.
+    fn look(&self, connection: &Connection) -> rusqlite::Result<()> {
+        if self.watched.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+            self.watched(connection)?;
+        }
+        Ok(())
     }
 
     /// Forgets what is watched: it may have changed.

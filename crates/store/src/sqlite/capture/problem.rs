@@ -22,9 +22,13 @@ pub(crate) fn too_slow(limits: &SqlLimits) -> SqlError {
     wrong("sql_timeout", format!("it took longer than {} ms", limits.timeout_ms), hint.to_owned())
 }
 
-/// That more would come back than may.
+/// What is said of a transaction whose events do not fit memory.
+pub(crate) const CHANGES_TOO_MUCH: &str =
+    "it changes more rows of watched tables than one transaction may";
+
+/// That more would come back, or be changed, than may.
 pub(crate) fn too_large(what: &str) -> SqlError {
-    let hint = "ask for less with WHERE or LIMIT; nothing was changed";
+    let hint = "do less at a time, with WHERE or LIMIT; nothing was changed";
     wrong("sql_too_large", what, hint.to_owned())
 }
 
@@ -48,7 +52,7 @@ impl Failed<'_> {
         match self.guard.stopped() {
             Some(Stopped::TimeUp) => return self.numbered(too_slow(self.limits)),
             Some(Stopped::TooMuch) => {
-                return self.numbered(too_large("it changes too much at once"));
+                return self.numbered(too_large(CHANGES_TOO_MUCH));
             }
             None => {}
         }

@@ -6,9 +6,9 @@ use rusqlite::types::Value;
 use rusqlite::{Batch, Connection, Statement};
 use serde_json::value::RawValue;
 
-use super::guard::Guard;
+use super::guard::{Guard, Stopped};
 use super::image;
-use super::problem::{Failed, too_large, wrong};
+use super::problem::{CHANGES_TOO_MUCH, Failed, too_large, wrong};
 use crate::sql::{SqlAnswer, SqlColumn, SqlError, SqlLimits, SqlProblem, Statements};
 
 /// Runs all statements, and calls `after` when one is done. Gives the answer of the last, without a
@@ -34,6 +34,10 @@ pub(crate) fn run(
         bind(&mut statement, params).map_err(|error| failed.numbered(error))?;
         last = Some(step(&mut statement, connection, limits, &failed)?);
         drop(statement);
+        // It may have come to its end before the progress handler looked.
+        if guard.stopped() == Some(Stopped::TooMuch) {
+            return Err(failed.numbered(too_large(CHANGES_TOO_MUCH)));
+        }
         after()?;
     }
     match last {

@@ -1,6 +1,8 @@
 //! Writes by other processes come into the log as differences.
 
 use super::Subject;
+use crate::command::Command;
+use crate::contract::commands;
 use crate::event::Control;
 use crate::log::{Log, PageLimit};
 use crate::offset::Position;
@@ -46,6 +48,16 @@ async fn differences_come_before_what_is_written_next() {
         r#"UPDATE 1 {"id":1,"name":"theirs"} {"id":1,"name":"ours"}"#,
     ];
     assert_eq!(store.changes("t").await, expected);
+}
+
+#[tokio::test]
+async fn differences_come_before_a_document_that_is_appended_next() {
+    let store = Subject::watching(SCHEMA, &["t"]).await;
+    store.elsewhere("DELETE FROM t WHERE id = 1");
+    let create = Command::Create(Box::new(commands::create("a")));
+    store.store.submit(create).await.expect("an answer");
+    let change = store.events("table/t").await[0].position;
+    assert_eq!(store.store.tip().await.expect("a tip"), change.next());
 }
 
 #[tokio::test]
