@@ -1,18 +1,21 @@
 -- Takes a batch of rows out of the staging table and puts those into the log that do not concern
--- streams. Positions follow the tip in the order of transactions and ids. After a place in $6 come as
--- many more positions as $7 says up to there, for events that others write.
+-- streams. Positions follow the tip in the order of transactions, statements and ids. After a place
+-- in $6 come as many more positions as $7 says up to there, for events that others write.
 WITH taken AS (
     DELETE FROM tidewire.staging
     USING unnest($1::bigint[]) WITH ORDINALITY AS wanted (txid, turn)
     WHERE staging.txid = wanted.txid AND id >= $2 AND id <= $3
       AND (retry_at IS NULL OR retry_at <= now())
+      AND (coalesce(statement, id), id) >= ($8::bigint, $9::bigint)
+      AND (coalesce(statement, id), id) < ($10::bigint, $11::bigint)
     RETURNING staging.*, turn
 ),
 placed AS (
     SELECT taken.*,
-           row_number() OVER (ORDER BY turn, id) AS place,
-           lead(turn) OVER (ORDER BY turn, id) IS DISTINCT FROM turn AS last_of_tx
+           row_number() OVER in_order AS place,
+           lead(turn) OVER in_order IS DISTINCT FROM turn AS last_of_tx
     FROM taken
+    WINDOW in_order AS (ORDER BY turn, coalesce(statement, id), id)
 ),
 numbered AS (
     SELECT placed.*, $5::bigint + place + CASE WHEN cardinality($6::bigint[]) = 0 THEN 0 ELSE

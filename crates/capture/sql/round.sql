@@ -16,10 +16,10 @@ SELECT txid, min(id), max(id), count(*),
        sum(coalesce(pg_column_size(before_data), 0) + coalesce(pg_column_size(after_data), 0)
            + coalesce(pg_column_size(payload), 0))::bigint,
        bool_or(operation IS NULL AND (control IS NULL OR control IN ('create', 'delete'))),
-       bool_or(depth IS NOT NULL),
+       bool_or(statement IS NOT NULL),
        bool_or(retry_at IS NOT NULL),
        floor(extract(epoch FROM clock_timestamp() - min(created_at)) * 1000)::bigint
 FROM waiting
 GROUP BY txid
-ORDER BY (txid IS NOT DISTINCT FROM $4::bigint) DESC, max(id)
-LIMIT $5
+ORDER BY (txid IS NOT DISTINCT FROM (SELECT chunk_txid FROM tidewire.capture)) DESC, max(id)
+LIMIT $4

@@ -3,11 +3,14 @@ SELECT place, id, txid, whole AND last_of_tx, stream_id, control, payload, conte
        user_id, trace_context
 FROM (
     SELECT staging.*,
-           row_number() OVER (ORDER BY turn, id) AS place,
-           lead(turn) OVER (ORDER BY turn, id) IS DISTINCT FROM turn AS last_of_tx
+           row_number() OVER in_order AS place,
+           lead(turn) OVER in_order IS DISTINCT FROM turn AS last_of_tx
     FROM tidewire.staging
     JOIN unnest($1::bigint[]) WITH ORDINALITY AS wanted (txid, turn) USING (txid)
     WHERE id >= $2 AND id <= $3 AND (retry_at IS NULL OR retry_at <= now())
+      AND (coalesce(statement, id), id) >= ($5::bigint, $6::bigint)
+      AND (coalesce(statement, id), id) < ($7::bigint, $8::bigint)
+    WINDOW in_order AS (ORDER BY turn, coalesce(statement, id), id)
 ) AS batch, (VALUES ($4::boolean)) AS batch_is (whole)
 WHERE operation IS NULL AND (control IS NULL OR control IN ('create', 'delete'))
 ORDER BY place

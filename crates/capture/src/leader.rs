@@ -4,6 +4,7 @@
 //! it under the same lock, so that a leader that was cut off and comes back appends nothing.
 
 use deadpool_postgres::ClientWrapper;
+use futures_util::future::try_join3;
 use tidewire_store::postgres::captured::{CaptureLink, CaptureSession, OFFSET_LOCK, broken};
 use tidewire_store::{CaptureMode, Position, StoreError};
 use tokio_util::sync::CancellationToken;
@@ -72,9 +73,16 @@ impl Leadership {
     pub(crate) async fn begin(&self, mode: CaptureMode) -> Result<Result<Head, End>, StoreError> {
         let client = self.client();
         let begin = async {
-            client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
-            execute(client, sql!("lock"), &[&OFFSET_LOCK]).await?;
-            let row = query_one(client, sql!("head"), &[]).await?;
+            // In one flight. Each statement sees what the lock's last holder committed, because in
+            // READ COMMITTED each has a snapshot of its own.
+            let lock = client.prepare_cached(sql!("lock")).await?;
+            let head = client.prepare_cached(sql!("head")).await?;
+            let (_, _, row) = try_join3(
+                client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
+                client.execute(&lock, &[&OFFSET_LOCK]),
+                client.query_one(&head, &[]),
+            )
+            .await?;
             let end = if row.try_get::<_, i64>(2)? != self.generation {
                 Some(End::Deposed)
             } else if row.try_get::<_, &str>(3)? != mode.as_str() {

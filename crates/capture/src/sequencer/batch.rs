@@ -16,7 +16,7 @@ pub(crate) struct Waiting {
     pub(crate) bytes: usize,
     /// Whether some of it concerns streams.
     pub(crate) special: bool,
-    /// Whether triggers made some of it.
+    /// Whether some of it has an order other than that of ids.
     pub(crate) nested: bool,
     /// Whether it failed before.
     pub(crate) retried: bool,
@@ -98,13 +98,15 @@ struct Open {
     transactions: Vec<Waiting>,
     rows: usize,
     bytes: usize,
+    /// The ids of all of them, from the first to the last.
+    first_id: i64,
+    last_id: i64,
 }
 
 impl Open {
     fn has_room_for(&self, next: &Waiting, limits: Limits) -> bool {
         let Some(last) = self.transactions.last() else { return true };
-        let (first_id, last_id) = ids(&self.transactions);
-        let span = last_id.max(next.last_id) - first_id.min(next.first_id);
+        let span = self.last_id.max(next.last_id) - self.first_id.min(next.first_id);
         let rows = self.rows + next.rows;
         let rows_signed = i64::try_from(rows).unwrap_or(i64::MAX);
         rows <= limits.rows_max
@@ -116,6 +118,11 @@ impl Open {
     }
 
     fn take(&mut self, transaction: Waiting) {
+        if self.transactions.is_empty() {
+            (self.first_id, self.last_id) = (transaction.first_id, transaction.last_id);
+        }
+        self.first_id = self.first_id.min(transaction.first_id);
+        self.last_id = self.last_id.max(transaction.last_id);
         self.rows += transaction.rows;
         self.bytes += transaction.bytes;
         self.transactions.push(transaction);

@@ -144,16 +144,11 @@ impl Sequencer<'_> {
     async fn look(&self) -> Result<Vec<Waiting>, StoreError> {
         let look = async {
             let client = self.leadership.client();
-            let head = query_one(client, sql!("head"), &[]).await?;
-            let chunk_txid: Option<i64> = head.try_get(4)?;
             let (hard, soft, writers) =
                 (self.floor.hard(), self.floor.soft(), self.floor.writers());
-            let rows = query(
-                client,
-                sql!("round"),
-                &[&hard, &soft, &writers, &chunk_txid, &ROUND_TRANSACTIONS_MAX],
-            )
-            .await?;
+            let rows =
+                query(client, sql!("round"), &[&hard, &soft, &writers, &ROUND_TRANSACTIONS_MAX])
+                    .await?;
             let lag_ms = rows.iter().map(|row| row.try_get::<_, i64>(8));
             let lag_ms = lag_ms.collect::<Result<Vec<_>, Error>>()?.into_iter().max();
             let waiting: Vec<Waiting> =

@@ -12,12 +12,17 @@ use super::{Done, Sequencer};
 use crate::leader::Head;
 use crate::query::{Param, execute, query, sql};
 
+/// A place in a transaction's order: a statement, or an id where there is none, and an id.
+type Place = (i64, i64);
+
 /// Which rows: of these transactions, with ids from the first to the last.
 #[derive(Debug)]
 pub(super) struct Rows {
     pub(super) txids: Vec<i64>,
     pub(super) first_id: i64,
     pub(super) last_id: i64,
+    /// And of those, these places in their transactions' order, without the last.
+    places: (Place, Place),
     /// At most so many: for what is made ready before they are counted.
     pub(super) count: usize,
     /// Whether the last of each transaction is among them.
@@ -33,6 +38,7 @@ impl Rows {
             txids: transactions.iter().map(|transaction| transaction.txid).collect(),
             first_id,
             last_id,
+            places: ((0, 0), (i64::MAX, i64::MAX)),
             count: transactions.iter().map(|transaction| transaction.rows).sum(),
             whole: true,
             special: transactions.iter().any(|transaction| transaction.special),
@@ -83,20 +89,37 @@ impl Sequencer<'_> {
                 Ok(head) => head,
                 Err(end) => return Ok(Done::Ended(end)),
             };
-            let next = self.id_after(transaction, rows.first_id, rows_max).await?;
+            let next = self.place_after(&rows, rows_max).await?;
             rows.count = rows_max;
             rows.whole = next.is_none();
-            rows.last_id = next.map_or(transaction.last_id, |id| id - 1);
+            rows.places.1 = next.unwrap_or((i64::MAX, i64::MAX));
             let chunk = next.map(|_| transaction.txid);
             match self.move_and_commit(head, &rows, Some(chunk)).await? {
                 Done::Moved => {}
                 other => return Ok(other),
             }
+            if let (Some((_, id)), false) = (next, transaction.nested) {
+                // Places are ids here: so none before it need be looked at again.
+                rows.first_id = id;
+            }
             match next {
-                Some(id) => rows.first_id = id,
+                Some(place) => rows.places.0 = place,
                 None => return Ok(Done::Moved),
             }
         }
+    }
+
+    /// The place of a transaction's row that comes so many rows after the first, if there is one.
+    async fn place_after(&self, rows: &Rows, count: usize) -> Result<Option<Place>, StoreError> {
+        let (statement, id) = rows.places.0;
+        let offset = i64::try_from(count).unwrap_or(i64::MAX);
+        let txid = rows.txids.first().copied().unwrap_or(0);
+        let params: [Param<'_>; 6] =
+            [&txid, &rows.first_id, &rows.last_id, &statement, &id, &offset];
+        let found = query(self.leadership.client(), sql!("chunk_end"), &params).await;
+        let place = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+        let first = |rows: Vec<Row>| rows.first().map(place).transpose();
+        found.and_then(first).map_err(broken("find a chunk's end"))
     }
 
     /// The id of a transaction's row that comes so many rows after an id, if there is one.
@@ -108,7 +131,7 @@ impl Sequencer<'_> {
     ) -> Result<Option<i64>, StoreError> {
         let offset = i64::try_from(rows).unwrap_or(i64::MAX);
         let params: [Param<'_>; 4] = [&transaction.txid, &first_id, &transaction.last_id, &offset];
-        let found = query(self.leadership.client(), sql!("chunk_end"), &params).await;
+        let found = query(self.leadership.client(), sql!("id_after"), &params).await;
         let first = |rows: Vec<Row>| rows.first().map(|row| row.try_get(0)).transpose();
         found.and_then(first).map_err(broken("find a chunk's end"))
     }
@@ -164,7 +187,8 @@ impl Sequencer<'_> {
         let room = self.leadership.link.make_room(client, head.tip.next(), Position::new(most));
         let room = room.await?;
         let tip = head.tip.to_sql();
-        let params: [Param<'_>; 7] = [
+        let ((first_statement, first_id), (last_statement, last_id)) = rows.places;
+        let params: [Param<'_>; 11] = [
             &rows.txids,
             &rows.first_id,
             &rows.last_id,
@@ -172,6 +196,10 @@ impl Sequencer<'_> {
             &tip,
             &shift.places,
             &shift.more,
+            &first_statement,
+            &first_id,
+            &last_statement,
+            &last_id,
         ];
         let moved = query(client, sql!("move"), &params).await;
         let moved = moved.map_err(broken("move staged rows into the log"))?;
@@ -266,7 +294,17 @@ async fn commit(client: &ClientWrapper, tip: Position) -> Result<(), StoreError>
 
 /// The rows that concern streams, each with its place in the batch.
 async fn staged(client: &ClientWrapper, rows: &Rows) -> Result<Vec<(i64, StagedRow)>, Error> {
-    let params: [Param<'_>; 4] = [&rows.txids, &rows.first_id, &rows.last_id, &rows.whole];
+    let ((first_statement, first_id), (last_statement, last_id)) = rows.places;
+    let params: [Param<'_>; 8] = [
+        &rows.txids,
+        &rows.first_id,
+        &rows.last_id,
+        &rows.whole,
+        &first_statement,
+        &first_id,
+        &last_statement,
+        &last_id,
+    ];
     let found = query(client, sql!("staged"), &params).await?;
     found.iter().map(staged_of_row).collect()
 }

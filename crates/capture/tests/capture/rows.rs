@@ -171,3 +171,67 @@ async fn a_writer_needs_no_rights_on_tidewires_schema() {
     stage.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
     stage.strike().await;
 }
+
+#[tokio::test]
+async fn what_triggers_change_is_told_after_what_made_them_fire() {
+    let mut options = crate::stage::quick("a");
+    options.batch_rows_max = 3;
+    let stage = Stage::set_with(options).await;
+    // Changing a key cascades to rows that the same statement has changed.
+    let tree = "CREATE TABLE tree (id int PRIMARY KEY, parent int REFERENCES tree ON UPDATE CASCADE
+            ON DELETE CASCADE);
+        INSERT INTO tree VALUES (1, NULL), (2, 1), (3, 2);
+        SELECT tidewire.watch('tree', ARRAY['id']);
+        UPDATE tree SET id = id + 10";
+    stage.run(tree).await;
+    stage.caught_up().await;
+    let log = stage.log().await;
+    let mut rows: std::collections::HashMap<i64, serde_json::Value> = [
+        (1, json!({"id": 1, "parent": null})),
+        (2, json!({"id": 2, "parent": 1})),
+        (3, json!({"id": 3, "parent": 2})),
+    ]
+    .into();
+    for event in log.iter().filter(|event| event.operation.is_some()) {
+        let (before, after) = (event.before.clone().expect("it"), event.after.clone().expect("it"));
+        let held = rows.remove(&before["id"].as_i64().expect("a key"));
+        assert_eq!(held, Some(before), "at {}", event.offset);
+        rows.insert(after["id"].as_i64().expect("a key"), after);
+    }
+    assert_eq!(rows[&13], json!({"id": 13, "parent": 12}));
+    assert_eq!(rows[&12], json!({"id": 12, "parent": 11}));
+    let expected = [("UPDATE", "11"), ("UPDATE", "12"), ("UPDATE", "13")];
+    assert_eq!(stage.changes().await[..3], pairs(&expected), "first the statement itself");
+    stage.run("DELETE FROM tree WHERE id = 11").await;
+    stage.caught_up().await;
+    let deleted = [("DELETE", "11"), ("DELETE", "12"), ("DELETE", "13")];
+    let story = stage.changes().await;
+    assert_eq!(story[story.len() - 3..], pairs(&deleted));
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn a_row_that_its_own_trigger_changes_again_has_both_changes_in_order() {
+    let stage = Stage::set().await;
+    let table = "CREATE TABLE c (id int PRIMARY KEY, n int DEFAULT 0);
+        CREATE FUNCTION bump() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            UPDATE c SET n = n + 1; RETURN NULL; END $$;
+        SELECT tidewire.watch('c');
+        CREATE TRIGGER aaa AFTER INSERT ON c FOR EACH ROW EXECUTE FUNCTION bump()";
+    stage.run(table).await;
+    // The watch learns of the trigger.
+    stage.until("SELECT shape ->> 'company' = 'INSERT' FROM tidewire.watches").await;
+    stage.run("INSERT INTO c VALUES (1), (2)").await;
+    stage.caught_up().await;
+    let expected = [
+        ("INSERT", "1"),
+        ("INSERT", "2"),
+        ("UPDATE", "1"),
+        ("UPDATE", "2"),
+        ("UPDATE", "1"),
+        ("UPDATE", "2"),
+    ];
+    assert_eq!(stage.changes().await, pairs(&expected));
+    assert_eq!(stage.number("SELECT count(*) FROM tidewire.log WHERE control = 'schema'").await, 0);
+    stage.strike().await;
+}

@@ -110,7 +110,8 @@ impl Stage {
     /// Waits until a query gives true.
     pub(crate) async fn until(&self, sql: &str) {
         let waited = tokio::time::timeout(DEADLINE, async {
-            let ask = async || self.sql.query_one(sql, &[]).await.expect(sql).get(0);
+            let ask =
+                async || self.sql.query_one(sql, &[]).await.expect(sql).get::<_, Option<bool>>(0);
             while ask().await != Some(true) {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }

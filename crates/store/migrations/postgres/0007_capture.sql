@@ -23,10 +23,11 @@ ALTER TABLE tidewire.log ADD CONSTRAINT control_check CHECK (
 ) NOT VALID;
 
 -- What is staged may be a control event, such as the making of a stream; what failed waits for its
--- next attempt. `depth` is set where a trigger made the change: how deep in triggers.
+-- next attempt. A transaction's rows are events in the order of `statement`, or `id` where there is
+-- none, and then of `id`: see begin_statement().
 ALTER TABLE tidewire.staging ADD COLUMN control text;
 ALTER TABLE tidewire.staging ADD COLUMN retry_at timestamptz;
-ALTER TABLE tidewire.staging ADD COLUMN depth smallint;
+ALTER TABLE tidewire.staging ADD COLUMN statement bigint;
 ALTER TABLE tidewire.staging ADD CONSTRAINT control_check CHECK (
     control IN ('create', 'delete', 'schema', 'mark')
 );
@@ -119,8 +120,21 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
     WHERE pg_class.oid = wanted AND (place = 2 OR nspname <> 'public')
 $$;
 
--- What a table's changes look like: its name, its columns by number, its primary key. Null if there
--- is no such table.
+-- The operations on a table that fire row triggers which may change rows: those of users, and those
+-- by which foreign keys cascade. Null if there are none.
+CREATE FUNCTION tidewire.operations_with_company(wanted oid) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
+    SELECT string_agg(DISTINCT operation, ' OR ')
+    FROM pg_trigger
+    JOIN pg_proc ON pg_proc.oid = tgfoid
+    JOIN (VALUES (4, 'INSERT'), (8, 'DELETE'), (16, 'UPDATE')) AS bits (bit, operation)
+        ON tgtype & bit <> 0
+    WHERE tgrelid = wanted AND tgtype & 1 <> 0 AND tgname <> '!tidewire_row'
+      AND (NOT tgisinternal OR proname ~ '^RI_FKey_(cascade|setnull|setdefault)_')
+$$;
+
+-- What a table's changes look like: its name, its columns by number, its primary key, and what fires
+-- triggers of others. Null if there is no such table.
 CREATE FUNCTION tidewire.describe_table(wanted oid) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
     SELECT jsonb_build_object(
@@ -133,6 +147,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
             FROM pg_attribute
             WHERE attrelid = wanted AND attnum > 0 AND NOT attisdropped
         ), '[]'),
+        'company', tidewire.operations_with_company(wanted),
         'key', coalesce((
             SELECT jsonb_agg(attname ORDER BY place)
             FROM pg_index
@@ -253,10 +268,11 @@ BEGIN
     END IF;
     INSERT INTO tidewire.staging (
         stream_id, table_name, operation, entity_code, entity_id, before_data, after_data,
-        host_id, user_id, txid, depth
+        host_id, user_id, txid, statement
     ) VALUES (
         known[0], known[1], TG_OP, nullif(known[2], ''), entity, before, after,
-        host, actor, txid, nullif(pg_trigger_depth(), 1)
+        host, actor, txid,
+        nullif(current_setting('tidewire.statement_' || pg_trigger_depth(), true), '')::bigint
     );
     IF pg_sequence_last_value('tidewire.sequencer_sleep'::regclass) = 2 THEN
         PERFORM pg_notify('tidewire_staging', '');
@@ -399,6 +415,30 @@ BEGIN
 END;
 $$;
 
+-- When a statement's row triggers fire, all of its rows are changed already. So what another trigger
+-- changes for its first row is staged before the outer statement's second row is, though it happened
+-- after; and if both change that row, its changes would be told in the wrong order. Where a table has
+-- triggers that may change rows, its statements therefore draw a number from the ids as they begin,
+-- which all of their rows bear. How deep in triggers a statement runs tells it from those within.
+CREATE FUNCTION tidewire.begin_statement() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+BEGIN
+    PERFORM txid_current();
+    PERFORM set_config(
+        'tidewire.statement_' || pg_trigger_depth(), nextval('tidewire.staging_id_seq')::text, true
+    );
+    RETURN NULL;
+END;
+$$;
+
+CREATE FUNCTION tidewire.end_statement() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+BEGIN
+    PERFORM set_config('tidewire.statement_' || pg_trigger_depth(), '', true);
+    RETURN NULL;
+END;
+$$;
+
 -- Makes the changes of a watched table's rows known: here by triggers. Their name sorts before all
 -- others', those of foreign keys included: so a change is staged before what another trigger does
 -- about it. They fire in replicas of rows too, as the write-ahead log would tell of those.
@@ -406,6 +446,7 @@ CREATE FUNCTION tidewire.attach_watch(wanted oid) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
 DECLARE
     relation  CONSTANT text := wanted::regclass::text;
+    company   CONSTANT text := tidewire.operations_with_company(wanted);
     arguments text;
 BEGIN
     SELECT string_agg(quote_literal(argument), ', ' ORDER BY place) INTO STRICT arguments
@@ -423,6 +464,18 @@ BEGIN
          FOR EACH STATEMENT EXECUTE FUNCTION tidewire.capture_truncate(%s)',
         relation, arguments
     );
+    IF company IS NOT NULL THEN
+        EXECUTE format(
+            'CREATE OR REPLACE TRIGGER "!tidewire_begin" BEFORE %s ON %s
+             FOR EACH STATEMENT EXECUTE FUNCTION tidewire.begin_statement()',
+            company, relation
+        );
+        EXECUTE format(
+            'CREATE OR REPLACE TRIGGER "!tidewire_end" AFTER %s ON %s
+             FOR EACH STATEMENT EXECUTE FUNCTION tidewire.end_statement()',
+            company, relation
+        );
+    END IF;
     EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER "!tidewire_row"', relation);
     EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER "!tidewire_truncate"', relation);
 END;
@@ -434,12 +487,14 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
 BEGIN
     EXECUTE format('DROP TRIGGER IF EXISTS "!tidewire_row" ON %s', wanted::regclass);
     EXECUTE format('DROP TRIGGER IF EXISTS "!tidewire_truncate" ON %s', wanted::regclass);
+    EXECUTE format('DROP TRIGGER IF EXISTS "!tidewire_begin" ON %s', wanted::regclass);
+    EXECUTE format('DROP TRIGGER IF EXISTS "!tidewire_end" ON %s', wanted::regclass);
 END;
 $$;
 
 -- The table that a text names: as the caller's search_path has it, else in public.
 CREATE FUNCTION tidewire.find_table(named text) RETURNS oid
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE STRICT AS $$
     SELECT coalesce(
         pg_catalog.to_regclass(named), pg_catalog.to_regclass(pg_catalog.concat('public.', named))
     )::pg_catalog.oid
@@ -589,9 +644,13 @@ LANGUAGE sql IMMUTABLE SET search_path = '' AS $$
                 THEN format('column %s was added (%s)', quote_ident(becomes.name), becomes.type)
             WHEN becomes.name IS NULL THEN format('column %s was dropped', quote_ident(was.name))
             WHEN was.name <> becomes.name THEN
-                format('column %s was renamed to %s', quote_ident(was.name), quote_ident(becomes.name))
+                format(
+                    'column %s was renamed to %s', quote_ident(was.name), quote_ident(becomes.name)
+                )
             WHEN was.type <> becomes.type THEN
-                format('column %s is %s instead of %s', quote_ident(becomes.name), becomes.type, was.type)
+                format(
+                    'column %s is %s instead of %s', quote_ident(becomes.name), becomes.type, was.type
+                )
             WHEN was.generated <> becomes.generated THEN
                 format('column %s is %s', quote_ident(becomes.name), CASE WHEN becomes.generated
                     THEN 'generated' ELSE 'no longer generated' END)
@@ -605,9 +664,7 @@ LANGUAGE sql IMMUTABLE SET search_path = '' AS $$
         SELECT 0, format('the table was renamed to %s', new ->> 'table')
         WHERE old ->> 'table' <> new ->> 'table'
         UNION ALL
-        SELECT 32767, format('the primary key is (%s) instead of (%s)',
-            (SELECT string_agg(quote_ident(name), ', ') FROM jsonb_array_elements_text(new -> 'key') AS name),
-            (SELECT string_agg(quote_ident(name), ', ') FROM jsonb_array_elements_text(old -> 'key') AS name))
+        SELECT 32767, format('the primary key is %s instead of %s', new -> 'key', old -> 'key')
         WHERE old -> 'key' <> new -> 'key'
     ) AS differences
     WHERE said IS NOT NULL
@@ -619,6 +676,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
 DECLARE
     watch   tidewire.watches;
     becomes jsonb;
+    what    text;
 BEGIN
     IF EXISTS (SELECT FROM pg_class WHERE oid = wanted) THEN
         EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', wanted::regclass);
@@ -647,9 +705,12 @@ BEGIN
         host_column = tidewire.renamed_column(wanted, watch.host_column),
         user_column = tidewire.renamed_column(wanted, watch.user_column)
     WHERE table_id = wanted;
-    PERFORM tidewire.stage_control(watch.stream_id, 'schema', jsonb_build_object(
-        'what', coalesce(tidewire.difference(watch.shape, becomes), 'the table was changed')
-    ));
+    what := tidewire.difference(watch.shape, becomes);
+    IF what IS NOT NULL THEN
+        PERFORM tidewire.stage_control(
+            watch.stream_id, 'schema', jsonb_build_object('what', what)
+        );
+    END IF;
     PERFORM tidewire.attach_watch(wanted);
 END;
 $$;
@@ -661,6 +722,7 @@ REVOKE EXECUTE ON FUNCTION
     tidewire.capture_styled_row(), tidewire.capture_truncate(), tidewire.renamed_column(oid, text),
     tidewire.stage_control(text, text, jsonb), tidewire.mark(), tidewire.publish(text, jsonb),
     tidewire.attach_watch(oid), tidewire.detach_watch(oid), tidewire.stale_watches(),
+    tidewire.begin_statement(), tidewire.end_statement(), tidewire.operations_with_company(oid),
     tidewire.watch_table(oid, text, text[], text, text, text),
     tidewire.watch(text, text[], text, text, text),
     tidewire.unwatch_table(oid, text), tidewire.unwatch(text), tidewire.refresh_watch(oid)

@@ -1,0 +1,1124 @@
+set search_path=''; begin; create schema tidewire;
+-- The log, the place where captured rows wait for their offset, and the log's history.
+--
+-- `log` is partitioned by offset range, so that retention drops whole partitions. The offset is
+-- given by whoever holds the offset lock (an advisory lock) in a short transaction: the tip is the
+-- highest key, there is no counter row to bloat. `log_counter` shows it under the name and shape
+-- that other tools expect. Names compare bytewise (collation "C"), as they do in SQLite: the order
+-- of names must not depend on the database's locale, nor an index on the system's libc.
+
+-- The clock all nodes share, in milliseconds since the Unix epoch. STABLE, so that an index can be
+-- searched by it.
+CREATE FUNCTION tidewire.now_ms() RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE SET search_path = '' AS $$
+    SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+$$;
+
+CREATE TABLE tidewire.log (
+    c_offset      bigint      NOT NULL CHECK (c_offset > 0),
+    stream_id     text        COLLATE "C" NOT NULL,
+    append_id     bigint      NOT NULL,
+    host_id       text,
+    user_id       text,
+    table_name    varchar(255),
+    operation     varchar(10),
+    entity_code   text,
+    entity_id     text,
+    before_data   jsonb,
+    after_data    jsonb,
+    payload       bytea,
+    content_type  text,
+    control       text,
+    txid          bigint,
+    tx_last       boolean     NOT NULL DEFAULT true,
+    trace_context text,
+    created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (c_offset),
+    CONSTRAINT operation_check CHECK (operation IN ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')),
+    CONSTRAINT after_data_check CHECK (
+        CASE WHEN operation IN ('INSERT', 'UPDATE') THEN after_data IS NOT NULL
+             ELSE after_data IS NULL END
+    ),
+    CONSTRAINT before_data_check CHECK (
+        CASE WHEN operation IN ('UPDATE', 'DELETE') THEN before_data IS NOT NULL
+             ELSE before_data IS NULL END
+    ),
+    CONSTRAINT control_check CHECK (
+        control IN ('create', 'close', 'delete', 'expire', 'subscription')
+    )
+) PARTITION BY RANGE (c_offset);
+
+-- Control events are not part of what a stream shows, so they are not in its index.
+CREATE INDEX log_stream ON tidewire.log (stream_id, c_offset) WHERE control IS NULL;
+
+-- Makes the partition that holds an offset, if it is missing, and returns the first offset past
+-- it. A partition is built beside the log and attached: unlike CREATE TABLE … PARTITION OF, that
+-- waits for no reader and no writer. The advisory lock ('tide' + 3) lets two nodes ask at once.
+CREATE FUNCTION tidewire.ensure_log_partition(wanted bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path = '' AS $$
+DECLARE
+    size CONSTANT bigint := 10000000;
+    low  CONSTANT bigint := wanted / size * size;
+    name CONSTANT text   := 'log_' || lpad((wanted / size)::text, 9, '0');
+BEGIN
+    IF to_regclass('tidewire.' || name) IS NULL THEN
+        PERFORM pg_advisory_xact_lock(x'7469646500000003'::bigint);
+        IF to_regclass('tidewire.' || name) IS NULL THEN
+            EXECUTE format('CREATE TABLE tidewire.%I (LIKE tidewire.log INCLUDING ALL)', name);
+            EXECUTE format('ALTER TABLE tidewire.log ATTACH PARTITION tidewire.%I
+                FOR VALUES FROM (%s) TO (%s)', name, low, low + size);
+        END IF;
+    END IF;
+    RETURN low + size;
+END;
+$$;
+
+SELECT tidewire.ensure_log_partition(1);
+
+-- The seeds' counter, for those who read it.
+CREATE VIEW tidewire.log_counter AS
+    SELECT 1 AS id,
+           coalesce((SELECT c_offset FROM tidewire.log ORDER BY c_offset DESC LIMIT 1), 0) + 1
+               AS next_offset;
+
+-- Captured rows and published documents, written in the user's own transaction, until the
+-- sequencer gives them their offset. One id at a time (CACHE 1), drawn after the transaction id.
+CREATE TABLE tidewire.staging (
+    id            bigint      GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY,
+    stream_id     text        COLLATE "C" NOT NULL,
+    append_id     bigint,
+    host_id       text,
+    user_id       text,
+    table_name    varchar(255),
+    operation     varchar(10),
+    entity_code   text,
+    entity_id     text,
+    before_data   jsonb,
+    after_data    jsonb,
+    payload       bytea,
+    content_type  text,
+    txid          bigint      NOT NULL,
+    trace_context text,
+    created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    error_message text,
+    attempts      integer     NOT NULL DEFAULT 0,
+    CONSTRAINT operation_check CHECK (operation IN ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')),
+    CONSTRAINT after_data_check CHECK (
+        CASE WHEN operation IN ('INSERT', 'UPDATE') THEN after_data IS NOT NULL
+             ELSE after_data IS NULL END
+    ),
+    CONSTRAINT before_data_check CHECK (
+        CASE WHEN operation IN ('UPDATE', 'DELETE') THEN before_data IS NOT NULL
+             ELSE before_data IS NULL END
+    )
+);
+
+-- The log's history: rises when a backup replaces it, and tells old cursors from new ones.
+CREATE TABLE tidewire.log_epoch (
+    only_row boolean  PRIMARY KEY DEFAULT true CHECK (only_row),
+    epoch    smallint NOT NULL CHECK (epoch BETWEEN 1 AND 9999)
+);
+INSERT INTO tidewire.log_epoch (epoch) VALUES (1);
+-- Streams: what is known of each besides its events.
+--
+-- An append writes its event and nothing here, unless it carries a producer, a sequence, a close or
+-- renews a sliding lifetime. A stream's end is found in the log's index, not kept in its row.
+
+CREATE TABLE tidewire.streams (
+    stream_id         text    COLLATE "C" PRIMARY KEY,
+    created_offset    bigint  NOT NULL,
+    content_type      text    NOT NULL,
+    ttl_s             bigint,
+    expires_fixed_ms  bigint,
+    expires_at_ms     bigint,
+    closed_offset     bigint,
+    closed_by_id      text,
+    closed_by_epoch   bigint,
+    closed_by_seq     bigint,
+    forked_from       text    COLLATE "C",
+    fork_offset       bigint,
+    fork_sub_offset   bigint,
+    fork_position     bigint,
+    forks             bigint  NOT NULL DEFAULT 0 CHECK (forks >= 0),
+    soft_deleted      boolean NOT NULL DEFAULT false,
+    last_seq          text,
+    CONSTRAINT one_lifetime CHECK (ttl_s IS NULL OR expires_fixed_ms IS NULL),
+    CONSTRAINT whole_fork CHECK (
+        (forked_from IS NULL) = (fork_position IS NULL)
+        AND (forked_from IS NULL) = (fork_offset IS NULL)
+    )
+);
+
+-- For the sweeper: which streams' time has run out.
+CREATE INDEX streams_expiry ON tidewire.streams (expires_at_ms)
+    WHERE expires_at_ms IS NOT NULL AND NOT soft_deleted;
+
+-- The last append accepted from each idempotent producer, committed with that append.
+CREATE TABLE tidewire.stream_producers (
+    stream_id     text    COLLATE "C" NOT NULL,
+    producer_id   text    COLLATE "C" NOT NULL,
+    epoch         bigint  NOT NULL,
+    seq           bigint  NOT NULL,
+    tail_offset   bigint  NOT NULL,
+    PRIMARY KEY (stream_id, producer_id)
+);
+
+-- Ranges of events that no stream shows any more, removed by the sweeper a piece at a time, and not
+-- before `due_at_ms`, so that a read under way still finds them.
+CREATE TABLE tidewire.stream_purges (
+    stream_id     text    COLLATE "C" NOT NULL,
+    after_offset  bigint  NOT NULL,
+    up_to_offset  bigint  NOT NULL,
+    due_at_ms     bigint  NOT NULL,
+    PRIMARY KEY (stream_id, after_offset)
+);
+
+-- Keys that all nodes share: the first to ask makes one.
+CREATE TABLE tidewire.secrets (
+    name   text  COLLATE "C" PRIMARY KEY,
+    value  bytea NOT NULL
+);
+-- Subscriptions of the stream protocol: who is woken when streams grow, and how far each has got.
+
+CREATE TABLE tidewire.subscriptions (
+    id                 text    COLLATE "C" PRIMARY KEY,
+    webhook_url        text,
+    wake_stream        text,
+    pattern            text,
+    streams            jsonb   NOT NULL,
+    lease_ttl_ms       bigint  NOT NULL,
+    description        text,
+    created_at_ms      bigint  NOT NULL,
+    generation         bigint  NOT NULL DEFAULT 0,
+    wake_id            text,
+    wake_snapshot      jsonb,
+    holder             text,
+    lease_until_ms     bigint,
+    retry_count        bigint  NOT NULL DEFAULT 0,
+    next_attempt_at_ms bigint,
+    CONSTRAINT one_kind CHECK ((webhook_url IS NULL) <> (wake_stream IS NULL))
+);
+
+-- For the nodes' rounds: which deliveries and leases are due.
+CREATE INDEX subscriptions_attempt ON tidewire.subscriptions (next_attempt_at_ms)
+    WHERE next_attempt_at_ms IS NOT NULL;
+CREATE INDEX subscriptions_lease ON tidewire.subscriptions (lease_until_ms)
+    WHERE lease_until_ms IS NOT NULL;
+
+CREATE TABLE tidewire.subscription_links (
+    subscription_id text    COLLATE "C" NOT NULL
+                            REFERENCES tidewire.subscriptions (id) ON DELETE CASCADE,
+    stream_id       text    COLLATE "C" NOT NULL,
+    explicit        boolean NOT NULL,
+    by_pattern      boolean NOT NULL,
+    acked_offset    bigint  NOT NULL,
+    PRIMARY KEY (subscription_id, stream_id)
+);
+-- Sessions: the durable identities of clients that come and go, the streams each follows, and how
+-- far each has got.
+--
+-- `session_subscriptions`, `session_offsets` and `stream_subscriber_counts` begin with the columns
+-- that other tools expect under these names. Times are milliseconds since the Unix epoch, by the
+-- database's clock. Offsets are text of fixed width, which compares as they do. An append touches
+-- nothing here: a pointer moves when its client says so. All changes are made under an advisory
+-- lock of their own ('tide' + 4), so that the counts are exact.
+
+CREATE TABLE tidewire.sessions (
+    session_id   text   COLLATE "C" PRIMARY KEY,
+    user_id      text   NOT NULL,
+    host_id      text,
+    revision     bigint NOT NULL DEFAULT 0,
+    created_at   bigint NOT NULL,
+    expires_at   bigint NOT NULL,
+    node_id      text   COLLATE "C",
+    served_until bigint
+);
+
+-- For the sweeper: sessions that nobody serves and whose time has run out. Those that a node serves
+-- do not expire, so they are not in the way.
+CREATE INDEX sessions_expiry ON tidewire.sessions (expires_at) WHERE node_id IS NULL;
+CREATE INDEX sessions_by_node ON tidewire.sessions (node_id) WHERE node_id IS NOT NULL;
+
+CREATE TABLE tidewire.session_subscriptions (
+    session_id         text   COLLATE "C" NOT NULL,
+    user_id            text   NOT NULL,
+    stream_id          text   COLLATE "C" NOT NULL,
+    subscription_epoch bigint NOT NULL,
+    expires_at         bigint NOT NULL,
+    query_id           text   NOT NULL,
+    live_offset        text   COLLATE "C",
+    PRIMARY KEY (session_id, stream_id)
+);
+
+CREATE INDEX session_subscriptions_by_stream ON tidewire.session_subscriptions (stream_id);
+
+-- Pointers move often, and no index holds what changes in them: room on their pages keeps a move
+-- from touching an index at all.
+CREATE TABLE tidewire.session_offsets (
+    session_id         text   COLLATE "C" NOT NULL,
+    user_id            text   NOT NULL,
+    stream_id          text   COLLATE "C" NOT NULL,
+    subscription_epoch bigint NOT NULL,
+    last_offset        text   COLLATE "C" NOT NULL,
+    updated_at         bigint NOT NULL,
+    PRIMARY KEY (session_id, stream_id)
+) WITH (fillfactor = 70);
+
+CREATE INDEX session_offsets_by_session ON tidewire.session_offsets (session_id);
+
+-- How many sessions follow a stream. A stream that nobody follows has no row.
+CREATE TABLE tidewire.stream_subscriber_counts (
+    stream_id  text   COLLATE "C" PRIMARY KEY,
+    count      bigint NOT NULL,
+    updated_at bigint NOT NULL
+);
+-- Nodes: the servers that share the database, and the leases by which they know of each other.
+--
+-- A node that lives renews its lease, which the database's clock measures. The row of one whose
+-- lease has ended stays until the sweep has given its sessions the time they live on without it.
+-- `started_at` is since when the lease has held without a break.
+
+CREATE TABLE tidewire.nodes (
+    node_id       text   COLLATE "C" PRIMARY KEY,
+    url           text   NOT NULL,
+    version       text   NOT NULL,
+    started_at    bigint NOT NULL,
+    lease_until   bigint NOT NULL,
+    connections   bigint NOT NULL,
+    subscriptions bigint NOT NULL,
+    position      bigint NOT NULL,
+    lag           bigint NOT NULL
+);
+-- Access: the keys that clients show, tickets that are good for one use, the channel by which nodes
+-- tell each other what must not wait, and whose each stream is.
+--
+-- `api_keys` has the columns that other tools expect under these names. Its times are `timestamptz`:
+-- a timestamp without a zone is read and written in the session's TimeZone, so two sessions, or a
+-- person with a client, would disagree on when a key expires. Of a key only its SHA-256 is kept.
+
+-- A moment in milliseconds since the Unix epoch.
+CREATE FUNCTION tidewire.to_ms(moment timestamptz) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE SET search_path = '' AS $$
+    SELECT floor(extract(epoch FROM moment) * 1000)::bigint
+$$;
+
+-- The moment so many milliseconds from now.
+CREATE FUNCTION tidewire.from_now(ms bigint) RETURNS timestamptz
+LANGUAGE sql VOLATILE PARALLEL SAFE SET search_path = '' AS $$
+    SELECT clock_timestamp() + ms * interval '1 millisecond'
+$$;
+
+CREATE TABLE tidewire.api_keys (
+    id           bigint       GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+    name         varchar(255) NOT NULL,
+    key_hash     varchar(64)  COLLATE "C" NOT NULL,
+    scopes       jsonb        NOT NULL DEFAULT '{"tables": ["*"]}',
+    created_at   timestamptz  NOT NULL DEFAULT clock_timestamp(),
+    last_used_at timestamptz,
+    is_active    boolean      NOT NULL DEFAULT true,
+    expires_at   timestamptz,
+    CONSTRAINT name_length CHECK (length(name) BETWEEN 1 AND 255),
+    CONSTRAINT key_hash_format CHECK (key_hash ~ '^[a-f0-9]{64}$'),
+    CONSTRAINT scopes_validation CHECK (jsonb_typeof(scopes) = 'object' AND scopes ? 'tables'),
+    -- So that every time has a number. A key without an end has no `expires_at`.
+    CONSTRAINT finite_times CHECK (
+        isfinite(created_at) AND isfinite(last_used_at) AND isfinite(expires_at)
+    )
+);
+
+CREATE UNIQUE INDEX api_keys_key_hash ON tidewire.api_keys (key_hash);
+CREATE INDEX api_keys_active ON tidewire.api_keys (is_active);
+CREATE INDEX api_keys_expires_at ON tidewire.api_keys (expires_at);
+
+-- Tickets stand for whoever asked for one, in a URL and once. Times here and below are milliseconds
+-- since the Unix epoch, by the database's clock.
+CREATE TABLE tidewire.tickets (
+    ticket_hash text   COLLATE "C" PRIMARY KEY,
+    holder      json   NOT NULL,
+    expires_at  bigint NOT NULL
+);
+
+CREATE INDEX tickets_expiry ON tidewire.tickets (expires_at);
+
+-- What one node tells all others. An id is drawn before its row is visible, so a reader must not
+-- take the highest id it has seen for the end: it remembers which of the younger ones it has read.
+CREATE TABLE tidewire.control (
+    id         bigint GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY,
+    kind       text   NOT NULL,
+    body       json   NOT NULL,
+    created_at bigint NOT NULL DEFAULT tidewire.now_ms()
+);
+
+CREATE INDEX control_age ON tidewire.control (created_at);
+
+-- Tells all nodes of a key that is no longer what they may remember, whoever changed it. The
+-- function has its owner's rights, so that a role that may change keys needs none on the channel.
+CREATE FUNCTION tidewire.tell_of_key() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+BEGIN
+    INSERT INTO tidewire.control (kind, body)
+    VALUES ('key_changed', format('{"id":%s}', OLD.id)::json);
+    PERFORM pg_notify('tidewire_control', '');
+    RETURN NULL;
+END;
+$$;
+
+-- Deferred, so that the message is written, and its id drawn, when the transaction commits: however
+-- long it was open, its message is a young one. A noted use of a key is no news.
+CREATE CONSTRAINT TRIGGER key_updated AFTER UPDATE ON tidewire.api_keys
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+WHEN ((OLD.id, OLD.name, OLD.key_hash, OLD.scopes, OLD.created_at, OLD.is_active, OLD.expires_at)
+      IS DISTINCT FROM
+      (NEW.id, NEW.name, NEW.key_hash, NEW.scopes, NEW.created_at, NEW.is_active, NEW.expires_at))
+EXECUTE FUNCTION tidewire.tell_of_key();
+
+CREATE CONSTRAINT TRIGGER key_deleted AFTER DELETE ON tidewire.api_keys
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+EXECUTE FUNCTION tidewire.tell_of_key();
+
+-- TRUNCATE has no rows to fire for; it tells of every key that goes.
+CREATE FUNCTION tidewire.tell_of_all_keys() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+BEGIN
+    INSERT INTO tidewire.control (kind, body)
+    SELECT 'key_changed', format('{"id":%s}', id)::json FROM tidewire.api_keys;
+    PERFORM pg_notify('tidewire_control', '');
+    RETURN NULL;
+END;
+$$;
+
+CREATE TRIGGER keys_truncated BEFORE TRUNCATE ON tidewire.api_keys
+FOR EACH STATEMENT EXECUTE FUNCTION tidewire.tell_of_all_keys();
+
+-- The tenant of the stream's maker. Streams of no tenant are shared.
+ALTER TABLE tidewire.streams ADD COLUMN host_id text;
+-- Capture: which tables are watched, and what the changes of their rows need on their way to the
+-- log. (Long because it is one step of the schema.)
+--
+-- Triggers on a watched table write each change to `staging`, in the writer's own transaction, and
+-- take no lock that another writer could wait for. The sequencer, on one elected node, gives what is
+-- committed its offset. Everything administrative is state here, so that nodes need not talk.
+--
+-- The functions run with the rights of whoever migrated (SECURITY DEFINER): a writer needs no right
+-- on this schema for its changes to be captured. To call them is the owner's right alone until it is
+-- granted to others:
+--
+--     GRANT USAGE ON SCHEMA tidewire TO app;
+--     GRANT EXECUTE ON FUNCTION tidewire.publish(text, jsonb), tidewire.set_actor(text, text) TO app;
+--
+-- Reading a row for its event can run functions that the table's owner wrote (a cast of a column's
+-- type to json) with those rights: watch tables of owners who are trusted with this schema.
+
+-- Two more control events: a table's columns changed, and a place by which everything is in the log
+-- that was committed before. (NOT VALID: what is there obeyed the narrower rule.)
+ALTER TABLE tidewire.log DROP CONSTRAINT control_check;
+ALTER TABLE tidewire.log ADD CONSTRAINT control_check CHECK (
+    control IN ('create', 'close', 'delete', 'expire', 'subscription', 'schema', 'mark')
+) NOT VALID;
+
+-- What is staged may be a control event, such as the making of a stream; what failed waits for its
+-- next attempt. A transaction's rows are events in the order of `statement`, or `id` where there is
+-- none, and then of `id`: see begin_statement().
+ALTER TABLE tidewire.staging ADD COLUMN control text;
+ALTER TABLE tidewire.staging ADD COLUMN retry_at timestamptz;
+ALTER TABLE tidewire.staging ADD COLUMN statement bigint;
+ALTER TABLE tidewire.staging ADD CONSTRAINT control_check CHECK (
+    control IN ('create', 'delete', 'schema', 'mark')
+);
+
+-- Rows that failed, by when they are tried again. The sequencer looks for all others above a floor.
+CREATE INDEX staging_retry ON tidewire.staging (retry_at) WHERE retry_at IS NOT NULL;
+
+-- Every row dies young, so the table is vacuumed after a number of them rather than a share, without
+-- pauses, and without the lock that giving back the empty end would take.
+ALTER TABLE tidewire.staging SET (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
+    autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 1000000,
+    vacuum_truncate = false, toast.autovacuum_vacuum_scale_factor = 0,
+    toast.autovacuum_vacuum_threshold = 20000, toast.autovacuum_vacuum_cost_delay = 0,
+    toast.vacuum_truncate = false
+);
+
+-- Rows that were given up, as they were staged.
+CREATE TABLE tidewire.dead_letters (
+    LIKE tidewire.staging INCLUDING DEFAULTS EXCLUDING IDENTITY,
+    died_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (id)
+);
+
+-- How changes come into the log, and who brings them. `generation` rises with every leader, and
+-- whoever appends captured events does so only while it is the one that made it rise last.
+CREATE TABLE tidewire.capture (
+    only_row   boolean     PRIMARY KEY DEFAULT true CHECK (only_row),
+    mode       text        NOT NULL CHECK (mode IN ('outbox', 'wal')),
+    reason     text        NOT NULL,
+    leader     text,
+    generation bigint      NOT NULL DEFAULT 0,
+    -- The transaction that is partly in the log, because it is larger than a batch. Nothing else that
+    -- is captured comes before the rest of it.
+    chunk_txid bigint,
+    elected_at timestamptz
+);
+INSERT INTO tidewire.capture (mode, reason) VALUES ('outbox', 'no node has decided yet');
+
+-- Whether the sequencer sleeps: 1 awake, 2 asleep. A sequence, because its value can be read without
+-- a lock or a snapshot and changes at once, whatever transaction looks.
+CREATE SEQUENCE tidewire.sequencer_sleep MINVALUE 1 MAXVALUE 2;
+SELECT setval('tidewire.sequencer_sleep', 1);
+
+-- The watched tables. A watch follows its table by oid, so that it survives a rename, and keeps the
+-- name that its stream and its events have had from the start.
+CREATE TABLE tidewire.watches (
+    table_id    oid         PRIMARY KEY,
+    table_name  text        COLLATE "C" NOT NULL UNIQUE,
+    stream_id   text        COLLATE "C" NOT NULL UNIQUE,
+    key_columns text[]      NOT NULL,
+    -- Whether the key was asked for; otherwise it follows the table's primary key.
+    key_given   boolean     NOT NULL,
+    entity_code text,
+    host_column text,
+    user_column text,
+    -- The table as subscribers were last told of it: see describe_table().
+    shape       jsonb       NOT NULL,
+    events      bigint      NOT NULL DEFAULT 0,
+    last_offset bigint,
+    created_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- NOTIFY costs a writer dearly (a lock that all who commit share), so it is for a sequencer that
+-- sleeps.
+CREATE FUNCTION tidewire.wake_sequencer() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+BEGIN
+    IF pg_sequence_last_value('tidewire.sequencer_sleep'::regclass) = 2 THEN
+        PERFORM pg_notify('tidewire_staging', '');
+    END IF;
+END;
+$$;
+
+-- The name by which a table's stream and events are called: that of the schema before a dot, unless
+-- it is public. A part with a dot, a quote or a slash in it is put in quotes.
+CREATE FUNCTION tidewire.name_of_table(wanted oid) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
+    SELECT string_agg(
+        CASE WHEN part ~ '[."/]' OR part = '' THEN '"' || replace(part, '"', '""') || '"'
+             ELSE part END,
+        '.' ORDER BY place
+    )
+    FROM pg_class
+    JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    CROSS JOIN LATERAL (
+        VALUES (1, nspname::text), (2, relname::text)
+    ) AS parts (place, part)
+    WHERE pg_class.oid = wanted AND (place = 2 OR nspname <> 'public')
+$$;
+
+-- The operations on a table that fire row triggers which may change rows: those of users, and those
+-- by which foreign keys cascade. Null if there are none.
+CREATE FUNCTION tidewire.operations_with_company(wanted oid) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
+    SELECT string_agg(DISTINCT operation, ' OR ')
+    FROM pg_trigger
+    JOIN pg_proc ON pg_proc.oid = tgfoid
+    JOIN (VALUES (4, 'INSERT'), (8, 'DELETE'), (16, 'UPDATE')) AS bits (bit, operation)
+        ON tgtype & bit <> 0
+    WHERE tgrelid = wanted AND tgtype & 1 <> 0 AND tgname <> '!tidewire_row'
+      AND (NOT tgisinternal OR proname ~ '^RI_FKey_(cascade|setnull|setdefault)_')
+$$;
+
+-- What a table's changes look like: its name, its columns by number, its primary key, and what fires
+-- triggers of others. Null if there is no such table.
+CREATE FUNCTION tidewire.describe_table(wanted oid) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
+    SELECT jsonb_build_object(
+        'table', tidewire.name_of_table(wanted),
+        'columns', coalesce((
+            SELECT jsonb_agg(jsonb_build_object(
+                'number', attnum, 'name', attname, 'type', format_type(atttypid, atttypmod),
+                'generated', attgenerated <> ''
+            ) ORDER BY attnum)
+            FROM pg_attribute
+            WHERE attrelid = wanted AND attnum > 0 AND NOT attisdropped
+        ), '[]'),
+        'company', tidewire.operations_with_company(wanted),
+        'key', coalesce((
+            SELECT jsonb_agg(attname ORDER BY place)
+            FROM pg_index
+            CROSS JOIN unnest(indkey) WITH ORDINALITY AS part (number, place)
+            JOIN pg_attribute ON attrelid = wanted AND attnum = number
+            WHERE indrelid = wanted AND indisprimary AND place <= indnkeyatts
+        ), '[]')
+    )
+    FROM pg_class WHERE oid = wanted
+$$;
+
+-- The arguments of a watched table's row trigger, numbered from 0 as TG_ARGV is: stream, table, entity
+-- code, host column, user column, columns of bytes, generated columns, the table's oid, the first
+-- column number that this does not know of, and the key's columns.
+CREATE FUNCTION tidewire.trigger_arguments(wanted oid) RETURNS text[]
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
+    SELECT (format('[0:%s]=', cardinality(arguments) - 1) || arguments::text)::text[]
+    FROM (
+        SELECT ARRAY[
+            stream_id, table_name, coalesce(entity_code, ''), coalesce(host_column, ''),
+            coalesce(user_column, ''), bytes, generated, wanted::text, (relnatts + 1)::text
+        ] || key_columns AS arguments
+        FROM tidewire.watches
+        JOIN pg_class ON pg_class.oid = wanted
+        CROSS JOIN LATERAL (
+            SELECT coalesce((array_agg(attname::text ORDER BY attnum) FILTER (
+                       WHERE attgenerated = '' AND 'bytea'::regtype IN (atttypid, typbasetype)
+                   ))::text, ''),
+                   coalesce((array_agg(attname::text ORDER BY attnum)
+                       FILTER (WHERE attgenerated <> ''))::text, '')
+            FROM pg_attribute
+            JOIN pg_type ON pg_type.oid = atttypid
+            WHERE attrelid = wanted AND attnum > 0 AND NOT attisdropped
+        ) AS special (bytes, generated)
+        WHERE table_id = wanted
+    ) AS found
+$$;
+
+-- Whether the JSON of a table's rows is the same whatever settings the writer has. Types that are not
+-- known to be so, such as times with a zone, are taken not to be.
+CREATE FUNCTION tidewire.is_free_of_settings(wanted oid) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
+    SELECT coalesce(bool_and(coalesce(inner_type.typtype, element.typtype) = 'e' OR element.oid IN (
+        'boolean'::regtype, 'smallint'::regtype, 'integer'::regtype, 'bigint'::regtype,
+        'numeric'::regtype, 'text'::regtype, 'varchar'::regtype, 'bpchar'::regtype,
+        'name'::regtype, 'uuid'::regtype, 'json'::regtype, 'jsonb'::regtype, 'date'::regtype,
+        'timestamp'::regtype, 'time'::regtype, 'inet'::regtype, 'cidr'::regtype
+    )), true)
+    FROM pg_attribute
+    JOIN pg_type AS declared ON declared.oid = atttypid
+    LEFT JOIN pg_type AS inner_type
+        ON declared.typcategory = 'A' AND inner_type.oid = declared.typelem
+    JOIN pg_type AS element ON element.oid = coalesce(inner_type.oid, declared.oid)
+    WHERE attrelid = wanted AND attnum > 0 AND NOT attisdropped
+$$;
+
+-- Stages the change of one row.
+--
+-- The transaction's number is drawn before the row's id: the sequencer's floor rests on it. Nothing
+-- here may fail for a reason that is not the writer's own, nor wait for another transaction.
+CREATE FUNCTION tidewire.capture_row() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+DECLARE
+    txid     CONSTANT bigint := txid_current();
+    known    text[] := TG_ARGV;
+    keys     integer := TG_NARGS - 9;
+    before   jsonb;
+    after    jsonb;
+    image    jsonb;
+    entity   text;
+    host     text;
+    actor    text;
+BEGIN
+    -- A column that was added since the trigger was made: until the trigger is made again, what it
+    -- should have been told is looked up. (The answer is null where there is no such column.)
+    IF has_column_privilege(known[7]::oid, known[8]::smallint, 'SELECT') IS NOT NULL THEN
+        known := coalesce(tidewire.trigger_arguments(known[7]::oid), known);
+        keys := array_upper(known, 1) - 8;
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        after := to_jsonb(NEW);
+    ELSIF TG_OP = 'DELETE' THEN
+        before := to_jsonb(OLD);
+    ELSE
+        before := to_jsonb(OLD);
+        after := to_jsonb(NEW);
+    END IF;
+    IF known[5] <> '' THEN
+        before := tidewire.bytes_in_base64(before, known[5]::text[]);
+        after := tidewire.bytes_in_base64(after, known[5]::text[]);
+    END IF;
+    IF known[6] <> '' THEN
+        before := before - known[6]::text[];
+        after := after - known[6]::text[];
+    END IF;
+    image := coalesce(after, before);
+    IF keys = 1 THEN
+        entity := image ->> known[9];
+    ELSIF keys = 0 THEN
+        entity := image::text;
+    ELSE
+        SELECT jsonb_agg(image -> name ORDER BY place)::text INTO entity
+        FROM unnest(known[9:]) WITH ORDINALITY AS key (name, place);
+    END IF;
+    -- A key that is null may be one whose column has another name by now.
+    IF entity IS NULL AND NOT image ? known[9] THEN
+        entity := image ->> tidewire.renamed_column(known[7]::oid, known[9]);
+    END IF;
+    IF known[3] = '' THEN
+        host := nullif(current_setting('tidewire.host_id', true), '');
+    ELSE
+        host := image ->> known[3];
+    END IF;
+    IF known[4] = '' THEN
+        actor := nullif(current_setting('tidewire.user_id', true), '');
+    ELSE
+        actor := image ->> known[4];
+    END IF;
+    INSERT INTO tidewire.staging (
+        stream_id, table_name, operation, entity_code, entity_id, before_data, after_data,
+        host_id, user_id, txid, statement
+    ) VALUES (
+        known[0], known[1], TG_OP, nullif(known[2], ''), entity, before, after,
+        host, actor, txid,
+        nullif(current_setting('tidewire.statement_' || pg_trigger_depth(), true), '')::bigint
+    );
+    IF pg_sequence_last_value('tidewire.sequencer_sleep'::regclass) = 2 THEN
+        PERFORM pg_notify('tidewire_staging', '');
+    END IF;
+    RETURN NULL;
+END;
+$$;
+
+-- Bytes in the one form that all events have them in.
+CREATE FUNCTION tidewire.bytes_in_base64(image jsonb, names text[]) RETURNS jsonb
+LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path = '' AS $$
+    SELECT CASE WHEN image IS NULL THEN NULL ELSE image || coalesce((
+        SELECT jsonb_object_agg(
+            name, translate(encode(decode(substr(image ->> name, 3), 'hex'), 'base64'), E'\n', '')
+        )
+        FROM unnest(names) AS name
+        WHERE jsonb_typeof(image -> name) = 'string'
+    ), '{}') END
+$$;
+
+-- What a column of a watched table is called by now, if the watch has not been told yet.
+CREATE FUNCTION tidewire.renamed_column(wanted oid, old_name text) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
+    SELECT attname
+    FROM tidewire.watches
+    CROSS JOIN jsonb_to_recordset(shape -> 'columns') AS told (name text, number smallint)
+    JOIN pg_attribute ON attrelid = wanted AND attnum = told.number
+    WHERE table_id = wanted AND told.name = old_name
+$$;
+
+-- The same for tables whose JSON depends on settings. Setting them costs half as much again as all the
+-- rest, so that others are spared it.
+DO $$
+BEGIN
+    EXECUTE replace(
+        pg_get_functiondef('tidewire.capture_row'::regproc), 'capture_row()', 'capture_styled_row()'
+    );
+END;
+$$;
+ALTER FUNCTION tidewire.capture_styled_row() SET TimeZone = 'UTC';
+ALTER FUNCTION tidewire.capture_styled_row() SET DateStyle = 'ISO, MDY';
+ALTER FUNCTION tidewire.capture_styled_row() SET IntervalStyle = 'postgres';
+ALTER FUNCTION tidewire.capture_styled_row() SET extra_float_digits = 1;
+ALTER FUNCTION tidewire.capture_styled_row() SET bytea_output = 'hex';
+
+-- Stages that all rows are gone.
+CREATE FUNCTION tidewire.capture_truncate() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+DECLARE
+    txid CONSTANT bigint := txid_current();
+BEGIN
+    INSERT INTO tidewire.staging (
+        stream_id, table_name, operation, entity_code, host_id, user_id, txid
+    ) VALUES (
+        TG_ARGV[0], TG_ARGV[1], 'TRUNCATE', nullif(TG_ARGV[2], ''),
+        CASE WHEN TG_ARGV[3] = '' THEN nullif(current_setting('tidewire.host_id', true), '') END,
+        CASE WHEN TG_ARGV[4] = '' THEN nullif(current_setting('tidewire.user_id', true), '') END,
+        txid
+    );
+    PERFORM tidewire.wake_sequencer();
+    RETURN NULL;
+END;
+$$;
+
+-- Stages an event about a stream rather than in it.
+CREATE FUNCTION tidewire.stage_control(stream text, kind text, document jsonb DEFAULT NULL)
+RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+DECLARE
+    txid CONSTANT bigint := txid_current();
+BEGIN
+    INSERT INTO tidewire.staging (stream_id, control, payload, content_type, txid)
+    VALUES (
+        stream, kind, convert_to(document::text, 'UTF8'),
+        CASE WHEN document IS NOT NULL THEN 'application/json' END, txid
+    );
+    PERFORM tidewire.wake_sequencer();
+    RETURN txid;
+END;
+$$;
+
+-- A barrier: when the log shows the control event 'mark' with the number this returns, everything is
+-- in the log that was committed before it, and its own transaction.
+CREATE FUNCTION tidewire.mark() RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path = '' AS $$
+    SELECT tidewire.stage_control('', 'mark')
+$$;
+
+-- Says for the rest of the transaction who acts, and for which tenant.
+CREATE FUNCTION tidewire.set_actor(user_id text, host_id text DEFAULT NULL) RETURNS void
+LANGUAGE sql SET search_path = '' AS $$
+    SELECT set_config('tidewire.user_id', coalesce(user_id, ''), true),
+           set_config('tidewire.host_id', coalesce(host_id, ''), true);
+    SELECT
+$$;
+
+-- Publishes a document in the caller's transaction: it is in the log if, and only if, that commits.
+CREATE FUNCTION tidewire.publish(stream text, payload jsonb) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+DECLARE
+    txid              CONSTANT bigint  := txid_current();
+    name_bytes_max    CONSTANT integer := 1024;
+    payload_bytes_max CONSTANT integer := 16777216;
+    document          CONSTANT bytea   := convert_to(payload::text, 'UTF8');
+BEGIN
+    IF stream IS NULL OR payload IS NULL THEN
+        RAISE EXCEPTION 'publish needs a stream and a payload, and one of them is null' USING
+            ERRCODE = 'null_value_not_allowed',
+            HINT = 'For a JSON null, publish ''null''::jsonb.';
+    END IF;
+    IF stream = 'table' OR starts_with(stream, 'table/') THEN
+        RAISE EXCEPTION 'streams under table/ hold the changes of watched tables' USING
+            ERRCODE = 'invalid_parameter_value',
+            HINT = 'Write to the table itself, or choose a name that does not start with table/.';
+    END IF;
+    IF octet_length(stream) > name_bytes_max THEN
+        RAISE EXCEPTION 'the stream''s name has % bytes; it may have %',
+            octet_length(stream), name_bytes_max USING
+            ERRCODE = 'invalid_parameter_value', HINT = 'Use a shorter name.';
+    END IF;
+    IF stream ~ '(^|/)(\.|\.\.)?(/|$)' OR stream ~ '[\x01-\x1f\x7f-\x9f]'
+        OR stream = '__ds' OR starts_with(stream, '__ds/') THEN
+        RAISE EXCEPTION '% is not a name for a stream', quote_literal(stream) USING
+            ERRCODE = 'invalid_parameter_value',
+            HINT = 'A name is one or more segments joined by single slashes, such as doc/123; names '
+                'under __ds are reserved.';
+    END IF;
+    IF octet_length(document) > payload_bytes_max THEN
+        RAISE EXCEPTION 'the payload has % bytes; it may have %',
+            octet_length(document), payload_bytes_max USING
+            ERRCODE = 'program_limit_exceeded',
+            HINT = 'Publish it in parts, or publish a reference to it.';
+    END IF;
+    INSERT INTO tidewire.staging (stream_id, payload, content_type, host_id, user_id, txid)
+    VALUES (
+        stream, document, 'application/json', nullif(current_setting('tidewire.host_id', true), ''),
+        nullif(current_setting('tidewire.user_id', true), ''), txid
+    );
+    PERFORM tidewire.wake_sequencer();
+END;
+$$;
+
+-- When a statement's row triggers fire, all of its rows are changed already. So what another trigger
+-- changes for its first row is staged before the outer statement's second row is, though it happened
+-- after; and if both change that row, its changes would be told in the wrong order. Where a table has
+-- triggers that may change rows, its statements therefore draw a number from the ids as they begin,
+-- which all of their rows bear. How deep in triggers a statement runs tells it from those within.
+CREATE FUNCTION tidewire.begin_statement() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+BEGIN
+    PERFORM txid_current();
+    PERFORM set_config(
+        'tidewire.statement_' || pg_trigger_depth(), nextval('tidewire.staging_id_seq')::text, true
+    );
+    RETURN NULL;
+END;
+$$;
+
+CREATE FUNCTION tidewire.end_statement() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+BEGIN
+    PERFORM set_config('tidewire.statement_' || pg_trigger_depth(), '', true);
+    RETURN NULL;
+END;
+$$;
+
+-- Makes the changes of a watched table's rows known: here by triggers. Their name sorts before all
+-- others', those of foreign keys included: so a change is staged before what another trigger does
+-- about it. They fire in replicas of rows too, as the write-ahead log would tell of those.
+CREATE FUNCTION tidewire.attach_watch(wanted oid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+DECLARE
+    relation  CONSTANT text := wanted::regclass::text;
+    company   CONSTANT text := tidewire.operations_with_company(wanted);
+    arguments text;
+BEGIN
+    SELECT string_agg(quote_literal(argument), ', ' ORDER BY place) INTO STRICT arguments
+    FROM unnest(tidewire.trigger_arguments(wanted)) WITH ORDINALITY AS given (argument, place);
+    EXECUTE format(
+        'CREATE OR REPLACE TRIGGER "!tidewire_row" AFTER INSERT OR UPDATE OR DELETE ON %s
+         FOR EACH ROW EXECUTE FUNCTION tidewire.%I(%s)',
+        relation,
+        CASE WHEN tidewire.is_free_of_settings(wanted) THEN 'capture_row'
+             ELSE 'capture_styled_row' END,
+        arguments
+    );
+    EXECUTE format(
+        'CREATE OR REPLACE TRIGGER "!tidewire_truncate" AFTER TRUNCATE ON %s
+         FOR EACH STATEMENT EXECUTE FUNCTION tidewire.capture_truncate(%s)',
+        relation, arguments
+    );
+    IF company IS NOT NULL THEN
+        EXECUTE format(
+            'CREATE OR REPLACE TRIGGER "!tidewire_begin" BEFORE %s ON %s
+             FOR EACH STATEMENT EXECUTE FUNCTION tidewire.begin_statement()',
+            company, relation
+        );
+        EXECUTE format(
+            'CREATE OR REPLACE TRIGGER "!tidewire_end" AFTER %s ON %s
+             FOR EACH STATEMENT EXECUTE FUNCTION tidewire.end_statement()',
+            company, relation
+        );
+    END IF;
+    EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER "!tidewire_row"', relation);
+    EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER "!tidewire_truncate"', relation);
+END;
+$$;
+
+-- The end of it.
+CREATE FUNCTION tidewire.detach_watch(wanted oid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+BEGIN
+    EXECUTE format('DROP TRIGGER IF EXISTS "!tidewire_row" ON %s', wanted::regclass);
+    EXECUTE format('DROP TRIGGER IF EXISTS "!tidewire_truncate" ON %s', wanted::regclass);
+    EXECUTE format('DROP TRIGGER IF EXISTS "!tidewire_begin" ON %s', wanted::regclass);
+    EXECUTE format('DROP TRIGGER IF EXISTS "!tidewire_end" ON %s', wanted::regclass);
+END;
+$$;
+
+-- The table that a text names: as the caller's search_path has it, else in public.
+CREATE FUNCTION tidewire.find_table(named text) RETURNS oid
+LANGUAGE sql STABLE STRICT AS $$
+    SELECT coalesce(
+        pg_catalog.to_regclass(named), pg_catalog.to_regclass(pg_catalog.concat('public.', named))
+    )::pg_catalog.oid
+$$;
+
+-- Watches a table, or changes how it is watched.
+CREATE FUNCTION tidewire.watch_table(
+    wanted oid, named text, keys text[], entity text, host text, actor text
+) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+DECLARE
+    relation pg_class;
+    shape    jsonb;
+    name     text;
+    missing  text;
+    is_new   boolean;
+BEGIN
+    SELECT * INTO relation FROM pg_class WHERE oid = wanted;
+    IF relation.oid IS NULL THEN
+        RAISE EXCEPTION 'there is no table %', coalesce(quote_literal(named), 'without a name') USING
+            ERRCODE = 'undefined_table',
+            HINT = 'Name it as in SQL: orders, sales.orders, "Odd Name". It must exist, and the role '
+                'that runs this must have the right to use its schema.';
+    END IF;
+    IF relation.relkind NOT IN ('r', 'p') OR relation.relpersistence = 't' THEN
+        RAISE EXCEPTION '% is not a table whose changes could be captured', named USING
+            ERRCODE = 'wrong_object_type',
+            HINT = 'Views, foreign, temporary and materialized tables have no changes of their own: '
+                'watch the tables they are made from.';
+    END IF;
+    IF relation.relispartition THEN
+        RAISE EXCEPTION '% is a partition', named USING
+            ERRCODE = 'wrong_object_type',
+            HINT = format('Watch the table it is a part of: %s.', (
+                SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = wanted LIMIT 1
+            ));
+    END IF;
+    IF relation.relnamespace IN (
+        'pg_catalog'::regnamespace, 'information_schema'::regnamespace, 'tidewire'::regnamespace
+    ) THEN
+        RAISE EXCEPTION '% belongs to the system', named USING
+            ERRCODE = 'wrong_object_type', HINT = 'Watch tables of your own.';
+    END IF;
+    -- Waits for the transactions that have written to it; those that come later are captured.
+    EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', wanted::regclass);
+    shape := tidewire.describe_table(wanted);
+    SELECT column_name INTO missing
+    FROM unnest(keys || ARRAY[host, actor]) AS column_name
+    WHERE column_name IS NOT NULL AND NOT EXISTS (
+        SELECT FROM jsonb_to_recordset(shape -> 'columns') AS had (name text, generated boolean)
+        WHERE had.name = column_name AND NOT had.generated
+    )
+    LIMIT 1;
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION 'the table % has no column % that could be captured',
+            named, quote_ident(missing) USING
+            ERRCODE = 'undefined_column',
+            HINT = format('It has %s. Generated columns are left out of events.', (
+                SELECT string_agg(quote_ident(had.name), ', ')
+                FROM jsonb_to_recordset(shape -> 'columns') AS had (name text, generated boolean)
+                WHERE NOT had.generated
+            ));
+    END IF;
+    INSERT INTO tidewire.watches (
+        table_id, table_name, stream_id, key_columns, key_given, entity_code, host_column,
+        user_column, shape
+    ) VALUES (
+        wanted, shape ->> 'table', 'table/' || (shape ->> 'table'),
+        coalesce(
+            nullif(keys, '{}'), ARRAY(SELECT jsonb_array_elements_text(shape -> 'key'))
+        ),
+        coalesce(keys <> '{}', false), nullif(entity, ''), nullif(host, ''), nullif(actor, ''), shape
+    )
+    ON CONFLICT (table_id) DO UPDATE SET
+        key_columns = excluded.key_columns, key_given = excluded.key_given,
+        entity_code = excluded.entity_code, host_column = excluded.host_column,
+        user_column = excluded.user_column
+    RETURNING table_name, xmax = 0 INTO name, is_new;
+    IF is_new THEN
+        PERFORM tidewire.stage_control('table/' || name, 'create');
+    END IF;
+    PERFORM tidewire.attach_watch(wanted);
+EXCEPTION WHEN unique_violation THEN
+    RAISE EXCEPTION 'another table is watched under the name %', shape ->> 'table' USING
+        ERRCODE = 'unique_violation',
+        HINT = 'It had that name when its watch began, and its stream still has. To free the name, '
+            'unwatch that table: see tidewire.watches.';
+END;
+$$;
+
+CREATE FUNCTION tidewire.watch(
+    "table" text, key_columns text[] DEFAULT NULL, entity text DEFAULT NULL,
+    host_column text DEFAULT NULL, user_column text DEFAULT NULL
+) RETURNS void
+LANGUAGE sql AS $$
+    SELECT tidewire.watch_table(
+        tidewire.find_table("table"), "table", key_columns, entity, host_column, user_column
+    )
+$$;
+
+-- Stops watching a table, by its name or by the one its watch has, and ends its stream.
+CREATE FUNCTION tidewire.unwatch_table(wanted oid, named text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+DECLARE
+    found_id oid;
+    stream   text;
+BEGIN
+    SELECT table_id INTO found_id FROM tidewire.watches
+    WHERE table_id = wanted OR table_name = named
+    ORDER BY table_id = wanted DESC NULLS LAST
+    LIMIT 1;
+    IF found_id IS NULL THEN
+        RETURN false;
+    END IF;
+    IF EXISTS (SELECT FROM pg_class WHERE oid = found_id) THEN
+        EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', found_id::regclass);
+        PERFORM tidewire.detach_watch(found_id);
+    END IF;
+    DELETE FROM tidewire.watches WHERE table_id = found_id RETURNING stream_id INTO stream;
+    IF stream IS NULL THEN
+        RETURN false;
+    END IF;
+    PERFORM tidewire.stage_control(stream, 'delete');
+    RETURN true;
+END;
+$$;
+
+CREATE FUNCTION tidewire.unwatch("table" text) RETURNS boolean
+LANGUAGE sql AS $$
+    SELECT tidewire.unwatch_table(tidewire.find_table("table"), "table")
+$$;
+
+-- The watched tables that are not as subscribers were told, or are gone.
+CREATE FUNCTION tidewire.stale_watches() RETURNS SETOF oid
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
+    SELECT table_id FROM tidewire.watches
+    WHERE tidewire.describe_table(table_id) IS DISTINCT FROM shape
+$$;
+
+-- How a table differs from what was told of it, in words.
+CREATE FUNCTION tidewire.difference(old jsonb, new jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = '' AS $$
+    SELECT string_agg(said, '; ' ORDER BY place)
+    FROM (
+        SELECT coalesce(was.number, becomes.number)::integer AS place, CASE
+            WHEN was.name IS NULL
+                THEN format('column %s was added (%s)', quote_ident(becomes.name), becomes.type)
+            WHEN becomes.name IS NULL THEN format('column %s was dropped', quote_ident(was.name))
+            WHEN was.name <> becomes.name THEN
+                format(
+                    'column %s was renamed to %s', quote_ident(was.name), quote_ident(becomes.name)
+                )
+            WHEN was.type <> becomes.type THEN
+                format(
+                    'column %s is %s instead of %s', quote_ident(becomes.name), becomes.type, was.type
+                )
+            WHEN was.generated <> becomes.generated THEN
+                format('column %s is %s', quote_ident(becomes.name), CASE WHEN becomes.generated
+                    THEN 'generated' ELSE 'no longer generated' END)
+        END AS said
+        FROM jsonb_to_recordset(old -> 'columns')
+            AS was (number smallint, name text, type text, generated boolean)
+        FULL JOIN jsonb_to_recordset(new -> 'columns')
+            AS becomes (number smallint, name text, type text, generated boolean)
+            ON was.number = becomes.number
+        UNION ALL
+        SELECT 0, format('the table was renamed to %s', new ->> 'table')
+        WHERE old ->> 'table' <> new ->> 'table'
+        UNION ALL
+        SELECT 32767, format('the primary key is %s instead of %s', new -> 'key', old -> 'key')
+        WHERE old -> 'key' <> new -> 'key'
+    ) AS differences
+    WHERE said IS NOT NULL
+$$;
+
+-- Brings a watch up to date with its table and tells subscribers; ends one whose table is gone.
+CREATE FUNCTION tidewire.refresh_watch(wanted oid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+DECLARE
+    watch   tidewire.watches;
+    becomes jsonb;
+    what    text;
+BEGIN
+    IF EXISTS (SELECT FROM pg_class WHERE oid = wanted) THEN
+        EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', wanted::regclass);
+    END IF;
+    SELECT * INTO watch FROM tidewire.watches WHERE table_id = wanted FOR UPDATE;
+    becomes := tidewire.describe_table(wanted);
+    IF watch.table_id IS NULL OR watch.shape = becomes THEN
+        RETURN;
+    END IF;
+    IF becomes IS NULL THEN
+        DELETE FROM tidewire.watches WHERE table_id = wanted;
+        PERFORM tidewire.stage_control(watch.stream_id, 'delete');
+        RETURN;
+    END IF;
+    UPDATE tidewire.watches SET
+        shape = becomes,
+        key_columns = CASE
+            WHEN watch.key_given THEN ARRAY(
+                SELECT tidewire.renamed_column(wanted, name)
+                FROM unnest(watch.key_columns) WITH ORDINALITY AS key (name, place)
+                WHERE tidewire.renamed_column(wanted, name) IS NOT NULL
+                ORDER BY place
+            )
+            ELSE ARRAY(SELECT jsonb_array_elements_text(becomes -> 'key'))
+        END,
+        host_column = tidewire.renamed_column(wanted, watch.host_column),
+        user_column = tidewire.renamed_column(wanted, watch.user_column)
+    WHERE table_id = wanted;
+    what := tidewire.difference(watch.shape, becomes);
+    IF what IS NOT NULL THEN
+        PERFORM tidewire.stage_control(
+            watch.stream_id, 'schema', jsonb_build_object('what', what)
+        );
+    END IF;
+    PERFORM tidewire.attach_watch(wanted);
+END;
+$$;
+
+-- The owner's alone, until granted.
+REVOKE EXECUTE ON FUNCTION
+    tidewire.wake_sequencer(), tidewire.name_of_table(oid), tidewire.describe_table(oid),
+    tidewire.trigger_arguments(oid), tidewire.is_free_of_settings(oid), tidewire.capture_row(),
+    tidewire.capture_styled_row(), tidewire.capture_truncate(), tidewire.renamed_column(oid, text),
+    tidewire.stage_control(text, text, jsonb), tidewire.mark(), tidewire.publish(text, jsonb),
+    tidewire.attach_watch(oid), tidewire.detach_watch(oid), tidewire.stale_watches(),
+    tidewire.begin_statement(), tidewire.end_statement(), tidewire.operations_with_company(oid),
+    tidewire.watch_table(oid, text, text[], text, text, text),
+    tidewire.watch(text, text[], text, text, text),
+    tidewire.unwatch_table(oid, text), tidewire.unwatch(text), tidewire.refresh_watch(oid)
+FROM PUBLIC;
+commit;
