@@ -587,8 +587,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
     SELECT coalesce(bool_and(coalesce(inner_type.typtype, element.typtype) = 'e' OR element.oid IN (
         'boolean'::regtype, 'smallint'::regtype, 'integer'::regtype, 'bigint'::regtype,
         'numeric'::regtype, 'text'::regtype, 'varchar'::regtype, 'bpchar'::regtype,
-        'name'::regtype, 'uuid'::regtype, 'json'::regtype, 'jsonb'::regtype, 'date'::regtype,
-        'timestamp'::regtype, 'time'::regtype, 'inet'::regtype, 'cidr'::regtype
+        'name'::regtype, 'uuid'::regtype, 'jsonb'::regtype, 'date'::regtype, 'timestamp'::regtype,
+        'time'::regtype, 'inet'::regtype, 'cidr'::regtype
     )), true)
     FROM pg_attribute
     JOIN pg_type AS declared ON declared.oid = atttypid
@@ -596,6 +596,21 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
         ON declared.typcategory = 'A' AND inner_type.oid = declared.typelem
     JOIN pg_type AS element ON element.oid = coalesce(inner_type.oid, declared.oid)
     WHERE attrelid = wanted AND attnum > 0 AND NOT attisdropped
+$$;
+
+-- The name of the function that captures a table's rows: one that costs more where the rows have a type
+-- that needs it.
+CREATE FUNCTION tidewire.row_function(wanted oid) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
+    SELECT CASE
+        WHEN EXISTS (
+            SELECT FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
+            WHERE attrelid = wanted AND attnum > 0 AND NOT attisdropped
+              AND 'json'::regtype IN (pg_type.oid, typbasetype, typelem)
+        ) THEN 'capture_row_with_json'
+        WHEN tidewire.is_free_of_settings(wanted) THEN 'capture_row'
+        ELSE 'capture_styled_row'
+    END
 $$;
 
 -- Stages the change of one row.
@@ -697,20 +712,37 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
     WHERE table_id = wanted AND told.name = old_name
 $$;
 
--- The same for tables whose JSON depends on settings. Setting them costs half as much again as all the
--- rest, so that others are spared it.
+-- A row with columns of type json. Those may hold the character U+0000, which jsonb cannot: it becomes
+-- U+FFFD, because a writer must not fail for being watched. (The backslashes before it are pairs, or it
+-- is not that character.)
+CREATE FUNCTION tidewire.image_with_json(image text) RETURNS jsonb
+LANGUAGE sql IMMUTABLE SET search_path = '' AS $$
+    SELECT CASE WHEN strpos(image, '\u0000') = 0 THEN image ELSE
+        regexp_replace(image, '(?<!\\)((?:\\\\)*)\\u0000', '\1\\ufffd', 'g') END::jsonb
+$$;
+
+-- The same for tables whose JSON depends on settings, and for those with columns of type json. Setting
+-- them costs half as much again as all the rest, so that others are spared it.
 DO $$
+DECLARE
+    plain  CONSTANT text := pg_get_functiondef('tidewire.capture_row'::regproc);
+    styled CONSTANT text := replace(plain, 'search_path TO ''''', $settings$search_path TO ''
+        SET TimeZone = 'UTC'
+        SET DateStyle = 'ISO, MDY'
+        SET IntervalStyle = 'postgres'
+        SET extra_float_digits = 1
+        SET bytea_output = 'hex'$settings$);
 BEGIN
-    EXECUTE replace(
-        pg_get_functiondef('tidewire.capture_row'::regproc), 'capture_row()', 'capture_styled_row()'
+    IF styled = plain THEN
+        RAISE EXCEPTION 'capture_row() is not written as was thought: %', plain;
+    END IF;
+    EXECUTE replace(styled, 'capture_row()', 'capture_styled_row()');
+    EXECUTE regexp_replace(
+        replace(styled, 'capture_row()', 'capture_row_with_json()'), 'to_jsonb\((NEW|OLD)\)',
+        'tidewire.image_with_json(row_to_json(\1)::text)', 'g'
     );
 END;
 $$;
-ALTER FUNCTION tidewire.capture_styled_row() SET TimeZone = 'UTC';
-ALTER FUNCTION tidewire.capture_styled_row() SET DateStyle = 'ISO, MDY';
-ALTER FUNCTION tidewire.capture_styled_row() SET IntervalStyle = 'postgres';
-ALTER FUNCTION tidewire.capture_styled_row() SET extra_float_digits = 1;
-ALTER FUNCTION tidewire.capture_styled_row() SET bytea_output = 'hex';
 
 -- Stages that all rows are gone.
 CREATE FUNCTION tidewire.capture_truncate() RETURNS trigger
@@ -849,8 +881,7 @@ BEGIN
         'CREATE OR REPLACE TRIGGER "!tidewire_row" AFTER INSERT OR UPDATE OR DELETE ON %s
          FOR EACH ROW EXECUTE FUNCTION tidewire.%I(%s)',
         relation,
-        CASE WHEN tidewire.is_free_of_settings(wanted) THEN 'capture_row'
-             ELSE 'capture_styled_row' END,
+        tidewire.row_function(wanted),
         arguments
     );
     EXECUTE format(
@@ -1113,7 +1144,8 @@ $$;
 REVOKE EXECUTE ON FUNCTION
     tidewire.wake_sequencer(), tidewire.name_of_table(oid), tidewire.describe_table(oid),
     tidewire.trigger_arguments(oid), tidewire.is_free_of_settings(oid), tidewire.capture_row(),
-    tidewire.capture_styled_row(), tidewire.capture_truncate(), tidewire.renamed_column(oid, text),
+    tidewire.capture_styled_row(), tidewire.capture_row_with_json(), tidewire.row_function(oid),
+    tidewire.capture_truncate(), tidewire.renamed_column(oid, text),
     tidewire.stage_control(text, text, jsonb), tidewire.mark(), tidewire.publish(text, jsonb),
     tidewire.attach_watch(oid), tidewire.detach_watch(oid), tidewire.stale_watches(),
     tidewire.begin_statement(), tidewire.end_statement(), tidewire.operations_with_company(oid),

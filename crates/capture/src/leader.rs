@@ -9,7 +9,7 @@ use tidewire_store::postgres::captured::{CaptureLink, CaptureSession, OFFSET_LOC
 use tidewire_store::{CaptureMode, Position, StoreError};
 use tokio_util::sync::CancellationToken;
 
-use crate::options::CaptureOptions;
+use crate::options::{CaptureOptions, Source};
 use crate::query::{execute, query_one, sql};
 use crate::tally::Tally;
 use crate::{sequencer, upkeep, wal};
@@ -55,7 +55,8 @@ impl Leadership {
         let take = async {
             client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
             execute(client, sql!("lock"), &[&OFFSET_LOCK]).await?;
-            let row = query_one(client, sql!("lead"), &[&options.node]).await?;
+            let reason = reason(options.source);
+            let row = query_one(client, sql!("lead"), &[&options.node, &reason]).await?;
             client.batch_execute("COMMIT").await?;
             row.try_get(0)
         };
@@ -121,6 +122,14 @@ impl Leadership {
     }
 }
 
+/// Why changes come from triggers, where they do.
+fn reason(source: Source) -> &'static str {
+    match source {
+        Source::Outbox => "the configuration says so",
+        Source::Auto | Source::Wal => "this version does not read the write-ahead log",
+    }
+}
+
 /// Works at the source that changes come from, until this leadership ends.
 pub(crate) async fn work(
     leadership: &Leadership,
@@ -131,6 +140,7 @@ pub(crate) async fn work(
         let mode = leadership.mode().await?;
         tracing::info!(
             mode = mode.as_str(),
+            reason = reason(options.source),
             generation = leadership.generation,
             "this node brings captured changes into the log"
         );

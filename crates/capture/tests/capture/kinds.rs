@@ -67,6 +67,8 @@ async fn the_rest_is_as_to_jsonb_has_it() {
         image_of("json", r#"'{"b":1.50,"a":[true,null]}'"#).await,
         r#"{"a": [true, null], "b": 1.50}"#
     );
+    let with_nul = image_of("json", r#"'{"a":"x\u0000\u0000","b":"\\u0000"}'"#).await;
+    assert_eq!(with_nul, "{\"a\": \"x\u{fffd}\u{fffd}\", \"b\": \"\\\\u0000\"}");
     assert_eq!(image_of("integer[]", "'{{1,2},{3,NULL}}'").await, "[[1, 2], [3, null]]");
     assert_eq!(image_of("mood[]", "'{sad}'").await, "[\"sad\"]");
     assert_eq!(image_of("text", r"E'\t\\ ü \u2028'").await, "\"\\t\\\\ ü \u{2028}\"");
