@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidewire_stories::examples::{examples, shape};
-use tidewire_stories::{
-    Launch, Metrics, ServerSent, Store, Tab, WebSocket, eventually, on_both_stores,
-};
+use tidewire_stories::{Launch, Metrics, ServerSent, Store, Tab, WebSocket, on_both_stores};
 
 on_both_stores!(
     what_clients_say_in_the_protocol_is_understood,
@@ -141,10 +139,6 @@ async fn what_the_server_says_in_the_protocol_is_what_it_says(store: Store) {
         let answer = http.json(Method::POST, path, &document).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
     }
-    eventually("the table's stream is there", async || {
-        (http.get("/v1/stream/table/orders").await.status == 200).then_some(())
-    })
-    .await;
     client.subscribe(&json!({ "query_id": "t", "stream": "table/orders" })).await;
     let alter = json!({ "sql": "ALTER TABLE orders ADD COLUMN note TEXT" });
     assert_eq!(http.json(Method::POST, "/v1/sql", &alter).await.status, 200);

@@ -44,11 +44,6 @@ async fn changes_reach_every_kind_of_reader(store: Store) {
     let server = Launch::dev(&store).start().await;
     let http = server.http();
     orders(http).await;
-    // A stream comes to be when its making has come into the log.
-    eventually("the table's stream is there", async || {
-        (http.get("/v1/stream/table/orders").await.status == 200).then_some(())
-    })
-    .await;
     let mut socket = WebSocket::connect(http, "/v1/ws").await;
     socket.hears("hello").await;
     socket.subscribe(&json!({ "query_id": "q", "stream": "table/orders" })).await;
@@ -94,10 +89,14 @@ async fn changes_reach_every_kind_of_reader(store: Store) {
     http.json(Method::POST, "/v1/stream/table/orders", &json!([1]))
         .await
         .problem(403, "table_stream_is_read_only");
-    let listed = http.get("/v1/watch").await.json();
-    let orders = &listed["watches"][0];
-    assert_eq!((&orders["events"], &orders["waiting"]), (&json!(4), &json!(0)), "{listed}");
-    assert_eq!(orders["last_offset"], read[3]["offset"], "{listed}");
+    // Counts are brought up to date now and then.
+    eventually("the list shows the changes", async || {
+        let listed = http.get("/v1/watch").await.json();
+        let orders = &listed["watches"][0];
+        let last = orders["last_offset"] == read[3]["offset"];
+        (orders["events"] == 4 && orders["waiting"] == 0 && last).then_some(())
+    })
+    .await;
     let capture = http.get("/v1/capture").await.json();
     let mode = if matches!(store, Store::Sqlite { .. }) { "embedded" } else { "outbox" };
     assert!(capture["mode"] == mode || capture["mode"] == "wal", "{capture}");
@@ -146,10 +145,9 @@ async fn odd_names_are_watched_listed_and_let_go(store: Store) {
     let offset = written["offset"].as_str().expect("a place");
     let path = format!("/v1/stream/table/Odd%20na+me?min_offset={offset}");
     let read = http.get(&path).await.json();
-    assert_eq!(
-        read[0]["entityId"],
-        "[1, \"x\"]".replace(", ", if read[0]["entityId"] == "[1,\"x\"]" { "," } else { ", " })
-    );
+    let key = read[0]["entityId"].as_str().expect("a text");
+    let key: Value = serde_json::from_str(key).expect("several columns are an array");
+    assert_eq!(key, json!([1, "x"]));
     let client = http.client();
     client.unwatch("\"Odd na+me\"").await.expect("it was watched");
     let problem = client.unwatch("\"Odd na+me\"").await.expect_err("it is not any more");
@@ -173,10 +171,7 @@ async fn a_narrowed_key_does_not_read_the_stream(store: Store) {
         http.as_someone(made["key"].as_str())
     };
     let reader = key(json!({ "tables": ["orders"] })).await;
-    eventually("the table's stream is there", async || {
-        (reader.get("/v1/stream/table/orders").await.status == 200).then_some(())
-    })
-    .await;
+    assert_eq!(reader.get("/v1/stream/table/orders").await.status, 200);
     let narrowed = key(json!({ "tables": ["orders"], "rows": { "orders": "total < 5" } })).await;
     narrowed.get("/v1/stream/table/orders").await.problem(403, "rule_not_supported");
     let other = key(json!({ "tables": ["customers"] })).await;

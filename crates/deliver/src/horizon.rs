@@ -52,6 +52,19 @@ impl Horizon {
         Ok(Horizon { offset, committed: txid.transpose()?.is_some() })
     }
 
+    /// All that is committed by now.
+    pub(crate) fn committed() -> Horizon {
+        Horizon { offset: None, committed: true }
+    }
+
+    /// Waits until this node is there, or for as long as a reader would: what was done is done, and its
+    /// stream comes or goes a little later.
+    pub(crate) async fn settled(self, node: &Node) {
+        if let Err(problem) = self.reached(node).await {
+            tracing::debug!(code = problem.code(), "not waiting any longer for the log");
+        }
+    }
+
     /// Waits until this node is there.
     pub(crate) async fn reached(self, node: &Node) -> Result<(), Problem> {
         let wait = node.options.log.min_offset_wait;

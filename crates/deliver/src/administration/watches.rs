@@ -12,6 +12,7 @@ use super::{Answer, invalid};
 use crate::auth::{Identity, audit};
 use crate::body;
 use crate::document::{only, parse, uncached};
+use crate::horizon::Horizon;
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::sql::sql_problem;
@@ -51,6 +52,7 @@ async fn watch(node: &Node, request: Request, identity: &Identity) -> Answer {
     let watch = NewWatch { table, key_columns, entity_code: entity, host_column, user_column };
     let view = node.store.watch(watch).await.map_err(sql_problem)?;
     audit::administered(identity, "watch table", &view.table);
+    Horizon::committed().settled(node).await;
     Ok(uncached(StatusCode::OK, shown(node, &view)))
 }
 
@@ -64,6 +66,7 @@ async fn unwatch(node: &Node, table: &str, identity: &Identity) -> Answer {
         ));
     }
     audit::administered(identity, "unwatch table", table);
+    Horizon::committed().settled(node).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Statements run one by one in a transaction of a session of their own (`guests`). Each is first
 //! prepared, which says what types its columns have and makes sure that it is one statement, and then
-//! run with its results as text, which PostgreSQL has for every type there is. A transaction that wrote
-//! something ends with a mark; once the log has it, it has all that the transaction did.
+//! run with its results as text, which PostgreSQL has for every type there is. After a transaction that
+//! wrote something a mark is set; once the log has it, it has all that the transaction did.
 
 mod guests;
 mod parameter;
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::PostgresStore;
-use super::error::{broken, broken_commit};
+use super::error::{broken, broken_commit, text};
 use super::load;
 use super::pool::Lent;
 use super::query::{query, query_one, sql};
@@ -44,6 +44,9 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How long a write waits for its place in the log. It is committed by then, so it is answered all the
 /// same.
 const MARK_WAIT: Duration = Duration::from_secs(5);
+
+/// Stands for the transaction of a mark that could not be set.
+const NO_MARK: i64 = 0;
 
 /// How often to look for a mark when nothing says that the log has grown.
 const MARK_POLL: Duration = Duration::from_millis(100);
@@ -69,6 +72,7 @@ impl Sql for PostgresStore {
                 }
                 let offset = match txid {
                     None => Some(before),
+                    Some(NO_MARK) => None,
                     Some(txid) => self.marked(txid, before, MARK_WAIT).await?,
                 };
                 Ok(SqlAnswer { offset, ..answer })
@@ -152,7 +156,7 @@ async fn find_mark(
 /// A transaction that is committed.
 struct Done {
     answer: SqlAnswer,
-    /// Of a transaction that wrote something: its mark's.
+    /// Of a transaction that wrote something: that of the mark after it.
     txid: Option<i64>,
     /// The session cannot be used again.
     stained: bool,
@@ -236,11 +240,11 @@ fn checked(sql: &str, with_params: bool) -> Result<Vec<Statement<'_>>, SqlError>
 
 /// Begins the transaction, in the name of whoever asked.
 async fn begin(client: &Client, actor: &Actor, limits: &SqlLimits) -> Result<(), SqlError> {
-    let text = |text: &Option<String>| match text {
-        Some(text) => parameter::quote(text),
+    let quoted = |name: &Option<String>| match name {
+        Some(name) => parameter::quote(name),
         None => Ok("NULL".to_owned()),
     };
-    let names = text(&actor.user_id).and_then(|user| Ok((user, text(&actor.host_id)?)));
+    let names = quoted(&actor.user_id).and_then(|user| Ok((user, quoted(&actor.host_id)?)));
     let (user, host) = names.map_err(|why| {
         refused("sql_refused", format!("the caller's name cannot be used: {why}"), None, "")
     })?;
@@ -333,20 +337,33 @@ fn raw(json: String) -> Result<Box<RawValue>, StoreError> {
     })
 }
 
-/// Sets the mark, if anything was written, and commits.
+/// Commits, and sets a mark if anything was written. The mark has a transaction of its own, so that the
+/// last change of the caller's is the last event of theirs.
 async fn commit(client: &Client) -> Result<Option<i64>, SqlError> {
-    let mark = "SELECT CASE WHEN pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL \
-                THEN tidewire.mark() END";
-    let marked = client.simple_query(mark).await;
-    let marked = marked.map_err(|error| problem(&error, Place::Nowhere))?;
-    let txid = marked.iter().find_map(|message| match message {
+    let commit = "SELECT pg_catalog.pg_current_xact_id_if_assigned(); COMMIT";
+    let committed =
+        client.simple_query(commit).await.map_err(|error| match error.as_db_error() {
+            // A constraint that is checked at the end, for one.
+            Some(_) => problem(&error, Place::Nowhere),
+            None => SqlError::Store(broken_commit(true, &error)),
+        })?;
+    if number(&committed).is_none() {
+        return Ok(None);
+    }
+    match client.simple_query(sql!("mark")).await {
+        Ok(marked) => Ok(Some(number(&marked).unwrap_or(NO_MARK))),
+        Err(error) => {
+            // What was asked for is done, and is not said to have failed because this did.
+            tracing::warn!(error = text(&error), "no mark could be set after a write");
+            Ok(Some(NO_MARK))
+        }
+    }
+}
+
+/// The number in the first row of an answer, if it is not NULL.
+fn number(messages: &[SimpleQueryMessage]) -> Option<i64> {
+    messages.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
         _ => None,
-    });
-    client.batch_execute("COMMIT").await.map_err(|error| match error.as_db_error() {
-        // A constraint that is checked at the end, for one.
-        Some(_) => problem(&error, Place::Nowhere),
-        None => SqlError::Store(broken_commit(true, &error)),
-    })?;
-    Ok(txid)
+    })
 }
