@@ -3,9 +3,13 @@
 
 use reqwest::Method;
 use serde_json::json;
-use tidewire_stories::{Answer, Http, Launch, Metrics, Store, WebSocket, eventually};
+use tidewire_stories::{Answer, Http, Launch, Metrics, Store, Tab, WebSocket, eventually};
 
-tidewire_stories::on_both_stores!(old_rows_go_and_their_readers_are_told, streams_have_ages);
+tidewire_stories::on_both_stores!(
+    old_rows_go_and_their_readers_are_told,
+    whoever_lags_is_waited_for_and_then_told,
+    streams_have_ages,
+);
 
 /// Rounds follow each other quickly.
 fn launch(store: &Store) -> Launch {
@@ -98,6 +102,38 @@ async fn old_rows_go_and_their_readers_are_told(store: Store) {
     let server = launch(&store).start().await;
     let path = format!("/v1/stream/table/orders?offset={}", offset(positions[1]));
     server.http().get(&path).await.problem(410, "offset_trimmed");
+    server.stop().await;
+}
+
+/// A session keeps what it has not acknowledged, until a hard limit is reached: then the operator is
+/// told, and so is the session when it comes back.
+async fn whoever_lags_is_waited_for_and_then_told(store: Store) {
+    let positions = captured(&store).await;
+    let server = launch(&store).set("TIDEWIRE_RETENTION_AGE_MS", "0").start().await;
+    server.http().append("doc", &json!(1)).await;
+    let tab = Tab::open(server.http()).await;
+    tab.subscribe_at("table/orders", &offset(positions[0])).await;
+    server.stop().await;
+
+    let server = launch(&store).set("TIDEWIRE_RETENTION_HARD_AGE_MS", "0").start().await;
+    Metrics::shows(server.http(), "retention_streams_held_back", 1.0).await;
+    eventually("what it has read is given up", async || {
+        (rows(server.http()).await == positions[1..]).then_some(())
+    })
+    .await;
+    assert_eq!(Metrics::read(server.http()).await.get("retention_cursors_passed_total"), 0.0);
+    server.stop().await;
+
+    let hard = launch(&store).set("TIDEWIRE_RETENTION_HARD_AGE_MS", "7200000");
+    let mut server = hard.start().await;
+    Metrics::reaches(server.http(), "retention_cursors_passed_total", 1.0).await;
+    assert_eq!(rows(server.http()).await, positions[3..]);
+    let told = server.process().said();
+    assert!(told.contains("events that someone had not read were given up"), "{told}");
+    let mut socket = WebSocket::connect(server.http(), &tab.at(server.http()).socket()).await;
+    let error = socket.hears_at_last("error").await;
+    assert_eq!(error["code"], "offset_trimmed", "{error}");
+    assert_eq!(error["earliest_offset"], offset(positions[2]).as_str());
     server.stop().await;
 }
 

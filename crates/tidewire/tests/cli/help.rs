@@ -13,7 +13,9 @@ fn of_the_binary() {
 
 #[test]
 fn of_every_command() {
-    for command in ["dev", "serve", "migrate", "config", "publish", "tail", "nodes"] {
+    let commands =
+        ["dev", "serve", "migrate", "backup", "restore", "config", "publish", "tail", "nodes"];
+    for command in commands {
         insta::assert_snapshot!(format!("of_{command}"), help(&[command, "--help"]));
     }
 }
