@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction};
 use super::error::{broken, now_ms};
 use super::save::PURGE_DELAY_MS;
 use super::writer::Writer;
-use super::{SqliteStore, load, sql};
+use super::{SqliteStore, capture, load, sql};
 use crate::error::StoreError;
 use crate::offset::{Epoch, Position};
 use crate::retention::{

@@ -41,7 +41,7 @@ fn print(out: &mut impl Write, capture: &Capture) -> io::Result<()> {
     writeln!(out, "waiting   {waiting} rows, the oldest for {}", super::seconds(*waiting_ms))?;
     writeln!(out, "failed    {failed} rows are tried again, {dead} were given up")?;
     if let Some(bytes) = capture.retained_wal_bytes {
-        writeln!(out, "kept WAL  {}.{} MiB", bytes >> 20, (bytes & 0xf_ffff) * 10 >> 20)?;
+        writeln!(out, "kept WAL  {}.{} MiB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20)?;
     }
     for advice in advice {
         writeln!(out, "advice    {advice}")?;
