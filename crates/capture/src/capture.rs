@@ -2,7 +2,7 @@
 
 use tidewire_store::postgres::captured::CaptureLink;
 use tokio::task::JoinHandle;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 
 use crate::election;
 use crate::options::CaptureOptions;
@@ -16,7 +16,7 @@ pub struct Capture {
 
 /// Takes part from now on: stands for election, and works when elected.
 pub fn start(options: CaptureOptions, link: CaptureLink) -> Capture {
-    let stop = CancellationToken::new();
+    let stop = link.closing().child_token();
     let tasks = link.tasks().clone();
     let task = tasks.spawn(election::run(options, link, stop.clone()));
     Capture { task, stop: stop.drop_guard() }

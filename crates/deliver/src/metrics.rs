@@ -187,6 +187,11 @@ fn observed(body: &mut String, node: &Node) -> std::fmt::Result {
         ("append_events", "Events that got an offset", commits.events),
         ("append_bytes", "Payload bytes of those events", commits.bytes),
         ("append_commit_failures", "Commits that failed", commits.failures),
+        (
+            "foreign_writes",
+            "Times that another process was noticed to have written to the embedded store",
+            commits.foreign_writes,
+        ),
     ];
     write_counters(body, &counters)?;
     crate::hub::write_metrics(body, node)?;

@@ -93,6 +93,7 @@ macro_rules! contract_suite {
                 changes_of_rows_come_into_the_log
                 a_transactions_changes_lie_together
                 what_is_undone_is_not_captured
+                what_is_undone_to_a_savepoint_is_not_captured
                 upserts_are_what_they_do
                 cascades_are_captured
                 keys_tell_rows_apart

@@ -33,6 +33,7 @@ pub struct CaptureLink {
     pub(super) connector: Arc<Connector>,
     pub(super) effects: Arc<Effects>,
     pub(super) counters: Arc<CaptureCounters>,
+    pub(super) closing: CancellationToken,
 }
 
 /// A session that belongs to capture alone.
@@ -87,6 +88,11 @@ impl CaptureLink {
     /// Tasks that must end before the store is closed.
     pub fn tasks(&self) -> &TaskTracker {
         self.connector.tasks()
+    }
+
+    /// Cancelled when the store is about to be closed, which waits for those tasks.
+    pub fn closing(&self) -> &CancellationToken {
+        &self.closing
     }
 
     /// What capture counts.

@@ -140,6 +140,7 @@ impl PostgresStore {
             connector: Arc::clone(&self.connector),
             effects: Arc::clone(&self.effects),
             counters: Arc::clone(&self.capture),
+            closing: self.stop_listening.clone(),
         }
     }
 

@@ -105,6 +105,8 @@ fn problem(said: &DbError) -> SqlProblem {
         Some(ErrorPosition::Original(at)) => usize::try_from(*at).ok(),
         _ => None,
     };
+    let is_no_name = said.code() == &tokio_postgres::error::SqlState::INVALID_NAME;
+    let name = "name it as in SQL: orders, sales.orders, \"Odd Name\"";
     let lacks_rights = said.code() == &tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE;
     let grant = "the role that tidewire connects as needs the TRIGGER privilege on the table, or must \
                  own it: GRANT TRIGGER, SELECT ON … TO …";
@@ -113,7 +115,9 @@ fn problem(said: &DbError) -> SqlProblem {
         code: "sql_refused",
         message: said.message().to_owned(),
         position,
-        hint: hint.or_else(|| lacks_rights.then(|| grant.to_owned())),
+        hint: hint
+            .or_else(|| lacks_rights.then(|| grant.to_owned()))
+            .or_else(|| is_no_name.then(|| name.to_owned())),
     }
 }
 

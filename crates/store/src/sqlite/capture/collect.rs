@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::guard::{Guard, Stopped};
+use super::guard::{Guard, Savepoint, Stopped};
 use super::preupdate::Touched;
 use super::problem::CHANGES_TOO_MUCH;
 use super::table::{Image, Watched};
@@ -31,7 +31,23 @@ struct Gathered {
     /// A row that could not be read: its transaction must not commit.
     failure: Option<String>,
     collecting: bool,
+    savepoints: Vec<Mark>,
 }
+
+/// Where a savepoint was set.
+#[derive(Debug)]
+struct Mark {
+    name: String,
+    steps: usize,
+    bytes: usize,
+    actor: Actor,
+    /// How many times the schema had been changed.
+    alterations: usize,
+}
+
+/// Why a savepoint cannot be gone back to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SchemaChangedSince;
 
 /// The changes of the transaction that runs. The writer's thread alone uses it.
 #[derive(Debug)]
@@ -67,6 +83,44 @@ impl Collector {
     pub(crate) fn end(&self) -> Result<Vec<Step>, String> {
         let gathered = std::mem::take(&mut *self.gathered());
         gathered.failure.map_or(Ok(gathered.steps), Err)
+    }
+
+    /// Follows a savepoint of the user's, which SQLite has set, released or gone back to. `alterations`
+    /// is how many times this transaction has changed the schema so far.
+    pub(crate) fn savepoint(
+        &self,
+        savepoint: Savepoint,
+        alterations: usize,
+    ) -> Result<(), SchemaChangedSince> {
+        let mut gathered = self.gathered();
+        let gathered = &mut *gathered;
+        let place = |name: &str| gathered.savepoints.iter().rposition(|mark| mark.name == name);
+        match savepoint {
+            Savepoint::Set(name) => gathered.savepoints.push(Mark {
+                name,
+                steps: gathered.steps.len(),
+                bytes: gathered.bytes,
+                actor: gathered.actor.clone(),
+                alterations,
+            }),
+            Savepoint::Release(name) => {
+                if let Some(place) = place(&name) {
+                    gathered.savepoints.truncate(place);
+                }
+            }
+            Savepoint::RollBackTo(name) => {
+                let Some(place) = place(&name) else { return Ok(()) };
+                gathered.savepoints.truncate(place + 1);
+                let mark = &gathered.savepoints[place];
+                if mark.alterations != alterations {
+                    return Err(SchemaChangedSince);
+                }
+                gathered.steps.truncate(mark.steps);
+                gathered.bytes = mark.bytes;
+                gathered.actor = mark.actor.clone();
+            }
+        }
+        Ok(())
     }
 
     /// Names who does what follows.
@@ -144,8 +198,15 @@ pub(crate) fn row_change(
     created_at_ms: i64,
 ) -> RowChange {
     let latest = after.as_ref().or(before.as_ref());
-    let host_id = latest.and_then(|image| image.host_id.clone()).or_else(|| actor.host_id.clone());
-    let user_id = latest.and_then(|image| image.user_id.clone()).or_else(|| actor.user_id.clone());
+    // A column that says whose a row is says so also where it is null: nobody's.
+    let host_id = match &watched.host_column {
+        Some(_) => latest.and_then(|image| image.host_id.clone()),
+        None => actor.host_id.clone(),
+    };
+    let user_id = match &watched.user_column {
+        Some(_) => latest.and_then(|image| image.user_id.clone()),
+        None => actor.user_id.clone(),
+    };
     RowChange {
         table: watched.name.clone(),
         operation,
@@ -164,6 +225,29 @@ pub(crate) fn row_change(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn going_back_to_a_savepoint_takes_back_what_came_since() {
+        let collector = Collector::new(Arc::default(), 1 << 20);
+        let publish = || collector.publish("a".to_owned(), Bytes::from_static(b"1"));
+        let savepoint = |savepoint| collector.savepoint(savepoint, 0).expect("no schema changed");
+        collector.begin(Actor::default(), &[]);
+        publish();
+        savepoint(Savepoint::Set("s".to_owned()));
+        publish();
+        savepoint(Savepoint::Set("s".to_owned()));
+        publish();
+        savepoint(Savepoint::RollBackTo("s".to_owned()));
+        savepoint(Savepoint::RollBackTo("s".to_owned()));
+        savepoint(Savepoint::Release("s".to_owned()));
+        publish();
+        savepoint(Savepoint::RollBackTo("s".to_owned()));
+        publish();
+        savepoint(Savepoint::Set("t".to_owned()));
+        let back = collector.savepoint(Savepoint::RollBackTo("s".to_owned()), 1);
+        assert_eq!(back, Err(SchemaChangedSince));
+        assert_eq!(collector.end().expect("steps").len(), 2);
+    }
 
     #[test]
     fn a_transaction_that_is_too_large_is_stopped_and_gives_nothing() {

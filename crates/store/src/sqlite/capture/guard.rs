@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization, TransactionOperation};
 
 /// What is said of a statement that may not be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +34,19 @@ struct State {
     alters: bool,
     /// A statement was prepared that publishes, or does something else for which it must be alone.
     publishes: bool,
+    /// A statement was prepared that sets, releases or goes back to a savepoint.
+    savepoint: Option<Savepoint>,
+}
+
+/// What a statement does to a savepoint, by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Savepoint {
+    /// Sets it.
+    Set(String),
+    /// Lets go of it, and of those set since.
+    Release(String),
+    /// Undoes what was done since it was set.
+    RollBackTo(String),
 }
 
 /// A connection's guard. See the [module documentation](self).
@@ -104,6 +117,11 @@ impl Guard {
         std::mem::take(&mut self.state().alters)
     }
 
+    /// What the statement does to a savepoint that was prepared since this was last asked.
+    pub(crate) fn take_savepoint(&self) -> Option<Savepoint> {
+        self.state().savepoint.take()
+    }
+
     pub(crate) fn publishes(&self) -> bool {
         self.state().publishes
     }
@@ -136,6 +154,9 @@ impl Guard {
             {
                 return Authorization::Ignore;
             }
+            AuthAction::Savepoint { operation, savepoint_name } => {
+                state.savepoint = savepoint(operation, savepoint_name);
+            }
             action => state.alters |= alters(action),
         }
         match denial(context.action) {
@@ -145,6 +166,17 @@ impl Guard {
                 Authorization::Deny
             }
         }
+    }
+}
+
+/// What becomes of a savepoint. Names are compared without regard to case, as SQLite does.
+fn savepoint(operation: TransactionOperation, name: &str) -> Option<Savepoint> {
+    let name = name.to_ascii_lowercase();
+    match operation {
+        TransactionOperation::Begin => Some(Savepoint::Set(name)),
+        TransactionOperation::Release => Some(Savepoint::Release(name)),
+        TransactionOperation::Rollback => Some(Savepoint::RollBackTo(name)),
+        _ => None,
     }
 }
 
@@ -174,10 +206,10 @@ fn alters(action: AuthAction<'_>) -> bool {
 fn denial(action: AuthAction<'_>) -> Option<Denial> {
     let denied = |message: String, hint| Some(Denial { message, hint });
     match action {
-        AuthAction::Transaction { .. } | AuthAction::Savepoint { .. } => denied(
+        AuthAction::Transaction { .. } => denied(
             "transactions cannot be begun or ended here".to_owned(),
             "the statements of one request are one transaction already: send them together, and \
-             leave BEGIN, COMMIT, ROLLBACK and SAVEPOINT out",
+             leave BEGIN, COMMIT and ROLLBACK out; SAVEPOINT and ROLLBACK TO work",
         ),
         AuthAction::Attach { .. } | AuthAction::Detach { .. } => denied(
             "other files cannot be attached or written here, nor can VACUUM be run".to_owned(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, Transaction};
 
+use super::collect::SchemaChangedSince;
 use super::problem::wrong;
 use super::table::Watched;
 use super::{Capture, Guard, foreign, preupdate, run, schema, watched};
@@ -112,8 +113,17 @@ fn run_capturing(
     let actor = Actor { reach: crate::Reach::All, ..statements.actor.clone() };
     collector.begin(actor, watched);
     let mut followed = None;
+    let mut alterations = 0;
     let after_each = || {
+        if let Some(savepoint) = guard.take_savepoint() {
+            collector.savepoint(savepoint, alterations).map_err(|SchemaChangedSince| {
+                let message = "the schema was changed since the savepoint was set";
+                let hint = "change the schema in a request of its own";
+                wrong("sql_refused", message, hint.to_owned())
+            })?;
+        }
         if guard.take_alters() {
+            alterations += 1;
             let followed = followed.get_or_insert_with(|| schema::Followed::new(watched));
             followed.follow(transaction).map_err(broken("look at the schema"))?;
             collector.watch(&followed.watched());

@@ -1,0 +1,43 @@
+//! The part of the stores' contract that needs a node which captures.
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use tidewire_capture::Capture;
+use tidewire_store::contract::Opener;
+use tidewire_store::postgres::PostgresStore;
+use tidewire_store::postgres::testing::{TestDatabase, fresh_database};
+use tidewire_store::{PostgresOptions, SharedStore};
+
+use crate::stage::quick;
+
+struct Captured {
+    database: TestDatabase,
+    /// Ends with the store; kept so that it does not end before.
+    capture: Mutex<Option<Capture>>,
+}
+
+#[async_trait]
+impl Opener for Captured {
+    async fn open(&self) -> SharedStore {
+        let options = PostgresOptions::new(&self.database.url);
+        let store = PostgresStore::open(options).await.expect("the database opens");
+        let capture = tidewire_capture::start(quick("a"), store.capture_link());
+        *self.capture.lock().expect("a lock") = Some(capture);
+        store
+    }
+
+    async fn run_sql(&self, sql: &str) -> Vec<String> {
+        self.database.run(sql).await
+    }
+
+    async fn discard(self) {
+        self.database.drop_database().await;
+    }
+}
+
+async fn fresh() -> Captured {
+    Captured { database: fresh_database().await, capture: Mutex::default() }
+}
+
+tidewire_store::contract_suite!(sql: fresh().await);
