@@ -161,14 +161,17 @@ $$;
 
 -- The arguments of a watched table's row trigger, numbered from 0 as TG_ARGV is: stream, table, entity
 -- code, host column, user column, columns of bytes, generated columns, the table's oid, the first
--- column number that this does not know of, and the key's columns.
+-- column number that this does not know of, whether there is one key column and nothing of the rest
+-- (which is quicker), and the key's columns.
 CREATE FUNCTION tidewire.trigger_arguments(wanted oid) RETURNS text[]
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
     SELECT (format('[0:%s]=', cardinality(arguments) - 1) || arguments::text)::text[]
     FROM (
         SELECT ARRAY[
             stream_id, table_name, coalesce(entity_code, ''), coalesce(host_column, ''),
-            coalesce(user_column, ''), bytes, generated, wanted::text, (relnatts + 1)::text
+            coalesce(user_column, ''), bytes, generated, wanted::text, (relnatts + 1)::text,
+            CASE WHEN cardinality(key_columns) = 1 AND host_column IS NULL AND user_column IS NULL
+                AND bytes = '' AND generated = '' THEN 'simple' ELSE '' END
         ] || key_columns AS arguments
         FROM tidewire.watches
         JOIN pg_class ON pg_class.oid = wanted
@@ -226,66 +229,69 @@ $$;
 CREATE FUNCTION tidewire.capture_row() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
 DECLARE
-    txid     CONSTANT bigint := txid_current();
-    known    text[] := TG_ARGV;
-    keys     integer := TG_NARGS - 9;
-    before   jsonb;
-    after    jsonb;
-    image    jsonb;
-    entity   text;
-    host     text;
-    actor    text;
+    txid   CONSTANT bigint := txid_current();
+    before jsonb;
+    after  jsonb;
+    entity text;
+    host   text;
+    actor  text;
+    known  text[];
+    image  jsonb;
 BEGIN
-    -- A column that was added since the trigger was made: until the trigger is made again, what it
-    -- should have been told is looked up. (The answer is null where there is no such column.)
-    IF has_column_privilege(known[7]::oid, known[8]::smallint, 'SELECT') IS NOT NULL THEN
-        known := coalesce(tidewire.trigger_arguments(known[7]::oid), known);
-        keys := array_upper(known, 1) - 8;
-    END IF;
-    IF TG_OP = 'INSERT' THEN
-        after := to_jsonb(NEW);
-    ELSIF TG_OP = 'DELETE' THEN
-        before := to_jsonb(OLD);
-    ELSE
+    IF TG_OP = 'UPDATE' THEN
         before := to_jsonb(OLD);
         after := to_jsonb(NEW);
-    END IF;
-    IF known[5] <> '' THEN
-        before := tidewire.bytes_in_base64(before, known[5]::text[]);
-        after := tidewire.bytes_in_base64(after, known[5]::text[]);
-    END IF;
-    IF known[6] <> '' THEN
-        before := before - known[6]::text[];
-        after := after - known[6]::text[];
-    END IF;
-    image := coalesce(after, before);
-    IF keys = 1 THEN
-        entity := image ->> known[9];
-    ELSIF keys = 0 THEN
-        entity := image::text;
+    ELSIF TG_OP = 'INSERT' THEN
+        after := to_jsonb(NEW);
     ELSE
-        SELECT jsonb_agg(image -> name ORDER BY place)::text INTO entity
-        FROM unnest(known[9:]) WITH ORDINALITY AS key (name, place);
+        before := to_jsonb(OLD);
     END IF;
-    -- A key that is null may be one whose column has another name by now.
-    IF entity IS NULL AND NOT image ? known[9] THEN
-        entity := image ->> tidewire.renamed_column(known[7]::oid, known[9]);
+    -- A column that was added since the trigger was made makes the answer other than null: until the
+    -- trigger is made again, what it should have been told is looked up.
+    IF TG_ARGV[9] = 'simple'
+        AND has_column_privilege(TG_ARGV[7]::oid, TG_ARGV[8]::smallint, 'SELECT') IS NULL THEN
+        entity := coalesce(after, before) ->> TG_ARGV[10];
     END IF;
-    IF known[3] = '' THEN
+    IF entity IS NOT NULL THEN
         host := nullif(current_setting('tidewire.host_id', true), '');
-    ELSE
-        host := image ->> known[3];
-    END IF;
-    IF known[4] = '' THEN
         actor := nullif(current_setting('tidewire.user_id', true), '');
     ELSE
-        actor := image ->> known[4];
+        known := TG_ARGV;
+        IF has_column_privilege(known[7]::oid, known[8]::smallint, 'SELECT') IS NOT NULL THEN
+            known := coalesce(tidewire.trigger_arguments(known[7]::oid), known);
+        END IF;
+        IF known[5] <> '' THEN
+            before := tidewire.bytes_in_base64(before, known[5]::text[]);
+            after := tidewire.bytes_in_base64(after, known[5]::text[]);
+        END IF;
+        IF known[6] <> '' THEN
+            before := before - known[6]::text[];
+            after := after - known[6]::text[];
+        END IF;
+        image := coalesce(after, before);
+        entity := CASE array_upper(known, 1)
+            WHEN 9 THEN image::text
+            WHEN 10 THEN image ->> known[10]
+            WHEN 11 THEN jsonb_build_array(image -> known[10], image -> known[11])::text
+            ELSE (
+                SELECT jsonb_agg(image -> name ORDER BY place)::text
+                FROM unnest(known[10:]) WITH ORDINALITY AS key (name, place)
+            )
+        END;
+        -- A key that is null may be one whose column has another name by now.
+        IF entity IS NULL AND NOT image ? known[10] THEN
+            entity := image ->> tidewire.renamed_column(known[7]::oid, known[10]);
+        END IF;
+        host := CASE WHEN known[3] = '' THEN nullif(current_setting('tidewire.host_id', true), '')
+                     ELSE image ->> known[3] END;
+        actor := CASE WHEN known[4] = '' THEN nullif(current_setting('tidewire.user_id', true), '')
+                      ELSE image ->> known[4] END;
     END IF;
     INSERT INTO tidewire.staging (
         stream_id, table_name, operation, entity_code, entity_id, before_data, after_data,
         host_id, user_id, txid, statement
     ) VALUES (
-        known[0], known[1], TG_OP, nullif(known[2], ''), entity, before, after,
+        TG_ARGV[0], TG_ARGV[1], TG_OP, nullif(TG_ARGV[2], ''), entity, before, after,
         host, actor, txid,
         nullif(current_setting('tidewire.statement_' || pg_trigger_depth(), true), '')::bigint
     );
