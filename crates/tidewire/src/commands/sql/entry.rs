@@ -22,7 +22,8 @@ pub(super) enum Entry<'a> {
 pub(super) fn read(text: &str) -> Entry<'_> {
     let text = text.trim();
     let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-    let rest = Some(rest.trim().trim_end_matches(';')).filter(|rest| !rest.is_empty());
+    let rest = rest.trim().trim_end_matches(';').trim_end();
+    let rest = Some(rest).filter(|rest| !rest.is_empty());
     match word.trim_end_matches(';') {
         "" => Entry::Nothing,
         "\\d" => Entry::Describe(rest),

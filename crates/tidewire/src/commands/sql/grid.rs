@@ -82,7 +82,7 @@ fn records(out: &mut impl Write, answer: &SqlAnswer, cells: &[Vec<String>]) -> i
         writeln!(out, "─[ {} ]{}", number + 1, "─".repeat(width))?;
         for (column, cell) in answer.columns.iter().zip(line) {
             let gap = " ".repeat(width - column.name.width());
-            writeln!(out, "{}{gap} │ {cell}", column.name)?;
+            writeln!(out, "{}", format!("{}{gap} │ {cell}", column.name).trim_end())?;
         }
     }
     Ok(())
