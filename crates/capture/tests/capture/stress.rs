@@ -18,7 +18,7 @@ const IDS: i32 = 40;
 
 /// Ends the session of whoever leads.
 pub(crate) const KILL_LEADER: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_locks
-    WHERE locktype = 'advisory' AND granted AND objid = 4 AND classid = x'74696465'::int::oid
+    WHERE locktype = 'advisory' AND granted AND objid = 5 AND classid = x'74696465'::int::oid
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
