@@ -67,7 +67,9 @@ async fn a_write_past_tidewire_is_seen_by_its_transaction() {
         );
         let txid = sql.number(&insert).await;
         for reader in nodes.https() {
-            let read = reader.get(&format!("/v1/stream/table/t?min_txid={txid}")).await.json();
+            let answer = reader.get(&format!("/v1/stream/table/t?min_txid={txid}")).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let read = answer.json();
             let count = read.as_array().map(|events| events.len() as i64);
             assert_eq!(count, Some(number), "after transaction {txid}");
         }
