@@ -55,7 +55,9 @@ write_settings() {
 listen_addresses = '127.0.0.1'
 unix_socket_directories = '$pg_folder'
 wal_level = logical
-max_connections = 200
+max_connections = 300
+max_replication_slots = 60
+max_wal_senders = 60
 max_prepared_transactions = 0
 EOF
 }

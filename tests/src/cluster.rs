@@ -28,12 +28,42 @@ pub struct Cluster {
     programs: PathBuf,
     folder: PathBuf,
     port: u16,
+    /// Beside those that every cluster has.
+    settings: Vec<String>,
     _parent: TempDir,
 }
 
 impl Cluster {
     /// Makes a cluster and starts it.
     pub async fn start() -> Cluster {
+        Cluster::start_with(&[]).await
+    }
+
+    /// The same, with settings such as `wal_level=logical`.
+    pub async fn start_with(settings: &[&str]) -> Cluster {
+        let mut cluster = Cluster::place(settings).await;
+        let initdb = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8"];
+        succeed(cluster.command("initdb").arg("--no-sync").args(initdb)).await;
+        cluster.resume().await;
+        cluster
+    }
+
+    /// A standby of this cluster, which follows it under a name. It takes connections once it does.
+    pub async fn standby(&self, name: &str) -> Cluster {
+        let mut standby = Cluster::place(&[]).await;
+        let data = standby.folder.join("data");
+        let source =
+            format!("postgres://postgres@127.0.0.1:{}/postgres?application_name={name}", self.port);
+        let copy =
+            ["--checkpoint=fast", "--no-sync", "--write-recovery-conf", "--wal-method=stream"];
+        let mut command = standby.command("pg_basebackup");
+        succeed(command.args(copy).arg("--pgdata").arg(data).arg("--dbname").arg(source)).await;
+        standby.resume().await;
+        standby
+    }
+
+    /// A folder and a port for a cluster.
+    async fn place(settings: &[&str]) -> Cluster {
         let parent = tempfile::tempdir().expect("a temporary folder");
         // PostgreSQL refuses to run as root, so its user must be able to pass through.
         let passable = std::fs::Permissions::from_mode(0o711);
@@ -43,17 +73,14 @@ impl Cluster {
         if is_root() {
             succeed(Command::new("chown").arg("postgres:").arg(&folder)).await;
         }
-        let mut cluster = Cluster {
+        Cluster {
             server: None,
             programs: programs(),
             folder,
             port: free_port(),
+            settings: settings.iter().map(ToString::to_string).collect(),
             _parent: parent,
-        };
-        let initdb = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8"];
-        succeed(cluster.command("initdb").arg("--no-sync").args(initdb)).await;
-        cluster.resume().await;
-        cluster
+        }
     }
 
     /// The database that every cluster has.
@@ -86,6 +113,9 @@ impl Cluster {
         for setting in
             ["listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=100"]
         {
+            command.args(["-c", setting]);
+        }
+        for setting in &self.settings {
             command.args(["-c", setting]);
         }
         self.server = Some(Process::spawn(command));

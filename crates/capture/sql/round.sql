@@ -8,7 +8,7 @@ WITH floor AS (
     ) THEN $1::bigint ELSE $2::bigint END AS id
 ),
 waiting AS (
-    SELECT * FROM tidewire.staging WHERE id > (SELECT id FROM floor) AND retry_at IS NULL
+    SELECT * FROM tidewire.staging WHERE id > (SELECT id FROM floor) AND id <= $5 AND retry_at IS NULL
     UNION ALL
     SELECT * FROM tidewire.staging WHERE retry_at <= now()
 )

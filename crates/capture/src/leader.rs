@@ -9,10 +9,10 @@ use tidewire_store::postgres::captured::{CaptureLink, CaptureSession, OFFSET_LOC
 use tidewire_store::{CaptureMode, Position, StoreError};
 use tokio_util::sync::CancellationToken;
 
-use crate::options::{CaptureOptions, Source};
+use crate::options::CaptureOptions;
 use crate::query::{execute, query_one, sql};
 use crate::tally::Tally;
-use crate::{sequencer, upkeep, wal};
+use crate::{choice, sequencer, upkeep, wal};
 
 /// The right to bring captured changes into the log, for as long as nobody else has it.
 #[derive(Debug)]
@@ -55,8 +55,7 @@ impl Leadership {
         let take = async {
             client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
             execute(client, sql!("lock"), &[&OFFSET_LOCK]).await?;
-            let reason = reason(options.source);
-            let row = query_one(client, sql!("lead"), &[&options.node, &reason]).await?;
+            let row = query_one(client, sql!("lead"), &[&options.node]).await?;
             client.batch_execute("COMMIT").await?;
             row.try_get(0)
         };
@@ -122,31 +121,24 @@ impl Leadership {
     }
 }
 
-/// Why changes come from triggers, where they do.
-fn reason(source: Source) -> &'static str {
-    match source {
-        Source::Outbox => "the configuration says so",
-        Source::Auto | Source::Wal => "this version does not read the write-ahead log",
-    }
-}
-
 /// Works at the source that changes come from, until this leadership ends.
 pub(crate) async fn work(
     leadership: &Leadership,
     options: &CaptureOptions,
     stop: &CancellationToken,
 ) -> Result<(), StoreError> {
+    // Not in the loop: a switch that it makes ends the source, and it goes on.
+    let mut choice = Box::pin(choice::run(leadership, options));
     loop {
         let mode = leadership.mode().await?;
         tracing::info!(
             mode = mode.as_str(),
-            reason = reason(options.source),
             generation = leadership.generation,
             "this node brings captured changes into the log"
         );
         let source = async {
             match mode {
-                CaptureMode::Wal => wal::run(leadership, options, stop).await,
+                CaptureMode::Wal => Box::pin(wal::run(leadership, options, stop)).await,
                 CaptureMode::Outbox | CaptureMode::Embedded => {
                     sequencer::run(leadership, options, stop).await
                 }
@@ -155,6 +147,7 @@ pub(crate) async fn work(
         let end = tokio::select! {
             end = source => end?,
             never = upkeep::run(leadership, options) => match never {},
+            never = &mut choice => match never {},
         };
         match end {
             End::Switched => {}

@@ -7,11 +7,13 @@
 //! on the database, so that this crate meets `tidewire-deliver` nowhere but in the log.
 //!
 //! - `election`: who works; `leader`: what the one who does holds on to, and what it works at
+//! - `choice`: which of the two sources it is
 //! - `sequencer`: from the staging table to the log
 //! - `wal`: from the write-ahead log to the log
 //! - `upkeep`: tables that were changed or dropped, and counts
 
 mod capture;
+mod choice;
 mod election;
 mod leader;
 mod options;
@@ -23,3 +25,4 @@ mod wal;
 
 pub use capture::{Capture, start};
 pub use options::{CaptureOptions, Source};
+pub use wal::WalLimits;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::wal::WalLimits;
+
 /// Where the events of rows are to come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
@@ -51,6 +53,8 @@ pub struct CaptureOptions {
     pub attempts_max: u32,
     /// The wait before a row's second attempt; it doubles with each, up to five minutes.
     pub retry: Duration,
+    /// What the database may keep of its write-ahead log for us.
+    pub wal: WalLimits,
 }
 
 impl CaptureOptions {
@@ -68,6 +72,7 @@ impl CaptureOptions {
             check: Duration::from_secs(1),
             attempts_max: 10,
             retry: Duration::from_secs(1),
+            wal: WalLimits::default(),
         }
     }
 }

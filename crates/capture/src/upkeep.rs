@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use deadpool_postgres::ClientWrapper;
 use tidewire_store::StoreError;
 use tidewire_store::postgres::captured::{broken, text};
+use tidewire_store::postgres::wal;
 use tokio_postgres::Error;
 
 use crate::leader::Leadership;
@@ -30,12 +31,30 @@ async fn keep(leadership: &Leadership, options: &CaptureOptions) -> Result<(), S
     let session = leadership.link.session(SETTINGS).await?;
     loop {
         refresh_watches(session.client()).await.map_err(broken("look at the watched tables"))?;
+        identify_partitions(session.client()).await?;
         write_tally(session.client(), leadership).await.map_err(broken("count events"))?;
         let failed = query_one(session.client(), sql!("failed_waiting"), &[]).await;
         let failed: i64 =
             failed.and_then(|row| row.try_get(0)).map_err(broken("count failed events"))?;
         leadership.link.counters().failed_waiting(u64::try_from(failed).unwrap_or(0));
         tokio::time::sleep(options.check).await;
+    }
+}
+
+/// Sees to partitions that were added to tables whose changes are read from the write-ahead log. Where
+/// that cannot be done now it is tried again.
+async fn identify_partitions(client: &ClientWrapper) -> Result<(), StoreError> {
+    match wal::identify_partitions(client).await {
+        Ok(0) => Ok(()),
+        Ok(partitions) => {
+            tracing::info!(partitions, "partitions were added to watched tables");
+            Ok(())
+        }
+        Err(error @ StoreError::Broken { .. }) => {
+            tracing::warn!(%error, "partitions of watched tables cannot be read whole yet");
+            Ok(())
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -236,6 +236,16 @@ fn write_capture(body: &mut String, capture: &CaptureStats) -> std::fmt::Result 
         ("capture_waiting_rows", "Rows that wait for their place in the log", capture.waiting),
         ("capture_lag_milliseconds", "Age of the oldest row that waits", capture.lag_ms),
         ("capture_failed_rows", "Rows that failed and are tried again", capture.failed_waiting),
+        (
+            "capture_retained_wal_bytes",
+            "Write-ahead log that the database keeps for the replication slot",
+            capture.retained_wal_bytes,
+        ),
+        (
+            "capture_unread_wal_bytes",
+            "Write-ahead log written since what was confirmed",
+            capture.unread_wal_bytes,
+        ),
     ];
     write_gauges(body, &gauges)
 }

@@ -169,6 +169,10 @@ pub struct CaptureStats {
     pub lag_ms: u64,
     /// Rows that failed and wait for their next attempt.
     pub failed_waiting: u64,
+    /// What the database keeps of its write-ahead log for us, in bytes.
+    pub retained_wal_bytes: u64,
+    /// What was written to it and not read yet, in bytes.
+    pub unread_wal_bytes: u64,
 }
 
 /// Counters of capture, shared with whoever reads them.
@@ -184,6 +188,8 @@ pub struct CaptureCounters {
     waiting: AtomicU64,
     lag_ms: AtomicU64,
     failed_waiting: AtomicU64,
+    retained_wal_bytes: AtomicU64,
+    unread_wal_bytes: AtomicU64,
 }
 
 impl CaptureCounters {
@@ -194,6 +200,7 @@ impl CaptureCounters {
             self.elections.fetch_add(1, Ordering::Relaxed);
         } else {
             self.waiting(0, 0);
+            self.wal(0, 0);
             self.failed_waiting.store(0, Ordering::Relaxed);
         }
     }
@@ -226,6 +233,12 @@ impl CaptureCounters {
         self.failed_waiting.store(rows, Ordering::Relaxed);
     }
 
+    /// The database keeps so much of its write-ahead log for us, and so much was not read yet.
+    pub fn wal(&self, retained_bytes: u64, unread_bytes: u64) {
+        self.retained_wal_bytes.store(retained_bytes, Ordering::Relaxed);
+        self.unread_wal_bytes.store(unread_bytes, Ordering::Relaxed);
+    }
+
     /// All of them at once.
     pub fn snapshot(&self) -> CaptureStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -240,6 +253,8 @@ impl CaptureCounters {
             waiting: read(&self.waiting),
             lag_ms: read(&self.lag_ms),
             failed_waiting: read(&self.failed_waiting),
+            retained_wal_bytes: read(&self.retained_wal_bytes),
+            unread_wal_bytes: read(&self.unread_wal_bytes),
         }
     }
 }

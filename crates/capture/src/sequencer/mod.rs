@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::leader::{End, Leadership};
 use crate::options::CaptureOptions;
-use crate::query::{execute, query, query_one, sql};
+use crate::query::{Param, execute, query, query_one, sql};
 use batch::{Limits, Step, Waiting};
 use floor::Floor;
 use pace::{Pace, Sleep};
@@ -47,14 +47,41 @@ pub(crate) async fn run(
     let may_sleep = query_one(leadership.client(), sql!("may_sleep"), &[]).await;
     let may_sleep = may_sleep.and_then(|row| row.try_get(0)).map_err(broken("read a setting"))?;
     let sequencer = Sequencer {
-        leadership,
-        options,
-        limits: Limits { rows_max: options.batch_rows_max, bytes_max: options.batch_bytes_max },
-        floor: Floor::default(),
-        floor_raised_at: Instant::now(),
         pace: Pace::new(options, may_sleep),
+        ..Sequencer::new(leadership, options, CaptureMode::Outbox)
     };
     sequencer.run(stop).await
+}
+
+/// Moves what was staged up to an id, before the write-ahead log is read. Returns why it is not this
+/// node's to do, if it is not.
+pub(crate) async fn drain(
+    leadership: &Leadership,
+    options: &CaptureOptions,
+    until: i64,
+) -> Result<Option<End>, StoreError> {
+    let sequencer = Sequencer::new(leadership, options, CaptureMode::Wal);
+    let mut sequencer = Sequencer { until, ..sequencer };
+    // From here on nobody has to be woken.
+    sequencer.tell(Sleep::Awake).await?;
+    while let moved = sequencer.round(&CancellationToken::new()).await?
+        && moved != Ok(false)
+    {
+        if let Err(end) = moved {
+            return Ok(Some(end));
+        }
+    }
+    Ok(None)
+}
+
+/// Tries once more what failed and is due, while the write-ahead log is read.
+pub(crate) async fn retry(
+    leadership: &Leadership,
+    options: &CaptureOptions,
+) -> Result<Option<End>, StoreError> {
+    let sequencer = Sequencer::new(leadership, options, CaptureMode::Wal);
+    let mut sequencer = Sequencer { until: 0, ..sequencer };
+    Ok(sequencer.round(&CancellationToken::new()).await?.err())
 }
 
 struct Sequencer<'a> {
@@ -64,6 +91,10 @@ struct Sequencer<'a> {
     floor: Floor,
     floor_raised_at: Instant,
     pace: Pace,
+    /// Where changes come from. What is staged is moved besides where it is not the outbox.
+    mode: CaptureMode,
+    /// Rows with higher ids are not looked at, unless they failed before.
+    until: i64,
 }
 
 /// What became of a step.
@@ -74,6 +105,25 @@ enum Done {
     LookAgain,
     /// It is not for this node to do.
     Ended(End),
+}
+
+impl<'a> Sequencer<'a> {
+    fn new(
+        leadership: &'a Leadership,
+        options: &'a CaptureOptions,
+        mode: CaptureMode,
+    ) -> Sequencer<'a> {
+        Sequencer {
+            leadership,
+            options,
+            limits: Limits { rows_max: options.batch_rows_max, bytes_max: options.batch_bytes_max },
+            floor: Floor::default(),
+            floor_raised_at: Instant::now(),
+            pace: Pace::new(options, false),
+            mode,
+            until: i64::MAX,
+        }
+    }
 }
 
 impl Sequencer<'_> {
@@ -111,7 +161,10 @@ impl Sequencer<'_> {
 
     /// Looks, and moves what it saw. Returns whether there was anything.
     async fn round(&mut self, stop: &CancellationToken) -> Result<Result<bool, End>, StoreError> {
-        let waiting = self.look().await?;
+        let waiting = match self.look().await? {
+            Ok(waiting) => waiting,
+            Err(end) => return Ok(Err(end)),
+        };
         let complete =
             waiting.len() < usize::try_from(ROUND_TRANSACTIONS_MAX).unwrap_or(usize::MAX);
         let worked = !waiting.is_empty();
@@ -140,15 +193,22 @@ impl Sequencer<'_> {
         Ok(Ok(worked))
     }
 
-    /// What waits, in order.
-    async fn look(&self) -> Result<Vec<Waiting>, StoreError> {
+    /// What waits, in order; or that changes come from elsewhere.
+    async fn look(&self) -> Result<Result<Vec<Waiting>, End>, StoreError> {
         let look = async {
             let client = self.leadership.client();
             let (hard, soft, writers) =
                 (self.floor.hard(), self.floor.soft(), self.floor.writers());
-            let rows =
-                query(client, sql!("round"), &[&hard, &soft, &writers, &ROUND_TRANSACTIONS_MAX])
-                    .await?;
+            let params: [Param<'_>; 5] =
+                [&hard, &soft, &writers, &ROUND_TRANSACTIONS_MAX, &self.until];
+            let rows = query(client, sql!("round"), &params).await?;
+            // Where there is something to do, beginning to do it finds that out.
+            if rows.is_empty() {
+                let head = query_one(client, sql!("head"), &[]).await?;
+                if head.try_get::<_, &str>(3)? != self.mode.as_str() {
+                    return Ok(Err(End::Switched));
+                }
+            }
             let lag_ms = rows.iter().map(|row| row.try_get::<_, i64>(8));
             let lag_ms = lag_ms.collect::<Result<Vec<_>, Error>>()?.into_iter().max();
             let waiting: Vec<Waiting> =
@@ -156,7 +216,7 @@ impl Sequencer<'_> {
             let rows: usize = waiting.iter().map(|transaction| transaction.rows).sum();
             let lag_ms = u64::try_from(lag_ms.unwrap_or(0)).unwrap_or(0);
             self.leadership.link.counters().looked(rows as u64, lag_ms);
-            Ok(waiting)
+            Ok(Ok(waiting))
         };
         look.await.map_err(broken("look at the staging table"))
     }
@@ -208,7 +268,7 @@ impl Sequencer<'_> {
 
     /// Begins a commit, or says why it is not this node's to make.
     async fn begin(&self) -> Result<Result<crate::leader::Head, End>, StoreError> {
-        self.leadership.begin(CaptureMode::Outbox).await
+        self.leadership.begin(self.mode).await
     }
 }
 

@@ -10,4 +10,5 @@ mod rows;
 mod stage;
 mod stress;
 mod tables_change;
+mod wal;
 mod watching;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tidewire_capture::{Capture, CaptureOptions};
+use tidewire_capture::{Capture, CaptureOptions, Source};
 use tidewire_store::postgres::PostgresStore;
 use tidewire_store::postgres::testing::{TestDatabase, fresh_database};
 use tidewire_store::{Log as _, PostgresOptions};
@@ -43,6 +43,7 @@ pub(crate) struct Stage {
 /// Options under which tests need not wait.
 pub(crate) fn quick(node: &str) -> CaptureOptions {
     CaptureOptions {
+        source: Source::Outbox,
         election_poll: Duration::from_millis(50),
         check: Duration::from_millis(50),
         retry: Duration::from_millis(1),
@@ -50,7 +51,19 @@ pub(crate) fn quick(node: &str) -> CaptureOptions {
     }
 }
 
+/// The same, with changes read from the write-ahead log.
+pub(crate) fn reading(node: &str) -> CaptureOptions {
+    CaptureOptions { source: Source::Wal, ..quick(node) }
+}
+
 impl Stage {
+    /// A fresh database, with one node that reads changes from the write-ahead log, and has begun to.
+    pub(crate) async fn set_with_wal() -> Stage {
+        let stage = Stage::set_with(reading("a")).await;
+        stage.until("SELECT mode = 'wal' FROM tidewire.capture").await;
+        stage
+    }
+
     /// A fresh database, with one node that captures.
     pub(crate) async fn set() -> Stage {
         Stage::set_with(quick("a")).await
@@ -65,7 +78,14 @@ impl Stage {
 
     /// The same, and nobody captures.
     pub(crate) async fn set_without_capture() -> Stage {
-        let database = fresh_database().await;
+        Stage::set_in(fresh_database().await).await
+    }
+
+    /// In a database, and nobody captures.
+    pub(crate) async fn set_in(database: TestDatabase) -> Stage {
+        // Shown with a test that fails.
+        let told = tracing_subscriber::fmt().with_test_writer();
+        let _ = told.with_max_level(tracing::Level::INFO).try_init();
         let store = PostgresStore::open(PostgresOptions::new(&database.url)).await;
         let store = store.expect("the database opens");
         let sql = database.connect().await;

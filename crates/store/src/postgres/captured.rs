@@ -85,6 +85,11 @@ impl CaptureLink {
         self.connector.config()
     }
 
+    /// How connections to it are protected.
+    pub(crate) fn protection(&self) -> &super::url::Protection {
+        &self.connector.protection
+    }
+
     /// Tasks that must end before the store is closed.
     pub fn tasks(&self) -> &TaskTracker {
         self.connector.tasks()

@@ -62,6 +62,7 @@ pub(crate) const SETTINGS: &str = "
 pub(crate) struct Connector {
     config: Config,
     tls: MakeRustlsConnect,
+    pub(crate) protection: url::Protection,
     tasks: TaskTracker,
     pub(crate) timeout: Duration,
 }
@@ -77,7 +78,7 @@ pub(crate) type RawConnection =
 
 impl Connector {
     pub(crate) fn new(options: &PostgresOptions) -> Result<Connector, StoreError> {
-        let (mut config, tls) = url::parse(&options.url)?;
+        let (mut config, tls, protection) = url::parse(&options.url)?;
         config
             .application_name(APPLICATION_NAME)
             .connect_timeout(options.connect_timeout)
@@ -87,7 +88,8 @@ impl Connector {
             .keepalives_retries(KEEPALIVE_RETRIES)
             .tcp_user_timeout(TCP_USER_TIMEOUT)
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
-        Ok(Connector { config, tls, tasks: TaskTracker::new(), timeout: options.connect_timeout })
+        let tasks = TaskTracker::new();
+        Ok(Connector { config, tls, protection, tasks, timeout: options.connect_timeout })
     }
 
     pub(crate) fn config(&self) -> &Config {

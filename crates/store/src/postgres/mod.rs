@@ -39,6 +39,14 @@ pub mod testing;
 mod tickets;
 mod tls;
 mod url;
+pub mod wal;
+mod wal_append;
+mod wal_columns;
+mod wal_obstacles;
+mod wal_repair;
+mod wal_slot;
+mod wal_switch;
+mod wal_target;
 mod watches;
 mod writer;
 

@@ -21,6 +21,11 @@ pub async fn fresh_database() -> TestDatabase {
     let Ok(server) = std::env::var(SERVER_VARIABLE) else {
         panic!("this test needs PostgreSQL: run ./test, or set {SERVER_VARIABLE}");
     };
+    fresh_database_on(server).await
+}
+
+/// The same on a server of the test's own, whose URL it is.
+pub async fn fresh_database_on(server: String) -> TestDatabase {
     let name = format!("tidewire_test_{}", uuid::Uuid::now_v7().simple());
     let url = with_database(&server, &name);
     let database = TestDatabase { server, name, url };
@@ -29,8 +34,25 @@ pub async fn fresh_database() -> TestDatabase {
 }
 
 impl TestDatabase {
-    /// Removes the database, whoever is still connected to it.
+    /// Removes the database, whoever is still connected to it, and its replication slots, without
+    /// which it could not be.
     pub async fn drop_database(self) {
+        let slots = format!(
+            "DO $$ BEGIN
+                FOR attempt IN 1..500 LOOP
+                    PERFORM pg_terminate_backend(active_pid) FROM pg_replication_slots
+                    WHERE database = '{0}' AND active_pid IS NOT NULL;
+                    PERFORM pg_drop_replication_slot(slot_name) FROM pg_replication_slots
+                    WHERE database = '{0}' AND active_pid IS NULL;
+                    EXIT WHEN NOT EXISTS (
+                        SELECT FROM pg_replication_slots WHERE database = '{0}'
+                    );
+                    PERFORM pg_sleep(0.01);
+                END LOOP;
+            END $$",
+            self.name
+        );
+        self.run_on_server(&slots).await;
         self.run_on_server(&format!("DROP DATABASE {} WITH (FORCE)", self.name)).await;
     }
 

@@ -10,7 +10,7 @@ use crate::error::StoreError;
 
 /// Reads the URL. `sslmode` and `sslrootcert` are ours: the driver knows only some of the former's
 /// values, and not the latter.
-pub(crate) fn parse(url: &str) -> Result<(Config, MakeRustlsConnect), StoreError> {
+pub(crate) fn parse(url: &str) -> Result<(Config, MakeRustlsConnect, Protection), StoreError> {
     let (mut mode, mut check, mut root_file) = (None, Check::Nothing, None);
     let after_credentials = url.find('@').unwrap_or(0);
     let (address, parameters) = match url[after_credentials..].find('?') {
@@ -31,7 +31,15 @@ pub(crate) fn parse(url: &str) -> Result<(Config, MakeRustlsConnect), StoreError
     if let Some(mode) = mode {
         config.ssl_mode(mode);
     }
-    Ok((config, tls::connector(check, root_file)?))
+    let tls = tls::connector(check, root_file)?;
+    Ok((config, tls, Protection { check, root_file: root_file.map(ToOwned::to_owned) }))
+}
+
+/// What the URL says of TLS beyond what the driver's configuration holds.
+#[derive(Debug, Clone)]
+pub(crate) struct Protection {
+    pub(crate) check: Check,
+    pub(crate) root_file: Option<String>,
 }
 
 fn ssl_mode(value: &str) -> Result<(Option<SslMode>, Check), StoreError> {
@@ -82,7 +90,7 @@ mod tests {
     #[test]
     fn parameters_that_are_not_ours_are_left_to_the_driver() {
         let url = "postgres://u:p%40@h:1/d?sslmode=require&connect_timeout=3&keepalives=0";
-        let (config, _) = parse(url).expect("a good URL");
+        let (config, ..) = parse(url).expect("a good URL");
         assert_eq!(config.get_ssl_mode(), SslMode::Require);
         assert_eq!(config.get_password(), Some(b"p@".as_slice()));
         assert_eq!(config.get_dbname(), Some("d"));

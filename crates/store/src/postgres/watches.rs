@@ -9,6 +9,7 @@ use super::PostgresStore;
 use super::error::broken;
 use super::pool::Lent;
 use super::query::{Params, query, query_one, sql, unsigned};
+use super::wal;
 use crate::error::StoreError;
 use crate::offset::Position;
 use crate::sql::{SqlError, SqlProblem};
@@ -55,18 +56,28 @@ impl Watches for PostgresStore {
         self.pool
             .read(|client| async move {
                 let row = query_one(&client, sql!("capture"), &[]).await;
-                row.and_then(|row| view_of_row(&row)).map_err(broken("look at capture"))
+                let view =
+                    row.and_then(|row| view_of_row(&row)).map_err(broken("look at capture"))?;
+                let found = wal::obstacles(&client).await?;
+                let mut advice = found.advice;
+                if view.mode != CaptureMode::Wal {
+                    advice = found.blocking;
+                }
+                let state = wal::state(&client).await?;
+                let slot = wal::slot(&client, &state.slot).await?;
+                let retained_wal_bytes = slot.map(|slot| slot.retained_bytes);
+                Ok(CaptureView { advice, retained_wal_bytes, ..view })
             })
             .await
     }
 
     async fn switch_capture(&self, mode: CaptureMode) -> Result<CaptureView, SqlError> {
-        let view = self.capture().await?;
-        if view.mode == mode {
-            return Ok(view);
+        if mode == CaptureMode::Embedded {
+            return Err(StoreError::Refused("only SQLite is embedded".to_owned()).into());
         }
-        let text = format!("changes cannot be taken from {} yet", mode.as_str());
-        Err(StoreError::Refused(text).into())
+        let session = self.connector.session_in_time(wal::SWITCH_SETTINGS).await?;
+        wal::switch(&session.client, mode, "it was asked for", true).await?;
+        Ok(self.capture().await?)
     }
 
     fn capture_stats(&self) -> Option<CaptureStats> {
@@ -152,11 +163,10 @@ fn watch_of_row(row: &Row) -> Result<(WatchView, bool), Error> {
 
 fn view_of_row(row: &Row) -> Result<CaptureView, Error> {
     let mode = CaptureMode::parse(row.try_get(0)?).unwrap_or(CaptureMode::Outbox);
-    let advice = advice(row.try_get(7)?, row.try_get(8)?, row.try_get(9)?);
     Ok(CaptureView {
         mode,
         reason: row.try_get(1)?,
-        advice: if mode == CaptureMode::Wal { Vec::new() } else { advice },
+        advice: Vec::new(),
         leader: row.try_get(2)?,
         waiting: unsigned(row.try_get(3)?),
         waiting_ms: unsigned(row.try_get(4)?),
@@ -164,35 +174,4 @@ fn view_of_row(row: &Row) -> Result<CaptureView, Error> {
         dead: unsigned(row.try_get(6)?),
         retained_wal_bytes: None,
     })
-}
-
-/// What stands in the way of reading the write-ahead log, and what to do about it.
-fn advice(wal_level: &str, role: &str, may_replicate: bool) -> Vec<String> {
-    let mut advice = Vec::new();
-    if wal_level != "logical" {
-        advice.push(format!(
-            "wal_level is {wal_level}, and must be logical: ALTER SYSTEM SET wal_level = 'logical', \
-             then restart PostgreSQL"
-        ));
-    }
-    if !may_replicate {
-        let role = role.replace('"', "\"\"");
-        advice.push(format!(
-            "the role \"{role}\" may not replicate: ALTER ROLE \"{role}\" REPLICATION"
-        ));
-    }
-    advice
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn advice_names_the_commands() {
-        assert!(advice("logical", "app", true).is_empty());
-        let all = advice("replica", "a\"b", false).join("\n");
-        assert!(all.contains("ALTER SYSTEM SET wal_level = 'logical'"), "{all}");
-        assert!(all.contains("ALTER ROLE \"a\"\"b\" REPLICATION"), "{all}");
-    }
 }

@@ -101,6 +101,7 @@ pub(crate) fn range(key: &str) -> Option<RangeInclusive<i64>> {
         "sequencer.retry_ms" => 1..=300_000,
         "retention.age_ms" | "retention.hard_age_ms" => 0..=36_500 * 24 * HOUR_MS,
         "retention.bytes_max" | "retention.hard_bytes_max" => 0..=i64::MAX,
+        "wal.warn_bytes" | "wal.keep_bytes_max" => MIB..=i64::MAX,
         "shutdown.grace_ms" => 0..=HOUR_MS,
         _ => return None,
     })

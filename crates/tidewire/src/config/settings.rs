@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-use tidewire_capture::{CaptureOptions, Source};
+use tidewire_capture::{CaptureOptions, Source, WalLimits};
 use tidewire_deliver as deliver;
 use tidewire_store::{CommitOptions, PostgresOptions, RetentionRules, SqliteOptions, StreamRule};
 
@@ -44,6 +44,7 @@ pub(crate) struct Settings {
     pub(crate) rates: Rates,
     pub(crate) limits: Limits,
     pub(crate) sequencer: Sequencer,
+    pub(crate) wal: Wal,
     pub(crate) shutdown: Shutdown,
     pub(crate) telemetry: Telemetry,
 }
@@ -252,6 +253,13 @@ pub(crate) struct Sequencer {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(crate) struct Wal {
+    warn_bytes: u64,
+    keep_bytes_max: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Shutdown {
     #[serde(deserialize_with = "ms")]
     pub(crate) grace_ms: Duration,
@@ -306,6 +314,7 @@ impl Settings {
             check: sequencer.check_ms,
             attempts_max: sequencer.attempts_max,
             retry: sequencer.retry_ms,
+            wal: WalLimits { warn_bytes: self.wal.warn_bytes, max_bytes: self.wal.keep_bytes_max },
         }
     }
 

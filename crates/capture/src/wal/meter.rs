@@ -1,0 +1,101 @@
+//! What the slot costs the database, and when that is too much.
+//!
+//! A slot keeps the write-ahead log from being removed until it was read. If reading stands still, the
+//! disk fills up, and a database with a full disk takes no more writes. So there is a size from which
+//! on people are warned, and one from which on the slot is given up: what was lost is then found by
+//! comparing the tables with the log.
+
+use tidewire_store::postgres::wal::SlotState;
+
+/// Sizes of retained write-ahead log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WalLimits {
+    /// From here on people are warned.
+    pub warn_bytes: u64,
+    /// From here on the slot is given up.
+    pub max_bytes: u64,
+}
+
+impl Default for WalLimits {
+    fn default() -> WalLimits {
+        WalLimits { warn_bytes: 1 << 30, max_bytes: 8 << 30 }
+    }
+}
+
+/// What to do about a slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Fine,
+    /// It has begun to keep more than it should.
+    Warn(String),
+    /// It is given up.
+    GiveUp(String),
+}
+
+/// Remembers whether people were warned.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    warned: bool,
+}
+
+impl Meter {
+    pub(crate) fn look(&mut self, slot: &SlotState, limits: &WalLimits) -> Verdict {
+        let retained = slot.retained_bytes;
+        if slot.lost {
+            return Verdict::GiveUp(
+                "the server removed what the slot needed (max_slot_wal_keep_size)".to_owned(),
+            );
+        }
+        if retained > limits.max_bytes {
+            return Verdict::GiveUp(format!(
+                "the database kept {retained} bytes of write-ahead log for the slot, more than \
+                 wal.keep_bytes_max = {}",
+                limits.max_bytes
+            ));
+        }
+        // Half of it again before the next warning, so that it does not flicker.
+        if retained < limits.warn_bytes / 2 {
+            self.warned = false;
+        }
+        if retained > limits.warn_bytes && !std::mem::replace(&mut self.warned, true) {
+            return Verdict::Warn(format!(
+                "the database keeps {retained} bytes of write-ahead log until they are read; at {} \
+                 the slot is given up to protect its disk. Look whether a synchronous standby holds \
+                 commits back, or the log cannot be written fast enough",
+                limits.max_bytes
+            ));
+        }
+        Verdict::Fine
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: WalLimits = WalLimits { warn_bytes: 100, max_bytes: 1_000 };
+
+    fn slot(retained_bytes: u64) -> SlotState {
+        SlotState { active_pid: None, lost: false, confirmed: 0, retained_bytes, behind_bytes: 0 }
+    }
+
+    #[test]
+    fn people_are_warned_once_until_it_is_well_again() {
+        let mut meter = Meter::default();
+        assert_eq!(meter.look(&slot(100), &LIMITS), Verdict::Fine);
+        assert!(matches!(meter.look(&slot(101), &LIMITS), Verdict::Warn(_)));
+        assert_eq!(meter.look(&slot(500), &LIMITS), Verdict::Fine);
+        assert_eq!(meter.look(&slot(60), &LIMITS), Verdict::Fine);
+        assert_eq!(meter.look(&slot(101), &LIMITS), Verdict::Fine);
+        assert_eq!(meter.look(&slot(40), &LIMITS), Verdict::Fine);
+        assert!(matches!(meter.look(&slot(101), &LIMITS), Verdict::Warn(_)));
+    }
+
+    #[test]
+    fn a_slot_that_keeps_too_much_is_given_up() {
+        let mut meter = Meter::default();
+        assert!(matches!(meter.look(&slot(1_001), &LIMITS), Verdict::GiveUp(_)));
+        let lost = SlotState { lost: true, ..slot(0) };
+        assert!(matches!(meter.look(&lost, &LIMITS), Verdict::GiveUp(_)));
+    }
+}

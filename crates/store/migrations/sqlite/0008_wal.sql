@@ -1,0 +1,1 @@
+-- Capture from the write-ahead log is PostgreSQL's alone: here changes are caught where they are made.

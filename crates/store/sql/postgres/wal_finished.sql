@@ -1,0 +1,1 @@
+UPDATE tidewire.capture SET finishing = false, repairing = NULL, staged_until = NULL

@@ -1,0 +1,1 @@
+SELECT tidewire.is_json($1)

@@ -1,0 +1,1 @@
+DELETE FROM tidewire.wal_places WHERE id < $1

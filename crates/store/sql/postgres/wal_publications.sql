@@ -1,0 +1,1 @@
+SELECT tidewire.make_publications()

@@ -1,0 +1,1 @@
+UPDATE tidewire.capture SET repairing = coalesce(repairing, $1)

@@ -1,0 +1,1 @@
+DELETE FROM tidewire.staging WHERE id = ANY($1)

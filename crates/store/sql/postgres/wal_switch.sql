@@ -1,0 +1,1 @@
+SELECT tidewire.switch_capture($1, $2, $3)
