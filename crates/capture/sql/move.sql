@@ -39,6 +39,4 @@ inserted AS (
            last_of_tx AND $4::boolean, trace_context, created_at
     FROM numbered
 )
-SELECT NULL, count(*), NULL FROM placed
-UNION ALL
-SELECT coalesce(table_name, ''), count(*), max(c_offset) FROM numbered GROUP BY table_name
+SELECT count(*) FROM placed

@@ -11,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::options::CaptureOptions;
 use crate::query::{execute, query_one, sql};
-use crate::tally::Tally;
 use crate::{choice, sequencer, upkeep, wal};
 
 /// The right to bring captured changes into the log, for as long as nobody else has it.
@@ -21,7 +20,6 @@ pub(crate) struct Leadership {
     pub(crate) session: CaptureSession,
     pub(crate) link: CaptureLink,
     pub(crate) generation: i64,
-    pub(crate) tally: Tally,
 }
 
 /// The log's end and capture's state, under the offset lock.
@@ -60,8 +58,7 @@ impl Leadership {
             row.try_get(0)
         };
         let generation = take.await.map_err(broken("begin to lead"))?;
-        let (link, tally) = (link.clone(), Tally::default());
-        Ok(Leadership { session, link, generation, tally })
+        Ok(Leadership { session, link: link.clone(), generation })
     }
 
     pub(crate) fn client(&self) -> &ClientWrapper {

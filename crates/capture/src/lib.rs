@@ -19,7 +19,6 @@ mod leader;
 mod options;
 mod query;
 mod sequencer;
-mod tally;
 mod upkeep;
 mod wal;
 

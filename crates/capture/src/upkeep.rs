@@ -11,7 +11,7 @@ use tokio_postgres::Error;
 
 use crate::leader::Leadership;
 use crate::options::CaptureOptions;
-use crate::query::{Param, execute, query, query_one, sql};
+use crate::query::{execute, query, query_one, sql};
 
 /// A table that others hold locked is looked at again later, rather than have writers queue up
 /// behind us.
@@ -32,7 +32,7 @@ async fn keep(leadership: &Leadership, options: &CaptureOptions) -> Result<(), S
     loop {
         refresh_watches(session.client()).await.map_err(broken("look at the watched tables"))?;
         identify_partitions(session.client()).await?;
-        write_tally(session.client(), leadership).await.map_err(broken("count events"))?;
+        execute(session.client(), sql!("tally"), &[]).await.map_err(broken("count events"))?;
         let failed = query_one(session.client(), sql!("failed_waiting"), &[]).await;
         let failed: i64 =
             failed.and_then(|row| row.try_get(0)).map_err(broken("count failed events"))?;
@@ -71,17 +71,4 @@ async fn refresh_watches(client: &ClientWrapper) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-async fn write_tally(client: &ClientWrapper, leadership: &Leadership) -> Result<(), Error> {
-    let counted = leadership.tally.take();
-    if counted.tables.is_empty() {
-        return Ok(());
-    }
-    let params: [Param<'_>; 3] = [&counted.tables, &counted.events, &counted.lasts];
-    let written = execute(client, sql!("tally"), &params).await;
-    if written.is_err() {
-        leadership.tally.give_back(&counted);
-    }
-    written.map(drop)
 }

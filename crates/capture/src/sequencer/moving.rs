@@ -10,7 +10,7 @@ use tokio_postgres::{Error, Row};
 use super::batch::{self, Waiting};
 use super::{Done, Sequencer};
 use crate::leader::Head;
-use crate::query::{Param, execute, query, sql};
+use crate::query::{Param, execute, query, query_one, sql};
 
 /// A place in a transaction's order: a statement, or an id where there is none, and an id.
 type Place = (i64, i64);
@@ -60,8 +60,6 @@ pub(super) struct Written {
     tip: Position,
     room: i64,
     events: u64,
-    /// Tables, how many events of each, and where the last of them lies.
-    tables: Vec<(String, i64, i64)>,
 }
 
 impl Sequencer<'_> {
@@ -161,9 +159,6 @@ impl Sequencer<'_> {
         let link = &self.leadership.link;
         link.appended(written.tip, written.room);
         link.counters().appended(written.events);
-        for (table, events, last) in written.tables {
-            self.leadership.tally.add(&table, events, last);
-        }
         Ok(Done::Moved)
     }
 
@@ -201,24 +196,12 @@ impl Sequencer<'_> {
             &last_statement,
             &last_id,
         ];
-        let moved = query(client, sql!("move"), &params).await;
+        let moved = query_one(client, sql!("move"), &params).await;
         let moved = moved.map_err(broken("move staged rows into the log"))?;
-        let (mut taken, mut tables) = (0, Vec::new());
-        for row in moved {
-            let read = || -> Result<(Option<String>, i64, Option<i64>), Error> {
-                Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
-            };
-            match read().map_err(broken("move staged rows into the log"))? {
-                (None, rows, _) => taken = rows,
-                (Some(table), events, Some(last)) if !table.is_empty() => {
-                    tables.push((table, events, last));
-                }
-                _ => {}
-            }
-        }
+        let taken = moved.try_get::<_, i64>(0).map_err(broken("move staged rows into the log"))?;
         let events = u64::try_from(taken + shift.total()).unwrap_or(0);
         let tip = Position::new(head.tip.number() + events);
-        Ok(Ok(Written { tip, room, events, tables }))
+        Ok(Ok(Written { tip, room, events }))
     }
 
     /// Writes the rows that concern streams. Returns by how much the others move.

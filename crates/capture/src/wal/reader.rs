@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tidewire_store::StoreError;
-use tidewire_store::postgres::wal::{self, Appended, Batch, Item, Read, WatchedTable};
+use tidewire_store::postgres::wal::{self, Appended, Batch, Item, WatchedTable};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -356,14 +356,6 @@ impl<'a> Reader<'a> {
             items,
         };
         let appended = wal::append(&self.leadership.link, self.leadership.client(), batch).await?;
-        if let Appended::Done { tip, .. } = appended {
-            let last = i64::try_from(tip.number()).unwrap_or(i64::MAX);
-            for item in items {
-                if let Read::Row(row) = &item.what {
-                    self.leadership.tally.add(&row.table.table_name, 1, last);
-                }
-            }
-        }
         Ok(appended)
     }
 

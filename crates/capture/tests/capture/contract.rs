@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use tidewire_capture::Capture;
+use tidewire_capture::{Capture, CaptureOptions, Source};
 use tidewire_store::contract::Opener;
 use tidewire_store::postgres::PostgresStore;
 use tidewire_store::postgres::testing::{TestDatabase, fresh_database};
@@ -13,6 +13,7 @@ use crate::stage::quick;
 
 struct Captured {
     database: TestDatabase,
+    source: Source,
     /// Ends with the store; kept so that it does not end before.
     capture: Mutex<Option<Capture>>,
 }
@@ -22,7 +23,8 @@ impl Opener for Captured {
     async fn open(&self) -> SharedStore {
         let options = PostgresOptions::new(&self.database.url);
         let store = PostgresStore::open(options).await.expect("the database opens");
-        let capture = tidewire_capture::start(quick("a"), store.capture_link());
+        let options = CaptureOptions { source: self.source, ..quick("a") };
+        let capture = tidewire_capture::start(options, store.capture_link());
         *self.capture.lock().expect("a lock") = Some(capture);
         store
     }
@@ -36,8 +38,18 @@ impl Opener for Captured {
     }
 }
 
-async fn fresh() -> Captured {
-    Captured { database: fresh_database().await, capture: Mutex::default() }
+async fn fresh(source: Source) -> Captured {
+    Captured { database: fresh_database().await, source, capture: Mutex::default() }
 }
 
-tidewire_store::contract_suite!(sql: fresh().await);
+mod by_triggers {
+    use super::*;
+
+    tidewire_store::contract_suite!(sql: fresh(Source::Outbox).await);
+}
+
+mod by_the_write_ahead_log {
+    use super::*;
+
+    tidewire_store::contract_suite!(sql: fresh(Source::Wal).await);
+}
