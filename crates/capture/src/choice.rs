@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use tidewire_store::postgres::wal::{self, Obstacles};
+use tidewire_store::postgres::wal::{self, Chooser, Obstacles};
 use tidewire_store::{CaptureMode, StoreError};
 
 use crate::leader::Leadership;
@@ -38,7 +38,11 @@ async fn choose(leadership: &Leadership, options: &CaptureOptions) -> Result<(),
     let Some((mode, why)) = wanted(options.source, state.on, state.chosen, &found) else {
         return Ok(());
     };
-    wal::switch(client, mode, &why, false).await?;
+    let chooser = match options.source {
+        Source::Auto => Chooser::Node,
+        Source::Wal | Source::Outbox => Chooser::Configuration,
+    };
+    wal::switch(client, mode, &why, chooser).await?;
     let advice = found.blocking.iter().chain(&found.advice).cloned().collect::<Vec<_>>().join("; ");
     tracing::info!(mode = mode.as_str(), why, advice, "the source of changes is chosen");
     Ok(())

@@ -14,7 +14,7 @@ pub use super::wal_append::{Appended, Batch, Item, Read, RowItem, append};
 pub use super::wal_obstacles::{Obstacles, obstacles};
 pub use super::wal_repair::{Difference, Gap, begin_repair, repair_number};
 pub use super::wal_slot::{SlotState, drop_slot, end_sender, make_slot, slot};
-pub use super::wal_switch::{SWITCH_SETTINGS, drop_orphan, switch};
+pub use super::wal_switch::{Chooser, SWITCH_SETTINGS, drop_orphan, switch};
 pub use super::wal_target::{CheckOf, Target, targets};
 
 /// The settings of a session that asks the database to write values, besides those of every session.

@@ -28,19 +28,34 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause between them, in which writers go on.
 const PAUSE: Duration = Duration::from_millis(300);
 
+/// Whose choice a source is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chooser {
+    /// A person's, which no node's own replaces.
+    Person,
+    /// The configuration's, which replaces a person's.
+    Configuration,
+    /// A node's own, where nobody has said anything.
+    Node,
+}
+
 /// Switches to a source, on a session with [`SWITCH_SETTINGS`]. Nothing happens if it is the one
-/// already. `by_person` says that no node's own choice is to replace it.
+/// already.
 pub async fn switch(
     client: &ClientWrapper,
     mode: CaptureMode,
     why: &str,
-    by_person: bool,
+    chooser: Chooser,
 ) -> Result<(), StoreError> {
     let deadline = Instant::now() + PATIENCE;
     let take_turn = || async { execute(client, sql!("wal_switch_turn"), &[]).await.map(drop) };
     patiently(deadline, || async { take_turn().await.map_err(broken("wait for another switch")) })
         .await?;
+    let by_person = chooser == Chooser::Person;
     let state = wal::state(client).await?;
+    if chooser == Chooser::Node && state.chosen {
+        return Ok(());
+    }
     if mode == CaptureMode::Wal && !state.on {
         let found = obstacles(client).await?;
         if !found.blocking.is_empty() {

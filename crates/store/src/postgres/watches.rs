@@ -76,7 +76,7 @@ impl Watches for PostgresStore {
             return Err(StoreError::Refused("only SQLite is embedded".to_owned()).into());
         }
         let session = self.connector.session_in_time(wal::SWITCH_SETTINGS).await?;
-        wal::switch(&session.client, mode, "it was asked for", true).await?;
+        wal::switch(&session.client, mode, "it was asked for", wal::Chooser::Person).await?;
         Ok(self.capture().await?)
     }
 

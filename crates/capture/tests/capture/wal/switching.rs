@@ -34,7 +34,7 @@ async fn switching_back_and_forth_under_load_loses_and_repeats_nothing() {
             let view = tokio::time::timeout(DEADLINE, stage.store.switch_capture(mode)).await;
             let view = view.expect("in time").expect("it is switched");
             assert_eq!(view.mode, mode);
-            let tip = stage.number("SELECT max(c_offset) FROM tidewire.log").await;
+            let tip = stage.number("SELECT coalesce(max(c_offset), 0) FROM tidewire.log").await;
             stage.until(&format!("SELECT max(c_offset) > {} FROM tidewire.log", tip + 100)).await;
         }
         stop.cancel();
