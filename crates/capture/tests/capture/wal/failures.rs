@@ -44,7 +44,7 @@ async fn counted() -> Stage {
 const SENDER: &str = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots
     WHERE slot_name = tidewire.slot_name() AND active_pid IS NOT NULL";
 const LEADER: &str = "SELECT pg_terminate_backend(pid) FROM pg_locks
-    WHERE locktype = 'advisory' AND classid = x'74696465'::int::oid AND objid = 4
+    WHERE locktype = 'advisory' AND classid = x'74696465'::int::oid AND objid = 5 AND granted
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
