@@ -101,10 +101,9 @@ impl Ground {
         ))?;
         session.run("VACUUM ANALYZE orders")?;
         session.run(design.schema())?;
-        if design.mode().is_some() {
+        if let Some(mode) = design.mode() {
             let server = ground.serve(options)?;
-            session.run("SELECT tidewire.watch('orders')")?;
-            let ready = wait_until_captured(&session, design);
+            let ready = watch(&session, mode);
             ground.rest(server);
             ready?;
         }
@@ -142,19 +141,22 @@ impl Ground {
     }
 }
 
-/// Waits until the table's stream is in the log, and makes sure that it came there as it should.
-fn wait_until_captured(session: &Session, design: Design) -> Result<()> {
+/// Watches the table once changes come from where they should, and waits for its stream.
+fn watch(session: &Session, mode: &str) -> Result<()> {
+    let by_mode = format!("SELECT (mode = '{mode}')::text FROM tidewire.capture");
+    wait_until(session, &by_mode, "changes do not come by the mode that was asked for")?;
+    session.run("SELECT tidewire.watch('orders')")?;
+    let made = "SELECT (count(*) > 0)::text FROM tidewire.streams WHERE stream_id = 'table/orders'";
+    wait_until(session, made, "the stream of the table was not made")
+}
+
+fn wait_until(session: &Session, question: &str, otherwise: &str) -> Result<()> {
     let began = Instant::now();
-    let made = "SELECT count(*)::text FROM tidewire.streams WHERE stream_id = 'table/orders'";
-    while session.text(made)? == "0" {
+    while session.text(question)? != "true" {
         if began.elapsed() > TOO_LATE {
-            bail!("the stream of the table was not made");
+            bail!("{otherwise}");
         }
         std::thread::sleep(Duration::from_millis(20));
-    }
-    let mode = session.text("SELECT mode FROM tidewire.capture")?;
-    if Some(mode.as_str()) != design.mode() {
-        bail!("{} was asked for, but the server captures by {mode}", design.name());
     }
     Ok(())
 }

@@ -34,6 +34,11 @@ impl Opener for Captured {
     }
 
     async fn discard(self) {
+        // A node that still captures would make its slot anew.
+        let capture = self.capture.lock().expect("a lock").take();
+        if let Some(capture) = capture {
+            capture.stop().await;
+        }
         self.database.drop_database().await;
     }
 }

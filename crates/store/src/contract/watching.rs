@@ -64,6 +64,25 @@ pub async fn what_is_undone_is_not_captured(data: &dyn Opener) {
     assert_eq!(ids, [Some("1".to_owned()), Some("4".to_owned())]);
 }
 
+/// What is undone back to a savepoint is not captured; what comes before and after it is.
+pub async fn what_is_undone_to_a_savepoint_is_not_captured(data: &dyn Opener) {
+    let store = Subject::open(data).await;
+    rows::orders(&store).await;
+    watch(&store, "orders").await;
+    let sql = "INSERT INTO orders VALUES (1, 'a', 1); SAVEPOINT s;
+        INSERT INTO orders VALUES (2, 'b', 2); SELECT tidewire.publish('doc/1', '1');
+        ROLLBACK TO s; INSERT INTO orders VALUES (3, 'c', 3); RELEASE s";
+    rows::run(&store, sql).await;
+    let kept: Vec<Option<String>> = store
+        .events("table/orders")
+        .await
+        .iter()
+        .filter_map(|event| event.row.as_ref().map(|row| row.entity_id.clone()))
+        .collect();
+    assert_eq!(kept, [Some("1".to_owned()), Some("3".to_owned())]);
+    assert!(!store.is_found("doc/1").await, "nothing was published");
+}
+
 /// An insert that becomes an update is one.
 pub async fn upserts_are_what_they_do(data: &dyn Opener) {
     let store = Subject::open(data).await;
@@ -184,25 +203,6 @@ pub async fn events_know_their_tenant_and_user(data: &dyn Opener) {
     assert_eq!(makers("b").await, expected);
 }
 
-/// What is undone back to a savepoint is not captured; what comes before and after it is.
-pub async fn what_is_undone_to_a_savepoint_is_not_captured(data: &dyn Opener) {
-    let store = Subject::open(data).await;
-    rows::orders(&store).await;
-    watch(&store, "orders").await;
-    let sql = "INSERT INTO orders VALUES (1, 'a', 1); SAVEPOINT s;
-        INSERT INTO orders VALUES (2, 'b', 2); SELECT tidewire.publish('doc/1', '1');
-        ROLLBACK TO s; INSERT INTO orders VALUES (3, 'c', 3); RELEASE s";
-    rows::run(&store, sql).await;
-    let kept: Vec<Option<String>> = store
-        .events("table/orders")
-        .await
-        .iter()
-        .filter_map(|event| event.row.as_ref().map(|row| row.entity_id.clone()))
-        .collect();
-    assert_eq!(kept, [Some("1".to_owned()), Some("3".to_owned())]);
-    assert!(!store.is_found("doc/1").await, "nothing was published");
-}
-
 /// A document published by a transaction takes its place in it, and goes with it.
 pub async fn documents_are_published_in_their_place(data: &dyn Opener) {
     let store = Subject::open(data).await;
@@ -279,6 +279,7 @@ pub async fn what_cannot_be_watched_is_refused(data: &dyn Opener) {
         let key_columns = key.map(|key: &str| vec![key.to_owned()]);
         let new = NewWatch { table: table.to_owned(), key_columns, ..NewWatch::default() };
         let wrong = rows::wrong(store.watch(new).await);
+        assert_eq!(wrong.code, "table_not_watchable", "{table}: {wrong:?}");
         assert!(wrong.hint.is_some(), "{table}: {wrong:?}");
     }
     assert_eq!(store.watches().await.expect("a list"), []);

@@ -123,7 +123,7 @@ fn problem(said: &DbError) -> SqlProblem {
                  own it: GRANT TRIGGER, SELECT ON … TO …";
     let hint = said.hint().map(ToOwned::to_owned);
     SqlProblem {
-        code: "sql_refused",
+        code: "table_not_watchable",
         message: said.message().to_owned(),
         position,
         hint: hint

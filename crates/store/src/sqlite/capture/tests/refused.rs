@@ -54,7 +54,6 @@ async fn what_belongs_to_the_server_is_refused() {
         "PRAGMA foreign_keys = OFF",
         "SELECT load_extension('x')",
         "CREATE TEMP TABLE t (id INTEGER)",
-        "RELEASE a",
     ] {
         let wrong = store.problem(sql).await;
         assert_eq!(wrong.code, "sql_refused", "{sql}: {wrong:?}");
