@@ -150,6 +150,16 @@ fn watch(session: &Session, mode: &str) -> Result<()> {
     wait_until(session, made, "the stream of the table was not made")
 }
 
+/// Waits until everything is in the log that was committed before this.
+pub(crate) fn catch_up(url: &str) -> Result<()> {
+    let session = Session::connect(url)?;
+    let mark = session.text("SELECT tidewire.mark()::text")?;
+    let there = format!(
+        "SELECT (count(*) > 0)::text FROM tidewire.log WHERE control = 'mark' AND txid = {mark}"
+    );
+    wait_until(&session, &there, "what was committed does not come into the log")
+}
+
 fn wait_until(session: &Session, question: &str, otherwise: &str) -> Result<()> {
     let began = Instant::now();
     while session.text(question)? != "true" {

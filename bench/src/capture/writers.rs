@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio_postgres::NoTls;
 
-use super::design::{Design, Ground};
+use super::design::{self, Design, Ground};
 use crate::Options;
 use crate::cost::{Cost, Reading};
 use crate::latency::{Latencies, Percentiles};
@@ -156,6 +156,10 @@ fn measure_one(
     let url = ground.url()?;
     let server = ground.design.mode().map(|_| ground.serve(options)).transpose()?;
     let processes = ground.processes(server.as_ref());
+    if server.is_some() {
+        // What an earlier turn left behind is not this one's to pay.
+        design::catch_up(&url)?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         let mut writers = JoinSet::new();
@@ -184,7 +188,9 @@ fn measure_one(
         })
     });
     if let Some(server) = server {
+        let caught_up = design::catch_up(&url);
         ground.rest(server);
+        caught_up?;
     }
     outcome
 }

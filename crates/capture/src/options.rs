@@ -67,7 +67,7 @@ impl CaptureOptions {
             batch_bytes_max: 32 << 20,
             poll: Duration::from_millis(2),
             idle_poll: Duration::from_millis(100),
-            sleep_after: Duration::from_millis(250),
+            sleep_after: Duration::from_millis(10),
             election_poll: Duration::from_millis(500),
             check: Duration::from_secs(1),
             attempts_max: 10,

@@ -134,6 +134,7 @@ impl Sequencer<'_> {
             if stop.is_cancelled() {
                 return Ok(End::Stopped);
             }
+            let began = Instant::now();
             let worked = match self.round(stop).await {
                 Ok(Ok(worked)) => worked,
                 Ok(Err(end)) => return Ok(end),
@@ -145,7 +146,7 @@ impl Sequencer<'_> {
                 }
                 Err(error) => return Err(error),
             };
-            let turn = self.pace.after_round(worked, Instant::now());
+            let turn = self.pace.after_round(worked, began.elapsed(), Instant::now());
             if let Some(sleep) = turn.tell {
                 self.tell(sleep).await?;
             }

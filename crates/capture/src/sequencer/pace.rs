@@ -1,9 +1,11 @@
 //! When to look next. Pure.
 //!
-//! While there is work the sequencer looks again at once; when there is none it looks every few
-//! milliseconds, then sleeps. Before that it raises a flag that writers can read, and looks once more:
-//! a writer that did not see the flag has committed before that look, or is found by the next of the
-//! slow looks it goes on with.
+//! While there is work the sequencer looks again after a pause that grows with what a look costs: so
+//! changes that come one by one go out at once, and those that come in crowds share a commit instead of
+//! taking the processor from those who make them. When there is none it looks every few milliseconds,
+//! then sleeps. Before that it raises a flag that writers can read, and looks once more: a writer that
+//! did not see the flag has committed before that look, or is found by the looks it goes on with, which
+//! become slower and slower.
 
 use std::time::{Duration, Instant};
 
@@ -43,10 +45,20 @@ pub(crate) struct Pace {
     may_sleep: bool,
     state: Sleep,
     worked_at: Option<Instant>,
+    /// Looks in vain since it fell asleep.
+    looks_asleep: u32,
 }
 
 /// How often to look where writers cannot be asked to wake us.
 const SLEEPLESS_POLL: Duration = Duration::from_millis(20);
+
+/// The first pause of one who fell asleep, doubled from look to look.
+const DROWSY_POLL: Duration = Duration::from_millis(5);
+
+/// After work, the pause is so many times as long as the work…
+const PAUSE_FACTOR: u32 = 2;
+/// …and not longer than this.
+const PAUSE_MAX: Duration = Duration::from_millis(10);
 
 impl Pace {
     pub(crate) fn new(options: &CaptureOptions, may_sleep: bool) -> Pace {
@@ -57,27 +69,34 @@ impl Pace {
             may_sleep,
             state: Sleep::Awake,
             worked_at: None,
+            looks_asleep: 0,
         }
     }
 
-    /// After a look that found something, or did not.
-    pub(crate) fn after_round(&mut self, worked: bool, now: Instant) -> Turn {
+    /// After a look that took so long and found something, or did not.
+    pub(crate) fn after_round(&mut self, worked: bool, took: Duration, now: Instant) -> Turn {
         let worked_at = *self.worked_at.get_or_insert(now);
         if worked {
             self.worked_at = Some(now);
             let tell = (self.state == Sleep::Asleep).then_some(Sleep::Awake);
             self.state = Sleep::Awake;
-            return Turn { tell, wait: Duration::ZERO };
+            let pause = took.saturating_mul(PAUSE_FACTOR).min(PAUSE_MAX);
+            return Turn { tell, wait: pause.max(self.poll) };
         }
         let idle = now.duration_since(worked_at) >= self.sleep_after;
         match self.state {
-            Sleep::Asleep => Turn { tell: None, wait: self.idle_poll },
+            Sleep::Asleep => {
+                let pause = DROWSY_POLL.saturating_mul(1 << self.looks_asleep.min(16));
+                self.looks_asleep += 1;
+                Turn { tell: None, wait: pause.min(self.idle_poll) }
+            }
             Sleep::Awake if !idle => Turn { tell: None, wait: self.poll },
             Sleep::Awake if !self.may_sleep => {
                 Turn { tell: None, wait: SLEEPLESS_POLL.min(self.idle_poll) }
             }
             Sleep::Awake => {
                 self.state = Sleep::Asleep;
+                self.looks_asleep = 0;
                 Turn { tell: Some(Sleep::Asleep), wait: Duration::ZERO }
             }
         }
@@ -92,27 +111,42 @@ mod tests {
         CaptureOptions::new("a")
     }
 
+    const LOOK: Duration = Duration::from_micros(300);
+
     #[test]
     fn it_looks_once_more_after_the_flag_is_up() {
         let (options, start) = (options(), Instant::now());
         let mut pace = Pace::new(&options, true);
         let quiet =
-            |pace: &mut Pace, ms| pace.after_round(false, start + Duration::from_millis(ms));
+            |pace: &mut Pace, ms| pace.after_round(false, LOOK, start + Duration::from_millis(ms));
         assert_eq!(quiet(&mut pace, 0), Turn { tell: None, wait: options.poll });
         let raise = Turn { tell: Some(Sleep::Asleep), wait: Duration::ZERO };
         assert_eq!(quiet(&mut pace, 300), raise);
-        assert_eq!(quiet(&mut pace, 301), Turn { tell: None, wait: options.idle_poll });
-        let wake = Turn { tell: Some(Sleep::Awake), wait: Duration::ZERO };
-        assert_eq!(pace.after_round(true, start + Duration::from_millis(400)), wake);
+        for wait in [5, 10, 20, 40, 80, 100, 100] {
+            let wait = Duration::from_millis(wait);
+            assert_eq!(quiet(&mut pace, 301), Turn { tell: None, wait });
+        }
+        let wake = Turn { tell: Some(Sleep::Awake), wait: options.poll };
+        assert_eq!(pace.after_round(true, LOOK, start + Duration::from_millis(400)), wake);
         assert_eq!(quiet(&mut pace, 402), Turn { tell: None, wait: options.poll });
+    }
+
+    #[test]
+    fn it_pauses_for_longer_the_more_a_look_costs() {
+        let (options, start) = (options(), Instant::now());
+        let mut pace = Pace::new(&options, true);
+        for (took_ms, wait_ms) in [(2, 4), (3, 6), (50, 10)] {
+            let took = Duration::from_millis(took_ms);
+            assert_eq!(pace.after_round(true, took, start).wait, Duration::from_millis(wait_ms));
+        }
     }
 
     #[test]
     fn it_never_sleeps_where_transactions_may_be_prepared() {
         let (options, start) = (options(), Instant::now());
         let mut pace = Pace::new(&options, false);
-        pace.after_round(true, start);
-        let turn = pace.after_round(false, start + Duration::from_secs(60));
+        pace.after_round(true, LOOK, start);
+        let turn = pace.after_round(false, LOOK, start + Duration::from_secs(60));
         assert_eq!(turn, Turn { tell: None, wait: SLEEPLESS_POLL });
     }
 }
