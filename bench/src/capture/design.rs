@@ -19,7 +19,7 @@ const TABLE: &str = "
         note     text NOT NULL
     )";
 
-const TOO_LATE: Duration = Duration::from_secs(30);
+const TOO_LATE: Duration = Duration::from_secs(180);
 
 /// How changes are caught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
