@@ -39,7 +39,12 @@ impl Aims {
         let mut clients: Vec<usize> = rows.iter().map(|row| row.clients).collect();
         clients.dedup();
         for &clients in &clients {
-            for (design, wanted) in [(Design::Wal, 0.85), (Design::Outbox, 0.65)] {
+            for (design, wanted) in [
+                (Design::Wal, 0.85),
+                (Design::WalAlone, 0.85),
+                (Design::Outbox, 0.65),
+                (Design::OutboxAlone, 0.65),
+            ] {
                 if let Some(row) = single(clients, design) {
                     let aim =
                         format!("{}, {clients} clients, single rows: share of none", design.name());
@@ -48,7 +53,7 @@ impl Aims {
             }
         }
         let Some(&clients) = clients.iter().max() else { return };
-        for ours in [Design::Wal, Design::Outbox] {
+        for ours in [Design::Wal, Design::WalAlone, Design::Outbox, Design::OutboxAlone] {
             for theirs in [Design::NotifyPerRow, Design::CounterLock] {
                 if let (Some(ours), Some(theirs)) = (single(clients, ours), single(clients, theirs))
                 {

@@ -34,7 +34,7 @@ pub(crate) fn run(
     let events = scale.capture.backlog_events;
     println!("\nbacklog: {events} changes committed while no node runs");
     let mut rows = Vec::new();
-    for &design in designs.iter().filter(|design| design.mode().is_some()) {
+    for &design in designs.iter().filter(|design| design.is_served()) {
         for rows_per_transaction in [1, 100] {
             rows.push(measure(options, design, rows_per_transaction, events)?);
         }

@@ -31,6 +31,10 @@ pub(crate) enum Design {
     Outbox,
     /// Tidewire by the write-ahead log.
     Wal,
+    /// Tidewire by triggers, while no node runs: what the writers themselves pay.
+    OutboxAlone,
+    /// Tidewire by the write-ahead log, while no node runs.
+    WalAlone,
     /// An outbox with a NOTIFY for each row, as the CDC document has it.
     NotifyPerRow,
     /// An outbox whose offset comes from a counter, as the publish-subscribe document has it.
@@ -43,6 +47,8 @@ impl Design {
             Design::None => "no capture",
             Design::Outbox => "tidewire outbox",
             Design::Wal => "tidewire wal",
+            Design::OutboxAlone => "outbox, node away",
+            Design::WalAlone => "wal, node away",
             Design::NotifyPerRow => "NOTIFY per row",
             Design::CounterLock => "counter lock",
         }
@@ -51,15 +57,24 @@ impl Design {
     /// Tidewire's setting, where it is Tidewire's.
     pub(crate) fn mode(self) -> Option<&'static str> {
         match self {
-            Design::Outbox => Some("outbox"),
-            Design::Wal => Some("wal"),
+            Design::Outbox | Design::OutboxAlone => Some("outbox"),
+            Design::Wal | Design::WalAlone => Some("wal"),
             Design::None | Design::NotifyPerRow | Design::CounterLock => None,
         }
     }
 
+    /// Whether a node works beside the writers.
+    pub(crate) fn is_served(self) -> bool {
+        matches!(self, Design::Outbox | Design::Wal)
+    }
+
     fn schema(self) -> &'static str {
         match self {
-            Design::None | Design::Outbox | Design::Wal => "",
+            Design::None
+            | Design::Outbox
+            | Design::Wal
+            | Design::OutboxAlone
+            | Design::WalAlone => "",
             Design::NotifyPerRow => include_str!("notify_per_row.sql"),
             Design::CounterLock => include_str!("counter_lock.sql"),
         }
@@ -70,9 +85,9 @@ impl Design {
 pub(crate) fn possible(options: &Options, report: &mut Report) -> Result<Vec<Design>> {
     let url = options.installed.postgres.as_deref().context("there is a PostgreSQL server")?;
     let level = Session::connect(url)?.text("SHOW wal_level")?;
-    let mut designs = vec![Design::None, Design::Outbox];
+    let mut designs = vec![Design::None, Design::Outbox, Design::OutboxAlone];
     if level == "logical" {
-        designs.push(Design::Wal);
+        designs.extend([Design::Wal, Design::WalAlone]);
     } else {
         report.note_absence(format!("tidewire wal: the server has wal_level = {level}"));
     }

@@ -46,7 +46,7 @@ pub(crate) fn run(
     let latency = runtime.block_on(listen(&bare.url()?, changes))?;
     rows.push(Row { way: "bare LISTEN/NOTIFY".to_owned(), design: None, changes, latency });
     drop(bare);
-    for &design in designs.iter().filter(|design| design.mode().is_some()) {
+    for &design in designs.iter().filter(|design| design.is_served()) {
         let mut ground = Ground::prepare(options, design, 0)?;
         let url = ground.url()?;
         let server = ground.serve(options)?;

@@ -39,7 +39,7 @@ pub(crate) fn run(
 ) -> Result<()> {
     println!("\nsustained: {CLIENTS} clients, {}", Statement::UpdateHundred.label());
     let mut rows = Vec::new();
-    for &design in designs.iter().filter(|design| design.mode().is_some()) {
+    for &design in designs.iter().filter(|design| design.is_served()) {
         rows.push(measure(options, scale.capture.window, design)?);
     }
     let mut table = Table::new(&[

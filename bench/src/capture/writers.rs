@@ -154,7 +154,7 @@ fn measure_one(
     ground: &mut Ground,
 ) -> Result<Measured> {
     let url = ground.url()?;
-    let server = ground.design.mode().map(|_| ground.serve(options)).transpose()?;
+    let server = ground.design.is_served().then(|| ground.serve(options)).transpose()?;
     let processes = ground.processes(server.as_ref());
     if server.is_some() {
         // What an earlier turn left behind is not this one's to pay.
