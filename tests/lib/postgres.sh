@@ -56,8 +56,8 @@ listen_addresses = '127.0.0.1'
 unix_socket_directories = '$pg_folder'
 wal_level = logical
 max_connections = 300
-max_replication_slots = 60
-max_wal_senders = 60
+max_replication_slots = 120
+max_wal_senders = 120
 max_prepared_transactions = 0
 EOF
 }

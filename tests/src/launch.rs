@@ -28,6 +28,10 @@ pub struct Launch {
     folder: Arc<TempDir>,
 }
 
+/// Where changes of tables come from, unless a story says otherwise. A slot outlives its server, and a
+/// cluster has few: stories that do not need one must not leave one behind.
+const CAPTURE: &str = "outbox";
+
 impl Launch {
     /// `tidewire dev` on a free port of the loopback interface, with this store.
     pub fn dev(store: &Store) -> Launch {
@@ -35,6 +39,7 @@ impl Launch {
         Launch::new("dev", port)
             .with(["--listen", &format!("127.0.0.1:{port}")])
             .with(store.arguments())
+            .set("TIDEWIRE_CAPTURE", CAPTURE)
     }
 
     /// `tidewire serve` on a free port, with this store and this key.
@@ -43,6 +48,7 @@ impl Launch {
         let launch = Launch::new("serve", port)
             .with(["--listen", &format!("127.0.0.1:{port}")])
             .with(store.arguments())
+            .set("TIDEWIRE_CAPTURE", CAPTURE)
             .set("TIDEWIRE_ADMIN_KEY", key);
         Launch { token: Some(key.to_owned()), ..launch }
     }

@@ -109,7 +109,7 @@ pub(crate) enum Command {
     /// It does not want to any more. Without names of its own, these streams of its session.
     Unsubscribe { key: Key, query_ids: Vec<String> },
     /// What its session follows; what is not named is not followed any more.
-    Follow { key: Key, requests: Vec<Request> },
+    Follow { key: Key, requests: Vec<Request>, revision: u64 },
     /// It has processed what it got up to somewhere.
     Acknowledge { key: Key, acks: Vec<Ack> },
     /// A replay has got on.

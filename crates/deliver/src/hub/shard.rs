@@ -129,7 +129,7 @@ impl Shard {
                     }
                 }
             }
-            Command::Follow { key, requests } => self.follow(key, requests),
+            Command::Follow { key, requests, revision } => self.follow(key, requests, revision),
             Command::Acknowledge { key, acks } => self.acknowledge(key, acks),
             Command::Replayed { key, replay, step, reply } => {
                 self.replayed(key, replay, *step, reply);

@@ -46,15 +46,22 @@ impl Shard {
         self.begin_replay(key, slots);
     }
 
-    /// Takes over what a session follows, as the store has it.
-    pub(super) fn follow(&mut self, key: Key, requests: Vec<Request>) {
+    /// Takes over what a session follows, as the store had it at a revision. What was made since, and
+    /// came here by another way, stays: of that the revision knows nothing.
+    pub(super) fn follow(&mut self, key: Key, mut requests: Vec<Request>, revision: u64) {
         let Some(connection) = self.connection(key) else { return };
         let wanted = |query_id: &str| requests.iter().any(|r| *r.query_id == *query_id);
-        let dropped: Vec<Slot> = connection
-            .slots()
-            .filter(|(_, s)| s.link.is_some() && !wanted(&s.query_id))
-            .map(|(slot, _)| slot)
-            .collect();
+        let (mut dropped, mut newer) = (Vec::new(), Vec::new());
+        for (slot, subscription) in connection.slots() {
+            match subscription.link {
+                Some(link) if link.epoch > revision => {
+                    newer.push(Arc::clone(&subscription.query_id))
+                }
+                Some(_) if !wanted(&subscription.query_id) => dropped.push(slot),
+                _ => {}
+            }
+        }
+        requests.retain(|request| !newer.contains(&request.query_id));
         for slot in dropped {
             self.end(key, slot, "unsubscribed");
         }

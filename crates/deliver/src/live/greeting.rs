@@ -80,7 +80,7 @@ pub(crate) async fn follow(
         }
     }
     let requests = requests(&allowed, &identity.reach(), cursor);
-    shard.ask(Command::Follow { key, requests }).await;
+    shard.ask(Command::Follow { key, requests, revision: session.revision }).await;
 }
 
 /// A session's subscriptions, as a connection is asked to follow them.
