@@ -121,6 +121,10 @@ impl Ground {
             let ready = watch(&session, mode);
             ground.rest(server);
             ready?;
+            if !design.is_served() {
+                // As a node leaves it that is stopped: this one was killed.
+                session.run("SELECT setval('tidewire.sequencer_sleep', 1)")?;
+            }
         }
         Ok(ground)
     }
