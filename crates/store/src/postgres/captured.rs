@@ -25,6 +25,7 @@ use crate::offset::Position;
 use crate::stats::CaptureCounters;
 
 pub use super::error::{broken, broken_commit, text};
+pub use super::query::{Param, Params, execute, query, query_one};
 pub use load::OFFSET_LOCK;
 
 /// The store as capture sees it. Cheap to share.

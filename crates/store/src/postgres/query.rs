@@ -12,11 +12,14 @@ macro_rules! sql {
 }
 pub(crate) use sql;
 
-/// A statement's parameters.
-pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+/// A statement's parameter.
+pub type Param<'a> = &'a (dyn ToSql + Sync);
+
+/// All of them.
+pub type Params<'a> = &'a [Param<'a>];
 
 /// Runs a query.
-pub(crate) async fn query(
+pub async fn query(
     client: &ClientWrapper,
     sql: &str,
     params: Params<'_>,
@@ -26,7 +29,7 @@ pub(crate) async fn query(
 }
 
 /// Runs a query that gives exactly one row.
-pub(crate) async fn query_one(
+pub async fn query_one(
     client: &ClientWrapper,
     sql: &str,
     params: Params<'_>,
@@ -36,11 +39,7 @@ pub(crate) async fn query_one(
 }
 
 /// Runs a statement and returns how many rows it changed.
-pub(crate) async fn execute(
-    client: &ClientWrapper,
-    sql: &str,
-    params: Params<'_>,
-) -> Result<u64, Error> {
+pub async fn execute(client: &ClientWrapper, sql: &str, params: Params<'_>) -> Result<u64, Error> {
     let statement = client.prepare_cached(sql).await?;
     client.execute(&statement, params).await
 }
