@@ -1,14 +1,11 @@
 //! What is to be saved, by column: `unnest` takes one array for each, so that a statement writes
 //! any number of rows.
 
-use tokio_postgres::types::ToSql;
-
+use super::query::Param;
 use crate::decide::Plan;
 use crate::error::StoreError;
 use crate::event::Control;
 use crate::stream::Lifetime;
-
-type Param<'a> = &'a (dyn ToSql + Sync);
 
 /// A number as both databases keep it.
 pub(crate) fn signed(number: u64) -> Result<i64, StoreError> {

@@ -1,13 +1,10 @@
 //! What is to be saved of sessions, by column, as `columns` does it for the log.
 
-use tokio_postgres::types::ToSql;
-
 use super::columns::signed;
+use super::query::Param;
 use crate::error::StoreError;
 use crate::offset::Epoch;
 use crate::session::{FollowedRow, SessionRow};
-
-type Param<'a> = &'a (dyn ToSql + Sync);
 
 /// Sessions' rows.
 #[derive(Default)]

@@ -1,11 +1,8 @@
 //! What is appended from the write-ahead log, column by column, as `unnest` takes it.
 
-use tokio_postgres::types::ToSql;
-
+use super::query::Param;
 use super::wal_append::{Item, RowItem};
 use crate::offset::Position;
-
-type Param<'a> = &'a (dyn ToSql + Sync);
 
 /// Changes of rows, for `wal_rows_insert.sql`.
 #[derive(Debug, Default)]
