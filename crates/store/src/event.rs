@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::entity::EntityChange;
 use crate::offset::Position;
 use crate::row::RowChange;
 
@@ -85,6 +86,8 @@ pub struct TailEvent {
     pub payload: Option<Bytes>,
     /// The change of a row, in place of a document; present under the same condition.
     pub row: Option<Arc<RowChange>>,
+    /// The change of an entity, if it is one.
+    pub entity: Option<EntityChange>,
     /// When it was appended, by the store's clock.
     pub created_at_ms: i64,
 }

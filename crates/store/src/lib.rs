@@ -19,6 +19,7 @@ pub mod command;
 pub mod contract;
 pub mod control;
 mod decide;
+pub mod entity;
 pub mod error;
 pub mod event;
 pub mod keys;
@@ -44,6 +45,10 @@ pub use backup::{Backup, BackupProgress, RestoreOptions, Restored};
 pub use command::{Actor, Answer, Append, Command, Create, ForkFrom, Reach, Refusal};
 pub use control::{ControlChannel, ControlCursor, ControlMessage};
 pub use decide::Staged;
+pub use entity::{
+    ENTITY_PREFIX, Entities, EntityAction, EntityChange, EntityCount, EntityEdit,
+    EntitySubscription,
+};
 pub use error::StoreError;
 pub use event::{Control, Event, TailEvent};
 pub use keys::{InvalidKey, KEY_NAME_CHARS_MAX, KEY_SCOPES_BYTES_MAX, KeyView, Keys, NewKey};

@@ -40,6 +40,7 @@ use tokio::sync::watch;
 
 use crate::command::{Answer, Command};
 use crate::control::ControlChannel;
+use crate::entity::Entities;
 use crate::error::StoreError;
 use crate::event::{Event, TailEvent};
 use crate::keys::Keys;
@@ -211,7 +212,17 @@ pub trait Log: Send + Sync + std::fmt::Debug {
 
 /// Everything durable, behind one handle.
 pub trait Store:
-    Log + Subscriptions + Sessions + Nodes + Keys + Tickets + ControlChannel + Watches + Sql + Retention
+    Log
+    + Subscriptions
+    + Sessions
+    + Nodes
+    + Keys
+    + Tickets
+    + ControlChannel
+    + Watches
+    + Sql
+    + Retention
+    + Entities
 {
 }
 
@@ -226,6 +237,7 @@ impl<T> Store for T where
         + Watches
         + Sql
         + Retention
+        + Entities
 {
 }
 

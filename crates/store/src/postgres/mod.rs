@@ -14,6 +14,7 @@ pub mod captured;
 mod columns;
 mod connect;
 mod control;
+mod entities;
 mod error;
 mod flight;
 mod keys;

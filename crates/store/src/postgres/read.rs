@@ -206,6 +206,7 @@ pub(crate) async fn follow(
 fn header_of_row(row: &Row) -> Result<(TailEvent, Option<usize>), Error> {
     let length: Option<i32> = row.try_get(4)?;
     let event = TailEvent {
+        entity: None,
         position: Position::from_sql(row.try_get(0)?),
         stream: row.try_get(1)?,
         control: row.try_get::<_, Option<&str>>(2)?.and_then(Control::parse),

@@ -9,6 +9,7 @@ mod backup;
 mod cache;
 mod capture;
 mod control;
+mod entities;
 mod error;
 mod keys;
 mod load;

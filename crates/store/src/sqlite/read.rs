@@ -160,6 +160,7 @@ pub(crate) fn follow(
             bytes += payload.as_ref().map_or(0, Bytes::len);
             bytes += change.as_ref().map_or(0, |change| change.bytes());
             events.push(TailEvent {
+                entity: None,
                 position: Position::from_sql(row.get(0)?),
                 stream,
                 control,
