@@ -15,7 +15,7 @@ WITH RECURSIVE chain AS (
 SELECT stream_id, created_offset, content_type, ttl_s, expires_fixed_ms, expires_at_ms,
        closed_offset, closed_by_id, closed_by_epoch, closed_by_seq,
        forked_from, fork_offset, fork_sub_offset, fork_position, forks, soft_deleted, last_seq,
-       host_id, trimmed_to, tidewire.now_ms(),
+       host_id, trimmed_to, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint,
        coalesce((SELECT c_offset FROM tidewire.log ORDER BY c_offset DESC LIMIT 1), 0),
        CASE WHEN depth = 0 THEN (
            SELECT c_offset FROM tidewire.log

@@ -1,4 +1,5 @@
--- What a row's key and owners are is read from the row by the database, as triggers do.
+-- What a row's key and owners are is read from the row by the database, as triggers do. OFFSET 0 keeps
+-- the texts from being parsed again wherever a value of theirs is used.
 INSERT INTO tidewire.log (
     c_offset, stream_id, append_id, host_id, user_id, table_name, operation, entity_code, entity_id,
     before_data, after_data, txid, tx_last, created_at
@@ -20,16 +21,19 @@ SELECT c_offset, stream_id, c_offset,
        before_data, after_data, txid, tx_last,
        '2000-01-01 00:00:00+00'::timestamptz + committed_at * interval '1 microsecond'
 FROM (
-    SELECT c_offset, stream_id, table_id, table_name, keys::jsonb AS keys, entity_code, host_column,
-           user_column, actor_host, actor_user, operation, before::jsonb AS before_data,
-           after::jsonb AS after_data, coalesce(after, before)::jsonb AS image, txid, tx_last,
-           committed_at
-    FROM unnest(
-        $1::bigint[], $2::text[], $3::oid[], $4::text[], $5::text[], $6::text[], $7::text[],
-        $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bigint[],
-        $15::boolean[], $16::bigint[]
-    ) AS event (
-        c_offset, stream_id, table_id, table_name, keys, entity_code, host_column, user_column,
-        actor_host, actor_user, operation, before, after, txid, tx_last, committed_at
-    )
+    SELECT *, coalesce(after_data, before_data) AS image
+    FROM (
+        SELECT c_offset, stream_id, table_id, table_name, keys::jsonb AS keys, entity_code,
+               host_column, user_column, actor_host, actor_user, operation,
+               before::jsonb AS before_data, after::jsonb AS after_data, txid, tx_last, committed_at
+        FROM unnest(
+            $1::bigint[], $2::text[], $3::oid[], $4::text[], $5::text[], $6::text[], $7::text[],
+            $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[],
+            $14::bigint[], $15::boolean[], $16::bigint[]
+        ) AS event (
+            c_offset, stream_id, table_id, table_name, keys, entity_code, host_column, user_column,
+            actor_host, actor_user, operation, before, after, txid, tx_last, committed_at
+        )
+        OFFSET 0
+    ) AS parsed
 ) AS rows

@@ -72,8 +72,13 @@ async fn snapshot(client: &ClientWrapper, name: &str) -> Result<Option<Snapshot>
         return Ok(None);
     }
     let read = async {
-        let depth_max = i32::try_from(FORK_DEPTH_MAX).unwrap_or(i32::MAX);
-        let rows = query(client, sql!("stream_chain"), &[&name, &depth_max]).await?;
+        let mut rows = query(client, sql!("stream_view"), &[&name]).await?;
+        if let Some(stream) = rows.first()
+            && state_of_row(stream)?.fork.is_some()
+        {
+            let depth_max = i32::try_from(FORK_DEPTH_MAX).unwrap_or(i32::MAX);
+            rows = query(client, sql!("stream_chain"), &[&name, &depth_max]).await?;
+        }
         let Some(first) = rows.first() else {
             return Ok(None);
         };
