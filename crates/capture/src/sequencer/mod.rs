@@ -65,7 +65,7 @@ pub(crate) async fn drain(
     // From here on nobody has to be woken.
     sequencer.tell(Sleep::Awake).await?;
     while let moved = sequencer.round(&CancellationToken::new()).await?
-        && moved != Ok(false)
+        && moved != Ok(0)
     {
         if let Err(end) = moved {
             return Ok(Some(end));
@@ -135,8 +135,8 @@ impl Sequencer<'_> {
                 return Ok(End::Stopped);
             }
             let began = Instant::now();
-            let worked = match self.round(stop).await {
-                Ok(Ok(worked)) => worked,
+            let found = match self.round(stop).await {
+                Ok(Ok(found)) => found,
                 Ok(Err(end)) => return Ok(end),
                 Err(StoreError::Full(reason)) => {
                     tracing::error!(reason, "the database's disk is full; changes wait");
@@ -146,7 +146,7 @@ impl Sequencer<'_> {
                 }
                 Err(error) => return Err(error),
             };
-            let turn = self.pace.after_round(worked, began.elapsed(), Instant::now());
+            let turn = self.pace.after_round(found, began.elapsed(), Instant::now());
             if let Some(sleep) = turn.tell {
                 self.tell(sleep).await?;
             }
@@ -160,15 +160,15 @@ impl Sequencer<'_> {
         }
     }
 
-    /// Looks, and moves what it saw. Returns whether there was anything.
-    async fn round(&mut self, stop: &CancellationToken) -> Result<Result<bool, End>, StoreError> {
+    /// Looks, and moves what it saw. Returns how many transactions that were.
+    async fn round(&mut self, stop: &CancellationToken) -> Result<Result<usize, End>, StoreError> {
         let waiting = match self.look().await? {
             Ok(waiting) => waiting,
             Err(end) => return Ok(Err(end)),
         };
         let complete =
             waiting.len() < usize::try_from(ROUND_TRANSACTIONS_MAX).unwrap_or(usize::MAX);
-        let worked = !waiting.is_empty();
+        let found = waiting.len();
         let mut steps = batch::steps(waiting, self.limits);
         let mut looked_at_all = complete;
         while let Some(step) = steps.pop_front() {
@@ -191,7 +191,7 @@ impl Sequencer<'_> {
             self.mark_floor().await.map_err(broken("see who writes to the staging table"))?;
             self.floor_raised_at = Instant::now();
         }
-        Ok(Ok(worked))
+        Ok(Ok(found))
     }
 
     /// What waits, in order; or that changes come from elsewhere.

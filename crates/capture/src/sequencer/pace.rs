@@ -1,7 +1,7 @@
 //! When to look next. Pure.
 //!
-//! While there is work the sequencer looks again after a pause that grows with what a look costs: so
-//! changes that come one by one go out at once, and those that come in crowds share a commit instead of
+//! While transactions come one by one the sequencer looks again at once, and they go out at once. When
+//! they come in crowds it pauses, for longer the more a look costs: so they share a commit instead of
 //! taking the processor from those who make them. When there is none it looks every few milliseconds,
 //! then sleeps. Before that it raises a flag that writers can read, and looks once more: a writer that
 //! did not see the flag has committed before that look, or is found by the looks it goes on with, which
@@ -55,10 +55,13 @@ const SLEEPLESS_POLL: Duration = Duration::from_millis(20);
 /// The first pause of one who fell asleep, doubled from look to look.
 const DROWSY_POLL: Duration = Duration::from_millis(5);
 
-/// After work, the pause is so many times as long as the work…
-const PAUSE_FACTOR: u32 = 2;
+/// Transactions of one look that are a crowd: more than one or two clients make that wait for their
+/// commits one after the other.
+const CROWD_MIN: usize = 4;
+/// After a crowd, the pause is so many times as long as the work…
+const PAUSE_FACTOR: u32 = 4;
 /// …and not longer than this.
-const PAUSE_MAX: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
 
 impl Pace {
     pub(crate) fn new(options: &CaptureOptions, may_sleep: bool) -> Pace {
@@ -73,14 +76,17 @@ impl Pace {
         }
     }
 
-    /// After a look that took so long and found something, or did not.
-    pub(crate) fn after_round(&mut self, worked: bool, took: Duration, now: Instant) -> Turn {
+    /// After a look that took so long and found so many transactions.
+    pub(crate) fn after_round(&mut self, found: usize, took: Duration, now: Instant) -> Turn {
         let worked_at = *self.worked_at.get_or_insert(now);
-        if worked {
+        if found > 0 {
             self.worked_at = Some(now);
             let tell = (self.state == Sleep::Asleep).then_some(Sleep::Awake);
             self.state = Sleep::Awake;
-            let pause = took.saturating_mul(PAUSE_FACTOR).min(PAUSE_MAX);
+            let pause = match found {
+                ..CROWD_MIN => Duration::ZERO,
+                _ => took.saturating_mul(PAUSE_FACTOR).min(PAUSE_MAX),
+            };
             return Turn { tell, wait: pause.max(self.poll) };
         }
         let idle = now.duration_since(worked_at) >= self.sleep_after;
@@ -118,7 +124,7 @@ mod tests {
         let (options, start) = (options(), Instant::now());
         let mut pace = Pace::new(&options, true);
         let quiet =
-            |pace: &mut Pace, ms| pace.after_round(false, LOOK, start + Duration::from_millis(ms));
+            |pace: &mut Pace, ms| pace.after_round(0, LOOK, start + Duration::from_millis(ms));
         assert_eq!(quiet(&mut pace, 0), Turn { tell: None, wait: options.poll });
         let raise = Turn { tell: Some(Sleep::Asleep), wait: Duration::ZERO };
         assert_eq!(quiet(&mut pace, 300), raise);
@@ -127,17 +133,21 @@ mod tests {
             assert_eq!(quiet(&mut pace, 301), Turn { tell: None, wait });
         }
         let wake = Turn { tell: Some(Sleep::Awake), wait: options.poll };
-        assert_eq!(pace.after_round(true, LOOK, start + Duration::from_millis(400)), wake);
+        assert_eq!(pace.after_round(1, LOOK, start + Duration::from_millis(400)), wake);
         assert_eq!(quiet(&mut pace, 402), Turn { tell: None, wait: options.poll });
     }
 
     #[test]
-    fn it_pauses_for_longer_the_more_a_look_costs() {
+    fn after_a_crowd_it_pauses_for_longer_the_more_a_look_costs() {
         let (options, start) = (options(), Instant::now());
         let mut pace = Pace::new(&options, true);
-        for (took_ms, wait_ms) in [(2, 4), (3, 6), (50, 10)] {
+        for (took_ms, wait_ms) in [(2, 8), (3, 12), (50, 20)] {
             let took = Duration::from_millis(took_ms);
-            assert_eq!(pace.after_round(true, took, start).wait, Duration::from_millis(wait_ms));
+            assert_eq!(
+                pace.after_round(CROWD_MIN, took, start).wait,
+                Duration::from_millis(wait_ms)
+            );
+            assert_eq!(pace.after_round(CROWD_MIN - 1, took, start).wait, options.poll);
         }
     }
 
@@ -145,8 +155,8 @@ mod tests {
     fn it_never_sleeps_where_transactions_may_be_prepared() {
         let (options, start) = (options(), Instant::now());
         let mut pace = Pace::new(&options, false);
-        pace.after_round(true, LOOK, start);
-        let turn = pace.after_round(false, LOOK, start + Duration::from_secs(60));
+        pace.after_round(1, LOOK, start);
+        let turn = pace.after_round(0, LOOK, start + Duration::from_secs(60));
         assert_eq!(turn, Turn { tell: None, wait: SLEEPLESS_POLL });
     }
 }
