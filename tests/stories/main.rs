@@ -23,6 +23,7 @@ mod all_nodes_restart_one_by_one;
 mod an_append_writes_one_row;
 mod bad_messages;
 mod compression;
+mod connections;
 mod encrypted_connections;
 mod every_limit_has_a_name;
 mod expired_rows_are_swept;

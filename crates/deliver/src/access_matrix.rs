@@ -46,6 +46,7 @@ variants!(route, ROUTES, Route, {
     Route::Live(_) => "a session's live connection",
     Route::WebSocket => "a WebSocket",
     Route::Nodes => "nodes",
+    Route::Connections => "connections",
     Route::BestNode => "the best node",
     Route::Keys(keys::Part::All) => "keys",
     Route::Keys(keys::Part::One(_)) => "a key",

@@ -4,10 +4,10 @@
 //! for and pushed like any other.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use jiff::Timestamp;
 
 use tidewire_store::{Epoch, Event, Position, RowChange, TailEvent};
 
+use crate::document::moment;
 use crate::streams::put_json_string;
 
 /// The version of the object's shape.
@@ -52,7 +52,7 @@ fn document(row: &RowChange, position: Position, epoch: Epoch) -> Bytes {
         }
     }
     put_member(&mut out, "timestamp");
-    put_json_string(&mut out, &timestamp(row.created_at_ms));
+    put_json_string(&mut out, &moment(row.created_at_ms));
     put_member(&mut out, "version");
     out.put_slice(VERSION.as_bytes());
     put_member(&mut out, "offset");
@@ -71,11 +71,6 @@ fn put_member(out: &mut BytesMut, name: &str) {
     out.put_slice(b",\"");
     out.put_slice(name.as_bytes());
     out.put_slice(b"\":");
-}
-
-/// A moment as text, in UTC.
-fn timestamp(ms: i64) -> String {
-    Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |at| format!("{at:.3}"))
 }
 
 #[cfg(test)]

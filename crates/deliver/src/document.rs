@@ -51,6 +51,11 @@ pub(crate) fn fault(error: &serde_json::Error) -> String {
     }
 }
 
+/// A moment as text, in UTC.
+pub(crate) fn moment(ms: i64) -> String {
+    jiff::Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |at| format!("{at:.3}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -151,7 +151,7 @@ fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// The address that a request comes from.
 pub(crate) fn address(request: &Request) -> Option<IpAddr> {
-    request.extensions().get::<Peer>().map(|peer| peer.address)
+    Peer::address(request.extensions())
 }
 
 impl Knock<'_> {

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
-use axum::http::HeaderMap;
+use axum::http::{Extensions, HeaderMap};
 use ipnet::IpNet;
 
 /// Every request carries it as an extension.
@@ -55,6 +55,11 @@ pub(crate) fn holder(address: IpAddr) -> IpAddr {
 }
 
 impl Peer {
+    /// Whose a request is, by its extensions.
+    pub(crate) fn address(of_request: &Extensions) -> Option<IpAddr> {
+        of_request.get::<Peer>().map(|peer| peer.address)
+    }
+
     /// Whose request it is that `connected` sent.
     pub(crate) fn of(connected: IpAddr, proxies: &[Network], headers: &HeaderMap) -> Peer {
         let forwarded = is_among(proxies, connected).then(|| forwarded_for(proxies, headers));

@@ -37,6 +37,7 @@ pub(crate) enum Route {
     Live(String),
     WebSocket,
     Nodes,
+    Connections,
     BestNode,
     Keys(administration::keys::Part),
     Tickets,
@@ -73,6 +74,7 @@ impl Route {
             "/v1/heartbeat" => Route::Heartbeat,
             "/v1/ws" => Route::WebSocket,
             "/v1/nodes" => Route::Nodes,
+            "/v1/connections" => Route::Connections,
             "/v1/route" => Route::BestNode,
             "/v1/keys" => Route::Keys(administration::keys::Part::All),
             "/v1/tickets" => Route::Tickets,
@@ -151,6 +153,7 @@ impl Route {
             | Route::SessionSubscriptions
             | Route::SessionOffsets(_)
             | Route::Nodes
+            | Route::Connections
             | Route::BestNode
             | Route::Keys(_)
             | Route::Tickets
@@ -182,7 +185,7 @@ impl Route {
             | Route::BestNode
             | Route::Tickets
             | Route::Cookie => Act::AsksItself,
-            Route::Metrics | Route::Nodes => Act::Observe,
+            Route::Metrics | Route::Nodes | Route::Connections => Act::Observe,
             Route::Sql => Act::Sql,
             Route::Keys(_) | Route::Control | Route::Watch | Route::Capture => Act::Administer,
             Route::Unknown => Act::Nothing,
@@ -206,6 +209,7 @@ impl Route {
             Route::Live(_) => "/v1/live/{id}",
             Route::WebSocket => "/v1/ws",
             Route::Nodes => "/v1/nodes",
+            Route::Connections => "/v1/connections",
             Route::BestNode => "/v1/route",
             Route::Keys(administration::keys::Part::All) => "/v1/keys",
             Route::Keys(_) => "/v1/keys/{id}",
@@ -284,6 +288,7 @@ impl Route {
             Route::Metrics => Ok(operations::metrics(node)),
             Route::Jwks => Ok(subscriptions::jwks(node)),
             Route::Nodes => nodes::list(node).await,
+            Route::Connections => administration::connections::handle(node, request).await,
             Route::BestNode => {
                 let query = request.uri().query().unwrap_or_default().to_owned();
                 nodes::route(node, &query, &admission.identity()?).await

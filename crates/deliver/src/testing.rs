@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::http::HeaderMap;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use tempfile::TempDir;
@@ -10,6 +11,7 @@ use tokio::runtime::Runtime;
 
 use tidewire_store::{SharedStore, SqliteOptions, sqlite::SqliteStore};
 
+use crate::hub::Facts;
 use crate::node::Node;
 use crate::options::{Access, Options};
 use crate::server::Server;
@@ -47,6 +49,11 @@ impl Bench {
     pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
     }
+}
+
+/// A client of whom nothing is known.
+pub(crate) fn facts() -> Arc<Facts> {
+    Arc::new(Facts::new("c".into(), None, &HeaderMap::new()))
 }
 
 /// A change of bytes.

@@ -60,6 +60,11 @@ pub(crate) enum Command {
     /// A star marks the one that answered. The others are shown as they last reported, when they
     /// renewed their leases. A node whose lease has run out is not listed.
     Nodes(NodesFlags),
+    /// List who is connected: whose connections, from where, since when, and what waits for them
+    ///
+    /// Every server that shares the database is asked, the others by the URLs that they give. Needs the
+    /// admin key, or a key that allows observe, in --token or TIDEWIRE_TOKEN.
+    Connections(ConnectionsFlags),
     /// Run SQL on a server's database, in one transaction; without any, ask for it line by line
     ///
     /// Needs the admin key, or a key that allows sql, in --token or TIDEWIRE_TOKEN: it is trust with the
@@ -410,6 +415,28 @@ pub(crate) enum CaptureCommand {
 /// What to list.
 #[derive(Debug, Args)]
 pub(crate) struct NodesFlags {
+    /// Print a JSON object a line instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientFlags,
+}
+
+/// Whose connections to list.
+#[derive(Debug, Args)]
+pub(crate) struct ConnectionsFlags {
+    /// Only those of this end user
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+    /// Only those of the API key of this number
+    #[arg(long)]
+    pub(crate) key: Option<i64>,
+    /// Only the connection of this name
+    #[arg(long)]
+    pub(crate) connection: Option<String>,
+    /// So many of each server at most
+    #[arg(long, default_value_t = 100)]
+    pub(crate) limit: u32,
     /// Print a JSON object a line instead of a table
     #[arg(long)]
     pub(crate) json: bool,

@@ -77,6 +77,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Watch(flags) => block_on(commands::watch::run(flags)),
         Command::Unwatch(flags) => block_on(commands::watch::unwatch(flags)),
         Command::Capture(flags) => block_on(commands::capture::run(flags)),
+        Command::Connections(flags) => block_on(commands::connections::run(flags)),
         Command::Nodes(flags) => block_on(commands::nodes::run(flags)),
         Command::Keys(command) => block_on(commands::keys::run(command)),
         Command::Control(flags) => block_on(commands::control::run(flags)),

@@ -1,10 +1,12 @@
 //! What administrators do over HTTP, and what everyone does with their own credential.
 //!
 //! - [`keys`]: `/v1/keys`; [`control`]: `/v1/control`, what is said to all nodes
+//! - [`connections`]: `/v1/connections`, who is connected
 //! - [`watches`]: `/v1/watch`, whose changes are captured; [`capture`]: `/v1/capture`, how
 //! - [`credentials`]: `/v1/tickets` and `/v1/cookie`, one's own credential in another form
 
 pub(crate) mod capture;
+pub(crate) mod connections;
 pub(crate) mod control;
 pub(crate) mod credentials;
 pub(crate) mod keys;

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use tidewire_store::{Offset, Position, Reach};
 
+use super::facts::Facts;
 use super::frames::{Dialect, Envelope, put};
 use super::outbox::{Cargo, Outbox, Parcel, Slot};
 use super::outlet::Outlet;
@@ -91,7 +92,7 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) serial: u64,
-    pub(super) id: Arc<str>,
+    pub(super) facts: Arc<Facts>,
     pub(super) session: Option<Arc<str>>,
     pub(super) outlet: Outlet,
     pub(super) outbox: Outbox,
@@ -122,10 +123,15 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(serial: u64, id: Arc<str>, outlet: Outlet, next_ping_ms: u64) -> Connection {
+    pub(super) fn new(
+        serial: u64,
+        facts: Arc<Facts>,
+        outlet: Outlet,
+        next_ping_ms: u64,
+    ) -> Connection {
         Connection {
             serial,
-            id,
+            facts,
             session: None,
             outlet,
             outbox: Outbox::default(),
@@ -240,7 +246,7 @@ impl Connection {
         named.map_or(serde_json::Value::Null, |subscription| {
             json!({
                 "query_id": *subscription.query_id,
-                "live_id": format!("{}-{}", self.id, subscription.query_id),
+                "live_id": format!("{}-{}", self.facts.id, subscription.query_id),
                 "streamId": *subscription.stream,
                 "contentType": content_type,
                 "offset": offset.to_string(),

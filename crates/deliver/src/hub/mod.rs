@@ -22,6 +22,7 @@
 //! - [`replay`]: what happened before a subscription began, read from the store, and the exact
 //!   hand-over to what happens after
 //! - [`turns`]: what a shard does in a turn; [`upkeep`]: what it does now and then
+//! - [`facts`]: who is connected, and since when
 //! - [`presence`]: a place in the hub, as those hold it who have one
 //! - [`outlet`]: a WebSocket or an SSE response, as somewhere to write to
 //!
@@ -32,6 +33,7 @@
 mod audience;
 mod backlog;
 pub(crate) mod connection;
+mod facts;
 mod fan_out;
 mod flush;
 pub(crate) mod frames;
@@ -70,6 +72,7 @@ use crate::tail::{Sight, Sinks};
 use crate::websocket::CloseCode;
 
 pub(crate) use connection::{Key, Request, SessionLink, StartFrom};
+pub(crate) use facts::{Facts, Gathering, Portrait, Wanted};
 pub(crate) use metrics::write as write_metrics;
 pub(crate) use outlet::{Outlet, ServerSent, Socket};
 pub(crate) use presence::Presence;
@@ -93,7 +96,7 @@ const REPLAY_READS_MAX: usize = 8;
 #[derive(Debug)]
 pub(crate) enum Command {
     /// A client has come.
-    Attach { outlet: Outlet, id: Arc<str>, reply: oneshot::Sender<Presence> },
+    Attach { outlet: Outlet, facts: Arc<Facts>, reply: oneshot::Sender<Presence> },
     /// A reader of one stream has come.
     Admit { outlet: Outlet, arrival: Box<Arrival>, reply: oneshot::Sender<Presence> },
     /// A page of the store was read for a reader.
@@ -118,6 +121,8 @@ pub(crate) enum Command {
     Expire { key: Key, reason: &'static str },
     /// An operator ends the connection of this id, or one of its subscriptions.
     End { id: Arc<str>, query_id: Option<Arc<str>> },
+    /// Someone wants to know who is connected.
+    Portray { wanted: Wanted, reply: oneshot::Sender<Gathering> },
     /// Nothing more is to be sent to it after this.
     Close { key: Key, code: CloseCode, reason: &'static str },
 }

@@ -8,7 +8,7 @@ use tidewire_store::StoreError;
 
 use crate::auth::Ended;
 
-use super::{Arrival, Command, Handle, Key, Outlet};
+use super::{Arrival, Command, Facts, Handle, Key, Outlet};
 
 /// A connection of a shard.
 #[derive(Debug)]
@@ -44,10 +44,10 @@ impl Handle {
     pub(crate) async fn attach(
         &self,
         outlet: Outlet,
-        id: Arc<str>,
+        facts: Arc<Facts>,
     ) -> Result<Presence, StoreError> {
         let (reply, attached) = oneshot::channel();
-        self.ask(Command::Attach { outlet, id, reply }).await;
+        self.ask(Command::Attach { outlet, facts, reply }).await;
         attached.await.map_err(|_| StoreError::Closed)
     }
 

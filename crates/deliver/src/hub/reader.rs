@@ -26,6 +26,7 @@ use tidewire_store::{Page, PageLimit, Position, Reach};
 
 use super::audience::{Circle, Member};
 use super::connection::{Connection, Key};
+use super::facts::Facts;
 use super::job::Job;
 use super::outbox::{Cargo, Slot};
 use super::outlet::Outlet;
@@ -53,6 +54,7 @@ const RECONNECT_BASE_MS: u64 = 500;
 /// A reader that comes, with the first page it is to get.
 #[derive(Debug)]
 pub(crate) struct Arrival {
+    facts: Arc<Facts>,
     attendance: Attendance,
     reach: Reach,
     voice: Voice,
@@ -64,6 +66,7 @@ pub(crate) struct Arrival {
 impl Arrival {
     /// A reader of what lies after a position. The attendance must be older than the page.
     pub(crate) fn new(
+        facts: Arc<Facts>,
         attendance: Attendance,
         reach: Reach,
         page: &Page,
@@ -73,6 +76,7 @@ impl Arrival {
         let place = Place { position: after, offset: after };
         let state = &page.view.state;
         Arrival {
+            facts,
             attendance,
             reach,
             voice,
@@ -149,6 +153,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
+    pub(super) fn stream(&self) -> &Arc<str> {
+        &self.stream
+    }
+
     /// Its place in an audience.
     pub(super) fn membership(&self, key: Key) -> (&Arc<str>, Circle, Member) {
         (&self.stream, Circle::Readers, Member { key, slot: Slot::OF_READER })
@@ -191,11 +199,11 @@ impl Connection {
 impl Shard {
     /// Lets a reader in.
     pub(super) fn admit(&mut self, outlet: Outlet, arrival: Arrival) -> Key {
-        let key = self.attach(outlet, "".into(), true);
+        let key = self.attach(outlet, arrival.facts, true);
         let sse_ms = ms(self.node.options.streams.sse_duration);
         let (now_ms, stream) = (self.now_ms, Arc::clone(arrival.attendance.stream()));
         let Some(connection) = self.connection(key) else { return key };
-        let Arrival { reach, voice, created, first, renew_every, attendance } = arrival;
+        let Arrival { reach, voice, created, first, renew_every, attendance, .. } = arrival;
         connection.reader = Some(Reader {
             stream: Arc::clone(&stream),
             reach,

@@ -15,6 +15,7 @@ use tidewire_store::Position;
 use super::audience::{Audience, Circle, Member};
 use super::backlog::Backlog;
 use super::connection::{Connection, Key};
+use super::facts::Facts;
 use super::outbox::{Cargo, Slot};
 use super::stats::{Stats, add, set, subtract};
 use super::subscribe::{leave, unknown_subscription};
@@ -95,8 +96,8 @@ impl Shard {
 
     pub(super) fn obey(&mut self, command: Command) {
         match command {
-            Command::Attach { outlet, id, reply } => {
-                let key = self.attach(outlet, id, false);
+            Command::Attach { outlet, facts, reply } => {
+                let key = self.attach(outlet, facts, false);
                 // One who has gone again is not kept: the presence that is not taken detaches it.
                 let _ = reply.send(self.handle.presence(key));
             }
@@ -136,6 +137,10 @@ impl Shard {
             }
             Command::Expire { key, reason } => self.expire(key, reason),
             Command::End { id, query_id } => self.end_by_name(&id, query_id.as_deref()),
+            Command::Portray { wanted, reply } => {
+                // One who has gone again does not want to know.
+                let _ = reply.send(self.portray(&wanted));
+            }
             Command::Close { key, code, reason } => self.close(key, code, reason),
         }
     }
@@ -157,7 +162,7 @@ impl Shard {
     /// Ends a connection, or one of its subscriptions, because an operator says so.
     fn end_by_name(&mut self, id: &str, query_id: Option<&str>) {
         let reason = crate::auth::Ended::Killed.reason();
-        let named = |connection: &Connection| !id.is_empty() && &*connection.id == id;
+        let named = |connection: &Connection| *connection.facts.id == *id;
         let found = self.connections.iter().find(|(_, connection)| named(connection));
         let Some((index, connection)) = found else { return };
         let key = Key { index, serial: connection.serial };
@@ -169,14 +174,14 @@ impl Shard {
     }
 
     /// A place for a connection.
-    pub(super) fn attach(&mut self, outlet: Outlet, id: Arc<str>, reads: bool) -> Key {
+    pub(super) fn attach(&mut self, outlet: Outlet, facts: Arc<Facts>, reads: bool) -> Key {
         self.next_serial += 1;
         let serial = self.next_serial;
         let ping_ms = ms(self.node.options.live.ping);
         // Spread, so that those who came together are not pinged together.
         let first_ping = self.now_ms + rand::rng().random_range(ping_ms / 2..=ping_ms.max(1));
         add(self.gauge(&outlet, reads), 1);
-        let index = self.connections.insert(Connection::new(serial, id, outlet, first_ping));
+        let index = self.connections.insert(Connection::new(serial, facts, outlet, first_ping));
         Key { index, serial }
     }
 

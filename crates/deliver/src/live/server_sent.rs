@@ -23,9 +23,10 @@ use super::greeting::{self, Serving};
 use crate::auth::Identity;
 use crate::auth::places::Place;
 use crate::connection::Carrier;
-use crate::hub::{Command, Outlet, Presence, ServerSent, Socket, clock_ms};
+use crate::hub::{Command, Facts, Outlet, Presence, ServerSent, Socket, clock_ms};
 use crate::line::Line;
 use crate::node::Node;
+use crate::peer::Peer;
 use crate::problem::Problem;
 use crate::streams::{malformed_offset, parse_offset, within_log};
 
@@ -61,8 +62,11 @@ pub(super) async fn respond(
         node.metrics.reconnects.inc();
     }
     let (request, _) = request.into_parts();
+    let address = Peer::address(&request.extensions);
+    let facts = Facts::new(super::connection_id(), address, &request.headers);
+    let facts = Arc::new(facts.of(identity.clone()));
     let visit =
-        Visit { node: Arc::clone(node), session, identity: identity.clone(), place, cursor };
+        Visit { node: Arc::clone(node), session, facts, identity: identity.clone(), place, cursor };
     let enter = async move |outlet| visit.enter(outlet).await;
     written_by_hub(node, &request, identity, enter).await
 }
@@ -71,6 +75,7 @@ pub(super) async fn respond(
 struct Visit {
     node: Arc<Node>,
     session: Arc<str>,
+    facts: Arc<Facts>,
     identity: Identity,
     place: Option<Place>,
     cursor: Option<Position>,
@@ -79,12 +84,11 @@ struct Visit {
 impl Visit {
     /// Enters the hub and takes up the session.
     async fn enter(self, outlet: Outlet) -> Result<(Presence, (Serving, Option<Place>)), Problem> {
-        let Visit { node, session, identity, place, cursor } = self;
-        let id = super::connection_id();
+        let Visit { node, session, facts, identity, place, cursor } = self;
         let shard = node.hub.shard_of(identity.tenant(), &session).clone();
-        let presence = shard.attach(outlet, Arc::clone(&id)).await?;
+        let presence = shard.attach(outlet, Arc::clone(&facts)).await?;
         let key = presence.key();
-        let hello = super::hello(&node, &id, Some(&session));
+        let hello = super::hello(&node, &facts.id, Some(&session));
         shard.ask(Command::Say { key, message: hello }).await;
         let serving = Serving::begin(&node, &shard, key, session, &identity, cursor).await?;
         Ok((presence, (serving, place)))

@@ -4,7 +4,6 @@
 //! order. Between two messages it holds no buffer.
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,7 +22,9 @@ use crate::auth::places::Place;
 use crate::auth::{Act, Ended, Identity, audit};
 use crate::connection::Carrier;
 use crate::door::Admission;
-use crate::hub::{self, Command, Handle, Key, Outlet, SessionLink, Socket, StartFrom, clock_ms};
+use crate::hub::{
+    self, Command, Facts, Handle, Key, Outlet, SessionLink, Socket, StartFrom, clock_ms,
+};
 use crate::line::{HttpSide, Line};
 use crate::node::Node;
 use crate::problem::Problem;
@@ -48,9 +49,10 @@ pub(super) fn upgrade(
     super::make_room(node)?;
     let response = agreement.response();
     let address = crate::door::address(&request);
+    let facts = Arc::new(Facts::new(super::connection_id(), address, request.headers()));
     let carrier = request.extensions_mut().remove::<Carrier>();
     let upgraded = hyper::upgrade::on(request);
-    let visitor = Visitor { admission, session, deflate: agreement.deflate, address };
+    let visitor = Visitor { admission, session, deflate: agreement.deflate, facts };
     let node = Arc::clone(node);
     let tasks = node.hub.tasks.clone();
     tasks.spawn(async move {
@@ -76,29 +78,27 @@ struct Visitor {
     admission: Admission,
     session: Option<String>,
     deflate: bool,
-    address: Option<IpAddr>,
+    facts: Arc<Facts>,
 }
 
 async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, visitor: Visitor) {
-    let id = super::connection_id();
-    let Visitor { admission, session, deflate, address } = visitor;
+    let Visitor { admission, session, deflate, facts } = visitor;
     let identity = admission.identity().ok();
     let socket = Arc::new(Socket::new(line, clock_ms()));
     let tenant = identity.as_ref().map(Identity::tenant).unwrap_or_default();
-    let shard = node.hub.shard_of(tenant, session.as_deref().unwrap_or(&id)).clone();
+    let shard = node.hub.shard_of(tenant, session.as_deref().unwrap_or(&facts.id)).clone();
     let outlet = Outlet::WebSocket { socket: Arc::clone(&socket), deflate };
-    let Ok(presence) = shard.attach(outlet, Arc::clone(&id)).await else { return };
+    let Ok(presence) = shard.attach(outlet, Arc::clone(&facts)).await else { return };
     let key = presence.key();
     let reader = Reader::new(deflate, node.options.live.message_bytes_max);
     let mut client = Client {
-        id,
+        facts,
         shard,
         key,
         socket,
         reader,
         identity: None,
         place: None,
-        address,
         session,
         serving: None,
         node,
@@ -112,7 +112,7 @@ async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, visitor: Visito
 /// A client that is connected.
 struct Client {
     node: Arc<Node>,
-    id: Arc<str>,
+    facts: Arc<Facts>,
     shard: Handle,
     key: Key,
     socket: Arc<Socket>,
@@ -120,7 +120,6 @@ struct Client {
     /// Known at once, or when it presents its token.
     identity: Option<Identity>,
     place: Option<Place>,
-    address: Option<IpAddr>,
     /// The session it names.
     session: Option<String>,
     serving: Option<(Arc<str>, Serving)>,
@@ -257,7 +256,7 @@ impl Client {
             // Saying it again is harmless.
             return true;
         }
-        match self.node.authenticate(token, self.address).await {
+        match self.node.authenticate(token, self.facts.address).await {
             Ok(identity) => self.admit(identity).await,
             Err(problem) => {
                 audit::turned_away(&self.node, None, Act::AsksItself, &problem);
@@ -282,7 +281,8 @@ impl Client {
             Err(problem) => return self.turn_away(&problem).await,
         }
         self.identity = Some(identity.clone());
-        self.say(super::hello(&self.node, &self.id, session.as_deref())).await;
+        self.facts.admit(identity.clone());
+        self.say(super::hello(&self.node, &self.facts.id, session.as_deref())).await;
         if let Some(session) = session {
             let begun = Serving::begin(
                 &self.node,

@@ -3,6 +3,7 @@
 pub(crate) mod backup;
 pub(crate) mod capture;
 pub(crate) mod config;
+pub(crate) mod connections;
 pub(crate) mod control;
 pub(crate) mod keys;
 pub(crate) mod migrate;

@@ -16,9 +16,10 @@ use super::name::StreamName;
 use super::read::{From, beyond_tip};
 use super::{encode, headers, lookup};
 use crate::auth::Identity;
-use crate::hub::{Arrival, PASSAGE_LIMIT};
+use crate::hub::{Arrival, Facts, PASSAGE_LIMIT};
 use crate::live::{connection_id, written_by_hub};
 use crate::node::Node;
+use crate::peer::Peer;
 use crate::problem::Problem;
 
 pub(crate) use frame::{Extent, Frame, Voice};
@@ -40,9 +41,11 @@ pub(super) async fn stream(
     beyond_tip(node, after, &page)?;
     lookup::renew(node, &page.view.state).await;
     let voice = Voice::new(node.store.epoch(), &page.view.state.content_type, client_cursor);
-    let reach = identity.reach();
-    let arrival = Box::new(Arrival::new(attendance, reach, &page, after, voice));
-    let shard = node.hub.shard_of(identity.tenant(), &connection_id()).clone();
+    let (id, reach) = (connection_id(), identity.reach());
+    let facts = Facts::new(Arc::clone(&id), Peer::address(&request.extensions), &request.headers);
+    let facts = Arc::new(facts.of(identity.clone()));
+    let arrival = Box::new(Arrival::new(facts, attendance, reach, &page, after, voice));
+    let shard = node.hub.shard_of(identity.tenant(), &id).clone();
     let enter = async move |outlet| Ok((shard.admit(outlet, arrival).await?, kept));
     let mut response = written_by_hub(node, request, identity, enter).await?;
     if voice.is_base64() {
