@@ -1,0 +1,137 @@
+-- Entities: who subscribes to which, and what became of those that are no rows of a watched table.
+--
+-- Delivery does not read the subscriptions: each node knows those of its own connections. They are
+-- kept for people and programs who ask who looks at what, and so that SQL can subscribe a connection.
+-- `rxdb_subscription` has the columns that other tools expect under this name.
+
+CREATE TABLE tidewire.rxdb_subscription (
+    connection_id text        COLLATE "C" NOT NULL,
+    entity_code   text        COLLATE "C" NOT NULL,
+    entity_id     text        COLLATE "C" NOT NULL,
+    user_id       text        COLLATE "C" NOT NULL DEFAULT '',
+    host_id       text,
+    -- The node that serves the connection. Null: made by SQL, and not taken up by a node yet.
+    node_id       text        COLLATE "C",
+    subscribed_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (connection_id, entity_code, entity_id),
+    -- What is longer does not fit into an index.
+    CONSTRAINT connection_id_length CHECK (octet_length(connection_id) BETWEEN 1 AND 255),
+    CONSTRAINT entity_code_length CHECK (octet_length(entity_code) BETWEEN 1 AND 255),
+    CONSTRAINT entity_id_length CHECK (octet_length(entity_id) BETWEEN 1 AND 1024),
+    CONSTRAINT user_id_length CHECK (octet_length(user_id) <= 1024)
+);
+
+CREATE INDEX rxdb_subscription_by_entity ON tidewire.rxdb_subscription (entity_code, entity_id);
+CREATE INDEX rxdb_subscription_by_user ON tidewire.rxdb_subscription (user_id);
+-- For the sweeper: the rows of nodes that live no more, and old ones of no node.
+CREATE INDEX rxdb_subscription_by_node ON tidewire.rxdb_subscription (node_id, subscribed_at);
+
+-- What became of an entity, where no row's operation says so.
+ALTER TABLE tidewire.log ADD COLUMN entity_action text;
+ALTER TABLE tidewire.log_archive ADD COLUMN entity_action text;
+ALTER TABLE tidewire.staging ADD COLUMN entity_action text;
+ALTER TABLE tidewire.dead_letters ADD COLUMN entity_action text;
+ALTER TABLE tidewire.staging ADD CONSTRAINT entity_action_check CHECK (
+    entity_action IN ('CREATE', 'UPDATE', 'DELETE')
+);
+
+-- What became of an entity after some offset. Only what can be subscribed to is in it: the key of a
+-- table without one is the whole row, which may be too long for an index.
+CREATE INDEX log_entity ON tidewire.log (entity_code, entity_id, c_offset)
+    WHERE octet_length(entity_code) <= 255 AND octet_length(coalesce(entity_id, '')) <= 1024;
+
+-- Tells, in the caller's transaction, those who subscribe to an entity what became of it: they are
+-- told if, and only if, that commits.
+CREATE FUNCTION tidewire.invalidate(code text, id text, action text DEFAULT 'UPDATE') RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+DECLARE
+    txid           CONSTANT bigint  := txid_current();
+    stream         CONSTANT text    := 'entity/' || code;
+    code_bytes_max CONSTANT integer := 255;
+    id_bytes_max   CONSTANT integer := 1024;
+BEGIN
+    IF code IS NULL OR id IS NULL OR action IS NULL THEN
+        RAISE EXCEPTION 'invalidate needs an entity''s code, its id and an action, and one of them is null'
+            USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    IF action NOT IN ('CREATE', 'UPDATE', 'DELETE') THEN
+        RAISE EXCEPTION '% is not what can become of an entity', quote_literal(action) USING
+            ERRCODE = 'invalid_parameter_value',
+            HINT = 'It is ''CREATE'', ''UPDATE'' or ''DELETE''.';
+    END IF;
+    IF octet_length(code) > code_bytes_max OR stream ~ '(^|/)(\.|\.\.)?(/|$)'
+        OR stream ~ '[\x01-\x1f\x7f-\x9f]' THEN
+        RAISE EXCEPTION '% is not an entity''s code', quote_literal(left(code, code_bytes_max)) USING
+            ERRCODE = 'invalid_parameter_value',
+            HINT = format('A code, such as project, is part of the name of a stream and has 1 to %s '
+                'bytes.', code_bytes_max);
+    END IF;
+    IF octet_length(id) NOT BETWEEN 1 AND id_bytes_max THEN
+        RAISE EXCEPTION 'the entity''s id has % bytes; it may have 1 to %',
+            octet_length(id), id_bytes_max USING
+            ERRCODE = 'invalid_parameter_value', HINT = 'Use a shorter id.';
+    END IF;
+    INSERT INTO tidewire.staging (
+        stream_id, payload, content_type, entity_code, entity_id, entity_action, host_id, user_id,
+        txid
+    ) VALUES (
+        stream,
+        convert_to(format(
+            '{"entityCode":%s,"entityId":%s,"action":"%s"}', to_json(code), to_json(id), action
+        ), 'UTF8'),
+        'application/json', code, id, action,
+        nullif(current_setting('tidewire.host_id', true), ''),
+        nullif(current_setting('tidewire.user_id', true), ''), txid
+    );
+    PERFORM tidewire.wake_sequencer();
+END;
+$$;
+
+-- Tells all nodes of a connection whose subscriptions SQL has changed: once a transaction, if its
+-- rows lie together.
+CREATE FUNCTION tidewire.tell_of_entities() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+DECLARE
+    connection text;
+BEGIN
+    FOREACH connection IN ARRAY CASE TG_OP
+        WHEN 'INSERT' THEN ARRAY[NEW.connection_id]
+        WHEN 'DELETE' THEN ARRAY[OLD.connection_id]
+        ELSE ARRAY[OLD.connection_id, NEW.connection_id]
+    END LOOP
+        IF current_setting('tidewire.entities_told', true) IS DISTINCT FROM connection THEN
+            INSERT INTO tidewire.control (kind, body)
+            VALUES ('entities_changed', json_build_object('connection_id', connection));
+            PERFORM pg_notify('tidewire_control', ''),
+                    set_config('tidewire.entities_told', connection, true);
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END;
+$$;
+
+-- Deferred, so that the message is a young one however long its transaction was open. What a node
+-- does itself is no news: it says so.
+CREATE CONSTRAINT TRIGGER entities_changed AFTER INSERT OR UPDATE OR DELETE
+ON tidewire.rxdb_subscription
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+WHEN (coalesce(current_setting('tidewire.by_node', true), '') = '')
+EXECUTE FUNCTION tidewire.tell_of_entities();
+
+-- TRUNCATE has no rows to fire for; it tells of every connection.
+CREATE FUNCTION tidewire.tell_of_all_entities() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+BEGIN
+    INSERT INTO tidewire.control (kind, body)
+    SELECT DISTINCT ON (connection_id)
+           'entities_changed', json_build_object('connection_id', connection_id)
+    FROM tidewire.rxdb_subscription;
+    PERFORM pg_notify('tidewire_control', '');
+    RETURN NULL;
+END;
+$$;
+
+CREATE TRIGGER entities_truncated BEFORE TRUNCATE ON tidewire.rxdb_subscription
+FOR EACH STATEMENT EXECUTE FUNCTION tidewire.tell_of_all_entities();
+
+REVOKE EXECUTE ON FUNCTION tidewire.invalidate(text, text, text) FROM PUBLIC;
