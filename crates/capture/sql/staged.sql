@@ -1,6 +1,6 @@
 -- What concerns streams among the rows of a batch, each with its place among all of them.
 SELECT place, id, txid, whole AND last_of_tx, stream_id, control, payload, content_type, host_id,
-       user_id, trace_context
+       user_id, trace_context, entity_code, entity_id, entity_action
 FROM (
     SELECT staging.*,
            row_number() OVER in_order AS place,

@@ -7,13 +7,47 @@
 //! looks at what; delivery does not read them.
 
 use async_trait::async_trait;
+use bytes::Bytes;
 
 use crate::error::StoreError;
 use crate::offset::Position;
+use crate::row::{Operation, RowChange};
+
+mod plan;
+
+pub(crate) use plan::EntityPlan;
 
 /// What the names of entities' own streams begin with: those of entities that are not rows of a
 /// watched table.
 pub const ENTITY_PREFIX: &str = "entity/";
+
+/// Bytes of what names an entity, a connection and a user. What is longer does not fit into
+/// PostgreSQL's indexes, and cannot be subscribed to. The migration has the same numbers.
+pub const ENTITY_CODE_BYTES_MAX: usize = 255;
+/// See [`ENTITY_CODE_BYTES_MAX`].
+pub const ENTITY_ID_BYTES_MAX: usize = 1_024;
+/// See [`ENTITY_CODE_BYTES_MAX`].
+pub const CONNECTION_ID_BYTES_MAX: usize = 255;
+/// See [`ENTITY_CODE_BYTES_MAX`].
+pub const ENTITY_USER_BYTES_MAX: usize = 1_024;
+
+/// Subscriptions that one step of a sweep removes: few enough that others do not notice.
+pub(crate) const SWEPT_MAX: usize = 5_000;
+
+/// Whether a text can be an entity's code.
+pub fn is_entity_code(code: &str) -> bool {
+    is_name(code, ENTITY_CODE_BYTES_MAX)
+}
+
+/// Whether a text can be an entity's id.
+pub fn is_entity_id(id: &str) -> bool {
+    is_name(id, ENTITY_ID_BYTES_MAX)
+}
+
+/// PostgreSQL's text holds every character but zero.
+fn is_name(text: &str, bytes_max: usize) -> bool {
+    (1..=bytes_max).contains(&text.len()) && !text.contains('\0')
+}
 
 /// What became of an entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +70,15 @@ impl EntityAction {
         }
     }
 
+    /// What the change of a row did to the entity that the row is.
+    pub fn of_operation(operation: Operation) -> EntityAction {
+        match operation {
+            Operation::Insert => EntityAction::Create,
+            Operation::Update => EntityAction::Update,
+            Operation::Delete | Operation::Truncate => EntityAction::Delete,
+        }
+    }
+
     /// Reads what [`EntityAction::as_str`] wrote.
     pub fn parse(word: &str) -> Option<EntityAction> {
         [EntityAction::Create, EntityAction::Update, EntityAction::Delete]
@@ -51,8 +94,71 @@ pub struct EntityChange {
     pub code: String,
     /// Which one. None: all of them, because their table was truncated.
     pub id: Option<String>,
+    /// The id it had before, if the change gave it another: under that one it is gone.
+    pub was: Option<String>,
     /// What became of it.
     pub action: EntityAction,
+    /// The tenant that it concerns; none: all of them.
+    pub host_id: Option<String>,
+}
+
+impl EntityChange {
+    /// The change of an entity that the change of a row is, if its table was watched as one. `was` is
+    /// the row's key before, if it is another.
+    pub(crate) fn of_row(row: &RowChange, was: Option<String>) -> Option<EntityChange> {
+        let (code, id) = (row.entity_code.clone()?, row.entity_id.clone());
+        let found = EntityHeader { code, id, was, operation: Some(row.operation), action: None };
+        found.change(row.host_id.clone())
+    }
+
+    /// The stream of those that are no rows.
+    pub(crate) fn stream(&self) -> String {
+        format!("{ENTITY_PREFIX}{}", self.code)
+    }
+
+    /// What that stream has of it, as `tidewire.invalidate` writes it in PostgreSQL.
+    pub(crate) fn document(&self) -> Bytes {
+        let text = |text: &str| serde_json::Value::from(text).to_string();
+        let (code, id) = (text(&self.code), text(self.id.as_deref().unwrap_or_default()));
+        let action = self.action.as_str();
+        format!(r#"{{"entityCode":{code},"entityId":{id},"action":"{action}"}}"#).into()
+    }
+}
+
+/// The change of an entity that a staged document is, from its columns.
+pub fn staged_entity(
+    code: Option<String>,
+    id: Option<String>,
+    action: Option<&str>,
+    host_id: Option<&String>,
+) -> Option<EntityChange> {
+    let action = action.and_then(EntityAction::parse);
+    let header = EntityHeader { code: code?, id, was: None, operation: None, action };
+    header.change(host_id.cloned())
+}
+
+/// What the log keeps of the change of an entity, before it is known whether it makes sense.
+#[derive(Debug)]
+pub(crate) struct EntityHeader {
+    pub(crate) code: String,
+    pub(crate) id: Option<String>,
+    pub(crate) was: Option<String>,
+    pub(crate) operation: Option<Operation>,
+    pub(crate) action: Option<EntityAction>,
+}
+
+impl EntityHeader {
+    /// None of what nobody can subscribe to: its names are too long, or the row has no key. A missing
+    /// id means all entities of the kind only where the table was truncated.
+    pub(crate) fn change(self, host_id: Option<String>) -> Option<EntityChange> {
+        let EntityHeader { code, id, was, operation, action } = self;
+        let truncated = operation == Some(Operation::Truncate);
+        let action = action.or_else(|| operation.map(EntityAction::of_operation))?;
+        let id = id.filter(|id| is_entity_id(id));
+        let was = was.filter(|was| is_entity_id(was));
+        let named = id.is_some() || truncated;
+        (named && is_entity_code(&code)).then_some(EntityChange { code, id, was, action, host_id })
+    }
 }
 
 /// Some entities that a connection subscribes to.
@@ -75,7 +181,8 @@ pub struct EntitySubscription {
 /// What is to change about the subscriptions to entities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntityEdit {
-    /// These too. Those that are there already stay as they are.
+    /// These too. Those that are there already stay as they are, but that the node takes up those
+    /// that SQL made. All names are within their limits.
     Subscribe(EntitySubscription),
     /// Not these any more; without ids, none of this kind.
     Unsubscribe {
@@ -120,8 +227,12 @@ pub trait Entities: Send + Sync {
         connection_id: &str,
     ) -> Result<Vec<(String, Vec<String>)>, StoreError>;
 
-    /// What became of some entities after a position, in order; at most `changes_max`. Those of a
-    /// truncated table are among them. Less than asked for means that there is no more.
+    /// What became of some entities after a position, in order, one for each event; at most
+    /// `changes_max`. Those of a truncated table are among them, and an entity that got another id is
+    /// found by both. Less than asked for means that there is no more.
+    ///
+    /// What retention gave up is not found: whoever asks looks whether the streams that the changes
+    /// were in have lost something since ([`StreamView::has_lost`](crate::log::StreamView::has_lost)).
     async fn entity_changes(
         &self,
         code: &str,

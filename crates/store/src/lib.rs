@@ -46,8 +46,9 @@ pub use command::{Actor, Answer, Append, Command, Create, ForkFrom, Reach, Refus
 pub use control::{ControlChannel, ControlCursor, ControlMessage};
 pub use decide::Staged;
 pub use entity::{
-    ENTITY_PREFIX, Entities, EntityAction, EntityChange, EntityCount, EntityEdit,
-    EntitySubscription,
+    CONNECTION_ID_BYTES_MAX, ENTITY_CODE_BYTES_MAX, ENTITY_ID_BYTES_MAX, ENTITY_PREFIX,
+    ENTITY_USER_BYTES_MAX, Entities, EntityAction, EntityChange, EntityCount, EntityEdit,
+    EntitySubscription, is_entity_code, is_entity_id, staged_entity,
 };
 pub use error::StoreError;
 pub use event::{Control, Event, TailEvent};

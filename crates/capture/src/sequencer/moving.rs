@@ -4,7 +4,7 @@ use bytes::Bytes;
 use deadpool_postgres::ClientWrapper;
 use futures_util::future::{FutureExt, try_join};
 use tidewire_store::postgres::captured::{StagedRow, StagedStreams, broken, broken_commit};
-use tidewire_store::{Actor, Position, Staged, StoreError};
+use tidewire_store::{Actor, Position, Staged, StoreError, staged_entity};
 use tokio_postgres::{Error, Row};
 
 use super::batch::{self, Waiting};
@@ -298,12 +298,14 @@ fn staged_of_row(row: &Row) -> Result<(i64, StagedRow), Error> {
     let staged = match control {
         Some("create") => Staged::Create { stream, actor },
         Some(_) => Staged::Delete { stream, actor },
-        None => Staged::Document {
-            stream,
-            content_type: row.try_get::<_, Option<String>>(7)?.unwrap_or_default(),
-            payload: Bytes::copy_from_slice(row.try_get::<_, Option<&[u8]>>(6)?.unwrap_or(&[])),
-            actor,
-        },
+        None => {
+            let (code, id, action) = (row.try_get(11)?, row.try_get(12)?, row.try_get(13)?);
+            let entity = staged_entity(code, id, action, actor.host_id.as_ref());
+            let content_type = row.try_get::<_, Option<String>>(7)?.unwrap_or_default();
+            let payload = row.try_get::<_, Option<&[u8]>>(6)?.unwrap_or(&[]);
+            let payload = Bytes::copy_from_slice(payload);
+            Staged::Document { stream, content_type, payload, actor, entity }
+        }
     };
     let concerns_stream = StagedRow {
         id: row.try_get(1)?,

@@ -26,11 +26,12 @@ CREATE INDEX rxdb_subscription_by_user ON tidewire.rxdb_subscription (user_id);
 -- For the sweeper: the rows of nodes that live no more, and old ones of no node.
 CREATE INDEX rxdb_subscription_by_node ON tidewire.rxdb_subscription (node_id, subscribed_at);
 
--- What became of an entity, where no row's operation says so.
-ALTER TABLE tidewire.log ADD COLUMN entity_action text;
-ALTER TABLE tidewire.log_archive ADD COLUMN entity_action text;
-ALTER TABLE tidewire.staging ADD COLUMN entity_action text;
-ALTER TABLE tidewire.dead_letters ADD COLUMN entity_action text;
+-- What became of an entity, where no row's operation says so, and the id it had before, where it has
+-- another.
+ALTER TABLE tidewire.log ADD COLUMN entity_action text, ADD COLUMN entity_was text;
+ALTER TABLE tidewire.log_archive ADD COLUMN entity_action text, ADD COLUMN entity_was text;
+ALTER TABLE tidewire.staging ADD COLUMN entity_action text, ADD COLUMN entity_was text;
+ALTER TABLE tidewire.dead_letters ADD COLUMN entity_action text, ADD COLUMN entity_was text;
 ALTER TABLE tidewire.staging ADD CONSTRAINT entity_action_check CHECK (
     entity_action IN ('CREATE', 'UPDATE', 'DELETE')
 );
@@ -39,6 +40,43 @@ ALTER TABLE tidewire.staging ADD CONSTRAINT entity_action_check CHECK (
 -- table without one is the whole row, which may be too long for an index.
 CREATE INDEX log_entity ON tidewire.log (entity_code, entity_id, c_offset)
     WHERE octet_length(entity_code) <= 255 AND octet_length(coalesce(entity_id, '')) <= 1024;
+CREATE INDEX log_entity_was ON tidewire.log (entity_code, entity_was, c_offset)
+    WHERE octet_length(entity_code) <= 255 AND octet_length(entity_was) <= 1024;
+
+-- The functions that capture rows note the key that a row had before, where its table is watched as an
+-- entity. Without key columns the key is the whole row, which is not told twice.
+DO $do$
+DECLARE
+    name    text;
+    step    text[];
+    patched text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['capture_row', 'capture_styled_row', 'capture_row_with_json'] LOOP
+        patched := pg_get_functiondef(format('tidewire.%I', name)::regproc);
+        FOREACH step SLICE 1 IN ARRAY ARRAY[
+            [E'    image  jsonb;\n', E'    image  jsonb;\n    was    text;\n'],
+            [E'    INSERT INTO tidewire.staging (\n', $patch$    IF TG_OP = 'UPDATE' AND TG_ARGV[2] <> '' THEN
+        was := CASE
+            WHEN known IS NULL THEN before ->> TG_ARGV[10]
+            WHEN array_upper(known, 1) = 10 THEN before ->> known[10]
+            WHEN array_upper(known, 1) > 10 THEN tidewire.row_key(before, known[10:])
+        END;
+        was := CASE WHEN octet_length(was) <= 1024 THEN nullif(was, entity) END;
+    END IF;
+    INSERT INTO tidewire.staging (
+$patch$],
+            ['host_id, user_id, txid, statement', 'host_id, user_id, txid, entity_was, statement'],
+            [E'host, actor, txid,\n', E'host, actor, txid, was,\n']
+        ] LOOP
+            IF strpos(patched, step[1]) = 0 THEN
+                RAISE EXCEPTION '%() is not written as was thought: %', name, patched;
+            END IF;
+            patched := replace(patched, step[1], step[2]);
+        END LOOP;
+        EXECUTE patched;
+    END LOOP;
+END;
+$do$;
 
 -- Tells, in the caller's transaction, those who subscribe to an entity what became of it: they are
 -- told if, and only if, that commits.

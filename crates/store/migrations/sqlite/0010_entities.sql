@@ -29,13 +29,19 @@ CREATE INDEX tidewire_rxdb_subscription_by_user ON tidewire_rxdb_subscription (u
 CREATE INDEX tidewire_rxdb_subscription_by_node
     ON tidewire_rxdb_subscription (node_id, subscribed_at);
 
--- What became of an entity, where no row's operation says so.
+-- What became of an entity, where no row's operation says so, and the id it had before, where it has
+-- another.
 ALTER TABLE log ADD COLUMN entity_action TEXT;
+ALTER TABLE log ADD COLUMN entity_was TEXT;
 ALTER TABLE tidewire_log_archive ADD COLUMN entity_action TEXT;
+ALTER TABLE tidewire_log_archive ADD COLUMN entity_was TEXT;
 ALTER TABLE tidewire_staging ADD COLUMN entity_action TEXT;
+ALTER TABLE tidewire_staging ADD COLUMN entity_was TEXT;
 
 -- What became of an entity after some offset.
 CREATE INDEX log_entity ON log (entity_code, entity_id, c_offset) WHERE entity_code IS NOT NULL;
+CREATE INDEX log_entity_was ON log (entity_code, entity_was, c_offset)
+    WHERE entity_was IS NOT NULL;
 
 -- Whether a node changes subscriptions: 1 from the beginning of its transaction to the end. What it
 -- does itself is no news.

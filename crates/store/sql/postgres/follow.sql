@@ -1,9 +1,13 @@
--- The sizes are those on disk, so that nothing is fetched to be measured.
+-- The sizes are those on disk, so that nothing is fetched to be measured. An entity's id is left out
+-- where it is too long for anyone to subscribe to.
 SELECT c_offset, stream_id, control, (extract(epoch FROM created_at) * 1000)::bigint,
        CASE WHEN operation IS NULL THEN octet_length(payload)
             ELSE coalesce(pg_column_size(before_data), 0) + coalesce(pg_column_size(after_data), 0)
        END,
-       operation IS NOT NULL
+       operation IS NOT NULL, entity_code,
+       CASE WHEN entity_code IS NOT NULL AND octet_length(entity_id) <= 1024 THEN entity_id END,
+       entity_was, CASE WHEN entity_code IS NOT NULL THEN operation END, entity_action,
+       CASE WHEN entity_code IS NOT NULL THEN host_id END
 FROM tidewire.log
 WHERE c_offset > $1
 ORDER BY c_offset

@@ -1,6 +1,10 @@
--- Servers and their leases, who was connected and what they had read, tickets that may have been used
--- since, and orders that were carried out.
-WITH nodes AS (DELETE FROM tidewire.nodes),
+-- Servers and their leases, who was connected, what they subscribed to and what they had read, tickets
+-- that may have been used since, and orders that were carried out. Of what goes here nobody is told.
+WITH entities AS (
+         DELETE FROM tidewire.rxdb_subscription
+         WHERE (SELECT set_config('tidewire.by_node', 'on', true)) = 'on'
+     ),
+     nodes AS (DELETE FROM tidewire.nodes),
      pointers AS (DELETE FROM tidewire.session_offsets),
      followed AS (DELETE FROM tidewire.session_subscriptions),
      counts AS (DELETE FROM tidewire.stream_subscriber_counts),

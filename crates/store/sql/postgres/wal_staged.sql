@@ -1,4 +1,5 @@
-SELECT id, stream_id, control, payload, content_type, host_id, user_id, trace_context
+SELECT id, stream_id, control, payload, content_type, host_id, user_id, trace_context,
+       entity_code, entity_id, entity_action
 FROM tidewire.staging
 WHERE id = ANY($1) AND operation IS NULL
 FOR UPDATE

@@ -1,5 +1,8 @@
--- Servers and their leases, who was connected and what they had read, tickets that may have been used
--- since, and orders that were carried out.
+-- Servers and their leases, who was connected, what they subscribed to and what they had read, tickets
+-- that may have been used since, and orders that were carried out. Of what goes here nobody is told.
+UPDATE tidewire_entities_by_node SET by_node = 1;
+DELETE FROM tidewire_rxdb_subscription;
+UPDATE tidewire_entities_by_node SET by_node = 0;
 DELETE FROM tidewire_nodes;
 DELETE FROM tidewire_session_offsets;
 DELETE FROM tidewire_session_subscriptions;

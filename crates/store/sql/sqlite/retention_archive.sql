@@ -1,10 +1,10 @@
 INSERT INTO tidewire_log_archive (
     c_offset, stream_id, append_id, host_id, user_id, table_name, operation, entity_code, entity_id,
     before_data, after_data, payload, content_type, control, txid, tx_last, trace_context,
-    created_at, archived_at
+    created_at, entity_was, entity_action, archived_at
 )
 SELECT c_offset, stream_id, append_id, host_id, user_id, table_name, operation, entity_code,
        entity_id, before_data, after_data, payload, content_type, control, txid, tx_last,
-       trace_context, created_at, ?4
+       trace_context, created_at, entity_was, entity_action, ?4
 FROM log
 WHERE stream_id = ?1 AND control IS NULL AND c_offset > ?2 AND c_offset <= ?3

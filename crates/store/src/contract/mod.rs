@@ -20,9 +20,11 @@ pub mod closing;
 pub(crate) mod commands;
 pub mod control;
 pub mod creating;
+pub mod entities;
 pub mod following;
 pub mod fork_removal;
 pub mod forks;
+pub mod invalidations;
 pub mod keys;
 pub mod lifetimes;
 pub mod node_leases;
@@ -79,6 +81,16 @@ pub trait Opener: Send + Sync {
 macro_rules! contract_suite {
     (sql: $fresh:expr) => {
         $crate::contract_suite! { @each $fresh;
+            invalidations:
+                what_sql_says_of_an_entity_is_in_the_log
+                what_is_undone_is_not_said_of_an_entity
+                changes_of_rows_are_changes_of_entities
+                an_entity_that_gets_another_id_is_told_by_both
+                a_truncated_table_is_told_for_all_its_entities
+                changes_of_entities_know_their_tenant
+                what_nobody_can_subscribe_to_is_no_entity
+                what_became_of_entities_is_found
+                what_is_no_entity_is_refused;
             statements:
                 a_select_gives_columns_and_rows
                 several_statements_are_one_transaction
@@ -171,6 +183,19 @@ macro_rules! contract_suite {
                 a_recreated_stream_does_not_show_its_predecessor
                 a_stream_may_be_deleted_and_made_anew_in_one_commit
                 positions_keep_rising_after_everything_is_deleted;
+            entities:
+                a_connection_subscribes_to_entities
+                edits_are_made_in_their_order
+                one_connections_edits_leave_the_others_alone
+                edits_are_made_all_or_none
+                subscriptions_are_counted
+                what_sql_changes_is_told
+                what_nodes_change_is_not_told
+                a_node_takes_up_what_sql_subscribed
+                subscriptions_of_dead_nodes_are_swept
+                stale_subscriptions_of_no_node_are_swept
+                many_subscriptions_are_swept_a_piece_at_a_time
+                subscriptions_to_entities_survive_a_restart;
             following:
                 a_follower_always_sees_a_prefix
                 payloads_come_only_for_wanted_streams
@@ -377,9 +402,11 @@ mod tests {
         ("closing", include_str!("closing.rs")),
         ("control", include_str!("control.rs")),
         ("creating", include_str!("creating.rs")),
+        ("entities", include_str!("entities.rs")),
         ("following", include_str!("following.rs")),
         ("fork_removal", include_str!("fork_removal.rs")),
         ("forks", include_str!("forks.rs")),
+        ("invalidations", include_str!("invalidations.rs")),
         ("keys", include_str!("keys.rs")),
         ("lifetimes", include_str!("lifetimes.rs")),
         ("node_leases", include_str!("node_leases.rs")),

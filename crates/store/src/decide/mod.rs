@@ -16,7 +16,7 @@ pub(crate) use cut::CutAppend;
 pub use staged::Staged;
 pub(crate) use staged::{decide_staged, plan_of_staged};
 pub(crate) use transaction::{
-    Step, Unpublished, commands_of, decide_transaction, json_stream, publication,
+    Step, Unpublished, commands_of, decide_transaction, invalidation, json_stream, publication,
 };
 pub(crate) use world::{NewEvent, Plan, World};
 

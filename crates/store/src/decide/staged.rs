@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use super::{Plan, World};
 use crate::command::{Actor, Answer, Append, Command, Create, Refusal};
+use crate::entity::EntityChange;
 
 /// The content type of tables' streams, and of those made for a document that found none.
 const CONTENT_TYPE: &str = "application/json";
@@ -22,6 +23,8 @@ pub enum Staged {
         payload: Bytes,
         /// Who published it.
         actor: Actor,
+        /// The change of an entity, if it is one.
+        entity: Option<EntityChange>,
     },
     /// To be there.
     Create {
@@ -72,10 +75,13 @@ pub(crate) fn decide_staged(
             world.delete(stream, actor);
             Ok(())
         }
-        Staged::Document { stream, content_type, payload, actor } => {
+        Staged::Document { stream, content_type, payload, actor, entity } => {
             world.expire_if_due(stream);
             if world.state(stream).is_none() {
-                refusal_of(stream, &world.create(&creation(stream, actor)))?;
+                // Entities of all tenants share the stream; an event says whose it is.
+                let shared = Actor::default();
+                let maker = if entity.is_some() { &shared } else { actor };
+                refusal_of(stream, &world.create(&creation(stream, maker)))?;
             }
             let append = Append {
                 stream: stream.clone(),
@@ -87,7 +93,11 @@ pub(crate) fn decide_staged(
                 actor: actor.clone(),
                 trace_context: trace_context.cloned(),
             };
-            refusal_of(stream, &world.append(&append))
+            refusal_of(stream, &world.append(&append))?;
+            if let Some(entity) = entity {
+                world.mark_entity(entity.clone());
+            }
+            Ok(())
         }
     }
 }
@@ -139,6 +149,7 @@ mod tests {
             content_type: CONTENT_TYPE.to_owned(),
             payload: Bytes::from_static(b"1"),
             actor: Actor::default(),
+            entity: None,
         }
     }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::{NewEvent, Plan, World};
 use crate::command::{Actor, Answer, Append, Command, Create, Refusal};
+use crate::entity::EntityChange;
 use crate::event::Control;
 use crate::row::{RowChange, TABLE_PREFIX};
 
@@ -17,9 +18,15 @@ pub(crate) const JSON: &str = "application/json";
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Changed a row of a watched table. Its place in the transaction is filled in here.
-    Row(RowChange),
+    Row {
+        change: RowChange,
+        /// The row's key before, if the change gave it another.
+        was: Option<String>,
+    },
     /// Published a document. The stream is made if there is none.
     Publish(Append),
+    /// Published what became of an entity, in the same way.
+    Invalidate(Append, EntityChange),
     /// Changed the columns of a watched table.
     Schema { stream: String, what: Bytes },
     /// Began or ended a stream.
@@ -35,7 +42,17 @@ pub(crate) struct Unpublished {
 
 /// A step that publishes a JSON document.
 pub(crate) fn publication(stream: String, payload: Bytes, actor: Actor) -> Step {
-    Step::Publish(Append {
+    Step::Publish(document(stream, payload, actor))
+}
+
+/// A step that publishes what became of an entity.
+pub(crate) fn invalidation(entity: EntityChange, actor: Actor) -> Step {
+    let payload = entity.document();
+    Step::Invalidate(document(entity.stream(), payload, actor), entity)
+}
+
+fn document(stream: String, payload: Bytes, actor: Actor) -> Append {
+    Append {
         stream,
         content_type: Some(JSON.to_owned()),
         messages: vec![payload],
@@ -44,7 +61,7 @@ pub(crate) fn publication(stream: String, payload: Bytes, actor: Actor) -> Step 
         producer: None,
         actor,
         trace_context: None,
-    })
+    }
 }
 
 /// A command that makes an empty stream of JSON.
@@ -63,9 +80,11 @@ pub(crate) fn json_stream(stream: &str, actor: Actor) -> Create {
 /// The commands among the steps, for loading the world they are decided in.
 pub(crate) fn commands_of(steps: &[Step]) -> Vec<Command> {
     let of_step = |step: &Step| match step {
-        Step::Publish(append) => Some(Command::Append(append.clone())),
+        Step::Publish(append) | Step::Invalidate(append, _) => {
+            Some(Command::Append(append.clone()))
+        }
         Step::Command(command) => Some(command.clone()),
-        Step::Row(_) | Step::Schema { .. } => None,
+        Step::Row { .. } | Step::Schema { .. } => None,
     };
     steps.iter().filter_map(of_step).collect()
 }
@@ -76,16 +95,15 @@ pub(crate) fn decide_transaction(mut world: World, steps: Vec<Step>) -> Result<P
     let mut answers = Vec::new();
     for step in steps {
         match step {
-            Step::Row(change) => world.push_row(change),
+            Step::Row { change, was } => world.push_row(change, was),
             Step::Publish(append) => {
-                if world.live_mut(&append.stream).is_none() {
-                    world.create(&json_stream(&append.stream, append.actor.clone()));
-                }
-                let answer = world.append(&append);
-                if let Answer::Refused(refusal) = answer {
-                    return Err(Unpublished { stream: append.stream, refusal });
-                }
-                answers.push(answer);
+                let maker = append.actor.clone();
+                answers.push(publish(&mut world, append, maker)?);
+            }
+            Step::Invalidate(append, entity) => {
+                // Entities of all tenants share the stream; an event says whose it is.
+                answers.push(publish(&mut world, append, Actor::default())?);
+                world.mark_entity(entity);
             }
             Step::Schema { stream, what } => world.push_schema(&stream, what),
             Step::Command(Command::Create(create)) => answers.push(world.create(&create)),
@@ -107,8 +125,19 @@ pub(crate) fn decide_transaction(mut world: World, steps: Vec<Step>) -> Result<P
     Ok(plan)
 }
 
+/// Publishes a document; `maker` is whose the stream is if there is none yet.
+fn publish(world: &mut World, append: Append, maker: Actor) -> Result<Answer, Unpublished> {
+    if world.live_mut(&append.stream).is_none() {
+        world.create(&json_stream(&append.stream, maker));
+    }
+    match world.append(&append) {
+        Answer::Refused(refusal) => Err(Unpublished { stream: append.stream, refusal }),
+        answer => Ok(answer),
+    }
+}
+
 impl World {
-    fn push_row(&mut self, change: RowChange) {
+    fn push_row(&mut self, change: RowChange, was: Option<String>) {
         self.tip = self.tip.next();
         let stream = format!("{TABLE_PREFIX}{}", change.table);
         self.push_event(NewEvent {
@@ -117,6 +146,7 @@ impl World {
             stream,
             control: None,
             payload: None,
+            entity: EntityChange::of_row(&change, was),
             row: Some(Arc::new(change)),
             content_type: None,
             actor: Actor::default(),
@@ -135,6 +165,7 @@ impl World {
             control: Some(Control::Schema),
             payload: Some(what),
             row: None,
+            entity: None,
             content_type: Some(JSON.to_owned()),
             actor: Actor::default(),
             trace_context: None,

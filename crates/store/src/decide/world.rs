@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::command::{Actor, Answer, Command, Reach};
+use crate::entity::EntityChange;
 use crate::event::{Control, Event};
 use crate::offset::Position;
 use crate::row::RowChange;
@@ -48,6 +49,8 @@ pub(crate) struct NewEvent {
     pub(crate) payload: Option<Bytes>,
     /// The change of a row, which knows its maker and its transaction better than the event does.
     pub(crate) row: Option<Arc<RowChange>>,
+    /// The change of an entity, if it is one.
+    pub(crate) entity: Option<EntityChange>,
     pub(crate) content_type: Option<String>,
     pub(crate) actor: Actor,
     pub(crate) trace_context: Option<String>,
@@ -257,6 +260,13 @@ impl World {
         self.changes.events.push(event);
     }
 
+    /// Says that the last event is the change of an entity.
+    pub(super) fn mark_entity(&mut self, entity: EntityChange) {
+        if let Some(last) = self.changes.events.last_mut() {
+            last.entity = Some(entity);
+        }
+    }
+
     /// Gives the next position to a control event.
     pub(super) fn push_control(
         &mut self,
@@ -272,6 +282,7 @@ impl World {
             control: Some(control),
             payload: None,
             row: None,
+            entity: None,
             content_type: None,
             actor: actor.clone(),
             trace_context: None,
@@ -300,6 +311,7 @@ impl World {
                 control: None,
                 payload: Some(message.clone()),
                 row: None,
+                entity: None,
                 content_type: Some(content_type.to_owned()),
                 actor: actor.clone(),
                 trace_context: trace_context.cloned(),

@@ -70,6 +70,9 @@ impl<'a> Events<'a> {
 pub(crate) struct Captured<'a> {
     events: Events<'a>,
     txids: Vec<i64>,
+    entity_codes: Vec<Option<&'a str>>,
+    entity_ids: Vec<Option<&'a str>>,
+    entity_actions: Vec<Option<&'a str>>,
 }
 
 impl<'a> Captured<'a> {
@@ -77,13 +80,21 @@ impl<'a> Captured<'a> {
     pub(crate) fn of(plan: &'a Plan, transactions: &[(i64, bool)]) -> Captured<'a> {
         let mut events = Events::of(plan);
         events.tx_lasts = transactions.iter().map(|(_, last)| *last).collect();
-        Captured { events, txids: transactions.iter().map(|(txid, _)| *txid).collect() }
+        let entities = || plan.events.iter().map(|event| event.entity.as_ref());
+        Captured {
+            events,
+            txids: transactions.iter().map(|(txid, _)| *txid).collect(),
+            entity_codes: entities().map(|entity| Some(entity?.code.as_str())).collect(),
+            entity_ids: entities().map(|entity| entity?.id.as_deref()).collect(),
+            entity_actions: entities().map(|entity| Some(entity?.action.as_str())).collect(),
+        }
     }
 
     /// For `captured_insert.sql`.
-    pub(crate) fn params<'b>(&'b self, now_ms: &'b i64) -> [Param<'b>; 12] {
+    pub(crate) fn params<'b>(&'b self, now_ms: &'b i64) -> [Param<'b>; 15] {
         let [a, b, c, d, e, f, g, h, i, j, now_ms] = self.events.params(now_ms);
-        [a, b, c, d, e, f, g, h, i, j, &self.txids, now_ms]
+        let (codes, ids) = (&self.entity_codes, &self.entity_ids);
+        [a, b, c, d, e, f, g, h, i, j, &self.txids, codes, ids, &self.entity_actions, now_ms]
     }
 }
 

@@ -11,6 +11,7 @@ use super::error::broken;
 use super::load::state_of_row;
 use super::query::{Params, limit as rows_max, query, sql, texts};
 use crate::decide::FORK_DEPTH_MAX;
+use crate::entity::{EntityAction, EntityChange, EntityHeader};
 use crate::error::StoreError;
 use crate::event::{Control, Event, TailEvent};
 use crate::log::{Found, Page, PageLimit, Run, StreamView};
@@ -211,7 +212,7 @@ pub(crate) async fn follow(
 fn header_of_row(row: &Row) -> Result<(TailEvent, Option<usize>), Error> {
     let length: Option<i32> = row.try_get(4)?;
     let event = TailEvent {
-        entity: None,
+        entity: entity_of_row(row)?,
         position: Position::from_sql(row.try_get(0)?),
         stream: row.try_get(1)?,
         control: row.try_get::<_, Option<&str>>(2)?.and_then(Control::parse),
@@ -220,6 +221,19 @@ fn header_of_row(row: &Row) -> Result<(TailEvent, Option<usize>), Error> {
         created_at_ms: row.try_get(3)?,
     };
     Ok((event, length.and_then(|length| usize::try_from(length).ok())))
+}
+
+/// The change of an entity that an event is, if it is one.
+fn entity_of_row(row: &Row) -> Result<Option<EntityChange>, Error> {
+    let Some(code) = row.try_get::<_, Option<String>>(6)? else { return Ok(None) };
+    let header = EntityHeader {
+        code,
+        id: row.try_get(7)?,
+        was: row.try_get(8)?,
+        operation: row.try_get::<_, Option<&str>>(9)?.and_then(Operation::parse),
+        action: row.try_get::<_, Option<&str>>(10)?.and_then(EntityAction::parse),
+    };
+    Ok(header.change(row.try_get(11)?))
 }
 
 /// The payloads at positions, which are in order.

@@ -16,6 +16,7 @@ use super::wal::{Place, WatchedTable};
 use super::wal_columns::{Controls, Rows};
 use crate::command::Actor;
 use crate::decide::Staged;
+use crate::entity::{EntityChange, staged_entity};
 use crate::error::StoreError;
 use crate::offset::Position;
 use crate::row::Operation;
@@ -176,6 +177,7 @@ struct StagedHere {
     content_type: Option<String>,
     actor: Actor,
     trace_context: Option<String>,
+    entity: Option<EntityChange>,
 }
 
 /// Begins the transaction, takes the lock and looks; none if another node leads.
@@ -214,12 +216,15 @@ async fn begin(client: &ClientWrapper, batch: &Batch<'_>) -> Result<Option<Begun
 }
 
 fn staged_of_row(row: &Row) -> Result<(i64, StagedHere), tokio_postgres::Error> {
+    let actor = Actor { host_id: row.try_get(5)?, user_id: row.try_get(6)?, ..Actor::default() };
+    let (code, id, action) = (row.try_get(8)?, row.try_get(9)?, row.try_get(10)?);
     let staged = StagedHere {
+        entity: staged_entity(code, id, action, actor.host_id.as_ref()),
         stream: row.try_get(1)?,
         control: row.try_get(2)?,
         payload: row.try_get(3)?,
         content_type: row.try_get(4)?,
-        actor: Actor { host_id: row.try_get(5)?, user_id: row.try_get(6)?, ..Actor::default() },
+        actor,
         trace_context: row.try_get(7)?,
     };
     Ok((row.try_get(0)?, staged))
@@ -239,6 +244,7 @@ impl Begun {
                     actor,
                     content_type: here.content_type.clone().unwrap_or_default(),
                     payload: here.payload.clone().unwrap_or_default().into(),
+                    entity: here.entity.clone(),
                 },
             };
             let trace_context = here.trace_context.clone();

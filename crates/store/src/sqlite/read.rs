@@ -7,6 +7,7 @@ use rusqlite::{Connection, Row};
 
 use super::error::{broken, now_ms};
 use super::{load, sql};
+use crate::entity::{EntityAction, EntityChange, EntityHeader};
 use crate::error::StoreError;
 use crate::event::{Control, Event, TailEvent};
 use crate::log::{Found, Page, PageLimit, Run, StreamView};
@@ -160,7 +161,7 @@ pub(crate) fn follow(
             bytes += payload.as_ref().map_or(0, Bytes::len);
             bytes += change.as_ref().map_or(0, |change| change.bytes());
             events.push(TailEvent {
-                entity: None,
+                entity: entity_of_row(row)?,
                 position: Position::from_sql(row.get(0)?),
                 stream,
                 control,
@@ -175,6 +176,19 @@ pub(crate) fn follow(
         Ok(events)
     };
     read(connection).map_err(broken("follow the log"))
+}
+
+/// The change of an entity that an event is, if it is one. Most are not, and cost one look.
+fn entity_of_row(row: &Row<'_>) -> rusqlite::Result<Option<EntityChange>> {
+    let Some(code) = row.get::<_, Option<String>>(7)? else { return Ok(None) };
+    let header = EntityHeader {
+        code,
+        id: row.get(8)?,
+        was: row.get(15)?,
+        operation: row.get_ref(5)?.as_str_or_null()?.and_then(Operation::parse),
+        action: row.get_ref(16)?.as_str_or_null()?.and_then(EntityAction::parse),
+    };
+    Ok(header.change(row.get(11)?))
 }
 
 /// Names of streams in order.

@@ -58,7 +58,7 @@ impl Recent {
         let mut inner = self.inner();
         for event in &plan.events {
             let event = TailEvent {
-                entity: None,
+                entity: event.entity.clone(),
                 position: event.position,
                 stream: event.stream.clone(),
                 control: event.control,

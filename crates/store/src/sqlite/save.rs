@@ -58,6 +58,9 @@ fn events(transaction: &Transaction<'_>, events: &[NewEvent], now_ms: i64) -> ru
     let mut insert = transaction.prepare_cached(sql!("event_insert"))?;
     for event in events {
         let row = event.row.as_deref();
+        let entity = event.entity.as_ref();
+        // The operation of a row says what became of it.
+        let named = entity.filter(|_| row.is_none());
         insert.execute(params![
             event.position.to_sql(),
             event.stream,
@@ -72,11 +75,13 @@ fn events(transaction: &Transaction<'_>, events: &[NewEvent], now_ms: i64) -> ru
             now_ms,
             row.map(|row| &row.table),
             row.map(|row| row.operation.as_str()),
-            row.and_then(|row| row.entity_code.as_ref()),
-            row.and_then(|row| row.entity_id.as_ref()),
+            row.and_then(|row| row.entity_code.as_ref()).or(named.map(|entity| &entity.code)),
+            row.and_then(|row| row.entity_id.as_ref()).or(named.and_then(|e| e.id.as_ref())),
             image(row.and_then(|row| row.before.as_deref()))?,
             image(row.and_then(|row| row.after.as_deref()))?,
-            event.txid
+            event.txid,
+            entity.and_then(|entity| entity.was.as_ref()),
+            named.map(|entity| entity.action.as_str())
         ])?;
     }
     Ok(())

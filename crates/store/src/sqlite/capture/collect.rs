@@ -11,7 +11,8 @@ use super::preupdate::Touched;
 use super::problem::CHANGES_TOO_MUCH;
 use super::table::{Image, Watched};
 use crate::command::Actor;
-use crate::decide::{Step, publication};
+use crate::decide::{Step, invalidation, publication};
+use crate::entity::EntityChange;
 use crate::row::{Operation, RowChange};
 
 /// Bytes of rows and documents that one transaction may bring into the log. They wait in memory for
@@ -140,6 +141,19 @@ impl Collector {
         true
     }
 
+    /// Takes what became of an entity, in the same way.
+    pub(crate) fn invalidate(&self, entity: EntityChange) -> bool {
+        let mut gathered = self.gathered();
+        if !gathered.collecting {
+            return false;
+        }
+        let actor = gathered.actor.clone();
+        let entity = EntityChange { host_id: actor.host_id.clone(), ..entity };
+        let bytes = entity.code.len() + entity.id.as_ref().map_or(0, String::len);
+        self.push(&mut gathered, invalidation(entity, actor), 2 * bytes);
+        true
+    }
+
     /// Takes a row that is about to change.
     pub(crate) fn touched(&self, touched: &Touched<'_>, now_ms: i64) {
         let mut gathered = self.gathered();
@@ -161,10 +175,11 @@ impl Collector {
             .transpose();
         match (before, after) {
             (Ok(before), Ok(after)) => {
+                let was = key_before(&watched, before.as_ref(), after.as_ref());
                 let change =
                     row_change(&watched, touched.operation, before, after, &gathered.actor, now_ms);
                 let bytes = change.bytes();
-                self.push(&mut gathered, Step::Row(change), bytes);
+                self.push(&mut gathered, Step::Row { change, was }, bytes);
             }
             (Err(unreadable), _) | (_, Err(unreadable)) => {
                 let failure = format!(
@@ -186,6 +201,18 @@ impl Collector {
             gathered.steps.push(step);
         }
     }
+}
+
+/// The key that a row had, if a change gave it another. Without key columns the key is the whole row,
+/// which is not told twice.
+pub(crate) fn key_before(
+    watched: &Watched,
+    before: Option<&Image>,
+    after: Option<&Image>,
+) -> Option<String> {
+    let (before, after) = (before?, after?);
+    let other = !watched.key_columns.is_empty() && before.entity_id != after.entity_id;
+    other.then(|| before.entity_id.clone())
 }
 
 /// The change of a row, from its images.

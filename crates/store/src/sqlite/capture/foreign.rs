@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use rusqlite::{Connection, Transaction};
 
-use super::collect::row_change;
+use super::collect::{key_before, row_change};
 use super::schema::{self, Followed};
 use super::table::{self, Named, Watched};
 use super::{Capture, known, transaction, watched};
@@ -166,5 +166,7 @@ fn change_of(watched: &Watched, (before, after): known::Difference, now_ms: i64)
         (_, None) => Operation::Delete,
         _ => Operation::Update,
     };
-    Step::Row(row_change(watched, operation, before, after, &Actor::default(), now_ms))
+    let was = key_before(watched, before.as_ref(), after.as_ref());
+    let change = row_change(watched, operation, before, after, &Actor::default(), now_ms);
+    Step::Row { change, was }
 }

@@ -1,6 +1,7 @@
-//! Functions that the user's SQL may call: `tidewire_publish(stream, payload)` and
-//! `tidewire_set_actor(user_id, host_id)`, which are `tidewire.publish` and `tidewire.set_actor` in
-//! PostgreSQL. They write, so a `SELECT` that calls one is run where writes are.
+//! Functions that the user's SQL may call: `tidewire_publish(stream, payload)`,
+//! `tidewire_invalidate(code, id, action)` and `tidewire_set_actor(user_id, host_id)`, which are
+//! `tidewire.publish` and so on in PostgreSQL. They write, so a `SELECT` that calls one is run where
+//! writes are.
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use rusqlite::{Connection, Error};
 use serde_json::value::RawValue;
 
 use super::collect::Collector;
+use crate::entity::{ENTITY_PREFIX, EntityAction, EntityChange, is_entity_code, is_entity_id};
 use crate::row::TABLE_PREFIX;
 
 /// Bytes of a stream's name, and of one document.
@@ -30,6 +32,20 @@ pub(crate) fn register(
         let taken = publisher.as_ref().is_some_and(|to| to.publish(stream, payload));
         if taken { Ok(Null) } else { Err(wrong("tidewire_publish: nothing can be published here")) }
     })?;
+    for arguments in [2, 3] {
+        let collector = collector.cloned();
+        let invalidate = move |context: &Context<'_>| {
+            let entity =
+                entity(context).map_err(|why| wrong(&format!("tidewire_invalidate: {why}")))?;
+            let taken = collector.as_ref().is_some_and(|to| to.invalidate(entity));
+            if taken {
+                Ok(Null)
+            } else {
+                Err(wrong("tidewire_invalidate: nothing can be told here"))
+            }
+        };
+        connection.create_scalar_function("tidewire_invalidate", arguments, flags, invalidate)?;
+    }
     for arguments in [1, 2] {
         let collector = collector.cloned();
         let set_actor = move |context: &Context<'_>| {
@@ -56,6 +72,26 @@ fn stream(context: &Context<'_>) -> rusqlite::Result<String> {
     let name = String::from_utf8_lossy(name).into_owned();
     check_name(&name).map_err(|why| wrong(&format!("tidewire_publish: {why}")))?;
     Ok(name)
+}
+
+/// What became of an entity. Numbers are taken for ids as they are written.
+fn entity(context: &Context<'_>) -> Result<EntityChange, String> {
+    let text = |place: usize, what: &str| match context.get_raw(place) {
+        ValueRef::Text(text) => Ok(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Integer(number) if place == 1 => Ok(number.to_string()),
+        _ => Err(format!("the entity's {what} must be a text")),
+    };
+    let (code, id) = (text(0, "code")?, text(1, "id")?);
+    let action = if context.len() > 2 { text(2, "action")? } else { "UPDATE".to_owned() };
+    let action = EntityAction::parse(&action)
+        .ok_or_else(|| format!("the action is CREATE, UPDATE or DELETE, and not {action:?}"))?;
+    if !is_entity_code(&code) || check_name(&format!("{ENTITY_PREFIX}{code}")).is_err() {
+        return Err("the entity's code must be part of the name of a stream, and short".to_owned());
+    }
+    if !is_entity_id(&id) {
+        return Err("the entity's id is empty or too long".to_owned());
+    }
+    Ok(EntityChange { code, id: Some(id), was: None, action, host_id: None })
 }
 
 /// Whether documents may be published to a stream of this name.

@@ -112,9 +112,11 @@ impl Failed<'_> {
         }
         let publishing = message.starts_with("no such function: publish")
             || self.sql.contains("tidewire.publish")
+            || self.sql.contains("tidewire.invalidate")
             || self.sql.contains("tidewire.set_actor");
         if publishing {
-            let hint = "on SQLite these functions are tidewire_publish(stream, payload) and \
+            let hint = "on SQLite these functions are tidewire_publish(stream, payload), \
+                        tidewire_invalidate(code, id, action) and \
                         tidewire_set_actor(user_id, host_id)";
             return Some(hint.to_owned());
         }

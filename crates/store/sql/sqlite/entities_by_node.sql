@@ -1,0 +1,1 @@
+UPDATE tidewire_entities_by_node SET by_node = ?1
