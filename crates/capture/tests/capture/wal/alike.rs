@@ -9,7 +9,7 @@ async fn told(stage: &Stage) -> Vec<String> {
     let sql = "SELECT jsonb_build_array(
             stream_id, control, operation, table_name, entity_code, entity_id, before_data,
             after_data, convert_from(payload, 'UTF8'), content_type, host_id, user_id, tx_last,
-            dense_rank() OVER (ORDER BY first)
+            dense_rank() OVER (ORDER BY first), entity_was, entity_action
         )::text
         FROM (SELECT *, min(c_offset) OVER (PARTITION BY txid) AS first FROM tidewire.log) AS log
         WHERE control IS DISTINCT FROM 'mark'
@@ -150,6 +150,28 @@ async fn every_shape_of_table_is_captured_alike() {
         "INSERT INTO nokey VALUES (3, 'c')",
         "SELECT tidewire.watch('nokey', key_columns => '{a}')",
         "INSERT INTO nokey VALUES (4, 'd'); UPDATE nokey SET b = 'e' WHERE a = 4",
+    ]))
+    .await;
+}
+
+#[tokio::test]
+async fn entities_are_told_alike() {
+    compare(&owned(&[
+        "CREATE TABLE one (id int PRIMARY KEY, at timestamptz)",
+        "CREATE TABLE two (a int, b text, c json, PRIMARY KEY (a, b))",
+        "CREATE TABLE none (a int)",
+        "SELECT tidewire.watch('one', entity => 'thing')",
+        "SELECT tidewire.watch('two', entity => 'pair', host_column => 'b')",
+        "SELECT tidewire.watch('none', entity => 'row')",
+        "INSERT INTO one VALUES (1, '2026-01-01 00:00+00'), (2, NULL)",
+        "UPDATE one SET id = id + 10",
+        "UPDATE one SET at = NULL",
+        "INSERT INTO two VALUES (1, 'x', '{}'), (2, repeat('x', 1200), '{}')",
+        "UPDATE two SET b = 'y', c = '1'",
+        "UPDATE two SET a = 7 WHERE a = 1",
+        "INSERT INTO none VALUES (1); UPDATE none SET a = 2; TRUNCATE none, one",
+        "SELECT tidewire.set_actor('u', 'h'), tidewire.invalidate('thing', '1', 'CREATE')",
+        "SELECT tidewire.invalidate('other', '2'); DELETE FROM two",
     ]))
     .await;
 }
