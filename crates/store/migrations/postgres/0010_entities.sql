@@ -22,7 +22,7 @@ CREATE TABLE tidewire.rxdb_subscription (
 );
 
 CREATE INDEX rxdb_subscription_by_entity ON tidewire.rxdb_subscription (entity_code, entity_id);
-CREATE INDEX rxdb_subscription_by_user ON tidewire.rxdb_subscription (user_id);
+CREATE INDEX rxdb_subscription_by_user ON tidewire.rxdb_subscription (user_id, entity_code);
 -- For the sweeper: the rows of nodes that live no more, and old ones of no node.
 CREATE INDEX rxdb_subscription_by_node ON tidewire.rxdb_subscription (node_id, subscribed_at);
 

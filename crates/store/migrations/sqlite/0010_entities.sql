@@ -20,11 +20,12 @@ CREATE TABLE tidewire_rxdb_subscription (
     CONSTRAINT entity_code_length CHECK (length(CAST(entity_code AS BLOB)) BETWEEN 1 AND 255),
     CONSTRAINT entity_id_length CHECK (length(CAST(entity_id AS BLOB)) BETWEEN 1 AND 1024),
     CONSTRAINT user_id_length CHECK (length(CAST(user_id AS BLOB)) <= 1024)
-) WITHOUT ROWID;
+);
 
 CREATE INDEX tidewire_rxdb_subscription_by_entity
     ON tidewire_rxdb_subscription (entity_code, entity_id);
-CREATE INDEX tidewire_rxdb_subscription_by_user ON tidewire_rxdb_subscription (user_id);
+CREATE INDEX tidewire_rxdb_subscription_by_user
+    ON tidewire_rxdb_subscription (user_id, entity_code);
 -- For the sweeper: the rows of nodes that live no more, and old ones of no node.
 CREATE INDEX tidewire_rxdb_subscription_by_node
     ON tidewire_rxdb_subscription (node_id, subscribed_at);

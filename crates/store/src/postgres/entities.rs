@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use deadpool_postgres::ClientWrapper;
+use futures_util::future::{TryFutureExt, try_join};
 use tokio_postgres::{Error, Row};
 
 use super::PostgresStore;
@@ -137,7 +138,6 @@ async fn write(client: &ClientWrapper, plan: &EntityPlan<'_>) -> Result<(), Stor
     let (removed_from, (removed_codes, removed)): (Vec<&str>, (Vec<&str>, Vec<&str>)) =
         plan.removed().map(|(connection, code, id)| (connection, (code, id))).unzip();
     let added = Added::of(plan);
-    client.batch_execute(BEGIN).await.map_err(broken(operation))?;
     let removed_params: Params<'_> = &[&removed_from, &removed_codes, &removed];
     let queries: [Query<'_>; 4] = [
         (!gone.is_empty(), sql!("entities_gone"), &[&gone]),
@@ -145,7 +145,10 @@ async fn write(client: &ClientWrapper, plan: &EntityPlan<'_>) -> Result<(), Stor
         (!removed.is_empty(), sql!("entities_removed"), removed_params),
         (!added.ids.is_empty(), sql!("entities_added"), &added.params()),
     ];
-    flight::send(client, operation, &queries, Then::Commit).await
+    // In one flight. If the connection breaks, all of it may be run once more, which changes nothing.
+    let begun = client.batch_execute(BEGIN).map_err(broken(operation));
+    let written = flight::send(client, operation, &queries, Then::Commit);
+    try_join(begun, written).await.map(drop)
 }
 
 /// Rows that come, by column.
