@@ -1,4 +1,21 @@
 //! The live query engine: queries, events and rows in, deltas out.
 //!
-//! A reserved room: no query is evaluated yet. What is written here stays pure: no I/O, no clock,
-//! no async runtime and no database driver in its manifest.
+//! Its first part is the [`Predicate`]: the condition of a `where` or of a row rule, tested on the
+//! images of rows that events carry. What it answers is what the database would answer, or it
+//! refuses and says why: nothing is compared approximately.
+//!
+//! All of it is pure: no I/O, no clock, no async runtime and no database driver in its manifest.
+
+mod caller;
+mod predicate;
+mod refusal;
+mod row;
+mod table;
+mod truth;
+
+pub use caller::Caller;
+pub use predicate::Predicate;
+pub use refusal::Refusal;
+pub use row::{Row, RowError, Unsure};
+pub use table::{Column, Dialect, Table};
+pub use truth::Truth;
