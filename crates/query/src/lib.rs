@@ -6,12 +6,22 @@
 //!
 //! All of it is pure: no I/O, no clock, no async runtime and no database driver in its manifest.
 
+mod bind;
 mod caller;
+mod condition;
+mod decimal;
+mod evaluate;
+mod like;
+mod moment;
+mod operator;
+mod parse;
 mod predicate;
+mod reading;
 mod refusal;
 mod row;
 mod table;
 mod truth;
+mod value;
 
 pub use caller::Caller;
 pub use predicate::Predicate;

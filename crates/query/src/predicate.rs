@@ -2,8 +2,11 @@
 
 use std::hash::{Hash, Hasher};
 
+use crate::bind::bind;
 use crate::caller::Caller;
-use crate::refusal::{Refusal, SYNTAX};
+use crate::condition::Condition;
+use crate::parse::Source;
+use crate::refusal::Refusal;
 use crate::row::{Row, Unsure};
 use crate::table::Table;
 use crate::truth::Truth;
@@ -14,19 +17,23 @@ use crate::truth::Truth;
 pub struct Predicate {
     /// The condition in one normal form: what makes two of them equal.
     key: String,
+    condition: Condition,
     /// Those that the text names, in the order of the table.
     columns: Vec<String>,
 }
 
 impl Predicate {
     /// Reads a condition in the SQL of the table's database, for a caller.
-    pub fn parse(_text: &str, _table: &Table, _caller: &dyn Caller) -> Result<Predicate, Refusal> {
-        Err(Refusal::new(SYNTAX, "conditions are not read yet"))
+    pub fn parse(text: &str, table: &Table, caller: &dyn Caller) -> Result<Predicate, Refusal> {
+        let source = Source::new(text);
+        let expression = source.parse(table.dialect)?;
+        let (condition, columns) = bind(source, &expression, table, caller)?;
+        Ok(Predicate { key: condition.to_string(), condition, columns })
     }
 
     /// What the condition is for a row.
-    pub fn test(&self, _row: &Row<'_>) -> Result<Truth, Unsure> {
-        Ok(Truth::Unknown)
+    pub fn test(&self, row: &Row<'_>) -> Result<Truth, Unsure> {
+        self.condition.test(row)
     }
 
     /// The columns it names, each once: also those that turned out not to matter.
@@ -54,3 +61,6 @@ impl Hash for Predicate {
         self.key.hash(state);
     }
 }
+
+#[cfg(test)]
+mod tests;
