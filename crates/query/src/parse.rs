@@ -240,16 +240,8 @@ mod tests {
             assert_eq!(refused(&text).code, TOO_LARGE);
         }
         // Others are stopped by the parser, and it does not always say why.
-        for word in [
-            "CASE ",
-            "CASE WHEN ",
-            "EXISTS ",
-            "PRIOR ",
-            "ARRAY[",
-            "INTERVAL ",
-            "NOT a = ",
-            "a AND NOT ",
-        ] {
+        for word in ["CASE ", "CASE WHEN ", "EXISTS ", "PRIOR ", "ARRAY[", "INTERVAL ", "NOT a = "]
+        {
             refused(&word.repeat(100));
         }
     }
