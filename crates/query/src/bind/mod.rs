@@ -127,8 +127,17 @@ impl<'a> Binder<'a> {
         right: &Side<'a>,
     ) -> Result<Condition, Refusal> {
         let explicit = left.collation.as_deref().or(right.collation.as_deref());
-        if self.table.dialect == Dialect::Postgres {
-            postgres::collations_agree(left.collation.as_deref(), right.collation.as_deref())?;
+        match self.table.dialect {
+            Dialect::Postgres => {
+                postgres::collations_agree(left.collation.as_deref(), right.collation.as_deref())?;
+            }
+            Dialect::Sqlite => {
+                for side in [left, right] {
+                    if let Operand::Literal(literal) = &side.operand {
+                        sqlite::may_be_distinct(literal, operator)?;
+                    }
+                }
+            }
         }
         match (&left.operand, &right.operand) {
             (Operand::Literal(_), Operand::Column(_)) => {

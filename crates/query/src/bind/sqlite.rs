@@ -13,6 +13,7 @@ use super::field;
 use super::operand::Literal;
 use crate::condition::Test;
 use crate::decimal::Decimal;
+use crate::operator::Operator;
 use crate::reading::Reading;
 use crate::refusal::{NOT_EXACT, NOT_OF_TYPE, NOT_SUPPORTED, Refusal, SYNTAX};
 use crate::table::Column;
@@ -35,6 +36,16 @@ pub(super) fn constant(
         _ => (Reading::Stored, as_number(column, literal)?),
     };
     Ok((reading, collation, value))
+}
+
+/// Refuses `IS [NOT] DISTINCT FROM TRUE`, which SQLite reads as `IS [NOT] TRUE`: a question of another kind.
+pub(super) fn may_be_distinct(literal: &Literal, operator: Operator) -> Result<(), Refusal> {
+    let distinct = matches!(operator, Operator::DistinctFrom | Operator::NotDistinctFrom);
+    if !distinct || !matches!(literal, Literal::Boolean(_)) {
+        return Ok(());
+    }
+    let message = "SQLite does not compare with TRUE or FALSE there, but asks whether it holds";
+    Err(Refusal::new(NOT_EXACT, message).hint("write IS TRUE, or compare with 1 or 0"))
 }
 
 /// Two columns. The collation is that of the left one.
