@@ -92,6 +92,11 @@ impl<'a> Source<'a> {
                 Token::DoubleEq if dialect == Dialect::Postgres => {
                     return refuse(SYNTAX, "PostgreSQL has no operator ==; equal is =");
                 }
+                Token::Minus | Token::Plus
+                    if dialect == Dialect::Postgres && self.is_part_of_operator(span.start) =>
+                {
+                    return refuse(SYNTAX, "a space is missing before the sign: != goes on there");
+                }
                 // Both would nest without parentheses.
                 Token::Word(Word { keyword: Keyword::CASE, quote_style: None, .. }) => {
                     return refuse(NOT_SUPPORTED, "CASE is not supported in a condition");
@@ -115,6 +120,14 @@ impl<'a> Source<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a sign stands so close to `!=` that PostgreSQL takes it for a part of the operator. (It
+    /// does not after operators without a `!`.)
+    fn is_part_of_operator(self, sign: Location) -> bool {
+        let before = self.position(sign).unwrap_or(1) - 1;
+        let mut chars = self.text.chars().skip(before.saturating_sub(2));
+        before >= 2 && chars.next() == Some('!') && chars.next() == Some('=')
     }
 
     fn refusal(self, error: ParserError) -> Refusal {
@@ -223,6 +236,7 @@ mod tests {
             ("a = 1 b", Some(7)),
             ("a = 'x", Some(5)),
             ("a == 1", Some(3)),
+            ("a!=-1", Some(4)),
         ] {
             let refusal = refused(text);
             assert_eq!((refusal.code, refusal.position), (SYNTAX, position), "{text}: {refusal}");

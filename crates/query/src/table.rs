@@ -7,9 +7,11 @@ pub struct Column {
     pub name: String,
     /// Its type, as the database calls it.
     ///
-    /// PostgreSQL: `pg_type.typname`, such as `int4`, `text` or `_text`; that of an enum with the word
-    /// `enum` before it (`enum mood`), because its values can be told apart though not ordered. A
-    /// name that is not known is refused, so that domains, composite types and those of extensions
+    /// PostgreSQL: `pg_type.typname`, such as `int4`, `text` or `_text`, with the schema and a dot
+    /// before it where that is not `pg_catalog`; that of an enum with the word `enum` before it (`enum
+    /// public.mood`), because its labels can be told apart though not ordered. A label that the enum
+    /// does not have is equal to none, where the database would complain: it may come to have it.
+    /// A name that is not known is refused, so that domains, composite types and those of extensions
     /// need no word of their own.
     ///
     /// SQLite: the declared type, empty if there is none.

@@ -103,6 +103,10 @@ impl Generator<'_> {
         match self.random.random_range(0..6) {
             0 | 1 => self.joined(depth, " AND ", "AND", made),
             2 | 3 => self.joined(depth, " OR ", "OR", made),
+            4 if self.random.random_bool(0.4) => {
+                made.constructs.push("NOT");
+                format!("NOT {}", self.test(made))
+            }
             4 => {
                 made.constructs.push("NOT");
                 format!("NOT ({})", self.nested(depth - 1, made))
@@ -191,6 +195,20 @@ impl Generator<'_> {
                 format!("{left} {} {right}", self.operator(made))
             }
             9 => format!("{} {} {column}", self.value(at, made), self.operator(made)),
+            // As tight as it can be written: where a sign ends is for the reader to say.
+            10 => {
+                let operator = self.operator(made);
+                let tight = if operator.starts_with("IS") {
+                    format!(" {operator} ")
+                } else {
+                    operator.into()
+                };
+                format!("{}{tight}{}", subject.name, self.value(at, made))
+            }
+            11 => {
+                let value = format!("{}{suffix}", self.value(at, made));
+                format!("{} {} {value}", subject.name, self.operator(made))
+            }
             _ => format!("{column} {} {}", self.operator(made), self.value(at, made)),
         }
     }

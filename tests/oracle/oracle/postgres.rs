@@ -96,6 +96,8 @@ const SPECS: &[Spec] = &[
         like_it: &["c_text", "c_varchar"], values: TEXTS },
     Spec { name: "c_text_c", sql: "text COLLATE \"C\"", type_name: "text", collation: Some("C"), written: Written::Quoted,
         like_it: &["c_text_c"], values: TEXTS },
+    Spec { name: "c_text_icu", sql: "text COLLATE \"und-x-icu\"", type_name: "text", collation: Some("und-x-icu"),
+        written: Written::Quoted, like_it: &["c_text_icu", "c_text"], values: TEXTS },
     Spec { name: "c_varchar", sql: "varchar(20)", type_name: "varchar", collation: Some("default"),
         written: Written::Typed("varchar"), like_it: &["c_text"], values: TEXTS },
     Spec { name: "c_char", sql: "char(5)", type_name: "bpchar", collation: Some("default"), written: Written::Quoted,

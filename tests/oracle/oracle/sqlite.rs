@@ -79,6 +79,16 @@ const NUMBERS: &[&str] = &[
     "FALSE",
     "'2024-01-02'",
     "'2024-01-02 10:00:00'",
+    ".5",
+    "5.",
+    "-.25",
+    "- 7",
+    "+5",
+    "1E3",
+    "007",
+    "'.5'",
+    "' -7\t'",
+    "'5e'",
 ];
 const STRAYS: &[&str] = &[
     "'abc-d'",
@@ -177,7 +187,7 @@ fn make_table(database: &Connection, random: &mut StdRng) {
 /// The rows as events have them.
 fn images(database: &Connection) -> Vec<String> {
     let mut select = database.prepare("SELECT * FROM t ORDER BY n").expect("a query");
-    let names: Vec<String> = select.column_names().into_iter().map(ToOwned::to_owned).collect();
+    let names: Vec<String> = select.column_names().map(ToOwned::to_owned).collect();
     let image = |row: &rusqlite::Row<'_>| {
         let member = |(at, name): (usize, &String)| {
             Ok(format!("{}: {}", json!(name), value(row.get_ref(at)?)))

@@ -1,30 +1,30 @@
 //! From an expression to a condition: columns are found, the caller's identity is filled in, and every
 //! comparison is settled as the database would settle it, or refused.
 //!
-//! What is the same for both databases is here and in `operand`; what they differ on is in `postgres`
-//! and `sqlite`, which have the same functions.
+//! What is the same for both databases is here and in `operand`, `compare` and `pattern`; what they
+//! differ on is in `postgres` (with `kind` and `cast`) and `sqlite` (with `affinity`), which have much
+//! the same functions.
 
 mod affinity;
 mod cast;
+mod compare;
 mod kind;
 mod operand;
+mod pattern;
 mod postgres;
 mod sqlite;
 
-use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value as Sql};
+use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 
-use self::operand::{Literal, Operand, Side};
+use self::operand::{Literal, Operand};
 use crate::caller::Caller;
 use crate::condition::{Condition, Field, Test};
-use crate::evaluate;
-use crate::like::Pattern;
 use crate::operator::Operator;
 use crate::parse::Source;
 use crate::reading::Reading;
 use crate::refusal::{NOT_SUPPORTED, Refusal};
 use crate::table::{Column, Dialect, Table};
 use crate::truth::Truth;
-use crate::value::{Collation, Constant};
 
 /// A condition, and the columns that its text names.
 pub(crate) fn bind(
@@ -109,135 +109,6 @@ impl<'a> Binder<'a> {
         parts.into_iter().rev().map(|part| self.condition(part)).collect()
     }
 
-    fn compare(
-        &mut self,
-        left: &Expr,
-        operator: Operator,
-        right: &Expr,
-    ) -> Result<Condition, Refusal> {
-        let (left, right) = (self.operand(left)?, self.operand(right)?);
-        self.compare_sides(&left, operator, &right).map_err(|refusal| refusal.at(left.position))
-    }
-
-    /// A comparison, with a column on its left if there is one.
-    fn compare_sides(
-        &self,
-        left: &Side<'a>,
-        operator: Operator,
-        right: &Side<'a>,
-    ) -> Result<Condition, Refusal> {
-        let explicit = left.collation.as_deref().or(right.collation.as_deref());
-        match self.table.dialect {
-            Dialect::Postgres => {
-                postgres::collations_agree(left.collation.as_deref(), right.collation.as_deref())?;
-            }
-            Dialect::Sqlite => {
-                for side in [left, right] {
-                    if let Operand::Literal(literal) = &side.operand {
-                        sqlite::may_be_distinct(literal, operator)?;
-                    }
-                }
-            }
-        }
-        match (&left.operand, &right.operand) {
-            (Operand::Literal(_), Operand::Column(_)) => {
-                self.compare_sides(right, operator.mirrored(), left)
-            }
-            (Operand::Column(column), Operand::Literal(Literal::Null)) => match operator {
-                Operator::DistinctFrom => self.null_of(column, true),
-                Operator::NotDistinctFrom => self.null_of(column, false),
-                _ => Ok(Condition::Constant(Truth::Unknown)),
-            },
-            (Operand::Column(column), Operand::Literal(literal)) => {
-                let (reading, collation, value) =
-                    self.constant(column, explicit, literal, operator)?;
-                let field = field(column, reading);
-                Ok(Condition::Test(Test::compare(field, operator, value, collation)))
-            }
-            (Operand::Column(column), Operand::Column(beside)) => {
-                let settled = match self.table.dialect {
-                    Dialect::Postgres => postgres::columns(column, beside, explicit, operator),
-                    Dialect::Sqlite => sqlite::columns(column, beside, explicit),
-                };
-                let (reading, read_beside, collation) = settled?;
-                let (left, right) = (field(column, reading), field(beside, read_beside));
-                Ok(Condition::Test(Test::Columns { left, operator, right, collation }))
-            }
-            (Operand::Literal(left), Operand::Literal(right)) => {
-                self.fold(left, operator, right, explicit).map(Condition::Constant)
-            }
-        }
-    }
-
-    /// A comparison of two constants.
-    fn fold(
-        &self,
-        left: &Literal,
-        operator: Operator,
-        right: &Literal,
-        explicit: Option<&str>,
-    ) -> Result<Truth, Refusal> {
-        let (left_is_null, right_is_null) = (left.is_null(), right.is_null());
-        if left_is_null || right_is_null {
-            return Ok(operator.holds_of_null(left_is_null && right_is_null).into());
-        }
-        let (left, right, collation) = match self.table.dialect {
-            Dialect::Postgres => postgres::literals(left, right, explicit, operator)?,
-            Dialect::Sqlite => sqlite::literals(left, right, explicit)?,
-        };
-        Ok(operator.holds(left.compare(&right, collation)).into())
-    }
-
-    fn constant(
-        &self,
-        column: &Column,
-        explicit: Option<&str>,
-        literal: &Literal,
-        operator: Operator,
-    ) -> Result<(Reading, Collation, Constant), Refusal> {
-        match self.table.dialect {
-            Dialect::Postgres => postgres::constant(column, explicit, literal, operator),
-            Dialect::Sqlite => sqlite::constant(column, explicit, literal),
-        }
-    }
-
-    fn list(&mut self, tested: &Expr, list: &[Expr], negated: bool) -> Result<Condition, Refusal> {
-        let side = self.operand(tested)?;
-        let mut values = Vec::new();
-        let mut null = false;
-        let mut settled = None;
-        let mut equal = Vec::new();
-        for expression in list {
-            let member = self.operand(expression)?;
-            let place = |refusal: Refusal| refusal.at(member.position);
-            if self.table.dialect == Dialect::Postgres {
-                postgres::may_be_listed(&side, &member).map_err(place)?;
-            }
-            match (&side.operand, &member.operand) {
-                (Operand::Column(_), Operand::Literal(Literal::Null)) => null = true,
-                (Operand::Column(column), Operand::Literal(literal))
-                    if member.collation.is_none() =>
-                {
-                    let explicit = side.collation.as_deref();
-                    let (reading, collation, value) =
-                        self.constant(column, explicit, literal, Operator::Equal).map_err(place)?;
-                    values.push((reading, value));
-                    settled = Some((*column, collation));
-                }
-                (Operand::Literal(_), Operand::Literal(_)) if member.collation.is_none() => {
-                    equal.push(self.compare_sides(&side, Operator::Equal, &member).map_err(place)?);
-                }
-                _ => return Err(self.unsupported(expression, "a list of other than values")),
-            }
-        }
-        let found = match settled {
-            Some((column, collation)) => in_list(column, values, null, collation),
-            None if null => Condition::Constant(Truth::Unknown),
-            None => Condition::any(equal),
-        };
-        Ok(if negated { found.negate() } else { found })
-    }
-
     fn null(&mut self, inner: &Expr, negated: bool) -> Result<Condition, Refusal> {
         if !is_operand(inner) {
             return self.is(inner, Truth::Unknown, negated);
@@ -305,70 +176,6 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn like(
-        &mut self,
-        tested: &Expr,
-        pattern: &Expr,
-        escape: Option<&Expr>,
-        negated: bool,
-        ignores_case: bool,
-    ) -> Result<Condition, Refusal> {
-        let side = self.operand(tested)?;
-        let place = |refusal: Refusal| refusal.at(side.position);
-        let wanted = self.operand(pattern)?;
-        let escape = self.escape(escape)?;
-        let explicit = side.collation.as_deref().or(wanted.collation.as_deref());
-        let text = match &wanted.operand {
-            Operand::Literal(Literal::Null) => return Ok(Condition::Constant(Truth::Unknown)),
-            Operand::Literal(literal) if literal.text().is_some() => literal.text(),
-            _ => return Err(self.unsupported(pattern, "a pattern that is not a text")),
-        };
-        let column = match &side.operand {
-            Operand::Column(column) => Some(*column),
-            Operand::Literal(_) => None,
-        };
-        let (reading, folds_ascii) = match self.table.dialect {
-            Dialect::Postgres => postgres::like(column, explicit, ignores_case).map_err(place)?,
-            Dialect::Sqlite => sqlite::like(column, ignores_case).map_err(place)?,
-        };
-        let ends_in_escape = |_| {
-            let message = "the pattern ends in its escape character";
-            Refusal::new(NOT_SUPPORTED, message).at(wanted.position)
-        };
-        let pattern = Pattern::parse(text.unwrap_or_default(), escape, folds_ascii)
-            .map_err(ends_in_escape)?;
-        match &side.operand {
-            Operand::Column(column) => {
-                let field = field(column, reading);
-                Ok(Condition::Test(Test::Like { field, pattern, negated }))
-            }
-            Operand::Literal(Literal::Null) => Ok(Condition::Constant(Truth::Unknown)),
-            Operand::Literal(literal) => match literal.text() {
-                Some(text) => Ok(Condition::Constant((pattern.matches(text) != negated).into())),
-                None => Err(self.unsupported(tested, "LIKE of other than text")),
-            },
-        }
-    }
-
-    /// The character that takes the meaning from `%` and `_`. PostgreSQL has one if none is said.
-    fn escape(&self, escape: Option<&Expr>) -> Result<Option<char>, Refusal> {
-        let Some(expression) = escape else {
-            return Ok((self.table.dialect == Dialect::Postgres).then_some('\\'));
-        };
-        let Expr::Value(value) = expression else {
-            return Err(self.unsupported(expression, "ESCAPE with other than a character"));
-        };
-        let mut chars = match &value.value {
-            Sql::SingleQuotedString(text) => text.chars(),
-            _ => return Err(self.unsupported(expression, "ESCAPE with other than a character")),
-        };
-        match (chars.next(), chars.next()) {
-            (None, _) if self.table.dialect == Dialect::Postgres => Ok(None),
-            (Some(c), None) if c != '%' && c != '_' => Ok(Some(c)),
-            _ => Err(self.unsupported(expression, "ESCAPE with other than a character")),
-        }
-    }
-
     fn unsupported(&self, expression: &Expr, what: &str) -> Refusal {
         Refusal::new(NOT_SUPPORTED, format!("{what} is not supported in a condition"))
             .hint(
@@ -409,32 +216,4 @@ fn is_operand(expression: &Expr) -> bool {
 
 fn field(column: &Column, reading: Reading) -> Field {
     Field { name: column.name.clone(), type_name: column.type_name.clone(), reading }
-}
-
-/// Values are looked up among those that are read in the same way: `id IN (1, 2.5)` reads integers for
-/// one of them and decimals for the other.
-fn in_list(
-    column: &Column,
-    mut values: Vec<(Reading, Constant)>,
-    null: bool,
-    collation: Collation,
-) -> Condition {
-    let mut alternatives = Vec::new();
-    while let Some((reading, _)) = values.first() {
-        let reading = *reading;
-        let (same, others) = values.into_iter().partition(|(other, _)| *other == reading);
-        values = others;
-        let mut same: Vec<Constant> =
-            Vec::into_iter(same).map(|(_, value): (Reading, Constant)| value).collect();
-        evaluate::sort(&mut same, collation);
-        let field = field(column, reading);
-        alternatives.push(Condition::Test(match (same.len(), null) {
-            (1, false) => {
-                let value = same.remove(0);
-                Test::Compare { field, operator: Operator::Equal, value, collation }
-            }
-            _ => Test::In { field, values: same, null, collation, negated: false },
-        }));
-    }
-    Condition::any(alternatives)
 }

@@ -141,9 +141,17 @@ impl<'a> Binder<'a> {
         Ok(column)
     }
 
+    fn is_column(&self, name: &str) -> bool {
+        self.table.columns.iter().any(|column| column.name.eq_ignore_ascii_case(name))
+    }
+
     fn literal(&self, expression: &Expr, value: &Sql) -> Result<Literal, Refusal> {
         Ok(match value {
             Sql::Null => Literal::Null,
+            // A column may have this name in SQLite, and is meant then.
+            Sql::Boolean(value) if self.is_column(&value.to_string()) => {
+                return Err(self.unsupported(expression, "a column with the name of a truth"));
+            }
             Sql::Boolean(value) => Literal::Boolean(*value),
             Sql::SingleQuotedString(text) => Literal::Text(text.clone()),
             Sql::Number(digits, false) => Literal::Number(digits.clone()),
