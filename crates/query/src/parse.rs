@@ -24,18 +24,26 @@ const NESTING_MAX: usize = 12;
 const CALLS_MAX: usize = 32;
 
 /// A predicate's text, which knows where things are.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Source<'a> {
     text: &'a str,
+    /// How many characters come before each line.
+    lines: Vec<usize>,
 }
 
 impl<'a> Source<'a> {
     pub(crate) fn new(text: &'a str) -> Source<'a> {
-        Source { text }
+        let mut before = 0;
+        let line = |line: &str| {
+            before += line.chars().count();
+            before
+        };
+        let ends = text.split_inclusive('\n').map(line);
+        Source { text, lines: std::iter::once(0).chain(ends).collect() }
     }
 
     /// Reads the text as one expression.
-    pub(crate) fn parse(self, dialect: Dialect) -> Result<Expr, Refusal> {
+    pub(crate) fn parse(&self, dialect: Dialect) -> Result<Expr, Refusal> {
         if self.text.len() > TEXT_BYTES_MAX {
             return Err(too_large(&format!("is longer than {TEXT_BYTES_MAX} bytes")));
         }
@@ -62,23 +70,23 @@ impl<'a> Source<'a> {
     }
 
     /// Where an expression begins, in characters from 1.
-    pub(crate) fn position_of(self, expression: &Expr) -> Option<usize> {
+    pub(crate) fn position_of(&self, expression: &Expr) -> Option<usize> {
         self.position(expression.span().start)
     }
 
-    fn position(self, location: Location) -> Option<usize> {
+    fn position(&self, location: Location) -> Option<usize> {
         let line = usize::try_from(location.line).ok()?.checked_sub(1)?;
         let column = usize::try_from(location.column).ok()?;
-        let before: usize =
-            self.text.split_inclusive('\n').take(line).map(|line| line.chars().count()).sum();
+        let before = self.lines.get(line)?;
         (column > 0).then_some(before + column)
     }
 
     /// Refuses what is too much, or means something else than it seems.
-    fn check(self, tokens: &[TokenWithSpan], dialect: Dialect) -> Result<(), Refusal> {
+    fn check(&self, tokens: &[TokenWithSpan], dialect: Dialect) -> Result<(), Refusal> {
         let mut words = 0;
         let mut nesting = Nesting::default();
         let mut after_operator = false;
+        let mut unequal_until = None;
         for TokenWithSpan { token, span } in tokens {
             let refuse = |code, message: &str| {
                 Err(Refusal::new(code, message).at(self.position(span.start)))
@@ -92,10 +100,11 @@ impl<'a> Source<'a> {
                 Token::DoubleEq if dialect == Dialect::Postgres => {
                     return refuse(SYNTAX, "PostgreSQL has no operator ==; equal is =");
                 }
+                // To PostgreSQL the sign is a part of the operator there.
                 Token::Minus | Token::Plus
-                    if dialect == Dialect::Postgres && self.is_part_of_operator(span.start) =>
+                    if dialect == Dialect::Postgres && unequal_until == Some(span.start) =>
                 {
-                    return refuse(SYNTAX, "a space is missing before the sign: != goes on there");
+                    return refuse(SYNTAX, "a space is missing before the sign");
                 }
                 // Both would nest without parentheses.
                 Token::Word(Word { keyword: Keyword::CASE, quote_style: None, .. }) => {
@@ -106,6 +115,7 @@ impl<'a> Source<'a> {
                 }
                 _ => words += 1,
             }
+            unequal_until = (*token == Token::Neq).then_some(span.end);
             if !matches!(token, Token::Whitespace(_)) {
                 let value = [Token::LParen, Token::RParen, Token::RBracket, Token::Comma];
                 after_operator = !value.contains(token) && !is_value(token);
@@ -122,15 +132,7 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Whether a sign stands so close to `!=` that PostgreSQL takes it for a part of the operator. (It
-    /// does not after operators without a `!`.)
-    fn is_part_of_operator(self, sign: Location) -> bool {
-        let before = self.position(sign).unwrap_or(1) - 1;
-        let mut chars = self.text.chars().skip(before.saturating_sub(2));
-        before >= 2 && chars.next() == Some('!') && chars.next() == Some('=')
-    }
-
-    fn refusal(self, error: ParserError) -> Refusal {
+    fn refusal(&self, error: ParserError) -> Refusal {
         let text = match error {
             ParserError::RecursionLimitExceeded => {
                 return too_large("is nested too deeply");

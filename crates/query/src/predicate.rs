@@ -27,7 +27,7 @@ impl Predicate {
     pub fn parse(text: &str, table: &Table, caller: &dyn Caller) -> Result<Predicate, Refusal> {
         let source = Source::new(text);
         let expression = source.parse(table.dialect)?;
-        let (condition, columns) = bind(source, &expression, table, caller)?;
+        let (condition, columns) = bind(&source, &expression, table, caller)?;
         Ok(Predicate { key: condition.to_string(), condition, columns })
     }
 

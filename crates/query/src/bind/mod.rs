@@ -28,7 +28,7 @@ use crate::truth::Truth;
 
 /// A condition, and the columns that its text names.
 pub(crate) fn bind(
-    source: Source<'_>,
+    source: &Source<'_>,
     expression: &Expr,
     table: &Table,
     caller: &dyn Caller,
@@ -40,7 +40,7 @@ pub(crate) fn bind(
 }
 
 struct Binder<'a> {
-    source: Source<'a>,
+    source: &'a Source<'a>,
     table: &'a Table,
     caller: &'a dyn Caller,
     /// Which columns were named so far.

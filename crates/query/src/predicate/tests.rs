@@ -290,6 +290,23 @@ fn equal_conditions_have_one_key() {
 }
 
 #[test]
+fn a_list_of_thousands_is_looked_up() {
+    let ids: Vec<String> = (0..20_000).map(|id| (id * 2).to_string()).collect();
+    let list = ids.join(", ");
+    for (table, condition) in [
+        (orders(), format!("id IN ({list})")),
+        (things(), format!("(id NOT IN ({list})) IS NOT TRUE")),
+    ] {
+        let predicate = Predicate::parse(&condition, &table, &()).expect("a condition");
+        for (id, expected) in [(0, Truth::True), (39_998, Truth::True), (39_999, Truth::False)] {
+            let image = json!({ "id": id }).to_string();
+            let row = Row::parse(image.as_bytes()).expect("an object");
+            assert_eq!(predicate.test(&row), Ok(expected), "{id}");
+        }
+    }
+}
+
+#[test]
 fn columns_are_named_even_where_they_do_not_matter() {
     let columns = |condition: &str| {
         let predicate = Predicate::parse(condition, &orders(), &()).expect("a condition");
