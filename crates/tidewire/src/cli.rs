@@ -65,6 +65,10 @@ pub(crate) enum Command {
     /// Every server that shares the database is asked, the others by the URLs that they give. Needs the
     /// admin key, or a key that allows observe, in --token or TIDEWIRE_TOKEN.
     Connections(ConnectionsFlags),
+    /// Count the subscriptions to entities, by entity code: of everyone, or of one user
+    ///
+    /// Needs the admin key, or a key that allows observe, in --token or TIDEWIRE_TOKEN.
+    Entities(EntitiesFlags),
     /// Run SQL on a server's database, in one transaction; without any, ask for it line by line
     ///
     /// Needs the admin key, or a key that allows sql, in --token or TIDEWIRE_TOKEN: it is trust with the
@@ -437,6 +441,19 @@ pub(crate) struct ConnectionsFlags {
     /// So many of each server at most
     #[arg(long, default_value_t = 100)]
     pub(crate) limit: u32,
+    /// Print a JSON object a line instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientFlags,
+}
+
+/// Whose to count.
+#[derive(Debug, Args)]
+pub(crate) struct EntitiesFlags {
+    /// Count those of one user only, by the name that their token has
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
     /// Print a JSON object a line instead of a table
     #[arg(long)]
     pub(crate) json: bool,

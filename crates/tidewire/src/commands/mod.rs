@@ -5,6 +5,7 @@ pub(crate) mod capture;
 pub(crate) mod config;
 pub(crate) mod connections;
 pub(crate) mod control;
+pub(crate) mod entities;
 pub(crate) mod keys;
 pub(crate) mod migrate;
 pub(crate) mod nodes;

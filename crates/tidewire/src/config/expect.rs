@@ -74,6 +74,7 @@ pub(crate) fn range(key: &str) -> Option<RangeInclusive<i64>> {
         "live.fan_out_threshold" => 1..=1_000_000,
         "live.connections_per_identity_max" => 1..=10_000_000,
         "live.subscriptions_max" => 1..=1_000_000,
+        "live.entities_max" => 1..=1_000_000,
         "live.message_bytes_max" => 64..=64 * MIB,
         "live.reconnect_spread_ms" => 1..=HOUR_MS,
         "live.memory_bytes_max" => MIB..=1024 * 1024 * MIB,

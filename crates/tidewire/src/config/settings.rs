@@ -148,6 +148,8 @@ pub(crate) struct Live {
     fan_out_threshold: usize,
     connections_per_identity_max: usize,
     subscriptions_max: usize,
+    entities_max: usize,
+    single_connection_per_user: bool,
     message_bytes_max: usize,
     #[serde(deserialize_with = "ms")]
     reconnect_spread_ms: Duration,
@@ -480,6 +482,8 @@ impl Live {
             fan_out_threshold: self.fan_out_threshold,
             connections_per_identity_max: self.connections_per_identity_max,
             subscriptions_max: self.subscriptions_max,
+            entities_max: self.entities_max,
+            single_connection_per_user: self.single_connection_per_user,
             message_bytes_max: self.message_bytes_max,
             reconnect_spread: self.reconnect_spread_ms,
             memory_bytes_max: self.memory_bytes_max,
