@@ -57,13 +57,16 @@ variants!(route, ROUTES, Route, {
     Route::Sql => "SQL",
     Route::Watch => "watched tables",
     Route::Capture => "the source of changes",
+    Route::EntityStats => "subscriptions to entities",
     Route::Unknown => "anything else",
 });
 
 variants!(message, MESSAGES, Message, {
     Message::Auth { .. } => "auth",
-    Message::Subscribe(_) => "subscribe",
+    Message::Subscribe { .. } => "subscribe",
     Message::Unsubscribe(_) => "unsubscribe",
+    Message::SubscribeEntities(_) => "SUBSCRIBE",
+    Message::UnsubscribeEntities(_) => "UNSUBSCRIBE",
     Message::Ack(_) => "ack",
     Message::Ping => "ping",
 });

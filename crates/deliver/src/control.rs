@@ -30,6 +30,20 @@ const AWAY_MAX: Duration = Duration::from_secs(1_800);
 const KEY_CHANGED: &str = "key_changed";
 /// The kind of message that an administrator sends.
 const ORDER: &str = "order";
+/// The kind of message that says that SQL changed what a connection is told of: the store's triggers
+/// send it.
+const ENTITIES_CHANGED: &str = "entities_changed";
+/// The kind of message that says that a user has come, who is to have one connection.
+const ARRIVED: &str = "user_arrived";
+
+/// A user's connection has come, and older ones of theirs are to go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Arrived {
+    pub(crate) user: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) host: Option<String>,
+    pub(crate) connection_id: String,
+}
 
 /// Something that an administrator says to all nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +91,12 @@ impl Order {
 pub(crate) async fn send(node: &Node, order: &Order) -> Result<(), StoreError> {
     let body = serde_json::to_string(order).unwrap_or_default();
     node.store.send_control(ORDER, &body).await
+}
+
+/// Says to all nodes that a user's connection has come.
+pub(crate) async fn say_arrived(node: &Node, arrived: &Arrived) -> Result<(), StoreError> {
+    let body = serde_json::to_string(arrived).unwrap_or_default();
+    node.store.send_control(ARRIVED, &body).await
 }
 
 /// Where a node that starts begins to listen: nothing that was said before concerns it.
@@ -133,6 +153,10 @@ impl Node {
         struct Changed {
             id: i64,
         }
+        #[derive(Deserialize)]
+        struct Resubscribed {
+            connection_id: String,
+        }
         match message.kind.as_str() {
             KEY_CHANGED => match serde_json::from_str::<Changed>(&message.body) {
                 Ok(Changed { id }) => self.credentials.changed(id),
@@ -141,6 +165,14 @@ impl Node {
             ORDER => match serde_json::from_str::<Order>(&message.body) {
                 Ok(order) => self.carry_out(order),
                 Err(error) => tracing::warn!(%error, "an order is not understood"),
+            },
+            ENTITIES_CHANGED => match serde_json::from_str::<Resubscribed>(&message.body) {
+                Ok(Resubscribed { connection_id }) => self.entities_changed(&connection_id),
+                Err(error) => tracing::warn!(%error, "a change of entities is not understood"),
+            },
+            ARRIVED => match serde_json::from_str::<Arrived>(&message.body) {
+                Ok(arrived) => self.user_arrived(message.id, arrived),
+                Err(error) => tracing::warn!(%error, "an arrival is not understood"),
             },
             // Said by a newer version.
             kind => tracing::warn!(kind, "a message to all nodes is not understood"),

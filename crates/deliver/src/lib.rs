@@ -12,6 +12,7 @@
 //! - `tail`: how this node follows the log and wakes its readers; `horizon`: waiting until it has seen
 //!   some place in it
 //! - `hub`: who is connected, what each follows, and how events reach them; `live`: how they come in
+//! - `entities`: who may be told of entities, and what is kept of who is
 //! - `websocket`: frames and handshake; `sessions`: durable identities of clients; `nodes`: the others
 //! - `retention`: what is not kept in the log for ever
 //! - `metrics`, `operations`: for those who run it; `page`: for those who look
@@ -27,6 +28,7 @@ mod connection;
 mod control;
 mod document;
 mod door;
+mod entities;
 mod horizon;
 mod hub;
 mod idle;

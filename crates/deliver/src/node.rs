@@ -9,6 +9,7 @@ use tidewire_store::{Offset, Position, SharedStore};
 
 use crate::auth::gates::Gates;
 use crate::auth::{Credentials, Identity, Who};
+use crate::entities::Entities;
 use crate::hub::{Dormant, Hub};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
@@ -43,6 +44,7 @@ pub(crate) struct Node {
     pub(crate) tail: Tail,
     pub(crate) hub: Hub,
     pub(crate) sessions: Sessions,
+    pub(crate) entities: Entities,
     pub(crate) metrics: Metrics,
     pub(crate) memory: Memory,
     pub(crate) retention: RetentionStats,
@@ -75,6 +77,7 @@ impl Node {
             tail: Tail::new(tip),
             hub,
             sessions: Sessions::load_key(&store, &options.sessions).await?,
+            entities: Entities::default(),
             memory: Memory::new(options.live.memory_bytes_max),
             retention: RetentionStats::default(),
             metrics: Metrics::new(),

@@ -62,6 +62,7 @@ pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
                 // The lease had run out, and with it this node's hold on its sessions.
                 tracing::warn!("this node was taken for dead; it takes up its sessions again");
                 node.sessions.reconnect(&node.id);
+                node.hub.restore_entities().await;
                 started_at_ms = Some(started);
             }
             Ok(started) => started_at_ms = Some(started),

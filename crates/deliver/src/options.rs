@@ -252,6 +252,10 @@ pub struct LiveOptions {
     pub connections_per_identity_max: usize,
     /// Subscriptions of one connection.
     pub subscriptions_max: usize,
+    /// Entities that one connection is told of.
+    pub entities_max: usize,
+    /// Whether a user's WebSocket takes the place of the one they have, on any node.
+    pub single_connection_per_user: bool,
     /// Bytes of one message from a client.
     pub message_bytes_max: usize,
     /// When the server goes away, its clients are told to come back within this time, spread.
@@ -273,6 +277,8 @@ impl Default for LiveOptions {
             fan_out_threshold: 200,
             connections_per_identity_max: 10_000,
             subscriptions_max: 1_000,
+            entities_max: 10_000,
+            single_connection_per_user: false,
             message_bytes_max: 1 << 20,
             reconnect_spread: Duration::from_secs(3),
             memory_bytes_max: 4 << 30,

@@ -18,7 +18,9 @@ use crate::door::{self, Admission, Entry, Knock};
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::streams::{self, decode_path};
-use crate::{administration, live, nodes, operations, page, sessions, sql, subscriptions};
+use crate::{
+    administration, entities, live, nodes, operations, page, sessions, sql, subscriptions,
+};
 
 /// Where a request goes. Names and ids are decoded.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,6 +48,7 @@ pub(crate) enum Route {
     Sql,
     Watch,
     Capture,
+    EntityStats,
     Unknown,
 }
 
@@ -83,6 +86,7 @@ impl Route {
             "/v1/sql" => Route::Sql,
             "/v1/watch" => Route::Watch,
             "/v1/capture" => Route::Capture,
+            "/v1/entities/stats" => Route::EntityStats,
             _ => Route::of_names(path),
         }
     }
@@ -162,6 +166,7 @@ impl Route {
             | Route::Sql
             | Route::Watch
             | Route::Capture
+            | Route::EntityStats
             | Route::Unknown => Entry::Keyed,
         }
     }
@@ -185,7 +190,7 @@ impl Route {
             | Route::BestNode
             | Route::Tickets
             | Route::Cookie => Act::AsksItself,
-            Route::Metrics | Route::Nodes | Route::Connections => Act::Observe,
+            Route::Metrics | Route::Nodes | Route::Connections | Route::EntityStats => Act::Observe,
             Route::Sql => Act::Sql,
             Route::Keys(_) | Route::Control | Route::Watch | Route::Capture => Act::Administer,
             Route::Unknown => Act::Nothing,
@@ -219,6 +224,7 @@ impl Route {
             Route::Sql => "/v1/sql",
             Route::Watch => "/v1/watch",
             Route::Capture => "/v1/capture",
+            Route::EntityStats => "/v1/entities/stats",
             Route::Unknown => "none",
         }
     }
@@ -289,6 +295,10 @@ impl Route {
             Route::Jwks => Ok(subscriptions::jwks(node)),
             Route::Nodes => nodes::list(node).await,
             Route::Connections => administration::connections::handle(node, request).await,
+            Route::EntityStats => {
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                entities::routes::stats(node, &query).await
+            }
             Route::BestNode => {
                 let query = request.uri().query().unwrap_or_default().to_owned();
                 nodes::route(node, &query, &admission.identity()?).await
@@ -417,6 +427,7 @@ mod tests {
             "/v1/sql",
             "/v1/watch",
             "/v1/capture",
+            "/v1/entities/stats",
             "/v1/else",
         ] {
             assert_eq!(Route::of(path).entry(), Entry::Keyed, "{path}");

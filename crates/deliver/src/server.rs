@@ -13,6 +13,7 @@ use tidewire_store::{SharedStore, StoreError};
 
 use crate::connection;
 use crate::control;
+use crate::entities::Entities;
 use crate::hub::{Dormant, Hub};
 use crate::memory;
 use crate::node::Node;
@@ -122,6 +123,8 @@ impl Server {
         self.tasks.spawn(Dispatcher::run(node(), stop()));
         self.tasks.spawn(Sessions::run(node(), stop()));
         self.tasks.spawn(sessions::watch(node(), stop()));
+        self.tasks.spawn(Entities::run(node(), stop()));
+        self.tasks.spawn(Entities::sweep(node(), stop()));
         self.tasks.spawn(nodes::keep(node(), stop()));
         self.tasks.spawn(memory::keep(node(), stop()));
         self.tasks.spawn(Keeper::watch(node(), stop()));

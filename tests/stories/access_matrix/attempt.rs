@@ -116,8 +116,8 @@ impl Conversation {
             self.socket.say(&text).await;
             let answered = match kind {
                 "auth" => self.hears("hello").await,
-                "subscribe" => self.hears("subscription_created").await,
-                "unsubscribe" => self.hears("subscription_ended").await,
+                "subscribe" | "SUBSCRIBE" => self.hears("subscription_created").await,
+                "unsubscribe" | "UNSUBSCRIBE" => self.hears("subscription_ended").await,
                 "ping" => self.hears("pong").await,
                 "ack" => {
                     self.socket.say(&json!({ "type": "ping" })).await;

@@ -7,6 +7,8 @@
 
 use axum::http::StatusCode;
 
+use tidewire_store::ENTITY_PREFIX;
+
 use super::identity::Identity;
 use super::scopes::Ability;
 use crate::problem::Problem;
@@ -21,6 +23,9 @@ pub(crate) enum Act<'a> {
     AsksItself,
     /// To read a stream, or to follow it.
     Read(&'a str),
+    /// To be told of entities of a code that no watched table carries. Where tables do, those are asked
+    /// about ([`Identity::may_read_all_of`]).
+    ReadEntity(&'a str),
     /// To make a stream, append to it or close it.
     Append(&'a str),
     /// To remove a stream.
@@ -40,7 +45,7 @@ impl Act<'_> {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Act::Nothing | Act::AsksItself => "use",
-            Act::Read(_) => "read",
+            Act::Read(_) | Act::ReadEntity(_) => "read",
             Act::Append(_) => "append",
             Act::Delete(_) => "delete",
             Act::Follow(_) => "follow",
@@ -53,7 +58,11 @@ impl Act<'_> {
     /// What it is done to, for the audit log.
     pub(crate) fn subject(&self) -> &str {
         match self {
-            Act::Read(name) | Act::Append(name) | Act::Delete(name) | Act::Follow(name) => name,
+            Act::Read(name)
+            | Act::ReadEntity(name)
+            | Act::Append(name)
+            | Act::Delete(name)
+            | Act::Follow(name) => name,
             Act::Nothing | Act::AsksItself | Act::Sql | Act::Observe | Act::Administer => "",
         }
     }
@@ -77,6 +86,9 @@ impl Identity {
                 }
                 None => scopes.covers_stream(Ability::Read, name),
             },
+            Act::ReadEntity(code) => {
+                scopes.covers_stream(Ability::Read, &format!("{ENTITY_PREFIX}{code}"))
+            }
             // What is written to a table's stream is refused to everyone, with a reason of its own.
             Act::Append(name) | Act::Delete(name) if table(name).is_some() => true,
             Act::Append(name) => scopes.covers_stream(Ability::Append, name),
@@ -90,6 +102,18 @@ impl Identity {
             Act::Administer => scopes.can(Ability::Admin),
         };
         if allowed { Ok(()) } else { Err(forbidden(act)) }
+    }
+
+    /// Whether it may read a table with all its rows and columns, which is what `act` needs.
+    pub(crate) fn may_read_all_of(&self, table: &str, act: Act<'_>) -> Result<(), Problem> {
+        if let Some(ended) = self.standing().ended() {
+            return Err(super::ended(ended));
+        }
+        match self.scopes() {
+            scopes if !scopes.covers_table(table) => Err(forbidden(act)),
+            scopes if scopes.narrows_table(table) => Err(cannot_tell_apart(act)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -107,6 +131,11 @@ fn forbidden(act: Act<'_>) -> Problem {
         Act::Read(_) | Act::Follow(_) => (
             "the credential's scopes do not allow to read this",
             "use a key whose scopes name it in streams or tables, and allow read",
+        ),
+        Act::ReadEntity(_) => (
+            "the credential's scopes do not allow to be told of these entities",
+            "use a key whose scopes name, in tables, all tables that carry this entity code; or \
+             entity/CODE in streams, if none does; and allow read",
         ),
         Act::Append(_) => (
             "the credential's scopes do not allow to append to this stream",
@@ -144,6 +173,20 @@ fn cannot_narrow(table: &str) -> Problem {
     )
 }
 
+/// That something changed does not say which rows and columns it was.
+fn cannot_tell_apart(act: Act<'_>) -> Problem {
+    Problem::new(
+        StatusCode::FORBIDDEN,
+        "rule_not_supported",
+        format!(
+            "the credential may see some columns or rows only of a table behind {:?}",
+            act.subject()
+        ),
+        "a rule cannot be applied to the word that something changed: subscribe to the table, or use \
+         a credential without columns and rows for it",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,6 +215,24 @@ mod tests {
         let holder = holder(r#"{"tables": ["orders"], "rows": {"orders": "total < 5"}}"#);
         let problem = holder.may(Act::Read("table/orders")).expect_err("refused");
         assert_eq!(problem.code(), "rule_not_supported");
+    }
+
+    #[test]
+    fn entities_are_for_those_who_may_read_their_tables_whole() {
+        let act = Act::ReadEntity("order");
+        let code = |result: Result<(), Problem>| result.err().map(|problem| problem.code());
+        let reader = holder(r#"{"tables": ["orders"]}"#);
+        assert_eq!(code(reader.may_read_all_of("orders", act)), None);
+        assert_eq!(code(reader.may_read_all_of("customers", act)), Some("forbidden"));
+        assert_eq!(code(reader.may(act)), Some("forbidden"), "it names no such stream");
+        for rule in [r#""rows": {"orders": "total < 5"}"#, r#""columns": {"orders": ["id"]}"#] {
+            let narrowed = holder(&format!(r#"{{"tables": ["orders"], {rule}}}"#));
+            let refused = code(narrowed.may_read_all_of("orders", act));
+            assert_eq!(refused, Some("rule_not_supported"), "{rule}");
+        }
+        let named = holder(r#"{"tables": [], "streams": ["entity/order"]}"#);
+        assert_eq!(code(named.may(act)), None);
+        assert_eq!(code(named.may(Act::ReadEntity("task"))), Some("forbidden"));
     }
 
     #[test]

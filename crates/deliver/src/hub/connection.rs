@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use tidewire_store::{Offset, Position, Reach};
 
 use super::facts::Facts;
+use super::entities::Interest;
 use super::frames::{Dialect, Envelope, put};
 use super::outbox::{Cargo, Outbox, Parcel, Slot};
 use super::outlet::Outlet;
@@ -78,6 +79,8 @@ pub(super) struct Subscription {
     pub(super) waiting: u32,
     /// Known once its stream was looked at.
     pub(super) envelope: Option<Envelope>,
+    /// Set if it is one to entities, which has no stream of its own.
+    pub(super) entities: Option<Box<Interest>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +104,8 @@ pub(super) struct Connection {
     pub(super) subscriptions: Vec<Option<Subscription>>,
     next_serial: u32,
     pub(super) next_replay: u32,
+    /// How often the store was told what entities it is told of, or may have been by others.
+    pub(super) entity_edits: u64,
     /// Waits for the socket.
     pub(super) blocked: bool,
     /// In the shard's list of those to flush.
@@ -139,6 +144,7 @@ impl Connection {
             subscriptions: Vec::new(),
             next_serial: 0,
             next_replay: 0,
+            entity_edits: 0,
             blocked: false,
             dirty: false,
             closing: false,
@@ -202,6 +208,7 @@ impl Connection {
             gapped: false,
             waiting: 0,
             envelope: None,
+            entities: None,
         };
         let free = self.subscriptions.iter().position(Option::is_none);
         let index = free.unwrap_or(self.subscriptions.len());

@@ -40,6 +40,7 @@ impl Shard {
                 self.begin(glimpse, alone);
             }
         }
+        self.see_entities(&sight.entities);
         self.position = sight.position;
     }
 

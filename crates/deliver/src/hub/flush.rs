@@ -117,7 +117,7 @@ pub(super) struct Departing<'a> {
 }
 
 impl Departing<'_> {
-    fn subscription(&mut self, slot: Slot) -> Option<&mut Subscription> {
+    pub(super) fn subscription(&mut self, slot: Slot) -> Option<&mut Subscription> {
         let place = self.subscriptions.get_mut(slot.index as usize)?;
         place.as_mut().filter(|subscription| subscription.serial == slot.serial)
     }
@@ -135,6 +135,10 @@ impl Sent for Departing<'_> {
             frames::put(&mut bytes, dialect, message.as_bytes(), None, self.deflater);
         }
         bytes.freeze()
+    }
+
+    fn invalidation(&mut self, slot: Slot) -> Bytes {
+        self.tell(slot)
     }
 
     fn sent(&mut self, cargo: &Cargo) {

@@ -16,6 +16,7 @@ pub(crate) fn write(body: &mut String, node: &Node) -> std::fmt::Result {
             ("live_websockets", "Open WebSockets", totals.websockets),
             ("live_server_sent", "Open SSE connections of sessions", totals.server_sent),
             ("live_subscriptions", "Subscriptions of live connections", totals.subscriptions),
+            ("live_entities", "Entities that live connections are told of", totals.entities),
             ("live_queue_events", "Events that wait for a slow client", totals.queued_events),
             ("live_queue_bytes", "Bytes that wait for a slow client", totals.queued_bytes),
             ("live_queue_age_milliseconds", "How long the oldest has waited", totals.queue_age_ms),
@@ -27,6 +28,7 @@ pub(crate) fn write(body: &mut String, node: &Node) -> std::fmt::Result {
         body,
         &[
             ("live_pushed_events", "Events written to live connections", totals.pushed),
+            ("live_invalidations", "Changes of entities that were told", totals.invalidations),
             ("live_push_failures", "Connections that broke while written to", totals.push_failures),
             ("live_gaps", "Times that waiting events became a gap", totals.gaps),
             ("live_silent_closed", "Connections closed for their silence", totals.silent),

@@ -19,6 +19,7 @@
 //! - [`unsorted`]: several streams over one SSE response, in the log's order
 //! - [`gap`]: what becomes of events that a slow client has no room for
 //! - [`reader`]: responses that follow one stream
+//! - [`entities`]: who is told of entities, and what waits for each
 //! - [`replay`]: what happened before a subscription began, read from the store, and the exact
 //!   hand-over to what happens after
 //! - [`turns`]: what a shard does in a turn; [`upkeep`]: what it does now and then
@@ -34,6 +35,7 @@ mod audience;
 mod backlog;
 pub(crate) mod connection;
 mod facts;
+pub(crate) mod entities;
 mod fan_out;
 mod flush;
 pub(crate) mod frames;
@@ -73,6 +75,7 @@ use crate::websocket::CloseCode;
 
 pub(crate) use connection::{Key, Request, SessionLink, StartFrom};
 pub(crate) use facts::{Facts, Gathering, Portrait, Wanted};
+pub(crate) use entities::{Deed as EntityDeed, EntityRequest};
 pub(crate) use metrics::write as write_metrics;
 pub(crate) use outlet::{Outlet, ServerSent, Socket};
 pub(crate) use presence::Presence;
@@ -117,6 +120,10 @@ pub(crate) enum Command {
     Acknowledge { key: Key, acks: Vec<Ack> },
     /// A replay has got on.
     Replayed { key: Key, replay: u32, step: Box<Step>, reply: oneshot::Sender<replay::Verdict> },
+    /// Something about the entities it is told of.
+    Entities { key: Key, deed: Box<EntityDeed> },
+    /// The store is to be told again which entities all connections are told of.
+    RestoreEntities,
     /// Its session or its credential is gone: all it follows ends, with the reason, and then it.
     Expire { key: Key, reason: &'static str },
     /// An operator ends the connection of this id, or one of its subscriptions.
@@ -203,6 +210,13 @@ impl Hub {
             self.tasks.spawn(async move {
                 let _ = commands.send(command).await;
             });
+        }
+    }
+
+    /// Has the store told again which entities all connections are told of.
+    pub(crate) async fn restore_entities(&self) {
+        for shard in &self.shards {
+            shard.ask(Command::RestoreEntities).await;
         }
     }
 

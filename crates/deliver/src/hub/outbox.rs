@@ -34,6 +34,9 @@ pub(super) enum Cargo {
     /// Stands where a subscription's events were dropped. Its bytes are made when its turn comes,
     /// because until then it may grow.
     Gap(Slot),
+    /// Stands where a subscription is told of entities. Its bytes are made when its turn comes, because
+    /// until then more may happen to them.
+    Invalidation(Slot),
     /// A message of the connection's own.
     Message,
     /// The question whether the client is there.
@@ -105,6 +108,8 @@ pub(super) enum Flushed {
 pub(super) trait Sent {
     /// The bytes of a gap whose turn has come.
     fn gap(&mut self, slot: Slot) -> Bytes;
+    /// The bytes of what is told of entities, whose turn has come.
+    fn invalidation(&mut self, slot: Slot) -> Bytes;
     /// A parcel is out.
     fn sent(&mut self, cargo: &Cargo);
 }
@@ -195,6 +200,11 @@ impl Outbox {
                 first.cargo = Cargo::Message;
                 self.message_bytes += first.bytes.len();
             }
+            if let Cargo::Invalidation(slot) = first.cargo {
+                first.bytes = sent.invalidation(slot);
+                // Not counted: it is bounded by what is subscribed to.
+                first.cargo = Cargo::Replayed;
+            }
             if first.bytes.is_empty() {
                 // The gap of a subscription that has ended, or an end without a word.
                 let is_last = first.cargo == Cargo::Last;
@@ -208,7 +218,7 @@ impl Outbox {
                 let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
                 let mut count = 0;
                 for (piece, parcel) in pieces.iter_mut().zip(&self.parcels) {
-                    if matches!(parcel.cargo, Cargo::Gap(_)) {
+                    if matches!(parcel.cargo, Cargo::Gap(_) | Cargo::Invalidation(_)) {
                         break;
                     }
                     *piece = IoSlice::new(&parcel.bytes);

@@ -16,6 +16,7 @@ use super::audience::{Audience, Circle, Member};
 use super::backlog::Backlog;
 use super::connection::{Connection, Key};
 use super::facts::Facts;
+use super::entities::Desk;
 use super::outbox::{Cargo, Slot};
 use super::stats::{Stats, add, set, subtract};
 use super::subscribe::{leave, unknown_subscription};
@@ -48,6 +49,7 @@ pub(super) struct Shard {
     pub(super) connections: Slab<Connection>,
     next_serial: u64,
     pub(super) audiences: HashMap<Arc<str>, Audience>,
+    pub(super) entities: Desk,
     /// Large audiences that are being served.
     pub(super) backlog: Backlog,
     /// Readers that are behind, and whose socket takes more.
@@ -77,6 +79,7 @@ impl Shard {
             connections: Slab::new(),
             next_serial: 0,
             audiences: HashMap::new(),
+            entities: Desk::default(),
             backlog: Backlog::default(),
             hungry: VecDeque::new(),
             due: VecDeque::new(),
@@ -135,6 +138,8 @@ impl Shard {
             Command::Replayed { key, replay, step, reply } => {
                 self.replayed(key, replay, *step, reply);
             }
+            Command::Entities { key, deed } => self.obey_entities(key, *deed),
+            Command::RestoreEntities => self.restore_entities(),
             Command::Expire { key, reason } => self.expire(key, reason),
             Command::End { id, query_id } => self.end_by_name(&id, query_id.as_deref()),
             Command::Portray { wanted, reply } => {
@@ -213,6 +218,7 @@ impl Shard {
             let (stream, circle, member) = reader.membership(key);
             leave(&mut self.audiences, stream, &circle, member);
         }
+        self.forget_entities(key, &connection);
         set(&self.stats.streams, self.audiences.len());
         subtract(self.gauge(&connection.outlet, connection.reader.is_some()), 1);
     }

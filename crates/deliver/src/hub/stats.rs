@@ -23,6 +23,8 @@ pub(crate) struct Stats {
     pub(crate) replays: AtomicU64,
     pub(crate) replayed_events: AtomicU64,
     pub(crate) replayed_bytes: AtomicU64,
+    pub(crate) entities: AtomicU64,
+    pub(crate) invalidations: AtomicU64,
     /// One more than there are bounds.
     pub(crate) latency: [AtomicU64; 13],
     pub(crate) latency_sum_ms: AtomicU64,
@@ -71,6 +73,8 @@ pub(crate) struct Totals {
     pub(crate) replays: u64,
     pub(crate) replayed_events: u64,
     pub(crate) replayed_bytes: u64,
+    pub(crate) entities: u64,
+    pub(crate) invalidations: u64,
     pub(crate) latency: [u64; 13],
     pub(crate) latency_sum_ms: u64,
 }
@@ -93,6 +97,8 @@ impl Totals {
             totals.replays += read(&stats.replays);
             totals.replayed_events += read(&stats.replayed_events);
             totals.replayed_bytes += read(&stats.replayed_bytes);
+            totals.entities += read(&stats.entities);
+            totals.invalidations += read(&stats.invalidations);
             totals.latency_sum_ms += read(&stats.latency_sum_ms);
             for (total, count) in totals.latency.iter_mut().zip(&stats.latency) {
                 *total += read(count);

@@ -112,6 +112,9 @@ impl Shard {
         let mut wanted = Vec::with_capacity(slots.len());
         for slot in slots {
             let Some(subscription) = connection.subscription(slot) else { continue };
+            if subscription.entities.is_some() {
+                continue;
+            }
             subscription.state = State::Replaying(replay);
             wanted.push(Wanted {
                 slot,
@@ -166,13 +169,14 @@ impl Shard {
             (Some((from, to)), Some(envelope)) => Some(envelope.gap(from, to)),
             _ => None,
         };
+        let (untold, _) = subscription.untold();
         if let (Some(session), Some(_), "stream_deleted") = (&connection.session, link, reason) {
             // Else it would be asked for again when the session returns.
             let session = session.to_string();
             self.node.sessions.note(vec![SessionChange::Unsubscribe { session, stream }]);
         }
         self.drop_subscription(key, slot);
-        for message in gap.iter().chain([&ended]) {
+        for message in gap.iter().chain(&untold).chain([&ended]) {
             self.say(key, message);
         }
     }
@@ -189,7 +193,7 @@ impl Shard {
         }
     }
 
-    fn drop_subscription(&mut self, key: Key, slot: Slot) {
+    pub(super) fn drop_subscription(&mut self, key: Key, slot: Slot) {
         let Some(connection) = self.connection(key) else { return };
         if connection.subscription(slot).is_none() {
             return;
@@ -199,6 +203,9 @@ impl Shard {
             let circle = Circle::Named(subscription.query_id);
             leave(&mut self.audiences, &subscription.stream, &circle, Member { key, slot });
             subtract(&self.stats.subscriptions, 1);
+            if let Some(interest) = subscription.entities {
+                self.leave_entities(Member { key, slot }, &interest);
+            }
         }
         set(&self.stats.streams, self.audiences.len());
     }
@@ -227,7 +234,7 @@ pub(super) fn unknown_subscription() -> Problem {
     )
 }
 
-fn too_many(subscriptions_max: usize) -> Problem {
+pub(super) fn too_many(subscriptions_max: usize) -> Problem {
     Problem::new(
         axum::http::StatusCode::TOO_MANY_REQUESTS,
         "too_many_subscriptions",

@@ -46,7 +46,10 @@ impl Connection {
         let Circle::Named(query_id) = circle else { return };
         let Some(slot) = self.find(query_id) else { return };
         let Some(subscription) = self.subscription(slot) else { return };
-        if *subscription.stream != *stream || subscription.state != State::Live {
+        if subscription.entities.is_some()
+            || *subscription.stream != *stream
+            || subscription.state != State::Live
+        {
             return;
         }
         let after = subscription.sent;

@@ -75,7 +75,8 @@ impl Shard {
 
     /// Asks whether a client is there, and tells it how far it has got.
     fn ping(&mut self, key: Key, ping_ms: u64) {
-        let (now_ms, position, all_served) = (self.now_ms, self.position, self.backlog.is_empty());
+        let all_served = self.backlog.is_empty() && self.entities.ready.is_empty();
+        let (now_ms, position) = (self.now_ms, self.position);
         let offset = self.node.offset(position);
         let connection = self.connections.get_mut(key.index).filter(|c| c.serial == key.serial);
         let Some(connection) = connection else { return };

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use tidewire_store::Position;
 
+use super::entities::{self, EntityFarewell, EntityWish};
 use crate::document::fault;
 use crate::horizon::{Horizon, HorizonDocument};
 use crate::hub::StartFrom;
@@ -22,8 +23,10 @@ const QUERY_ID_BYTES_MAX: usize = 256;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     Auth { token: String },
-    Subscribe(Vec<Result<Wish, Refused>>),
+    Subscribe { streams: Vec<Result<Wish, Refused>>, entities: Vec<Result<EntityWish, Refused>> },
     Unsubscribe(Vec<String>),
+    SubscribeEntities(Result<EntityWish, Refused>),
+    UnsubscribeEntities(EntityFarewell),
     Ack(Vec<Ack>),
     Ping,
 }
@@ -116,8 +119,15 @@ pub(crate) fn parse(node: &Node, text: &[u8]) -> Result<Message, Problem> {
         "auth" => Message::Auth { token: read::<Auth>(text)?.token },
         "subscribe" => {
             let Subscribe { subscriptions } = read(text)?;
-            Message::Subscribe(subscriptions.into_iter().map(|raw| wish(node, raw)).collect())
+            let (entities, streams): (Vec<_>, Vec<_>) =
+                subscriptions.into_iter().partition(|raw| entities::is_meant(raw));
+            Message::Subscribe {
+                streams: streams.into_iter().map(|raw| wish(node, raw)).collect(),
+                entities: entities.into_iter().map(|raw| entities::wish(node, raw)).collect(),
+            }
         }
+        "SUBSCRIBE" => Message::SubscribeEntities(entities::subscribe(text)?),
+        "UNSUBSCRIBE" => Message::UnsubscribeEntities(entities::unsubscribe(text)?),
         "unsubscribe" => Message::Unsubscribe(read::<Unsubscribe>(text)?.query_ids),
         "ack" => {
             let Acks { offsets } = read(text)?;
@@ -129,17 +139,18 @@ pub(crate) fn parse(node: &Node, text: &[u8]) -> Result<Message, Problem> {
             return Err(Problem::bad_request(
                 "unknown_message",
                 format!("there is no message of type {kind:?}"),
-                "a client's messages are auth, subscribe, unsubscribe, ack and ping",
+                "a client's messages are auth, subscribe, unsubscribe, SUBSCRIBE, UNSUBSCRIBE, ack and \
+                 ping",
             ));
         }
     })
 }
 
-fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Problem> {
+pub(super) fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Problem> {
     serde_json::from_slice(text).map_err(|error| malformed(&error))
 }
 
-fn malformed(error: &serde_json::Error) -> Problem {
+pub(super) fn malformed(error: &serde_json::Error) -> Problem {
     Problem::bad_request(
         "malformed_message",
         format!("the message is not right: {}", fault(error)),
@@ -152,16 +163,7 @@ fn wish(node: &Node, raw: &RawValue) -> Result<Wish, Refused> {
     let document: WishDocument =
         serde_json::from_str(raw.get()).map_err(|error| anonymous(malformed(&error)))?;
     let refused = |problem| Refused { query_id: Some(document.query_id.clone()), problem };
-    if document.query_id.is_empty()
-        || document.query_id.len() > QUERY_ID_BYTES_MAX
-        || document.query_id.chars().any(char::is_control)
-    {
-        return Err(anonymous(Problem::bad_request(
-            "invalid_query_id",
-            format!("a query_id has 1 to {QUERY_ID_BYTES_MAX} bytes and no control characters"),
-            "give each subscription a short name of its own",
-        )));
-    }
+    check_query_id(&document.query_id)?;
     let Some(stream) = &document.stream else {
         return Err(refused(unsupported(raw)));
     };
@@ -175,6 +177,20 @@ fn wish(node: &Node, raw: &RawValue) -> Result<Wish, Refused> {
     })
 }
 
+/// Refuses a name that is none.
+pub(super) fn check_query_id(query_id: &str) -> Result<(), Refused> {
+    let too_long = query_id.len() > QUERY_ID_BYTES_MAX;
+    if query_id.is_empty() || too_long || query_id.chars().any(char::is_control) {
+        let problem = Problem::bad_request(
+            "invalid_query_id",
+            format!("a query_id has 1 to {QUERY_ID_BYTES_MAX} bytes and no control characters"),
+            "give each subscription a short name of its own",
+        );
+        return Err(Refused { query_id: None, problem });
+    }
+    Ok(())
+}
+
 /// Where to begin: an offset, `-1` or `now`.
 pub(crate) fn start_from(node: &Node, text: &str) -> Result<StartFrom, Problem> {
     Ok(match text {
@@ -186,17 +202,17 @@ pub(crate) fn start_from(node: &Node, text: &str) -> Result<StartFrom, Problem> 
 
 fn unsupported(raw: &RawValue) -> Problem {
     let other: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-    let kind = ["table", "entity_code", "sql"].into_iter().find(|name| other.get(name).is_some());
+    let kind = ["table", "sql"].into_iter().find(|name| other.get(name).is_some());
     match kind {
         Some(kind) => Problem::bad_request(
             "unsupported_subscription",
             format!("this version has no subscriptions by {kind}"),
-            "subscribe to a stream",
+            "subscribe to a stream, or to entities",
         ),
         None => Problem::bad_request(
             "unsupported_subscription",
             "the subscription does not say what it is to follow",
-            "name a stream",
+            "name a stream, or an entity_code with entity_ids",
         ),
     }
 }

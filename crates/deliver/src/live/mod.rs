@@ -3,8 +3,9 @@
 //! Here a client is let in and what it says is understood; what it gets is the hub's business.
 //!
 //! - [`websocket`]: a connection's incoming side; [`server_sent`]: a response that stays open
-//! - [`message`]: what clients say; [`greeting`]: taking up a session's subscriptions
+//! - [`message`]: what clients say; [`entities`]: what they say of entities; [`greeting`]: taking up a session's subscriptions
 
+mod entities;
 mod greeting;
 pub(crate) mod message;
 mod server_sent;

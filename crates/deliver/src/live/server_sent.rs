@@ -23,6 +23,7 @@ use super::greeting::{self, Serving};
 use crate::auth::Identity;
 use crate::auth::places::Place;
 use crate::connection::Carrier;
+use crate::entities::{Entities, Present, Registered};
 use crate::hub::{Command, Facts, Outlet, Presence, ServerSent, Socket, clock_ms};
 use crate::line::Line;
 use crate::node::Node;
@@ -81,17 +82,22 @@ struct Visit {
     cursor: Option<Position>,
 }
 
+/// What a response holds for as long as it lasts.
+type Held = (Serving, Option<Place>, Registered);
+
 impl Visit {
     /// Enters the hub and takes up the session.
-    async fn enter(self, outlet: Outlet) -> Result<(Presence, (Serving, Option<Place>)), Problem> {
+    async fn enter(self, outlet: Outlet) -> Result<(Presence, Held), Problem> {
         let Visit { node, session, facts, identity, place, cursor } = self;
         let shard = node.hub.shard_of(identity.tenant(), &session).clone();
         let presence = shard.attach(outlet, Arc::clone(&facts)).await?;
         let key = presence.key();
+        let present = Present { shard: shard.clone(), key, identity: identity.clone() };
+        let registered = Entities::enter(&node, &facts.id, present);
         let hello = super::hello(&node, &facts.id, Some(&session));
         shard.ask(Command::Say { key, message: hello }).await;
         let serving = Serving::begin(&node, &shard, key, session, &identity, cursor).await?;
-        Ok((presence, (serving, place)))
+        Ok((presence, (serving, place, registered)))
     }
 }
 

@@ -16,12 +16,14 @@ use hyper_util::server::conn::auto::upgrade::downcast;
 
 use tidewire_store::SessionChange;
 
+use super::entities::{Asker, EntityWish};
 use super::greeting::{self, Serving};
 use super::message::{self, Message, Refused, Wish};
 use crate::auth::places::Place;
 use crate::auth::{Act, Ended, Identity, audit};
 use crate::connection::Carrier;
 use crate::door::Admission;
+use crate::entities::{Entities, Present, Registered};
 use crate::hub::{
     self, Command, Facts, Handle, Key, Outlet, SessionLink, Socket, StartFrom, clock_ms,
 };
@@ -99,6 +101,7 @@ async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, visitor: Visito
         reader,
         identity: None,
         place: None,
+        registered: None,
         session,
         serving: None,
         node,
@@ -120,6 +123,8 @@ struct Client {
     /// Known at once, or when it presents its token.
     identity: Option<Identity>,
     place: Option<Place>,
+    /// Its entry among the connections of the node, once it is known who it is.
+    registered: Option<Registered>,
     /// The session it names.
     session: Option<String>,
     serving: Option<(Arc<str>, Serving)>,
@@ -180,6 +185,7 @@ impl Client {
     /// the client: closing a socket with something unread in it would take that back.
     async fn farewell(&mut self, agreed: bool) {
         self.serving = None;
+        self.registered = None;
         let goodbye = async {
             if agreed {
                 return self.socket.released.notified().await;
@@ -244,8 +250,17 @@ impl Client {
                 self.close(CloseCode::POLICY, "unauthorized").await;
                 return false;
             }
-            Message::Subscribe(wishes) => self.subscribe(wishes).await,
+            Message::Subscribe { streams, entities } => {
+                self.subscribe(streams).await;
+                self.subscribe_entities(entities).await;
+            }
             Message::Unsubscribe(query_ids) => self.unsubscribe(query_ids).await,
+            Message::SubscribeEntities(wish) => self.subscribe_entities(vec![wish]).await,
+            Message::UnsubscribeEntities(farewell) => {
+                if let Some(asker) = self.asker() {
+                    asker.unsubscribe(farewell).await;
+                }
+            }
             Message::Ack(acks) => self.ask(Command::Acknowledge { key: self.key, acks }).await,
         }
         true
@@ -282,7 +297,11 @@ impl Client {
         }
         self.identity = Some(identity.clone());
         self.facts.admit(identity.clone());
+        let present =
+            Present { shard: self.shard.clone(), key: self.key, identity: identity.clone() };
+        self.registered = Some(Entities::enter(&self.node, &self.facts.id, present));
         self.say(super::hello(&self.node, &self.facts.id, session.as_deref())).await;
+        self.node.claim_alone(&self.facts.id, identity.who()).await;
         if let Some(session) = session {
             let begun = Serving::begin(
                 &self.node,
@@ -358,6 +377,18 @@ impl Client {
             reach,
             horizon,
         })
+    }
+
+    async fn subscribe_entities(&self, wishes: Vec<Result<EntityWish, Refused>>) {
+        let Some(asker) = self.asker() else { return };
+        for wish in wishes {
+            asker.subscribe(wish).await;
+        }
+    }
+
+    fn asker(&self) -> Option<Asker<'_>> {
+        let identity = self.identity.as_ref()?;
+        Some(Asker { node: &self.node, shard: &self.shard, key: self.key, identity })
     }
 
     async fn unsubscribe(&mut self, query_ids: Vec<String>) {

@@ -6,6 +6,7 @@
 //! memory, encoded once for everybody. The hub's shards, which push instead of being woken one reader
 //! at a time, get each look at the log as a [`Sight`].
 
+mod entities;
 mod topic;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use tidewire_store::{
 
 use crate::changes;
 
+pub(crate) use entities::{CodeAttendance, EntityNews};
 pub(crate) use topic::{Chunk, Ending, Glimpse, Look, Notice, Topic};
 
 /// Events read from the log at once.
@@ -38,6 +40,8 @@ pub(crate) struct Sight {
     pub(crate) position: Position,
     /// The attended streams that something happened to.
     pub(crate) streams: Vec<Glimpse>,
+    /// What became of entities of attended codes, in order.
+    pub(crate) entities: Vec<EntityNews>,
 }
 
 /// Where sights go: one way for each shard. A shard that is busy makes the follower wait, which then
@@ -65,6 +69,7 @@ struct Topics {
     /// Everything up to here has been handed to the topics.
     position: Position,
     by_stream: HashMap<Arc<str>, Arc<Topic>>,
+    codes: entities::Codes,
 }
 
 impl Shared {
@@ -76,7 +81,8 @@ impl Shared {
 impl Tail {
     /// A tail that starts at `position`.
     pub(crate) fn new(position: Position) -> Tail {
-        let topics = Topics { position, by_stream: HashMap::new() };
+        let codes = entities::Codes::default();
+        let topics = Topics { position, by_stream: HashMap::new(), codes };
         Tail {
             shared: Arc::new(Shared {
                 topics: Mutex::new(topics),
@@ -188,9 +194,11 @@ impl Tail {
         let (position, created_at_ms) = (last.position, last.created_at_ms);
         let mut by_topic: HashMap<&str, Vec<&TailEvent>> = HashMap::new();
         let mut streams = Vec::new();
+        let mut entities = Vec::new();
         {
             let mut topics = self.shared.topics();
             for event in &events {
+                entities.extend(topics.codes.news(event));
                 if topics.by_stream.contains_key(event.stream.as_str()) {
                     by_topic.entry(&event.stream).or_default().push(event);
                 }
@@ -210,7 +218,7 @@ impl Tail {
         self.shared.lag_ms.store(lag_ms, Ordering::Relaxed);
         // Nobody listening is fine.
         let _ = self.shared.headers.send(Arc::new(events));
-        Some(Sight { position, streams })
+        Some(Sight { position, streams, entities })
     }
 }
 

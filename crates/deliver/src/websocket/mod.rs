@@ -27,5 +27,7 @@ impl CloseCode {
     pub(crate) const NOT_TEXT: CloseCode = CloseCode(1007);
     pub(crate) const POLICY: CloseCode = CloseCode(1008);
     pub(crate) const TOO_BIG: CloseCode = CloseCode(1009);
+    /// Another connection of the same user took its place.
+    pub(crate) const NEW_CONNECTION: CloseCode = CloseCode(4000);
     pub(crate) const TRY_AGAIN: CloseCode = CloseCode(1013);
 }

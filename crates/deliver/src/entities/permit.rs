@@ -1,0 +1,95 @@
+//! Who may be told of entities.
+//!
+//! An entity's changes come from the watched tables that carry its code, and from
+//! `tidewire.invalidate`. Whoever may read all of those tables may be told; where no table carries the
+//! code, whoever may read the stream `entity/CODE`. A rule for some rows or columns cannot be applied
+//! to the word that something changed, so who has one is refused.
+//!
+//! Tables come to carry a code, and cease to. So each change is checked again by the stream it comes
+//! from ([`may_hear_from`]): what is asked at the beginning is for a clear answer, and to refuse codes that
+//! nobody watches.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidewire_store::{ENTITY_PREFIX, StoreError, TABLE_PREFIX, WatchView};
+
+use crate::auth::{Act, Identity, audit};
+use crate::node::Node;
+use crate::problem::Problem;
+
+/// How long it is remembered which tables carry which code: a page may ask for many codes at once.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Tables and the codes they carry.
+type Carriers = Arc<[(String, String)]>;
+
+#[derive(Debug, Default)]
+pub(super) struct Known(Mutex<Option<(Instant, Carriers)>>);
+
+impl Known {
+    fn get(&self) -> MutexGuard<'_, Option<(Instant, Carriers)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Node {
+    /// The watched tables that carry a code, as they are or were a moment ago.
+    async fn carriers(&self, now: Instant, fresh: Duration) -> Result<Carriers, StoreError> {
+        if let Some((read, carriers)) = &*self.entities.known.get()
+            && now.duration_since(*read) < fresh
+        {
+            return Ok(Arc::clone(carriers));
+        }
+        let watches = self.store.watches().await?;
+        let carrier = |watch: WatchView| Some((watch.table, watch.entity_code?));
+        let carriers: Carriers = watches.into_iter().filter_map(carrier).collect();
+        *self.entities.known.get() = Some((now, Arc::clone(&carriers)));
+        Ok(carriers)
+    }
+
+    /// The streams that a code's changes come from.
+    pub(crate) async fn entity_sources(&self, code: &str) -> Result<Vec<String>, StoreError> {
+        let carriers = self.carriers(Instant::now(), FRESH).await?;
+        let tables = carriers.iter().filter(|(_, carried)| carried == code);
+        let tables = tables.map(|(table, _)| format!("{TABLE_PREFIX}{table}"));
+        Ok(tables.chain([format!("{ENTITY_PREFIX}{code}")]).collect())
+    }
+
+    /// Checks that someone may be told of entities of a code.
+    pub(crate) async fn permit_entity(
+        &self,
+        identity: &Identity,
+        code: &str,
+    ) -> Result<(), Problem> {
+        let now = Instant::now();
+        let act = Act::ReadEntity(code);
+        let mut allowed = may(identity, act, code, &self.carriers(now, FRESH).await?);
+        if allowed.is_err() {
+            // A table may have come to carry the code, or ceased to, a moment ago.
+            allowed = may(identity, act, code, &self.carriers(now, Duration::ZERO).await?);
+        }
+        allowed.inspect_err(|problem| audit::turned_away(self, Some(identity), act, problem))
+    }
+}
+
+fn may(
+    identity: &Identity,
+    act: Act<'_>,
+    code: &str,
+    carriers: &[(String, String)],
+) -> Result<(), Problem> {
+    let mut tables = carriers.iter().filter(|(_, carried)| carried == code).peekable();
+    match tables.peek() {
+        None => identity.may(act),
+        Some(_) => tables.try_for_each(|(table, _)| identity.may_read_all_of(table, act)),
+    }
+}
+
+/// Whether someone who was permitted may be told of what comes from a stream.
+pub(crate) fn may_hear_from(identity: &Identity, stream: &str) -> bool {
+    match stream.strip_prefix(TABLE_PREFIX) {
+        Some(table) => identity.may_read_all_of(table, Act::Read(stream)).is_ok(),
+        None => true,
+    }
+}

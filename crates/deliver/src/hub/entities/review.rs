@@ -1,0 +1,115 @@
+//! SQL has changed what a connection subscribes to: what the store has is compared with what the
+//! shard knows, and the difference is made up.
+//!
+//! The store is looked at after all that the shard has asked of it (`entities::batch`). If the shard
+//! asks for more meanwhile, the look is of no use: it might show as missing what is about to be there.
+//! Then it is looked at again.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::Command;
+use super::super::audience::Member;
+use super::super::connection::{Key, StartFrom};
+use super::super::outbox::Slot;
+use super::super::shard::Shard;
+use super::{Deed, EntityRequest, own_name};
+use crate::auth::Identity;
+use crate::entities::Kept;
+use crate::horizon::Horizon;
+use crate::problem::Problem;
+
+/// How long to wait before a store that did not answer is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+impl Shard {
+    /// Has the store looked at.
+    pub(super) fn review(&mut self, key: Key, identity: Identity) {
+        let Some(connection) = self.connection(key) else { return };
+        // From here on the store may have something of it, which goes when it does.
+        connection.entity_edits += 1;
+        let (edits, id) = (connection.entity_edits, Arc::clone(&connection.id));
+        let looked = self.node.entities.look(&id);
+        let (node, shard) = (Arc::clone(&self.node), self.handle.clone());
+        self.node.hub.tasks.spawn(async move {
+            let kept = match looked.await {
+                Ok(Ok(kept)) => kept,
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "what SQL subscribed to could not be read; trying again");
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                    let deed = Box::new(Deed::Review { identity });
+                    return shard.ask(Command::Entities { key, deed }).await;
+                }
+                Err(_) => return,
+            };
+            let mut refused = Vec::new();
+            for (code, _) in &kept {
+                if let Err(problem) = node.permit_entity(&identity, code).await {
+                    refused.push((code.clone(), problem));
+                }
+            }
+            let deed = Box::new(Deed::Reviewed { identity, edits, kept, refused });
+            shard.ask(Command::Entities { key, deed }).await;
+        });
+    }
+
+    /// Takes up what SQL subscribed to, and drops what it deleted.
+    pub(super) fn reviewed(
+        &mut self,
+        key: Key,
+        identity: Identity,
+        edits: u64,
+        kept: Kept,
+        refused: &[(String, Problem)],
+    ) {
+        let Some(connection) = self.connection(key) else { return };
+        if connection.entity_edits != edits {
+            return self.review(key, identity);
+        }
+        let kept: HashMap<&str, HashSet<&str>> = kept
+            .iter()
+            .map(|(code, ids)| (code.as_str(), ids.iter().map(String::as_str).collect()))
+            .collect();
+        let mut deleted: Vec<(Slot, Vec<Arc<str>>)> = Vec::new();
+        for (slot, subscription) in connection.slots() {
+            let Some(interest) = &subscription.entities else { continue };
+            let kept = kept.get(&*interest.code);
+            let is_gone = |id: &&Arc<str>| kept.is_none_or(|kept| !kept.contains(&***id));
+            deleted.push((slot, interest.ids.keys().filter(is_gone).cloned().collect()));
+        }
+        let mut added: Vec<(&str, Vec<Arc<str>>)> = Vec::new();
+        for (code, ids) in &kept {
+            let is_new = |id: &&&str| !connection.names(code, id);
+            let new: Vec<Arc<str>> = ids.iter().filter(is_new).map(|id| Arc::from(*id)).collect();
+            if !new.is_empty() {
+                added.push((code, new));
+            }
+        }
+        for (slot, ids) in &deleted {
+            self.give_up(Member { key, slot: *slot }, ids, false);
+        }
+        for (code, ids) in added {
+            if let Some((_, problem)) = refused.iter().find(|(of, _)| of == code) {
+                self.say(key, &problem.message(Some(&own_name(code))));
+                continue;
+            }
+            self.subscribe_entities(
+                key,
+                EntityRequest {
+                    query_id: own_name(code),
+                    code: code.into(),
+                    ids,
+                    start: StartFrom::Now,
+                    horizon: Horizon::default(),
+                    identity: identity.clone(),
+                    adds: true,
+                    kept: true,
+                },
+            );
+        }
+        for (slot, _) in deleted {
+            self.end_if_empty(key, slot);
+        }
+    }
+}

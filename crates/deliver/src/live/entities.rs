@@ -1,0 +1,194 @@
+//! What clients say of entities: `SUBSCRIBE` and `UNSUBSCRIBE`, and subscriptions by `entity_code`.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::message::{self, Refused, read, start_from};
+use crate::auth::Identity;
+use crate::horizon::{Horizon, HorizonDocument};
+use crate::hub::entities::own_name;
+use crate::hub::{Command, EntityDeed, EntityRequest, Handle, Key, StartFrom};
+use crate::node::Node;
+use crate::problem::Problem;
+
+/// Bytes of an entity's code, and of its id: what the store keeps in an index.
+const CODE_BYTES_MAX: usize = 255;
+const ID_BYTES_MAX: usize = 1_024;
+
+/// Entities that a client wants to be told of.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct EntityWish {
+    pub(crate) query_id: Arc<str>,
+    code: Arc<str>,
+    ids: Vec<Arc<str>>,
+    start: StartFrom,
+    horizon: Horizon,
+    /// Whether they come to those that the subscription has.
+    adds: bool,
+}
+
+/// Entities that a client does not want to be told of any more.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct EntityFarewell {
+    code: Arc<str>,
+    ids: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    payload: Payload,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Payload {
+    entity_code: String,
+    entity_ids: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    query_id: String,
+    entity_code: String,
+    entity_ids: Vec<String>,
+    offset: Option<String>,
+    #[serde(flatten)]
+    horizon: HorizonDocument,
+}
+
+/// Whether a subscription names entities.
+pub(super) fn is_meant(raw: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct Kind<'a> {
+        #[serde(borrow)]
+        entity_code: Option<&'a RawValue>,
+    }
+    serde_json::from_str::<Kind<'_>>(raw.get()).is_ok_and(|kind| kind.entity_code.is_some())
+}
+
+/// Reads one of a `subscribe`.
+pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<EntityWish, Refused> {
+    let document: Document = serde_json::from_str(raw.get())
+        .map_err(|error| Refused { query_id: None, problem: message::malformed(&error) })?;
+    message::check_query_id(&document.query_id)?;
+    let refused = |problem| Refused { query_id: Some(document.query_id.clone()), problem };
+    let start = document.offset.as_deref().map(|text| start_from(node, text)).transpose();
+    Ok(EntityWish {
+        query_id: document.query_id.as_str().into(),
+        code: code(&document.entity_code).map_err(refused)?,
+        ids: ids(document.entity_ids).map_err(refused)?,
+        start: start.map_err(refused)?.unwrap_or(StartFrom::Now),
+        horizon: document.horizon.read(node).map_err(refused)?,
+        adds: false,
+    })
+}
+
+/// Reads a `SUBSCRIBE`.
+pub(super) fn subscribe(text: &[u8]) -> Result<Result<EntityWish, Refused>, Problem> {
+    let Envelope { payload: Payload { entity_code, entity_ids } } = read(text)?;
+    let code = code(&entity_code)?;
+    let query_id = own_name(&code);
+    let refused = |problem| Refused { query_id: Some(query_id.to_string()), problem };
+    Ok(ids(entity_ids.unwrap_or_default()).map_err(refused).map(|ids| EntityWish {
+        query_id,
+        code,
+        ids,
+        start: StartFrom::Now,
+        horizon: Horizon::default(),
+        adds: true,
+    }))
+}
+
+/// Reads an `UNSUBSCRIBE`. No ids are all of them.
+pub(super) fn unsubscribe(text: &[u8]) -> Result<EntityFarewell, Problem> {
+    let Envelope { payload: Payload { entity_code, entity_ids } } = read(text)?;
+    let ids = entity_ids.filter(|ids| !ids.is_empty());
+    Ok(EntityFarewell { code: code(&entity_code)?, ids })
+}
+
+fn code(text: &str) -> Result<Arc<str>, Problem> {
+    if text.is_empty() || text.len() > CODE_BYTES_MAX || text.chars().any(char::is_control) {
+        return Err(invalid(format!(
+            "an entity's code has 1 to {CODE_BYTES_MAX} bytes and no control characters"
+        )));
+    }
+    Ok(text.into())
+}
+
+/// Each once.
+fn ids(mut ids: Vec<String>) -> Result<Vec<Arc<str>>, Problem> {
+    let is_wrong = |id: &String| id.is_empty() || id.len() > ID_BYTES_MAX || id.contains('\0');
+    if ids.is_empty() {
+        return Err(invalid("the message names no entities".to_owned()));
+    }
+    if ids.iter().any(is_wrong) {
+        return Err(invalid(format!(
+            "an entity's id has 1 to {ID_BYTES_MAX} bytes and no zero byte"
+        )));
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids.into_iter().map(Arc::from).collect())
+}
+
+fn invalid(detail: String) -> Problem {
+    Problem::bad_request(
+        "invalid_entities",
+        detail,
+        "name a code, such as project, and the ids as an array of strings",
+    )
+}
+
+/// Whose entities they are, and who is asked.
+#[derive(Debug)]
+pub(super) struct Asker<'a> {
+    pub(super) node: &'a Node,
+    pub(super) shard: &'a Handle,
+    pub(super) key: Key,
+    pub(super) identity: &'a Identity,
+}
+
+impl Asker<'_> {
+    /// Asks for what a client wants, where it may.
+    pub(super) async fn subscribe(&self, wish: Result<EntityWish, Refused>) {
+        let (query_id, permitted) = match &wish {
+            Ok(wish) => {
+                let permitted = self.node.permit_entity(self.identity, &wish.code).await;
+                (Some(wish.query_id.to_string()), permitted)
+            }
+            Err(refused) => (refused.query_id.clone(), Ok(())),
+        };
+        match (wish, permitted) {
+            (Ok(wish), Ok(())) => {
+                let EntityWish { query_id, code, ids, start, horizon, adds } = wish;
+                let identity = self.identity.clone();
+                let request = EntityRequest {
+                    query_id,
+                    code,
+                    ids,
+                    start,
+                    horizon,
+                    identity,
+                    adds,
+                    kept: false,
+                };
+                self.ask(EntityDeed::Subscribe(request)).await;
+            }
+            (Ok(_), Err(problem)) | (Err(Refused { problem, .. }), _) => {
+                let message = problem.message(query_id.as_deref());
+                self.shard.ask(Command::Say { key: self.key, message }).await;
+            }
+        }
+    }
+
+    pub(super) async fn unsubscribe(&self, farewell: EntityFarewell) {
+        let EntityFarewell { code, ids } = farewell;
+        self.ask(EntityDeed::Unsubscribe { code, ids }).await;
+    }
+
+    async fn ask(&self, deed: EntityDeed) {
+        self.shard.ask(Command::Entities { key: self.key, deed: Box::new(deed) }).await;
+    }
+}
