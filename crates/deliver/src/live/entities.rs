@@ -5,6 +5,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use tidewire_store::{ENTITY_CODE_BYTES_MAX, ENTITY_ID_BYTES_MAX, is_entity_code, is_entity_id};
+
 use super::message::{self, Refused, read, start_from};
 use crate::auth::Identity;
 use crate::horizon::{Horizon, HorizonDocument};
@@ -12,10 +14,6 @@ use crate::hub::entities::own_name;
 use crate::hub::{Command, EntityDeed, EntityRequest, Handle, Key, StartFrom};
 use crate::node::Node;
 use crate::problem::Problem;
-
-/// Bytes of an entity's code, and of its id: what the store keeps in an index.
-const CODE_BYTES_MAX: usize = 255;
-const ID_BYTES_MAX: usize = 1_024;
 
 /// Entities that a client wants to be told of.
 #[derive(Debug, PartialEq, Eq)]
@@ -109,9 +107,9 @@ pub(super) fn unsubscribe(text: &[u8]) -> Result<EntityFarewell, Problem> {
 }
 
 fn code(text: &str) -> Result<Arc<str>, Problem> {
-    if text.is_empty() || text.len() > CODE_BYTES_MAX || text.chars().any(char::is_control) {
+    if !is_entity_code(text) || text.chars().any(char::is_control) {
         return Err(invalid(format!(
-            "an entity's code has 1 to {CODE_BYTES_MAX} bytes and no control characters"
+            "an entity's code has 1 to {ENTITY_CODE_BYTES_MAX} bytes and no control characters"
         )));
     }
     Ok(text.into())
@@ -119,13 +117,12 @@ fn code(text: &str) -> Result<Arc<str>, Problem> {
 
 /// Each once.
 fn ids(mut ids: Vec<String>) -> Result<Vec<Arc<str>>, Problem> {
-    let is_wrong = |id: &String| id.is_empty() || id.len() > ID_BYTES_MAX || id.contains('\0');
     if ids.is_empty() {
         return Err(invalid("the message names no entities".to_owned()));
     }
-    if ids.iter().any(is_wrong) {
+    if !ids.iter().all(|id| is_entity_id(id)) {
         return Err(invalid(format!(
-            "an entity's id has 1 to {ID_BYTES_MAX} bytes and no zero byte"
+            "an entity's id has 1 to {ENTITY_ID_BYTES_MAX} bytes and no zero byte"
         )));
     }
     ids.sort_unstable();

@@ -16,6 +16,7 @@ use tidewire_store::{EntityAction, Found, PageLimit, Position, Reach};
 use super::super::outbox::Slot;
 use super::super::{Command, Handle, Key};
 use super::Deed;
+use super::interest::concerns;
 use super::waiting::Told;
 use crate::entities::Committed;
 use crate::horizon::Horizon;
@@ -110,10 +111,13 @@ impl Past {
             let complete = page.len() < PAGE_CHANGES;
             for (position, change) in page {
                 after = position;
-                if !self.reach.covers(change.host_id.as_deref()) {
+                if !concerns(&self.reach, change.host_id.as_deref()) {
                     continue;
                 }
                 let last = Some((position, change.action));
+                if let Some(was) = change.was.as_deref().and_then(|was| latest.get_mut(was)) {
+                    *was = Some((position, EntityAction::Delete));
+                }
                 match &change.id {
                     Some(id) => _ = latest.get_mut(id.as_str()).map(|known| *known = last),
                     None => latest.values_mut().for_each(|known| *known = last),

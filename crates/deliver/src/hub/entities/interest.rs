@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use tidewire_store::{Epoch, Position};
+use tidewire_store::{Epoch, Position, Reach};
 
 use super::waiting::{self, Told, Waiting};
 use crate::auth::Identity;
@@ -42,6 +42,11 @@ pub(super) struct Joining {
     pub(super) fresh: Vec<Arc<str>>,
 }
 
+/// Whether a change concerns those with a reach: it is of their tenant, or of none.
+pub(super) fn concerns(reach: &Reach, host_id: Option<&str>) -> bool {
+    host_id.is_none() || reach.covers(host_id)
+}
+
 impl Interest {
     pub(super) fn new(code: &Arc<str>, identity: Identity, epoch: Epoch) -> Interest {
         Interest {
@@ -58,7 +63,7 @@ impl Interest {
 
     /// Whether its holder may be told of something.
     pub(super) fn may_hear(&mut self, news: &EntityNews) -> bool {
-        if !self.identity.scopes().reach().covers(news.change.host_id.as_deref()) {
+        if !concerns(self.identity.scopes().reach(), news.change.host_id.as_deref()) {
             return false;
         }
         let known = self.sources.iter().find(|(stream, _)| *stream == news.stream);

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 
-use tidewire_store::{ENTITY_PREFIX, EntityEdit, EntitySubscription};
+use tidewire_store::{ENTITY_PREFIX, ENTITY_USER_BYTES_MAX, EntityEdit, EntitySubscription};
 
 use super::audience::Member;
 use super::connection::{Connection, Key, Request, StartFrom};
@@ -214,8 +214,11 @@ impl Shard {
         ids: impl IntoIterator<Item = &'a Arc<str>>,
     ) -> EntitySubscription {
         let actor = identity.actor();
+        let mut user_id = actor.user_id.unwrap_or_default();
+        // A name that is too long to be kept must not stand in the way of others.
+        user_id.truncate(user_id.floor_char_boundary(ENTITY_USER_BYTES_MAX));
         EntitySubscription {
-            user_id: actor.user_id.unwrap_or_default(),
+            user_id,
             host_id: actor.host_id,
             connection_id,
             node_id: self.node.id.clone(),

@@ -192,6 +192,7 @@ impl World {
             entity: Some(EntityChange {
                 code: "thing".to_owned(),
                 id: id.map(|id| id.to_string()),
+                was: None,
                 action,
                 host_id: None,
             }),

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::json;
 
+use tidewire_store::EntityAction;
+
 use super::super::audience::Member;
 use super::super::connection::{Key, State, Subscription};
 use super::super::flush::Departing;
@@ -25,12 +27,23 @@ impl Shard {
         for news in news {
             let change = &news.change;
             for (id, member) in self.entities.index.reached(&change.code, change.id.as_deref()) {
-                self.note_change(member, id, news);
+                self.note_change(member, id, change.action, news);
+            }
+            if let Some(was) = &change.was {
+                for (id, member) in self.entities.index.reached(&change.code, Some(was)) {
+                    self.note_change(member, id, EntityAction::Delete, news);
+                }
             }
         }
     }
 
-    fn note_change(&mut self, member: Member, id: Arc<str>, news: &EntityNews) {
+    fn note_change(
+        &mut self,
+        member: Member,
+        id: Arc<str>,
+        action: EntityAction,
+        news: &EntityNews,
+    ) {
         let Some(connection) = self.connections.get_mut(member.key.index) else { return };
         if connection.serial != member.key.serial || connection.closing {
             return;
@@ -42,7 +55,7 @@ impl Shard {
         if !is_new || !interest.may_hear(news) {
             return;
         }
-        let told = Told { id, position: news.position, action: news.change.action };
+        let told = Told { id, position: news.position, action };
         interest.waiting.note(told, news.created_at_ms);
         if announced && !interest.queued && !interest.is_held() {
             interest.queued = true;
