@@ -25,6 +25,7 @@ mod bad_messages;
 mod compression;
 mod connections;
 mod encrypted_connections;
+mod entities;
 mod every_limit_has_a_name;
 mod expired_rows_are_swept;
 mod keys_command;

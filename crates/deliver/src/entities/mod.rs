@@ -37,8 +37,9 @@ pub(crate) use batch::{Committed, Kept, Looked};
 pub(crate) use connected::{Present, Registered};
 pub(crate) use permit::may_hear_from;
 
-/// How often subscriptions that nobody holds are looked for.
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// How often subscriptions that nobody holds are looked for, in leases of a node: none is given up
+/// before its lease has ended.
+const SWEEP_EVERY_LEASES: u32 = 4;
 /// How long a subscription that SQL made, and no node serves, is kept.
 const STALE: Duration = Duration::from_secs(24 * 3600);
 
@@ -78,7 +79,7 @@ impl Entities {
 
     /// Removes what nobody holds any more, now and then, until the node stops.
     pub(crate) async fn sweep(node: Arc<Node>, stop: CancellationToken) {
-        let mut round = tokio::time::interval(SWEEP_EVERY);
+        let mut round = tokio::time::interval(node.options.node.lease * SWEEP_EVERY_LEASES);
         round.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let stale_ms = u64::try_from(STALE.as_millis()).unwrap_or(u64::MAX);
         loop {
