@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tidewire_client::Update;
+use tidewire_stories::wait::within_patience;
 use tidewire_stories::{
     Http, Issuer, Launch, Metrics, Nodes, Store, WebSocket, eventually, on_both_stores,
 };
@@ -458,6 +460,42 @@ fn text(number: usize) -> String {
 
 fn ids(told: &[desk::Change]) -> Vec<&str> {
     told.iter().map(|change| change.id.as_str()).collect()
+}
+
+/// A program that subscribes by the Rust client goes on where it was when its node dies.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_loses_its_node_misses_nothing() {
+    let store = Store::postgres().await;
+    let mut nodes = Nodes::start(2, &store, &SETTINGS).await;
+    projects(nodes.http(1), 5).await;
+    let mut live = nodes.http(0).client().live(nodes.from(0)).expect("a connection");
+    live.subscribe_entities("p", "project", ["1", "2", "3"], None).expect("a subscription");
+    let mut told = Vec::new();
+    let mut stood = 0;
+    while !told.contains(&("3".to_owned(), "DELETE".to_owned())) {
+        let update = within_patience("an update", live.next()).await.expect("it goes on");
+        match update.expect("it goes on") {
+            Update::Created { resumed, .. } => {
+                assert_eq!(resumed, stood > 0);
+                stood += 1;
+                if stood == 1 {
+                    nodes.kill(0);
+                    let update = "UPDATE projects SET name = 'missed' WHERE id <> 3";
+                    run(nodes.http(1), update).await;
+                } else {
+                    run(nodes.http(1), "DELETE FROM projects WHERE id = 3").await;
+                }
+            }
+            Update::Invalidated { changes, .. } => {
+                told.extend(changes.into_iter().map(|c| (c.entity_id, c.action)));
+            }
+            Update::Problem { problem, .. } => panic!("{problem:?}"),
+            _ => {}
+        }
+    }
+    let told: Vec<(&str, &str)> = told.iter().map(|(id, action)| (&**id, &**action)).collect();
+    assert_eq!(told, [("1", "UPDATE"), ("2", "UPDATE"), ("3", "DELETE")]);
+    live.close().await.expect("a farewell");
 }
 
 /// The seed's behaviour, for those who want it: the newest connection of a user stays.

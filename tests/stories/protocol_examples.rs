@@ -48,6 +48,32 @@ async fn what_clients_say_in_the_protocol_is_understood(store: Store) {
                 let hello = client.hears("hello").await;
                 assert_eq!(hello["session"], *tab.session, "{hello}");
             }
+            "subscribe" if said["subscriptions"][0].get("entity_code").is_some() => {
+                client.say(&said).await;
+                let created = client.hears("subscription_created").await;
+                let entry = &created["subscriptions"][0];
+                assert_eq!(entry["query_id"], "projects", "{created}");
+                assert_eq!(entry["offset"], said["subscriptions"][0]["offset"], "{created}");
+            }
+            "SUBSCRIBE" => {
+                client.say(&said).await;
+                let created = client.hears("subscription_created").await;
+                let entry = &created["subscriptions"][0];
+                assert_eq!(entry["query_id"], "entity/project", "{created}");
+                assert_eq!(
+                    (&entry["entityCode"], &entry["entities"]),
+                    (&json!("project"), &json!(2))
+                );
+            }
+            "UNSUBSCRIBE" => {
+                let payload = json!({ "entityCode": "project", "entityIds": ["7", "8"] });
+                client.say(&json!({ "type": "SUBSCRIBE", "payload": payload })).await;
+                client.hears("subscription_created").await;
+                client.say(&said).await;
+                let ended = client.hears("subscription_ended").await;
+                assert_eq!(ended["query_id"], "entity/project", "{ended}");
+                assert_eq!(ended["reason"], "unsubscribed", "{ended}");
+            }
             "subscribe" => {
                 client.say(&said).await;
                 gets_everything(&mut client).await;
@@ -83,7 +109,7 @@ async fn what_clients_say_in_the_protocol_is_understood(store: Store) {
             other => panic!("the protocol has an example that is not tried here: {other}"),
         }
     }
-    assert_eq!(examples.len(), 5, "a client has five messages");
+    assert_eq!(examples.len(), 8, "a client has seven messages, and one of them has two forms");
 }
 
 /// What the example of `subscribe` asks for: the stream from its start.
@@ -135,6 +161,9 @@ async fn what_the_server_says_in_the_protocol_is_what_it_says(store: Store) {
     for (path, document) in [
         ("/v1/sql", json!({ "sql": "CREATE TABLE orders (id INTEGER PRIMARY KEY)" })),
         ("/v1/watch", json!({ "table": "orders" })),
+        ("/v1/sql", json!({ "sql": "CREATE TABLE projects (id INTEGER PRIMARY KEY, name TEXT)" })),
+        ("/v1/watch", json!({ "table": "projects", "entity": "project" })),
+        ("/v1/sql", json!({ "sql": "INSERT INTO projects VALUES (7, 'x')" })),
     ] {
         let answer = http.json(Method::POST, path, &document).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
@@ -143,6 +172,15 @@ async fn what_the_server_says_in_the_protocol_is_what_it_says(store: Store) {
     let alter = json!({ "sql": "ALTER TABLE orders ADD COLUMN note TEXT" });
     assert_eq!(http.json(Method::POST, "/v1/sql", &alter).await.status, 200);
     hear(client.hears_at_last("schema_changed").await);
+
+    let payload = json!({ "entityCode": "project", "entityIds": ["7"] });
+    client.say(&json!({ "type": "SUBSCRIBE", "payload": payload })).await;
+    client.hears_at_last("subscription_created").await;
+    let update = json!({ "sql": "UPDATE projects SET name = 'y'" });
+    assert_eq!(http.json(Method::POST, "/v1/sql", &update).await.status, 200);
+    hear(client.hears_at_last("INVALIDATE").await);
+    client.say(&json!({ "type": "unsubscribe", "query_ids": ["entity/project"] })).await;
+    client.hears_at_last("subscription_ended").await;
 
     let mut slow = WebSocket::connect_narrow(http, "/v1/ws").await;
     slow.hears("hello").await;

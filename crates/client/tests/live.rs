@@ -195,6 +195,25 @@ async fn a_wrong_token_ends_it_and_is_not_shown() {
     assert!(live.next().await.expect("no second error").is_none());
 }
 
+/// Two that came back would go on to close each other.
+#[tokio::test]
+async fn one_whose_user_came_elsewhere_stays_away() {
+    let node = Node::listen().await;
+    let mut live = live(&node, options());
+    let server = async {
+        let (mut peer, _) = greeted(&node, "a", 0).await;
+        peer.sends(Frame::close(CloseCode::from(4000), "New connection")).await;
+        peer
+    };
+    let client = async {
+        briefs(&mut live, 2).await;
+        live.next().await
+    };
+    let (update, _peer) = both(client, server).await;
+    let error = update.expect_err("a refusal");
+    assert!(error.to_string().contains("New connection"), "{error}");
+}
+
 #[tokio::test]
 async fn a_server_that_closes_for_good_is_not_asked_again() {
     for (temporary, then) in [(false, None), (true, Some("disconnected"))] {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::state::State;
-use super::update::{LiveEvent, Update};
-use super::wire::{Acked, Created, Message, Request, Subscribe};
+use super::update::{EntityChange, LiveEvent, Update};
+use super::wire::{Acked, Changed, Created, Entities, Message, Request, Subscribe};
 use crate::error::Problem;
 use crate::events::{Event, EventPage};
 use crate::follow::ReadFrom;
@@ -348,4 +348,35 @@ fn many_subscriptions_take_several_messages() {
         .map(|request| serde_json::to_vec(request).expect("JSON").len())
         .collect();
     assert!(sizes.len() > 1 && sizes.iter().all(|size| *size < 20_000), "{sizes:?}");
+}
+
+#[test]
+fn entities_go_on_after_a_break_from_the_last_that_was_told() {
+    let mut state = State::new(false);
+    let entities = Entities { code: "project".to_owned(), ids: vec!["7".to_owned()] };
+    state.subscribe_entities("p", entities.clone(), None);
+    let [Request::Subscribe { subscriptions }] = &state.take_requests()[..] else {
+        panic!("one request");
+    };
+    assert_eq!(subscriptions[0].entities, Some(entities.clone()));
+    assert_eq!((&*subscriptions[0].stream, &subscriptions[0].offset), ("", &None));
+    state.receive(created("p", "entity/project", 3));
+    state.next_update().expect("it stands");
+    // Parts of what an emptied table was may be up to the same place.
+    for position in [3, 5, 5] {
+        let change = EntityChange { entity_id: "7".to_owned(), action: "UPDATE".to_owned() };
+        let changed = Changed { entity_code: "project".to_owned(), changes: vec![change] };
+        let (query_id, offset) = (Cow::Borrowed("p"), Cow::Owned(offset(position)));
+        state.receive(Message::Invalidate { query_id, offset, changed });
+        let Some(Update::Invalidated { entity_code, changes, .. }) = state.next_update() else {
+            panic!("what changed");
+        };
+        assert_eq!((&*entity_code, &*changes[0].entity_id), ("project", "7"));
+    }
+    state.disconnected();
+    let [Request::Subscribe { subscriptions }] = &state.take_requests()[..] else {
+        panic!("one request");
+    };
+    assert_eq!(subscriptions[0].offset, Some(offset(5)));
+    assert_eq!(subscriptions[0].entities, Some(entities));
 }

@@ -52,7 +52,7 @@ use futures_util::Stream;
 use tokio::time::{Instant, sleep_until, timeout};
 
 pub use options::LiveOptions;
-pub use update::{LiveEvent, Update};
+pub use update::{EntityChange, LiveEvent, Update};
 
 use self::link::{Happened, Link};
 use self::reader::Reader;
@@ -132,6 +132,24 @@ impl Live {
         self.begin(query_id, stream, from.into(), Some(min_offset.to_owned()))
     }
 
+    /// Is told when entities of a code change, under the name `query_id`; not how they change. `None`
+    /// begins at the log's end. A name that is in use begins anew: so to add entities, name all of them
+    /// again, from the offset of the last [`Update::Invalidated`]. After a lost connection it goes on
+    /// where it was.
+    pub fn subscribe_entities(
+        &mut self,
+        query_id: &str,
+        entity_code: &str,
+        entity_ids: impl IntoIterator<Item = impl Into<String>>,
+        from: impl Into<Option<ReadFrom>>,
+    ) -> Result<(), ClientError> {
+        check_query_id(query_id)?;
+        let ids = entity_ids.into_iter().map(Into::into).collect();
+        let entities = wire::Entities { code: entity_code.to_owned(), ids };
+        self.state.subscribe_entities(query_id, entities, from.into());
+        Ok(())
+    }
+
     fn begin(
         &mut self,
         query_id: &str,
@@ -139,10 +157,7 @@ impl Live {
         from: Option<ReadFrom>,
         min_offset: Option<String>,
     ) -> Result<(), ClientError> {
-        if query_id.is_empty() || query_id.len() > QUERY_ID_BYTES_MAX {
-            let bounds = format!("it has 1 to {QUERY_ID_BYTES_MAX} bytes");
-            return Err(ClientError::Unusable(format!("{query_id:?} is no query_id; {bounds}")));
-        }
+        check_query_id(query_id)?;
         self.link.node().address().stream(stream)?;
         self.state.subscribe(query_id, stream, from, min_offset);
         Ok(())
@@ -297,7 +312,10 @@ impl Live {
                     if let Message::Problem { query_id: None, problem } = &message {
                         self.link.problem(problem);
                     }
-                    let delivers = matches!(message, Message::Event { .. } | Message::Created(_));
+                    let delivers = matches!(
+                        message,
+                        Message::Event { .. } | Message::Invalidate { .. } | Message::Created(_)
+                    );
                     self.state.receive(message);
                     if delivers {
                         self.backoff.reset();
@@ -334,4 +352,12 @@ impl Live {
         }
         Ok(())
     }
+}
+
+fn check_query_id(query_id: &str) -> Result<(), ClientError> {
+    if query_id.is_empty() || query_id.len() > QUERY_ID_BYTES_MAX {
+        let bounds = format!("it has 1 to {QUERY_ID_BYTES_MAX} bytes");
+        return Err(ClientError::Unusable(format!("{query_id:?} is no query_id; {bounds}")));
+    }
+    Ok(())
 }

@@ -30,6 +30,11 @@ impl State {
             }
             Message::Notify { query_id, offset } => self.notify(&query_id, &offset),
             Message::Gap { query_id } => self.gap(&query_id),
+            Message::Invalidate { query_id, offset, changed } => {
+                if let Some(subscription) = live(&mut self.lanes, &query_id) {
+                    subscription.invalidated(&offset, changed, &mut self.updates);
+                }
+            }
             Message::Progress { offset } => self.progress(&offset),
             Message::Created(created) => created.iter().for_each(|one| self.created(one)),
             Message::SchemaChanged { query_id, offset, what } => {

@@ -19,6 +19,10 @@ use yawc::{Frame, OpCode, WebSocket};
 
 use super::wire::Request;
 
+/// With this code a server closes a connection whose user has made another one, where they may have
+/// one at a time.
+const NEW_CONNECTION: u16 = 4000;
+
 /// How long a silent server has to answer when it is asked for a sign of life, or as long as it may
 /// be silent where that is shorter.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -181,7 +185,9 @@ fn farewell(frame: &Frame) -> End {
         Some(code) => format!("the server closed it with {code}: {reason}"),
         None => "the server closed it".to_owned(),
     };
-    End { why, refused: frame.close_code() == Some(CloseCode::Policy) }
+    // To come back would only close the other one.
+    let refused = code == Some(CloseCode::Policy.into()) || code == Some(NEW_CONNECTION);
+    End { why, refused }
 }
 
 impl fmt::Debug for Socket {

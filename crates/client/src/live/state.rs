@@ -9,7 +9,7 @@ use super::acks::Acks;
 use super::lane::{DUE, Fate, Lane, Wire};
 use super::subscription::Subscription;
 use super::update::{LiveEvent, Update};
-use super::wire::{Acked, Request, Subscribe};
+use super::wire::{Acked, Entities, Request, Subscribe};
 use crate::follow::ReadFrom;
 
 /// Bytes of names in one message to the server: far below what any server may refuse.
@@ -47,7 +47,24 @@ impl State {
         from: Option<ReadFrom>,
         min_offset: Option<String>,
     ) {
-        let (query_id, stream): (Arc<str>, Arc<str>) = (query_id.into(), stream.into());
+        let subscription = Subscription::new(query_id.into(), stream.into(), from);
+        self.begin(subscription.after(min_offset));
+    }
+
+    /// Begins a subscription that is about entities.
+    pub(super) fn subscribe_entities(
+        &mut self,
+        query_id: &str,
+        entities: Entities,
+        from: Option<ReadFrom>,
+    ) {
+        let stream = format!("entity/{}", entities.code).into();
+        let subscription = Subscription::new(query_id.into(), stream, from);
+        self.begin(subscription.of_entities(entities));
+    }
+
+    fn begin(&mut self, subscription: Subscription) {
+        let (query_id, stream) = (subscription.query_id.clone(), subscription.stream.clone());
         if self.session {
             // A session follows a stream once: this takes the place of what the session brought.
             self.lanes.retain(|_, lane| !(lane.is_of_session() && lane.stream == stream));
@@ -56,8 +73,7 @@ impl State {
         self.progress = None;
         self.requests_due = true;
         let wire = self.lanes.get(&query_id).map_or(DUE, Lane::restart);
-        let subscription = Subscription::new(query_id.clone(), stream.clone(), from);
-        let subscription = Some(subscription.after(min_offset));
+        let subscription = Some(subscription);
         self.lanes.insert(query_id, Lane { stream, wire, subscription });
     }
 
@@ -78,7 +94,9 @@ impl State {
     pub(super) fn ack_progress(&mut self, offset: &str) {
         if self.session {
             let subscriptions = self.lanes.values().filter_map(|lane| lane.subscription.as_ref());
-            let covered = subscriptions.filter(|subscription| subscription.took_part_in(offset));
+            // What is about entities is the connection's, not the session's.
+            let of_streams = subscriptions.filter(|subscription| subscription.entities.is_none());
+            let covered = of_streams.filter(|subscription| subscription.took_part_in(offset));
             self.acks.progress(offset, covered.map(|subscription| &subscription.stream));
         }
     }
@@ -108,8 +126,11 @@ impl State {
                     lane.wire = Wire::Asked { anew, stale: false };
                     let offset = subscription.ask_from(self.acks.of(&lane.stream));
                     let min_offset = subscription.ask_min_offset();
-                    let (query_id, stream) = (query_id.to_string(), lane.stream.to_string());
-                    wanted.push(Subscribe { query_id, stream, offset, min_offset });
+                    let (query_id, entities) =
+                        (query_id.to_string(), subscription.entities.clone());
+                    let stream =
+                        if entities.is_none() { lane.stream.to_string() } else { String::new() };
+                    wanted.push(Subscribe { query_id, stream, entities, offset, min_offset });
                 }
                 _ => {}
             }

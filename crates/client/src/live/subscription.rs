@@ -16,6 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::update::{LiveEvent, Update};
+use super::wire::{Changed, Entities};
 use crate::events::{Event, EventPage};
 use crate::follow::ReadFrom;
 use crate::message::is_json;
@@ -34,6 +35,8 @@ pub(super) struct Subscription {
     start: Option<ReadFrom>,
     /// What the log must have reached before the server begins.
     min_offset: Option<String>,
+    /// Set if it is about entities, and not about the events of its stream.
+    pub(super) entities: Option<Entities>,
     /// The stream does not hold JSON, so a JSON string is only how its text came.
     is_text: bool,
     /// All up to here was given out. Known once the subscription stood for the first time.
@@ -64,6 +67,7 @@ impl Subscription {
             of_session: false,
             start,
             min_offset: None,
+            entities: None,
             is_text: false,
             position: None,
             catch_up: None,
@@ -74,6 +78,11 @@ impl Subscription {
     /// The same, begun only where the log has reached `min_offset`.
     pub(super) fn after(self, min_offset: Option<String>) -> Self {
         Subscription { min_offset, ..self }
+    }
+
+    /// One that is about entities.
+    pub(super) fn of_entities(self, entities: Entities) -> Self {
+        Subscription { entities: Some(entities), ..self }
     }
 
     /// One that the session brings.
@@ -128,6 +137,25 @@ impl Subscription {
             Some(catch_up) => catch_up.hold(event),
             None => self.give(event, out),
         }
+    }
+
+    /// Entities changed. That is given out whatever was before: being told twice does no harm, and
+    /// several messages may be up to the same place.
+    pub(super) fn invalidated(
+        &mut self,
+        offset: &str,
+        changed: Changed,
+        out: &mut VecDeque<Update>,
+    ) {
+        if !self.has(offset) {
+            self.position = Some(offset.to_owned());
+        }
+        out.push_back(Update::Invalidated {
+            query_id: self.query_id.clone(),
+            entity_code: changed.entity_code,
+            changes: changed.changes,
+            offset: offset.to_owned(),
+        });
     }
 
     /// Something too large to be pushed is there. Whether a read must be started.

@@ -47,6 +47,17 @@ pub enum Update {
         /// What [`Live::ack_progress`](crate::Live::ack_progress) takes.
         offset: String,
     },
+    /// Entities changed that a subscription is about. What they are like now is to be asked elsewhere.
+    Invalidated {
+        /// The subscription.
+        query_id: Arc<str>,
+        /// What kind of things.
+        entity_code: String,
+        /// Which, and what became of each: of one that changed several times, the last.
+        changes: Vec<EntityChange>,
+        /// All changes up to here were given out.
+        offset: String,
+    },
     /// The columns of the table changed whose stream a subscription follows. Rows that come after this
     /// are of the new shape.
     SchemaChanged {
@@ -95,6 +106,16 @@ pub struct LiveEvent {
     pub is_json: bool,
 }
 
+/// What became of an entity.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EntityChange {
+    /// Which one.
+    pub entity_id: String,
+    /// `CREATE`, `UPDATE` or `DELETE`.
+    pub action: String,
+}
+
 impl LiveEvent {
     /// The payload as a value, if it is JSON.
     pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ClientError> {
@@ -108,6 +129,7 @@ impl Update {
     pub fn query_id(&self) -> Option<&str> {
         match self {
             Update::Created { query_id, .. }
+            | Update::Invalidated { query_id, .. }
             | Update::SchemaChanged { query_id, .. }
             | Update::Ended { query_id, .. } => Some(query_id),
             Update::Event(event) => Some(&event.query_id),

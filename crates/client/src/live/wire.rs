@@ -10,6 +10,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use super::update::EntityChange;
 use crate::error::{ClientError, Problem};
 use crate::events::payload;
 
@@ -24,13 +25,26 @@ pub(crate) enum Request {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Subscribe {
     pub(crate) query_id: String,
+    /// Empty where entities are named instead.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) stream: String,
+    #[serde(flatten)]
+    pub(crate) entities: Option<Entities>,
     /// Nothing: where the session stands, else the stream's tail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) offset: Option<String>,
     /// What the log must have reached before it begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) min_offset: Option<String>,
+}
+
+/// The entities that a subscription is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Entities {
+    #[serde(rename = "entity_code")]
+    pub(crate) code: String,
+    #[serde(rename = "entity_ids")]
+    pub(crate) ids: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -66,6 +80,11 @@ pub(crate) enum Message<'a> {
     Progress {
         offset: Cow<'a, str>,
     },
+    Invalidate {
+        query_id: Cow<'a, str>,
+        offset: Cow<'a, str>,
+        changed: Changed,
+    },
     SchemaChanged {
         query_id: Cow<'a, str>,
         offset: Cow<'a, str>,
@@ -98,6 +117,14 @@ pub(crate) struct Created<'a> {
     pub(crate) content_type: Option<String>,
     #[serde(borrow)]
     pub(crate) offset: Cow<'a, str>,
+}
+
+/// The payload of an `INVALIDATE`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Changed {
+    pub(crate) entity_code: String,
+    pub(crate) changes: Vec<EntityChange>,
 }
 
 /// Text that is borrowed from the frame where it can be, also inside an option.
@@ -163,6 +190,15 @@ impl<'a> Members<'a> {
             },
             "gap" => Message::Gap { query_id: self.query_id.ok_or_else(query_id)?.0 },
             "progress" => Message::Progress { offset: self.offset.ok_or_else(offset)?.0 },
+            "INVALIDATE" => {
+                let raw = self.payload.ok_or_else(|| missing("payload"))?;
+                Message::Invalidate {
+                    changed: serde_json::from_str(raw.get())
+                        .map_err(|error| not_understood(&error))?,
+                    query_id: self.query_id.ok_or_else(query_id)?.0,
+                    offset: self.offset.ok_or_else(offset)?.0,
+                }
+            }
             "subscription_created" => {
                 Message::Created(self.subscriptions.ok_or_else(|| missing("subscriptions"))?)
             }
@@ -237,10 +273,20 @@ mod tests {
         let subscription = Subscribe {
             query_id: "doc".into(),
             stream: "doc-123".into(),
+            entities: None,
             offset: Some("-1".into()),
             min_offset: None,
         };
+        let entities = Entities { code: "project".into(), ids: vec!["7".into(), "8".into()] };
+        let of_entities = Subscribe {
+            query_id: "projects".into(),
+            stream: String::new(),
+            entities: Some(entities),
+            offset: Some("0001_0000000000000041".into()),
+            min_offset: None,
+        };
         let requests = [
+            Request::Subscribe { subscriptions: vec![of_entities] },
             Request::Subscribe { subscriptions: vec![subscription] },
             Request::Unsubscribe { query_ids: vec!["doc".into()] },
         ];

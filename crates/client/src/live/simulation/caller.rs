@@ -95,6 +95,7 @@ impl Caller {
             Update::Problem { problem, .. } => assert_eq!(problem.temporary, Some(true)),
             Update::Connected { .. }
             | Update::Disconnected { .. }
+            | Update::Invalidated { .. }
             | Update::SchemaChanged { .. } => {}
         }
     }

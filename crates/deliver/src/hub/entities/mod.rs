@@ -182,7 +182,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(key.index) else { return };
         connection.next_replay += 1;
         let serial = connection.next_replay;
-        let connection_id = connection.id.to_string();
+        let connection_id = connection.facts.id.to_string();
         let Some(subscription) = connection.subscription(slot) else { return };
         if !subscription.announced && subscription.sent < after {
             subscription.sent = after;
@@ -274,7 +274,7 @@ impl Shard {
         gone.retain(|id| !connection.names(&code, id));
         if tell_store && !gone.is_empty() {
             connection.entity_edits += 1;
-            let connection_id = connection.id.to_string();
+            let connection_id = connection.facts.id.to_string();
             let (code, ids) = (code.to_string(), Some(gone));
             self.node.entities.note(EntityEdit::Unsubscribe { connection_id, code, ids });
         }
@@ -289,7 +289,7 @@ impl Shard {
         let gone: Vec<String> = gone.map(ToString::to_string).collect();
         if !gone.is_empty() {
             connection.entity_edits += 1;
-            let connection_id = connection.id.to_string();
+            let connection_id = connection.facts.id.to_string();
             let (code, ids) = (interest.code.to_string(), Some(gone));
             self.node.entities.note(EntityEdit::Unsubscribe { connection_id, code, ids });
         }
@@ -306,7 +306,7 @@ impl Shard {
             }
         }
         set(&self.stats.entities, self.entities.index.size());
-        let connection_id = connection.id.to_string();
+        let connection_id = connection.facts.id.to_string();
         self.node.entities.note(EntityEdit::Disconnect { connection_id });
     }
 
@@ -317,7 +317,7 @@ impl Shard {
             for (_, subscription) in connection.slots() {
                 let Some(interest) = &subscription.entities else { continue };
                 let Interest { identity, code, ids, .. } = &**interest;
-                let kept = self.kept(identity, connection.id.to_string(), code, ids.keys());
+                let kept = self.kept(identity, connection.facts.id.to_string(), code, ids.keys());
                 self.node.entities.note(EntityEdit::Subscribe(kept));
             }
         }

@@ -29,7 +29,7 @@ impl Shard {
         let Some(connection) = self.connection(key) else { return };
         // From here on the store may have something of it, which goes when it does.
         connection.entity_edits += 1;
-        let (edits, id) = (connection.entity_edits, Arc::clone(&connection.id));
+        let (edits, id) = (connection.entity_edits, Arc::clone(&connection.facts.id));
         let looked = self.node.entities.look(&id);
         let (node, shard) = (Arc::clone(&self.node), self.handle.clone());
         self.node.hub.tasks.spawn(async move {

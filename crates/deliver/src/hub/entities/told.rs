@@ -135,7 +135,7 @@ impl Shard {
     ) {
         let offset = self.node.offset(after).to_string();
         let Some(connection) = self.connection(key) else { return };
-        let id = Arc::clone(&connection.id);
+        let id = Arc::clone(&connection.facts.id);
         let Some(subscription) = connection.subscription(slot) else { return };
         let Some(interest) = &subscription.entities else { return };
         let message = json!({
