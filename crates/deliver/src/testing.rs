@@ -51,9 +51,9 @@ impl Bench {
     }
 }
 
-/// A client of whom nothing is known.
-pub(crate) fn facts() -> Arc<Facts> {
-    Arc::new(Facts::new("c".into(), None, &HeaderMap::new()))
+/// A client of whom nothing else is known.
+pub(crate) fn facts(id: &str) -> Arc<Facts> {
+    Arc::new(Facts::new(id.into(), None, &HeaderMap::new()))
 }
 
 /// A change of bytes.

@@ -108,7 +108,7 @@ mod tests {
         fn new() -> Slow {
             let (sender, body) = mpsc::channel(1);
             let outlet = Outlet::ServerSent(ServerSent { body: sender });
-            let mut connection = Connection::new(1, crate::testing::facts(), outlet, 0);
+            let mut connection = Connection::new(1, crate::testing::facts("c"), outlet, 0);
             let mut slots = Vec::new();
             for name in 0..SUBSCRIPTIONS {
                 let name: Arc<str> = name.to_string().into();

@@ -205,7 +205,7 @@ impl World {
             start: if at_tail { self.appended[stream] } else { 0 },
             key: None,
             arrival: Some(Arrival::new(
-                crate::testing::facts(),
+                crate::testing::facts("c"),
                 attendance,
                 Reach::All,
                 &page,

@@ -25,6 +25,7 @@ use crate::auth::Identity;
 use crate::entities::Entities;
 use crate::horizon::Horizon;
 use crate::node::Node;
+use crate::testing::facts;
 use crate::options::{Access, Options};
 use crate::tail::Sinks;
 
@@ -111,7 +112,7 @@ impl World {
         for number in 0..TABS {
             let (sender, body) = mpsc::channel(1);
             let outlet = Outlet::ServerSent(ServerSent { body: sender });
-            let key = shard.attach(outlet, number.to_string().into(), false);
+            let key = shard.attach(outlet, facts(&number.to_string()), false);
             let (confirmed, owed, allowed) = Default::default();
             tabs.push(Tab { key, body, got: String::new(), confirmed, owed, allowed });
         }
