@@ -6,11 +6,13 @@
 
 #![expect(clippy::print_stdout, reason = "the tables this prints are what it is for")]
 
+mod aims;
 mod append;
 mod bare_loop;
 mod capture;
 mod cost;
 mod cpu;
+mod entities;
 mod fanout;
 mod latency;
 mod load;
@@ -63,7 +65,7 @@ struct Options {
     /// Only these parts
     #[arg(long = "part", value_enum, value_delimiter = ',')]
     parts: Vec<Part>,
-    /// Where append.json, read.json, fanout.json and capture.json go
+    /// Where append.json, read.json, fanout.json, capture.json and entities.json go
     #[arg(long, value_name = "FOLDER", default_value = "bench/results")]
     results: PathBuf,
     /// The revision under test, for the report
@@ -82,6 +84,7 @@ enum What {
     Read,
     Fanout,
     Capture,
+    Entities,
     All,
     /// Not a benchmark: the loop that fan-out is measured against, as a server
     #[value(hide = true)]
@@ -119,6 +122,10 @@ enum Part {
     Backlog,
     /// capture: changes a second from commit to a subscriber
     Sustained,
+    /// entities: subscribing, unsubscribing, finding subscribers, cleaning up
+    Operations,
+    /// entities: from a change to those who subscribe, and what that asks of the database
+    Invalidations,
 }
 
 impl Options {
@@ -177,6 +184,9 @@ fn main() -> Result<()> {
     }
     if matches!(options.what, What::Capture | What::All) {
         capture::run(&options, &scale)?;
+    }
+    if matches!(options.what, What::Entities | What::All) {
+        entities::run(&options, &scale)?;
     }
     Ok(())
 }

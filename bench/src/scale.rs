@@ -23,6 +23,23 @@ pub(crate) struct Scale {
     pub(crate) subscribers: &'static [usize],
     pub(crate) fanout: Fanout,
     pub(crate) capture: Capture,
+    pub(crate) entities: Entities,
+}
+
+/// Of `entities`.
+#[derive(Debug, Clone)]
+pub(crate) struct Entities {
+    pub(crate) users: usize,
+    /// Of each user, with one connection.
+    pub(crate) subscriptions: usize,
+    /// How often each operation is done.
+    pub(crate) rounds: usize,
+    /// Connections that changes are delivered to.
+    pub(crate) connections: usize,
+    /// Entities that each of them subscribes to.
+    pub(crate) interests: usize,
+    /// Changes, one at a time.
+    pub(crate) changes: usize,
 }
 
 /// Of `capture`.
@@ -95,6 +112,14 @@ impl Scale {
                 latency_changes: 20,
                 backlog_events: 2_000,
             },
+            entities: Entities {
+                users: 100,
+                subscriptions: 100,
+                rounds: 5,
+                connections: 10,
+                interests: 20,
+                changes: 20,
+            },
         }
     }
 
@@ -130,6 +155,14 @@ impl Scale {
                 rounds: 3,
                 latency_changes: 300,
                 backlog_events: 200_000,
+            },
+            entities: Entities {
+                users: 10_000,
+                subscriptions: 100,
+                rounds: 200,
+                connections: 1_000,
+                interests: 100,
+                changes: 300,
             },
         }
     }

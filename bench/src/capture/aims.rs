@@ -1,32 +1,11 @@
-//! What was aimed at, and what came of it.
-
-use serde::Serialize;
+//! What capture aims at.
 
 use super::design::Design;
 use super::writers::Statement;
 use super::{backlog, latency, writers};
-
-#[derive(Debug, Serialize)]
-struct Aim {
-    aim: String,
-    wanted: f64,
-    measured: f64,
-    is_met: bool,
-}
-
-#[derive(Debug, Default, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Aims(Vec<Aim>);
+use crate::aims::Aims;
 
 impl Aims {
-    fn at_least(&mut self, aim: String, wanted: f64, measured: f64) {
-        self.0.push(Aim { aim, wanted, measured, is_met: measured >= wanted });
-    }
-
-    fn at_most(&mut self, aim: String, wanted: f64, measured: f64) {
-        self.0.push(Aim { aim, wanted, measured, is_met: measured <= wanted });
-    }
-
     /// Single rows: a share of no capture, and many times the designs of others.
     pub(crate) fn of_writers(&mut self, rows: &[writers::Row]) {
         let single = |clients: usize, design: Design| {
@@ -83,14 +62,6 @@ impl Aims {
             let (name, size) = (row.design.name(), row.rows_per_transaction);
             let aim = format!("{name}: events/s of the sequencer, {size} rows a transaction");
             self.at_least(aim, 50_000.0, row.events_per_second);
-        }
-    }
-
-    pub(crate) fn print(&self) {
-        println!("\nAims\n");
-        for Aim { aim, wanted, measured, is_met } in &self.0 {
-            let verdict = if *is_met { "met" } else { "NOT met" };
-            println!("  {verdict:<8} {aim}: {measured:.2} ({wanted} wanted)");
         }
     }
 }

@@ -10,6 +10,7 @@ mod writers;
 
 use anyhow::Result;
 
+use crate::aims::Aims;
 use crate::report::Report;
 use crate::scale::Scale;
 use crate::servers::Kind;
@@ -22,7 +23,7 @@ pub(crate) fn run(options: &Options, scale: &Scale) -> Result<()> {
         return report.close(&options.results);
     }
     let designs = design::possible(options, &mut report)?;
-    let mut aims = aims::Aims::default();
+    let mut aims = Aims::default();
     if options.runs(Part::Writers) {
         let rows = writers::run(options, scale, &designs, &mut report)?;
         aims.of_writers(&rows);
@@ -41,7 +42,7 @@ pub(crate) fn run(options: &Options, scale: &Scale) -> Result<()> {
     finish(options, report, &aims)
 }
 
-fn finish(options: &Options, mut report: Report, aims: &aims::Aims) -> Result<()> {
+fn finish(options: &Options, mut report: Report, aims: &Aims) -> Result<()> {
     aims.print();
     report.section("aims", aims)?;
     report.close(&options.results)

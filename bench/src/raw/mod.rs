@@ -17,6 +17,7 @@ use crate::quiet::Disturbed;
 use crate::servers::{Installed, Kind, Server, Store};
 use postgres::PostgresLog;
 use sqlite::SqliteLog;
+pub(crate) use sqlite::database_file as sqlite_file;
 
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct RawLimit {

@@ -74,7 +74,7 @@ impl Log for SqliteLog {
 }
 
 /// The one SQLite file in the data folder, whatever its name.
-fn database_file(data: &Path) -> Result<PathBuf> {
+pub(crate) fn database_file(data: &Path) -> Result<PathBuf> {
     for entry in fs::read_dir(data).with_context(|| format!("read {}", data.display()))? {
         let path = entry?.path();
         let mut magic = [0; 16];

@@ -124,6 +124,17 @@ fn nats_command(installed: &Installed, addresses: Addresses, data: &Path) -> Res
     Ok(command)
 }
 
+impl Installed {
+    /// Gives a database the names that other systems' SQL uses.
+    pub(crate) fn migrate_compat(&self, url: &str) -> Result<()> {
+        let mut command = Command::new(tidewire(self)?);
+        let done = command.args(["migrate", "--compat", "--database", url]).output()?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        anyhow::ensure!(done.status.success(), "tidewire migrate --compat: {said}");
+        Ok(())
+    }
+}
+
 fn tidewire(installed: &Installed) -> Result<&PathBuf> {
     installed.tidewire.as_ref().context("the tidewire binary is not built")
 }
