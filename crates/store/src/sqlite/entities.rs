@@ -176,23 +176,20 @@ fn changes(
 ) -> rusqlite::Result<Vec<(Position, EntityChange)>> {
     let most = i64::try_from(changes_max).unwrap_or(i64::MAX);
     let mut found = BTreeMap::new();
-    let mut look = |sql: &str, id: &String| -> rusqlite::Result<()> {
+    for sql in [sql!("entity_changes"), sql!("entity_changes_was")] {
         let mut query = connection.prepare_cached(sql)?;
-        let mut rows = query.query(params![code, id, after.to_sql(), most])?;
-        while let Some(row) = rows.next()? {
-            if let Some(change) = change_of_row(code, row)? {
-                found.insert(Position::from_sql(row.get(0)?), change);
+        for id in ids {
+            let mut rows = query.query((code, id, after.to_sql(), most))?;
+            while let Some(row) = rows.next()? {
+                if let Some(change) = change_of_row(code, row)? {
+                    found.insert(Position::from_sql(row.get(0)?), change);
+                }
+            }
+            // No more than are asked for are kept, however many ids there are.
+            while found.len() > changes_max {
+                found.pop_last();
             }
         }
-        // No more than are asked for are kept, however many ids there are.
-        while found.len() > changes_max {
-            found.pop_last();
-        }
-        Ok(())
-    };
-    for id in ids {
-        look(sql!("entity_changes"), id)?;
-        look(sql!("entity_changes_was"), id)?;
     }
     Ok(found.into_iter().collect())
 }

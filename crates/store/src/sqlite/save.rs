@@ -55,35 +55,57 @@ fn save(transaction: &Transaction<'_>, plan: &Plan, now_ms: i64) -> rusqlite::Re
 }
 
 fn events(transaction: &Transaction<'_>, events: &[NewEvent], now_ms: i64) -> rusqlite::Result<()> {
-    let mut insert = transaction.prepare_cached(sql!("event_insert"))?;
+    let mut plain = transaction.prepare_cached(sql!("event_insert"))?;
     for event in events {
-        let row = event.row.as_deref();
-        let entity = event.entity.as_ref();
-        // The operation of a row says what became of it.
-        let named = entity.filter(|_| row.is_none());
-        insert.execute(params![
+        if event.row.is_some() || event.entity.is_some() {
+            change(transaction, event, now_ms)?;
+            continue;
+        }
+        plain.execute(params![
             event.position.to_sql(),
             event.stream,
             event.append_id.to_sql(),
-            row.map_or(&event.actor.host_id, |row| &row.host_id),
-            row.map_or(&event.actor.user_id, |row| &row.user_id),
+            event.actor.host_id,
+            event.actor.user_id,
             event.payload.as_deref(),
             event.content_type,
             event.control.map(crate::event::Control::as_str),
             event.tx_last,
             event.trace_context,
             now_ms,
-            row.map(|row| &row.table),
-            row.map(|row| row.operation.as_str()),
-            row.and_then(|row| row.entity_code.as_ref()).or(named.map(|entity| &entity.code)),
-            row.and_then(|row| row.entity_id.as_ref()).or(named.and_then(|e| e.id.as_ref())),
-            image(row.and_then(|row| row.before.as_deref()))?,
-            image(row.and_then(|row| row.after.as_deref()))?,
-            event.txid,
-            entity.and_then(|entity| entity.was.as_ref()),
-            named.map(|entity| entity.action.as_str())
+            event.txid
         ])?;
     }
+    Ok(())
+}
+
+/// Writes the change of a row, or of an entity.
+fn change(transaction: &Transaction<'_>, event: &NewEvent, now_ms: i64) -> rusqlite::Result<()> {
+    let (row, entity) = (event.row.as_deref(), event.entity.as_ref());
+    // The operation of a row says what became of it.
+    let named = entity.filter(|_| row.is_none());
+    transaction.prepare_cached(sql!("change_insert"))?.execute(params![
+        event.position.to_sql(),
+        event.stream,
+        event.append_id.to_sql(),
+        row.map_or(&event.actor.host_id, |row| &row.host_id),
+        row.map_or(&event.actor.user_id, |row| &row.user_id),
+        event.payload.as_deref(),
+        event.content_type,
+        event.control.map(crate::event::Control::as_str),
+        event.tx_last,
+        event.trace_context,
+        now_ms,
+        row.map(|row| &row.table),
+        row.map(|row| row.operation.as_str()),
+        row.and_then(|row| row.entity_code.as_ref()).or(named.map(|entity| &entity.code)),
+        row.and_then(|row| row.entity_id.as_ref()).or(named.and_then(|e| e.id.as_ref())),
+        image(row.and_then(|row| row.before.as_deref()))?,
+        image(row.and_then(|row| row.after.as_deref()))?,
+        event.txid,
+        entity.and_then(|entity| entity.was.as_ref()),
+        named.map(|entity| entity.action.as_str())
+    ])?;
     Ok(())
 }
 
