@@ -36,7 +36,14 @@ pub(crate) type Looked = oneshot::Receiver<Result<Kept, StoreError>>;
 #[derive(Debug)]
 enum Work {
     Edit(EntityEdit, Option<oneshot::Sender<Result<(), StoreError>>>),
-    Look(String, oneshot::Sender<Result<Kept, StoreError>>),
+    Look(Look),
+}
+
+/// A look at what is kept of a connection.
+#[derive(Debug)]
+struct Look {
+    connection_id: String,
+    reply: oneshot::Sender<Result<Kept, StoreError>>,
 }
 
 impl Work {
@@ -103,7 +110,8 @@ impl Batch {
     /// Looks at what is kept of a connection, after all changes before this.
     pub(super) fn look(&self, connection_id: &str) -> Looked {
         let (reply, looked) = oneshot::channel();
-        self.waiting().push(Work::Look(connection_id.to_owned(), reply));
+        let connection_id = connection_id.to_owned();
+        self.waiting().push(Work::Look(Look { connection_id, reply }));
         self.asked.notify_one();
         looked
     }
@@ -147,7 +155,7 @@ impl Batch {
         if !edits.is_empty() {
             self.commit(store, edits).await?;
         }
-        if let Some((connection_id, reply)) = look {
+        if let Some(Look { connection_id, reply }) = look {
             let kept = store.entities_of(&connection_id).await;
             let failed = kept.as_ref().err().cloned();
             let _ = reply.send(kept);
@@ -186,15 +194,12 @@ impl Batch {
     }
 
     /// What goes into one commit, up to where someone wants to look.
-    #[expect(clippy::type_complexity, reason = "named where it is taken apart")]
-    fn take(&self) -> (Vec<Work>, Option<(String, oneshot::Sender<Result<Kept, StoreError>>)>) {
+    fn take(&self) -> (Vec<Work>, Option<Look>) {
         let mut waiting = self.waiting();
         let (mut edits, mut ids) = (Vec::new(), 0);
         while edits.len() < COMMIT_EDITS_MAX && ids < COMMIT_IDS_MAX {
             match waiting.pop() {
-                Some(Work::Look(connection_id, reply)) => {
-                    return (edits, Some((connection_id, reply)));
-                }
+                Some(Work::Look(look)) => return (edits, Some(look)),
                 Some(work) => {
                     ids += work.ids();
                     edits.push(work);
@@ -233,7 +238,7 @@ mod tests {
         batch.note(gone("c"));
         let (edits, look) = batch.take();
         assert_eq!(names(&edits), ["a", "b"]);
-        assert_eq!(look.map(|(connection_id, _)| connection_id).as_deref(), Some("a"));
+        assert_eq!(look.map(|look| look.connection_id).as_deref(), Some("a"));
         assert_eq!(names(&batch.take().0), ["c"]);
         assert_eq!(batch.waiting().ids, 0);
     }

@@ -118,8 +118,7 @@ mod tests {
 
     #[test]
     fn one_that_has_not_heard_of_itself_waits_for_that() {
-        let mut user = User::default();
-        user.connections = vec![("a".into(), None)];
+        let mut user = User { connections: vec![("a".into(), None)], latest: 0 };
         assert!(user.hear(7, "elsewhere").is_empty(), "it may be the newer one");
         assert_eq!(names(&user.hear(6, "a")), ["a"], "it is not");
     }
@@ -134,9 +133,9 @@ mod tests {
             let last = places.len() - 1;
             let mut staying = Vec::new();
             for node in 0..3 {
-                let mut user = User::default();
                 let own = places.iter().enumerate().filter(|(_, place)| **place == node);
-                user.connections = own.map(|(id, _)| (id.to_string().into(), None)).collect();
+                let connections = own.map(|(id, _)| (id.to_string().into(), None)).collect();
+                let mut user = User { connections, latest: 0 };
                 let mut messages: Vec<usize> = (0..places.len()).collect();
                 for order in &orders[node * 8..(node + 1) * 8] {
                     if messages.is_empty() {

@@ -8,7 +8,7 @@
 //! - [`batch`]: many changes of subscriptions, one commit, in order
 //! - [`permit`]: who may be told
 //! - [`connected`]: connections by name, and one for each user where that is wanted
-//! - [`routes`]: `/v1/entities/stats`
+//! - [`routes`]: how many subscriptions there are, for those who run the server
 
 mod batch;
 mod connected;

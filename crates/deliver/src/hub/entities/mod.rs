@@ -216,7 +216,9 @@ impl Shard {
         let actor = identity.actor();
         let mut user_id = actor.user_id.unwrap_or_default();
         // A name that is too long to be kept must not stand in the way of others.
-        user_id.truncate(user_id.floor_char_boundary(ENTITY_USER_BYTES_MAX));
+        while user_id.len() > ENTITY_USER_BYTES_MAX {
+            user_id.pop();
+        }
         EntitySubscription {
             user_id,
             host_id: actor.host_id,
