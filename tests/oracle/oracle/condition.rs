@@ -31,10 +31,12 @@ pub(crate) struct Random {
     pub(crate) text: String,
     pub(crate) constructs: Vec<&'static str>,
     pub(crate) types: Vec<&'static str>,
+    /// Whether it was spoilt on purpose, so that the database may find it no condition at all.
+    pub(crate) is_mutant: bool,
 }
 
 /// Everything that a condition can have in it, in both dialects.
-pub(crate) const CONSTRUCTS: [&str; 24] = [
+pub(crate) const CONSTRUCTS: [&str; 25] = [
     "=",
     "<>",
     "!=",
@@ -59,6 +61,7 @@ pub(crate) const CONSTRUCTS: [&str; 24] = [
     "columns",
     "values",
     "identity",
+    "mutant",
 ];
 
 const PATTERNS: [&str; 14] = [
@@ -78,6 +81,34 @@ const PATTERNS: [&str; 14] = [
     "NULL",
 ];
 
+/// Words that change what stands around them.
+const STRAYS: [&str; 24] = [
+    "NOT ",
+    "NOT ",
+    "AND ",
+    "OR ",
+    "IS NULL ",
+    "IS NOT NULL ",
+    "IS TRUE ",
+    "= ",
+    "< ",
+    "(",
+    ")",
+    "-",
+    "- ",
+    "+ ",
+    "NULL ",
+    "TRUE ",
+    "'a' ",
+    "5 ",
+    ", ",
+    "COLLATE \"C\" ",
+    "/* c */ ",
+    "-- c\n",
+    "\n",
+    ";",
+];
+
 /// Makes conditions for one table.
 pub(crate) struct Generator<'a> {
     pub(crate) subjects: &'a [Subject],
@@ -93,7 +124,33 @@ impl Generator<'_> {
     pub(crate) fn condition(&mut self) -> Random {
         let mut made = Random::default();
         made.text = self.nested(3, &mut made);
+        if self.random.random_bool(0.3) {
+            made.text = self.mutant(&made.text);
+            made.is_mutant = true;
+        }
         made
+    }
+
+    /// The text with a few of its words lost, doubled, exchanged or put in from elsewhere. Most are no
+    /// conditions any more; but where one is taken, it must mean what it means to the database.
+    fn mutant(&mut self, text: &str) -> String {
+        let mut words: Vec<&str> = text.split_inclusive([' ', '(', ')', ',']).collect();
+        for _ in 0..self.random.random_range(1..4) {
+            let (at, other) = (
+                self.random.random_range(0..words.len()),
+                self.random.random_range(0..words.len()),
+            );
+            match self.random.random_range(0..5) {
+                0 if words.len() > 1 => {
+                    words.remove(at);
+                }
+                1 => words.insert(at, words[other]),
+                2 => words.swap(at, other),
+                3 => words[at] = words[other],
+                _ => words.insert(at, STRAYS.choose(self.random).expect("a word")),
+            }
+        }
+        words.concat()
     }
 
     fn nested(&mut self, depth: usize, made: &mut Random) -> String {

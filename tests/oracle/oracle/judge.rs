@@ -10,6 +10,8 @@ use crate::who::Who;
 
 /// Conditions that are tried on each database, unless someone asks for more.
 const CONDITIONS: u64 = 3_000;
+/// Answers of which one may be unsure, though the rows are as strange as can be.
+const UNSURE_ONE_IN: u64 = 20;
 /// Differences that are told before the rest is left out.
 const TOLD_MAX: usize = 12;
 
@@ -79,6 +81,10 @@ impl Judge {
 
     /// The database refuses what was taken.
     pub(crate) fn failed(&mut self, taken: &Taken, error: &str) {
+        if taken.made.is_mutant {
+            self.tally.add("condition", "taken, none to the database", 1);
+            return;
+        }
         self.differences.push(format!("{}\n    the database says: {error}", taken.made.text));
     }
 
@@ -108,6 +114,10 @@ impl Judge {
             self.tally.add("answer", name, 1);
             compared += 1;
         }
+        if taken.made.is_mutant {
+            self.tally.add("construct", "mutant", compared);
+            return;
+        }
         for construct in &taken.made.constructs {
             self.tally.add("construct", construct, compared);
         }
@@ -124,6 +134,10 @@ impl Judge {
         assert!(count == 0, "{count} answers differ from those of {of}:\n\n{told}");
         let zeros = self.tally.zeros();
         assert!(zeros.is_empty(), "never compared on {of}: {zeros:?}");
+        let answers: u64 =
+            ["true", "false", "unknown"].iter().map(|name| self.tally.of("answer", name)).sum();
+        let unsure = self.tally.of("answer", "unsure");
+        assert!(unsure * UNSURE_ONE_IN < answers, "{unsure} are unsure, and {answers} not");
         let (taken, refused) =
             (self.tally.of("condition", "taken"), self.tally.of("condition", "refused"));
         assert!(taken > refused / 3, "{refused} of {} are refused", taken + refused);

@@ -230,8 +230,12 @@ async fn images(sql: &Sql) -> Vec<String> {
 
 /// What the database says to conditions, for each row.
 async fn ask(sql: &Sql, batch: &[Taken]) -> Result<Vec<Vec<Option<bool>>>, String> {
-    let conditions: Vec<String> =
-        batch.iter().map(|taken| format!("({})", for_database(&taken.made.text))).collect();
+    // By itself a NULL would be text; after WHEN it is a condition.
+    let asked = |taken: &Taken| {
+        let condition = for_database(&taken.made.text);
+        format!("CASE WHEN ({condition}\n) THEN true WHEN NOT ({condition}\n) THEN false END")
+    };
+    let conditions: Vec<String> = batch.iter().map(asked).collect();
     let question = format!("SELECT {} FROM t ORDER BY n", conditions.join(",\n"));
     let rows = sql.query(&question, &[]).await.map_err(|error| match error.as_db_error() {
         Some(error) => error.message().to_owned(),

@@ -217,7 +217,7 @@ fn value(value: ValueRef<'_>) -> String {
 fn ask(database: &Connection, condition: &str) -> rusqlite::Result<Vec<Option<bool>>> {
     let condition = for_database(condition);
     let question = format!(
-        "SELECT CASE WHEN ({condition}) THEN 1 WHEN NOT ({condition}) THEN 0 END FROM t ORDER BY n"
+        "SELECT CASE WHEN ({condition}\n) THEN 1 WHEN NOT ({condition}\n) THEN 0 END FROM t ORDER BY n"
     );
     let mut select = database.prepare(&question)?;
     let answers = select.query_map([], |row| row.get::<_, Option<bool>>(0))?;

@@ -221,7 +221,6 @@ fn claim(value: Option<Json>) -> Literal {
 
 fn negative(literal: Literal) -> Option<Literal> {
     match literal {
-        Literal::Null => Some(Literal::Null),
         Literal::Number(digits) => Some(Literal::Number(match digits.strip_prefix('-') {
             Some(positive) => positive.to_owned(),
             None => format!("-{digits}"),

@@ -265,14 +265,42 @@ fn is_by_bytes(name: &str) -> bool {
     matches!(name, "C" | "POSIX")
 }
 
-/// Whether it is a collation of the system's: those are deterministic.
+/// Whether it is a collation of the system's: those are deterministic. They are called by a language and a
+/// territory, or say that they are ICU's.
 fn is_deterministic(name: &str) -> bool {
-    let language = name.split(['_', '.', '@', '-']).next().unwrap_or_default();
-    let is_language =
-        (2..=3).contains(&language.len()) && language.bytes().all(|byte| byte.is_ascii_lowercase());
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_.@-".contains(c);
-    is_by_bytes(name)
-        || matches!(name, "default" | "ucs_basic" | "unicode" | "C.UTF-8" | "C.utf8" | "C.UTF8")
-        || (is_language && name.len() > language.len() && name.chars().all(plain))
-        || name.ends_with("-x-icu")
+    let own = ["default", "ucs_basic", "unicode", "C.UTF-8", "C.UTF8", "C.utf8"];
+    is_by_bytes(name) || own.contains(&name) || name.ends_with("-x-icu") || is_locale(name)
+}
+
+/// Whether it is called as the system's locales are: `de_DE`, `en_US.utf8`, `sr_RS@latin`.
+fn is_locale(name: &str) -> bool {
+    let Some((language, rest)) = name.split_once('_') else { return false };
+    let (territory, variant) = rest.split_at_checked(2).unwrap_or((rest, ""));
+    let lower = |byte: u8| byte.is_ascii_lowercase();
+    let plain = |c: char| c.is_ascii_alphanumeric() || ".@-_".contains(c);
+    (2..=3).contains(&language.len())
+        && language.bytes().all(lower)
+        && territory.len() == 2
+        && territory.bytes().all(|byte| byte.is_ascii_uppercase())
+        && (variant.is_empty() || variant.starts_with(['.', '@']))
+        && variant.chars().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collations_of_users_are_told_from_those_of_the_system() {
+        for name in
+            ["C", "POSIX", "default", "en_US", "en_US.utf8", "sr_RS.utf8@latin", "und-x-icu"]
+        {
+            assert!(is_deterministic(name), "{name}");
+        }
+        for name in
+            ["", "en", "en_ci", "case_insensitive", "en_USx", "\"app\".\"de_DE\"", "_US", "EN_us"]
+        {
+            assert!(!is_deterministic(name), "{name}");
+        }
+    }
 }
