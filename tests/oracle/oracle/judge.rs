@@ -1,5 +1,7 @@
 //! Compares answers, and says what was compared.
 
+use std::collections::HashMap;
+
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use tidewire_query::{Predicate, Row, Table, Truth};
@@ -9,7 +11,7 @@ use crate::tally::Tally;
 use crate::who::Who;
 
 /// Conditions that are tried on each database, unless someone asks for more.
-const CONDITIONS: u64 = 3_000;
+const CONDITIONS: u64 = 5_000;
 /// Answers of which one may be unsure, though the rows are as strange as can be.
 const UNSURE_ONE_IN: u64 = 20;
 /// Differences that are told before the rest is left out.
@@ -44,6 +46,8 @@ pub(crate) struct Judge {
     table: Table,
     images: Vec<String>,
     differences: Vec<String>,
+    /// A text and the answers of each predicate that was seen.
+    known: HashMap<Predicate, (String, Vec<Option<bool>>)>,
     /// Whether a row's image may leave a predicate unsure.
     may_be_unsure: bool,
 }
@@ -60,8 +64,15 @@ impl Judge {
         let types: Vec<&'static str> = subjects.iter().map(|subject| subject.type_name).collect();
         tally.expect("type", &types);
         tally.expect("answer", &["true", "false", "unknown"]);
-        tally.expect("condition", &["taken", "refused"]);
-        Judge { tally, table, images, differences: Vec::new(), may_be_unsure }
+        tally.expect("condition", &["taken", "refused", "equal to another"]);
+        Judge {
+            tally,
+            table,
+            images,
+            differences: Vec::new(),
+            known: HashMap::new(),
+            may_be_unsure,
+        }
     }
 
     /// A condition that is worth asking the database about.
@@ -91,6 +102,7 @@ impl Judge {
     /// The database's answers, a row each.
     pub(crate) fn compare(&mut self, taken: &Taken, answers: &[Option<bool>]) {
         assert_eq!(answers.len(), self.images.len(), "an answer for each row");
+        self.compare_with_equals(taken, answers);
         let mut compared = 0;
         for (image, answer) in self.images.iter().zip(answers) {
             let row = Row::parse(image.as_bytes()).expect("an image");
@@ -123,6 +135,22 @@ impl Judge {
         }
         for type_name in &taken.made.types {
             self.tally.add("type", type_name, compared);
+        }
+    }
+
+    /// Predicates that are equal must have equal answers, because their work is shared.
+    fn compare_with_equals(&mut self, taken: &Taken, answers: &[Option<bool>]) {
+        let Some((text, known)) = self.known.get(&taken.predicate) else {
+            let entry = (taken.made.text.clone(), answers.to_vec());
+            self.known.insert(taken.predicate.clone(), entry);
+            return;
+        };
+        self.tally.add("condition", "equal to another", 1);
+        if known != answers {
+            let key = taken.predicate.key();
+            let difference =
+                format!("{}\n    is not\n{text}\n    though both are {key}", taken.made.text);
+            self.differences.push(difference);
         }
     }
 
