@@ -84,6 +84,13 @@ impl Launch {
         self
     }
 
+    /// Gives it a `tidewire.toml`.
+    #[must_use]
+    pub fn configured(self, text: &str) -> Launch {
+        std::fs::write(self.folder.path().join("tidewire.toml"), text).expect("a file");
+        self
+    }
+
     /// Lets the server speak TLS, with what is in these files, to clients who trust this authority.
     #[must_use]
     pub fn secured(self, files: &Files, authority: &Authority) -> Launch {

@@ -217,7 +217,11 @@ async fn a_tenant_is_told_of_its_own(store: Store) {
     run(http, "CREATE TABLE notes (id INTEGER PRIMARY KEY, host TEXT)").await;
     let watched = json!({ "table": "notes", "entity": "note", "host_column": "host" });
     desk::watch(http, &watched).await;
-    run(http, "INSERT INTO notes VALUES (1, 'acme'), (2, 'bolt'), (3, NULL)").await;
+    run(
+        http,
+        "INSERT INTO notes VALUES (1, 'acme'), (2, 'bolt'), (3, NULL), (4, 'acme'), (5, 'bolt')",
+    )
+    .await;
     let mut tabs = BTreeMap::new();
     for host in ["acme", "bolt"] {
         let claims = json!({ "sub": "ann", "host_id": host, "tidewire": { "tables": ["notes"] } });
@@ -225,23 +229,22 @@ async fn a_tenant_is_told_of_its_own(store: Store) {
         let mut tab =
             Desk::open(&nodes.https().last().expect("one").as_someone(Some(&token))).await;
         let wanted = json!({
-            "query_id": "n", "entity_code": "note", "entity_ids": ["1", "2", "3"], "offset": "-1",
+            "query_id": "n", "entity_code": "note", "entity_ids": ["1", "2", "3", "4", "5"],
+            "offset": "-1",
         });
         tab.socket.subscribe(&wanted).await;
         tabs.insert(host, tab);
     }
-    run(http, "UPDATE notes SET host = host").await;
-    run(http, "UPDATE notes SET host = host WHERE id = 3").await;
-    for (host, own) in [("acme", "1"), ("bolt", "2")] {
+    run(http, "UPDATE notes SET host = host WHERE id < 4").await;
+    run(http, "UPDATE notes SET host = host WHERE id > 3").await;
+    for (host, own, last) in [("acme", "1", "4"), ("bolt", "2", "5")] {
         let tab = tabs.get_mut(host).expect("opened");
-        // Of the past and of what happens: its own, and what is of no tenant.
-        let mut told = tab.told_until("3").await;
-        while told.iter().filter(|change| change.action == "UPDATE" && change.id == "3").count()
-            == 0
-        {
-            told.extend(tab.told_until("3").await);
+        // Of the past and of what happens: its own, and not what is of another tenant or of none.
+        let mut told = tab.told_until(last).await;
+        while !told.iter().any(|change| change.action == "UPDATE" && change.id == last) {
+            told.extend(tab.told_until(last).await);
         }
-        assert!(told.iter().all(|change| change.id == own || change.id == "3"), "{host}: {told:?}");
+        assert!(told.iter().all(|change| [own, last].contains(&&*change.id)), "{host}: {told:?}");
         assert!(told.iter().any(|change| change.id == own), "{host}: {told:?}");
     }
 }

@@ -52,6 +52,7 @@ mod slow_clients;
 mod sql;
 mod sql_command;
 mod subscribing_under_load;
+mod table_subscriptions;
 mod tenants;
 mod the_disk_is_full;
 mod the_door_is_shut;

@@ -40,9 +40,8 @@ pub(crate) fn filled(options: &Options, kind: Kind, scale: &Entities) -> Result<
             options.installed.migrate_compat(&database.url)?;
             let session = Session::connect(&database.url)?;
             let fill = [("{users}", users), ("{each}", each), ("{entities}", all)];
-            let replace = |sql: String, (name, value): &(&str, usize)| {
-                sql.replace(name, &value.to_string())
-            };
+            let replace =
+                |sql: String, (name, value): &(&str, usize)| sql.replace(name, &value.to_string());
             session.run(&fill.iter().fold(FILL_POSTGRES.to_owned(), replace))?;
             session.run("VACUUM ANALYZE tidewire.rxdb_subscription")?;
         }

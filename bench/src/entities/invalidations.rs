@@ -18,7 +18,8 @@ use crate::scale::{Entities, Scale};
 use crate::servers::{Kind, Server};
 use crate::table::{Table, count, decimals};
 
-const TABLE: &str = "CREATE TABLE projects (id text PRIMARY KEY, name text NOT NULL, edits integer NOT NULL)";
+const TABLE: &str =
+    "CREATE TABLE projects (id text PRIMARY KEY, name text NOT NULL, edits integer NOT NULL)";
 /// Between two changes, so that each is delivered by itself.
 const PACE: Duration = Duration::from_millis(10);
 const TOO_LATE: Duration = Duration::from_secs(30);
@@ -51,13 +52,21 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
     for kind in report.present() {
         println!("\ninvalidations: {} connections, {}", scale.connections, kind.name());
         let server = Server::start(kind, &options.installed)?;
-        let meter = server.database().map(|database| Session::connect(&database.url)).transpose()?;
+        let meter =
+            server.database().map(|database| Session::connect(&database.url)).transpose()?;
         let client = client(&server)?;
         rows.push(measure(&runtime, &client, kind, scale, meter.as_ref())?);
     }
     let mut table = Table::new(&[
-        "server", "connections", "subscriptions", "changes", "told", "p50 ms", "p99 ms",
-        "transactions/change", "with nobody",
+        "server",
+        "connections",
+        "subscriptions",
+        "changes",
+        "told",
+        "p50 ms",
+        "p99 ms",
+        "transactions/change",
+        "with nobody",
     ]);
     for row in &rows {
         let transactions = |value: Option<f64>| value.map_or("-".to_owned(), |t| decimals(t, 2));
@@ -106,9 +115,8 @@ fn measure(
     let began = transactions(meter)?;
     let told = runtime.block_on(change_all(client, scale, all, Some(&mut crowd)))?;
     let ended = transactions(meter)?;
-    let each = |from: Option<u64>, to: Option<u64>| {
-        Some((to? - from?) as f64 / scale.changes as f64)
-    };
+    let each =
+        |from: Option<u64>, to: Option<u64>| Some((to? - from?) as f64 / scale.changes as f64);
     let (latencies, deliveries) = told;
     Ok(Row {
         server: kind,

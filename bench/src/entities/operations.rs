@@ -68,7 +68,11 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
     let mut rows = Vec::new();
     for kind in report.present() {
         let rows_there = scale.users * scale.subscriptions;
-        println!("\noperations: {rows_there} subscriptions of {} users, {}", scale.users, kind.name());
+        println!(
+            "\noperations: {rows_there} subscriptions of {} users, {}",
+            scale.users,
+            kind.name()
+        );
         let store = filled(options, kind, scale)?;
         let server = Server::start_on(kind, &options.installed, store)?;
         if let Some(database) = server.database() {

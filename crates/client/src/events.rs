@@ -72,10 +72,23 @@ impl Client {
         stream: &str,
         from: &ReadFrom,
     ) -> Result<EventPage, ClientError> {
+        self.read_events_where(stream, from, None).await
+    }
+
+    /// The same of a table's stream, of rows that satisfy a condition.
+    pub async fn read_events_where(
+        &self,
+        stream: &str,
+        from: &ReadFrom,
+        filter: Option<&str>,
+    ) -> Result<EventPage, ClientError> {
         let mut url = self.address().stream(stream)?;
         url.query_pairs_mut()
             .append_pair("offset", from.as_offset())
             .append_pair("format", "events");
+        if let Some(filter) = filter {
+            url.query_pairs_mut().append_pair("where", filter);
+        }
         let response = self.get(url).await?;
         let next_offset = answer::next_offset(&response)?;
         let up_to_date = answer::flag(&response, "stream-up-to-date");

@@ -19,21 +19,26 @@ const FRAME_BYTES: usize = 320;
 /// Gives an event that is the change of a row its document.
 pub(crate) fn render_event(event: &mut Event, epoch: Epoch) {
     if let Some(row) = &event.row {
-        event.payload = document(row, event.position, epoch);
+        event.payload = document(row, event.position, epoch, false);
     }
 }
 
 /// Gives an event that is the change of a row its document.
 pub(crate) fn render_tail_event(event: &mut TailEvent, epoch: Epoch) {
     if let Some(row) = &event.row {
-        event.payload = Some(document(row, event.position, epoch));
+        event.payload = Some(document(row, event.position, epoch, false));
     }
 }
 
-/// The document of a change. The images are JSON already and go in as they are.
-fn document(row: &RowChange, position: Position, epoch: Epoch) -> Bytes {
+/// What every document begins with.
+pub(crate) const BEGINNING: &[u8] = br#"{"type":"cdc_event","#;
+
+/// The document of a change. The images are JSON already and go in as they are. A row that has `left` is
+/// still there, though not among those that are wanted.
+pub(crate) fn document(row: &RowChange, position: Position, epoch: Epoch, left: bool) -> Bytes {
     let mut out = BytesMut::with_capacity(FRAME_BYTES + row.bytes());
-    out.put_slice(br#"{"type":"cdc_event","eventId":""#);
+    out.put_slice(BEGINNING);
+    out.put_slice(br#""eventId":""#);
     out.put_slice(position.number().to_string().as_bytes());
     out.put_slice(br#"","tableName":"#);
     put_json_string(&mut out, &row.table);
@@ -44,6 +49,9 @@ fn document(row: &RowChange, position: Position, epoch: Epoch) -> Bytes {
     if let Some(before) = &row.before {
         out.put_slice(br#","before":"#);
         out.put_slice(before);
+    }
+    if left {
+        out.put_slice(br#","left":true"#);
     }
     for (name, value) in [("entityCode", &row.entity_code), ("entityId", &row.entity_id)] {
         if let Some(value) = value {
@@ -101,6 +109,7 @@ mod tests {
             &change(Operation::Delete),
             Position::new(12),
             Epoch::new(3).expect("an epoch"),
+            false,
         );
         assert_eq!(
             std::str::from_utf8(&document).expect("text"),

@@ -11,6 +11,7 @@
 //! - `sql`: users' own SQL
 //! - `tail`: how this node follows the log and wakes its readers; `horizon`: waiting until it has seen
 //!   some place in it
+//! - `lens`: what of a table someone sees
 //! - `hub`: who is connected, what each follows, and how events reach them; `live`: how they come in
 //! - `entities`: who may be told of entities, and what is kept of who is
 //! - `websocket`: frames and handshake; `sessions`: durable identities of clients; `nodes`: the others
@@ -32,6 +33,7 @@ mod entities;
 mod horizon;
 mod hub;
 mod idle;
+mod lens;
 mod line;
 mod live;
 mod memory;

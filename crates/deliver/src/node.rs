@@ -11,6 +11,7 @@ use crate::auth::gates::Gates;
 use crate::auth::{Credentials, Identity, Who};
 use crate::entities::Entities;
 use crate::hub::{Dormant, Hub};
+use crate::lens::Tables;
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::nodes;
@@ -42,6 +43,8 @@ pub(crate) struct Node {
     /// Whoever asks for what is public.
     pub(crate) stranger: Identity,
     pub(crate) tail: Tail,
+    /// What tables are made of, and what of them is seen.
+    pub(crate) tables: Arc<Tables>,
     pub(crate) hub: Hub,
     pub(crate) sessions: Sessions,
     pub(crate) entities: Entities,
@@ -71,10 +74,12 @@ impl Node {
     ) -> Result<(Node, Vec<Dormant>, Sinks), StartError> {
         let tls = options.tls.as_ref().map(Keeper::open).transpose()?;
         let tip = store.tip().await?;
+        let tables = Arc::<Tables>::default();
         let (hub, shards, sinks) = Hub::new(shards, tip);
         let node = Node {
             id: nodes::name(&options.node),
-            tail: Tail::new(tip),
+            tail: Tail::new(tip, Arc::clone(&tables)),
+            tables,
             hub,
             sessions: Sessions::load_key(&store, &options.sessions).await?,
             entities: Entities::default(),

@@ -1,6 +1,7 @@
 //! How the server is set up. Filled in from the configuration by the binary; the defaults here are
 //! the configuration's defaults.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -375,6 +376,8 @@ pub struct Options {
     pub sql: SqlOptions,
     /// What is kept of the log, and for how long.
     pub retention: RetentionRules,
+    /// What must hold of the rows that are read of a table: a predicate by the table's name.
+    pub tables: BTreeMap<String, String>,
     /// How webhooks are sent.
     pub webhooks: WebhookOptions,
     /// How live connections are served.
@@ -403,6 +406,7 @@ impl Options {
             tls: None,
             limits: Limits::default(),
             streams: StreamOptions::default(),
+            tables: BTreeMap::new(),
             log: LogOptions::default(),
             sql: SqlOptions::default(),
             retention: default_retention(),

@@ -68,4 +68,4 @@ pub use sql::{Sql, SqlAnswer, SqlColumn, SqlError, SqlLimits, SqlProblem, Statem
 pub use stats::{CaptureCounters, CaptureStats, CommitStats, Distribution};
 pub use stream::{Lifetime, ProducerStamp, StreamState};
 pub use tickets::Tickets;
-pub use watch::{CaptureMode, CaptureView, NewWatch, WatchView, Watches};
+pub use watch::{CaptureMode, CaptureView, ColumnView, NewWatch, TableView, WatchView, Watches};

@@ -53,6 +53,38 @@ pub struct WatchView {
     pub waiting_ms: u64,
 }
 
+/// A column of a watched table, as its rows' images have it: generated ones are not among them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnView {
+    /// Its name.
+    pub name: String,
+    /// Its type, as the database calls it: `int4`, `text`. An enum has `enum ` before its name; any
+    /// other that is not the database's own has its schema there. On SQLite as it was declared.
+    pub type_name: String,
+    /// How its texts compare, if it has texts: `C` where that is by their bytes (`BINARY` on SQLite),
+    /// else the collation's name. One that a user made is in quotes, with its schema: under it
+    /// different texts may be equal.
+    pub collation: Option<String>,
+}
+
+/// What a name of a table stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TableView {
+    /// A table that is watched.
+    Watched {
+        /// Its columns as they are.
+        columns: Vec<ColumnView>,
+        /// Those that tell rows apart; none if the whole row does.
+        key_columns: Vec<String>,
+        /// The one that says whose tenant's a row is.
+        host_column: Option<String>,
+    },
+    /// A table whose changes are not captured.
+    NotWatched,
+    /// Nothing.
+    Unknown,
+}
+
 /// Where the events of rows come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaptureMode {
@@ -116,6 +148,9 @@ pub trait Watches: Send + Sync {
 
     /// What is watched, in order of name.
     async fn watches(&self) -> Result<Vec<WatchView>, StoreError>;
+
+    /// What a table is made of, by the name that its events have.
+    async fn columns(&self, table: &str) -> Result<TableView, StoreError>;
 
     /// How changes come into the log.
     async fn capture(&self) -> Result<CaptureView, StoreError>;

@@ -77,7 +77,7 @@ pub(crate) enum Command {
     Sql(SqlFlags),
     /// Watch a table: its changes become the stream table/NAME. Or list the watched tables
     ///
-    /// `tidewire tail --stream table/orders` then prints each change of a row as it is committed. To
+    /// `tidewire tail --table orders` then prints each change of a row as it is committed. To
     /// watch a table again changes how it is watched. Needs the admin key, or a key that allows admin.
     Watch(WatchFlags),
     /// Stop watching a table, and end its stream
@@ -321,8 +321,14 @@ pub(crate) struct PublishFlags {
 #[derive(Debug, Args)]
 pub(crate) struct TailFlags {
     /// The stream, such as doc/123; of several, each line begins with the stream's name and a tab
-    #[arg(long = "stream", value_name = "NAME", required = true)]
+    #[arg(long = "stream", value_name = "NAME", required_unless_present = "tables")]
     pub(crate) streams: Vec<String>,
+    /// A watched table, such as orders: prints each change of a row as it is committed
+    #[arg(long = "table", value_name = "NAME")]
+    pub(crate) tables: Vec<String>,
+    /// Of tables' rows, those that satisfy a condition: "status = 'open' AND total > 100"
+    #[arg(long = "where", value_name = "CONDITION", requires = "tables")]
+    pub(crate) filter: Option<String>,
     /// Where to begin: start, now, or after an offset
     #[arg(long, value_name = "start|now|OFFSET", default_value = "start", value_parser = read_from)]
     pub(crate) from: ReadFrom,

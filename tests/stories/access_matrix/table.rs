@@ -91,7 +91,7 @@ impl Row {
 
     /// Whether a client of a WebSocket that is told this code is also told to go.
     pub(crate) fn closes(code: &str) -> bool {
-        code != "forbidden" && code != "stream_not_found"
+        !["forbidden", "stream_not_found", "table_not_found"].contains(&code)
     }
 }
 

@@ -69,6 +69,11 @@ impl Lane {
         self.subscription.as_ref().is_some_and(|subscription| subscription.of_session)
     }
 
+    /// Whether this is to the rows of a table.
+    pub(super) fn is_of_rows(&self) -> bool {
+        self.subscription.as_ref().is_some_and(|subscription| subscription.rows.is_some())
+    }
+
     /// The caller wants it to begin, or to begin anew.
     pub(super) fn restart(&self) -> Wire {
         match self.wire {

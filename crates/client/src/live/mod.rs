@@ -57,7 +57,7 @@ pub use update::{EntityChange, LiveEvent, Update};
 use self::link::{Happened, Link};
 use self::reader::Reader;
 use self::state::State;
-use self::wire::Message;
+use self::wire::{Message, Rows};
 use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::error::ClientError;
@@ -150,6 +150,23 @@ impl Live {
         Ok(())
     }
 
+    /// Follows the rows of a watched table: all, or those that satisfy a condition. What comes are
+    /// [`Update::Event`]s whose payload is a `cdc_event`; a row that does not satisfy the condition any
+    /// more comes as a `DELETE`. It belongs to the connection, not to a session: after a return it goes on
+    /// where this client got to.
+    pub fn subscribe_table(
+        &mut self,
+        query_id: &str,
+        table: &str,
+        filter: Option<&str>,
+        from: impl Into<Option<ReadFrom>>,
+    ) -> Result<(), ClientError> {
+        let rows = Rows { table: table.to_owned(), filter: filter.map(ToOwned::to_owned) };
+        self.check(query_id, &rows.stream())?;
+        self.state.subscribe_to_rows(query_id, rows, from.into());
+        Ok(())
+    }
+
     fn begin(
         &mut self,
         query_id: &str,
@@ -157,9 +174,14 @@ impl Live {
         from: Option<ReadFrom>,
         min_offset: Option<String>,
     ) -> Result<(), ClientError> {
+        self.check(query_id, stream)?;
+        self.state.subscribe(query_id, stream, from, min_offset);
+        Ok(())
+    }
+
+    fn check(&self, query_id: &str, stream: &str) -> Result<(), ClientError> {
         check_query_id(query_id)?;
         self.link.node().address().stream(stream)?;
-        self.state.subscribe(query_id, stream, from, min_offset);
         Ok(())
     }
 

@@ -34,11 +34,12 @@ impl Reader {
         let wait = self.in_vain.then(|| self.backoff.next_wait(&mut rand::rng()));
         let client = client.clone();
         let (stream, from) = (read.stream.clone(), ReadFrom::Offset(read.offset.clone()));
+        let filter = read.filter.clone();
         let page = async move {
             if let Some(wait) = wait {
                 sleep(wait).await;
             }
-            client.read_events(&stream, &from).await
+            client.read_events_where(&stream, &from, filter.as_deref()).await
         };
         self.under_way = Some((read, Box::pin(page)));
     }

@@ -20,6 +20,8 @@ pub(super) struct Read {
     query_id: Arc<str>,
     pub(super) stream: Arc<str>,
     pub(super) offset: String,
+    /// Of the rows of a table, those that are wanted.
+    pub(super) filter: Option<String>,
 }
 
 impl State {
@@ -59,7 +61,8 @@ impl State {
             self.reads += 1;
             if let Some(offset) = subscription.begin_read(self.reads) {
                 let (number, stream) = (self.reads, subscription.stream.clone());
-                return Some(Read { number, query_id, stream, offset });
+                let filter = subscription.rows.as_ref().and_then(|rows| rows.filter.clone());
+                return Some(Read { number, query_id, stream, offset, filter });
             }
         }
         None
@@ -148,7 +151,8 @@ impl State {
         if !self.session {
             return;
         }
-        let known = self.lanes.values().find(|lane| *lane.stream == *created.stream);
+        let known =
+            self.lanes.values().find(|lane| *lane.stream == *created.stream && !lane.is_of_rows());
         let unwanted = known.map(|lane| lane.subscription.is_none());
         let (query_id, stream): (Arc<str>, Arc<str>) =
             (created.query_id.as_ref().into(), created.stream.as_ref().into());

@@ -9,7 +9,7 @@ use super::acks::Acks;
 use super::lane::{DUE, Fate, Lane, Wire};
 use super::subscription::Subscription;
 use super::update::{LiveEvent, Update};
-use super::wire::{Acked, Entities, Request, Subscribe};
+use super::wire::{Acked, Entities, Request, Rows, Subscribe};
 use crate::follow::ReadFrom;
 
 /// Bytes of names in one message to the server: far below what any server may refuse.
@@ -69,18 +69,28 @@ impl State {
             // A session follows a stream once: this takes the place of what the session brought.
             self.lanes.retain(|_, lane| !(lane.is_of_session() && lane.stream == stream));
         }
+        self.insert(query_id, stream, subscription);
+    }
+
+    /// Follows the rows of a table.
+    pub(super) fn subscribe_to_rows(&mut self, query_id: &str, rows: Rows, from: Option<ReadFrom>) {
+        let (query_id, stream): (Arc<str>, Arc<str>) = (query_id.into(), rows.stream().into());
+        let subscription = Subscription::new(query_id.clone(), Arc::clone(&stream), from);
+        self.insert(query_id, stream, subscription.of_rows(Some(rows)));
+    }
+
+    fn insert(&mut self, query_id: Arc<str>, stream: Arc<str>, subscription: Subscription) {
         self.forget_updates(&query_id);
         self.progress = None;
         self.requests_due = true;
         let wire = self.lanes.get(&query_id).map_or(DUE, Lane::restart);
-        let subscription = Some(subscription);
-        self.lanes.insert(query_id, Lane { stream, wire, subscription });
+        self.lanes.insert(query_id, Lane { stream, wire, subscription: Some(subscription) });
     }
 
     pub(super) fn unsubscribe(&mut self, query_id: &str) {
         self.forget_updates(query_id);
         if let Some(lane) = self.lanes.get_mut(query_id) {
-            let fate = lane.leave(self.session);
+            let fate = lane.leave(self.session && !lane.is_of_rows());
             self.meet(query_id, fate);
         }
     }
@@ -124,19 +134,22 @@ impl State {
                 }
                 (Wire::Due { anew }, Some(subscription)) => {
                     lane.wire = Wire::Asked { anew, stale: false };
-                    let offset = subscription.ask_from(self.acks.of(&lane.stream));
+                    let table = subscription.rows.clone();
+                    let acked = self.acks.of(&lane.stream).filter(|_| table.is_none());
+                    let offset = subscription.ask_from(acked);
                     let min_offset = subscription.ask_min_offset();
-                    let (query_id, entities) =
-                        (query_id.to_string(), subscription.entities.clone());
-                    let stream =
-                        if entities.is_none() { lane.stream.to_string() } else { String::new() };
-                    wanted.push(Subscribe { query_id, stream, entities, offset, min_offset });
+                    let entities = subscription.entities.clone();
+                    let named = table.is_none() && entities.is_none();
+                    let stream = if named { lane.stream.to_string() } else { String::new() };
+                    let query_id = query_id.to_string();
+                    let asked = Subscribe { query_id, stream, table, entities, offset, min_offset };
+                    wanted.push(asked);
                 }
                 _ => {}
             }
         }
         let unwanted = in_messages(unwanted, String::len).into_iter();
-        let wanted = in_messages(wanted, |one| one.query_id.len() + one.stream.len()).into_iter();
+        let wanted = in_messages(wanted, Subscribe::bytes).into_iter();
         unwanted
             .map(|query_ids| Request::Unsubscribe { query_ids })
             .chain(wanted.map(|subscriptions| Request::Subscribe { subscriptions }))

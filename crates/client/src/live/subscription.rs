@@ -16,7 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::update::{LiveEvent, Update};
-use super::wire::{Changed, Entities};
+use super::wire::{Changed, Entities, Rows};
 use crate::events::{Event, EventPage};
 use crate::follow::ReadFrom;
 use crate::message::is_json;
@@ -32,6 +32,8 @@ pub(super) struct Subscription {
     pub(super) stream: Arc<str>,
     /// The session brought it: the server takes it up again by itself.
     pub(super) of_session: bool,
+    /// Set if it is to the rows of a table: that is the connection's, also where there is a session.
+    pub(super) rows: Option<Rows>,
     start: Option<ReadFrom>,
     /// What the log must have reached before the server begins.
     min_offset: Option<String>,
@@ -65,6 +67,7 @@ impl Subscription {
             query_id,
             stream,
             of_session: false,
+            rows: None,
             start,
             min_offset: None,
             entities: None,
@@ -83,6 +86,11 @@ impl Subscription {
     /// One that is about entities.
     pub(super) fn of_entities(self, entities: Entities) -> Self {
         Subscription { entities: Some(entities), ..self }
+    }
+
+    /// The same, to the rows of a table.
+    pub(super) fn of_rows(self, rows: Option<Rows>) -> Self {
+        Subscription { rows, ..self }
     }
 
     /// One that the session brings.

@@ -25,9 +25,11 @@ pub(crate) enum Request {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Subscribe {
     pub(crate) query_id: String,
-    /// Empty where entities are named instead.
+    /// Empty where a table or entities are named instead.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) stream: String,
+    #[serde(flatten)]
+    pub(crate) table: Option<Rows>,
     #[serde(flatten)]
     pub(crate) entities: Option<Entities>,
     /// Nothing: where the session stands, else the stream's tail.
@@ -45,6 +47,35 @@ pub(crate) struct Entities {
     pub(crate) code: String,
     #[serde(rename = "entity_ids")]
     pub(crate) ids: Vec<String>,
+}
+
+impl Subscribe {
+    /// Bytes of its names.
+    pub(crate) fn bytes(&self) -> usize {
+        let of_rows = |rows: &Rows| rows.table.len() + rows.filter.as_ref().map_or(0, String::len);
+        let of_entities =
+            |of: &Entities| of.code.len() + of.ids.iter().map(String::len).sum::<usize>();
+        self.query_id.len()
+            + self.stream.len()
+            + self.table.as_ref().map_or(0, of_rows)
+            + self.entities.as_ref().map_or(0, of_entities)
+    }
+}
+
+/// The rows of a table that a subscription is to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Rows {
+    pub(crate) table: String,
+    /// A condition; all rows if there is none.
+    #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
+    pub(crate) filter: Option<String>,
+}
+
+impl Rows {
+    /// The stream that holds the table's changes.
+    pub(crate) fn stream(&self) -> String {
+        format!("table/{}", self.table)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -184,6 +215,12 @@ impl<'a> Members<'a> {
                     is_json,
                 }
             }
+            "cdc_event" => Message::Event {
+                query_id: self.query_id.ok_or_else(query_id)?.0,
+                offset: self.offset.ok_or_else(offset)?.0,
+                payload: frame.clone(),
+                is_json: true,
+            },
             "notify" => Message::Notify {
                 query_id: self.query_id.ok_or_else(query_id)?.0,
                 offset: self.offset.ok_or_else(offset)?.0,
@@ -273,12 +310,14 @@ mod tests {
         let subscription = Subscribe {
             query_id: "doc".into(),
             stream: "doc-123".into(),
+            table: None,
             entities: None,
             offset: Some("-1".into()),
             min_offset: None,
         };
         let entities = Entities { code: "project".into(), ids: vec!["7".into(), "8".into()] };
         let of_entities = Subscribe {
+            table: None,
             query_id: "projects".into(),
             stream: String::new(),
             entities: Some(entities),

@@ -77,13 +77,9 @@ impl Identity {
         let scopes = self.scopes();
         let allowed = match act {
             Act::Nothing | Act::AsksItself => true,
+            // How much of it is seen is for the lens to say.
             Act::Read(name) => match table(name) {
-                Some(table) => {
-                    if scopes.covers_table(table) && scopes.narrows_table(table) {
-                        return Err(cannot_narrow(table));
-                    }
-                    scopes.covers_table(table)
-                }
+                Some(table) => scopes.covers_table(table),
                 None => scopes.covers_stream(Ability::Read, name),
             },
             Act::ReadEntity(code) => {
@@ -104,14 +100,21 @@ impl Identity {
         if allowed { Ok(()) } else { Err(forbidden(act)) }
     }
 
-    /// Whether it may read a table with all its rows and columns, which is what `act` needs.
-    pub(crate) fn may_read_all_of(&self, table: &str, act: Act<'_>) -> Result<(), Problem> {
+    /// Whether it may read a table with all its rows and columns, which is what `act` needs. The
+    /// configuration may have a rule for the table, which is for all but administrators.
+    pub(crate) fn may_read_all_of(
+        &self,
+        table: &str,
+        has_rule: bool,
+        act: Act<'_>,
+    ) -> Result<(), Problem> {
         if let Some(ended) = self.standing().ended() {
             return Err(super::ended(ended));
         }
         match self.scopes() {
             scopes if !scopes.covers_table(table) => Err(forbidden(act)),
-            scopes if scopes.narrows_table(table) => Err(cannot_tell_apart(act)),
+            scopes if has_rule && !scopes.is_admin() => Err(cannot_tell_apart(act)),
+            scopes if scopes.narrowing(table).is_any() => Err(cannot_tell_apart(act)),
             _ => Ok(()),
         }
     }
@@ -162,17 +165,6 @@ fn forbidden(act: Act<'_>) -> Problem {
     Problem::new(StatusCode::FORBIDDEN, "forbidden", detail, hint)
 }
 
-/// A rule that cannot be kept is a reason to refuse, not to forget it.
-fn cannot_narrow(table: &str) -> Problem {
-    Problem::new(
-        StatusCode::FORBIDDEN,
-        "rule_not_supported",
-        format!("the credential may see some columns or rows of {table:?} only"),
-        "this version cannot filter a table's stream; use a credential without columns and rows \
-         for it",
-    )
-}
-
 /// That something changed does not say which rows and columns it was.
 fn cannot_tell_apart(act: Act<'_>) -> Problem {
     Problem::new(
@@ -211,23 +203,17 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_cannot_be_kept_is_a_refusal() {
-        let holder = holder(r#"{"tables": ["orders"], "rows": {"orders": "total < 5"}}"#);
-        let problem = holder.may(Act::Read("table/orders")).expect_err("refused");
-        assert_eq!(problem.code(), "rule_not_supported");
-    }
-
-    #[test]
     fn entities_are_for_those_who_may_read_their_tables_whole() {
         let act = Act::ReadEntity("order");
         let code = |result: Result<(), Problem>| result.err().map(|problem| problem.code());
         let reader = holder(r#"{"tables": ["orders"]}"#);
-        assert_eq!(code(reader.may_read_all_of("orders", act)), None);
-        assert_eq!(code(reader.may_read_all_of("customers", act)), Some("forbidden"));
+        assert_eq!(code(reader.may_read_all_of("orders", false, act)), None);
+        assert_eq!(code(reader.may_read_all_of("orders", true, act)), Some("rule_not_supported"));
+        assert_eq!(code(reader.may_read_all_of("customers", false, act)), Some("forbidden"));
         assert_eq!(code(reader.may(act)), Some("forbidden"), "it names no such stream");
         for rule in [r#""rows": {"orders": "total < 5"}"#, r#""columns": {"orders": ["id"]}"#] {
             let narrowed = holder(&format!(r#"{{"tables": ["orders"], {rule}}}"#));
-            let refused = code(narrowed.may_read_all_of("orders", act));
+            let refused = code(narrowed.may_read_all_of("orders", false, act));
             assert_eq!(refused, Some("rule_not_supported"), "{rule}");
         }
         let named = holder(r#"{"tables": [], "streams": ["entity/order"]}"#);

@@ -70,10 +70,27 @@ pub(crate) struct Scopes {
     streams: Vec<Pattern>,
     /// Where to append, if not to all of `streams`.
     append: Option<Vec<Pattern>>,
-    /// Tables of which only some columns or rows may be seen.
-    narrowed: Vec<Box<str>>,
+    /// Of tables of which not all columns may be seen, those that may.
+    columns: BTreeMap<String, Vec<Box<str>>>,
+    /// Of tables of which not all rows may be seen, what holds of those that may.
+    rows: BTreeMap<String, String>,
     host: Option<String>,
     reach: Reach,
+}
+
+/// What may be seen of a table, if not all of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Narrowing<'a> {
+    pub(crate) columns: Option<&'a [Box<str>]>,
+    /// A predicate, as it was written.
+    pub(crate) rows: Option<&'a str>,
+}
+
+impl Narrowing<'_> {
+    /// Whether it is less than all.
+    pub(crate) fn is_any(&self) -> bool {
+        self.columns.is_some() || self.rows.is_some()
+    }
 }
 
 /// Whose scopes they are: what the names in a pattern's braces stand for.
@@ -108,7 +125,8 @@ impl Scopes {
             tables: Vec::new(),
             streams: Vec::new(),
             append: None,
-            narrowed: Vec::new(),
+            columns: BTreeMap::new(),
+            rows: BTreeMap::new(),
             host: None,
             reach: Reach::All,
         }
@@ -137,20 +155,16 @@ impl Scopes {
             name => holder.own(name),
         };
         let patterns = |texts: &[String]| patterns(texts, own);
-        let mut narrowed: Vec<Box<str>> = document
-            .columns
-            .keys()
-            .chain(document.rows.keys())
-            .map(|t| t.as_str().into())
-            .collect();
-        narrowed.sort();
-        narrowed.dedup();
+        let boxed = |(table, columns): (String, Vec<String>)| {
+            (table, columns.into_iter().map(Into::into).collect())
+        };
         Ok(Scopes {
             can: document.can.unwrap_or_else(|| vec![Ability::Read]),
             tables: patterns(&document.tables)?,
             streams: patterns(&document.streams)?,
             append: document.append.as_deref().map(patterns).transpose()?,
-            narrowed,
+            columns: document.columns.into_iter().map(boxed).collect(),
+            rows: document.rows,
             reach: reach(host.as_deref(), document.hosts),
             host,
         })
@@ -178,9 +192,20 @@ impl Scopes {
         admin || (self.can(Ability::Read) && any(&self.tables, table))
     }
 
-    /// Whether only some columns or rows of a table may be seen.
-    pub(crate) fn narrows_table(&self, table: &str) -> bool {
-        self.narrowed.iter().any(|narrowed| **narrowed == *table)
+    /// What of a table may be seen, if not all of it.
+    pub(crate) fn narrowing(&self, table: &str) -> Narrowing<'_> {
+        if self.is_admin() {
+            return Narrowing::default();
+        }
+        Narrowing {
+            columns: self.columns.get(table).map(Vec::as_slice),
+            rows: self.rows.get(table).map(String::as_str),
+        }
+    }
+
+    /// Whether they allow everything.
+    pub(crate) fn is_admin(&self) -> bool {
+        self.can.contains(&Ability::Admin)
     }
 
     /// Whether they allow to read all streams of a pattern of the streams protocol. Streams of tables

@@ -35,7 +35,6 @@ use permit::Known;
 
 pub(crate) use batch::{Committed, Kept, Looked};
 pub(crate) use connected::{Present, Registered};
-pub(crate) use permit::may_hear_from;
 
 /// How often subscriptions that nobody holds are looked for, in leases of a node: none is given up
 /// before its lease has ended.

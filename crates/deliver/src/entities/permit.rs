@@ -6,7 +6,7 @@
 //! to the word that something changed, so who has one is refused.
 //!
 //! Tables come to carry a code, and cease to. So each change is checked again by the stream it comes
-//! from ([`may_hear_from`]): what is asked at the beginning is for a clear answer, and to refuse codes that
+//! from ([`Node::may_hear_from`]): what is asked at the beginning is for a clear answer, and to refuse codes that
 //! nobody watches.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -64,32 +64,44 @@ impl Node {
     ) -> Result<(), Problem> {
         let now = Instant::now();
         let act = Act::ReadEntity(code);
-        let mut allowed = may(identity, act, code, &self.carriers(now, FRESH).await?);
+        let mut allowed = self.may(identity, act, &self.carriers(now, FRESH).await?);
         if allowed.is_err() {
             // A table may have come to carry the code, or ceased to, a moment ago.
-            allowed = may(identity, act, code, &self.carriers(now, Duration::ZERO).await?);
+            allowed = self.may(identity, act, &self.carriers(now, Duration::ZERO).await?);
         }
         allowed.inspect_err(|problem| audit::turned_away(self, Some(identity), act, problem))
     }
 }
 
-fn may(
-    identity: &Identity,
-    act: Act<'_>,
-    code: &str,
-    carriers: &[(String, String)],
-) -> Result<(), Problem> {
-    let mut tables = carriers.iter().filter(|(_, carried)| carried == code).peekable();
-    match tables.peek() {
-        None => identity.may(act),
-        Some(_) => tables.try_for_each(|(table, _)| identity.may_read_all_of(table, act)),
+impl Node {
+    fn may(
+        &self,
+        identity: &Identity,
+        act: Act<'_>,
+        carriers: &[(String, String)],
+    ) -> Result<(), Problem> {
+        let of_code = |(_, carried): &&(String, String)| carried == act.subject();
+        let mut tables = carriers.iter().filter(of_code).peekable();
+        match tables.peek() {
+            None => identity.may(act),
+            Some(_) => tables.try_for_each(|(table, _)| self.may_read_all_of(identity, table, act)),
+        }
     }
-}
 
-/// Whether someone who was permitted may be told of what comes from a stream.
-pub(crate) fn may_hear_from(identity: &Identity, stream: &str) -> bool {
-    match stream.strip_prefix(TABLE_PREFIX) {
-        Some(table) => identity.may_read_all_of(table, Act::Read(stream)).is_ok(),
-        None => true,
+    fn may_read_all_of(
+        &self,
+        identity: &Identity,
+        table: &str,
+        act: Act<'_>,
+    ) -> Result<(), Problem> {
+        identity.may_read_all_of(table, self.options.tables.contains_key(table), act)
+    }
+
+    /// Whether someone who was permitted may be told of what comes from a stream.
+    pub(crate) fn may_hear_from(&self, identity: &Identity, stream: &str) -> bool {
+        match stream.strip_prefix(TABLE_PREFIX) {
+            Some(table) => self.may_read_all_of(identity, table, Act::Read(stream)).is_ok(),
+            None => true,
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::connection::Key;
 use super::outbox::Slot;
+use crate::lens::View;
 use crate::tail::Attendance;
 
 /// One subscription of one connection, or a reader.
@@ -18,9 +19,31 @@ pub(super) struct Member {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Circle {
     /// Those who gave their subscription this name.
-    Named(Arc<str>),
-    /// Those who read the stream itself, by `live=sse`.
-    Readers,
+    Named(Arc<str>, Manner),
+    /// Those who read the stream itself, by `live=sse`; all of it, or what they see of a table.
+    Readers(Option<View>),
+}
+
+/// How a subscription is served.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Manner {
+    /// It is to a table, whose changes are messages of their own.
+    pub(crate) to_table: bool,
+    /// What is seen of the table, if not all.
+    pub(crate) view: Option<View>,
+}
+
+impl Circle {
+    pub(super) fn is_of_readers(&self) -> bool {
+        matches!(self, Circle::Readers(_))
+    }
+
+    /// What is seen of the stream, if not all.
+    pub(super) fn view(&self) -> Option<&View> {
+        match self {
+            Circle::Named(_, Manner { view, .. }) | Circle::Readers(view) => view.as_ref(),
+        }
+    }
 }
 
 /// A stream's followers.

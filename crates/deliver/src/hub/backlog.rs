@@ -8,9 +8,10 @@
 //! Each stream has a lane, and the lanes take turns: a large audience delays another one by a slice,
 //! not by its whole. Within a lane rounds go in order, because a stream's events must.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::audience::Circle;
 use super::job::Job;
 use crate::tail::Topic;
 
@@ -31,23 +32,35 @@ impl Backlog {
         self.lanes.iter().any(|lane| is_of(lane, topic))
     }
 
-    /// Puts a round behind the others of its stream, or into the one that waits for its circle.
-    pub(super) fn push(&mut self, job: Job) {
-        let Some(lane) = self.lanes.iter_mut().find(|lane| is_of(lane, &job.topic)) else {
-            self.lanes.push_back(VecDeque::from([job]));
+    /// Puts a stream's rounds, one for each circle, behind those that wait, or into those that wait for
+    /// the same circle. A table may have as many circles as followers.
+    pub(super) fn push(&mut self, jobs: Vec<Job>) {
+        let Some(first) = jobs.first() else { return };
+        let Some(lane) = self.lanes.iter_mut().find(|lane| is_of(lane, &first.topic)) else {
+            self.lanes.push_back(jobs.into());
             return;
         };
-        let waiting = lane.iter_mut().rev().find(|waiting| waiting.circle == job.circle);
-        let left = match waiting {
-            Some(waiting) => waiting.absorb(job),
-            None => Some(job),
-        };
-        lane.extend(left);
+        let place = |(place, job): (usize, &Job)| (job.circle.clone(), place);
+        // Of those for one circle the last counts.
+        let places: HashMap<Circle, usize> = lane.iter().enumerate().map(place).collect();
+        for job in jobs {
+            let waiting = places.get(&job.circle).and_then(|place| lane.get_mut(*place));
+            let left = match waiting {
+                Some(waiting) => waiting.absorb(job),
+                None => Some(job),
+            };
+            lane.extend(left);
+        }
     }
 
     /// Serves a slice of the lane whose turn it is.
     pub(super) fn turn(&mut self) -> Option<Job> {
         self.lanes.front_mut()?.pop_front()
+    }
+
+    /// What waits in the lane whose turn it is.
+    pub(super) fn lane_mut(&mut self) -> impl Iterator<Item = &mut Job> {
+        self.lanes.front_mut().into_iter().flatten()
     }
 
     /// Ends the turn of the lane that is being served. Its round goes on in the next, unless it is
@@ -60,6 +73,11 @@ impl Backlog {
         if !lane.is_empty() {
             self.lanes.push_back(lane);
         }
+    }
+
+    /// What waits, to be looked at through lenses.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Job> {
+        self.lanes.iter_mut().flatten()
     }
 
     /// What waits.

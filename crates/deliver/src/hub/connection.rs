@@ -8,8 +8,9 @@ use tokio::sync::oneshot;
 
 use tidewire_store::{Offset, Position, Reach};
 
-use super::facts::Facts;
+use super::audience::{Circle, Manner};
 use super::entities::Interest;
+use super::facts::Facts;
 use super::frames::{Dialect, Envelope, put};
 use super::outbox::{Cargo, Outbox, Parcel, Slot};
 use super::outlet::Outlet;
@@ -17,6 +18,7 @@ use super::reader::Reader;
 use super::replay::Verdict;
 use super::unsorted::Delivery;
 use crate::horizon::Horizon;
+use crate::lens::Lens;
 use crate::websocket::deflate::Deflater;
 
 /// A connection of a shard: its place, and which of those that have had the place it is.
@@ -52,6 +54,7 @@ pub(crate) struct Request {
     /// The log must have got this far first.
     pub(crate) horizon: Horizon,
     pub(crate) link: Option<SessionLink>,
+    pub(crate) manner: Manner,
 }
 
 /// A subscription.
@@ -64,6 +67,9 @@ pub(super) struct Subscription {
     pub(super) start: StartFrom,
     pub(super) horizon: Horizon,
     pub(super) link: Option<SessionLink>,
+    pub(super) manner: Manner,
+    /// What its view is seen through, kept for as long as it is.
+    pub(super) lens: Option<Arc<Lens>>,
     pub(super) state: State,
     /// Its `subscription_created` has been sent.
     pub(super) announced: bool,
@@ -81,6 +87,13 @@ pub(super) struct Subscription {
     pub(super) envelope: Option<Envelope>,
     /// Set if it is one to entities, which has no stream of its own.
     pub(super) entities: Option<Box<Interest>>,
+}
+
+impl Subscription {
+    /// Those who get the same bytes.
+    pub(super) fn circle(&self) -> Circle {
+        Circle::Named(Arc::clone(&self.query_id), self.manner.clone())
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,6 +213,8 @@ impl Connection {
             start: request.start,
             horizon: request.horizon,
             link: request.link,
+            manner: request.manner,
+            lens: None,
             state: State::Replaying(0),
             announced: false,
             renewed,

@@ -12,6 +12,7 @@ use super::outbox::{Cargo, Parcel, Slot};
 use super::shard::Shard;
 use super::stats::add;
 use super::unsorted::Delivery;
+use crate::streams::Frame;
 use crate::tail::{Ending, Glimpse, Notice, Sight};
 
 /// Followers of a large audience that are served before all else gets its turn. A write to a socket
@@ -19,6 +20,9 @@ use crate::tail::{Ending, Glimpse, Notice, Sight};
 /// so many of them, several times on the way from an append to its delivery. The turn itself costs a
 /// microsecond or two, so fewer would not gain much.
 const SLICE_MAX: usize = 16;
+
+/// Rounds of a lane that look at their events together, so that those are read once for all.
+const LOOK_MAX: usize = 64;
 
 impl Shard {
     /// Takes a look at the log, which is the last for now or one of several.
@@ -50,13 +54,14 @@ impl Shard {
         let large = audience.size() > self.node.options.live.fan_out_threshold;
         let job =
             |(circle, members): (&Circle, &Arc<Vec<Member>>)| Job::new(glimpse, circle, members);
-        let jobs: Vec<Job> = audience.groups().map(job).collect();
+        let mut jobs: Vec<Job> = audience.groups().map(job).collect();
         // A stream's chunks go out in order, so one that is being served in slices stays so.
         if large || self.backlog.holds(topic) {
-            jobs.into_iter().for_each(|job| self.backlog.push(job));
+            self.backlog.push(jobs);
             return;
         }
         let alone = alone && jobs.len() == 1;
+        Job::look_together(jobs.iter_mut(), &self.node.tables, self.node.store.epoch());
         for mut job in jobs {
             job.alone = alone;
             self.serve(&mut job, usize::MAX);
@@ -67,14 +72,23 @@ impl Shard {
     pub(super) fn slice(&mut self) {
         let Some(mut job) = self.backlog.turn() else { return };
         // A reader follows one stream, so nothing else comes for it in this turn.
-        job.alone = self.backlog.iter().next().is_none() || job.circle == Circle::Readers;
+        job.alone = self.backlog.iter().next().is_none() || job.circle.is_of_readers();
+        if job.is_unseen() {
+            let alike = self.backlog.lane_mut().take(LOOK_MAX);
+            let jobs = std::iter::once(&mut job).chain(alike);
+            Job::look_together(jobs, &self.node.tables, self.node.store.epoch());
+        }
         self.serve(&mut job, self.node.options.live.fan_out_threshold.clamp(1, SLICE_MAX));
         self.backlog.end_turn(job);
     }
 
     fn serve(&mut self, job: &mut Job, count: usize) {
         let (members, taken) = job.take(count);
-        let to_readers = job.circle == Circle::Readers;
+        let to_readers = job.circle.is_of_readers();
+        if !job.look(&self.node.tables, self.node.store.epoch()) {
+            members[taken].iter().for_each(|member| self.look_again(*member, job));
+            return;
+        }
         for member in &members[taken] {
             if to_readers {
                 self.deliver_to_reader(member.key, job);
@@ -99,6 +113,30 @@ impl Shard {
         }
     }
 
+    /// Sends one who sees a part of a table back to the store, because the table is not what it was when
+    /// it was last looked at.
+    fn look_again(&mut self, member: Member, job: &Job) {
+        if let Some(notice) = job.notice.as_ref().filter(|_| !job.circle.is_of_readers()) {
+            self.deliver_notice(member, notice);
+        }
+        match job.ending {
+            Some(Ending::Gone) if job.circle.is_of_readers() => {
+                self.end_reader(member.key, &Frame::default());
+            }
+            Some(Ending::Gone) => self.end(member.key, member.slot, "stream_deleted"),
+            _ if job.circle.is_of_readers() => self.send_to_store(member.key),
+            _ => self.replay_if_live(member),
+        }
+    }
+
+    /// Reads the store for one who got what happens until now.
+    fn replay_if_live(&mut self, member: Member) {
+        let subscription = self.connection(member.key).and_then(|c| c.subscription(member.slot));
+        if subscription.is_some_and(|s| s.state == State::Live) {
+            self.begin_replay(member.key, vec![member.slot]);
+        }
+    }
+
     /// Gives a round's events to one follower, unless it has them.
     fn deliver(&mut self, member: Member, job: &mut Job) {
         let Some(connection) = self.connections.get_mut(member.key.index) else { return };
@@ -112,6 +150,11 @@ impl Shard {
             return;
         }
         let Some(envelope) = &subscription.envelope else { return };
+        if job.event_count() == 0 {
+            // There was nothing that it sees.
+            subscription.sent = last;
+            return;
+        }
         let whole = after < job.first();
         if whole && idle && job.alone {
             subscription.sent = last;
@@ -134,6 +177,9 @@ impl Shard {
                 (envelope.encode(dialect, &rest, &mut self.deflater), rest.len())
             };
             subscription.sent = last;
+            if events == 0 {
+                return;
+            }
             let cargo = Cargo::live(member.slot, (after, last), events, job.created_at_ms());
             self.push_live(member.key, member.slot, Parcel { bytes, cargo, queued_ms: 0 });
         }
@@ -158,8 +204,15 @@ impl Shard {
         let subscription = self.connection(member.key).and_then(|c| c.subscription(member.slot));
         let Some(subscription) = subscription.filter(|s| s.announced) else { return };
         let (query_id, stream) = (&subscription.query_id, &subscription.stream);
-        let message = super::frames::schema_changed(query_id, stream, &notice.what, offset);
+        let view = subscription.manner.view.as_ref();
+        let what = notice.told_to(view);
+        let message = super::frames::schema_changed(query_id, stream, what, offset);
+        let sees_part = view.is_some();
         self.say(member.key, &message);
+        if sees_part {
+            // Whether it can still be seen is found out now, and not when the next row comes.
+            self.replay_if_live(member);
+        }
     }
 
     /// Ends what follows a stream that has ended, after what came before.

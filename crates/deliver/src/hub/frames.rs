@@ -10,6 +10,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tidewire_store::stream::is_json;
 use tidewire_store::{Epoch, Event, Offset, Position};
 
+use crate::changes::BEGINNING;
 use crate::streams::{base64, is_text};
 use crate::tail::Chunk;
 use crate::websocket::deflate::Deflater;
@@ -68,6 +69,8 @@ pub(crate) enum Form {
     Json,
     Text,
     Base64,
+    /// JSON that is the change of a row and stands for itself: the message has no payload.
+    Change,
 }
 
 impl Form {
@@ -87,6 +90,8 @@ impl Form {
 pub(crate) struct Envelope {
     /// `"query_id":"…","streamId":"…"`
     names: Arc<str>,
+    /// Up to where that is the `query_id`.
+    query_id_bytes: usize,
     epoch: Epoch,
     /// Events with more payload than this are announced, not pushed.
     notify_bytes: usize,
@@ -101,12 +106,28 @@ impl Envelope {
         notify_bytes: usize,
         form: Form,
     ) -> Envelope {
-        let names = format!("\"query_id\":{},\"streamId\":{}", quoted(query_id), quoted(stream));
-        Envelope { names: names.into(), epoch, notify_bytes, form }
+        let mut names = format!("\"query_id\":{}", quoted(query_id));
+        let query_id_bytes = names.len();
+        names.push_str(&format!(",\"streamId\":{}", quoted(stream)));
+        Envelope { names: names.into(), query_id_bytes, epoch, notify_bytes, form }
+    }
+
+    /// Writes the change of a row as it is, with the subscription's name in it.
+    fn put_change(&self, out: &mut BytesMut, rest: &[u8]) {
+        out.put_slice(BEGINNING);
+        out.put_slice(&self.names.as_bytes()[..self.query_id_bytes]);
+        out.put_u8(b',');
+        out.put_slice(rest);
     }
 
     /// Writes an event as a JSON text.
     fn put_message(&self, out: &mut BytesMut, event: &Event) {
+        let change = event.payload.strip_prefix(BEGINNING);
+        if let (Form::Change, Some(rest)) = (self.form, change)
+            && event.payload.len() <= self.notify_bytes
+        {
+            return self.put_change(out, rest);
+        }
         let offset = event.position.in_epoch(self.epoch);
         let kind = if event.payload.len() > self.notify_bytes { "notify" } else { "event" };
         out.put_slice(b"{\"type\":\"");
@@ -125,7 +146,7 @@ impl Envelope {
 
     fn put_payload(&self, out: &mut BytesMut, payload: &[u8]) {
         match (self.form, std::str::from_utf8(payload)) {
-            (Form::Json, Ok(json)) => out.put_slice(json.as_bytes()),
+            (Form::Json | Form::Change, Ok(json)) => out.put_slice(json.as_bytes()),
             (Form::Text, Ok(text)) => out.put_slice(quoted(text).as_bytes()),
             _ => {
                 out.put_slice(quoted(&base64(payload)).as_bytes());
@@ -161,7 +182,7 @@ impl Envelope {
         chunk: &Chunk,
         deflater: &mut Option<Deflater>,
     ) -> Bytes {
-        let messages = chunk.messages(query_id);
+        let messages = chunk.messages(query_id, self.form == Form::Change);
         let shared = match dialect {
             Dialect::Frames => &messages.frames,
             Dialect::DeflatedFrames => &messages.deflated_frames,
@@ -290,6 +311,16 @@ mod tests {
         assert_eq!(message(Form::Text, b"a \"b\"\n")["payload"], "a \"b\"\n");
         let bytes = message(Form::Base64, &[0, 255]);
         assert_eq!((&bytes["payload"], &bytes["encoding"]), (&"AP8=".into(), &"base64".into()));
+    }
+
+    #[test]
+    fn a_change_of_a_row_stands_for_itself() {
+        let payload = br#"{"type":"cdc_event","eventId":"42","data":{"x": 1}}"#;
+        let envelope = Envelope::new("q", "table/t", Epoch::FIRST, 100, Form::Change);
+        let mut out = BytesMut::new();
+        envelope.put_message(&mut out, &event(payload));
+        let expected = r#"{"type":"cdc_event","query_id":"q","eventId":"42","data":{"x": 1}}"#;
+        assert_eq!(std::str::from_utf8(&out).expect("text"), expected);
     }
 
     #[test]

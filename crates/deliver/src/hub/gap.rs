@@ -85,6 +85,7 @@ mod tests {
 
     use tidewire_store::{Epoch, Event};
 
+    use super::super::audience::Manner;
     use super::super::connection::{Request, StartFrom, State};
     use super::super::flush::Departing;
     use super::super::frames::{Dialect, Envelope, Form};
@@ -120,6 +121,7 @@ mod tests {
                         start: StartFrom::Now,
                         horizon: crate::horizon::Horizon::default(),
                         link: None,
+                        manner: Manner::default(),
                     },
                     false,
                 );

@@ -1,13 +1,15 @@
 //! What is on its way from one stream to one circle of its followers.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use tidewire_store::{Event, Position};
+use tidewire_store::{Epoch, Event, Position};
 
 use super::audience::{Circle, Member};
 use super::frames::{Dialect, Envelope};
+use crate::lens::{Opened, Tables};
 use crate::streams::{Extent, Frame, Voice};
 use crate::tail::{Chunk, Ending, Glimpse, Notice, Topic};
 use crate::websocket::deflate::Deflater;
@@ -26,6 +28,8 @@ pub(super) struct Job {
     /// `next <= members.len()`: those before it have been served.
     next: usize,
     pub(super) chunks: Vec<Arc<Chunk>>,
+    /// `seen <= chunks.len()`: those before it are as the circle sees them.
+    seen: usize,
     /// After the chunks the columns of the stream's table are others.
     pub(super) notice: Option<Arc<Notice>>,
     pub(super) ending: Option<Ending>,
@@ -49,6 +53,7 @@ impl Job {
             members: Arc::clone(members),
             next: 0,
             chunks: chunk.clone().into_iter().collect(),
+            seen: 0,
             notice: notice.clone(),
             ending: *ending,
             alone: false,
@@ -90,6 +95,45 @@ impl Job {
         None
     }
 
+    /// Whether it has yet to be found out what the circle sees.
+    pub(super) fn is_unseen(&self) -> bool {
+        self.circle.view().is_some() && self.seen < self.chunks.len()
+    }
+
+    /// Puts what the circle sees in place of all that happened. False if that cannot be said without
+    /// another look at the table, so that whoever is in the circle has to read the store.
+    pub(super) fn look(&mut self, tables: &Tables, epoch: Epoch) -> bool {
+        let unseen = self.seen..self.chunks.len();
+        let Some(view) = self.circle.view().filter(|_| !unseen.is_empty()) else { return true };
+        let Some(lens) = tables.current(view) else { return false };
+        for chunk in &mut self.chunks[unseen] {
+            *chunk = chunk.seen_through(view, || lens.sift(&chunk.events, epoch));
+        }
+        self.seen = self.chunks.len();
+        true
+    }
+
+    /// The same for several at once, which look at the same events: those are read once.
+    pub(super) fn look_together<'j>(
+        jobs: impl Iterator<Item = &'j mut Job>,
+        tables: &Tables,
+        epoch: Epoch,
+    ) {
+        let mut jobs = jobs.filter(|job| job.seen == 0 && job.chunks.len() == 1).peekable();
+        let Some(chunk) = jobs.peek().map(|job| Arc::clone(&job.chunks[0])) else { return };
+        let opened = OnceCell::new();
+        for job in jobs.filter(|job| Arc::ptr_eq(&job.chunks[0], &chunk)) {
+            let Some(view) = job.circle.view() else { continue };
+            let Some(lens) = tables.current(view) else { continue };
+            let see = || {
+                let opened = opened.get_or_init(|| Opened::all(&chunk.events));
+                opened.iter().filter_map(|opened| lens.see(opened, epoch)).collect()
+            };
+            job.chunks[0] = chunk.seen_through(view, see);
+            job.seen = 1;
+        }
+    }
+
     /// The first event.
     pub(super) fn first(&self) -> Position {
         self.chunks.first().map_or(Position::START, |chunk| chunk.first())
@@ -122,7 +166,7 @@ impl Job {
         envelope: &Envelope,
         deflater: &mut Option<Deflater>,
     ) -> Bytes {
-        let Circle::Named(query_id) = &self.circle else { return Bytes::new() };
+        let Circle::Named(query_id, _) = &self.circle else { return Bytes::new() };
         let chunks = &self.chunks;
         let encode = || {
             let mut each =
@@ -144,7 +188,7 @@ impl Job {
         let (voice, extent, last) = (voice.common(), self.extent(), self.last());
         let chunks = &self.chunks;
         let encode = || match &chunks[..] {
-            [only] if extent == Extent::UpToDate => {
+            [only] if extent == Extent::UpToDate && !only.events.is_empty() => {
                 only.frame.get_or_init(|| voice.frame(&only.events, last, extent, now_ms)).clone()
             }
             _ => {

@@ -7,6 +7,8 @@
 //! on. Either way nothing is missing and nothing comes twice, because the shard decides it alone,
 //! between two looks at the log.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 
 use tidewire_store::{Event, Position, SessionChange};
@@ -32,8 +34,20 @@ impl Shard {
                     "stream_not_found" | "stream_deleted" if self.announced(key, *slot) => {
                         self.end(key, *slot, "stream_deleted");
                     }
+                    // What it may see cannot be told of the table as it is.
+                    _ if self.announced(key, *slot) && self.sees_part(key, *slot) => {
+                        let query_id = self.query_id(key, *slot);
+                        self.say(key, &problem.message(query_id.as_deref()));
+                        self.end(key, *slot, "columns_changed");
+                    }
                     _ => self.fail(key, *slot, problem),
                 }
+            }
+        }
+        for (slot, lens) in &step.lenses {
+            let subscription = self.connection(key).and_then(|c| c.subscription(*slot));
+            if let Some(subscription) = subscription {
+                subscription.lens = Some(Arc::clone(lens));
             }
         }
         self.announce(key, replay, &step.begun);
@@ -80,6 +94,11 @@ impl Shard {
         subscription.is_some_and(|s| s.announced)
     }
 
+    fn sees_part(&mut self, key: Key, slot: Slot) -> bool {
+        let subscription = self.connection(key).and_then(|c| c.subscription(slot));
+        subscription.is_some_and(|s| s.manner.view.is_some())
+    }
+
     /// Tells the client which of its subscriptions have begun: from here on every event of theirs is
     /// certain to reach it.
     fn announce(&mut self, key: Key, replay: u32, begun: &[Begun]) {
@@ -122,13 +141,15 @@ impl Shard {
         for end in ends.iter().filter(|_| position > reached) {
             let Some(connection) = self.connection(key) else { return true };
             let Some(subscription) = connection.subscription(end.slot) else { continue };
-            let stream = subscription.stream.clone();
+            let (stream, view) = (subscription.stream.clone(), subscription.manner.view.clone());
             let known = end.rest.iter().filter(|event| event.position <= position);
             late.extend(known.map(|event| (end.slot, event.clone())));
             if end.horizon < position {
                 let Some(audience) = self.audiences.get(&stream) else { continue };
                 let topic = audience.attendance.topic();
                 let Some(events) = topic.between(end.horizon, position) else { return false };
+                let seen = self.node.remembered(view.as_ref(), events);
+                let Some(events) = seen else { return false };
                 late.extend(events.into_iter().map(|event| (end.slot, event)));
             }
         }

@@ -34,8 +34,8 @@
 mod audience;
 mod backlog;
 pub(crate) mod connection;
-mod facts;
 pub(crate) mod entities;
+mod facts;
 mod fan_out;
 mod flush;
 pub(crate) mod frames;
@@ -73,9 +73,10 @@ use crate::problem::Problem;
 use crate::tail::{Sight, Sinks};
 use crate::websocket::CloseCode;
 
+pub(crate) use audience::Manner;
 pub(crate) use connection::{Key, Request, SessionLink, StartFrom};
-pub(crate) use facts::{Facts, Gathering, Portrait, Wanted};
 pub(crate) use entities::{Deed as EntityDeed, EntityRequest};
+pub(crate) use facts::{Facts, Gathering, Portrait, Wanted};
 pub(crate) use metrics::write as write_metrics;
 pub(crate) use outlet::{Outlet, ServerSent, Socket};
 pub(crate) use presence::Presence;

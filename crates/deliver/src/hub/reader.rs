@@ -34,10 +34,11 @@ use super::replay::{patiently, renew_every};
 use super::shard::{Shard, ms};
 use super::stats::add;
 use super::{Command, Handle};
+use crate::lens::{Lens, Sees, View};
 use crate::node::{Node, now_ms};
 use crate::problem::Problem;
 use crate::streams::{Extent, Frame, Voice};
-use crate::tail::{Attendance, Ending, Look, Notice};
+use crate::tail::{Attendance, Ending, Notice};
 
 /// What a reader is given of the store at a time: what a slow one holds of the server's memory.
 pub(crate) const PASSAGE_LIMIT: PageLimit = PageLimit { events: 2_000, bytes: 256 << 10 };
@@ -57,6 +58,7 @@ pub(crate) struct Arrival {
     facts: Arc<Facts>,
     attendance: Attendance,
     reach: Reach,
+    view: Option<View>,
     voice: Voice,
     created: Position,
     first: Passage,
@@ -64,11 +66,13 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// A reader of what lies after a position. The attendance must be older than the page.
+    /// A reader of what lies after a position. The attendance must be older than the page, which is as
+    /// the reader sees it.
     pub(crate) fn new(
         facts: Arc<Facts>,
         attendance: Attendance,
         reach: Reach,
+        (view, lens): (Option<View>, Option<Arc<Lens>>),
         page: &Page,
         after: Position,
         voice: Voice,
@@ -79,9 +83,10 @@ impl Arrival {
             facts,
             attendance,
             reach,
+            view,
             voice,
             created: state.created,
-            first: Passage::of(page, place, voice),
+            first: Passage::of(page, lens, place, voice),
             renew_every: renew_every(state),
         }
     }
@@ -105,10 +110,12 @@ pub(crate) struct Passage {
     reached: Place,
     closed: bool,
     created: Position,
+    /// What it was seen through.
+    lens: Option<Arc<Lens>>,
 }
 
 impl Passage {
-    fn of(page: &Page, place: Place, voice: Voice) -> Passage {
+    fn of(page: &Page, lens: Option<Arc<Lens>>, place: Place, voice: Voice) -> Passage {
         let state = &page.view.state;
         let offset = page.next(place.offset);
         let closed = page.up_to_date() && state.closed.is_some();
@@ -123,6 +130,7 @@ impl Passage {
             reached: Place { position: place.position.max(page.scanned_to).max(offset), offset },
             closed,
             created: state.created,
+            lens,
         }
     }
 }
@@ -144,6 +152,9 @@ pub(super) struct Reader {
     stream: Arc<str>,
     /// Whose streams it can reach.
     reach: Reach,
+    /// What it sees of a table, if not all, and through what.
+    view: Option<View>,
+    lens: Option<Arc<Lens>>,
     /// Which stream of this name it reads.
     created: Position,
     voice: Voice,
@@ -159,7 +170,8 @@ impl Reader {
 
     /// Its place in an audience.
     pub(super) fn membership(&self, key: Key) -> (&Arc<str>, Circle, Member) {
-        (&self.stream, Circle::Readers, Member { key, slot: Slot::OF_READER })
+        let circle = Circle::Readers(self.view.clone());
+        (&self.stream, circle, Member { key, slot: Slot::OF_READER })
     }
 
     /// When it is to be looked after, if nothing is sent to it after this.
@@ -203,17 +215,20 @@ impl Shard {
         let sse_ms = ms(self.node.options.streams.sse_duration);
         let (now_ms, stream) = (self.now_ms, Arc::clone(arrival.attendance.stream()));
         let Some(connection) = self.connection(key) else { return key };
-        let Arrival { reach, voice, created, first, renew_every, attendance, .. } = arrival;
+        let Arrival { reach, view, voice, created, first, renew_every, attendance, .. } = arrival;
+        let circle = Circle::Readers(view.clone());
         connection.reader = Some(Reader {
             stream: Arc::clone(&stream),
             reach,
+            view,
+            lens: None,
             created,
             voice,
             place: first.reached,
             progress: Progress::Reading,
             ends_at_ms: now_ms.saturating_add(sse_ms),
         });
-        self.enter(&stream, Circle::Readers, Member { key, slot: Slot::OF_READER });
+        self.enter(&stream, circle, Member { key, slot: Slot::OF_READER });
         // Until here, so that what the tail remembers since then is not forgotten.
         drop(attendance);
         self.renew_every(&stream, renew_every);
@@ -235,6 +250,7 @@ impl Shard {
             Ok(passage) if passage.events == 0 && !passage.closed => {
                 reader.progress = Progress::Behind;
                 reader.place = passage.reached;
+                reader.lens = passage.lens;
                 self.touch(key.index);
             }
             Ok(passage) => self.take_passage(key, &passage),
@@ -252,6 +268,7 @@ impl Shard {
         let Some(reader) = &mut connection.reader else { return };
         reader.progress = Progress::Behind;
         reader.place = passage.reached;
+        reader.lens.clone_from(&passage.lens);
         if passage.closed {
             return self.end_reader(key, &passage.frame);
         }
@@ -279,6 +296,11 @@ impl Shard {
         }
         if blocked {
             reader.progress = Progress::Behind;
+            return;
+        }
+        if job.event_count() == 0 && !closes {
+            // There was nothing that it sees.
+            reader.place.position = last;
             return;
         }
         let common = (position < job.first()).then(|| job.frame(reader.voice, wall_ms));
@@ -313,7 +335,8 @@ impl Shard {
         };
         if connection.reader.as_ref().is_some_and(|reader| reader.progress == Progress::Live) {
             // A line break would end the comment.
-            let what = notice.what.replace(['\n', '\r'], " ");
+            let view = connection.reader.as_ref().and_then(|reader| reader.view.as_ref());
+            let what = notice.told_to(view).replace(['\n', '\r'], " ");
             let comment = Frame::of(&format!(": schema_changed {offset} {what}\n\n"));
             connection.give(&comment, Cargo::Message, now_ms);
             self.touch(key.index);
@@ -329,24 +352,26 @@ impl Shard {
         let Some(audience) = self.audiences.get(&reader.stream) else { return };
         let topic = audience.attendance.topic();
         let Place { position, offset } = reader.place;
-        let (events, are_all) = match topic.look(position, PIECE_BYTES).0 {
-            Look::Events { events, are_all } => (events, are_all),
-            Look::Nothing => {
+        let look = topic.look(position, PIECE_BYTES).0;
+        let (events, last, are_all) = match look.seen(&self.node, reader.view.as_ref(), position) {
+            Sees::Events { events, last, are_all } => (events, last, are_all),
+            Sees::Nothing => {
                 reader.progress = Progress::Live;
                 return;
             }
-            Look::Closed => {
+            Sees::Closed => {
                 let frame = reader.voice.frame(&[], offset, Extent::Closed, wall_ms);
                 return self.end_reader(key, &frame);
             }
-            Look::Ended => return self.end_reader(key, &Frame::default()),
-            Look::Behind => {
+            Sees::Ended => return self.end_reader(key, &Frame::default()),
+            Sees::Behind => {
                 reader.progress = Progress::Reading;
                 add(&self.stats.replays, 1);
                 let (node, shard) = (Arc::clone(&self.node), self.handle.clone());
                 let wanted = Wanted {
                     stream: Arc::clone(&reader.stream),
                     reach: reader.reach.clone(),
+                    view: reader.view.clone(),
                     place: reader.place,
                     voice: reader.voice,
                 };
@@ -355,7 +380,11 @@ impl Shard {
                 return;
             }
         };
-        let last = events.last().map_or(position, |event| event.position);
+        if events.is_empty() {
+            reader.place.position = last;
+            self.touch(key.index);
+            return;
+        }
         reader.place = Place { position: last, offset: last };
         let reach = match are_all {
             true if topic.closes_at(last) => Extent::Closed,
@@ -382,6 +411,12 @@ impl Shard {
             reader.progress = Progress::Behind;
             self.touch(key.index);
         }
+    }
+
+    /// Sends a reader that is live back to the store, because what it sees of its table has to be found
+    /// out anew.
+    pub(super) fn send_to_store(&mut self, key: Key) {
+        self.send_back(key, Position::new(u64::MAX));
     }
 
     /// Sends a reader the last there is to be.
@@ -422,17 +457,23 @@ impl Shard {
 struct Wanted {
     stream: Arc<str>,
     reach: Reach,
+    view: Option<View>,
     place: Place,
     voice: Voice,
 }
 
 /// Reads a page of the store for a reader.
 async fn read_store(node: Arc<Node>, shard: Handle, key: Key, wanted: Wanted) {
-    let Wanted { stream, reach, place, voice } = wanted;
-    let page = tokio::select! {
-        page = patiently(&node, &stream, &reach, place.position, PASSAGE_LIMIT) => page,
+    let Wanted { stream, reach, view, place, voice } = wanted;
+    let read = async {
+        let limit = PASSAGE_LIMIT;
+        let mut page = patiently(&node, &stream, &reach, place.position, limit).await?;
+        let lens = node.see(view.as_ref(), &mut page).await?;
+        Ok(Box::new(Passage::of(&page, lens, place, voice)))
+    };
+    let read = tokio::select! {
+        read = read => read,
         () = node.draining.cancelled() => return,
     };
-    let read = page.map(|page| Passage::of(&page, place, voice)).map(Box::new);
     shard.ask(Command::Read { key, read }).await;
 }

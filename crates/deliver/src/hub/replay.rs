@@ -22,11 +22,13 @@ use tokio::sync::oneshot;
 
 use tidewire_store::{Event, Lifetime, Page, PageLimit, Position, Reach, StreamState};
 
+use super::audience::Manner;
 use super::connection::{Key, StartFrom};
 use super::frames::{Dialect, Envelope, Form};
 use super::outbox::Slot;
 use super::{Command, Handle};
 use crate::horizon::Horizon;
+use crate::lens::Lens;
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::streams::{beyond_tip, find_page, renew};
@@ -54,6 +56,7 @@ pub(super) struct Wanted {
     pub(super) reach: Reach,
     pub(super) start: StartFrom,
     pub(super) horizon: Horizon,
+    pub(super) manner: Manner,
     /// Known if the stream was looked at before.
     pub(super) envelope: Option<Envelope>,
 }
@@ -73,6 +76,8 @@ pub(crate) struct Step {
     pub(super) begun: Vec<Begun>,
     /// Subscriptions that cannot be.
     pub(super) failed: Vec<(Slot, Problem)>,
+    /// What subscriptions see their tables through.
+    pub(super) lenses: Vec<(Slot, Arc<Lens>)>,
     /// Events, in the log's order.
     pub(super) parcels: Vec<Piece>,
     /// Everything up to here has been given.
@@ -205,7 +210,10 @@ impl<'a> Replay<'a> {
                 continue;
             }
             match cursor.read(self.node, limit).await {
-                Ok(begun) => step.begun.extend(begun),
+                Ok((begun, lens)) => {
+                    step.begun.extend(begun);
+                    step.lenses.extend(lens.map(|lens| (cursor.wanted.slot, lens)));
+                }
                 Err(problem) => step.failed.push((cursor.wanted.slot, problem)),
             }
         }
@@ -243,8 +251,12 @@ impl<'a> Replay<'a> {
 }
 
 impl Cursor {
-    /// Reads on. Says so if this was the first look at the stream.
-    async fn read(&mut self, node: &Node, limit: PageLimit) -> Result<Option<Begun>, Problem> {
+    /// Reads on. Says so if this was the first look at the stream, and through what it is seen.
+    async fn read(
+        &mut self,
+        node: &Node,
+        limit: PageLimit,
+    ) -> Result<(Option<Begun>, Option<Arc<Lens>>), Problem> {
         let (after, first) = match (self.horizon, self.wanted.start) {
             (Some(horizon), _) => (horizon, false),
             (None, StartFrom::After(after)) => (after, true),
@@ -254,7 +266,11 @@ impl Cursor {
         if first {
             self.wanted.horizon.reached(node).await?;
         }
-        let page = patiently(node, &self.wanted.stream, &self.wanted.reach, after, limit).await?;
+        let Wanted { stream, reach, manner, .. } = &self.wanted;
+        if first && manner.to_table {
+            node.watched(stream, manner.view.as_ref()).await?;
+        }
+        let mut page = patiently(node, stream, reach, after, limit).await?;
         let after = match self.wanted.start {
             StartFrom::Now if first => page.view.tail,
             _ => after,
@@ -267,14 +283,18 @@ impl Cursor {
         if first {
             renew(node, &page.view.state).await;
         }
+        let lens = node.see(self.wanted.manner.view.as_ref(), &mut page).await?;
         self.page = page.events.into();
-        Ok(begun)
+        Ok((begun, lens))
     }
 
     fn begun(&mut self, node: &Node, state: &StreamState, after: Position) -> Begun {
-        let Wanted { query_id, stream, slot, .. } = &self.wanted;
+        let Wanted { query_id, stream, slot, manner, .. } = &self.wanted;
         let notify_bytes = node.options.live.notify_bytes;
-        let form = Form::of(&state.content_type);
+        let form = match manner.to_table {
+            true => Form::Change,
+            false => Form::of(&state.content_type),
+        };
         let envelope = Envelope::new(query_id, stream, node.store.epoch(), notify_bytes, form);
         let slot = *slot;
         self.wanted.envelope = Some(envelope.clone());

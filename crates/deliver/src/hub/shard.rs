@@ -12,11 +12,11 @@ use slab::Slab;
 
 use tidewire_store::Position;
 
-use super::audience::{Audience, Circle, Member};
+use super::audience::{Audience, Member};
 use super::backlog::Backlog;
 use super::connection::{Connection, Key};
-use super::facts::Facts;
 use super::entities::Desk;
+use super::facts::Facts;
 use super::outbox::{Cargo, Slot};
 use super::stats::{Stats, add, set, subtract};
 use super::subscribe::{leave, unknown_subscription};
@@ -210,8 +210,8 @@ impl Shard {
         let Some(connection) = self.connections.try_remove(index) else { return };
         let key = Key { index, serial: connection.serial };
         for (slot, subscription) in connection.slots() {
-            let circle = Circle::Named(Arc::clone(&subscription.query_id));
-            leave(&mut self.audiences, &subscription.stream, &circle, Member { key, slot });
+            let (circle, member) = (subscription.circle(), Member { key, slot });
+            leave(&mut self.audiences, &subscription.stream, &circle, member);
             subtract(&self.stats.subscriptions, 1);
         }
         if let Some(reader) = &connection.reader {

@@ -208,6 +208,7 @@ impl World {
                 crate::testing::facts("c"),
                 attendance,
                 Reach::All,
+                (None, None),
                 &page,
                 after,
                 voice,

@@ -29,6 +29,11 @@ impl Shard {
                 {
                     continue;
                 }
+                if request.manner.to_table && known.is_some() {
+                    let message = taken_by_session().message(Some(&request.query_id));
+                    self.say(key, &message);
+                    continue;
+                }
                 connection.outbox.withdraw(slot);
                 self.drop_subscription(key, slot);
             } else if connection.slots().count() >= subscriptions_max {
@@ -37,9 +42,10 @@ impl Shard {
                 continue;
             }
             let Some(connection) = self.connection(key) else { return };
-            let (query_id, stream) = (Arc::clone(&request.query_id), Arc::clone(&request.stream));
+            let stream = Arc::clone(&request.stream);
+            let circle = Circle::Named(Arc::clone(&request.query_id), request.manner.clone());
             let slot = connection.add(request, existing.is_some());
-            self.enter(&stream, Circle::Named(query_id), Member { key, slot });
+            self.enter(&stream, circle, Member { key, slot });
             add(&self.stats.subscriptions, 1);
             slots.push(slot);
         }
@@ -87,8 +93,8 @@ impl Shard {
         let Some(audience) = self.audiences.get(stream) else { return };
         for (circle, member) in audience.members() {
             match circle {
-                Circle::Named(_) => self.end(member.key, member.slot, "stream_deleted"),
-                Circle::Readers => self.end_reader(member.key, &Frame::default()),
+                Circle::Named(..) => self.end(member.key, member.slot, "stream_deleted"),
+                Circle::Readers(_) => self.end_reader(member.key, &Frame::default()),
             }
         }
         self.audiences.remove(stream);
@@ -127,6 +133,7 @@ impl Shard {
                     subscription.start
                 },
                 horizon: subscription.horizon,
+                manner: subscription.manner.clone(),
                 envelope: subscription.envelope.clone(),
             });
         }
@@ -144,7 +151,7 @@ impl Shard {
     pub(super) fn read_again(&mut self, stream: &Arc<str>, unseen: Position) {
         let Some(audience) = self.audiences.get(stream) else { return };
         for (circle, member) in audience.members() {
-            if circle == Circle::Readers {
+            if circle.is_of_readers() {
                 self.send_back(member.key, unseen);
                 continue;
             }
@@ -183,14 +190,17 @@ impl Shard {
 
     /// Ends a subscription that could not be begun, or broke.
     pub(super) fn fail(&mut self, key: Key, slot: Slot, problem: &Problem) {
-        let query_id = self
-            .connection(key)
-            .and_then(|connection| connection.subscription(slot))
-            .map(|subscription| Arc::clone(&subscription.query_id));
+        let query_id = self.query_id(key, slot);
         self.drop_subscription(key, slot);
         if let Some(query_id) = query_id {
             self.say(key, &problem.message(Some(&query_id)));
         }
+    }
+
+    /// The client's name of a subscription.
+    pub(super) fn query_id(&mut self, key: Key, slot: Slot) -> Option<Arc<str>> {
+        let subscription = self.connection(key).and_then(|c| c.subscription(slot));
+        subscription.map(|subscription| Arc::clone(&subscription.query_id))
     }
 
     pub(super) fn drop_subscription(&mut self, key: Key, slot: Slot) {
@@ -200,7 +210,7 @@ impl Shard {
         }
         let place = &mut connection.subscriptions[slot.index as usize];
         if let Some(subscription) = place.take() {
-            let circle = Circle::Named(subscription.query_id);
+            let circle = subscription.circle();
             leave(&mut self.audiences, &subscription.stream, &circle, Member { key, slot });
             subtract(&self.stats.subscriptions, 1);
             if let Some(interest) = subscription.entities {
@@ -231,6 +241,16 @@ pub(super) fn unknown_subscription() -> Problem {
         "no_such_subscription",
         "the connection has no subscription of this query_id",
         "subscribe first, or ignore this: it has ended already",
+    )
+}
+
+/// A subscription to a table is the connection's, and would hide the session's of the same name.
+fn taken_by_session() -> Problem {
+    Problem::new(
+        axum::http::StatusCode::CONFLICT,
+        "query_id_in_use",
+        "the session follows a stream under this name",
+        "unsubscribe from that stream first, or choose another query_id",
     )
 }
 

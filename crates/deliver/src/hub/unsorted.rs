@@ -41,17 +41,20 @@ impl Delivery {
 }
 
 impl Connection {
+    /// Its subscription that a round of the backlog is for, if it is live.
+    fn waits_for(&mut self, circle: &Circle, stream: &str) -> Option<Slot> {
+        let Circle::Named(query_id, _) = circle else { return None };
+        let slot = self.find(query_id)?;
+        let subscription = self.subscription(slot)?;
+        let is_its = subscription.entities.is_none()
+            && *subscription.stream == *stream
+            && subscription.circle() == *circle;
+        (is_its && subscription.state == State::Live).then_some(slot)
+    }
+
     /// Takes along what still waits for it in the backlog.
-    fn take_along(&mut self, circle: &Circle, stream: &str, chunks: &[Arc<Chunk>]) {
-        let Circle::Named(query_id) = circle else { return };
-        let Some(slot) = self.find(query_id) else { return };
+    fn take_along(&mut self, slot: Slot, chunks: &[Arc<Chunk>]) {
         let Some(subscription) = self.subscription(slot) else { return };
-        if subscription.entities.is_some()
-            || *subscription.stream != *stream
-            || subscription.state != State::Live
-        {
-            return;
-        }
         let after = subscription.sent;
         let last = chunks.last().map_or(after, |chunk| chunk.last());
         subscription.sent = after.max(last);
@@ -66,11 +69,24 @@ impl Shard {
         if connection.unsorted.is_empty() {
             return;
         }
-        for job in self.backlog.iter() {
-            connection.take_along(&job.circle, job.topic.stream(), &job.chunks);
+        let (mut seen, epoch) = (true, self.node.store.epoch());
+        // One who follows a single stream gets its rounds in order anyway.
+        let several = connection.slots().nth(1).is_some();
+        for job in self.backlog.iter_mut().filter(|_| several) {
+            let Some(slot) = connection.waits_for(&job.circle, job.topic.stream()) else {
+                continue;
+            };
+            match job.look(&self.node.tables, epoch) {
+                true => connection.take_along(slot, &job.chunks),
+                false => seen = false,
+            }
         }
         let unsorted = std::mem::take(&mut connection.unsorted);
         let key = Key { index, serial: connection.serial };
+        if !seen {
+            self.fall_back(key, &unsorted);
+            return;
+        }
         let events: usize = unsorted.iter().map(|delivery| delivery.chunk.events.len()).sum();
         let bytes: usize = unsorted.iter().map(|delivery| delivery.chunk.bytes()).sum();
         if !connection.has_room(events, bytes, &self.node.options.live) {
@@ -95,6 +111,9 @@ impl Shard {
         for Delivery { chunk, after, .. } in deliveries {
             let Some(subscription) = connection.subscription(slot) else { return };
             let Some(envelope) = &subscription.envelope else { return };
+            if chunk.events.is_empty() {
+                continue;
+            }
             let query_id = &subscription.query_id;
             let bytes = envelope.encode_shared(dialect, query_id, chunk, &mut self.deflater);
             let (range, count) = ((*after, chunk.last()), chunk.events.len());

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tidewire_store::{Position, Reach, Session, SessionChange, SessionSubscription};
+use tidewire_store::{Position, Session, SessionChange, SessionSubscription};
 
 use crate::auth::{Act, Identity, audit};
 use crate::horizon::Horizon;
-use crate::hub::{Command, Handle, Key, Request, SessionLink, StartFrom};
+use crate::hub::{Command, Handle, Key, Manner, Request, SessionLink, StartFrom};
 use crate::node::Node;
 use crate::problem::Problem;
 
@@ -79,26 +79,28 @@ pub(crate) async fn follow(
             }
         }
     }
-    let requests = requests(&allowed, &identity.reach(), cursor);
+    let requests = requests(node, &allowed, identity, cursor);
     shard.ask(Command::Follow { key, requests, revision: session.revision }).await;
 }
 
 /// A session's subscriptions, as a connection is asked to follow them.
 fn requests(
+    node: &Node,
     subscriptions: &[&SessionSubscription],
-    reach: &Reach,
+    identity: &Identity,
     cursor: Option<Position>,
 ) -> Vec<Request> {
     let request = |subscription: &&SessionSubscription| Request {
         query_id: subscription.query_id.as_str().into(),
         stream: subscription.stream.as_str().into(),
-        reach: reach.clone(),
+        reach: node.reach(identity, &subscription.stream),
         start: StartFrom::After(resume_at(subscription, cursor)),
         horizon: Horizon::default(),
         link: Some(SessionLink {
             epoch: subscription.epoch,
             went_live: subscription.live_since.is_some(),
         }),
+        manner: Manner { to_table: false, view: node.view(identity, &subscription.stream, None) },
     };
     subscriptions.iter().map(request).collect()
 }

@@ -1,12 +1,13 @@
 //! What clients say over a live connection, checked. PROTOCOL.md, section 22, is the source.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use tidewire_store::Position;
+use tidewire_store::{Position, TABLE_PREFIX};
 
 use super::entities::{self, EntityFarewell, EntityWish};
 use crate::document::fault;
@@ -14,7 +15,7 @@ use crate::horizon::{Horizon, HorizonDocument};
 use crate::hub::StartFrom;
 use crate::node::Node;
 use crate::problem::Problem;
-use crate::streams::{StreamName, parse_offset, relative_name};
+use crate::streams::{StreamName, parse_offset, relative_name, where_without_table};
 
 /// Bytes of a subscription's name.
 const QUERY_ID_BYTES_MAX: usize = 256;
@@ -36,10 +37,19 @@ pub(crate) enum Message {
 pub(crate) struct Wish {
     pub(crate) query_id: Arc<str>,
     pub(crate) stream: Arc<str>,
+    /// If it is to a table: what is wanted of its rows.
+    pub(crate) table: Option<Rows>,
     /// Where to begin, if the client says so.
     pub(crate) start: Option<StartFrom>,
     /// How far the log must have come before.
     pub(crate) horizon: Horizon,
+}
+
+/// Which rows of a table are wanted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Rows {
+    /// A condition; all if there is none.
+    pub(crate) filter: Option<String>,
 }
 
 /// A subscription that cannot be.
@@ -85,6 +95,9 @@ struct AckDocument {
 struct WishDocument {
     query_id: String,
     stream: Option<String>,
+    table: Option<String>,
+    #[serde(rename = "where")]
+    filter: Option<String>,
     offset: Option<String>,
     #[serde(flatten)]
     horizon: HorizonDocument,
@@ -164,14 +177,21 @@ fn wish(node: &Node, raw: &RawValue) -> Result<Wish, Refused> {
         serde_json::from_str(raw.get()).map_err(|error| anonymous(malformed(&error)))?;
     let refused = |problem| Refused { query_id: Some(document.query_id.clone()), problem };
     check_query_id(&document.query_id)?;
-    let Some(stream) = &document.stream else {
-        return Err(refused(unsupported(raw)));
+    let (stream, table) = match (&document.stream, &document.table) {
+        (Some(stream), None) if document.filter.is_none() => (relative_name(stream).into(), None),
+        (Some(_), None) => return Err(refused(where_without_table())),
+        (None, Some(table)) => {
+            let rows = Rows { filter: document.filter.clone() };
+            (Cow::from(format!("{TABLE_PREFIX}{table}")), Some(rows))
+        }
+        _ => return Err(refused(unsupported(raw))),
     };
-    let name = StreamName::parse(relative_name(stream), &node.options.limits).map_err(refused)?;
+    let name = StreamName::parse(&stream, &node.options.limits).map_err(refused)?;
     let start = document.offset.as_deref().map(|text| start_from(node, text)).transpose();
     Ok(Wish {
         query_id: document.query_id.as_str().into(),
         stream: name.as_str().into(),
+        table,
         start: start.map_err(refused)?,
         horizon: document.horizon.read(node).map_err(refused)?,
     })
@@ -202,17 +222,17 @@ pub(crate) fn start_from(node: &Node, text: &str) -> Result<StartFrom, Problem> 
 
 fn unsupported(raw: &RawValue) -> Problem {
     let other: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-    let kind = ["table", "sql"].into_iter().find(|name| other.get(name).is_some());
+    let kind = other.get("sql").map(|_| "sql");
     match kind {
         Some(kind) => Problem::bad_request(
             "unsupported_subscription",
             format!("this version has no subscriptions by {kind}"),
-            "subscribe to a stream, or to entities",
+            "subscribe to a stream, a table or entities",
         ),
         None => Problem::bad_request(
             "unsupported_subscription",
-            "the subscription does not say what it is to follow",
-            "name a stream, or an entity_code with entity_ids",
+            "the subscription does not say what one thing it is to follow",
+            "name a stream, a table, or an entity_code with entity_ids",
         ),
     }
 }

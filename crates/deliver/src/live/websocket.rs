@@ -25,7 +25,7 @@ use crate::connection::Carrier;
 use crate::door::Admission;
 use crate::entities::{Entities, Present, Registered};
 use crate::hub::{
-    self, Command, Facts, Handle, Key, Outlet, SessionLink, Socket, StartFrom, clock_ms,
+    self, Command, Facts, Handle, Key, Manner, Outlet, SessionLink, Socket, StartFrom, clock_ms,
 };
 use crate::line::{HttpSide, Line};
 use crate::node::Node;
@@ -347,17 +347,23 @@ impl Client {
 
     /// What the hub is asked for. A session's subscription is made in the store first.
     async fn request(&self, wish: Wish) -> Result<hub::Request, Problem> {
-        let Wish { query_id, stream, start, horizon } = wish;
+        let Wish { query_id, stream, table, start, horizon } = wish;
         let Some(identity) = &self.identity else {
             return Err(unauthorized("the first message must be auth"));
         };
         let act = Act::Read(&stream);
         let allowed = identity.may(act);
         allowed.inspect_err(|p| audit::turned_away(&self.node, Some(identity), act, p))?;
-        let reach = identity.reach();
-        let Some((session, _)) = &self.serving else {
+        let reach = self.node.reach(identity, &stream);
+        let filter = table.as_ref().and_then(|rows| rows.filter.as_deref());
+        let view = self.node.view(identity, &stream, filter);
+        let manner = Manner { to_table: table.is_some(), view };
+        // A session keeps what it follows by the stream's name alone, so a table's rows are the
+        // connection's own.
+        let Some((session, _)) = self.serving.as_ref().filter(|_| !manner.to_table) else {
             let start = start.unwrap_or(StartFrom::Now);
-            return Ok(hub::Request { query_id, stream, reach, start, horizon, link: None });
+            let link = None;
+            return Ok(hub::Request { query_id, stream, reach, start, horizon, link, manner });
         };
         let following = Following {
             session,
@@ -376,6 +382,7 @@ impl Client {
             stream,
             reach,
             horizon,
+            manner,
         })
     }
 

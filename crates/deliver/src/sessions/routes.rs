@@ -66,7 +66,7 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
     let start = document.offset.as_deref().map(|text| start_from(node, text)).transpose()?;
     let following = Following {
         session: &session,
-        reach: &identity.reach(),
+        reach: &node.reach(identity, &stream),
         stream: &stream,
         query_id: &stream,
         start,

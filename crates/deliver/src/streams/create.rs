@@ -26,6 +26,7 @@ pub(super) async fn create(
     let fork = fork_from(node, request.headers())?;
     if let Some(fork) = &fork {
         identity.may(Act::Read(&fork.source))?;
+        node.sees_all(identity, &fork.source)?;
     }
     let content_type = content_type(request.headers())?;
     let lifetime = headers::lifetime(request.headers())?;

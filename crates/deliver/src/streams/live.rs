@@ -14,9 +14,10 @@ use super::name::StreamName;
 use super::read::{Answer, From, Query, beyond_tip, render};
 use super::{cursor, encode, headers, lookup, refusal};
 use crate::auth::Identity;
+use crate::lens::{Lens, Sees, View};
 use crate::node::{Node, now_ms};
 use crate::problem::Problem;
-use crate::tail::{Attendance, Look};
+use crate::tail::Attendance;
 
 /// A place among the readers that wait. Given back when dropped.
 pub(super) fn seat(node: &Node) -> Result<OwnedSemaphorePermit, Problem> {
@@ -44,14 +45,17 @@ pub(super) async fn long_poll(
     let deadline = Instant::now() + node.options.streams.long_poll;
     let attendance = node.tail.attend(name.as_str());
     let mut changes = attendance.changes();
-    let reach = identity.reach();
+    let reach = node.reach(identity, name.as_str());
+    let view = query.view.as_ref();
     let (mut page, after) = first_page(node, name, &reach, from, lookup::page_limit(node)).await?;
     beyond_tip(node, after, &page)?;
+    // Kept while it waits, so that what happens meanwhile is seen through it.
+    let mut lens = node.see(view, &mut page).await?;
     lookup::renew(node, &page.view.state).await;
     let mut position = page.scanned_to.max(after);
     while page.events.is_empty() && page.view.state.closed.is_none() {
         changes.borrow_and_update();
-        match next(node, &attendance, &reach, position).await? {
+        match next(node, &attendance, (&reach, view, &mut lens), position).await? {
             Next::Page(found, reached) => {
                 position = reached;
                 page.absorb(found);
@@ -146,23 +150,32 @@ enum Found {
 async fn next(
     node: &Node,
     attendance: &Attendance,
-    reach: &Reach,
+    sight: (&Reach, Option<&View>, &mut Option<Arc<Lens>>),
     position: Position,
 ) -> Result<Next, Problem> {
-    Ok(match attendance.look(position, usize::MAX) {
-        (Look::Events { events, .. }, reached) => Next::Page(Found::Events(events), reached),
-        (Look::Nothing, reached) => Next::Nothing(reached),
-        (Look::Closed, _) => Next::Closed,
-        (Look::Ended, _) => Next::Ended,
-        (Look::Behind, _) => {
-            let page = lookup::page(node, attendance.stream(), reach, position).await?;
-            let reached = page.scanned_to.max(position);
-            if !page.events.is_empty() {
-                Next::Page(Found::Stored(Box::new(page)), reached)
-            } else if page.view.state.closed.is_some() {
-                Next::Closed
-            } else {
-                Next::Nothing(reached)
+    let (reach, view, lens) = sight;
+    let (look, reached) = attendance.look(position, usize::MAX);
+    Ok(match look.seen(node, view, position) {
+        Sees::Events { events, .. } if events.is_empty() => Next::Nothing(reached),
+        Sees::Events { events, .. } => Next::Page(Found::Events(events), reached),
+        Sees::Nothing => Next::Nothing(reached),
+        Sees::Closed => Next::Closed,
+        Sees::Ended => Next::Ended,
+        Sees::Behind => {
+            let mut position = position;
+            loop {
+                let mut page = lookup::page(node, attendance.stream(), reach, position).await?;
+                *lens = node.see(view, &mut page).await?;
+                position = page.scanned_to.max(position);
+                if !page.events.is_empty() {
+                    return Ok(Next::Page(Found::Stored(Box::new(page)), position));
+                } else if !page.up_to_date() {
+                    // There was nothing in it that is seen; there may be in the next.
+                    continue;
+                } else if page.view.state.closed.is_some() {
+                    return Ok(Next::Closed);
+                }
+                return Ok(Next::Nothing(position));
             }
         }
     })

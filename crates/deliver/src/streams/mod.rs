@@ -31,7 +31,8 @@ pub(crate) use headers::{EXPOSED_HEADERS, REQUEST_HEADERS, malformed_offset, par
 pub(crate) use lookup::{find as find_page, not_lost, renew, view};
 pub(crate) use name::{StreamName, relative_name};
 pub(crate) use pages::Pages;
-pub(crate) use read::{beyond_tip, within_log};
+pub(crate) use read::{beyond_tip, where_without_table, within_log};
+pub(crate) use refusal::not_found;
 pub(crate) use sse::{Extent, Frame, Voice};
 
 /// All methods of a stream's URL. Appending is what happens most, so all else is boxed to keep what

@@ -13,6 +13,7 @@ use super::pages::Rendered;
 use super::{encode, headers, live, lookup, sse};
 use crate::auth::Identity;
 use crate::horizon::Horizon;
+use crate::lens::View;
 use crate::node::Node;
 use crate::problem::Problem;
 
@@ -32,6 +33,10 @@ pub(super) struct Query {
     pub(super) live: Option<Live>,
     pub(super) cursor: Option<String>,
     pub(super) format: Format,
+    /// What is wanted of a table's rows.
+    filter: Option<String>,
+    /// What is seen of the stream, if not all.
+    pub(super) view: Option<View>,
     /// How far the log must have come before.
     horizon: Horizon,
     /// The offset as it was written, for the ETag.
@@ -59,16 +64,20 @@ pub(super) async fn get(
     request: &Parts,
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
-    let query = Query::parse(node, request.uri.query().unwrap_or_default())?;
+    let mut query = Query::parse(node, request.uri.query().unwrap_or_default())?;
     query.horizon.reached(node).await?;
+    query.view = node.view(identity, name.as_str(), query.filter.as_deref());
+    if query.filter.is_some() && query.view.is_none() {
+        return Err(where_without_table());
+    }
     match (query.live, query.from) {
-        (None, Some(From::Now)) => now(node, &name, query.format, identity).await,
+        (None, Some(From::Now)) => now(node, &name, &query, identity).await,
         (None, from) => {
             let after = match from {
                 Some(From::After(position)) => position,
                 _ => Position::START,
             };
-            let (view, rendered) = catch_up(node, &name, after, query.format, identity).await?;
+            let (view, rendered) = catch_up(node, &name, after, &query, identity).await?;
             lookup::renew(node, &view.state).await;
             Ok(Answer { node, query: &query, identity, view: &view, rendered }
                 .respond(&request.headers))
@@ -87,7 +96,7 @@ pub(super) async fn get(
             "leave format out: every data event is followed by a control event with its offset",
         )),
         (Some(Live::Sse), Some(from)) => {
-            sse::stream(node, &name, from, query.cursor.as_deref(), request, identity).await
+            sse::stream(node, &name, from, &query, request, identity).await
         }
     }
 }
@@ -97,21 +106,26 @@ async fn catch_up(
     node: &Node,
     name: &StreamName,
     after: Position,
-    format: Format,
+    query: &Query,
     identity: &Identity,
 ) -> Result<(StreamView, Rendered), Problem> {
-    let reach = identity.reach();
-    if let Some(kept) = node.pages.find(name.as_str(), after, format) {
+    let (reach, format) = (node.reach(identity, name.as_str()), query.format);
+    let kept = node.pages.find(name.as_str(), after, format).filter(|_| query.view.is_none());
+    if let Some(kept) = kept {
         let view = lookup::view(node, name.as_str(), &reach).await?.view;
         lookup::not_lost(node, &view, after)?;
         if let Some(rendered) = kept.as_of(&view) {
             return Ok((view, rendered));
         }
     }
-    let page = lookup::page(node, name.as_str(), &reach, after).await?;
+    let mut page = lookup::page(node, name.as_str(), &reach, after).await?;
     beyond_tip(node, after, &page)?;
-    let rendered = render(node, &page, after, format);
-    node.pages.keep(&page, after, format, &rendered);
+    let next = page.next(after);
+    node.see(query.view.as_ref(), &mut page).await?;
+    let rendered = Rendered { next, ..render(node, &page, after, format) };
+    if query.view.is_none() {
+        node.pages.keep(&page, after, format, &rendered);
+    }
     Ok((page.view, rendered))
 }
 
@@ -132,7 +146,9 @@ pub(super) async fn head(
     name: StreamName,
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
-    let view = lookup::view(node, name.as_str(), &identity.reach()).await?.view;
+    let mut page = lookup::view(node, name.as_str(), &node.reach(identity, name.as_str())).await?;
+    node.see(node.view(identity, name.as_str(), None).as_ref(), &mut page).await?;
+    let view = page.view;
     let mut response = StatusCode::OK.into_response();
     let headers = response.headers_mut();
     encode::insert(headers, "content-type", &view.state.content_type);
@@ -157,10 +173,14 @@ pub(super) async fn head(
 async fn now(
     node: &Node,
     name: &StreamName,
-    format: Format,
+    query: &Query,
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
-    let view = lookup::view(node, name.as_str(), &identity.reach()).await?.view;
+    let format = query.format;
+    let mut page = lookup::view(node, name.as_str(), &node.reach(identity, name.as_str())).await?;
+    // So that what cannot be seen is refused here as well.
+    node.see(query.view.as_ref(), &mut page).await?;
+    let view = page.view;
     lookup::renew(node, &view.state).await;
     let json = view.state.is_json() || format == Format::Events;
     let mut response = Response::new(Body::from(if json { "[]" } else { "" }));
@@ -255,12 +275,13 @@ impl Answer<'_> {
         let format = if self.query.format == Format::Events { "e" } else { "p" };
         let closed = if closed { "-c" } else { "" };
         let identity = self.identity.tag();
+        let view = self.query.view.as_ref().map(View::tag).unwrap_or_default();
         let lost = match self.view.lost.number() {
             0 => String::new(),
             lost => format!(".{lost}"),
         };
         let offset = &self.query.offset_text;
-        format!("\"{created}{lost}-{offset}-{next}-{format}{closed}{identity}\"")
+        format!("\"{created}{lost}-{offset}-{next}-{format}{closed}{identity}{view}\"")
     }
 }
 
@@ -289,13 +310,15 @@ impl Query {
             live: None,
             cursor: None,
             format: Format::Plain,
+            filter: None,
+            view: None,
             horizon: Horizon::default(),
             offset_text: "-1".to_owned(),
         };
         let (mut min_offset, mut min_txid) = (None, None);
         // A query string's plus sign means a space; offsets have neither, so both are refused.
-        for (name, value) in text.split('&').filter_map(|pair| pair.split_once('=')) {
-            let value = encode::decode_path(value);
+        for (name, raw) in text.split('&').filter_map(|pair| pair.split_once('=')) {
+            let value = encode::decode_path(raw);
             match name {
                 "offset" if query.from.is_some() => {
                     return Err(Problem::bad_request(
@@ -313,6 +336,8 @@ impl Query {
                 "min_offset" => min_offset = Some(value),
                 "min_txid" => min_txid = Some(value),
                 "format" => query.format = parse_format(&value)?,
+                // In a query a space may be written as a plus sign.
+                "where" => query.filter = Some(encode::decode_path(&raw.replace('+', " "))),
                 _ => {}
             }
         }
@@ -327,6 +352,15 @@ fn parse_from(node: &Node, text: &str) -> Result<From, Problem> {
         "now" => Ok(From::Now),
         text => headers::parse_offset(text, node.store.epoch()).map(From::After),
     }
+}
+
+/// A condition on what has no rows.
+pub(crate) fn where_without_table() -> Problem {
+    Problem::bad_request(
+        "where_without_table",
+        "where is a condition on the rows of a table",
+        "leave it out, or read the stream of a watched table: /v1/stream/table/NAME",
+    )
 }
 
 fn parse_live(text: &str) -> Result<Live, Problem> {

@@ -22,6 +22,7 @@ use tidewire_store::{
 };
 
 use crate::changes;
+use crate::lens::Tables;
 
 pub(crate) use entities::{CodeAttendance, EntityNews};
 pub(crate) use topic::{Chunk, Ending, Glimpse, Look, Notice, Topic};
@@ -62,6 +63,8 @@ struct Shared {
     /// When the newest event that was seen was appended, and how long after that it was seen.
     lag_ms: AtomicU64,
     headers: broadcast::Sender<Arc<Vec<TailEvent>>>,
+    /// To be told of changes before anyone gets what came after them.
+    tables: Arc<Tables>,
 }
 
 #[derive(Debug)]
@@ -80,7 +83,7 @@ impl Shared {
 
 impl Tail {
     /// A tail that starts at `position`.
-    pub(crate) fn new(position: Position) -> Tail {
+    pub(crate) fn new(position: Position, tables: Arc<Tables>) -> Tail {
         let codes = entities::Codes::default();
         let topics = Topics { position, by_stream: HashMap::new(), codes };
         Tail {
@@ -89,6 +92,7 @@ impl Tail {
                 position: watch::Sender::new(position),
                 lag_ms: AtomicU64::new(0),
                 headers: broadcast::channel(HEADER_BATCHES).0,
+                tables,
             }),
         }
     }
@@ -195,6 +199,7 @@ impl Tail {
         let mut by_topic: HashMap<&str, Vec<&TailEvent>> = HashMap::new();
         let mut streams = Vec::new();
         let mut entities = Vec::new();
+        self.shared.tables.hear(&events);
         {
             let mut topics = self.shared.topics();
             for event in &events {

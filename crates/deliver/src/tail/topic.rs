@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use tidewire_store::{Control, Event, Position, TailEvent};
 
+use crate::lens::View;
 use crate::streams::Frame;
 
 /// Events kept for readers that are a little behind. One that is further behind reads the store.
@@ -17,18 +18,25 @@ const EVENTS_MAX: usize = 512;
 /// Payload bytes kept likewise.
 const BYTES_MAX: usize = 1 << 20;
 
-/// The stream's events of one look at the log. Never empty.
+/// The stream's events of one look at the log. Never empty, but where it is what someone sees of it.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) events: Vec<Event>,
+    first: Position,
+    last: Position,
     /// When the first of them was appended, by the store's clock.
     pub(crate) created_at_ms: i64,
     bytes: usize,
     /// The chunk as readers of the stream get it by SSE, made for the first and shared by all.
     pub(crate) frame: OnceLock<Frame>,
     /// The chunk as messages of live connections, by the name their clients gave the subscription.
-    messages: Mutex<HashMap<Arc<str>, Arc<Messages>>>,
+    messages: Mutex<HashMap<Name, Arc<Messages>>>,
+    /// The chunk as it is seen through lenses, while someone holds it.
+    seen: Mutex<HashMap<View, Weak<Chunk>>>,
 }
+
+/// A subscription's name, and whether it is to a table.
+type Name = (Arc<str>, bool);
 
 /// A chunk in each of the forms that live connections take, made when the first one needs it.
 #[derive(Debug, Default)]
@@ -43,16 +51,34 @@ impl Chunk {
     fn new(events: Vec<Event>, created_at_ms: i64) -> Chunk {
         Chunk {
             bytes: events.iter().map(|event| event.payload.len()).sum(),
+            first: events.first().map_or(Position::START, |event| event.position),
+            last: events.last().map_or(Position::START, |event| event.position),
             events,
             created_at_ms,
             frame: OnceLock::new(),
             messages: Mutex::new(HashMap::new()),
+            seen: Mutex::new(HashMap::new()),
         }
     }
 
-    /// Before its first event.
+    /// What is seen of it through a lens. It stands for as much of the stream.
+    pub(crate) fn seen_through(&self, view: &View, see: impl FnOnce() -> Vec<Event>) -> Arc<Chunk> {
+        let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = seen().get(view).and_then(Weak::upgrade) {
+            return known;
+        }
+        let Chunk { first, last, created_at_ms, .. } = *self;
+        let chunk = Arc::new(Chunk { first, last, ..Chunk::new(see(), created_at_ms) });
+        // Nothing is as quickly found again as kept.
+        if !chunk.events.is_empty() {
+            seen().insert(view.clone(), Arc::downgrade(&chunk));
+        }
+        chunk
+    }
+
+    /// Its first event, or the one that would be if all were seen.
     pub(crate) fn first(&self) -> Position {
-        self.events.first().map_or(Position::START, |event| event.position)
+        self.first
     }
 
     /// Bytes of its payloads.
@@ -60,15 +86,15 @@ impl Chunk {
         self.bytes
     }
 
-    /// Its last event.
+    /// Its last event, likewise.
     pub(crate) fn last(&self) -> Position {
-        self.events.last().map_or(Position::START, |event| event.position)
+        self.last
     }
 
-    /// The chunk as messages for subscriptions of this name.
-    pub(crate) fn messages(&self, query_id: &Arc<str>) -> Arc<Messages> {
+    /// The chunk as messages for subscriptions of this name, to the stream or to its table.
+    pub(crate) fn messages(&self, query_id: &Arc<str>, to_table: bool) -> Arc<Messages> {
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(messages.entry(Arc::clone(query_id)).or_default())
+        Arc::clone(messages.entry((Arc::clone(query_id), to_table)).or_default())
     }
 }
 
@@ -107,6 +133,16 @@ impl Notice {
         let unknown = || Document { what: "the table was changed".into() };
         let Document { what } = document.unwrap_or_else(unknown);
         Notice { position, what }
+    }
+}
+
+impl Notice {
+    /// What is told to one who sees the table so.
+    pub(crate) fn told_to(&self, view: Option<&View>) -> &str {
+        match view {
+            Some(view) if view.hides_columns() => "the table was changed",
+            _ => &self.what,
+        }
     }
 }
 

@@ -119,7 +119,9 @@ macro_rules! contract_suite {
                 generated_columns_are_left_out
                 a_changed_table_is_told
                 a_renamed_table_keeps_its_stream
-                a_dropped_table_ends_its_stream;
+                a_dropped_table_ends_its_stream
+                columns_are_known_by_the_tables_name
+                collations_of_columns_are_known;
         }
     };
     (nodes: $fresh:expr) => {

@@ -9,7 +9,7 @@ use crate::command::Actor;
 use crate::event::Control;
 use crate::offset::Position;
 use crate::sql::Statements;
-use crate::watch::NewWatch;
+use crate::watch::{NewWatch, TableView};
 
 /// Rows come into the log as they were and as they are; what was there before is not told.
 pub async fn changes_of_rows_come_into_the_log(data: &dyn Opener) {
@@ -374,4 +374,55 @@ pub async fn a_dropped_table_ends_its_stream(data: &dyn Opener) {
     rows::orders(&store).await;
     rows::run(&store, "INSERT INTO orders VALUES (1, 'a', 1)").await;
     assert!(!store.is_found("table/orders").await, "another table of that name is another");
+}
+
+/// What a table is made of is known by the name that its events have, as it is after a change.
+pub async fn columns_are_known_by_the_tables_name(data: &dyn Opener) {
+    let store = Subject::open(data).await;
+    assert_eq!(columns(&store, "orders").await, TableView::Unknown);
+    let create = "CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT, amount BIGINT,
+        twice BIGINT GENERATED ALWAYS AS (amount * 2) STORED)";
+    rows::run(&store, create).await;
+    assert_eq!(columns(&store, "orders").await, TableView::NotWatched);
+    watch(&store, "orders").await;
+    let names = |view: TableView| match view {
+        TableView::Watched { columns, key_columns, .. } => {
+            assert_eq!(key_columns, ["id"]);
+            columns.into_iter().map(|c| (c.name, c.type_name)).collect::<Vec<_>>()
+        }
+        other => panic!("{other:?}"),
+    };
+    let expected = if store.backend() == "SQLite" {
+        [("id", "INTEGER"), ("name", "TEXT"), ("amount", "BIGINT")]
+    } else {
+        [("id", "int4"), ("name", "text"), ("amount", "int8")]
+    };
+    let expected = expected.map(|(name, kind)| (name.to_owned(), kind.to_owned()));
+    assert_eq!(names(columns(&store, "orders").await), expected);
+    rows::run(&store, "ALTER TABLE orders RENAME COLUMN name TO label").await;
+    rows::run(&store, "ALTER TABLE orders RENAME TO purchases").await;
+    let after = names(columns(&store, "orders").await);
+    assert_eq!(after[1].0, "label", "the watch keeps its name");
+}
+
+/// How texts compare is told, because by that a predicate is decided.
+pub async fn collations_of_columns_are_known(data: &dyn Opener) {
+    let store = Subject::open(data).await;
+    let bytes = if store.backend() == "SQLite" { "BINARY" } else { "\"C\"" };
+    let other = if store.backend() == "SQLite" { "NOCASE" } else { "\"en-x-icu\"" };
+    let create = format!(
+        "CREATE TABLE words (id INTEGER PRIMARY KEY, plain TEXT COLLATE {bytes}, odd TEXT COLLATE {other})"
+    );
+    rows::run(&store, &create).await;
+    watch(&store, "words").await;
+    let TableView::Watched { columns, .. } = columns(&store, "words").await else {
+        panic!("watched");
+    };
+    let collation = |place: usize| columns[place].collation.clone().unwrap_or_default();
+    assert_eq!(collation(1), bytes.trim_matches('"'));
+    assert_eq!(collation(2), other.trim_matches('"'));
+}
+
+async fn columns(store: &Subject, table: &str) -> TableView {
+    store.columns(table).await.expect("columns")
 }

@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::offset::Position;
 use crate::sql::{SqlError, SqlProblem};
 use crate::stats::CaptureStats;
-use crate::watch::{CaptureMode, CaptureView, NewWatch, WatchView, Watches};
+use crate::watch::{CaptureMode, CaptureView, ColumnView, NewWatch, TableView, WatchView, Watches};
 
 /// How long to wait for those who write to the table. It needs a lock that they hold to their end, and
 /// those who come later wait for it meanwhile.
@@ -50,6 +50,17 @@ impl Watches for PostgresStore {
     async fn watches(&self) -> Result<Vec<WatchView>, StoreError> {
         let views = self.pool.read(|client| async move { list(&client, None).await }).await?;
         Ok(views.into_iter().map(|(view, _)| view).collect())
+    }
+
+    async fn columns(&self, table: &str) -> Result<TableView, StoreError> {
+        let look = |client: Lent| async move {
+            let read = async {
+                let rows = query(&client, sql!("watched_columns"), &[&table]).await?;
+                table_of_rows(&rows)
+            };
+            read.await.map_err(broken("look at a table's columns"))
+        };
+        self.pool.read(look).await
     }
 
     async fn capture(&self) -> Result<CaptureView, StoreError> {
@@ -159,6 +170,23 @@ fn watch_of_row(row: &Row) -> Result<(WatchView, bool), Error> {
         waiting_ms: unsigned(row.try_get(10)?),
     };
     Ok((view, row.try_get::<_, Option<bool>>(11)?.unwrap_or(false)))
+}
+
+/// A row for each column, or one without a name if there is no watch.
+fn table_of_rows(rows: &[Row]) -> Result<TableView, Error> {
+    let (mut columns, mut key_columns) = (Vec::with_capacity(rows.len()), Vec::new());
+    let mut host_column = None;
+    for row in rows {
+        let Some(name) = row.try_get(0)? else { return Ok(TableView::NotWatched) };
+        columns.push(ColumnView { name, type_name: row.try_get(1)?, collation: row.try_get(2)? });
+        key_columns = row.try_get(3)?;
+        host_column = row.try_get(4)?;
+    }
+    if columns.is_empty() {
+        Ok(TableView::Unknown)
+    } else {
+        Ok(TableView::Watched { columns, key_columns, host_column })
+    }
 }
 
 fn view_of_row(row: &Row) -> Result<CaptureView, Error> {

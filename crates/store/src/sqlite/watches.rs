@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::{SqliteStore, capture};
 use crate::error::StoreError;
 use crate::sql::{SqlError, SqlProblem};
-use crate::watch::{CaptureMode, CaptureView, NewWatch, WatchView, Watches};
+use crate::watch::{CaptureMode, CaptureView, NewWatch, TableView, WatchView, Watches};
 
 #[async_trait]
 impl Watches for SqliteStore {
@@ -20,6 +20,11 @@ impl Watches for SqliteStore {
 
     async fn watches(&self) -> Result<Vec<WatchView>, StoreError> {
         self.readers.run(|connection| capture::list(connection)).await
+    }
+
+    async fn columns(&self, table: &str) -> Result<TableView, StoreError> {
+        let table = table.to_owned();
+        self.readers.run(move |connection| capture::describe(connection, &table)).await
     }
 
     async fn capture(&self) -> Result<CaptureView, StoreError> {

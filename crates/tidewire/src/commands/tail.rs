@@ -17,7 +17,14 @@ pub(crate) async fn run(flags: TailFlags) -> anyhow::Result<ExitCode> {
         live.subscribe(&number.to_string(), stream, flags.from.clone())
             .with_context(|| format!("cannot follow {stream}"))?;
     }
-    let mut tail = Tail::new(BufWriter::new(io::stdout().lock()), &flags.streams);
+    for (number, table) in (flags.streams.len()..).zip(&flags.tables) {
+        let (number, filter) = (number.to_string(), flags.filter.as_deref());
+        live.subscribe_table(&number, table, filter, flags.from.clone())
+            .with_context(|| format!("cannot follow the table {table}"))?;
+    }
+    let tables = flags.tables.iter().map(|table| format!("table/{table}"));
+    let streams: Vec<String> = flags.streams.iter().cloned().chain(tables).collect();
+    let mut tail = Tail::new(BufWriter::new(io::stdout().lock()), &streams);
     let mut unflushed = false;
     let ended = tokio::signal::ctrl_c();
     tokio::pin!(ended);
@@ -37,7 +44,7 @@ pub(crate) async fn run(flags: TailFlags) -> anyhow::Result<ExitCode> {
                 continue;
             }
         };
-        let following = || format!("cannot follow {}", flags.streams.join(", "));
+        let following = || format!("cannot follow {}", streams.join(", "));
         let Some(update) = update.with_context(following)? else {
             tail.out.flush()?;
             return Ok(if tail.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE });

@@ -103,9 +103,16 @@ fn read(path: &Path, folder: &Path) -> Result<Vec<Setting>, Problem> {
 }
 
 /// Puts one setting over what is in force, if it is a known one with a fitting value.
-fn apply(effective: &mut [Setting], setting: Setting) -> Result<(), Problem> {
+fn apply(effective: &mut Vec<Setting>, setting: Setting) -> Result<(), Problem> {
     let Some(place) = effective.iter_mut().find(|place| place.key == setting.key) else {
-        return unknown(effective, setting);
+        return match (rule_of(&setting.key), &setting.value) {
+            (Some(_), Value::String(text)) if !text.trim().is_empty() => {
+                effective.push(setting);
+                Ok(())
+            }
+            (Some(_), _) => Err(wrong(setting, RULE.to_owned())),
+            (None, _) => unknown(effective, setting),
+        };
     };
     match expect::check(place, &setting.value) {
         Ok(()) => {
@@ -114,6 +121,15 @@ fn apply(effective: &mut [Setting], setting: Setting) -> Result<(), Problem> {
         }
         Err(expected) => Err(wrong(setting, expected)),
     }
+}
+
+/// What a row rule looks like.
+const RULE: &str = "a condition on a row such as \"owner_id = auth.user_id()\"";
+
+/// The table that a key gives a row rule for. There are as many of those keys as there are tables.
+fn rule_of(key: &str) -> Option<&str> {
+    let table = key.strip_prefix("tables.")?.strip_suffix(".read")?;
+    (!table.is_empty()).then_some(table)
 }
 
 fn unknown(effective: &[Setting], setting: Setting) -> Result<(), Problem> {
@@ -142,9 +158,13 @@ fn wrong(setting: Setting, expected: String) -> Problem {
 }
 
 fn typed(effective: &[Setting]) -> Settings {
-    let mut root = Table::new();
+    let (mut root, mut rules) = (Table::new(), Table::new());
     for setting in effective {
         let value = setting.value.clone();
+        if let Some(table) = rule_of(&setting.key) {
+            rules.insert(table.to_owned(), value);
+            continue;
+        }
         match setting.table() {
             "" => root.insert(setting.name().to_owned(), value),
             table => {
@@ -154,6 +174,7 @@ fn typed(effective: &[Setting]) -> Settings {
             }
         };
     }
+    root.insert("tables".to_owned(), Value::Table(rules));
     Settings::deserialize(root).expect("every value was checked against its key")
 }
 

@@ -3,6 +3,7 @@
 //! The field names are the file's keys. The options of the other crates are built field by field,
 //! without their defaults, so that an option added there does not compile until it has a key here.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +33,9 @@ pub(crate) struct Settings {
     pub(crate) log: Log,
     pub(crate) sql: Sql,
     pub(crate) retention: Retention,
+    /// Row rules, by table.
+    #[serde(default)]
+    pub(crate) tables: BTreeMap<String, String>,
     pub(crate) commit: Commit,
     pub(crate) sqlite: Sqlite,
     pub(crate) postgres: Postgres,
@@ -387,6 +391,7 @@ impl Settings {
                 bytes_max: self.sql.bytes_max,
             },
             retention: self.retention.rules(),
+            tables: self.tables.clone(),
             webhooks: deliver::WebhookOptions {
                 allow_loopback: self.webhooks.allow_loopback,
                 timeout: self.webhooks.timeout_ms,

@@ -89,3 +89,24 @@ fn what_is_shown_can_be_used_as_a_file() {
     assert_eq!(values(&config), values(&again));
     load_from(Some(file::DEFAULT), &[], Vec::new()).expect("the reference itself");
 }
+
+#[test]
+fn tables_have_rules_of_their_own() {
+    let file = "[tables.orders]\nread = \"owner = auth.user_id()\"\n\n[tables.sales.orders]\nread = \"a > 1\"\n";
+    let config = load_from(Some(file), &[], Vec::new()).expect("a configuration");
+    let rules: Vec<(&str, &str)> = config
+        .settings
+        .tables
+        .iter()
+        .map(|(table, rule)| (table.as_str(), rule.as_str()))
+        .collect();
+    assert_eq!(rules, [("orders", "owner = auth.user_id()"), ("sales.orders", "a > 1")]);
+    let shown = show::effective(&config);
+    let again = load_from(Some(&shown), &[], Vec::new()).expect("what is shown can be used");
+    assert_eq!(again.settings.tables, config.settings.tables);
+    assert!(shown.contains("[tables.orders]\nread = "), "{shown}");
+    for wrong in ["[tables.orders]\nread = 5\n", "[tables.orders]\nread = \" \"\n"] {
+        assert!(refused(wrong, &[]).contains("a condition on a row"), "{wrong}");
+    }
+    assert!(refused("[tables.orders]\nwrite = \"x\"\n", &[]).contains("unknown key"));
+}

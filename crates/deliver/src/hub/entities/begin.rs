@@ -111,7 +111,7 @@ impl Past {
             let complete = page.len() < PAGE_CHANGES;
             for (position, change) in page {
                 after = position;
-                if !concerns(&self.reach, change.host_id.as_deref()) {
+                if !concerns(&self.reach, &change) {
                     continue;
                 }
                 let last = Some((position, change.action));

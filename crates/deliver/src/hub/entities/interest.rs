@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use tidewire_store::{Epoch, Position, Reach};
+use tidewire_store::{EntityChange, Epoch, Position, Reach};
 
 use super::waiting::{self, Told, Waiting};
 use crate::auth::Identity;
-use crate::entities::may_hear_from;
+use crate::node::Node;
 use crate::tail::EntityNews;
 
 /// The part of a subscription that only one to entities has.
@@ -42,9 +42,9 @@ pub(super) struct Joining {
     pub(super) fresh: Vec<Arc<str>>,
 }
 
-/// Whether a change concerns those with a reach: it is of their tenant, or of none.
-pub(super) fn concerns(reach: &Reach, host_id: Option<&str>) -> bool {
-    host_id.is_none() || reach.covers(host_id)
+/// Whether a change concerns those with a reach: it is of a tenant of theirs, or of everything.
+pub(super) fn concerns(reach: &Reach, change: &EntityChange) -> bool {
+    change.id.is_none() || reach.covers(change.host_id.as_deref())
 }
 
 impl Interest {
@@ -62,15 +62,15 @@ impl Interest {
     }
 
     /// Whether its holder may be told of something.
-    pub(super) fn may_hear(&mut self, news: &EntityNews) -> bool {
-        if !concerns(self.identity.scopes().reach(), news.change.host_id.as_deref()) {
+    pub(super) fn may_hear(&mut self, node: &Node, news: &EntityNews) -> bool {
+        if !concerns(self.identity.scopes().reach(), &news.change) {
             return false;
         }
         let known = self.sources.iter().find(|(stream, _)| *stream == news.stream);
         if let Some((_, allowed)) = known {
             return *allowed;
         }
-        let allowed = may_hear_from(&self.identity, &news.stream);
+        let allowed = node.may_hear_from(&self.identity, &news.stream);
         self.sources.push((news.stream.clone(), allowed));
         allowed
     }

@@ -30,7 +30,7 @@ use axum::http::StatusCode;
 
 use tidewire_store::{ENTITY_PREFIX, ENTITY_USER_BYTES_MAX, EntityEdit, EntitySubscription};
 
-use super::audience::Member;
+use super::audience::{Manner, Member};
 use super::connection::{Connection, Key, Request, StartFrom};
 use super::outbox::Slot;
 use super::shard::Shard;
@@ -157,6 +157,7 @@ impl Shard {
                 start: request.start,
                 horizon: request.horizon,
                 link: None,
+                manner: Manner::default(),
             },
             renewed,
         );

@@ -25,9 +25,9 @@ use crate::auth::Identity;
 use crate::entities::Entities;
 use crate::horizon::Horizon;
 use crate::node::Node;
-use crate::testing::facts;
 use crate::options::{Access, Options};
 use crate::tail::Sinks;
+use crate::testing::facts;
 
 const TABS: usize = 4;
 const IDS: u8 = 6;

@@ -52,7 +52,7 @@ impl Shard {
         let announced = subscription.announced;
         let Some(interest) = subscription.entities.as_deref_mut() else { return };
         let is_new = interest.ids.get(&id).is_some_and(|after| news.position > *after);
-        if !is_new || !interest.may_hear(news) {
+        if !is_new || !interest.may_hear(&self.node, news) {
             return;
         }
         let told = Told { id, position: news.position, action };

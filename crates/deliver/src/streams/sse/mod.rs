@@ -13,7 +13,7 @@ use axum::http::request::Parts;
 
 use super::live::{first_page, seat};
 use super::name::StreamName;
-use super::read::{From, beyond_tip};
+use super::read::{From, Query, beyond_tip};
 use super::{encode, headers, lookup};
 use crate::auth::Identity;
 use crate::hub::{Arrival, Facts, PASSAGE_LIMIT};
@@ -29,7 +29,7 @@ pub(super) async fn stream(
     node: &Arc<Node>,
     name: &StreamName,
     from: From,
-    client_cursor: Option<&str>,
+    query: &Query,
     request: &Parts,
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
@@ -37,14 +37,17 @@ pub(super) async fn stream(
     // From here on the node remembers what is appended, so nothing falls between this page and what
     // the hub sees after it.
     let attendance = node.tail.attend(name.as_str());
-    let (page, after) = first_page(node, name, &identity.reach(), from, PASSAGE_LIMIT).await?;
+    let reach = node.reach(identity, name.as_str());
+    let (mut page, after) = first_page(node, name, &reach, from, PASSAGE_LIMIT).await?;
     beyond_tip(node, after, &page)?;
+    let lens = node.see(query.view.as_ref(), &mut page).await?;
     lookup::renew(node, &page.view.state).await;
+    let client_cursor = query.cursor.as_deref();
     let voice = Voice::new(node.store.epoch(), &page.view.state.content_type, client_cursor);
-    let (id, reach) = (connection_id(), identity.reach());
+    let (id, sight) = (connection_id(), (query.view.clone(), lens));
     let facts = Facts::new(Arc::clone(&id), Peer::address(&request.extensions), &request.headers);
     let facts = Arc::new(facts.of(identity.clone()));
-    let arrival = Box::new(Arrival::new(facts, attendance, reach, &page, after, voice));
+    let arrival = Box::new(Arrival::new(facts, attendance, reach, sight, &page, after, voice));
     let shard = node.hub.shard_of(identity.tenant(), &id).clone();
     let enter = async move |outlet| Ok((shard.admit(outlet, arrival).await?, kept));
     let mut response = written_by_hub(node, request, identity, enter).await?;

@@ -35,7 +35,7 @@ pub(crate) use foreign::{notice, notice_after_restart};
 pub(crate) use guard::Guard;
 pub(crate) use known::before_removal;
 pub(crate) use transaction::{read, write};
-pub(crate) use watched::{list, unwatch, watch};
+pub(crate) use watched::{describe, list, unwatch, watch};
 
 use collect::{Collector, TRANSACTION_BYTES_MAX};
 use table::Watched;

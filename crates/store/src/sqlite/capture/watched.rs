@@ -17,7 +17,7 @@ use crate::sql::SqlError;
 use crate::sqlite::error::broken;
 use crate::sqlite::sql;
 use crate::sqlite::writer::Writer;
-use crate::watch::{NewWatch, WatchView};
+use crate::watch::{ColumnView, NewWatch, TableView, WatchView};
 
 /// The watched tables with their columns as they are.
 pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Vec<Arc<Watched>>> {
@@ -90,6 +90,33 @@ pub(crate) fn list(connection: &Connection) -> Result<Vec<WatchView>, StoreError
         connection.prepare_cached(sql!("watches"))?.query_map([], of_row)?.collect()
     };
     read().map_err(broken("list watched tables"))
+}
+
+/// What a table is made of, by the name that its events have.
+pub(crate) fn describe(connection: &Connection, name: &str) -> Result<TableView, StoreError> {
+    let read = || -> rusqlite::Result<TableView> {
+        let Some(watched) = stored(connection)?.into_iter().find(|known| known.name == name) else {
+            let named = parse_name(name).ok().filter(|name| !guard::is_own(name));
+            let found = named.map(|name| table::find(connection, &name)).transpose()?.flatten();
+            return Ok(found.map_or(TableView::Unknown, |_| TableView::NotWatched));
+        };
+        let Some(Named::Table(table)) = table::find(connection, &watched.table.name)? else {
+            return Ok(TableView::Unknown);
+        };
+        let view = |column: &Column| {
+            let (table, column_name) = (table.name.as_str(), column.name.as_str());
+            let (_, collation, ..) = connection.column_metadata(None, table, column_name)?;
+            Ok(ColumnView {
+                name: column.name.clone(),
+                type_name: column.type_name.clone(),
+                collation: collation.map(|name| name.to_string_lossy().into_owned()),
+            })
+        };
+        let columns = table.columns.iter().map(view).collect::<rusqlite::Result<_>>()?;
+        let Watched { key_columns, host_column, .. } = watched;
+        Ok(TableView::Watched { columns, key_columns, host_column })
+    };
+    read().map_err(broken("look at a table's columns"))
 }
 
 /// Keeps how a table is watched; `created_at_ms` only where it was not watched before.

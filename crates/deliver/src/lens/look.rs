@@ -1,0 +1,182 @@
+//! An event, as it is seen through a lens.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use tidewire_query::{Predicate, Row, Truth};
+use tidewire_store::{Epoch, Event, Operation, RowChange};
+
+use super::image;
+use super::tables::Schema;
+use super::view::{Tenants, View};
+use crate::changes;
+
+/// A view that was made with a table's columns.
+#[derive(Debug)]
+pub(crate) struct Lens {
+    pub(super) view: View,
+    pub(super) schema: Arc<Schema>,
+    /// The schema's at the time.
+    pub(super) generation: u64,
+    pub(super) filter: Option<Predicate>,
+    pub(super) rules: Vec<Predicate>,
+    /// The column of tenants, if the view is bound to some.
+    pub(super) host_column: Option<Box<str>>,
+    /// The columns that are seen, in the table's order, if not all.
+    pub(super) columns: Option<Vec<Box<str>>>,
+    pub(super) key: Vec<Box<str>>,
+}
+
+/// An event whose images have been read, for any number of lenses.
+#[derive(Debug)]
+pub(crate) struct Opened<'e> {
+    event: &'e Event,
+    before: Option<Row<'e>>,
+    after: Option<Row<'e>>,
+}
+
+impl<'e> Opened<'e> {
+    pub(crate) fn all(events: &'e [Event]) -> Vec<Opened<'e>> {
+        events.iter().map(Opened::new).collect()
+    }
+
+    fn new(event: &'e Event) -> Opened<'e> {
+        // An image that cannot be read has no columns: no rule lets it pass.
+        let row = |image: Option<&'e Bytes>| image.and_then(|image| Row::parse(image).ok());
+        let (before, after) = match &event.row {
+            Some(change) => (row(change.before.as_ref()), row(change.after.as_ref())),
+            None => (None, None),
+        };
+        Opened { event, before, after }
+    }
+}
+
+/// What becomes of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// It is seen.
+    Seen,
+    /// It could be, and is not wanted.
+    Unwanted,
+    /// It must not be.
+    Hidden,
+}
+
+impl Lens {
+    /// Whether the table is as it was when the lens was made. To be asked after the events are at hand.
+    pub(crate) fn is_current(&self) -> bool {
+        self.schema.generation() == self.generation
+    }
+
+    /// Those of some events that are seen, as they are seen.
+    pub(crate) fn sift(&self, events: &[Event], epoch: Epoch) -> Vec<Event> {
+        events.iter().filter_map(|event| self.see(&Opened::new(event), epoch)).collect()
+    }
+
+    /// An event as it is seen, if it is.
+    pub(crate) fn see(&self, opened: &Opened<'_>, epoch: Epoch) -> Option<Event> {
+        let change = opened.event.row.as_deref()?;
+        let (shown, left) = match change.operation {
+            Operation::Truncate => (self.of(change, Operation::Truncate, None, None), false),
+            _ => self.changed(change, opened)?,
+        };
+        let Event { position, append_id, .. } = *opened.event;
+        let payload = changes::document(&shown, position, epoch, left);
+        Some(Event { position, append_id, payload, row: None })
+    }
+
+    /// The change of a row, and whether it says only that the row is not wanted any more.
+    fn changed(&self, change: &RowChange, opened: &Opened<'_>) -> Option<(RowChange, bool)> {
+        let pass = |row: &Option<Row<'_>>| row.as_ref().map_or(Pass::Hidden, |row| self.pass(row));
+        let (before, after) = (pass(&opened.before), pass(&opened.after));
+        let show = |row: &Option<Row<'_>>, whole: &Option<Bytes>| match (&self.columns, row) {
+            (Some(columns), Some(row)) => Some(image::project(row, columns)),
+            (Some(_), None) => None,
+            (None, _) => whole.clone(),
+        };
+        let old = || show(&opened.before, &change.before);
+        let new = || show(&opened.after, &change.after);
+        match (before, after) {
+            (Pass::Seen, Pass::Seen) => {
+                let (old, new) = (old(), new());
+                // A change of hidden columns alone is none.
+                if self.columns.is_some() && old == new {
+                    return None;
+                }
+                Some((self.of(change, Operation::Update, old, new), false))
+            }
+            (Pass::Seen, _) => {
+                let mut shown = self.of(change, Operation::Delete, old(), None);
+                if opened.after.is_some() {
+                    shown.entity_id = shown.entity_id.filter(|_| self.keeps_key(opened));
+                    shown.entity_id = shown.entity_id.or_else(|| self.old_key(opened));
+                }
+                Some((shown, after == Pass::Unwanted))
+            }
+            (_, Pass::Seen) => Some((self.of(change, Operation::Insert, None, new()), false)),
+            _ => None,
+        }
+    }
+
+    fn pass(&self, row: &Row<'_>) -> Pass {
+        // Whatever cannot be decided does not pass: the image is older or newer than the columns.
+        let holds = |predicate: &Predicate| predicate.test(row) == Ok(Truth::True);
+        if !self.is_of_tenant(row) || !self.rules.iter().all(holds) {
+            return Pass::Hidden;
+        }
+        match self.filter.as_ref().is_none_or(holds) {
+            true => Pass::Seen,
+            false => Pass::Unwanted,
+        }
+    }
+
+    fn is_of_tenant(&self, row: &Row<'_>) -> bool {
+        let (Some(tenants), Some(column)) = (self.tenants(), &self.host_column) else {
+            return true;
+        };
+        // Without the column it is not known whose it is.
+        row.get(column).is_some_and(|host| tenants.cover(image::text(host).as_deref()))
+    }
+
+    fn tenants(&self) -> Option<&Tenants> {
+        self.view.asked().tenants.as_ref()
+    }
+
+    /// A change with other images.
+    fn of(
+        &self,
+        change: &RowChange,
+        operation: Operation,
+        before: Option<Bytes>,
+        after: Option<Bytes>,
+    ) -> RowChange {
+        let entity_id = change.entity_id.clone().filter(|_| self.shows_key());
+        RowChange { operation, before, after, entity_id, ..change.clone() }
+    }
+
+    /// Whether the key is among what is seen. Without a key the whole row is it.
+    fn shows_key(&self) -> bool {
+        let Some(columns) = &self.columns else { return true };
+        !self.key.is_empty() && self.key.iter().all(|name| columns.contains(name))
+    }
+
+    /// Whether both images have the same key. An event has the later one's, which is not to be told of a
+    /// row that is not seen any more.
+    fn keeps_key(&self, opened: &Opened<'_>) -> bool {
+        let (Some(before), Some(after)) = (&opened.before, &opened.after) else { return false };
+        let same = |name: &str| {
+            let value = |row: &Row<'_>| row.get(name).map(|value| value.get().to_owned());
+            value(before).is_some_and(|old| value(after) == Some(old))
+        };
+        !self.key.is_empty() && self.key.iter().all(|name| same(name))
+    }
+
+    /// The key of the row before, where it is a single column.
+    fn old_key(&self, opened: &Opened<'_>) -> Option<String> {
+        match &self.key[..] {
+            [name] if self.shows_key() => image::text(opened.before.as_ref()?.get(name)?),
+            _ => None,
+        }
+    }
+}

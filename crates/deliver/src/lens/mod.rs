@@ -1,0 +1,158 @@
+//! What someone sees of a table: its rows through a lens.
+//!
+//! A watched table is one stream for everybody. Who may see some of its columns or rows only, or asks
+//! for some with a `where`, gets each event through a [`Lens`]:
+//!
+//! ```text
+//!   the row passes      before and after   before only   after only   neither
+//!   what is seen        UPDATE             DELETE        INSERT       nothing
+//! ```
+//!
+//! - [`view`]: what is asked for and by whom, before it is known whether the table has such columns;
+//!   equal views are seen alike, so that their events are made once
+//! - [`tables`]: the columns of tables, and the lenses that were made of views with them
+//! - [`look`]: an event through a lens; [`image`]: the parts of a row
+//! - [`refusal`]: why there is no lens
+//!
+//! What must hold: nothing of a row passes that a rule or a scope hides (invariant 6). So a lens is
+//! used only while the columns are those that it was made with ([`Lens::is_current`]), which is asked
+//! after the events are at hand; and a row of which a rule cannot say whether it passes does not.
+
+mod image;
+mod look;
+mod refusal;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub(crate) use look::{Lens, Opened};
+pub(crate) use tables::Tables;
+pub(crate) use view::View;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_store::{Event, Page, Position, Reach};
+
+use crate::auth::Identity;
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::tail::Look;
+
+/// How long a page waits until this node has seen the log up to its end, and with it all changes of
+/// columns that the page's rows may have had. A node is a few milliseconds behind.
+const SEEN_WAIT: Duration = Duration::from_secs(10);
+
+/// What a reader finds in memory, of what it sees of the stream.
+#[derive(Debug)]
+pub(crate) enum Sees {
+    /// The store is to be read.
+    Behind,
+    /// What is seen up to an event, and whether there is no more. It may be nothing.
+    Events {
+        events: Vec<Event>,
+        last: Position,
+        are_all: bool,
+    },
+    Nothing,
+    Closed,
+    Ended,
+}
+
+impl Look {
+    /// The same as someone at a position sees it.
+    pub(crate) fn seen(self, node: &Node, view: Option<&View>, position: Position) -> Sees {
+        match self {
+            Look::Events { events, are_all } => {
+                let last = events.last().map_or(position, |event| event.position);
+                match node.remembered(view, events) {
+                    Some(events) => Sees::Events { events, last, are_all },
+                    None => Sees::Behind,
+                }
+            }
+            Look::Behind => Sees::Behind,
+            Look::Nothing => Sees::Nothing,
+            Look::Closed => Sees::Closed,
+            Look::Ended => Sees::Ended,
+        }
+    }
+}
+
+impl Node {
+    /// How someone sees a stream: as it is, unless it is a table's and not all of it is theirs to see,
+    /// or to be seen.
+    pub(crate) fn view(
+        &self,
+        identity: &Identity,
+        stream: &str,
+        filter: Option<&str>,
+    ) -> Option<View> {
+        let table = view::table_of(stream)?;
+        let rule = self.options.tables.get(table).map(String::as_str);
+        View::new(identity, table, rule, filter)
+    }
+
+    /// Refuses what cannot be done in part to whoever sees a stream only so.
+    pub(crate) fn sees_all(&self, identity: &Identity, stream: &str) -> Result<(), Problem> {
+        match self.view(identity, stream, None) {
+            Some(view) => Err(refusal::cannot_narrow(view.table())),
+            None => Ok(()),
+        }
+    }
+
+    /// The lens for events that were read up to a position.
+    pub(crate) async fn lens(&self, view: &View, up_to: Position) -> Result<Arc<Lens>, Problem> {
+        let seen = tokio::time::timeout(SEEN_WAIT, self.tail.reached(up_to)).await;
+        seen.map_err(|_| refusal::not_seen_yet())?;
+        self.tables.bind(&self.store, view).await
+    }
+
+    /// Puts what someone sees of a page in the place of its events, and gives the lens to be kept for
+    /// what comes after. How far the page reaches stays as it is: by that the reader goes on.
+    pub(crate) async fn see(
+        &self,
+        view: Option<&View>,
+        page: &mut Page,
+    ) -> Result<Option<Arc<Lens>>, Problem> {
+        let Some(view) = view else { return Ok(None) };
+        let up_to = page.events.last().map_or(Position::START, |event| event.position);
+        let lens = self.lens(view, up_to).await?;
+        page.events = lens.sift(&page.events, self.store.epoch());
+        Ok(Some(lens))
+    }
+
+    /// That a table is watched and can be seen, by its stream's name.
+    pub(crate) async fn watched(&self, stream: &str, view: Option<&View>) -> Result<(), Problem> {
+        let table = view::table_of(stream).unwrap_or(stream);
+        let hidden = |problem: Problem| match (problem.code(), view) {
+            // One who is bound to a tenant is not told of tables that are of none.
+            ("table_not_watched", Some(view)) if view.is_of_tenants() => {
+                refusal::table_not_found(table)
+            }
+            ("stream_not_found", _) => refusal::table_not_found(table),
+            _ => problem,
+        };
+        self.tables.watched(&self.store, table).await.map_err(hidden)?;
+        match view {
+            Some(view) => self.tables.bind(&self.store, view).await.map_err(hidden).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Whose streams someone can reach. Whose rows of a table those are is for the lens to say.
+    pub(crate) fn reach(&self, identity: &Identity, stream: &str) -> Reach {
+        match view::table_of(stream) {
+            Some(_) => Reach::All,
+            None => identity.reach(),
+        }
+    }
+
+    /// Events from memory as someone sees them; nothing if the lens is out of date and the store has to
+    /// be read.
+    pub(crate) fn remembered(&self, view: Option<&View>, events: Vec<Event>) -> Option<Vec<Event>> {
+        let Some(view) = view else { return Some(events) };
+        let lens = self.tables.current(view)?;
+        Some(lens.sift(&events, self.store.epoch()))
+    }
+}
