@@ -58,8 +58,8 @@ pub struct WatchView {
 pub struct ColumnView {
     /// Its name.
     pub name: String,
-    /// Its type, as the database calls it: `int4`, `text`. An enum has `enum ` before its name; any
-    /// other that is not the database's own has its schema there. On SQLite as it was declared.
+    /// Its type, as the database calls it: `int4`, `text`. One that is not the database's own has its
+    /// schema before it, and an enum that word (`enum public.mood`). On SQLite as it was declared.
     pub type_name: String,
     /// How its texts compare, if it has texts: `C` where that is by their bytes (`BINARY` on SQLite),
     /// else the collation's name. One that a user made is in quotes, with its schema: under it
