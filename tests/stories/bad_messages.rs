@@ -70,7 +70,8 @@ fn nonsense() -> Vec<(String, &'static str)> {
         (subscribe(&json!("doc")), "malformed_message"),
         (subscribe(&json!({ "query_id": "q" })), "unsupported_subscription"),
         (subscribe(&json!({ "query_id": "q", "table": "t" })), "unsupported_subscription"),
-        (subscribe(&json!({ "query_id": "q", "entity_code": "e" })), "unsupported_subscription"),
+        (subscribe(&json!({ "query_id": "q", "entity_code": "e" })), "invalid_entities"),
+        (subscribe(&json!({ "query_id": "q", "entity_code": 1 })), "malformed_message"),
         (subscribe(&json!({ "query_id": "q", "sql": "SELECT 1" })), "unsupported_subscription"),
         (subscribe(&json!({ "query_id": "q", "stream": "a//b" })), "invalid_stream_name"),
         (subscribe(&json!({ "query_id": "q", "stream": "\u{0}" })), "invalid_stream_name"),
@@ -101,6 +102,9 @@ fn nonsense() -> Vec<(String, &'static str)> {
         json!({ "type": "subscribe", "subscriptions": {} }),
         json!({ "type": "unsubscribe", "query_ids": "q" }),
         json!({ "type": "unsubscribe", "query_ids": [1] }),
+        json!({ "type": "SUBSCRIBE" }),
+        json!({ "type": "SUBSCRIBE", "payload": { "entityCode": "e", "entityIds": [1] } }),
+        json!({ "type": "UNSUBSCRIBE", "payload": {} }),
         json!({ "type": "ack" }),
         json!({ "type": "ack", "offsets": [{}] }),
     ] {
@@ -108,6 +112,11 @@ fn nonsense() -> Vec<(String, &'static str)> {
     }
     for kind in ["", "PING", "hello", "event", "\u{0}"] {
         nonsense.push((json!({ "type": kind }).to_string(), "unknown_message"));
+    }
+    for (code, ids) in [("", vec!["1"]), ("e", vec![]), ("e", vec![""]), ("e\n", vec!["1"])] {
+        let payload = json!({ "entityCode": code, "entityIds": ids });
+        let message = json!({ "type": "SUBSCRIBE", "payload": payload });
+        nonsense.push((message.to_string(), "invalid_entities"));
     }
     nonsense.extend([
         (json!({ "type": "unsubscribe", "query_ids": ["q"] }).to_string(), "no_such_subscription"),

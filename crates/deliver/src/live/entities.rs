@@ -50,6 +50,7 @@ struct Payload {
 struct Document {
     query_id: String,
     entity_code: String,
+    #[serde(default)]
     entity_ids: Vec<String>,
     offset: Option<String>,
     #[serde(flatten)]
