@@ -9,8 +9,10 @@
 //! from ([`Node::may_hear_from`]): what is asked at the beginning is for a clear answer, and to refuse codes that
 //! nobody watches.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex;
 
 use tidewire_store::{ENTITY_PREFIX, StoreError, TABLE_PREFIX, WatchView};
 
@@ -24,33 +26,31 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Tables and the codes they carry.
 type Carriers = Arc<[(String, String)]>;
 
+/// What was read last, and when that began. Held while it is read again, so that many who come at once
+/// ask the store once.
 #[derive(Debug, Default)]
 pub(super) struct Known(Mutex<Option<(Instant, Carriers)>>);
 
-impl Known {
-    fn get(&self) -> MutexGuard<'_, Option<(Instant, Carriers)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Node {
-    /// The watched tables that carry a code, as they are or were a moment ago.
-    async fn carriers(&self, now: Instant, fresh: Duration) -> Result<Carriers, StoreError> {
-        if let Some((read, carriers)) = &*self.entities.known.get()
-            && now.duration_since(*read) < fresh
+    /// The watched tables that carry a code, as they were at some moment or later.
+    async fn carriers(&self, since: Option<Instant>) -> Result<Carriers, StoreError> {
+        let mut known = self.entities.known.0.lock().await;
+        if let Some((read, carriers)) = &*known
+            && since.is_none_or(|since| *read >= since)
         {
             return Ok(Arc::clone(carriers));
         }
+        let now = Instant::now();
         let watches = self.store.watches().await?;
         let carrier = |watch: WatchView| Some((watch.table, watch.entity_code?));
         let carriers: Carriers = watches.into_iter().filter_map(carrier).collect();
-        *self.entities.known.get() = Some((now, Arc::clone(&carriers)));
+        *known = Some((now, Arc::clone(&carriers)));
         Ok(carriers)
     }
 
     /// The streams that a code's changes come from.
     pub(crate) async fn entity_sources(&self, code: &str) -> Result<Vec<String>, StoreError> {
-        let carriers = self.carriers(Instant::now(), FRESH).await?;
+        let carriers = self.carriers(Instant::now().checked_sub(FRESH)).await?;
         let tables = carriers.iter().filter(|(_, carried)| carried == code);
         let tables = tables.map(|(table, _)| format!("{TABLE_PREFIX}{table}"));
         Ok(tables.chain([format!("{ENTITY_PREFIX}{code}")]).collect())
@@ -64,10 +64,10 @@ impl Node {
     ) -> Result<(), Problem> {
         let now = Instant::now();
         let act = Act::ReadEntity(code);
-        let mut allowed = self.may(identity, act, &self.carriers(now, FRESH).await?);
+        let mut allowed = self.may(identity, act, &self.carriers(now.checked_sub(FRESH)).await?);
         if allowed.is_err() {
             // A table may have come to carry the code, or ceased to, a moment ago.
-            allowed = self.may(identity, act, &self.carriers(now, Duration::ZERO).await?);
+            allowed = self.may(identity, act, &self.carriers(Some(now)).await?);
         }
         allowed.inspect_err(|problem| audit::turned_away(self, Some(identity), act, problem))
     }

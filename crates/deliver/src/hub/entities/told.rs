@@ -56,7 +56,7 @@ impl Shard {
             return;
         }
         let told = Told { id, position: news.position, action };
-        interest.waiting.note(told, news.created_at_ms);
+        interest.waiting.note(told, Some(news.created_at_ms));
         if announced && !interest.queued && !interest.is_held() {
             interest.queued = true;
             self.entities.ready.push_back(member);
@@ -84,7 +84,6 @@ impl Shard {
         joining: u32,
         outcome: Result<Vec<Told>, Problem>,
     ) {
-        let wall_ms = self.wall_ms;
         let Some(connection) = self.connection(key) else { return };
         let Some(subscription) = connection.subscription(slot) else { return };
         let query_id = Arc::clone(&subscription.query_id);
@@ -93,9 +92,8 @@ impl Shard {
         match outcome {
             Ok(changes) => {
                 for told in changes.into_iter().filter(|told| interest.ids.contains_key(&told.id)) {
-                    interest.waiting.note(told, wall_ms);
+                    interest.waiting.note(told, None);
                 }
-                subscription.state = State::Live;
                 let announced = std::mem::replace(&mut subscription.announced, true);
                 let reset = subscription.renewed && !announced;
                 self.announce_entities(key, slot, answered.after, reset);
@@ -119,7 +117,11 @@ impl Shard {
         let subscription = self.connection(member.key).and_then(|c| c.subscription(member.slot));
         let Some(subscription) = subscription.filter(|s| s.announced) else { return };
         let Some(interest) = subscription.entities.as_deref_mut() else { return };
-        if !interest.waiting.is_empty() && !interest.queued && !interest.is_held() {
+        if interest.is_held() {
+            return;
+        }
+        subscription.state = State::Live;
+        if !interest.waiting.is_empty() && !interest.queued {
             interest.queued = true;
             self.entities.ready.push_back(member);
         }
@@ -173,11 +175,13 @@ impl Departing<'_> {
     pub(in super::super) fn tell(&mut self, slot: Slot) -> Bytes {
         let (dialect, wall_ms, stats) = (self.dialect, self.wall_ms, self.stats);
         let Some(subscription) = self.subscription(slot) else { return Bytes::new() };
-        let created_at_ms = subscription.entities.as_ref().map(|i| i.waiting.created_at_ms());
+        let created_at_ms = subscription.entities.as_ref().and_then(|i| i.waiting.created_at_ms());
         let (messages, changes) = subscription.untold();
         let count = changes.len() as u64;
         add(&stats.invalidations, count);
-        stats.pushed(count, wall_ms - created_at_ms.unwrap_or(wall_ms));
+        if let Some(created_at_ms) = created_at_ms {
+            stats.pushed(count, wall_ms - created_at_ms);
+        }
         waiting::encode(&messages, dialect, self.deflater).freeze()
     }
 }

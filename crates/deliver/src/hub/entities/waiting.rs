@@ -28,8 +28,8 @@ pub(crate) struct Told {
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     changes: HashMap<Arc<str>, (Position, EntityAction)>,
-    /// When the first of them was appended, by the store's clock.
-    created_at_ms: i64,
+    /// When the first of them that happened while it was live was appended, by the store's clock.
+    created_at_ms: Option<i64>,
 }
 
 impl Waiting {
@@ -37,16 +37,14 @@ impl Waiting {
         self.changes.is_empty()
     }
 
-    /// When the first of what waits was appended.
-    pub(super) fn created_at_ms(&self) -> i64 {
+    /// When the first of what waits was appended, but for what was read from the past.
+    pub(super) fn created_at_ms(&self) -> Option<i64> {
         self.created_at_ms
     }
 
     /// Notes a change. A later one of the same entity takes its place, in whatever order they come.
-    pub(super) fn note(&mut self, told: Told, created_at_ms: i64) {
-        if self.changes.is_empty() {
-            self.created_at_ms = created_at_ms;
-        }
+    pub(super) fn note(&mut self, told: Told, created_at_ms: Option<i64>) {
+        self.created_at_ms = self.created_at_ms.or(created_at_ms);
         let Told { id, position, action } = told;
         let known = self.changes.entry(id).or_insert((position, action));
         if position > known.0 {
@@ -61,6 +59,7 @@ impl Waiting {
 
     /// Takes out all that waits, in the log's order.
     pub(super) fn take(&mut self) -> Vec<Told> {
+        self.created_at_ms = None;
         let changes = std::mem::take(&mut self.changes);
         let mut changes: Vec<Told> = changes
             .into_iter()
@@ -159,9 +158,9 @@ mod tests {
     #[test]
     fn the_last_of_an_entity_is_told_in_whatever_order_it_comes() {
         let mut waiting = Waiting::default();
-        waiting.note(told("7", 3, EntityAction::Delete), 30);
-        waiting.note(told("8", 2, EntityAction::Create), 20);
-        waiting.note(told("7", 1, EntityAction::Update), 10);
+        waiting.note(told("7", 3, EntityAction::Delete), Some(30));
+        waiting.note(told("8", 2, EntityAction::Create), None);
+        waiting.note(told("7", 1, EntityAction::Update), Some(10));
         let expected = [told("8", 2, EntityAction::Create), told("7", 3, EntityAction::Delete)];
         assert_eq!(waiting.take(), expected);
         assert!(waiting.is_empty());
