@@ -12,6 +12,7 @@ mod access;
 mod batch;
 pub mod captured;
 mod columns;
+mod compat;
 mod connect;
 mod control;
 mod entities;
@@ -78,6 +79,7 @@ use crate::session::{
 use crate::stats::{CaptureCounters, CommitStats, Counters};
 use crate::subscription::{Interest, Op, Reply, Subscription, Subscriptions};
 
+pub use compat::{CompatName, CompatSchemas, compat};
 pub use restore::restore;
 
 use captured::CaptureLink;

@@ -14,7 +14,7 @@ use crate::offset::Epoch;
 const VERSION_MIN: i32 = 140_000;
 
 /// Held by the node that migrates: `tide` and 2.
-const MIGRATION_LOCK: i64 = 0x7469_6465_0000_0002;
+pub(super) const MIGRATION_LOCK: i64 = 0x7469_6465_0000_0002;
 
 /// Checks the server, brings the schema up to date, and returns the log's epoch.
 pub(crate) async fn prepare(connector: &Connector) -> Result<Epoch, StoreError> {
