@@ -1,4 +1,5 @@
-//! Which source changes come from: what the configuration says, or the best there is.
+//! Which source changes come from: what the configuration says, or the best there is. And whom the
+//! log's growth is told to.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -6,8 +7,11 @@ use std::time::Duration;
 use tidewire_store::postgres::wal::{self, Chooser, Obstacles};
 use tidewire_store::{CaptureMode, StoreError};
 
+use tidewire_store::postgres::captured::broken;
+
 use crate::leader::Leadership;
-use crate::options::{CaptureOptions, Source};
+use crate::options::{CaptureOptions, Source, Wake};
+use crate::query::{query_one, sql};
 
 /// How long to wait before a choice that could not be made is tried again, and how often to look for a
 /// slot that nobody reads.
@@ -20,6 +24,7 @@ pub(crate) async fn run(leadership: &Leadership, options: &CaptureOptions) -> In
         let attempt = async {
             if !std::mem::replace(&mut made, true) {
                 choose(leadership, options).await?;
+                set_wake(leadership, options.wake).await?;
             }
             tidy(leadership).await
         };
@@ -45,6 +50,18 @@ async fn choose(leadership: &Leadership, options: &CaptureOptions) -> Result<(),
     wal::switch(client, mode, &why, chooser).await?;
     let advice = found.blocking.iter().chain(&found.advice).cloned().collect::<Vec<_>>().join("; ");
     tracing::info!(mode = mode.as_str(), why, advice, "the source of changes is chosen");
+    Ok(())
+}
+
+/// Sees to it that those who listen to other systems' channels are told, or nobody.
+async fn set_wake(leadership: &Leadership, wake: Wake) -> Result<(), StoreError> {
+    let session = leadership.link.session(wal::SWITCH_SETTINGS).await?;
+    let always = wake == Wake::Always;
+    let set = query_one(session.client(), sql!("set_wake"), &[&always]).await;
+    let changed = set.and_then(|row| row.try_get::<_, bool>(0));
+    if changed.map_err(broken("choose whom the log's growth is told to"))? {
+        tracing::info!(always, "the channels cdc_outbox and event_channel are told of events");
+    }
     Ok(())
 }
 

@@ -7,7 +7,7 @@
 //! on the database, so that this crate meets `tidewire-deliver` nowhere but in the log.
 //!
 //! - `election`: who works; `leader`: what the one who does holds on to, and what it works at
-//! - `choice`: which of the two sources it is
+//! - `choice`: which of the two sources it is, and whom the log's growth is told to
 //! - `sequencer`: from the staging table to the log
 //! - `wal`: from the write-ahead log to the log
 //! - `upkeep`: tables that were changed or dropped, and counts
@@ -23,5 +23,5 @@ mod upkeep;
 mod wal;
 
 pub use capture::{Capture, start};
-pub use options::{CaptureOptions, Source};
+pub use options::{CaptureOptions, Source, Wake};
 pub use wal::WalLimits;

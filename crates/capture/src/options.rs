@@ -27,11 +27,33 @@ impl Source {
     }
 }
 
+/// Whom the log's growth is told to, besides the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// Nobody.
+    Auto,
+    /// Whoever listens to the channels `cdc_outbox` and `event_channel`.
+    Always,
+}
+
+impl Wake {
+    /// Reads the word that configurations have for it.
+    pub fn parse(word: &str) -> Option<Wake> {
+        match word {
+            "auto" => Some(Wake::Auto),
+            "always" => Some(Wake::Always),
+            _ => None,
+        }
+    }
+}
+
 /// How a node takes part in capture.
 #[derive(Debug, Clone)]
 pub struct CaptureOptions {
     /// Where the events of rows are to come from.
     pub source: Source,
+    /// Whom the log's growth is told to. The elected node's word counts.
+    pub wake: Wake,
     /// By which others know this node.
     pub node: String,
     /// Rows that get their offsets in one commit. It holds the lock that all appends need, so that
@@ -62,6 +84,7 @@ impl CaptureOptions {
     pub fn new(node: impl Into<String>) -> CaptureOptions {
         CaptureOptions {
             source: Source::Auto,
+            wake: Wake::Auto,
             node: node.into(),
             batch_rows_max: 1_000,
             batch_bytes_max: 32 << 20,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use tidewire_client::ReadFrom;
 use tidewire_store::Epoch;
+use tidewire_store::postgres::CompatSchemas;
 
 use crate::config::Given;
 
@@ -32,8 +33,9 @@ pub(crate) enum Command {
     Serve(ServerFlags),
     /// Bring the store's schema up to date, without serving
     ///
-    /// `dev` and `serve` do the same when they start.
-    Migrate(StoreFlags),
+    /// `dev` and `serve` do the same when they start. With --compat, SQL that was written for other
+    /// systems finds the names there that it uses: see COMPAT.md.
+    Migrate(MigrateFlags),
     /// Copy the embedded store to a file, also while a server writes to it
     ///
     /// The copy is the store as it is at one moment: all that was acknowledged before is in it.
@@ -233,6 +235,34 @@ pub(crate) struct StoreFlags {
     /// The configuration file [default: $TIDEWIRE_CONFIG, else ./tidewire.toml if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+}
+
+/// What to bring up to date.
+#[derive(Debug, Args)]
+pub(crate) struct MigrateFlags {
+    /// Also make, or bring up to date, the names that other systems' SQL uses, as views and functions
+    ///
+    /// rxdb_subscription, logging and the functions on them; outbox, outbox_message_t, api_keys,
+    /// log_counter and consumer_offsets. In PostgreSQL only. Nothing is done if one of the names is
+    /// taken by something else.
+    #[arg(long)]
+    pub(crate) compat: bool,
+    /// The schema for the names of subscriptions to entities; made if it is missing
+    #[arg(long, value_name = "SCHEMA", default_value = "app", requires = "compat")]
+    pub(crate) compat_schema: String,
+    /// The schema for the other names; made if it is missing
+    #[arg(long, value_name = "SCHEMA", default_value = "public", requires = "compat")]
+    pub(crate) compat_public: String,
+    #[command(flatten)]
+    pub(crate) store: StoreFlags,
+}
+
+impl MigrateFlags {
+    /// The schemas for other systems' names, if those are asked for.
+    pub(crate) fn compat(&self) -> Option<CompatSchemas> {
+        let (app, public) = (self.compat_schema.clone(), self.compat_public.clone());
+        self.compat.then_some(CompatSchemas { app, public })
+    }
 }
 
 /// Where a backup goes.

@@ -49,9 +49,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Dev(flags) => serve(Mode::Dev, flags.given()),
         Command::Serve(flags) => serve(Mode::Serve, flags.given()),
         Command::Migrate(flags) => {
-            let config = load(flags.given())?;
+            let compat = flags.compat();
+            let config = load(flags.store.given())?;
             telemetry::start(&config)?;
-            block_on(commands::migrate::run(&config.settings))
+            block_on(commands::migrate::run(&config.settings, compat))
         }
         Command::Backup(flags) => {
             commands::backup::run(&load(flags.store.given())?.settings, &flags.file)

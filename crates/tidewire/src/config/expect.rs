@@ -23,6 +23,9 @@ pub(crate) const FORMATS: [&str; 2] = ["text", "json"];
 /// The words of `capture`.
 const SOURCES: [&str; 3] = ["auto", "wal", "outbox"];
 
+/// The words of `wake`.
+const WAKES: [&str; 2] = ["auto", "always"];
+
 /// The words of `auth.cookie_same_site`.
 const SAME_SITE: [&str; 3] = ["strict", "lax", "none"];
 
@@ -141,6 +144,7 @@ fn text_fits(key: &str, text: &str) -> bool {
         }
         "public_url" => text.is_empty() || has_scheme_and_host(text, &["http://", "https://"]),
         "capture" => SOURCES.contains(&text),
+        "wake" => WAKES.contains(&text),
         "telemetry.level" => LEVELS.contains(&text),
         "telemetry.format" => FORMATS.contains(&text),
         "auth.cookie" => {
@@ -184,6 +188,7 @@ fn expected(default: &Setting) -> String {
         "allowed_origins" => "a list of origins such as [\"https://app.example.org\"]",
         "trusted_proxies" => "a list of addresses and networks such as [\"10.0.0.0/8\", \"::1\"]",
         "capture" => return format!("one of {}", SOURCES.join(", ")),
+        "wake" => return format!("one of {}", WAKES.join(", ")),
         "telemetry.level" => return format!("one of {}", LEVELS.join(", ")),
         "telemetry.format" => return format!("one of {}", FORMATS.join(", ")),
         "auth.cookie_same_site" => return format!("one of {}", SAME_SITE.join(", ")),
@@ -241,6 +246,8 @@ mod tests {
             ("public_url", "live.example.org", false),
             ("capture", "outbox", true),
             ("capture", "triggers", false),
+            ("wake", "always", true),
+            ("wake", "never", false),
             ("telemetry.level", "verbose", false),
         ] {
             assert_eq!(text_fits(key, text), fits, "{key} = {text}");

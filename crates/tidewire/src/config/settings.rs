@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-use tidewire_capture::{CaptureOptions, Source, WalLimits};
+use tidewire_capture::{CaptureOptions, Source, Wake, WalLimits};
 use tidewire_deliver as deliver;
 use tidewire_store::{CommitOptions, PostgresOptions, RetentionRules, SqliteOptions, StreamRule};
 
@@ -24,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) database_wait_ms: Duration,
     #[serde(deserialize_with = "source")]
     pub(crate) capture: Source,
+    #[serde(deserialize_with = "wake")]
+    pub(crate) wake: Wake,
     pub(crate) public_url: String,
     pub(crate) allowed_origins: Vec<String>,
     #[serde(deserialize_with = "networks")]
@@ -310,6 +312,7 @@ impl Settings {
         let sequencer = &self.sequencer;
         CaptureOptions {
             source: self.capture,
+            wake: self.wake,
             node: node.to_owned(),
             batch_rows_max: sequencer.batch_rows_max,
             batch_bytes_max: sequencer.batch_bytes_max,
@@ -503,6 +506,11 @@ fn ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> 
 fn source<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Source, D::Error> {
     let word = String::deserialize(deserializer)?;
     Source::parse(&word).ok_or_else(|| D::Error::custom(format!("{word} is no source of changes")))
+}
+
+fn wake<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Wake, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    Wake::parse(&word).ok_or_else(|| D::Error::custom(format!("{word} says nothing of waking")))
 }
 
 fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<deliver::Network>, D::Error> {

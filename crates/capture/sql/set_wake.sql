@@ -1,0 +1,1 @@
+SELECT tidewire.set_wake($1)
