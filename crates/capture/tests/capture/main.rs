@@ -1,5 +1,6 @@
 //! Capture over a real PostgreSQL. `./test` starts one.
 
+mod compat;
 mod contract;
 mod history;
 mod kinds;

@@ -1,0 +1,114 @@
+//! Who makes the names, where, and what is left alone.
+
+use tidewire_store::StoreError;
+use tidewire_store::postgres::CompatSchemas;
+use tidewire_store::postgres::testing::fresh_database;
+
+use super::{make, refused, usual, value};
+use crate::stage::Stage;
+
+#[tokio::test]
+async fn names_are_made_once_and_brought_up_to_date_after_that() {
+    let stage = Stage::set_without_capture().await;
+    let made = make(&stage, &usual()).await.expect("the names are made");
+    assert!(made.iter().all(|name| name.new), "{made:?}");
+    let names: Vec<&str> = made.iter().map(|name| name.name.as_str()).collect();
+    assert!(names.contains(&"app.bulk_subscribe") && names.contains(&"public.outbox"), "{names:?}");
+    stage.run("CREATE ROLE compat_reader").await;
+    stage.run("GRANT SELECT, INSERT ON outbox TO compat_reader").await;
+    stage
+        .run(
+            "INSERT INTO app.logging (entity_code, entity_id, action)
+        VALUES ('project', gen_random_uuid(), 1)",
+        )
+        .await;
+    let again = make(&stage, &usual()).await.expect("the names are made again");
+    assert!(again.iter().all(|name| !name.new), "{again:?}");
+    assert_eq!(value(&stage, "SELECT count(*) FROM app.logging").await, "1", "nothing is lost");
+    let granted = "SELECT has_table_privilege('compat_reader', 'outbox', 'INSERT')";
+    assert_eq!(value(&stage, granted).await, "t", "what was granted stays so");
+    stage.run("DROP OWNED BY compat_reader; DROP ROLE compat_reader").await;
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn what_others_have_made_is_named_and_left_alone() {
+    let database = fresh_database().await;
+    database.run(include_str!("tables.sql")).await;
+    let function =
+        "CREATE FUNCTION app.bulk_subscribe(text) RETURNS int LANGUAGE sql AS 'SELECT 1'";
+    database.run(function).await;
+    let stage = Stage::set_in(database).await;
+    let refusal = make(&stage, &usual()).await.expect_err("the names are taken");
+    let StoreError::Refused(text) = refusal else { panic!("{refusal:?}") };
+    let taken = "app.rxdb_subscription, app.bulk_subscribe, app.logging, public.outbox, \
+                 public.outbox_message_t, public.api_keys, public.log_counter, \
+                 public.consumer_offsets are there already";
+    assert!(text.starts_with(taken), "{text}");
+    assert!(text.contains("--compat-schema and --compat-public"), "{text}");
+    let views = "SELECT count(*) FROM pg_class WHERE relkind = 'v' AND relnamespace IN
+        ('app'::regnamespace, 'public'::regnamespace)";
+    assert_eq!(value(&stage, views).await, "0", "nothing was changed");
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn schemas_may_have_any_name() {
+    let stage = Stage::set_without_capture().await;
+    let schemas =
+        CompatSchemas { app: "compat_public".to_owned(), public: "My \"odd\" one".to_owned() };
+    let made = make(&stage, &schemas).await.expect("the names are made");
+    assert_eq!(made[0].name, "compat_public.rxdb_subscription");
+    assert_eq!(made[8].name, r#""My ""odd"" one".outbox"#);
+    stage
+        .run(
+            r#"INSERT INTO "My ""odd"" one".outbox (table_name, operation, after_data)
+        VALUES ('orders', 'INSERT', '{}');
+        SELECT compat_public.bulk_unsubscribe(gen_random_uuid(), 'project', NULL)"#,
+        )
+        .await;
+    assert_eq!(value(&stage, "SELECT to_regnamespace('app') IS NULL").await, "t");
+    let own = CompatSchemas { public: "tidewire".to_owned(), ..usual() };
+    let refusal = make(&stage, &own).await.expect_err("that schema is taken");
+    assert!(matches!(refusal, StoreError::Refused(_)), "{refusal:?}");
+    stage.strike().await;
+}
+
+/// Views and functions work with their owner's rights, so that a role needs none on Tidewire's tables.
+#[tokio::test]
+async fn a_role_needs_rights_on_the_names_alone() {
+    let stage = super::set().await;
+    let role = format!("compat_{}", stage.database.name);
+    stage
+        .run(&format!("CREATE ROLE {role}; GRANT USAGE ON SCHEMA app TO {role}; SET ROLE {role}"))
+        .await;
+    let insert = "INSERT INTO outbox (table_name, operation, after_data)
+        VALUES ('orders', 'INSERT', '{}')";
+    let calls = [
+        insert,
+        "INSERT INTO outbox_message_t (payload) VALUES ('1')",
+        "INSERT INTO app.logging (entity_code, entity_id, action)
+            VALUES ('project', gen_random_uuid(), 1)",
+        "SELECT app.bulk_subscribe(gen_random_uuid(), 'c', 'project', ARRAY[gen_random_uuid()])",
+        "SELECT * FROM app.rxdb_subscription",
+        "DELETE FROM app.rxdb_subscription",
+        "SELECT * FROM outbox; SELECT * FROM outbox_message_t; SELECT * FROM app.logging",
+        "SELECT * FROM api_keys",
+    ];
+    for call in calls {
+        assert_eq!(refused(&stage, call).await.0, "42501", "{call} is not for everyone");
+    }
+    stage
+        .run(&format!(
+            "RESET ROLE;
+        GRANT ALL ON ALL TABLES IN SCHEMA app TO {role};
+        GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA app TO {role};
+        GRANT ALL ON outbox, outbox_message_t, api_keys TO {role}; SET ROLE {role}"
+        ))
+        .await;
+    for call in calls {
+        stage.run(call).await;
+    }
+    stage.run(&format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    stage.strike().await;
+}
