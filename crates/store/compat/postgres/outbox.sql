@@ -38,6 +38,8 @@ DECLARE
     image  CONSTANT jsonb  := coalesce(NEW.after_data, NEW.before_data);
     made   CONSTANT timestamptz := coalesce(NEW.created_at::timestamptz, clock_timestamp());
     watch  tidewire.watches;
+    entity text;
+    was    text;
 BEGIN
     IF NEW.table_name IS NULL OR NEW.operation IS NULL THEN
         RAISE EXCEPTION 'an event of the outbox has a table_name and an operation, and one is null'
@@ -68,13 +70,20 @@ BEGIN
     NEW.user_id := CASE WHEN watch.user_column IS NULL
         THEN coalesce(NEW.user_id, nullif(current_setting('tidewire.user_id', true), ''))
         ELSE image ->> watch.user_column END;
+    IF watch.table_id IS NOT NULL THEN
+        entity := tidewire.row_key(image, watch.key_columns);
+        IF NEW.operation = 'UPDATE' AND watch.entity_code IS NOT NULL
+            AND cardinality(watch.key_columns) > 0 THEN
+            was := nullif(tidewire.row_key(NEW.before_data, watch.key_columns), entity);
+        END IF;
+    END IF;
     INSERT INTO tidewire.staging (
-        stream_id, table_name, operation, entity_code, entity_id, before_data, after_data,
-        host_id, user_id, txid, created_at
+        stream_id, table_name, operation, entity_code, entity_id, entity_was, before_data,
+        after_data, host_id, user_id, txid, created_at
     ) VALUES (
-        stream, NEW.table_name, NEW.operation, watch.entity_code,
-        CASE WHEN watch.table_id IS NOT NULL THEN tidewire.row_key(image, watch.key_columns) END,
-        NEW.before_data, NEW.after_data, NEW.host_id, NEW.user_id, txid, made
+        stream, NEW.table_name, NEW.operation, watch.entity_code, entity,
+        CASE WHEN octet_length(was) <= 1024 THEN was END, NEW.before_data,
+        NEW.after_data, NEW.host_id, NEW.user_id, txid, made
     )
     RETURNING id INTO NEW.id;
     PERFORM tidewire.wake_sequencer();

@@ -1,9 +1,10 @@
 INSERT INTO tidewire.log (
     c_offset, stream_id, append_id, host_id, user_id, payload, content_type, control, tx_last,
-    trace_context, txid, entity_code, entity_id, entity_action, created_at
+    trace_context, txid, entity_code, entity_id, entity_action, outbox_id, created_at
 )
-SELECT event.*, to_timestamp($15::bigint / 1000.0)
+SELECT event.*, to_timestamp($16::bigint / 1000.0)
 FROM unnest(
     $1::bigint[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[], $7::text[],
-    $8::text[], $9::boolean[], $10::text[], $11::bigint[], $12::text[], $13::text[], $14::text[]
+    $8::text[], $9::boolean[], $10::text[], $11::bigint[], $12::text[], $13::text[], $14::text[],
+    $15::bigint[]
 ) AS event

@@ -15,11 +15,11 @@ WITH chosen AS (
     INSERT INTO tidewire.log_archive (
         c_offset, stream_id, append_id, host_id, user_id, table_name, operation, entity_code,
         entity_id, before_data, after_data, payload, content_type, control, txid, tx_last,
-        trace_context, created_at, entity_was, entity_action
+        trace_context, created_at, entity_was, entity_action, outbox_id, published_at
     )
     SELECT c_offset, stream_id, append_id, host_id, user_id, table_name, operation, entity_code,
            entity_id, before_data, after_data, payload, content_type, control, txid, tx_last,
-           trace_context, created_at, entity_was, entity_action
+           trace_context, created_at, entity_was, entity_action, outbox_id, published_at
     FROM removed
     WHERE $5
 ), sized AS (

@@ -1,15 +1,17 @@
--- What a row's key and owners are is read from the row by the database, as triggers do. OFFSET 0 keeps
--- the texts from being parsed again wherever a value of theirs is used.
+-- What a row's key and owners are is read from the row by the database, as triggers do; it gets a number
+-- as if it had been staged. OFFSET 0 keeps the texts from being parsed again wherever a value of theirs
+-- is used.
 INSERT INTO tidewire.log (
     c_offset, stream_id, append_id, host_id, user_id, table_name, operation, entity_code, entity_id,
-    before_data, after_data, txid, tx_last, created_at, entity_was
+    before_data, after_data, txid, tx_last, created_at, entity_was, outbox_id, published_at
 )
 SELECT c_offset, stream_id, c_offset,
        CASE WHEN host_column IS NULL THEN actor_host ELSE image ->> host_column END,
        CASE WHEN user_column IS NULL THEN actor_user ELSE image ->> user_column END,
        table_name, operation, entity_code, entity_id, before_data, after_data, txid, tx_last,
        '2000-01-01 00:00:00+00'::timestamptz + committed_at * interval '1 microsecond',
-       CASE WHEN octet_length(entity_was) <= 1024 THEN nullif(entity_was, entity_id) END
+       CASE WHEN octet_length(entity_was) <= 1024 THEN nullif(entity_was, entity_id) END,
+       nextval('tidewire.staging_id_seq'), clock_timestamp()
 FROM (
     SELECT *, coalesce(after_data, before_data) AS image
     FROM (

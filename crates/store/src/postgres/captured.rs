@@ -12,7 +12,7 @@ use tokio_postgres::{AsyncMessage, Config};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::columns::{Captured, Producers, Purges, Streams};
+use super::columns::{Captured, Origin, Producers, Purges, Streams};
 use super::connect::{Connector, RawConnection, SETTINGS};
 use super::flight::{self, Query, Then};
 use super::load;
@@ -165,8 +165,8 @@ pub struct StagedRow {
 #[derive(Debug)]
 pub struct StagedStreams {
     world: World,
-    /// For each event that was decided: its transaction, and whether it is the last of it.
-    transactions: Vec<(i64, bool)>,
+    /// Where each event comes from that was decided.
+    origins: Vec<Origin>,
     now_ms: i64,
 }
 
@@ -180,7 +180,7 @@ impl StagedStreams {
         let commands: Vec<_> = rows.iter().map(|row| row.staged.wants()).collect();
         let mut world = World::new(now_ms, Position::START);
         load::complete(client, &mut world, &commands).await?;
-        Ok(StagedStreams { world, transactions: Vec::new(), now_ms })
+        Ok(StagedStreams { world, origins: Vec::new(), now_ms })
     }
 
     /// Decides a row whose events come right after a position, and returns how many they are: none if
@@ -190,7 +190,8 @@ impl StagedStreams {
         decide_staged(&mut self.world, &row.staged, row.trace_context.as_ref())?;
         let events = self.world.tip.number() - after.number();
         for event in 1..=events {
-            self.transactions.push((row.txid, row.tx_last && event == events));
+            let tx_last = row.tx_last && event == events;
+            self.origins.push(Origin { txid: row.txid, tx_last, staged_id: row.id });
         }
         Ok(events)
     }
@@ -198,7 +199,7 @@ impl StagedStreams {
     /// Writes what was decided, in the same transaction.
     pub async fn write(self, client: &ClientWrapper) -> Result<(), StoreError> {
         let plan = plan_of_staged(self.world);
-        let events = Captured::of(&plan, &self.transactions);
+        let events = Captured::of(&plan, &self.origins);
         let (streams, producers) = (Streams::of(&plan)?, Producers::of(&plan)?);
         let (purges, due_at_ms) = (Purges::of(&plan), self.now_ms + PURGE_DELAY_MS);
         let cleared = &plan.producers_cleared;

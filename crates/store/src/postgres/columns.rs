@@ -73,28 +73,47 @@ pub(crate) struct Captured<'a> {
     entity_codes: Vec<Option<&'a str>>,
     entity_ids: Vec<Option<&'a str>>,
     entity_actions: Vec<Option<&'a str>>,
+    /// Of documents: what is about streams has no number.
+    outbox_ids: Vec<Option<i64>>,
+}
+
+/// Where an event comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    /// Its transaction.
+    pub(crate) txid: i64,
+    /// Whether it is the last of it.
+    pub(crate) tx_last: bool,
+    /// The staged row that it comes of.
+    pub(crate) staged_id: i64,
 }
 
 impl<'a> Captured<'a> {
-    /// `transactions` has each event's transaction, and whether it is the last of it.
-    pub(crate) fn of(plan: &'a Plan, transactions: &[(i64, bool)]) -> Captured<'a> {
+    /// `origins` has each event's.
+    pub(crate) fn of(plan: &'a Plan, origins: &[Origin]) -> Captured<'a> {
         let mut events = Events::of(plan);
-        events.tx_lasts = transactions.iter().map(|(_, last)| *last).collect();
+        events.tx_lasts = origins.iter().map(|origin| origin.tx_last).collect();
+        let documents = plan.events.iter().map(|event| event.control.is_none());
         let entities = || plan.events.iter().map(|event| event.entity.as_ref());
         Captured {
             events,
-            txids: transactions.iter().map(|(txid, _)| *txid).collect(),
+            txids: origins.iter().map(|origin| origin.txid).collect(),
             entity_codes: entities().map(|entity| Some(entity?.code.as_str())).collect(),
             entity_ids: entities().map(|entity| entity?.id.as_deref()).collect(),
             entity_actions: entities().map(|entity| Some(entity?.action.as_str())).collect(),
+            outbox_ids: documents
+                .zip(origins)
+                .map(|(is_document, origin)| is_document.then_some(origin.staged_id))
+                .collect(),
         }
     }
 
     /// For `captured_insert.sql`.
-    pub(crate) fn params<'b>(&'b self, now_ms: &'b i64) -> [Param<'b>; 15] {
+    pub(crate) fn params<'b>(&'b self, now_ms: &'b i64) -> [Param<'b>; 16] {
         let [a, b, c, d, e, f, g, h, i, j, now_ms] = self.events.params(now_ms);
-        let (codes, ids) = (&self.entity_codes, &self.entity_ids);
-        [a, b, c, d, e, f, g, h, i, j, &self.txids, codes, ids, &self.entity_actions, now_ms]
+        let (codes, ids, actions) = (&self.entity_codes, &self.entity_ids, &self.entity_actions);
+        let (txids, outbox_ids) = (&self.txids, &self.outbox_ids);
+        [a, b, c, d, e, f, g, h, i, j, txids, codes, ids, actions, outbox_ids, now_ms]
     }
 }
 

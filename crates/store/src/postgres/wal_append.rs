@@ -13,7 +13,7 @@ use super::flight::{self, Query, Then};
 use super::load::OFFSET_LOCK;
 use super::query::{Params, prepare, sql};
 use super::wal::{Place, WatchedTable};
-use super::wal_columns::{Controls, Rows};
+use super::wal_columns::{Controls, Rows, StagedRows};
 use crate::command::Actor;
 use crate::decide::Staged;
 use crate::entity::{EntityChange, staged_entity};
@@ -145,8 +145,9 @@ async fn commit(
         layout.failed.iter().map(|(id, message)| (*id, message.as_str())).unzip();
     let tip = layout.at.number().to_string();
     let grown = layout.at > begun.tip;
-    let queries: [Query<'_>; 7] = [
+    let queries: [Query<'_>; 8] = [
         (!layout.rows.is_empty(), sql!("wal_rows_insert"), &layout.rows.params()),
+        (!layout.staged_rows.is_empty(), sql!("wal_staged_rows"), &layout.staged_rows.params()),
         (!layout.controls.is_empty(), sql!("wal_controls_insert"), &layout.controls.params()),
         (!layout.taken.is_empty(), sql!("wal_staged_remove"), &[&layout.taken]),
         (!failures.is_empty(), sql!("wal_staged_failed"), &[&failed_ids, &failures]),
@@ -178,6 +179,8 @@ struct StagedHere {
     actor: Actor,
     trace_context: Option<String>,
     entity: Option<EntityChange>,
+    /// Whether it is the change of a row, which somebody has staged by SQL.
+    is_row: bool,
 }
 
 /// Begins the transaction, takes the lock and looks; none if another node leads.
@@ -226,6 +229,7 @@ fn staged_of_row(row: &Row) -> Result<(i64, StagedHere), tokio_postgres::Error> 
         content_type: row.try_get(4)?,
         actor,
         trace_context: row.try_get(7)?,
+        is_row: row.try_get(11)?,
     };
     Ok((row.try_get(0)?, staged))
 }
@@ -234,6 +238,9 @@ impl Begun {
     /// The staged rows that concern streams, in no order.
     fn concerned(&self) -> Vec<StagedRow> {
         let of = |(id, here): (&i64, &StagedHere)| {
+            if here.is_row {
+                return None;
+            }
             let (stream, actor) = (here.stream.clone(), here.actor.clone());
             let staged = match here.control.as_deref() {
                 Some("create") => Staged::Create { stream, actor },
@@ -260,6 +267,7 @@ struct Layout<'a> {
     /// The last position that was given.
     at: Position,
     rows: Rows<'a>,
+    staged_rows: StagedRows,
     controls: Controls,
     /// Staged rows that became events, or had nothing to become.
     taken: Vec<i64>,
@@ -298,6 +306,10 @@ impl<'a> Layout<'a> {
                         }
                         Err(message) => self.failed.push((*id, message)),
                     }
+                }
+                (Some(here), None) if here.is_row => {
+                    self.at = self.at.next();
+                    self.staged_rows.push(self.at, item, *id);
                 }
                 (Some(here), None) => {
                     self.at = self.at.next();

@@ -72,6 +72,32 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// Changes of rows that were staged, for `wal_staged_rows.sql`.
+#[derive(Debug, Default)]
+pub(crate) struct StagedRows {
+    offsets: Vec<i64>,
+    ids: Vec<i64>,
+    txids: Vec<i64>,
+    lasts: Vec<bool>,
+}
+
+impl StagedRows {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
+    pub(crate) fn push(&mut self, at: Position, item: &Item, id: i64) {
+        self.offsets.push(at.to_sql());
+        self.ids.push(id);
+        self.txids.push(item.txid);
+        self.lasts.push(item.last);
+    }
+
+    pub(crate) fn params(&self) -> [Param<'_>; 4] {
+        [&self.offsets, &self.ids, &self.txids, &self.lasts]
+    }
+}
+
 /// Control events, for `wal_controls_insert.sql`.
 #[derive(Debug, Default)]
 pub(crate) struct Controls {
