@@ -35,6 +35,7 @@ mod notify;
 mod old_rows_are_retired;
 mod one_address_wants_everything;
 mod orders_to_all_nodes;
+mod other_systems_names;
 mod payloads;
 mod pointers;
 mod postgres_restarts;

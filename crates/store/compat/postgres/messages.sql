@@ -17,24 +17,26 @@ END;
 $$;
 
 CREATE OR REPLACE VIEW "compat_public".outbox_message_t AS
-SELECT c_offset, outbox_id AS id, stream_id, host_id, user_id,
-       CASE WHEN operation IS NOT NULL THEN jsonb_build_object(
-                'tableName', table_name, 'operation', operation, 'data', after_data,
-                'before', before_data
-            )::text
-            ELSE tidewire.as_text(payload) END AS payload,
-       content_type, txid, tx_last, created_at
-FROM tidewire.log
-WHERE control IS NULL
-UNION ALL
-SELECT NULL, id, stream_id, host_id, user_id,
-       CASE WHEN operation IS NOT NULL THEN jsonb_build_object(
-                'tableName', table_name, 'operation', operation, 'data', after_data,
-                'before', before_data
-            )::text
-            ELSE tidewire.as_text(payload) END,
-       content_type, txid, NULL, created_at
-FROM tidewire.staging
+SELECT c_offset, id, stream_id, host_id, user_id, payload, content_type, txid, tx_last, created_at
+FROM (
+    SELECT c_offset, outbox_id AS id, stream_id, host_id, user_id,
+           CASE WHEN operation IS NOT NULL THEN jsonb_build_object(
+                    'tableName', table_name, 'operation', operation, 'data', after_data,
+                    'before', before_data
+                )::text
+                ELSE tidewire.as_text(payload) END AS payload,
+           content_type, txid, tx_last, created_at, control
+    FROM tidewire.log
+    UNION ALL
+    SELECT NULL, id, stream_id, host_id, user_id,
+           CASE WHEN operation IS NOT NULL THEN jsonb_build_object(
+                    'tableName', table_name, 'operation', operation, 'data', after_data,
+                    'before', before_data
+                )::text
+                ELSE tidewire.as_text(payload) END,
+           content_type, txid, NULL, created_at, control
+    FROM tidewire.staging
+) AS everywhere
 WHERE control IS NULL;
 
 -- Publishes a document in the writer's own transaction, to the stream outbox_message_t unless another is

@@ -10,22 +10,26 @@ CREATE INDEX IF NOT EXISTS log_compat_id ON tidewire.log (outbox_id) WHERE outbo
 CREATE INDEX IF NOT EXISTS log_compat_table ON tidewire.log (table_name, outbox_id)
     WHERE operation IS NOT NULL AND outbox_id IS NOT NULL;
 
+-- The conditions stand outside of the branches, because only then are these read in the order of an
+-- index where one is asked for.
 CREATE OR REPLACE VIEW "compat_public".outbox AS
-SELECT outbox_id AS id, created_at::timestamp AS created_at, table_name, operation, after_data,
-       before_data, true AS processed, NULL::text AS error_message,
-       coalesce(published_at, created_at)::timestamp AS published_at, c_offset, host_id, user_id
-FROM tidewire.log
-WHERE operation IS NOT NULL AND outbox_id IS NOT NULL
-UNION ALL
-SELECT id, created_at::timestamp, table_name, operation, after_data, before_data, false,
-       error_message, NULL, NULL, host_id, user_id
-FROM tidewire.staging
-WHERE operation IS NOT NULL
-UNION ALL
-SELECT id, created_at::timestamp, table_name, operation, after_data, before_data, false,
-       error_message, NULL, NULL, host_id, user_id
-FROM tidewire.dead_letters
-WHERE operation IS NOT NULL;
+SELECT id, created_at, table_name, operation, after_data, before_data, processed, error_message,
+       published_at, c_offset, host_id, user_id
+FROM (
+    SELECT outbox_id AS id, created_at::timestamp AS created_at, table_name, operation, after_data,
+           before_data, true AS processed, NULL::text AS error_message,
+           coalesce(published_at, created_at)::timestamp AS published_at, c_offset, host_id, user_id
+    FROM tidewire.log
+    UNION ALL
+    SELECT id, created_at::timestamp, table_name, operation, after_data, before_data, false,
+           error_message, NULL, NULL, host_id, user_id
+    FROM tidewire.staging
+    UNION ALL
+    SELECT id, created_at::timestamp, table_name, operation, after_data, before_data, false,
+           error_message, NULL, NULL, host_id, user_id
+    FROM tidewire.dead_letters
+) AS everywhere
+WHERE operation IS NOT NULL AND id IS NOT NULL;
 
 -- Publishes the change of a row in the writer's own transaction, as an event of that table's stream:
 -- as if the row had been captured there. The stream is made if there is none.

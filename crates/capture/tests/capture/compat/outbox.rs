@@ -205,7 +205,6 @@ async fn asking_uses_the_indexes() {
     stage.strike().await;
 }
 
-/// A stage's log has no more than what the test put there.
 #[tokio::test]
 async fn what_was_captured_keeps_its_number() {
     for source in [Source::Outbox, Source::Wal] {
