@@ -77,9 +77,9 @@ async fn two_who_claim_do_not_both_get_a_change() {
     assert_eq!(answer(&stage, claim).await.1, 1);
     let waits = other.execute(claim, &[]);
     let first_ends = async {
-        stage.until("SELECT count(*) > 0 FROM pg_locks
-            WHERE NOT granted AND database = (SELECT oid FROM pg_database
-                WHERE datname = current_database()) OR (NOT granted AND locktype = 'transactionid')").await;
+        let waits = "SELECT count(*) > 0 FROM pg_locks JOIN pg_stat_activity USING (pid)
+            WHERE NOT granted AND datname = current_database()";
+        stage.until(waits).await;
         stage.run("COMMIT").await;
     };
     let (claimed, ()) = tokio::join!(waits, first_ends);
