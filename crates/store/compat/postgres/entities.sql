@@ -122,17 +122,33 @@ LANGUAGE sql SECURITY DEFINER SET search_path = '' AS $$
     SELECT count(*)::integer FROM removed
 $$;
 
--- How many subscriptions there are of each kind, those without UUIDs too.
+-- How many subscriptions there are of each kind, those without UUIDs too. Each part is read in the order
+-- of an index that has all it needs.
 CREATE OR REPLACE FUNCTION "compat_app".get_subscription_stats()
 RETURNS TABLE (
     entity_code varchar, subscription_count bigint, unique_users bigint, unique_entities bigint
 )
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = '' AS $$
-    SELECT known.entity_code, count(*), count(DISTINCT known.user_id),
-           count(DISTINCT known.entity_id)
-    FROM tidewire.rxdb_subscription AS known
-    GROUP BY known.entity_code
-    ORDER BY count(*) DESC, known.entity_code
+    SELECT entity_code, subscriptions, users, entities
+    FROM (
+        SELECT entity_code, sum(subscriptions)::bigint AS subscriptions, count(*) AS entities
+        FROM (
+            SELECT known.entity_code, count(*) AS subscriptions
+            FROM tidewire.rxdb_subscription AS known
+            GROUP BY known.entity_code, known.entity_id
+        ) AS entity
+        GROUP BY entity_code
+    ) AS by_entity
+    JOIN (
+        SELECT entity_code, count(*) AS users
+        FROM (
+            SELECT known.entity_code
+            FROM tidewire.rxdb_subscription AS known
+            GROUP BY known.user_id, known.entity_code
+        ) AS of_user
+        GROUP BY entity_code
+    ) AS by_user USING (entity_code)
+    ORDER BY subscriptions DESC, entity_code
 $$;
 
 -- The owner's alone, until granted.
