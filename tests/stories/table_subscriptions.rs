@@ -19,6 +19,7 @@ on_both_stores!(
     tenants_see_their_own_rows,
     one_of_several_subscriptions_fails_alone,
     a_condition_outlives_columns_or_ends_with_a_reason,
+    a_crowd_of_views_is_served_in_slices_and_each_is_kept,
     a_slow_client_is_told_of_a_gap_and_gets_what_was_in_it,
     the_client_follows_a_table_across_a_restart,
 );
@@ -444,6 +445,68 @@ async fn a_condition_outlives_columns_or_ends_with_a_reason(store: Store) {
     assert_eq!((&problem["query_id"], &problem["code"]), (&json!("q"), &json!("column_not_found")));
     let ended = socket.hears("subscription_ended").await;
     assert_eq!((&ended["query_id"], &ended["reason"]), (&json!("q"), &json!("columns_changed")));
+}
+
+/// I3, I6: also where an audience is so large that it is served in slices, each sees their own part, whole
+/// and in order.
+async fn a_crowd_of_views_is_served_in_slices_and_each_is_kept(store: Store) {
+    const PARTS: usize = 5;
+    const ROWS: usize = 200;
+    let launch = Launch::serve(&store, KEY).set("TIDEWIRE_LIVE_FAN_OUT_THRESHOLD", "2");
+    let server = launch.start().await;
+    let admin = server.http();
+    orders(admin).await;
+    let condition = |part: usize| format!("total = {part}");
+    let (mut sockets, mut pages, mut readers) = (Vec::new(), Vec::new(), Vec::new());
+    for part in (0..PARTS).chain(0..PARTS) {
+        let mut socket = connect(admin).await;
+        let wish = json!({ "query_id": "q", "table": "orders", "where": condition(part) });
+        socket.subscribe(&wish).await;
+        sockets.push((part, socket));
+    }
+    for part in 0..PARTS {
+        let scopes = json!({ "tables": ["orders"], "rows": { "orders": condition(part) } });
+        let http = admin.holder(&admin.make_key(&scopes).await);
+        let tab = Tab::open(&http).await;
+        tab.subscribe("table/orders").await;
+        let mut page = ServerSent::open(&http, &tab.session, None).await;
+        page.hears("subscription_created").await;
+        pages.push((part, page));
+        readers.push((part, StreamSource::open(&http, "table/orders", "-1").await));
+    }
+    let writer = async |first: usize| {
+        for id in (first..ROWS).step_by(2) {
+            let insert =
+                format!("INSERT INTO orders VALUES ({id}, 'ann', 'x', {}, NULL)", id % PARTS);
+            run(admin, &insert).await;
+        }
+    };
+    tokio::join!(writer(0), writer(1));
+    let all = admin.get("/v1/stream/table/orders").await.json();
+    let of_part = |part: usize| -> Vec<Value> {
+        let events = all.as_array().expect("events").iter();
+        let own = events.filter(|event| event["data"]["total"] == part);
+        own.map(|event| event["offset"].clone()).collect()
+    };
+    for (part, socket) in &mut sockets {
+        for offset in of_part(*part) {
+            assert_eq!(socket.hears("cdc_event").await["offset"], offset, "part {part}");
+        }
+    }
+    for (part, page) in &mut pages {
+        for offset in of_part(*part) {
+            assert_eq!(page.hears("event").await.message["offset"], offset, "part {part}");
+        }
+    }
+    for (part, reader) in &mut readers {
+        let mut got = Vec::new();
+        let expected = of_part(*part);
+        while got.len() < expected.len() {
+            let batch = within_patience("a batch", reader.next()).await.expect("more");
+            got.extend(batch.messages.iter().map(|event| event["offset"].clone()));
+        }
+        assert_eq!(got, expected, "part {part}");
+    }
 }
 
 /// I3, I5: what a slow client has no room for is a gap, and asking from its beginning gives all of it.

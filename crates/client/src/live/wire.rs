@@ -376,4 +376,26 @@ mod tests {
             assert!(Message::parse(&Bytes::from_static(text.as_bytes())).is_err(), "{text}");
         }
     }
+
+    #[test]
+    fn the_change_of_a_row_is_an_event_as_it_stands() {
+        let text = r#"{"type":"cdc_event","query_id":"q","data":{"n":1},"offset":"0001_0000000000000002"}"#;
+        let frame = Bytes::from_static(text.as_bytes());
+        let expected = Message::Event {
+            query_id: "q".into(),
+            offset: "0001_0000000000000002".into(),
+            payload: frame.clone(),
+            is_json: true,
+        };
+        assert_eq!(Message::parse(&frame).expect("a message"), expected);
+        let rows = Rows { table: "orders".to_owned(), filter: Some("n > 1".to_owned()) };
+        let (query_id, table) = ("q".to_owned(), Some(rows));
+        let wish =
+            Subscribe { query_id, stream: String::new(), table, offset: None, min_offset: None };
+        let json = serde_json::to_value(wish).expect("JSON");
+        assert_eq!(
+            json,
+            serde_json::json!({ "query_id": "q", "table": "orders", "where": "n > 1" })
+        );
+    }
 }
