@@ -5,7 +5,8 @@ WITH watched AS (
 )
 SELECT attname::text,
        CASE WHEN typnamespace = 'pg_catalog'::regnamespace THEN typname::text
-            ELSE CASE WHEN typtype = 'e' THEN 'enum ' ELSE '' END || typnamespace::regnamespace || '.' || quote_ident(typname) END,
+            ELSE CASE WHEN typtype = 'e' THEN 'enum ' ELSE '' END
+                || typnamespace::regnamespace || '.' || quote_ident(typname) END,
        CASE WHEN attcollation = 0 THEN NULL
             WHEN collnamespace <> 'pg_catalog'::regnamespace
             THEN collnamespace::regnamespace || '.' || '"' || replace(collname, '"', '""') || '"'
