@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use tidewire_stories::postgres::{Sql, fresh_database};
-use tidewire_stories::{Ended, Launch, Store, eventually};
+use tidewire_stories::{Ended, Launch, Store, Wire, eventually};
 
 async fn migrate(store: &Store, flags: &[&str]) -> Ended {
     let (flag, place) = match store {
@@ -76,5 +76,56 @@ async fn an_insert_into_the_outbox_is_delivered() {
     assert_eq!(events[0]["eventId"], json!(offset.to_string()));
     assert_eq!(events[0]["tableName"], json!("orders"));
     assert_eq!(events[0]["data"], json!({"id": 7}));
+
+    // The table is not watched, nor is it there: whoever follows it gets what is published.
+    let mut wire = Wire::open(server.http(), "/v1/ws").await;
+    let wanted = json!([{ "query_id": "q", "table": "orders" }]);
+    wire.say(&json!({ "type": "subscribe", "subscriptions": wanted })).await;
+    wire.hears("subscription_created").await;
+    sql.number(insert).await;
+    let event = wire.hears("cdc_event").await;
+    assert_eq!((&event["query_id"], &event["data"]), (&json!("q"), &json!({"id": 7})), "{event}");
+    server.stop().await;
+}
+
+/// A service that keeps subscriptions and logs changes by SQL, and knows nothing of Tidewire.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_logged_reaches_those_whom_sql_subscribed() {
+    let store = Store::postgres_at(fresh_database().await);
+    let Store::Postgres { url } = &store else { panic!("it is PostgreSQL") };
+    assert_eq!(migrate(&store, &["--compat"]).await.code, Some(0));
+    let server = Launch::dev(&store).start().await;
+    let sql = Sql::connect(url).await.expect("a connection");
+    let (user, entity) =
+        ("5e0f2a9e-41d7-4386-8000-000000000001", "5e0f2a9e-41d7-4386-8000-000000000002");
+    let mut wire = Wire::open(server.http(), "/v1/ws").await;
+    let hello = wire.hears("hello").await;
+    let connection = hello["connection_id"].as_str().expect("a name");
+    let subscribed = sql
+        .number(&format!(
+            "SELECT app.bulk_subscribe('{user}'::UUID, '{connection}', 'project',
+                ARRAY['{entity}']::UUID[])::bigint"
+        ))
+        .await;
+    assert_eq!(subscribed, 1);
+    wire.hears("subscription_created").await;
+    let log = |action: i32| {
+        format!(
+            "INSERT INTO app.logging (entity_code, entity_id, action)
+                 VALUES ('project', '{entity}', {action})"
+        )
+    };
+    for (action, told) in [(1, "UPDATE"), (4, "CREATE"), (3, "DELETE")] {
+        sql.batch_execute(&format!("{}; {}", log(0), log(action))).await.expect("a row");
+        let message = wire.hears("INVALIDATE").await;
+        let expected = json!({
+            "entityCode": "project",
+            "changes": [{ "entityId": entity, "action": told }],
+        });
+        assert_eq!(message["payload"], expected, "{message}");
+    }
+    let waiting = "SELECT count(*) FROM app.logging
+        WHERE action <> 0 AND (sync_status <> 'sent' OR sync_processed_ts IS NULL)";
+    assert_eq!(sql.number(waiting).await, 0);
     server.stop().await;
 }

@@ -390,8 +390,14 @@ mod tests {
         assert_eq!(Message::parse(&frame).expect("a message"), expected);
         let rows = Rows { table: "orders".to_owned(), filter: Some("n > 1".to_owned()) };
         let (query_id, table) = ("q".to_owned(), Some(rows));
-        let wish =
-            Subscribe { query_id, stream: String::new(), table, offset: None, min_offset: None };
+        let wish = Subscribe {
+            query_id,
+            stream: String::new(),
+            table,
+            entities: None,
+            offset: None,
+            min_offset: None,
+        };
         let json = serde_json::to_value(wish).expect("JSON");
         assert_eq!(
             json,

@@ -33,7 +33,7 @@ pub(crate) use view::View;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_store::{Event, Page, Position, Reach};
+use tidewire_store::{Event, Found, Page, PageLimit, Position, Reach};
 
 use crate::auth::Identity;
 use crate::node::Node;
@@ -122,7 +122,8 @@ impl Node {
         Ok(Some(lens))
     }
 
-    /// That a table is watched and can be seen, by its stream's name.
+    /// That a table is watched and can be seen, by its stream's name. One that is not watched may have a
+    /// stream all the same, of changes that SQL has published: that is seen by those who see all of it.
     pub(crate) async fn watched(&self, stream: &str, view: Option<&View>) -> Result<(), Problem> {
         let table = view::table_of(stream).unwrap_or(stream);
         let hidden = |problem: Problem| match (problem.code(), view) {
@@ -133,11 +134,25 @@ impl Node {
             ("stream_not_found", _) => refusal::table_not_found(table),
             _ => problem,
         };
-        self.tables.watched(&self.store, table).await.map_err(hidden)?;
-        match view {
-            Some(view) => self.tables.bind(&self.store, view).await.map_err(hidden).map(drop),
-            None => Ok(()),
+        let watched = self.tables.watched(&self.store, table).await;
+        match (watched, view) {
+            (Err(problem), None) if !problem.is_temporary() => match self.has(stream).await? {
+                true => Ok(()),
+                false => Err(hidden(problem)),
+            },
+            (Err(problem), _) => Err(hidden(problem)),
+            (Ok(()), Some(view)) => {
+                self.tables.bind(&self.store, view).await.map_err(hidden).map(drop)
+            }
+            (Ok(()), None) => Ok(()),
         }
+    }
+
+    /// Whether there is a stream of this name.
+    async fn has(&self, stream: &str) -> Result<bool, Problem> {
+        let nothing = PageLimit { events: 0, bytes: 0 };
+        let found = self.store.read(stream, Position::START, nothing).await?;
+        Ok(matches!(found, Found::Stream(_)))
     }
 
     /// Whose streams someone can reach. Whose rows of a table those are is for the lens to say.
