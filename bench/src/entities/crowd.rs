@@ -1,17 +1,17 @@
 //! Many pages that subscribe to entities, and what each is told.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use tidewire_client::{Client, LiveOptions, ReadFrom, Update};
+use anyhow::{Result, bail};
+use tidewire_client::{Client, Live, LiveOptions, ReadFrom, Update};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::ground::{CODE, uuid};
-use super::operations::hear;
 
 /// Pages that come in at once.
 const AT_ONCE: usize = 50;
+const TOO_LATE: Duration = Duration::from_secs(30);
 
 /// A change as a page was told of it.
 #[derive(Debug)]
@@ -44,10 +44,7 @@ impl Crowd {
                 let mut live = client.live(options)?;
                 let ids = (0..interests).map(|n| uuid((page + n) % all));
                 live.subscribe_entities("q", CODE, ids, ReadFrom::Now)?;
-                coming.spawn(async move {
-                    let stands = |update: &Update| matches!(update, Update::Created { .. });
-                    hear(&mut live, stands).await.map(|_| live)
-                });
+                coming.spawn(stands(live));
             }
             while let Some(live) = coming.join_next().await {
                 let (mut live, tell) = (live??, tell.clone());
@@ -63,5 +60,17 @@ impl Crowd {
             }
         }
         Ok(crowd)
+    }
+}
+
+/// Waits until a page's subscription stands.
+async fn stands(mut live: Live) -> Result<Live> {
+    loop {
+        match tokio::time::timeout(TOO_LATE, live.next()).await?? {
+            Some(Update::Created { .. }) => return Ok(live),
+            Some(Update::Problem { problem, .. }) => bail!("refused: {problem:?}"),
+            Some(_) => {}
+            None => bail!("the live connection ended"),
+        }
     }
 }

@@ -5,6 +5,7 @@ mod crowd;
 mod ground;
 mod invalidations;
 mod operations;
+mod page;
 
 use anyhow::Result;
 

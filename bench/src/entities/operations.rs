@@ -1,14 +1,14 @@
 //! Subscribing to entities among a million subscriptions: by SQL, as the RxDB document's service does it,
 //! and over the WebSocket, as a page does it.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Serialize;
-use tidewire_client::{Client, Live, LiveOptions, ReadFrom, Update};
 use tokio_postgres::types::ToSql;
 
-use super::ground::{CODE, client, entities, filled, uuid};
+use super::ground::{CODE, entities, filled, uuid};
+use super::page::Page;
 use crate::Options;
 use crate::aims::Aims;
 use crate::latency::{Latencies, Percentiles};
@@ -22,7 +22,6 @@ use crate::table::{Table, count, decimals};
 const PAGE: usize = 50;
 /// Entities that changed at once.
 const CHANGED: usize = 100;
-const TOO_LATE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -78,7 +77,7 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
         if let Some(database) = server.database() {
             by_sql(&Session::connect(&database.url)?, scale, &mut rows, kind)?;
         }
-        by_page(&client(&server)?, scale, &mut rows, kind)?;
+        by_page(&server, scale, &mut rows)?;
     }
     let mut table =
         Table::new(&["operation", "server", "by", "times", "p50 ms", "p99 ms", "expected ms"]);
@@ -113,9 +112,6 @@ fn by_sql(session: &Session, scale: &Entities, rows: &mut Vec<Row>, kind: Kind) 
         let latency = latencies.percentiles();
         rows.push(Row { server: kind, by: "SQL", operation, times: scale.rounds, latency });
     };
-    let page = |round: usize, size: usize| -> Vec<String> {
-        (0..size).map(|n| uuid((round * 131 + n * 17) % all)).collect()
-    };
     let (mut subscribe, mut unsubscribe) = (Latencies::default(), Latencies::default());
     let (mut find, mut clean_up) = (Latencies::default(), Latencies::default());
     let time = |sql: &str, params: &[&(dyn ToSql + Sync)], into: &mut Latencies| -> Result<()> {
@@ -128,20 +124,21 @@ fn by_sql(session: &Session, scale: &Entities, rows: &mut Vec<Row>, kind: Kind) 
     };
     for round in 0..scale.rounds {
         let (user, connection) = (uuid(scale.users + 1 + round), format!("new{round}"));
-        let ids = page(round, PAGE);
+        let page = ids(round, PAGE, all);
         time(
             "SELECT app.bulk_subscribe($1::text::uuid, $2, 'project', $3::text[]::uuid[])",
-            &[&user, &connection, &ids],
+            &[&user, &connection, &page],
             &mut subscribe,
         )?;
         time(
             "SELECT app.bulk_unsubscribe($1::text::uuid, 'project', $2::text[]::uuid[])",
-            &[&user, &ids],
+            &[&user, &page],
             &mut unsubscribe,
         )?;
+        let changed = ids(round, CHANGED, all);
         time(
             "SELECT * FROM app.get_batch_subscribers('project', $1::text[]::uuid[])",
-            &[&page(round, CHANGED)],
+            &[&changed],
             &mut find,
         )?;
         let gone = format!("c{}", 1 + round % scale.users);
@@ -154,47 +151,33 @@ fn by_sql(session: &Session, scale: &Entities, rows: &mut Vec<Row>, kind: Kind) 
     Ok(())
 }
 
-/// A page that subscribes and unsubscribes: from the message to its answer, after the store has it.
-fn by_page(client: &Client, scale: &Entities, rows: &mut Vec<Row>, kind: Kind) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// A page that subscribes and unsubscribes: from the message to its answer.
+fn by_page(server: &Server, scale: &Entities, rows: &mut Vec<Row>) -> Result<()> {
     let all = entities(scale);
-    let (subscribed, unsubscribed) = runtime.block_on(async {
-        let options = LiveOptions { compression: false, ..LiveOptions::default() };
-        let mut live = client.live(options)?;
-        let (mut subscribed, mut unsubscribed) = (Latencies::default(), Latencies::default());
-        // The first is not timed: it makes the connection.
-        for round in 0..=scale.rounds {
-            let query_id = format!("page{round}");
-            let ids = (0..PAGE).map(|n| uuid((round * 131 + n * 17) % all));
+    let mut page = Page::open(server.address())?;
+    let (mut subscribed, mut unsubscribed) = (Latencies::default(), Latencies::default());
+    for round in 0..scale.rounds {
+        let wanted = ids(round, PAGE, all);
+        for (say, answer, latencies) in [
+            ("SUBSCRIBE", "subscription_created", &mut subscribed),
+            ("UNSUBSCRIBE", "subscription_ended", &mut unsubscribed),
+        ] {
             let began = Instant::now();
-            live.subscribe_entities(&query_id, CODE, ids, ReadFrom::Now)?;
-            hear(&mut live, |update| matches!(update, Update::Created { .. })).await?;
-            let took = began.elapsed();
-            let began = Instant::now();
-            live.unsubscribe(&query_id);
-            hear(&mut live, |update| matches!(update, Update::Ended { .. })).await?;
-            if round > 0 {
-                subscribed.record(took);
-                unsubscribed.record(began.elapsed());
-            }
+            page.say(say, CODE, &wanted)?;
+            page.hears(answer)?;
+            latencies.record(began.elapsed());
         }
-        anyhow::Ok((subscribed.percentiles(), unsubscribed.percentiles()))
-    })?;
+    }
     let measured = [(Operation::Subscribe, subscribed), (Operation::Unsubscribe, unsubscribed)];
-    for (operation, latency) in measured {
-        rows.push(Row { server: kind, by: "WebSocket", operation, times: scale.rounds, latency });
+    for (operation, latencies) in measured {
+        let (server, times) = (server.kind, scale.rounds);
+        let latency = latencies.percentiles();
+        rows.push(Row { server, by: "WebSocket", operation, times, latency });
     }
     Ok(())
 }
 
-/// Waits for an update of a kind.
-pub(super) async fn hear(live: &mut Live, wanted: impl Fn(&Update) -> bool) -> Result<Update> {
-    loop {
-        match tokio::time::timeout(TOO_LATE, live.next()).await?? {
-            Some(Update::Problem { problem, .. }) => bail!("refused: {problem:?}"),
-            Some(update) if wanted(&update) => return Ok(update),
-            Some(_) => {}
-            None => bail!("the live connection ended"),
-        }
-    }
+/// Entities of a page, others each round.
+fn ids(round: usize, count: usize, all: usize) -> Vec<String> {
+    (0..count).map(|n| uuid((round * 131 + n * 17) % all)).collect()
 }

@@ -190,9 +190,13 @@ impl Route {
             | Route::BestNode
             | Route::Tickets
             | Route::Cookie => Act::AsksItself,
-            Route::Metrics | Route::Nodes | Route::Connections | Route::EntityStats => Act::Observe,
+            Route::Metrics | Route::Nodes | Route::EntityStats => Act::Observe,
             Route::Sql => Act::Sql,
-            Route::Keys(_) | Route::Control | Route::Watch | Route::Capture => Act::Administer,
+            Route::Keys(_)
+            | Route::Connections
+            | Route::Control
+            | Route::Watch
+            | Route::Capture => Act::Administer,
             Route::Unknown => Act::Nothing,
         }
     }

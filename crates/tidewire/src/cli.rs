@@ -65,7 +65,7 @@ pub(crate) enum Command {
     /// List who is connected: whose connections, from where, since when, and what waits for them
     ///
     /// Every server that shares the database is asked, the others by the URLs that they give. Needs the
-    /// admin key, or a key that allows observe, in --token or TIDEWIRE_TOKEN.
+    /// admin key, or a key that allows admin, in --token or TIDEWIRE_TOKEN.
     Connections(ConnectionsFlags),
     /// Count the subscriptions to entities, by entity code: of everyone, or of one user
     ///

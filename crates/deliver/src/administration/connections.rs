@@ -17,7 +17,7 @@ const LIMIT: usize = 100;
 /// And at most.
 const LIMIT_MAX: usize = 1_000;
 
-/// Lists them. The caller was found to be allowed to observe.
+/// Lists them. The caller was found to be an administrator.
 pub(crate) async fn handle(node: &Node, request: Request) -> Answer {
     only(&request, &[Method::GET])?;
     let wanted = wanted(request.uri().query().unwrap_or_default())?;

@@ -73,7 +73,8 @@ macro_rules! files {
 }
 
 /// Each stands for itself, in this order.
-const FILES: [&str; 6] = files!("entities", "logging", "outbox", "messages", "keys", "consumers");
+const FILES: [&str; 7] =
+    files!("entities", "logging", "outbox", "messages", "keys", "consumers", "rights");
 
 /// Makes the names, or brings them up to date, in one transaction. The database's own schema is
 /// brought up to date first.
@@ -151,6 +152,7 @@ async fn make(
         let sql = parts.collect::<Vec<String>>().join(&app);
         client.batch_execute(&sql).await.map_err(&failed)?;
     }
+    close(client, schemas, &taken).await.map_err(&failed)?;
     client.batch_execute("COMMIT").await.map_err(&failed)?;
     let name = |&(home, name, kind): &(Home, &str, &'static str)| {
         let schema = home.of(schemas);
@@ -158,6 +160,24 @@ async fn make(
         CompatName { name: qualified(schema, name), kind, new: !was_there }
     };
     Ok(NAMES.iter().map(name).collect())
+}
+
+/// Takes what default privileges have given to others on what was just made: it shows everyone's rows,
+/// and keys can be made by it. What was granted on what an earlier run made stays.
+async fn close(
+    client: &ClientWrapper,
+    schemas: &CompatSchemas,
+    taken: &[Taken],
+) -> Result<(), tokio_postgres::Error> {
+    let made = NAMES.iter().map(|&(home, name, _)| (home.of(schemas), name));
+    let new = |(schema, name): &(&str, &str)| {
+        !taken.iter().any(|taken| taken.schema == *schema && taken.name == *name)
+    };
+    let (homes, names): (Vec<&str>, Vec<&str>) = made.filter(new).unzip();
+    for row in query(client, sql!("compat_grants"), &[&homes, &names]).await? {
+        client.batch_execute(row.try_get(0)?).await?;
+    }
+    Ok(())
 }
 
 /// A name that something bears.

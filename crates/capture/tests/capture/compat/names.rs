@@ -112,3 +112,66 @@ async fn a_role_needs_rights_on_the_names_alone() {
     stage.run(&format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")).await;
     stage.strike().await;
 }
+
+/// I6: the functions behind the triggers are their owner's, and a trigger is made by whoever may execute
+/// its function.
+#[tokio::test]
+async fn nobody_makes_a_trigger_of_what_is_behind_the_names() {
+    let stage = super::set().await;
+    let role = format!("compat_{}", stage.database.name);
+    stage
+        .run(&format!(
+            "CREATE ROLE {role}; GRANT USAGE ON SCHEMA tidewire TO {role};
+        GRANT TEMPORARY ON DATABASE {} TO {role}; SET ROLE {role};
+        CREATE TEMP TABLE k (id int, name text, key_hash text, scopes jsonb, is_active bool)",
+            stage.database.name
+        ))
+        .await;
+    let trigger = "CREATE TRIGGER t BEFORE INSERT ON k
+        FOR EACH ROW EXECUTE FUNCTION tidewire.compat_key_insert()";
+    assert_eq!(refused(&stage, trigger).await.0, "42501");
+    let open = "SELECT coalesce(string_agg(proname, ' '), '') FROM pg_proc
+        WHERE pronamespace = 'tidewire'::regnamespace AND prosecdef
+          AND prorettype = 'trigger'::regtype AND has_function_privilege(oid, 'EXECUTE')";
+    assert_eq!(value(&stage, open).await, "", "trigger functions that anyone may use");
+    stage.run(&format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    stage.strike().await;
+}
+
+/// Where new tables are open to some role by default, these are not; what is granted on them stays.
+#[tokio::test]
+async fn default_privileges_open_nothing() {
+    let stage = Stage::set_without_capture().await;
+    let role = format!("compat_{}", stage.database.name);
+    stage
+        .run(&format!(
+            "CREATE ROLE {role}; CREATE SCHEMA app;
+        GRANT USAGE ON SCHEMA app TO {role};
+        ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO {role};
+        ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO {role}"
+        ))
+        .await;
+    make(&stage, &usual()).await.expect("the names are made");
+    let calls = [
+        "SELECT * FROM api_keys",
+        "SELECT * FROM outbox",
+        "SELECT * FROM app.get_subscription_stats()",
+    ];
+    stage.run(&format!("SET ROLE {role}")).await;
+    for call in calls {
+        assert_eq!(refused(&stage, call).await.0, "42501", "{call}");
+    }
+    stage.run(&format!("RESET ROLE; GRANT SELECT ON outbox TO {role}")).await;
+    make(&stage, &usual()).await.expect("the names are made again");
+    stage.run(&format!("SET ROLE {role}; SELECT * FROM outbox")).await;
+    assert_eq!(refused(&stage, calls[0]).await.0, "42501", "and nothing else");
+    stage
+        .run(&format!(
+            "RESET ROLE;
+        ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM {role};
+        ALTER DEFAULT PRIVILEGES REVOKE ALL ON FUNCTIONS FROM {role};
+        DROP OWNED BY {role}; DROP ROLE {role}"
+        ))
+        .await;
+    stage.strike().await;
+}
