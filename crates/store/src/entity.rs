@@ -200,6 +200,18 @@ pub enum EntityEdit {
     },
 }
 
+/// What became of an entity, as the log has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntityPast {
+    /// The event's.
+    pub position: Position,
+    /// The stream that the event is in: a table's, or that of the entities that are no rows. Whether
+    /// someone may hear of the change depends on it.
+    pub stream: String,
+    /// What it says.
+    pub change: EntityChange,
+}
+
 /// How many subscriptions there are of one user to one kind of entity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntityCount {
@@ -239,7 +251,7 @@ pub trait Entities: Send + Sync {
         ids: &[String],
         after: Position,
         changes_max: usize,
-    ) -> Result<Vec<(Position, EntityChange)>, StoreError>;
+    ) -> Result<Vec<EntityPast>, StoreError>;
 
     /// How many subscriptions there are: of each kind, or of each kind of one user.
     async fn entity_counts(&self, user_id: Option<&str>) -> Result<Vec<EntityCount>, StoreError>;

@@ -1,4 +1,4 @@
-SELECT c_offset, entity_id, entity_was, operation, entity_action, host_id
+SELECT c_offset, entity_id, entity_was, operation, entity_action, host_id, stream_id
 FROM log
 WHERE entity_code = ?1 AND entity_was = ?2 AND c_offset > ?3
 ORDER BY c_offset

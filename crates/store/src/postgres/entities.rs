@@ -11,7 +11,7 @@ use super::flight::{self, Query, Then};
 use super::pool::Lent;
 use super::query::{Param, Params, execute, limit, query, sql, texts, unsigned};
 use crate::entity::{
-    Entities, EntityAction, EntityChange, EntityCount, EntityEdit, EntityHeader, EntityPlan,
+    Entities, EntityAction, EntityCount, EntityEdit, EntityHeader, EntityPast, EntityPlan,
     SWEPT_MAX, is_entity_id,
 };
 use crate::error::StoreError;
@@ -55,7 +55,7 @@ impl Entities for PostgresStore {
         ids: &[String],
         after: Position,
         changes_max: usize,
-    ) -> Result<Vec<(Position, EntityChange)>, StoreError> {
+    ) -> Result<Vec<EntityPast>, StoreError> {
         let ids: &Vec<&str> =
             &ids.iter().map(String::as_str).filter(|id| is_entity_id(id)).collect();
         let read = |client: Lent| async move {
@@ -182,7 +182,7 @@ impl<'a> Added<'a> {
     }
 }
 
-fn change_of_row(row: &Row) -> Result<Option<(Position, EntityChange)>, Error> {
+fn change_of_row(row: &Row) -> Result<Option<EntityPast>, Error> {
     let header = EntityHeader {
         code: row.try_get(1)?,
         id: row.try_get(2)?,
@@ -190,6 +190,6 @@ fn change_of_row(row: &Row) -> Result<Option<(Position, EntityChange)>, Error> {
         operation: row.try_get::<_, Option<&str>>(4)?.and_then(Operation::parse),
         action: row.try_get::<_, Option<&str>>(5)?.and_then(EntityAction::parse),
     };
-    let position = Position::from_sql(row.try_get(0)?);
-    Ok(header.change(row.try_get(6)?).map(|change| (position, change)))
+    let (position, stream) = (Position::from_sql(row.try_get(0)?), row.try_get(7)?);
+    Ok(header.change(row.try_get(6)?).map(|change| EntityPast { position, stream, change }))
 }

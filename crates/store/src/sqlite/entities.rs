@@ -9,7 +9,7 @@ use super::error::{broken, now_ms};
 use super::writer::Writer;
 use super::{SqliteStore, sql};
 use crate::entity::{
-    Entities, EntityAction, EntityChange, EntityCount, EntityEdit, EntityHeader, EntityPlan,
+    Entities, EntityAction, EntityCount, EntityEdit, EntityHeader, EntityPast, EntityPlan,
     SWEPT_MAX,
 };
 use crate::error::StoreError;
@@ -49,7 +49,7 @@ impl Entities for SqliteStore {
         ids: &[String],
         after: Position,
         changes_max: usize,
-    ) -> Result<Vec<(Position, EntityChange)>, StoreError> {
+    ) -> Result<Vec<EntityPast>, StoreError> {
         let (code, ids) = (code.to_owned(), ids.to_vec());
         let read = move |connection: &mut Connection| {
             let snapshot = connection.transaction().map_err(broken("begin a read"))?;
@@ -173,7 +173,7 @@ fn changes(
     ids: &[String],
     after: Position,
     changes_max: usize,
-) -> rusqlite::Result<Vec<(Position, EntityChange)>> {
+) -> rusqlite::Result<Vec<EntityPast>> {
     let most = i64::try_from(changes_max).unwrap_or(i64::MAX);
     let mut found = BTreeMap::new();
     for sql in [sql!("entity_changes"), sql!("entity_changes_was")] {
@@ -181,8 +181,8 @@ fn changes(
         for id in ids {
             let mut rows = query.query((code, id, after.to_sql(), most))?;
             while let Some(row) = rows.next()? {
-                if let Some(change) = change_of_row(code, row)? {
-                    found.insert(Position::from_sql(row.get(0)?), change);
+                if let Some(past) = past_of_row(code, row)? {
+                    found.insert(past.position, past);
                 }
             }
             // No more than are asked for are kept, however many ids there are.
@@ -191,10 +191,10 @@ fn changes(
             }
         }
     }
-    Ok(found.into_iter().collect())
+    Ok(found.into_values().collect())
 }
 
-fn change_of_row(code: &str, row: &Row<'_>) -> rusqlite::Result<Option<EntityChange>> {
+fn past_of_row(code: &str, row: &Row<'_>) -> rusqlite::Result<Option<EntityPast>> {
     let header = EntityHeader {
         code: code.to_owned(),
         id: row.get(1)?,
@@ -202,7 +202,8 @@ fn change_of_row(code: &str, row: &Row<'_>) -> rusqlite::Result<Option<EntityCha
         operation: row.get_ref(3)?.as_str_or_null()?.and_then(Operation::parse),
         action: row.get_ref(4)?.as_str_or_null()?.and_then(EntityAction::parse),
     };
-    Ok(header.change(row.get(5)?))
+    let (position, stream) = (Position::from_sql(row.get(0)?), row.get(6)?);
+    Ok(header.change(row.get(5)?).map(|change| EntityPast { position, stream, change }))
 }
 
 fn counts(connection: &Connection, user_id: Option<&String>) -> rusqlite::Result<Vec<EntityCount>> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rand::Rng as _;
 
-use tidewire_store::{EntityAction, Found, PageLimit, Position, Reach};
+use tidewire_store::{EntityAction, EntityPast, Found, PageLimit, Position, Reach};
 
 use super::super::outbox::Slot;
 use super::super::{Command, Handle, Key};
@@ -109,7 +109,7 @@ impl Past {
         loop {
             let page = node.store.entity_changes(&self.code, &ids, after, PAGE_CHANGES).await?;
             let complete = page.len() < PAGE_CHANGES;
-            for (position, change) in page {
+            for EntityPast { position, change, .. } in page {
                 after = position;
                 if !concerns(&self.reach, &change) {
                     continue;
