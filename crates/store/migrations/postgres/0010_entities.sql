@@ -26,22 +26,11 @@ CREATE INDEX rxdb_subscription_by_user ON tidewire.rxdb_subscription (user_id, e
 -- For the sweeper: the rows of nodes that live no more, and old ones of no node.
 CREATE INDEX rxdb_subscription_by_node ON tidewire.rxdb_subscription (node_id, subscribed_at);
 
--- What became of an entity, where no row's operation says so, and the id it had before, where it has
--- another.
-ALTER TABLE tidewire.log ADD COLUMN entity_action text, ADD COLUMN entity_was text;
-ALTER TABLE tidewire.log_archive ADD COLUMN entity_action text, ADD COLUMN entity_was text;
-ALTER TABLE tidewire.staging ADD COLUMN entity_action text, ADD COLUMN entity_was text;
-ALTER TABLE tidewire.dead_letters ADD COLUMN entity_action text, ADD COLUMN entity_was text;
-ALTER TABLE tidewire.staging ADD CONSTRAINT entity_action_check CHECK (
-    entity_action IN ('CREATE', 'UPDATE', 'DELETE')
-);
-
 -- What became of an entity after some offset. Only what can be subscribed to is in it: the key of a
--- table without one is the whole row, which may be too long for an index.
+-- table without one is the whole row, which may be too long for an index. While it is built the log
+-- can be read; what follows shuts readers out, and is short.
 CREATE INDEX log_entity ON tidewire.log (entity_code, entity_id, c_offset)
     WHERE octet_length(entity_code) <= 255 AND octet_length(coalesce(entity_id, '')) <= 1024;
-CREATE INDEX log_entity_was ON tidewire.log (entity_code, entity_was, c_offset)
-    WHERE octet_length(entity_code) <= 255 AND octet_length(entity_was) <= 1024;
 
 -- The functions that capture rows note the key that a row had before, where its table is watched as an
 -- entity. Without key columns the key is the whole row, which is not told twice.
@@ -125,36 +114,64 @@ BEGIN
 END;
 $$;
 
--- Tells all nodes of a connection whose subscriptions SQL has changed: once a transaction, if its
--- rows lie together.
-CREATE FUNCTION tidewire.tell_of_entities() RETURNS trigger
+-- The connections whose subscriptions a transaction has changed by SQL. Its notes go when it commits.
+CREATE TABLE tidewire.entities_touched (
+    txid          bigint NOT NULL,
+    connection_id text   COLLATE "C" NOT NULL,
+    PRIMARY KEY (txid, connection_id)
+);
+
+-- Notes them once each, however many rows and statements there are.
+CREATE FUNCTION tidewire.note_entities() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
 DECLARE
-    connection text;
+    txid CONSTANT bigint := txid_current();
 BEGIN
-    FOREACH connection IN ARRAY CASE TG_OP
-        WHEN 'INSERT' THEN ARRAY[NEW.connection_id]
-        WHEN 'DELETE' THEN ARRAY[OLD.connection_id]
-        ELSE ARRAY[OLD.connection_id, NEW.connection_id]
-    END LOOP
-        IF current_setting('tidewire.entities_told', true) IS DISTINCT FROM connection THEN
-            INSERT INTO tidewire.control (kind, body)
-            VALUES ('entities_changed', json_build_object('connection_id', connection));
-            PERFORM pg_notify('tidewire_control', ''),
-                    set_config('tidewire.entities_told', connection, true);
-        END IF;
-    END LOOP;
+    IF TG_OP IN ('DELETE', 'UPDATE') THEN
+        INSERT INTO tidewire.entities_touched
+        SELECT DISTINCT txid, connection_id FROM were ON CONFLICT DO NOTHING;
+    END IF;
+    IF TG_OP IN ('INSERT', 'UPDATE') THEN
+        INSERT INTO tidewire.entities_touched
+        SELECT DISTINCT txid, connection_id FROM are ON CONFLICT DO NOTHING;
+    END IF;
     RETURN NULL;
 END;
 $$;
 
--- Deferred, so that the message is a young one however long its transaction was open. What a node
--- does itself is no news: it says so.
-CREATE CONSTRAINT TRIGGER entities_changed AFTER INSERT OR UPDATE OR DELETE
-ON tidewire.rxdb_subscription
-DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+-- What a node does itself is no news: it says so. Triggers that see all rows of a statement are for
+-- one kind of statement each.
+CREATE TRIGGER entities_added AFTER INSERT ON tidewire.rxdb_subscription
+REFERENCING NEW TABLE AS are FOR EACH STATEMENT
 WHEN (coalesce(current_setting('tidewire.by_node', true), '') = '')
-EXECUTE FUNCTION tidewire.tell_of_entities();
+EXECUTE FUNCTION tidewire.note_entities();
+
+CREATE TRIGGER entities_updated AFTER UPDATE ON tidewire.rxdb_subscription
+REFERENCING OLD TABLE AS were NEW TABLE AS are FOR EACH STATEMENT
+WHEN (coalesce(current_setting('tidewire.by_node', true), '') = '')
+EXECUTE FUNCTION tidewire.note_entities();
+
+CREATE TRIGGER entities_removed AFTER DELETE ON tidewire.rxdb_subscription
+REFERENCING OLD TABLE AS were FOR EACH STATEMENT
+WHEN (coalesce(current_setting('tidewire.by_node', true), '') = '')
+EXECUTE FUNCTION tidewire.note_entities();
+
+-- Tells all nodes of a connection that was noted.
+CREATE FUNCTION tidewire.tell_of_entities() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = '' AS $$
+BEGIN
+    INSERT INTO tidewire.control (kind, body)
+    VALUES ('entities_changed', json_build_object('connection_id', NEW.connection_id));
+    DELETE FROM tidewire.entities_touched
+    WHERE txid = NEW.txid AND connection_id = NEW.connection_id;
+    PERFORM pg_notify('tidewire_control', '');
+    RETURN NULL;
+END;
+$$;
+
+-- Deferred, so that the message is a young one however long its transaction was open.
+CREATE CONSTRAINT TRIGGER entities_changed AFTER INSERT ON tidewire.entities_touched
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tidewire.tell_of_entities();
 
 -- TRUNCATE has no rows to fire for; it tells of every connection.
 CREATE FUNCTION tidewire.tell_of_all_entities() RETURNS trigger
@@ -172,4 +189,21 @@ $$;
 CREATE TRIGGER entities_truncated BEFORE TRUNCATE ON tidewire.rxdb_subscription
 FOR EACH STATEMENT EXECUTE FUNCTION tidewire.tell_of_all_entities();
 
-REVOKE EXECUTE ON FUNCTION tidewire.invalidate(text, text, text) FROM PUBLIC;
+-- The owner's alone, until granted: also the functions of triggers, those of keys among them. They have
+-- the owner's rights, and who may execute them can have a table of their own call them.
+REVOKE EXECUTE ON FUNCTION
+    tidewire.invalidate(text, text, text), tidewire.note_entities(), tidewire.tell_of_entities(),
+    tidewire.tell_of_all_entities(), tidewire.tell_of_key(), tidewire.tell_of_all_keys()
+FROM PUBLIC;
+
+-- What became of an entity, where no row's operation says so, and the id it had before, where it has
+-- another. These come last because nobody else can use the tables from here to the end: staging, which
+-- every transaction that changes a watched table writes to, last of all.
+ALTER TABLE tidewire.log_archive ADD COLUMN entity_action text, ADD COLUMN entity_was text;
+ALTER TABLE tidewire.dead_letters ADD COLUMN entity_action text, ADD COLUMN entity_was text;
+ALTER TABLE tidewire.log ADD COLUMN entity_action text, ADD COLUMN entity_was text;
+CREATE INDEX log_entity_was ON tidewire.log (entity_code, entity_was, c_offset)
+    WHERE octet_length(entity_code) <= 255 AND octet_length(entity_was) <= 1024;
+ALTER TABLE tidewire.staging
+    ADD COLUMN entity_action text, ADD COLUMN entity_was text,
+    ADD CONSTRAINT entity_action_check CHECK (entity_action IN ('CREATE', 'UPDATE', 'DELETE'));

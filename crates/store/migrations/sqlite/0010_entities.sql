@@ -52,14 +52,15 @@ CREATE TABLE tidewire_entities_by_node (
 );
 INSERT INTO tidewire_entities_by_node (by_node) VALUES (0);
 
--- Tells of a connection whose subscriptions SQL has changed. A message that says the same and is the
--- last one gives way, so that rows of one connection that lie together are one message.
+-- Tells of a connection whose subscriptions SQL has changed. An older message that says the same gives
+-- way, so that there is one of each connection, however many rows are changed and in which order.
+CREATE INDEX tidewire_control_entities ON tidewire_control (body) WHERE kind = 'entities_changed';
+
 CREATE TRIGGER tidewire_entities_added AFTER INSERT ON tidewire_rxdb_subscription
 WHEN (SELECT by_node FROM tidewire_entities_by_node) = 0
 BEGIN
     DELETE FROM tidewire_control
-    WHERE id = (SELECT max(id) FROM tidewire_control) AND kind = 'entities_changed'
-      AND body = json_object('connection_id', NEW.connection_id);
+    WHERE kind = 'entities_changed' AND body = json_object('connection_id', NEW.connection_id);
     INSERT INTO tidewire_control (kind, body)
     VALUES ('entities_changed', json_object('connection_id', NEW.connection_id));
 END;
@@ -68,8 +69,7 @@ CREATE TRIGGER tidewire_entities_removed AFTER DELETE ON tidewire_rxdb_subscript
 WHEN (SELECT by_node FROM tidewire_entities_by_node) = 0
 BEGIN
     DELETE FROM tidewire_control
-    WHERE id = (SELECT max(id) FROM tidewire_control) AND kind = 'entities_changed'
-      AND body = json_object('connection_id', OLD.connection_id);
+    WHERE kind = 'entities_changed' AND body = json_object('connection_id', OLD.connection_id);
     INSERT INTO tidewire_control (kind, body)
     VALUES ('entities_changed', json_object('connection_id', OLD.connection_id));
 END;
@@ -77,6 +77,11 @@ END;
 CREATE TRIGGER tidewire_entities_updated AFTER UPDATE ON tidewire_rxdb_subscription
 WHEN (SELECT by_node FROM tidewire_entities_by_node) = 0
 BEGIN
+    DELETE FROM tidewire_control
+    WHERE kind = 'entities_changed' AND body IN (
+        json_object('connection_id', OLD.connection_id),
+        json_object('connection_id', NEW.connection_id)
+    );
     INSERT INTO tidewire_control (kind, body)
     VALUES ('entities_changed', json_object('connection_id', OLD.connection_id));
     INSERT INTO tidewire_control (kind, body)

@@ -177,6 +177,39 @@ pub async fn what_sql_changes_is_told(data: &dyn Opener) {
     assert_eq!(told(&store, &mut cursor).await, both);
 }
 
+/// A statement or a transaction over many connections tells of each of them once, in whatever order its
+/// rows come.
+pub async fn a_connection_is_told_of_once(data: &dyn Opener) {
+    let store = Subject::open(data).await;
+    let mut cursor = store.listens().await;
+    let table = "tidewire.rxdb_subscription";
+    let rows: Vec<String> =
+        (0..50).map(|n| format!("('{}', 'p', '{n}')", ["a", "b"][n % 2])).collect();
+    let rows = rows.join(", ");
+    let mut names = async |what: &str| {
+        let mut told = told(&store, &mut cursor).await;
+        told.sort_by_key(|message| format!("{message:?}"));
+        assert_eq!(told, [changed("a"), changed("b")], "{what}");
+    };
+    let columns = "(connection_id, entity_code, entity_id)";
+    data.run_sql(&format!("INSERT INTO {table} {columns} VALUES {rows}")).await;
+    names("rows that alternate are added").await;
+    data.run_sql(&format!("UPDATE {table} SET user_id = 'u'")).await;
+    names("they are updated").await;
+    data.run_sql(&format!("DELETE FROM {table} WHERE entity_code = 'p'")).await;
+    names("they are removed").await;
+    // SQLite's opener runs one statement at a time.
+    if store.backend() == "SQLite" {
+        return;
+    }
+    let statements = format!(
+        "INSERT INTO {table} {columns} VALUES {rows}; DELETE FROM {table} WHERE entity_id = '1';
+         DELETE FROM {table}"
+    );
+    data.run_sql(&format!("BEGIN; {statements}; COMMIT")).await;
+    names("a transaction does it all").await;
+}
+
 /// What nodes write themselves is no news to them; after it SQL is heard again.
 pub async fn what_nodes_change_is_not_told(data: &dyn Opener) {
     let store = Subject::open(data).await;

@@ -192,6 +192,7 @@ macro_rules! contract_suite {
                 edits_are_made_all_or_none
                 subscriptions_are_counted
                 what_sql_changes_is_told
+                a_connection_is_told_of_once
                 what_nodes_change_is_not_told
                 a_node_takes_up_what_sql_subscribed
                 subscriptions_of_dead_nodes_are_swept

@@ -43,6 +43,20 @@ async fn streams_from_before_there_were_tenants_are_of_none() {
     database.drop_database().await;
 }
 
+/// Those have their owner's rights, and whoever may execute one can have a table of their own call it.
+#[tokio::test]
+async fn functions_of_triggers_are_their_owners_alone() {
+    let database = fresh_database().await;
+    open(&database).await.close().await;
+    let for_all = "SELECT format('%s', made.oid::regprocedure) FROM pg_proc AS made
+        CROSS JOIN LATERAL aclexplode(coalesce(proacl, acldefault('f', proowner))) AS granted
+        WHERE pronamespace = 'tidewire'::regnamespace AND prosecdef AND grantee = 0
+          AND prorettype = 'trigger'::regtype
+        ORDER BY 1";
+    assert_eq!(database.run(for_all).await, Vec::<String>::new());
+    database.drop_database().await;
+}
+
 #[tokio::test]
 async fn a_newer_schema_is_refused() {
     let database = fresh_database().await;
