@@ -67,6 +67,47 @@ $patch$],
 END;
 $do$;
 
+-- Who follows a table is told when it comes to be watched in another way: what is seen of it depends on
+-- its key, and on the columns that say whose a row is.
+DO $do$
+DECLARE
+    step    text[];
+    patched text := pg_get_functiondef(
+        'tidewire.watch_table(oid, text, text[], text, text, text)'::regprocedure
+    );
+BEGIN
+    FOREACH step SLICE 1 IN ARRAY ARRAY[
+        [E'    is_new   boolean;\n', E'    is_new   boolean;\n    was      tidewire.watches;\n    what     text;\n'],
+        [E'    INSERT INTO tidewire.watches (\n', $patch$    SELECT * INTO was FROM tidewire.watches WHERE table_id = wanted;
+    INSERT INTO tidewire.watches (
+$patch$],
+        [E'    END IF;\n    PERFORM tidewire.attach_watch(wanted);\n', $patch$    END IF;
+    SELECT string_agg(said, '; ' ORDER BY place) INTO what
+    FROM tidewire.watches AS becomes, LATERAL (VALUES
+        (1, 'its key is another', becomes.key_columns IS DISTINCT FROM was.key_columns),
+        (2, 'its tenants are in another column', becomes.host_column IS DISTINCT FROM was.host_column),
+        (3, 'its users are in another column', becomes.user_column IS DISTINCT FROM was.user_column),
+        (4, 'its entity is another', becomes.entity_code IS DISTINCT FROM was.entity_code)
+    ) AS difference (place, said, is_so)
+    WHERE becomes.table_id = wanted AND is_so;
+    IF NOT is_new AND what IS NOT NULL THEN
+        PERFORM tidewire.stage_control(
+            'table/' || name, 'schema',
+            jsonb_build_object('what', 'the table is watched in another way: ' || what)
+        );
+    END IF;
+    PERFORM tidewire.attach_watch(wanted);
+$patch$]
+    ] LOOP
+        IF strpos(patched, step[1]) = 0 THEN
+            RAISE EXCEPTION 'watch_table() is not written as was thought: %', patched;
+        END IF;
+        patched := replace(patched, step[1], step[2]);
+    END LOOP;
+    EXECUTE patched;
+END;
+$do$;
+
 -- Tells, in the caller's transaction, those who subscribe to an entity what became of it: they are
 -- told if, and only if, that commits.
 CREATE FUNCTION tidewire.invalidate(code text, id text, action text DEFAULT 'UPDATE') RETURNS void

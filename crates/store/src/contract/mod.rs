@@ -118,6 +118,7 @@ macro_rules! contract_suite {
                 quoted_names_are_watched
                 generated_columns_are_left_out
                 a_changed_table_is_told
+                a_table_that_is_watched_in_another_way_is_told
                 a_renamed_table_keeps_its_stream
                 a_dropped_table_ends_its_stream
                 columns_are_known_by_the_tables_name

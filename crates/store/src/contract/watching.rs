@@ -331,6 +331,38 @@ pub async fn a_changed_table_is_told(data: &dyn Opener) {
     assert!(told[0].contains("note"), "{told:?}");
 }
 
+/// They are told as well that it is watched in another way, because what they may see depends on that;
+/// and not if it is watched again in the same.
+pub async fn a_table_that_is_watched_in_another_way_is_told(data: &dyn Opener) {
+    let store = Subject::open(data).await;
+    rows::orders(&store).await;
+    watch(&store, "orders").await;
+    let mut wanted = NewWatch { table: "orders".to_owned(), ..NewWatch::default() };
+    let told = async |wanted: &NewWatch| {
+        let before = store.log_tip().await;
+        watch_as(&store, wanted.clone()).await;
+        // A row after it: by then what is told of the table is in the log.
+        rows::run(&store, "INSERT INTO orders SELECT coalesce(max(id), 0) + 1, 'x', 1 FROM orders")
+            .await;
+        schema_changes(&store, before).await
+    };
+    assert_eq!(told(&wanted).await, Vec::<String>::new());
+    wanted.host_column = Some("name".to_owned());
+    let another = "the table is watched in another way: ";
+    let tenants = format!("{another}its tenants are in another column");
+    assert_eq!(told(&wanted).await, [tenants]);
+    assert_eq!(told(&wanted).await, Vec::<String>::new());
+    wanted.key_columns = Some(vec!["name".to_owned(), "id".to_owned()]);
+    wanted.host_column = None;
+    wanted.user_column = Some("name".to_owned());
+    wanted.entity_code = Some("order".to_owned());
+    let all = format!(
+        "{another}its key is another; its tenants are in another column; its users are in another \
+         column; its entity is another"
+    );
+    assert_eq!(told(&wanted).await, [all]);
+}
+
 async fn schema_changes(store: &Subject, after: Position) -> Vec<String> {
     let log = store.log_after(after).await;
     let schema = log.iter().filter(|event| event.control == Some(Control::Schema));

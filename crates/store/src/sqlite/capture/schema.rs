@@ -227,6 +227,21 @@ pub(crate) fn own_names(connection: &Connection) -> rusqlite::Result<usize> {
 }
 
 impl Watched {
+    /// In words, how the table is watched otherwise; none if it is not. What is seen of it depends on
+    /// that.
+    pub(crate) fn watched_otherwise(&self, becomes: &Watched) -> Option<String> {
+        let differences = [
+            ("its key is another", self.key_columns != becomes.key_columns),
+            ("its tenants are in another column", self.host_column != becomes.host_column),
+            ("its users are in another column", self.user_column != becomes.user_column),
+            ("its entity is another", self.entity_code != becomes.entity_code),
+        ];
+        let said: Vec<&str> =
+            differences.iter().filter(|(_, is_so)| *is_so).map(|(said, _)| *said).collect();
+        (!said.is_empty())
+            .then(|| format!("the table is watched in another way: {}", said.join("; ")))
+    }
+
     /// The same with the table as it has become. Columns that were renamed are followed.
     pub(crate) fn changed(&self, table: Table) -> Watched {
         let was = &self.table;

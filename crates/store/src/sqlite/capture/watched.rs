@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use rusqlite::{Connection, Row, Transaction, params};
 
 use super::problem::{closest, wrong};
@@ -188,8 +189,12 @@ fn watch_once(writer: &mut Writer, wanted: &NewWatch) -> Result<String, SqlError
         let created_at_ms = before.is_none().then_some(now_ms);
         save(transaction, &watched, created_at_ms).map_err(&failed)?;
         let create = Command::Create(Box::new(json_stream(&watched.stream(), Actor::default())));
-        let (plan, reached) =
-            transaction::log(transaction, streams, vec![Step::Command(create)], now_ms)?;
+        let mut steps = vec![Step::Command(create)];
+        if let Some(what) = before.and_then(|before| before.watched_otherwise(&watched)) {
+            let what = Bytes::from(serde_json::json!({ "what": what }).to_string());
+            steps.push(Step::Schema { stream: watched.stream(), what });
+        }
+        let (plan, reached) = transaction::log(transaction, streams, steps, now_ms)?;
         if let Some(Answer::Refused(refusal)) = plan.answers.first() {
             let message = format!("the stream {} cannot be made: {refusal:?}", watched.stream());
             let hint = "delete the stream, and the forks of it, first";
