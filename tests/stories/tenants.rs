@@ -9,6 +9,7 @@ use tidewire_stories::{
 on_both_stores!(
     the_streams_of_another_tenant_are_not_there,
     a_name_of_another_tenant_is_taken_and_no_more_is_told,
+    a_stream_of_entities_is_not_there_for_a_tenant,
     scopes_say_which_tenants_can_be_reached,
     the_tenant_of_a_token_is_a_claim,
     a_stream_made_again_by_another_tenant_is_not_delivered_to_the_first,
@@ -214,6 +215,43 @@ async fn a_name_of_another_tenant_is_taken_and_no_more_is_told(store: Store) {
     let answer = acme.request(Method::PUT, "/v1/stream/name-a");
     let answer = Answer::of(answer.header("content-type", "application/json")).await;
     answer.problem(409, "stream_name_taken");
+}
+
+/// The stream of entities that are no rows has what every tenant is told: it is there only for those who
+/// reach all of them, whatever else is shared, and nobody writes to it.
+async fn a_stream_of_entities_is_not_there_for_a_tenant(store: Store) {
+    let server = start(&store).await;
+    let admin = server.http();
+    let call = match store {
+        Store::Sqlite { .. } => "tidewire_invalidate",
+        Store::Postgres { .. } => "tidewire.invalidate",
+    };
+    let told = json!({ "sql": format!("SELECT {call}('report', '7')") });
+    assert_eq!(admin.json(Method::POST, "/v1/sql", &told).await.status, 200);
+    let path = "/v1/stream/entity/report";
+    tidewire_stories::eventually("who reaches everything reads it", async || {
+        (admin.get(path).await.status == 200).then_some(())
+    })
+    .await;
+    let tenant = key_holder(admin, &json!({ "host": "acme", "hosts": [""] })).await;
+    for query in ["", "?offset=-1&format=events", "?offset=-1&live=sse"] {
+        tenant.get(&format!("{path}{query}")).await.problem(404, "stream_not_found");
+    }
+    let fork = tenant.request(Method::PUT, "/v1/stream/fork");
+    let answer = Answer::of(fork.header("stream-forked-from", "entity/report")).await;
+    answer.problem(404, "fork_source_not_found");
+    let mut socket = WebSocket::connect(&tenant, "/v1/ws").await;
+    socket.hears("hello").await;
+    let wanted = json!([{ "query_id": "q", "stream": "entity/report", "offset": "-1" }]);
+    socket.say(&json!({ "type": "subscribe", "subscriptions": wanted })).await;
+    assert_eq!(socket.hears("error").await["code"], "stream_not_found");
+    for name in ["entity", "entity/other"] {
+        let put = tenant.request(Method::PUT, &format!("/v1/stream/{name}"));
+        Answer::of(put).await.problem(403, "entity_stream_is_read_only");
+    }
+    let wakes = json!({ "type": "pull-wake", "streams": ["a"], "wake_stream": "entity/report" });
+    let answer = admin.json(Method::PUT, "/v1/stream/__ds/subscriptions/s", &wakes).await;
+    answer.problem(403, "entity_stream_is_read_only");
 }
 
 /// `hosts` adds tenants, `""` what is shared, `"*"` everything; who has no tenant is not bound.

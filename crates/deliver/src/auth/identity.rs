@@ -10,6 +10,7 @@ use tidewire_store::{Actor, Owner, Reach};
 use super::jwt::Claims;
 use super::scopes::Scopes;
 use super::standing::Standing;
+use crate::streams::is_of_entities;
 
 /// Who a request comes from. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -99,6 +100,17 @@ impl Identity {
     /// Which tenants' streams it can use.
     pub(crate) fn reach(&self) -> Reach {
         self.0.scopes.reach().clone()
+    }
+
+    /// Which tenants' streams it can use, if a stream is one of them: one of entities has what all
+    /// tenants are told, and is none for those who do not reach them all.
+    pub(crate) fn reach_of(&self, stream: &str) -> Reach {
+        match self.reach() {
+            Reach::Of { .. } if is_of_entities(stream) => {
+                Reach::Of { hosts: Arc::default(), shared: false }
+            }
+            reach => reach,
+        }
     }
 
     /// Whose the sessions are that it opens. Names of keys cannot be confused with names of users:

@@ -12,6 +12,7 @@ use tidewire_store::ENTITY_PREFIX;
 use super::identity::Identity;
 use super::scopes::Ability;
 use crate::problem::Problem;
+use crate::streams::is_of_entities;
 
 /// Something that is about to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,8 +86,13 @@ impl Identity {
             Act::ReadEntity(code) => {
                 scopes.covers_stream(Ability::Read, &format!("{ENTITY_PREFIX}{code}"))
             }
-            // What is written to a table's stream is refused to everyone, with a reason of its own.
-            Act::Append(name) | Act::Delete(name) if table(name).is_some() => true,
+            // What is written to a stream of a table or of entities is refused to everyone, with a
+            // reason of its own.
+            Act::Append(name) | Act::Delete(name)
+                if table(name).is_some() || is_of_entities(name) =>
+            {
+                true
+            }
             Act::Append(name) => scopes.covers_stream(Ability::Append, name),
             Act::Delete(name) => scopes.covers_stream(Ability::Delete, name),
             // One who is bound to a tenant would be told of other tenants' streams.

@@ -155,11 +155,12 @@ impl Node {
         Ok(matches!(found, Found::Stream(_)))
     }
 
-    /// Whose streams someone can reach. Whose rows of a table those are is for the lens to say.
+    /// Whose streams someone can reach. Whose rows of a table those are is for the lens to say; a stream
+    /// of entities has those of all tenants, so it is there only for who reaches them all.
     pub(crate) fn reach(&self, identity: &Identity, stream: &str) -> Reach {
         match view::table_of(stream) {
             Some(_) => Reach::All,
-            None => identity.reach(),
+            None => identity.reach_of(stream),
         }
     }
 

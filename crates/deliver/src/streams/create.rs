@@ -6,9 +6,9 @@ use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 
-use tidewire_store::{Answer, Command, Create, ForkFrom};
+use tidewire_store::{Answer, Command, Create, ForkFrom, Reach, Refusal};
 
-use super::name::{StreamName, relative_name};
+use super::name::{StreamName, is_of_entities, relative_name};
 use super::{encode, headers, refusal};
 use crate::auth::{Act, Identity};
 use crate::body;
@@ -27,6 +27,9 @@ pub(super) async fn create(
     if let Some(fork) = &fork {
         identity.may(Act::Read(&fork.source))?;
         node.sees_all(identity, &fork.source)?;
+        if is_of_entities(&fork.source) && identity.reach() != Reach::All {
+            return Err(refusal::problem(node, Refusal::SourceNotFound));
+        }
     }
     let content_type = content_type(request.headers())?;
     let lifetime = headers::lifetime(request.headers())?;

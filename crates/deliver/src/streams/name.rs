@@ -2,6 +2,8 @@
 
 use axum::http::StatusCode;
 
+use tidewire_store::ENTITY_PREFIX;
+
 use crate::options::Limits;
 use crate::problem::Problem;
 
@@ -44,8 +46,16 @@ impl StreamName {
         Ok(StreamName(path.to_owned()))
     }
 
-    /// Refuses streams that only captured rows are written to.
+    /// Refuses streams that only what was captured is written to.
     pub(crate) fn writable(&self) -> Result<(), Problem> {
+        if is_of_entities(&self.0) {
+            return Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                "entity_stream_is_read_only",
+                "streams under entity/ hold what tidewire.invalidate told",
+                "call tidewire.invalidate by SQL, or choose a name that does not start with entity/",
+            ));
+        }
         if self.0 == "table" || self.0.starts_with("table/") {
             return Err(Problem::new(
                 StatusCode::FORBIDDEN,
@@ -64,6 +74,11 @@ impl StreamName {
     pub(crate) fn into_string(self) -> String {
         self.0
     }
+}
+
+/// Whether a stream is of the kind that invalidations are written to. All tenants share those.
+pub(crate) fn is_of_entities(stream: &str) -> bool {
+    stream == "entity" || stream.starts_with(ENTITY_PREFIX)
 }
 
 /// A stream's name as it may be written in a header or a JSON body: with or without the URL's path

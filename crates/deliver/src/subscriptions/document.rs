@@ -73,6 +73,7 @@ pub(super) fn config(node: &Node, body: &[u8]) -> Result<Config, Problem> {
         ("webhook", None, _) => return Err(invalid("a webhook subscription needs webhook.url")),
         ("pull-wake", _, Some(wake_stream)) => {
             let name = StreamName::parse(relative_name(&wake_stream), &node.options.limits)?;
+            name.writable()?;
             Kind::PullWake { wake_stream: name.into_string() }
         }
         ("pull-wake", _, None) => {

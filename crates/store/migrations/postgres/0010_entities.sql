@@ -67,6 +67,24 @@ $patch$],
 END;
 $do$;
 
+-- Its stream is for that alone: nothing else is published there.
+DO $do$
+DECLARE
+    step    CONSTANT text := E'    IF octet_length(stream) > name_bytes_max THEN\n';
+    patched text := pg_get_functiondef('tidewire.publish(text, jsonb)'::regprocedure);
+BEGIN
+    IF strpos(patched, step) = 0 THEN
+        RAISE EXCEPTION 'publish() is not written as was thought: %', patched;
+    END IF;
+    EXECUTE replace(patched, step, $patch$    IF stream = 'entity' OR starts_with(stream, 'entity/') THEN
+        RAISE EXCEPTION 'streams under entity/ hold what tidewire.invalidate told' USING
+            ERRCODE = 'invalid_parameter_value',
+            HINT = 'Call tidewire.invalidate, or choose a name that does not start with entity/.';
+    END IF;
+$patch$ || step);
+END;
+$do$;
+
 -- Who follows a table is told when it comes to be watched in another way: what is seen of it depends on
 -- its key, and on the columns that say whose a row is.
 DO $do$

@@ -76,13 +76,6 @@ pub(crate) fn decide_staged(
             Ok(())
         }
         Staged::Document { stream, content_type, payload, actor, entity } => {
-            world.expire_if_due(stream);
-            if world.state(stream).is_none() {
-                // Entities of all tenants share the stream; an event says whose it is.
-                let shared = Actor::default();
-                let maker = if entity.is_some() { &shared } else { actor };
-                refusal_of(stream, &world.create(&creation(stream, maker)))?;
-            }
             let append = Append {
                 stream: stream.clone(),
                 content_type: Some(content_type.clone()),
@@ -93,11 +86,15 @@ pub(crate) fn decide_staged(
                 actor: actor.clone(),
                 trace_context: trace_context.cloned(),
             };
-            refusal_of(stream, &world.append(&append))?;
             if let Some(entity) = entity {
-                world.mark_entity(entity.clone());
+                world.invalidate(&append, entity.clone());
+                return Ok(());
             }
-            Ok(())
+            world.expire_if_due(stream);
+            if world.state(stream).is_none() {
+                refusal_of(stream, &world.create(&creation(stream, actor)))?;
+            }
+            refusal_of(stream, &world.append(&append))
         }
     }
 }
@@ -165,6 +162,41 @@ mod tests {
         let plan = plan_of_staged(world);
         assert_eq!(controls(&plan), [Some(Control::Create), None, None]);
         assert_eq!(plan.streams[0].content_type, CONTENT_TYPE);
+    }
+
+    #[test]
+    fn what_became_of_an_entity_is_told_whatever_its_stream_is() {
+        let stream = "entity/p".to_owned();
+        let header = |id: &str| crate::entity::EntityHeader {
+            code: "p".to_owned(),
+            id: Some(id.to_owned()),
+            was: None,
+            operation: None,
+            action: Some(crate::entity::EntityAction::Update),
+        };
+        let told = |id: &str| match document("entity/p") {
+            Staged::Document { stream, content_type, payload, actor, .. } => {
+                let entity = header(id).change(None);
+                Staged::Document { stream, content_type, payload, actor, entity }
+            }
+            other => other,
+        };
+        let foreign = Create {
+            content_type: Some("text/plain".to_owned()),
+            closed: true,
+            actor: Actor { host_id: Some("h".to_owned()), ..Actor::default() },
+            ..creation(&stream, &Actor::default())
+        };
+        let mut world = world(&["entity/p"]);
+        world.create(&foreign);
+        decide_staged(&mut world, &told("1"), None).expect("a closed stream is no hindrance");
+        decide_staged(&mut world, &Staged::Delete { stream, actor: Actor::default() }, None)
+            .expect("it can be removed");
+        decide_staged(&mut world, &told("2"), None).expect("nor one that is gone");
+        let plan = plan_of_staged(world);
+        let ids = plan.events.iter().filter_map(|event| event.entity.as_ref()?.id.as_deref());
+        assert_eq!(ids.collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(plan.streams[0].host_id, None, "it was made anew, for all tenants");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) enum Step {
     },
     /// Published a document. The stream is made if there is none.
     Publish(Append),
-    /// Published what became of an entity, in the same way.
+    /// Published what became of an entity.
     Invalidate(Append, EntityChange),
     /// Changed the columns of a watched table.
     Schema { stream: String, what: Bytes },
@@ -96,15 +96,8 @@ pub(crate) fn decide_transaction(mut world: World, steps: Vec<Step>) -> Result<P
     for step in steps {
         match step {
             Step::Row { change, was } => world.push_row(change, was),
-            Step::Publish(append) => {
-                let maker = append.actor.clone();
-                answers.push(publish(&mut world, append, maker)?);
-            }
-            Step::Invalidate(append, entity) => {
-                // Entities of all tenants share the stream; an event says whose it is.
-                answers.push(publish(&mut world, append, Actor::default())?);
-                world.mark_entity(entity);
-            }
+            Step::Publish(append) => answers.push(publish(&mut world, append)?),
+            Step::Invalidate(append, entity) => answers.push(world.invalidate(&append, entity)),
             Step::Schema { stream, what } => world.push_schema(&stream, what),
             Step::Command(Command::Create(create)) => answers.push(world.create(&create)),
             Step::Command(Command::Delete { stream, actor }) => {
@@ -125,10 +118,10 @@ pub(crate) fn decide_transaction(mut world: World, steps: Vec<Step>) -> Result<P
     Ok(plan)
 }
 
-/// Publishes a document; `maker` is whose the stream is if there is none yet.
-fn publish(world: &mut World, append: Append, maker: Actor) -> Result<Answer, Unpublished> {
+/// Publishes a document, to a stream of its publisher's if there is none yet.
+fn publish(world: &mut World, append: Append) -> Result<Answer, Unpublished> {
     if world.live_mut(&append.stream).is_none() {
-        world.create(&json_stream(&append.stream, maker));
+        world.create(&json_stream(&append.stream, append.actor.clone()));
     }
     match world.append(&append) {
         Answer::Refused(refusal) => Err(Unpublished { stream: append.stream, refusal }),
@@ -137,6 +130,27 @@ fn publish(world: &mut World, append: Append, maker: Actor) -> Result<Answer, Un
 }
 
 impl World {
+    /// Publishes what became of an entity. It is told whatever its stream has become: one that someone
+    /// closed, deleted, or made of another type or for a tenant must not keep others from hearing of it.
+    pub(super) fn invalidate(&mut self, append: &Append, entity: EntityChange) -> Answer {
+        let stream = &append.stream;
+        self.expire_if_due(stream);
+        if self.state(stream).is_none() {
+            // Entities of all tenants share the stream; an event says whose it is.
+            self.create(&json_stream(stream, Actor::default()));
+        }
+        let answer = match self.append(append) {
+            Answer::Refused(_) => {
+                let (actor, trace) = (&append.actor, append.trace_context.as_ref());
+                let tail = self.push_messages(stream, JSON, &append.messages, actor, trace);
+                Answer::Appended { tail, closed: false }
+            }
+            answer => answer,
+        };
+        self.mark_entity(entity);
+        answer
+    }
+
     fn push_row(&mut self, change: RowChange, was: Option<String>) {
         self.tip = self.tip.next();
         let stream = format!("{TABLE_PREFIX}{}", change.table);

@@ -71,6 +71,11 @@ fn stream(context: &Context<'_>) -> rusqlite::Result<String> {
     };
     let name = String::from_utf8_lossy(name).into_owned();
     check_name(&name).map_err(|why| wrong(&format!("tidewire_publish: {why}")))?;
+    if is_of_entities(&name) {
+        return Err(wrong(
+            "tidewire_publish: streams under entity/ hold what tidewire_invalidate told; call that",
+        ));
+    }
     Ok(name)
 }
 
@@ -113,6 +118,11 @@ fn check_name(name: &str) -> Result<(), String> {
             .to_owned());
     }
     Ok(())
+}
+
+/// Those that `tidewire_invalidate` writes to.
+fn is_of_entities(name: &str) -> bool {
+    name == "entity" || name.starts_with(ENTITY_PREFIX)
 }
 
 fn payload(context: &Context<'_>) -> rusqlite::Result<Bytes> {
