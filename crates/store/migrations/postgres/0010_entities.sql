@@ -27,8 +27,8 @@ CREATE INDEX rxdb_subscription_by_user ON tidewire.rxdb_subscription (user_id, e
 CREATE INDEX rxdb_subscription_by_node ON tidewire.rxdb_subscription (node_id, subscribed_at);
 
 -- What became of an entity after some offset. Only what can be subscribed to is in it: the key of a
--- table without one is the whole row, which may be too long for an index. While it is built the log
--- can be read; what follows shuts readers out, and is short.
+-- table without one is the whole row, which may be too long for an index. It is built before columns
+-- are added, because until then the log can be read.
 CREATE INDEX log_entity ON tidewire.log (entity_code, entity_id, c_offset)
     WHERE octet_length(entity_code) <= 255 AND octet_length(coalesce(entity_id, '')) <= 1024;
 
