@@ -1,16 +1,24 @@
 //! Many changes of subscriptions to entities, one commit, in the order in which the shards made them.
 //!
 //! What someone waits for is committed as soon as the commit before it is done; what is only noted
-//! waits a little for company.
+//! waits a little for company. If a commit fails and the store answers otherwise, something stands in
+//! the way of one connection's part of it: then each connection is tried by itself ([`Aside`]), and
+//! the others go on. Order matters within a connection only.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use tidewire_store::{EntityEdit, SharedStore, StoreError};
+use tidewire_store::{Entities, EntityEdit, StoreError};
+
+use super::aside::Aside;
+use super::work::Work;
 
 /// How long a note waits for others.
 const GATHER: Duration = Duration::from_millis(100);
@@ -23,6 +31,12 @@ const COMMIT_EDITS_MAX: usize = 1_000;
 const WAITING_IDS_MAX: usize = 1_000_000;
 /// How long to wait before a failed commit is tried again.
 const RETRY: Duration = Duration::from_millis(500);
+/// How long a store that failed to commit is given to answer something else.
+const ANSWER: Duration = Duration::from_secs(1);
+/// Connections tried by themselves at once: each may wait for a lock, on a connection to the database.
+const ALONE_AT_ONCE: usize = 3;
+/// How long those get when the node stops. What is left is removed by others, as a dead node's.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What a connection subscribes to, by code.
 pub(crate) type Kept = Vec<(String, Vec<String>)>;
@@ -30,45 +44,21 @@ pub(crate) type Kept = Vec<(String, Vec<String>)>;
 /// The word that something is committed, or why not.
 pub(crate) type Committed = oneshot::Receiver<Result<(), StoreError>>;
 
-/// The word on what is kept of a connection, with all that was asked for before.
-pub(crate) type Looked = oneshot::Receiver<Result<Kept, StoreError>>;
-
-#[derive(Debug)]
-enum Work {
-    Edit(EntityEdit, Option<oneshot::Sender<Result<(), StoreError>>>),
-    Look(Look),
-}
-
-/// A look at what is kept of a connection.
-#[derive(Debug)]
-struct Look {
-    connection_id: String,
-    reply: oneshot::Sender<Result<Kept, StoreError>>,
-}
-
-impl Work {
-    /// How much it is.
-    fn ids(&self) -> usize {
-        match self {
-            Work::Edit(EntityEdit::Subscribe(subscription), _) => subscription.ids.len(),
-            Work::Edit(EntityEdit::Unsubscribe { ids: Some(ids), .. }, _) => ids.len(),
-            _ => 1,
-        }
-    }
-}
-
 /// What waits to be done.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     waiting: Mutex<Waiting>,
     asked: Notify,
     noted: Notify,
+    set_aside: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     queue: VecDeque<Work>,
+    /// Of the queue.
     ids: usize,
+    aside: Aside,
 }
 
 impl Waiting {
@@ -107,13 +97,12 @@ impl Batch {
         committed
     }
 
-    /// Looks at what is kept of a connection, after all changes before this.
-    pub(super) fn look(&self, connection_id: &str) -> Looked {
-        let (reply, looked) = oneshot::channel();
-        let connection_id = connection_id.to_owned();
-        self.waiting().push(Work::Look(Look { connection_id, reply }));
+    /// Says when all changes of a connection before this are committed.
+    pub(super) fn settle(&self, connection_id: &str) -> Committed {
+        let (reply, settled) = oneshot::channel();
+        self.waiting().push(Work::Settle(connection_id.to_owned(), reply));
         self.asked.notify_one();
-        looked
+        settled
     }
 
     /// Makes a change some time soon, after all before it. It is always taken: what ends was begun, so
@@ -124,7 +113,17 @@ impl Batch {
     }
 
     /// Works until `stop`, and then does what is left.
-    pub(super) async fn run(&self, store: &SharedStore, stop: CancellationToken) {
+    pub(super) async fn run(&self, store: &(impl Entities + ?Sized), stop: CancellationToken) {
+        let finished = CancellationToken::new();
+        let together = async {
+            self.run_together(store, &stop).await;
+            finished.cancel();
+        };
+        tokio::join!(together, self.run_alone(store, &finished));
+    }
+
+    /// Does what can be done together.
+    async fn run_together(&self, store: &(impl Entities + ?Sized), stop: &CancellationToken) {
         loop {
             let stopping = tokio::select! {
                 () = self.asked.notified() => false,
@@ -149,107 +148,115 @@ impl Batch {
         }
     }
 
-    /// Does some of what waits.
-    async fn work(&self, store: &SharedStore) -> Result<(), StoreError> {
-        let (edits, look) = self.take();
-        if !edits.is_empty() {
-            self.commit(store, edits).await?;
-        }
-        if let Some(Look { connection_id, reply }) = look {
-            let kept = store.entities_of(&connection_id).await;
-            let failed = kept.as_ref().err().cloned();
-            let _ = reply.send(kept);
-            if let Some(error) = failed {
-                return Err(error);
+    /// Does what is set aside, each connection by itself, until no more can be.
+    async fn run_alone(&self, store: &(impl Entities + ?Sized), finished: &CancellationToken) {
+        let mut trying = FuturesUnordered::new();
+        while !finished.is_cancelled() {
+            while trying.len() < ALONE_AT_ONCE
+                && let Some((connection_id, work)) = self.next_alone()
+            {
+                trying.push(self.work_alone(store, connection_id, work));
+            }
+            let next_at = self.waiting().aside.next_at().filter(|_| trying.len() < ALONE_AT_ONCE);
+            tokio::select! {
+                Some(()) = trying.next() => {}
+                () = self.set_aside.notified() => {}
+                () = tokio::time::sleep_until(next_at.unwrap_or_else(Instant::now)),
+                    if next_at.is_some() => {}
+                () = finished.cancelled() => {}
             }
         }
-        Ok(())
+        let farewell = async {
+            while trying.next().await.is_some() {}
+            self.waiting().aside.hurry(Instant::now());
+            while let Some((connection_id, work)) = self.next_alone() {
+                self.work_alone(store, connection_id, work).await;
+            }
+        };
+        let _ = tokio::time::timeout(FAREWELL, farewell).await;
     }
 
-    /// Commits some changes. Notes of a commit that failed wait again; those who asked are told.
-    async fn commit(&self, store: &SharedStore, edits: Vec<Work>) -> Result<(), StoreError> {
-        let (mut asked, mut changes) = (Vec::new(), Vec::new());
-        for work in edits {
-            let Work::Edit(edit, reply) = work else { continue };
-            changes.push(edit);
-            asked.push(reply);
-        }
-        let Err(error) = store.edit_entities(changes.clone()).await else {
-            for reply in asked.into_iter().flatten() {
-                let _ = reply.send(Ok(()));
-            }
+    fn next_alone(&self) -> Option<(String, Vec<Work>)> {
+        self.waiting().aside.next(Instant::now())
+    }
+
+    /// Does some of what waits.
+    async fn work(&self, store: &(impl Entities + ?Sized)) -> Result<(), StoreError> {
+        let taken = self.take();
+        let Err(error) = commit(store, &taken).await else {
+            taken.into_iter().for_each(Work::done);
             return Ok(());
         };
-        tracing::warn!(%error, "subscriptions to entities could not be changed");
+        tracing::warn!(%error, "subscriptions to entities could not be changed; trying again");
+        if blames_the_edits(&error) && answers(store).await {
+            self.waiting().aside.enter(taken, Instant::now());
+            self.set_aside.notify_one();
+            return Ok(());
+        }
         let mut waiting = self.waiting();
-        for (edit, reply) in changes.into_iter().zip(asked).rev() {
-            match reply {
-                Some(reply) => _ = reply.send(Err(error.clone())),
-                None if error.temporary() => waiting.push_front(Work::Edit(edit, None)),
-                None => {}
+        for work in taken.into_iter().rev() {
+            if let Some(note) = work.failed(&error) {
+                waiting.push_front(note);
             }
         }
         drop(waiting);
         Err(error)
     }
 
-    /// What goes into one commit, up to where someone wants to look.
-    fn take(&self) -> (Vec<Work>, Option<Look>) {
+    /// Does what one connection waits for.
+    async fn work_alone(
+        &self,
+        store: &(impl Entities + ?Sized),
+        connection_id: String,
+        work: Vec<Work>,
+    ) {
+        let Err(error) = commit(store, &work).await else {
+            self.waiting().aside.done(&connection_id, Instant::now());
+            return work.into_iter().for_each(Work::done);
+        };
+        tracing::debug!(%error, connection_id, "a connection's entities could not be changed");
+        let notes = work.into_iter().filter_map(|work| work.failed(&error)).collect();
+        let (temporary, now) = (error.temporary(), Instant::now());
+        let given_up = self.waiting().aside.failed(&connection_id, notes, temporary, now);
+        if given_up > 0 {
+            tracing::error!(
+                %error,
+                connection_id,
+                "what a connection subscribed to cannot be removed; its rows stay until this node ends"
+            );
+        }
+    }
+
+    /// What goes into one commit.
+    fn take(&self) -> Vec<Work> {
         let mut waiting = self.waiting();
-        let (mut edits, mut ids) = (Vec::new(), 0);
-        while edits.len() < COMMIT_EDITS_MAX && ids < COMMIT_IDS_MAX {
-            match waiting.pop() {
-                Some(Work::Look(look)) => return (edits, Some(look)),
-                Some(work) => {
-                    ids += work.ids();
-                    edits.push(work);
-                }
-                None => break,
+        let (mut taken, mut ids) = (Vec::new(), 0);
+        while taken.len() < COMMIT_EDITS_MAX && ids < COMMIT_IDS_MAX {
+            let Some(work) = waiting.pop() else { break };
+            if let Some(work) = waiting.aside.join(work) {
+                ids += work.ids();
+                taken.push(work);
             }
         }
-        (edits, None)
+        taken
     }
+}
+
+async fn commit(store: &(impl Entities + ?Sized), work: &[Work]) -> Result<(), StoreError> {
+    let edits: Vec<EntityEdit> = work.iter().filter_map(Work::edit).cloned().collect();
+    if edits.is_empty() { Ok(()) } else { store.edit_entities(edits).await }
+}
+
+/// Whether other edits might have gone through.
+fn blames_the_edits(error: &StoreError) -> bool {
+    !matches!(error, StoreError::Full(_) | StoreError::Closed | StoreError::Overloaded(_))
+}
+
+/// Whether the store answers at all.
+async fn answers(store: &(impl Entities + ?Sized)) -> bool {
+    let answer = tokio::time::timeout(ANSWER, store.entities_of("")).await;
+    matches!(answer, Ok(Ok(_)))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn gone(connection_id: &str) -> EntityEdit {
-        EntityEdit::Disconnect { connection_id: connection_id.to_owned() }
-    }
-
-    fn names(edits: &[Work]) -> Vec<&str> {
-        let mut names = Vec::new();
-        for work in edits {
-            if let Work::Edit(EntityEdit::Disconnect { connection_id }, _) = work {
-                names.push(connection_id.as_str());
-            }
-        }
-        names
-    }
-
-    #[test]
-    fn whoever_looks_sees_what_came_before_and_nothing_that_came_after() {
-        let batch = Batch::default();
-        batch.note(gone("a"));
-        let _committed = batch.ask(gone("b"));
-        let _looked = batch.look("a");
-        batch.note(gone("c"));
-        let (edits, look) = batch.take();
-        assert_eq!(names(&edits), ["a", "b"]);
-        assert_eq!(look.map(|look| look.connection_id).as_deref(), Some("a"));
-        assert_eq!(names(&batch.take().0), ["c"]);
-        assert_eq!(batch.waiting().ids, 0);
-    }
-
-    #[test]
-    fn a_commit_has_an_end() {
-        let batch = Batch::default();
-        for number in 0..=COMMIT_EDITS_MAX {
-            batch.note(gone(&number.to_string()));
-        }
-        assert_eq!(batch.take().0.len(), COMMIT_EDITS_MAX);
-        assert_eq!(batch.take().0.len(), 1);
-    }
-}
+mod tests;

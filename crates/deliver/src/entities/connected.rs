@@ -5,7 +5,7 @@
 //! its own that it has come, in the control channel, and the message with the higher number wins: all
 //! nodes hear all messages, each its own among them, and so agree.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -29,6 +29,8 @@ struct Inner {
     by_id: HashMap<Arc<str>, Present>,
     /// Users of whom each connection here is to be the only one.
     by_user: HashMap<Who, User>,
+    /// Connections whose shard is asked to review them, and has not begun to.
+    to_review: HashSet<Arc<str>>,
 }
 
 /// A user's connections on this node.
@@ -59,6 +61,18 @@ impl Connected {
 
     pub(super) fn find(&self, id: &str) -> Option<Present> {
         self.inner().by_id.get(id).cloned()
+    }
+
+    /// Returns a connection that is to be reviewed, unless its shard is asked to do so already.
+    pub(super) fn ask_review(&self, id: &str) -> Option<Present> {
+        let mut inner = self.inner();
+        let (id, present) = inner.by_id.get_key_value(id)?;
+        let (id, present) = (Arc::clone(id), present.clone());
+        inner.to_review.insert(id).then_some(present)
+    }
+
+    pub(super) fn begin_review(&self, id: &str) {
+        self.inner().to_review.remove(id);
     }
 
     /// Notes that a connection is to be its user's only one.
@@ -95,6 +109,7 @@ impl User {
 impl Drop for Registered {
     fn drop(&mut self) {
         let mut inner = self.node.entities.connected.inner();
+        inner.to_review.remove(&self.id);
         let Some(present) = inner.by_id.remove(&self.id) else { return };
         let who = present.identity.who();
         if let Some(user) = inner.by_user.get_mut(who) {

@@ -5,15 +5,17 @@
 //! without a question to the store. The store keeps it besides, for people and programs that ask who
 //! looks at what, and so that SQL can subscribe a connection to something.
 //!
-//! - [`batch`]: many changes of subscriptions, one commit, in order
+//! - [`batch`]: many changes of subscriptions, one commit, in order; `aside`: what cannot be in one
 //! - [`permit`]: who may be told
 //! - [`connected`]: connections by name, and one for each user where that is wanted
 //! - [`routes`]: how many subscriptions there are, for those who run the server
 
+mod aside;
 mod batch;
 mod connected;
 mod permit;
 pub(crate) mod routes;
+mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +23,7 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use tidewire_store::EntityEdit;
+use tidewire_store::{EntityEdit, StoreError};
 
 use crate::auth::Who;
 use crate::control;
@@ -33,7 +35,7 @@ use batch::Batch;
 use connected::Connected;
 use permit::Known;
 
-pub(crate) use batch::{Committed, Kept, Looked};
+pub(crate) use batch::{Committed, Kept};
 pub(crate) use connected::{Present, Registered};
 
 /// How often subscriptions that nobody holds are looked for, in leases of a node: none is given up
@@ -62,8 +64,21 @@ impl Entities {
     }
 
     /// What is kept of a connection, after all changes before this.
-    pub(crate) fn look(&self, connection_id: &str) -> Looked {
-        self.batch.look(connection_id)
+    pub(crate) async fn look(node: &Node, connection_id: &str) -> Result<Kept, StoreError> {
+        let settled = node.entities.batch.settle(connection_id);
+        settled.await.map_err(|_| StoreError::Closed)??;
+        let _place = node.hub.replay_reads().acquire().await;
+        node.store.entities_of(connection_id).await
+    }
+
+    /// Whether a connection is there still.
+    pub(crate) fn has(&self, connection_id: &str) -> bool {
+        self.connected.find(connection_id).is_some()
+    }
+
+    /// A connection's shard has begun to review it: what changes from here on is asked for again.
+    pub(crate) fn begin_review(&self, connection_id: &str) {
+        self.connected.begin_review(connection_id);
     }
 
     /// Makes a connection known, so that what is said of it to all nodes reaches it.
@@ -73,7 +88,7 @@ impl Entities {
 
     /// Commits what is asked for until the node stops.
     pub(crate) async fn run(node: Arc<Node>, stop: CancellationToken) {
-        node.entities.batch.run(&node.store, stop).await;
+        node.entities.batch.run(&*node.store, stop).await;
     }
 
     /// Removes what nobody holds any more, now and then, until the node stops.
@@ -98,12 +113,11 @@ impl Entities {
 }
 
 impl Node {
-    /// SQL has changed what a connection subscribes to. If it is here, it is looked at.
+    /// SQL has changed what a connection subscribes to. If it is here, it is looked at: once for all
+    /// that is said of it until its shard gets to that.
     pub(crate) fn entities_changed(&self, connection_id: &str) {
-        let Some(Present { shard, key, identity }) = self.entities.connected.find(connection_id)
-        else {
-            return;
-        };
+        let present = self.entities.connected.ask_review(connection_id);
+        let Some(Present { shard, key, identity }) = present else { return };
         self.hub.tasks.spawn(async move {
             let deed = EntityDeed::Review { identity };
             shard.ask(Command::Entities { key, deed: Box::new(deed) }).await;

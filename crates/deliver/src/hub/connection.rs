@@ -119,6 +119,8 @@ pub(super) struct Connection {
     pub(super) next_replay: u32,
     /// How often the store was told what entities it is told of, or may have been by others.
     pub(super) entity_edits: u64,
+    /// The store is looked at for what others told it.
+    pub(super) reviewing: bool,
     /// Waits for the socket.
     pub(super) blocked: bool,
     /// In the shard's list of those to flush.
@@ -158,6 +160,7 @@ impl Connection {
             next_serial: 0,
             next_replay: 0,
             entity_edits: 0,
+            reviewing: false,
             blocked: false,
             dirty: false,
             closing: false,

@@ -22,6 +22,11 @@ use crate::row::Operation;
 /// What a node does to subscriptions is no news to nodes: the triggers look at this.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL tidewire.by_node = 'on'";
 
+/// All of a node's edits go one after the other. So one that meets a row that someone has locked is
+/// given up soon, for the caller to try again without the others.
+const BEGIN_EDITS: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL tidewire.by_node = 'on';
+    SET LOCAL lock_timeout = '200ms'";
+
 #[async_trait]
 impl Entities for PostgresStore {
     async fn edit_entities(&self, edits: Vec<EntityEdit>) -> Result<(), StoreError> {
@@ -146,7 +151,7 @@ async fn write(client: &ClientWrapper, plan: &EntityPlan<'_>) -> Result<(), Stor
         (!added.ids.is_empty(), sql!("entities_added"), &added.params()),
     ];
     // In one flight. If the connection breaks, all of it may be run once more, which changes nothing.
-    let begun = client.batch_execute(BEGIN).map_err(broken(operation));
+    let begun = client.batch_execute(BEGIN_EDITS).map_err(broken(operation));
     let written = flight::send(client, operation, &queries, Then::Commit);
     try_join(begun, written).await.map(drop)
 }

@@ -16,39 +16,57 @@ use super::super::outbox::Slot;
 use super::super::shard::Shard;
 use super::{Deed, EntityRequest, own_name};
 use crate::auth::Identity;
-use crate::entities::Kept;
+use crate::entities::{Entities, Kept};
 use crate::horizon::Horizon;
+use crate::node::Node;
 use crate::problem::Problem;
 
 /// How long to wait before a store that did not answer is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// What the store has of a connection, however long it takes to answer; none if the connection is gone.
+async fn look(node: &Node, id: &str) -> Option<Kept> {
+    loop {
+        match Entities::look(node, id).await {
+            Ok(kept) => return Some(kept),
+            Err(_) if !node.entities.has(id) => return None,
+            Err(error) => {
+                tracing::warn!(%error, "what SQL subscribed to could not be read; trying again");
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        }
+    }
+}
+
 impl Shard {
-    /// Has the store looked at.
+    /// Has the store looked at, once at a time: if that is under way, what it finds is out of date.
     pub(super) fn review(&mut self, key: Key, identity: Identity) {
         let Some(connection) = self.connection(key) else { return };
         // From here on the store may have something of it, which goes when it does.
         connection.entity_edits += 1;
         let (edits, id) = (connection.entity_edits, Arc::clone(&connection.facts.id));
-        let looked = self.node.entities.look(&id);
+        let under_way = std::mem::replace(&mut connection.reviewing, true);
+        self.node.entities.begin_review(&id);
+        if under_way {
+            return;
+        }
         let (node, shard) = (Arc::clone(&self.node), self.handle.clone());
         self.node.hub.tasks.spawn(async move {
-            let kept = match looked.await {
-                Ok(Ok(kept)) => kept,
-                Ok(Err(error)) => {
-                    tracing::warn!(%error, "what SQL subscribed to could not be read; trying again");
-                    tokio::time::sleep(LOOK_AGAIN).await;
-                    let deed = Box::new(Deed::Review { identity });
-                    return shard.ask(Command::Entities { key, deed }).await;
+            let look = async {
+                let kept = look(&node, &id).await?;
+                let mut refused = Vec::new();
+                for (code, _) in &kept {
+                    if let Err(problem) = node.permit_entity(&identity, code).await {
+                        refused.push((code.clone(), problem));
+                    }
                 }
-                Err(_) => return,
+                Some((kept, refused))
             };
-            let mut refused = Vec::new();
-            for (code, _) in &kept {
-                if let Err(problem) = node.permit_entity(&identity, code).await {
-                    refused.push((code.clone(), problem));
-                }
-            }
+            let looked = tokio::select! {
+                looked = look => looked,
+                () = node.draining.cancelled() => return,
+            };
+            let Some((kept, refused)) = looked else { return };
             let deed = Box::new(Deed::Reviewed { identity, edits, kept, refused });
             shard.ask(Command::Entities { key, deed }).await;
         });
@@ -64,6 +82,7 @@ impl Shard {
         refused: &[(String, Problem)],
     ) {
         let Some(connection) = self.connection(key) else { return };
+        connection.reviewing = false;
         if connection.entity_edits != edits {
             return self.review(key, identity);
         }
