@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use tidewire_store::{EntityChange, EntityCount, Position};
+use tidewire_store::{EntityCount, EntityPast, Position};
 
 use super::*;
 
@@ -73,7 +73,7 @@ impl Entities for Stubborn {
         _: &[String],
         _: Position,
         _: usize,
-    ) -> Result<Vec<(Position, EntityChange)>, StoreError> {
+    ) -> Result<Vec<EntityPast>, StoreError> {
         Ok(Vec::new())
     }
 

@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use rand::Rng as _;
 
-use tidewire_store::{EntityAction, EntityPast, Found, PageLimit, Position, Reach};
+use tidewire_store::{EntityAction, EntityPast, Found, PageLimit, Position};
 
 use super::super::outbox::Slot;
 use super::super::{Command, Handle, Key};
 use super::Deed;
 use super::interest::concerns;
 use super::waiting::Told;
+use crate::auth::Identity;
 use crate::entities::Committed;
 use crate::horizon::Horizon;
 use crate::node::Node;
@@ -44,7 +45,7 @@ pub(super) struct Past {
     pub(super) code: Arc<str>,
     pub(super) ids: Vec<Arc<str>>,
     pub(super) after: Position,
-    pub(super) reach: Reach,
+    pub(super) identity: Identity,
 }
 
 /// Does what is needed, and tells the shard.
@@ -109,9 +110,12 @@ impl Past {
         loop {
             let page = node.store.entity_changes(&self.code, &ids, after, PAGE_CHANGES).await?;
             let complete = page.len() < PAGE_CHANGES;
-            for EntityPast { position, change, .. } in page {
+            for EntityPast { position, stream, change } in page {
                 after = position;
-                if !concerns(&self.reach, &change) {
+                // A table that carried the code then may be one that they may not read.
+                let may_hear = concerns(self.identity.scopes().reach(), &change)
+                    && node.may_hear_from(&self.identity, &stream);
+                if !may_hear {
                     continue;
                 }
                 let last = Some((position, change.action));

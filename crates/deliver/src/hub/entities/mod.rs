@@ -196,7 +196,7 @@ impl Shard {
             code: Arc::clone(&code),
             ids: ids.clone(),
             after,
-            reach: identity.reach(),
+            identity: identity.clone(),
         });
         let subscription =
             || EntityEdit::Subscribe(self.kept(&identity, connection_id, &code, &ids));
