@@ -193,6 +193,14 @@ pub enum EntityEdit {
         /// Which ones.
         ids: Option<Vec<String>>,
     },
+    /// What SQL made for a connection is the node's that serves it, as long as that lives. Nothing is
+    /// added: what SQL has deleted meanwhile stays so.
+    Adopt {
+        /// Whose.
+        connection_id: String,
+        /// The node that serves it.
+        node_id: String,
+    },
     /// The connection is gone.
     Disconnect {
         /// Which.

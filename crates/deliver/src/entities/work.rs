@@ -21,6 +21,7 @@ impl Work {
             Work::Edit(EntityEdit::Subscribe(subscription), _) => &subscription.connection_id,
             Work::Edit(
                 EntityEdit::Unsubscribe { connection_id, .. }
+                | EntityEdit::Adopt { connection_id, .. }
                 | EntityEdit::Disconnect { connection_id },
                 _,
             )

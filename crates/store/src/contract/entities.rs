@@ -238,6 +238,29 @@ pub async fn a_node_takes_up_what_sql_subscribed(data: &dyn Opener) {
     assert_eq!(store.subscribed_to("c").await, "p 1");
 }
 
+/// All that SQL subscribed a connection to becomes the node's that serves it, and nothing else does.
+pub async fn a_node_adopts_what_sql_subscribed(data: &dyn Opener) {
+    let store = Subject::open(data).await;
+    store.renews_node("n", LONG_MS).await;
+    let sql = "INSERT INTO tidewire.rxdb_subscription
+        (connection_id, entity_code, entity_id, subscribed_at)
+        VALUES ('c', 'p', '1', to_timestamp(1)), ('c', 'q', '2', to_timestamp(1)),
+               ('other', 'p', '1', to_timestamp(1))";
+    data.run_sql(sql).await;
+    let mut cursor = store.listens().await;
+    let adopt = |connection: &str| {
+        let (connection_id, node_id) = (connection.to_owned(), "n".to_owned());
+        EntityEdit::Adopt { connection_id, node_id }
+    };
+    store.edits(&[adopt("c"), adopt("unknown")]).await;
+    assert_eq!(told(&store, &mut cursor).await, [], "it is no news");
+    assert_eq!(store.sweeps(LONG_MS).await, 1);
+    assert_eq!(store.subscribed_to("c").await, "p 1, q 2");
+    assert_eq!(store.subscribed_to("other").await + &store.subscribed_to("unknown").await, "");
+    store.edits(&[adopt("c"), disconnect("c")]).await;
+    assert_eq!(store.subscribed_to("c").await, "");
+}
+
 /// The subscriptions of nodes whose lease has ended go, and of those that never had one.
 pub async fn subscriptions_of_dead_nodes_are_swept(data: &dyn Opener) {
     let store = Subject::open(data).await;

@@ -196,6 +196,7 @@ macro_rules! contract_suite {
                 a_connection_is_told_of_once
                 what_nodes_change_is_not_told
                 a_node_takes_up_what_sql_subscribed
+                a_node_adopts_what_sql_subscribed
                 subscriptions_of_dead_nodes_are_swept
                 stale_subscriptions_of_no_node_are_swept
                 many_subscriptions_are_swept_a_piece_at_a_time

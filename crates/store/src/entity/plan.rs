@@ -13,6 +13,8 @@ use super::{EntityEdit, EntitySubscription};
 struct Connection<'a> {
     /// All its rows go.
     gone: bool,
+    /// The node that takes up what SQL made.
+    adopted_by: Option<&'a str>,
     codes: BTreeMap<&'a str, Code<'a>>,
 }
 
@@ -56,6 +58,9 @@ impl<'a> EntityPlan<'a> {
             EntityEdit::Unsubscribe { connection_id, code, ids: None } => {
                 *self.code(connection_id, code) = Code { cleared: true, ..Code::default() };
             }
+            EntityEdit::Adopt { connection_id, node_id } => {
+                self.0.entry(connection_id).or_default().adopted_by = Some(node_id);
+            }
             EntityEdit::Disconnect { connection_id } => {
                 self.0.insert(connection_id, Connection { gone: true, ..Connection::default() });
             }
@@ -90,6 +95,11 @@ impl<'a> EntityPlan<'a> {
         })
     }
 
+    /// Connections whose rows a node takes up, and the node.
+    pub(crate) fn adopted(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.0.iter().filter_map(|(id, connection)| Some((*id, connection.adopted_by?)))
+    }
+
     /// Rows that come, each with what is known of it besides its id.
     pub(crate) fn added(&self) -> impl Iterator<Item = (&'a str, &'a EntitySubscription)> {
         self.codes().flat_map(|(_, _, edits)| edits.added.iter().map(|(id, of)| (*id, *of)))
@@ -121,6 +131,8 @@ mod tests {
                         !(at == connection_id && of == code && named)
                     })
                 }
+                // It is about whose rows are, not about which there are.
+                EntityEdit::Adopt { .. } => {}
                 EntityEdit::Disconnect { connection_id } => {
                     rows.retain(|(at, _, _)| at != connection_id);
                 }
@@ -161,8 +173,15 @@ mod tests {
             ("[ab]", "[pq]", prop::option::of(ids())).prop_map(|(connection_id, code, ids)| {
                 EntityEdit::Unsubscribe { connection_id, code, ids }
             });
+        let adopt = "[ab]".prop_map(|connection_id| {
+            let node_id = "n".to_owned();
+            EntityEdit::Adopt { connection_id, node_id }
+        });
         let disconnect = "[ab]".prop_map(|connection_id| EntityEdit::Disconnect { connection_id });
-        prop::collection::vec(prop_oneof![4 => subscribe, 3 => unsubscribe, 1 => disconnect], 0..12)
+        prop::collection::vec(
+            prop_oneof![4 => subscribe, 3 => unsubscribe, 1 => adopt, 1 => disconnect],
+            0..12,
+        )
     }
 
     proptest! {

@@ -142,12 +142,14 @@ async fn write(client: &ClientWrapper, plan: &EntityPlan<'_>) -> Result<(), Stor
     let (cleared_from, cleared): (Vec<&str>, Vec<&str>) = plan.cleared().unzip();
     let (removed_from, (removed_codes, removed)): (Vec<&str>, (Vec<&str>, Vec<&str>)) =
         plan.removed().map(|(connection, code, id)| (connection, (code, id))).unzip();
+    let (adopted, adopted_by): (Vec<&str>, Vec<&str>) = plan.adopted().unzip();
     let added = Added::of(plan);
     let removed_params: Params<'_> = &[&removed_from, &removed_codes, &removed];
-    let queries: [Query<'_>; 4] = [
+    let queries: [Query<'_>; 5] = [
         (!gone.is_empty(), sql!("entities_gone"), &[&gone]),
         (!cleared.is_empty(), sql!("entities_cleared"), &[&cleared_from, &cleared]),
         (!removed.is_empty(), sql!("entities_removed"), removed_params),
+        (!adopted.is_empty(), sql!("entities_adopted"), &[&adopted, &adopted_by]),
         (!added.ids.is_empty(), sql!("entities_added"), &added.params()),
     ];
     // In one flight. If the connection breaks, all of it may be run once more, which changes nothing.

@@ -140,6 +140,10 @@ fn write(transaction: &Transaction<'_>, plan: &EntityPlan<'_>) -> rusqlite::Resu
     for (connection, code, id) in plan.removed() {
         removed.execute((connection, code, id))?;
     }
+    let mut adopted = transaction.prepare_cached(sql!("entities_adopted"))?;
+    for (connection, node) in plan.adopted() {
+        adopted.execute((connection, node))?;
+    }
     let mut added = transaction.prepare_cached(sql!("entity_added"))?;
     let now_ms = now_ms();
     for (id, of) in plan.added() {

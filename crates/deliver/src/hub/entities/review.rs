@@ -9,6 +9,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidewire_store::EntityEdit;
+
 use super::super::Command;
 use super::super::audience::Member;
 use super::super::connection::{Key, StartFrom};
@@ -86,6 +88,14 @@ impl Shard {
         if connection.entity_edits != edits {
             return self.review(key, identity);
         }
+        if !kept.is_empty() {
+            // Or it would be swept, as nobody's, while the connection lives. That changes nothing of
+            // what it subscribes to, so it does not count as an edit.
+            let connection_id = connection.facts.id.to_string();
+            let node_id = self.node.id.clone();
+            self.node.entities.note(EntityEdit::Adopt { connection_id, node_id });
+        }
+        let Some(connection) = self.connection(key) else { return };
         let kept: HashMap<&str, HashSet<&str>> = kept
             .iter()
             .map(|(code, ids)| (code.as_str(), ids.iter().map(String::as_str).collect()))

@@ -22,7 +22,7 @@ use super::super::turns::Incoming;
 use super::super::{Key, Outlet, StartFrom};
 use super::{Deed, EntityRequest, own_name};
 use crate::auth::Identity;
-use crate::entities::Entities;
+use crate::entities::{Entities, Present};
 use crate::horizon::Horizon;
 use crate::node::Node;
 use crate::options::{Access, Options};
@@ -292,4 +292,39 @@ proptest! {
             batch.await.expect("the batch ends");
         });
     }
+}
+
+/// However often SQL says that a connection's subscriptions changed, its shard is asked once until it
+/// begins, and the store is looked at once at a time.
+#[tokio::test]
+async fn a_crowd_of_changes_is_reviewed_once() {
+    let mut world = World::new().await;
+    let (key, id) = (world.tabs[0].key, Arc::from("0"));
+    let present =
+        Present { shard: world.shard.handle.clone(), key, identity: Identity::of_this_machine() };
+    let _registered = Entities::enter(&world.node, &id, present);
+    let edits = |world: &mut World| world.shard.connection(key).expect("it is there").entity_edits;
+    for round in 1..=3 {
+        for _ in 0..100 {
+            world.node.entities_changed(&id);
+        }
+        while edits(&mut world) < round {
+            world.turn().await;
+        }
+        world.turn().await;
+        assert_eq!(edits(&mut world), round, "one review for all of them");
+        assert_eq!(world.node.hub.tasks.len(), 1, "one look, and nobody else at work");
+    }
+    // What was found is out of date by then, so it is looked at again; then there is no more to do.
+    let stop = CancellationToken::new();
+    let batch = tokio::spawn(Entities::run(Arc::clone(&world.node), stop.clone()));
+    let rest = async {
+        while world.shard.connection(key).is_some_and(|connection| connection.reviewing) {
+            world.turn().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, rest).await.expect("it comes to rest");
+    assert_eq!(edits(&mut world), 4);
+    stop.cancel();
+    batch.await.expect("the batch ends");
 }
