@@ -2,6 +2,8 @@
 
 #[path = "entities/desk.rs"]
 mod desk;
+#[path = "entities/trouble.rs"]
+mod trouble;
 
 use std::collections::BTreeMap;
 
@@ -268,12 +270,16 @@ async fn sql_subscribes_a_connection_and_ends_it(store: Store) {
     let delete = async |condition: &str| {
         store.tamper(&format!("DELETE FROM {{}}rxdb_subscription WHERE {condition}")).await;
     };
+    let rows = |condition: &'static str| store.count("rxdb_subscription", condition);
     insert("project", &["1", "2"]).await;
     let created = tab.socket.hears("subscription_created").await;
     let entry = &created["subscriptions"][0];
     assert_eq!((&entry["entityCode"], &entry["entities"]), (&json!("project"), &json!(2)));
     run(http, "UPDATE projects SET name = 'a' WHERE id <= 3").await;
     assert_eq!(ids(&tab.told_until("2").await), ["1", "2"]);
+    // They are the node's from then on, and not nobody's, which would be swept some day.
+    let taken_up = async || (rows("node_id IS NOT NULL").await == 2).then_some(());
+    eventually("the node has taken them up", taken_up).await;
 
     // What it may not be told of is refused, and what the client itself asks for comes to it.
     insert("secret", &["1"]).await;
