@@ -368,6 +368,13 @@ async fn tenants_see_their_own_rows(store: Store) {
     assert_eq!(words, ["INSERT", "DELETE"]);
     http.get("/v1/stream/table/notes").await.problem(404, "stream_not_found");
     http.get("/v1/stream/table/nothing").await.problem(403, "forbidden");
+    // Watched without that column it is seen no more, though it was just now.
+    let again = admin.json(Method::POST, "/v1/watch", &json!({ "table": "orders" })).await;
+    assert_eq!(again.status, 200, "{}", again.text());
+    let done = run(admin, "INSERT INTO orders VALUES (3, 'acme', 'x', 3, NULL)").await;
+    let offset = done["offset"].as_str().expect("an offset");
+    let read = http.get(&format!("/v1/stream/table/orders?min_offset={offset}")).await;
+    read.problem(404, "stream_not_found");
 }
 
 async fn one_of_several_subscriptions_fails_alone(store: Store) {
