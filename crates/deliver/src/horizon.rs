@@ -81,7 +81,7 @@ impl Horizon {
 }
 
 /// Waits until this node has seen the log up to a position.
-async fn seen(node: &Node, position: Position) -> Result<(), Problem> {
+pub(crate) async fn seen(node: &Node, position: Position) -> Result<(), Problem> {
     let wait = node.options.log.min_offset_wait;
     tokio::time::timeout(wait, node.tail.reached(position)).await.map_err(|_| {
         Problem::new(

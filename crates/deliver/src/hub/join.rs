@@ -18,6 +18,7 @@ use super::outbox::{Cargo, Slot};
 use super::replay::{Begun, End, Step, Verdict};
 use super::shard::Shard;
 use super::stats::add;
+use crate::horizon::Horizon;
 
 impl Shard {
     /// Takes what a replay brought.
@@ -34,8 +35,12 @@ impl Shard {
                     "stream_not_found" | "stream_deleted" if self.announced(key, *slot) => {
                         self.end(key, *slot, "stream_deleted");
                     }
-                    // What it may see cannot be told of the table as it is.
-                    _ if self.announced(key, *slot) && self.sees_part(key, *slot) => {
+                    // What it may see cannot be told of the table as it is, and trying again will
+                    // not mend that.
+                    _ if !problem.is_temporary()
+                        && self.announced(key, *slot)
+                        && self.sees_part(key, *slot) =>
+                    {
                         let query_id = self.query_id(key, *slot);
                         self.say(key, &problem.message(query_id.as_deref()));
                         self.end(key, *slot, "columns_changed");
@@ -112,6 +117,8 @@ impl Shard {
             let Some(subscription) = connection.subscription(*slot) else { continue };
             subscription.sent = *after;
             subscription.envelope = Some(envelope.clone());
+            // This node is there: later replays need not wait for it.
+            subscription.horizon = Horizon::default();
             let (announced, stream) = (subscription.announced, subscription.stream.clone());
             subscription.announced = true;
             if !announced {

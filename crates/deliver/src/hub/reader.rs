@@ -30,7 +30,7 @@ use super::facts::Facts;
 use super::job::Job;
 use super::outbox::{Cargo, Slot};
 use super::outlet::Outlet;
-use super::replay::{patiently, renew_every};
+use super::replay::{read_page, renew_every, see_page};
 use super::shard::{Shard, ms};
 use super::stats::add;
 use super::{Command, Handle};
@@ -467,8 +467,8 @@ async fn read_store(node: Arc<Node>, shard: Handle, key: Key, wanted: Wanted) {
     let Wanted { stream, reach, view, place, voice } = wanted;
     let read = async {
         let limit = PASSAGE_LIMIT;
-        let mut page = patiently(&node, &stream, &reach, place.position, limit).await?;
-        let lens = node.see(view.as_ref(), &mut page).await?;
+        let mut page = read_page(&node, &stream, &reach, place.position, limit).await?;
+        let lens = see_page(&node, view.as_ref(), &mut page).await?;
         Ok(Box::new(Passage::of(&page, lens, place, voice)))
     };
     let read = tokio::select! {

@@ -28,7 +28,7 @@ use super::frames::{Dialect, Envelope, Form};
 use super::outbox::Slot;
 use super::{Command, Handle};
 use crate::horizon::Horizon;
-use crate::lens::Lens;
+use crate::lens::{Lens, View};
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::streams::{beyond_tip, find_page, renew};
@@ -268,9 +268,9 @@ impl Cursor {
         }
         let Wanted { stream, reach, manner, .. } = &self.wanted;
         if first && manner.to_table {
-            node.watched(stream, manner.view.as_ref()).await?;
+            be_watched(node, stream, manner.view.as_ref()).await?;
         }
-        let mut page = patiently(node, stream, reach, after, limit).await?;
+        let mut page = read_page(node, stream, reach, after, limit).await?;
         let after = match self.wanted.start {
             StartFrom::Now if first => page.view.tail,
             _ => after,
@@ -283,7 +283,7 @@ impl Cursor {
         if first {
             renew(node, &page.view.state).await;
         }
-        let lens = node.see(self.wanted.manner.view.as_ref(), &mut page).await?;
+        let lens = see_page(node, self.wanted.manner.view.as_ref(), &mut page).await?;
         self.page = page.events.into();
         Ok((begun, lens))
     }
@@ -311,27 +311,76 @@ pub(super) fn renew_every(state: &StreamState) -> Option<Duration> {
     }
 }
 
-/// Reads a page, and asks again while the store does not answer: a live connection outlasts a
-/// restart of the database.
-pub(super) async fn patiently(
+/// Reads a page, as soon as the store answers.
+pub(super) async fn read_page(
     node: &Node,
     stream: &str,
     reach: &Reach,
     after: Position,
     limit: PageLimit,
 ) -> Result<Page, Problem> {
-    let mut wait = RETRY_MIN;
+    let mut patience = Patience::default();
     loop {
         let place = node.hub.replay_reads().acquire().await;
         let page = find_page(node, stream, reach, after, limit).await;
         drop(place);
         match page {
-            Err(problem) if problem.is_temporary() => {
-                let spread = rand::rng().random_range(0.5..=1.0);
-                tokio::time::sleep(wait.mul_f64(spread)).await;
-                wait = (wait * 2).min(RETRY_MAX);
-            }
-            other => return other,
+            Err(problem) => patience.bear(problem).await?,
+            page => return page,
         }
     }
 }
+
+/// Puts what is seen of a page in the place of its events, as soon as that can be said.
+pub(super) async fn see_page(
+    node: &Node,
+    view: Option<&View>,
+    page: &mut Page,
+) -> Result<Option<Arc<Lens>>, Problem> {
+    let mut patience = Patience::default();
+    loop {
+        match node.see(view, page).await {
+            Err(problem) => patience.bear(problem).await?,
+            lens => return lens,
+        }
+    }
+}
+
+/// Makes sure that a table can be followed, likewise.
+async fn be_watched(node: &Node, stream: &str, view: Option<&View>) -> Result<(), Problem> {
+    let mut patience = Patience::default();
+    loop {
+        match node.watched(stream, view).await {
+            Err(problem) => patience.bear(problem).await?,
+            watched => return watched,
+        }
+    }
+}
+
+/// Asking again while there is a problem that may pass by itself: a live connection outlasts a restart
+/// of the database, and a node that lags.
+struct Patience {
+    wait: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience { wait: RETRY_MIN }
+    }
+}
+
+impl Patience {
+    /// Waits until it is time to ask again. Gives back a problem that will not pass.
+    async fn bear(&mut self, problem: Problem) -> Result<(), Problem> {
+        if !problem.is_temporary() {
+            return Err(problem);
+        }
+        let spread = rand::rng().random_range(0.5..=1.0);
+        tokio::time::sleep(self.wait.mul_f64(spread)).await;
+        self.wait = (self.wait * 2).min(RETRY_MAX);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

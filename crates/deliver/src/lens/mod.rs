@@ -31,18 +31,14 @@ pub(crate) use tables::Tables;
 pub(crate) use view::View;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidewire_store::{Event, Found, Page, PageLimit, Position, Reach};
 
 use crate::auth::Identity;
+use crate::horizon;
 use crate::node::Node;
 use crate::problem::Problem;
 use crate::tail::Look;
-
-/// How long a page waits until this node has seen the log up to its end, and with it all changes of
-/// columns that the page's rows may have had. A node is a few milliseconds behind.
-const SEEN_WAIT: Duration = Duration::from_secs(10);
 
 /// What a reader finds in memory, of what it sees of the stream.
 #[derive(Debug)]
@@ -101,10 +97,10 @@ impl Node {
         }
     }
 
-    /// The lens for events that were read up to a position.
+    /// The lens for events that were read up to a position. Waits until this node has seen the log up to
+    /// there, and with it all changes of columns that the rows may have had.
     pub(crate) async fn lens(&self, view: &View, up_to: Position) -> Result<Arc<Lens>, Problem> {
-        let seen = tokio::time::timeout(SEEN_WAIT, self.tail.reached(up_to)).await;
-        seen.map_err(|_| refusal::not_seen_yet())?;
+        horizon::seen(self, up_to).await?;
         self.tables.bind(&self.store, view).await
     }
 

@@ -58,14 +58,3 @@ pub(super) fn table_not_watched(table: &str) -> Problem {
         "have it watched: tidewire watch, or POST /v1/watch",
     )
 }
-
-/// The node is too far behind to know whether a table's columns are what it thinks.
-pub(super) fn not_seen_yet() -> Problem {
-    Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "min_offset_not_reached",
-        "this node has not followed the log as far as it was read",
-        "try again",
-    )
-    .retry_after_s(1)
-}

@@ -1,0 +1,75 @@
+//! Problems that pass by themselves while a page is read for someone who is live.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use tidewire_store::sqlite::SqliteStore;
+use tidewire_store::{
+    Actor, NewWatch, PageLimit, Reach, SharedStore, SqlLimits, SqliteOptions, Statements,
+};
+
+use super::{Patience, RETRY_MIN, read_page, see_page};
+use crate::auth::scopes::Scopes;
+use crate::auth::{Identity, Who};
+use crate::node::Node;
+use crate::options::{Access, Options};
+use crate::problem::Problem;
+
+const LIMITS: SqlLimits = SqlLimits { timeout_ms: 10_000, rows_max: 100, bytes_max: 1 << 20 };
+const LIMIT: PageLimit = PageLimit { events: 100, bytes: 1 << 20 };
+/// How long the node waits for itself before it says that it lags.
+const WAIT: Duration = Duration::from_millis(1);
+
+/// A node that does not follow its log, with a table.
+async fn node_that_lags() -> (Node, TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("a store");
+    let store: SharedStore = store;
+    run(&store, "CREATE TABLE orders (id INTEGER PRIMARY KEY, total INTEGER) STRICT").await;
+    let watch = NewWatch { table: "orders".to_owned(), ..NewWatch::default() };
+    store.watch(watch).await.expect("a watch");
+    let mut options = Options::new(Access::OpenOnLoopback);
+    options.log.min_offset_wait = WAIT;
+    let (node, _, _) = Node::assemble(options, store, String::new(), 1).await.expect("a node");
+    (node, folder)
+}
+
+async fn run(store: &SharedStore, sql: &str) {
+    let (params, actor) = (Vec::new(), Actor::default());
+    let statements = Statements { sql: sql.to_owned(), params, actor, limits: LIMITS };
+    store.run_sql(statements).await.expect("SQL");
+}
+
+#[tokio::test]
+async fn who_sees_a_part_waits_for_a_node_that_lags() {
+    let (node, _folder) = node_that_lags().await;
+    let behind = node.tail.position();
+    run(&node.store, "INSERT INTO orders VALUES (1, 10), (2, 1)").await;
+    let scopes = Scopes::parse(&json!({ "tables": ["orders"] }).to_string(), &()).expect("scopes");
+    let identity = Identity::new(Who::Key(1), scopes, None);
+    let view = node.view(&identity, "table/orders", Some("total > 5")).expect("a view");
+    let mut page = read_page(&node, "table/orders", &Reach::All, behind, LIMIT).await.expect("rows");
+    assert_eq!(page.events.len(), 2);
+    let problem = node.see(Some(&view), &mut page).await.expect_err("it has not seen the rows");
+    assert!(problem.is_temporary(), "{problem:?}");
+    // It says so before the other has even begun: its time is up earlier on the same clock.
+    let catch_up = async {
+        tokio::time::sleep(WAIT * 20).await;
+        node.tail.catch_up(&node.store, &Vec::new()).await.expect("a log");
+    };
+    let (lens, ()) = tokio::join!(see_page(&node, Some(&view), &mut page), catch_up);
+    lens.expect("what is seen").expect("a lens");
+    assert_eq!(page.events.len(), 1);
+}
+
+#[tokio::test]
+async fn what_will_not_pass_is_not_waited_for() {
+    let problem =
+        || Problem::bad_request("column_not_found", "there is no such column", "name one");
+    let mut patience = Patience::default();
+    assert!(patience.bear(problem()).await.is_err());
+    patience.bear(problem().retry_after_s(1)).await.expect("it may pass");
+    assert_eq!(patience.wait, RETRY_MIN * 2);
+}
