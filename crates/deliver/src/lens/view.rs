@@ -95,7 +95,7 @@ pub(super) fn table_of(stream: &str) -> Option<&str> {
 impl View {
     /// What someone sees of a table through the configuration's rule, their scopes and a filter. None if
     /// that is all of it.
-    pub(super) fn new(
+    pub(crate) fn new(
         identity: &Identity,
         table: &str,
         rule: Option<&str>,

@@ -6,6 +6,7 @@
 //! memory, encoded once for everybody. The hub's shards, which push instead of being woken one reader
 //! at a time, get each look at the log as a [`Sight`].
 
+mod chunk;
 mod entities;
 mod topic;
 
@@ -24,8 +25,9 @@ use tidewire_store::{
 use crate::changes;
 use crate::lens::Tables;
 
+pub(crate) use chunk::Chunk;
 pub(crate) use entities::{CodeAttendance, EntityNews};
-pub(crate) use topic::{Chunk, Ending, Glimpse, Look, Notice, Topic};
+pub(crate) use topic::{Ending, Glimpse, Look, Notice, Topic};
 
 /// Events read from the log at once.
 const FOLLOW_LIMIT: PageLimit = PageLimit { events: 2_000, bytes: 8 << 20 };

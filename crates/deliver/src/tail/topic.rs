@@ -1,102 +1,21 @@
 //! One stream's newest events in memory, for the readers that wait for it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use serde::Deserialize;
 use tokio::sync::watch;
 
 use tidewire_store::{Control, Event, Position, TailEvent};
 
+use super::chunk::Chunk;
 use crate::lens::View;
-use crate::streams::Frame;
 
 /// Events kept for readers that are a little behind. One that is further behind reads the store.
 const EVENTS_MAX: usize = 512;
 /// Payload bytes kept likewise.
 const BYTES_MAX: usize = 1 << 20;
-
-/// The stream's events of one look at the log. Never empty, but where it is what someone sees of it.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    pub(crate) events: Vec<Event>,
-    first: Position,
-    last: Position,
-    /// When the first of them was appended, by the store's clock.
-    pub(crate) created_at_ms: i64,
-    bytes: usize,
-    /// The chunk as readers of the stream get it by SSE, made for the first and shared by all.
-    pub(crate) frame: OnceLock<Frame>,
-    /// The chunk as messages of live connections, by the name their clients gave the subscription.
-    messages: Mutex<HashMap<Name, Arc<Messages>>>,
-    /// The chunk as it is seen through lenses, while someone holds it.
-    seen: Mutex<HashMap<View, Weak<Chunk>>>,
-}
-
-/// A subscription's name, and whether it is to a table.
-type Name = (Arc<str>, bool);
-
-/// A chunk in each of the forms that live connections take, made when the first one needs it.
-#[derive(Debug, Default)]
-pub(crate) struct Messages {
-    pub(crate) frames: OnceLock<Bytes>,
-    pub(crate) deflated_frames: OnceLock<Bytes>,
-    pub(crate) server_sent: OnceLock<Bytes>,
-    pub(crate) chunks: OnceLock<Bytes>,
-}
-
-impl Chunk {
-    fn new(events: Vec<Event>, created_at_ms: i64) -> Chunk {
-        Chunk {
-            bytes: events.iter().map(|event| event.payload.len()).sum(),
-            first: events.first().map_or(Position::START, |event| event.position),
-            last: events.last().map_or(Position::START, |event| event.position),
-            events,
-            created_at_ms,
-            frame: OnceLock::new(),
-            messages: Mutex::new(HashMap::new()),
-            seen: Mutex::new(HashMap::new()),
-        }
-    }
-
-    /// What is seen of it through a lens. It stands for as much of the stream.
-    pub(crate) fn seen_through(&self, view: &View, see: impl FnOnce() -> Vec<Event>) -> Arc<Chunk> {
-        let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = seen().get(view).and_then(Weak::upgrade) {
-            return known;
-        }
-        let Chunk { first, last, created_at_ms, .. } = *self;
-        let chunk = Arc::new(Chunk { first, last, ..Chunk::new(see(), created_at_ms) });
-        // Nothing is as quickly found again as kept.
-        if !chunk.events.is_empty() {
-            seen().insert(view.clone(), Arc::downgrade(&chunk));
-        }
-        chunk
-    }
-
-    /// Its first event, or the one that would be if all were seen.
-    pub(crate) fn first(&self) -> Position {
-        self.first
-    }
-
-    /// Bytes of its payloads.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Its last event, likewise.
-    pub(crate) fn last(&self) -> Position {
-        self.last
-    }
-
-    /// The chunk as messages for subscriptions of this name, to the stream or to its table.
-    pub(crate) fn messages(&self, query_id: &Arc<str>, to_table: bool) -> Arc<Messages> {
-        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(messages.entry((Arc::clone(query_id), to_table)).or_default())
-    }
-}
 
 /// What one look at the log brought for a stream.
 #[derive(Debug)]
@@ -342,12 +261,12 @@ impl Recent {
             return None;
         }
         let chunk = Arc::new(Chunk::new(events, created_at_ms));
-        self.bytes += chunk.bytes;
+        self.bytes += chunk.bytes();
         self.events += chunk.events.len();
         self.chunks.push_back(Arc::clone(&chunk));
         while self.chunks.len() > 1 && (self.bytes > BYTES_MAX || self.events > EVENTS_MAX) {
             if let Some(oldest) = self.chunks.pop_front() {
-                self.bytes -= oldest.bytes;
+                self.bytes -= oldest.bytes();
                 self.events -= oldest.events.len();
                 self.covered_from = oldest.last();
             }

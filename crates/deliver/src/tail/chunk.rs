@@ -1,0 +1,175 @@
+//! A stream's events of one look at the log, and the forms that its followers share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use bytes::Bytes;
+
+use tidewire_store::{Event, Position};
+
+use crate::lens::View;
+use crate::streams::Frame;
+
+/// The stream's events of one look at the log. Never empty, but where it is what someone sees of it.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) events: Vec<Event>,
+    first: Position,
+    last: Position,
+    /// When the first of them was appended, by the store's clock.
+    pub(crate) created_at_ms: i64,
+    bytes: usize,
+    /// The chunk as readers of the stream get it by SSE, made for the first and shared by all.
+    pub(crate) frame: OnceLock<Frame>,
+    /// The chunk as messages of live connections, by the name their clients gave the subscription.
+    messages: Mutex<HashMap<Name, Arc<Messages>>>,
+    /// The chunk as it is seen through lenses, while someone holds it.
+    seen: Arc<Seen>,
+    /// Where it is known, if it is what someone sees of another.
+    known: Option<Known>,
+}
+
+/// What is seen of a chunk, by how.
+#[derive(Debug, Default)]
+struct Seen(Mutex<HashMap<View, Weak<Chunk>>>);
+
+impl Seen {
+    fn lock(&self) -> MutexGuard<'_, HashMap<View, Weak<Chunk>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An entry among what is seen of a chunk. It goes with what it stands for, because the chunk itself
+/// is remembered for long and there may be any number of views.
+#[derive(Debug)]
+struct Known {
+    among: Arc<Seen>,
+    view: View,
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        let mut seen = self.among.lock();
+        // Another may have been made meanwhile, in another shard.
+        if seen.get(&self.view).is_some_and(|chunk| chunk.strong_count() == 0) {
+            seen.remove(&self.view);
+        }
+        if seen.is_empty() {
+            // A map keeps its room for as many as it ever had.
+            *seen = HashMap::new();
+        }
+    }
+}
+
+/// A subscription's name, and whether it is to a table.
+type Name = (Arc<str>, bool);
+
+/// A chunk in each of the forms that live connections take, made when the first one needs it.
+#[derive(Debug, Default)]
+pub(crate) struct Messages {
+    pub(crate) frames: OnceLock<Bytes>,
+    pub(crate) deflated_frames: OnceLock<Bytes>,
+    pub(crate) server_sent: OnceLock<Bytes>,
+    pub(crate) chunks: OnceLock<Bytes>,
+}
+
+impl Chunk {
+    pub(super) fn new(events: Vec<Event>, created_at_ms: i64) -> Chunk {
+        Chunk {
+            bytes: events.iter().map(|event| event.payload.len()).sum(),
+            first: events.first().map_or(Position::START, |event| event.position),
+            last: events.last().map_or(Position::START, |event| event.position),
+            events,
+            created_at_ms,
+            frame: OnceLock::new(),
+            messages: Mutex::new(HashMap::new()),
+            seen: Arc::default(),
+            known: None,
+        }
+    }
+
+    /// What is seen of it through a lens. It stands for as much of the stream.
+    pub(crate) fn seen_through(&self, view: &View, see: impl FnOnce() -> Vec<Event>) -> Arc<Chunk> {
+        if let Some(known) = self.seen.lock().get(view).and_then(Weak::upgrade) {
+            return known;
+        }
+        let Chunk { first, last, created_at_ms, .. } = *self;
+        let mut chunk = Chunk { first, last, ..Chunk::new(see(), created_at_ms) };
+        // Nothing is as quickly found again as kept.
+        if chunk.events.is_empty() {
+            return Arc::new(chunk);
+        }
+        chunk.known = Some(Known { among: Arc::clone(&self.seen), view: view.clone() });
+        let chunk = Arc::new(chunk);
+        self.seen.lock().insert(view.clone(), Arc::downgrade(&chunk));
+        chunk
+    }
+
+    /// Its first event, or the one that would be if all were seen.
+    pub(crate) fn first(&self) -> Position {
+        self.first
+    }
+
+    /// Bytes of its payloads.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Its last event, likewise.
+    pub(crate) fn last(&self) -> Position {
+        self.last
+    }
+
+    /// The chunk as messages for subscriptions of this name, to the stream or to its table.
+    pub(crate) fn messages(&self, query_id: &Arc<str>, to_table: bool) -> Arc<Messages> {
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(messages.entry((Arc::clone(query_id), to_table)).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::scopes::Scopes;
+    use crate::auth::{Identity, Who};
+
+    fn view(n: usize) -> View {
+        let scopes = Scopes::parse(r#"{"tables": ["orders"]}"#, &()).expect("scopes");
+        let identity = Identity::new(Who::Key(1), scopes, None);
+        let filter = format!("total > {n}");
+        View::new(&identity, "orders", None, Some(&filter)).expect("not all is seen")
+    }
+
+    fn events() -> Vec<Event> {
+        let position = Position::new(7);
+        vec![Event { position, append_id: position, payload: Bytes::from_static(b"1"), row: None }]
+    }
+
+    #[test]
+    fn equal_views_of_a_chunk_are_made_once() {
+        let chunk = Chunk::new(events(), 0);
+        let one = chunk.seen_through(&view(1), events);
+        let other = chunk.seen_through(&view(1), || panic!("it is known"));
+        assert!(Arc::ptr_eq(&one, &other));
+        drop((one, other));
+        let again = chunk.seen_through(&view(1), events);
+        assert_eq!(again.events.len(), 1);
+    }
+
+    #[test]
+    fn a_chunk_that_is_remembered_keeps_nothing_of_views_that_were_served() {
+        let chunk = Chunk::new(events(), 0);
+        let crowd: Vec<_> = (0..1_000).map(|n| chunk.seen_through(&view(n), events)).collect();
+        assert_eq!(chunk.seen.lock().len(), crowd.len());
+        drop(crowd);
+        assert_eq!(chunk.seen.lock().capacity(), 0);
+    }
+
+    #[test]
+    fn what_is_seen_may_outlast_what_it_was_seen_of() {
+        let chunk = Chunk::new(events(), 0);
+        let seen = chunk.seen_through(&view(1), events);
+        drop(chunk);
+        assert_eq!(seen.last(), Position::new(7));
+    }
+}
