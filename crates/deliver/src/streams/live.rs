@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use tidewire_store::{Event, Page, PageLimit, Position, Reach};
@@ -52,34 +52,42 @@ pub(super) async fn long_poll(
     // Kept while it waits, so that what happens meanwhile is seen through it.
     let mut lens = node.see(view, &mut page).await?;
     lookup::renew(node, &page.view.state).await;
-    let mut position = page.scanned_to.max(after);
-    while page.events.is_empty() && page.view.state.closed.is_none() {
+    let mut reached = Reached::by(&page, after, after);
+    let mut closed = reached.is_end && page.view.state.closed.is_some();
+    while page.events.is_empty() && !closed {
         changes.borrow_and_update();
-        match next(node, &attendance, (&reach, view, &mut lens), position).await? {
-            Next::Page(found, reached) => {
-                position = reached;
+        match next(node, &attendance, (&reach, view, &mut lens), reached).await? {
+            Next::Page(found, position) => {
+                reached.position = position;
                 page.absorb(found);
             }
-            Next::Nothing(reached) => {
-                position = reached;
+            Next::Nothing(so_far) => {
+                reached = so_far;
+                // Also between two pages of which nothing is seen: there may be any number of those.
                 tokio::select! {
-                    _ = changes.changed() => {}
-                    () = tokio::time::sleep_until(deadline) => break,
+                    biased;
                     ended = identity.standing().over() => return Err(crate::auth::ended(ended)),
                     () = node.draining.cancelled() => break,
+                    () = tokio::time::sleep_until(deadline) => break,
+                    // Timers are a little late, and pages may come faster.
+                    () = reached.can_go_on(&mut changes), if Instant::now() < deadline => {}
                 }
             }
-            Next::Closed => page.close(),
+            Next::Closed(at) => {
+                reached = at;
+                closed = true;
+            }
             Next::Ended => return Err(refusal::not_found()),
         }
     }
     // The close may have come with the data; then the reader is told at once.
-    if attendance.closes_at(position) {
+    if closed || attendance.closes_at(reached.position) {
         page.close();
+        closed = true;
     }
     lookup::renew(node, &page.view.state).await;
     let mut response = if page.events.is_empty() {
-        nothing_yet(node, &page, after)
+        nothing_yet(node, reached, closed)
     } else {
         let rendered = render(node, &page, after, query.format);
         let mut response =
@@ -107,14 +115,16 @@ pub(super) async fn first_page(
     Ok((lookup::find(node, name.as_str(), reach, after, limit).await?, after))
 }
 
-fn nothing_yet(node: &Node, page: &Page, after: Position) -> Response<Body> {
+fn nothing_yet(node: &Node, reached: Reached, closed: bool) -> Response<Body> {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
-    let next = node.offset(page.next(after)).to_string();
+    let next = node.offset(reached.offset).to_string();
     encode::insert(headers, headers::NEXT_OFFSET, &next);
-    encode::insert(headers, headers::UP_TO_DATE, "true");
+    if reached.is_end {
+        encode::insert(headers, headers::UP_TO_DATE, "true");
+    }
     encode::insert(headers, "cache-control", "no-store");
-    if page.view.state.closed.is_some() {
+    if closed {
         encode::insert(headers, headers::CLOSED, "true");
     }
     if node.draining.is_cancelled() {
@@ -124,15 +134,45 @@ fn nothing_yet(node: &Node, page: &Page, after: Position) -> Response<Body> {
     response
 }
 
+/// How far a live reader has got.
+#[derive(Debug, Clone, Copy)]
+struct Reached {
+    /// There is nothing up to here that it has not got.
+    position: Position,
+    /// The same as it is told: no further than the stream's last event. `offset <= position`.
+    offset: Position,
+    /// Whether that was the stream's end.
+    is_end: bool,
+}
+
+impl Reached {
+    /// How far a page brings a reader that was at a position, and was told an offset.
+    fn by(page: &Page, position: Position, offset: Position) -> Reached {
+        Reached {
+            position: page.scanned_to.max(position),
+            offset: page.next(offset),
+            is_end: page.up_to_date(),
+        }
+    }
+
+    /// Waits for the stream to grow, unless there is more of it.
+    async fn can_go_on(self, changes: &mut watch::Receiver<u64>) {
+        if self.is_end {
+            // The sender is the attended topic's, so it cannot be gone.
+            let _ = changes.changed().await;
+        }
+    }
+}
+
 /// What a live reader at some position does next.
 #[derive(Debug)]
 enum Next {
     /// There are events; after them the reader is at the position.
     Page(Found, Position),
-    /// Nothing up to the position: wait.
-    Nothing(Position),
+    /// Nothing that it sees. At the stream's end it waits, else it goes on.
+    Nothing(Reached),
     /// The stream is closed and the reader has all of it.
-    Closed,
+    Closed(Reached),
     /// The stream is gone.
     Ended,
 }
@@ -146,36 +186,32 @@ enum Found {
     Stored(Box<Page>),
 }
 
-/// Finds what there is after a position: in memory, or if that does not reach back, in the store.
+/// Finds what there is after a position: in memory, or if that does not reach back, a page of the store.
 async fn next(
     node: &Node,
     attendance: &Attendance,
     sight: (&Reach, Option<&View>, &mut Option<Arc<Lens>>),
-    position: Position,
+    at: Reached,
 ) -> Result<Next, Problem> {
     let (reach, view, lens) = sight;
-    let (look, reached) = attendance.look(position, usize::MAX);
-    Ok(match look.seen(node, view, position) {
-        Sees::Events { events, .. } if events.is_empty() => Next::Nothing(reached),
-        Sees::Events { events, .. } => Next::Page(Found::Events(events), reached),
-        Sees::Nothing => Next::Nothing(reached),
-        Sees::Closed => Next::Closed,
+    let (look, position) = attendance.look(at.position, usize::MAX);
+    let end = Reached { position, is_end: true, ..at };
+    Ok(match look.seen(node, view, at.position) {
+        Sees::Events { events, last, .. } if events.is_empty() => {
+            Next::Nothing(Reached { offset: last.max(at.offset), ..end })
+        }
+        Sees::Events { events, .. } => Next::Page(Found::Events(events), position),
+        Sees::Nothing => Next::Nothing(end),
+        Sees::Closed => Next::Closed(end),
         Sees::Ended => Next::Ended,
         Sees::Behind => {
-            let mut position = position;
-            loop {
-                let mut page = lookup::page(node, attendance.stream(), reach, position).await?;
-                *lens = node.see(view, &mut page).await?;
-                position = page.scanned_to.max(position);
-                if !page.events.is_empty() {
-                    return Ok(Next::Page(Found::Stored(Box::new(page)), position));
-                } else if !page.up_to_date() {
-                    // There was nothing in it that is seen; there may be in the next.
-                    continue;
-                } else if page.view.state.closed.is_some() {
-                    return Ok(Next::Closed);
-                }
-                return Ok(Next::Nothing(position));
+            let mut page = lookup::page(node, attendance.stream(), reach, at.position).await?;
+            *lens = node.see(view, &mut page).await?;
+            let reached = Reached::by(&page, at.position, at.offset);
+            match page.events.is_empty() {
+                false => Next::Page(Found::Stored(Box::new(page)), reached.position),
+                true if reached.is_end && page.view.state.closed.is_some() => Next::Closed(reached),
+                true => Next::Nothing(reached),
             }
         }
     })
@@ -208,3 +244,6 @@ impl Absorb for Page {
         self.view.state.closed = Some(tidewire_store::stream::Closed { position, by: None });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,7 +50,8 @@ async fn who_sees_a_part_waits_for_a_node_that_lags() {
     let scopes = Scopes::parse(&json!({ "tables": ["orders"] }).to_string(), &()).expect("scopes");
     let identity = Identity::new(Who::Key(1), scopes, None);
     let view = node.view(&identity, "table/orders", Some("total > 5")).expect("a view");
-    let mut page = read_page(&node, "table/orders", &Reach::All, behind, LIMIT).await.expect("rows");
+    let mut page =
+        read_page(&node, "table/orders", &Reach::All, behind, LIMIT).await.expect("rows");
     assert_eq!(page.events.len(), 2);
     let problem = node.see(Some(&view), &mut page).await.expect_err("it has not seen the rows");
     assert!(problem.is_temporary(), "{problem:?}");
