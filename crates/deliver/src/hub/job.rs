@@ -107,9 +107,12 @@ impl Job {
         let Some(view) = self.circle.view().filter(|_| !unseen.is_empty()) else { return true };
         let Some(lens) = tables.current(view) else { return false };
         for chunk in &mut self.chunks[unseen] {
-            *chunk = chunk.seen_through(view, || lens.sift(&chunk.events, epoch));
+            let Ok(seen) = chunk.seen_through(view, || lens.sift(&chunk.events, epoch)) else {
+                return false;
+            };
+            *chunk = seen;
+            self.seen += 1;
         }
-        self.seen = self.chunks.len();
         true
     }
 
@@ -127,10 +130,13 @@ impl Job {
             let Some(lens) = tables.current(view) else { continue };
             let see = || {
                 let opened = opened.get_or_init(|| Opened::all(&chunk.events));
-                opened.iter().filter_map(|opened| lens.see(opened, epoch)).collect()
+                lens.see_all(opened, epoch)
             };
-            job.chunks[0] = chunk.seen_through(view, see);
-            job.seen = 1;
+            // In doubt the lens is not current any more, and the job is found to be unseen.
+            if let Ok(seen) = chunk.seen_through(view, see) {
+                job.chunks[0] = seen;
+                job.seen = 1;
+            }
         }
     }
 

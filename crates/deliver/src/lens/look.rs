@@ -1,11 +1,12 @@
 //! An event, as it is seen through a lens.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
-use tidewire_query::{Predicate, Row, Truth};
-use tidewire_store::{Epoch, Event, Operation, RowChange};
+use tidewire_query::{Predicate, Row, Truth, Unsure};
+use tidewire_store::{Epoch, Event, Operation, Position, RowChange};
 
 use super::image;
 use super::tables::Schema;
@@ -26,7 +27,19 @@ pub(crate) struct Lens {
     /// The columns that are seen, in the table's order, if not all.
     pub(super) columns: Option<Vec<Box<str>>>,
     pub(super) key: Vec<Box<str>>,
+    /// The table's other columns.
+    pub(super) values: Vec<Box<str>>,
+    /// The columns are those that the table had when the log was at least here, or later ones.
+    pub(super) as_of: Position,
+    /// A later row was not what the columns say.
+    pub(super) is_doubted: AtomicBool,
 }
+
+/// A row that came after the columns were read is not as they say: they have to be read again before
+/// it can be said whether it is seen. The database changes a table at once, and its stream tells of
+/// that a little later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Doubt;
 
 /// An event whose images have been read, for any number of lenses.
 #[derive(Debug)]
@@ -66,30 +79,62 @@ enum Pass {
 impl Lens {
     /// Whether the table is as it was when the lens was made. To be asked after the events are at hand.
     pub(crate) fn is_current(&self) -> bool {
-        self.schema.generation() == self.generation
+        self.schema.generation() == self.generation && !self.is_doubted.load(Ordering::Acquire)
     }
 
     /// Those of some events that are seen, as they are seen.
-    pub(crate) fn sift(&self, events: &[Event], epoch: Epoch) -> Vec<Event> {
-        events.iter().filter_map(|event| self.see(&Opened::new(event), epoch)).collect()
+    pub(crate) fn sift(&self, events: &[Event], epoch: Epoch) -> Result<Vec<Event>, Doubt> {
+        self.see_all(&Opened::all(events), epoch)
+    }
+
+    /// The same of events that have been opened.
+    pub(crate) fn see_all(&self, opened: &[Opened<'_>], epoch: Epoch) -> Result<Vec<Event>, Doubt> {
+        let seen = opened.iter().filter_map(|opened| self.see(opened, epoch).transpose()).collect();
+        if let (Err(Doubt), Some(last)) = (&seen, opened.last()) {
+            self.schema.doubt(last.event.position);
+            self.is_doubted.store(true, Ordering::Release);
+        }
+        seen
     }
 
     /// An event as it is seen, if it is.
-    pub(crate) fn see(&self, opened: &Opened<'_>, epoch: Epoch) -> Option<Event> {
-        let change = opened.event.row.as_deref()?;
-        let (shown, left) = match change.operation {
-            Operation::Truncate => (self.of(change, Operation::Truncate, None, None), false),
+    fn see(&self, opened: &Opened<'_>, epoch: Epoch) -> Result<Option<Event>, Doubt> {
+        let Some(change) = opened.event.row.as_deref() else { return Ok(None) };
+        let seen = match change.operation {
+            Operation::Truncate => Some((self.of(change, Operation::Truncate, None, None), false)),
             _ => self.changed(change, opened)?,
         };
         let Event { position, append_id, .. } = *opened.event;
-        let payload = changes::document(&shown, position, epoch, left);
-        Some(Event { position, append_id, payload, row: None })
+        Ok(seen.map(|(shown, left)| {
+            let payload = changes::document(&shown, position, epoch, left);
+            Event { position, append_id, payload, row: None }
+        }))
     }
 
-    /// The change of a row, and whether it says only that the row is not wanted any more.
-    fn changed(&self, change: &RowChange, opened: &Opened<'_>) -> Option<(RowChange, bool)> {
-        let pass = |row: &Option<Row<'_>>| row.as_ref().map_or(Pass::Hidden, |row| self.pass(row));
-        let (before, after) = (pass(&opened.before), pass(&opened.after));
+    /// The change of a row, if it is seen, and whether it says only that the row is not wanted any more.
+    fn changed(
+        &self,
+        change: &RowChange,
+        opened: &Opened<'_>,
+    ) -> Result<Option<(RowChange, bool)>, Doubt> {
+        let is_later = opened.event.position > self.as_of;
+        let pass = |row: &Option<Row<'_>>| match row.as_ref().map(|row| (row, self.pass(row))) {
+            None => Ok(Pass::Hidden),
+            Some((_, Ok(pass))) => Ok(pass),
+            Some((row, Err((_, unsure)))) if is_later && self.is_odd(row, &unsure) => Err(Doubt),
+            // The image is older than the columns, or a part of a row.
+            Some((_, Err((pass, _)))) => Ok(pass),
+        };
+        let passes = (pass(&opened.before)?, pass(&opened.after)?);
+        Ok(self.shown(change, opened, passes))
+    }
+
+    fn shown(
+        &self,
+        change: &RowChange,
+        opened: &Opened<'_>,
+        (before, after): (Pass, Pass),
+    ) -> Option<(RowChange, bool)> {
         let show = |row: &Option<Row<'_>>, whole: &Option<Bytes>| match (&self.columns, row) {
             (Some(columns), Some(row)) => Some(image::project(row, columns)),
             (Some(_), None) => None,
@@ -119,24 +164,44 @@ impl Lens {
         }
     }
 
-    fn pass(&self, row: &Row<'_>) -> Pass {
-        // Whatever cannot be decided does not pass: the image is older or newer than the columns.
-        let holds = |predicate: &Predicate| predicate.test(row) == Ok(Truth::True);
-        if !self.is_of_tenant(row) || !self.rules.iter().all(holds) {
-            return Pass::Hidden;
+    /// What becomes of an image. Where that cannot be decided it does not pass, for the reason given.
+    fn pass(&self, row: &Row<'_>) -> Result<Pass, (Pass, Unsure)> {
+        if !self.may_pass(row).map_err(|unsure| (Pass::Hidden, unsure))? {
+            return Ok(Pass::Hidden);
         }
-        match self.filter.as_ref().is_none_or(holds) {
-            true => Pass::Seen,
-            false => Pass::Unwanted,
+        match self.filter.as_ref().map(|filter| filter.test(row)) {
+            None | Some(Ok(Truth::True)) => Ok(Pass::Seen),
+            Some(Ok(_)) => Ok(Pass::Unwanted),
+            Some(Err(unsure)) => Err((Pass::Unwanted, unsure)),
         }
     }
 
-    fn is_of_tenant(&self, row: &Row<'_>) -> bool {
+    fn may_pass(&self, row: &Row<'_>) -> Result<bool, Unsure> {
+        let mut may = self.is_of_tenant(row)?;
+        for rule in &self.rules {
+            may = may && rule.test(row)? == Truth::True;
+        }
+        Ok(may)
+    }
+
+    /// Whether a row about which nothing can be said shows that the table's columns are others.
+    fn is_odd(&self, row: &Row<'_>, unsure: &Unsure) -> bool {
+        match unsure {
+            Unsure::NotOfType { .. } => true,
+            // An image may be the key alone.
+            Unsure::Missing { .. } => self.values.iter().any(|name| row.get(name).is_some()),
+            Unsure::Ambiguous { .. } => false,
+        }
+    }
+
+    fn is_of_tenant(&self, row: &Row<'_>) -> Result<bool, Unsure> {
         let (Some(tenants), Some(column)) = (self.tenants(), &self.host_column) else {
-            return true;
+            return Ok(true);
         };
         // Without the column it is not known whose it is.
-        row.get(column).is_some_and(|host| tenants.cover(image::text(host).as_deref()))
+        let missing = || Unsure::Missing { column: column.to_string() };
+        let host = row.get(column).ok_or_else(missing)?;
+        Ok(tenants.cover(image::text(host).as_deref()))
     }
 
     fn tenants(&self) -> Option<&Tenants> {

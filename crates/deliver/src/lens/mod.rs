@@ -16,7 +16,9 @@
 //!
 //! What must hold: nothing of a row passes that a rule or a scope hides (invariant 6). So a lens is
 //! used only while the columns are those that it was made with ([`Lens::is_current`]), which is asked
-//! after the events are at hand; and a row of which a rule cannot say whether it passes does not.
+//! after the events are at hand; and a row of which a rule cannot say whether it passes does not. Nor is
+//! a row lost (invariant 3): one that came after the columns were read and is not as they say is looked
+//! at again with the columns of then.
 
 mod image;
 mod look;
@@ -101,7 +103,7 @@ impl Node {
     /// there, and with it all changes of columns that the rows may have had.
     pub(crate) async fn lens(&self, view: &View, up_to: Position) -> Result<Arc<Lens>, Problem> {
         horizon::seen(self, up_to).await?;
-        self.tables.bind(&self.store, view).await
+        self.tables.bind(&self.store, view, self.tail.position()).await
     }
 
     /// Puts what someone sees of a page in the place of its events, and gives the lens to be kept for
@@ -113,9 +115,14 @@ impl Node {
     ) -> Result<Option<Arc<Lens>>, Problem> {
         let Some(view) = view else { return Ok(None) };
         let up_to = page.events.last().map_or(Position::START, |event| event.position);
-        let lens = self.lens(view, up_to).await?;
-        page.events = lens.sift(&page.events, self.store.epoch());
-        Ok(Some(lens))
+        loop {
+            let lens = self.lens(view, up_to).await?;
+            // If in doubt the columns are read once more, and are then later than all of the page.
+            if let Ok(seen) = lens.sift(&page.events, self.store.epoch()) {
+                page.events = seen;
+                return Ok(Some(lens));
+            }
+        }
     }
 
     /// That a table is watched and can be seen, by its stream's name. One that is not watched may have a
@@ -130,7 +137,7 @@ impl Node {
             ("stream_not_found", _) => refusal::table_not_found(table),
             _ => problem,
         };
-        let watched = self.tables.watched(&self.store, table).await;
+        let watched = self.tables.watched(&self.store, table, self.tail.position()).await;
         match (watched, view) {
             (Err(problem), None) if !problem.is_temporary() => match self.has(stream).await? {
                 true => Ok(()),
@@ -138,7 +145,8 @@ impl Node {
             },
             (Err(problem), _) => Err(hidden(problem)),
             (Ok(()), Some(view)) => {
-                self.tables.bind(&self.store, view).await.map_err(hidden).map(drop)
+                let bound = self.tables.bind(&self.store, view, self.tail.position()).await;
+                bound.map_err(hidden).map(drop)
             }
             (Ok(()), None) => Ok(()),
         }
@@ -160,11 +168,11 @@ impl Node {
         }
     }
 
-    /// Events from memory as someone sees them; nothing if the lens is out of date and the store has to
-    /// be read.
+    /// Events from memory as someone sees them; nothing if the lens is out of date, or may be, and the
+    /// store has to be read.
     pub(crate) fn remembered(&self, view: Option<&View>, events: Vec<Event>) -> Option<Vec<Event>> {
         let Some(view) = view else { return Some(events) };
         let lens = self.tables.current(view)?;
-        Some(lens.sift(&events, self.store.epoch()))
+        lens.sift(&events, self.store.epoch()).ok()
     }
 }

@@ -3,13 +3,17 @@
 //! A change of a table's columns is an event of its stream. When the follower sees one, before it hands
 //! out what came with it, the table's generation rises: what is known of it is forgotten, and lenses
 //! that were made with it are not current any more.
+//!
+//! The event may come a little after rows that have the other columns already. A lens that finds such a
+//! row says so ([`Doubt`](super::look::Doubt)); then the columns are read again, and if they are others
+//! the generation rises as if the event had come.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tidewire_query::{Column, Dialect, Predicate, Table};
-use tidewire_store::{Control, SharedStore, TableView, TailEvent};
+use tidewire_store::{Control, Position, SharedStore, TableView, TailEvent};
 
 use super::look::Lens;
 use super::refusal;
@@ -34,12 +38,29 @@ pub(super) struct Schema {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// With the generation that it is of.
-    columns: Option<(u64, Arc<TableView>)>,
+    columns: Option<Known>,
+    /// Up to here there were rows that are not as the columns of their time said: what was read earlier
+    /// is to be read again.
+    doubted: Position,
     lenses: HashMap<View, Weak<Lens>>,
 }
 
+/// Columns that were read.
+#[derive(Debug, Clone)]
+struct Known {
+    generation: u64,
+    /// They were read when this node had seen the log up to here.
+    as_of: Position,
+    columns: Arc<TableView>,
+}
+
 impl Schema {
+    /// Has the columns read again, because a row up to a position is not as they say.
+    pub(super) fn doubt(&self, position: Position) {
+        let mut inner = self.inner();
+        inner.doubted = inner.doubted.max(position);
+    }
+
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -99,11 +120,13 @@ impl Tables {
         schema.lens(view)
     }
 
-    /// The lens of a view, with the table's columns as they are.
+    /// The lens of a view, with the table's columns as they are, for a node that has seen the log up to a
+    /// position.
     pub(crate) async fn bind(
         &self,
         store: &SharedStore,
         view: &View,
+        position: Position,
     ) -> Result<Arc<Lens>, Problem> {
         let schema = self.schema(view.table());
         loop {
@@ -111,8 +134,8 @@ impl Tables {
                 return Ok(lens);
             }
             let generation = schema.generation();
-            let columns = columns(store, &schema, view.table(), generation).await?;
-            let lens = make(store, &schema, generation, view, &columns);
+            let known = columns(store, &schema, view.table(), generation, position).await?;
+            let lens = make(store, &schema, view, &known);
             if schema.generation() != generation {
                 continue;
             }
@@ -123,9 +146,15 @@ impl Tables {
     }
 
     /// Whether a table is watched, or the problem that says that it is not.
-    pub(crate) async fn watched(&self, store: &SharedStore, table: &str) -> Result<(), Problem> {
+    pub(crate) async fn watched(
+        &self,
+        store: &SharedStore,
+        table: &str,
+        position: Position,
+    ) -> Result<(), Problem> {
         let schema = self.schema(table);
-        match &*columns(store, &schema, table, schema.generation()).await? {
+        let known = columns(store, &schema, table, schema.generation(), position).await?;
+        match &*known.columns {
             TableView::Watched { .. } => Ok(()),
             TableView::NotWatched => Err(refusal::table_not_watched(table)),
             TableView::Unknown => Err(refusal::table_not_found(table)),
@@ -138,29 +167,38 @@ async fn columns(
     schema: &Schema,
     table: &str,
     generation: u64,
-) -> Result<Arc<TableView>, Problem> {
-    let known = schema.inner().columns.clone();
-    if let Some((_, columns)) = known.filter(|(of, _)| *of == generation) {
-        return Ok(columns);
+    as_of: Position,
+) -> Result<Known, Problem> {
+    let (former, doubted) = {
+        let inner = schema.inner();
+        (inner.columns.clone().filter(|known| known.generation == generation), inner.doubted)
+    };
+    if let Some(known) = former.as_ref().filter(|known| known.as_of >= doubted) {
+        return Ok(known.clone());
     }
     let columns = Arc::new(store.columns(table).await?);
-    // What is not watched is not told when it changes.
-    if matches!(*columns, TableView::Watched { .. }) && schema.generation() == generation {
-        schema.inner().columns = Some((generation, Arc::clone(&columns)));
+    let known = Known { generation, as_of, columns };
+    if former.is_some_and(|former| former.columns != known.columns) {
+        // The event that says so is yet to come. Whoever else looks at the table must not wait for it.
+        let (now, next) = (Ordering::AcqRel, generation + 1);
+        let _ = schema.generation.compare_exchange(generation, next, now, Ordering::Acquire);
     }
-    Ok(columns)
+    // What is not watched is not told when it changes.
+    if matches!(*known.columns, TableView::Watched { .. }) && schema.generation() == generation {
+        schema.inner().columns = Some(known.clone());
+    }
+    Ok(known)
 }
 
 /// Makes a lens of a view.
 fn make(
     store: &SharedStore,
     schema: &Arc<Schema>,
-    generation: u64,
     view: &View,
-    described: &TableView,
+    known: &Known,
 ) -> Result<Lens, Problem> {
     let asked = view.asked();
-    let (described, key, host_column) = match described {
+    let (described, key, host_column) = match &*known.columns {
         TableView::Watched { columns, key_columns, host_column } => {
             (columns, key_columns, host_column)
         }
@@ -198,7 +236,9 @@ fn make(
     Ok(Lens {
         view: view.clone(),
         schema: Arc::clone(schema),
-        generation,
+        generation: known.generation,
+        as_of: known.as_of,
+        is_doubted: AtomicBool::new(false),
         rules: asked.rules.iter().map(|text| rule(text)).collect::<Result<_, _>>()?,
         filter: asked.filter.as_deref().map(filter).transpose()?,
         host_column: host_column.as_deref().filter(|_| asked.tenants.is_some()).map(Into::into),
@@ -207,5 +247,10 @@ fn make(
             .as_ref()
             .map(|_| visible.columns.iter().map(|column| column.name.as_str().into()).collect()),
         key: key.iter().map(|name| name.as_str().into()).collect(),
+        values: described
+            .iter()
+            .filter(|column| !key.contains(&column.name))
+            .map(|column| column.name.as_str().into())
+            .collect(),
     })
 }

@@ -88,21 +88,25 @@ impl Chunk {
         }
     }
 
-    /// What is seen of it through a lens. It stands for as much of the stream.
-    pub(crate) fn seen_through(&self, view: &View, see: impl FnOnce() -> Vec<Event>) -> Arc<Chunk> {
+    /// What is seen of it through a lens, if that can be said. It stands for as much of the stream.
+    pub(crate) fn seen_through<E>(
+        &self,
+        view: &View,
+        see: impl FnOnce() -> Result<Vec<Event>, E>,
+    ) -> Result<Arc<Chunk>, E> {
         if let Some(known) = self.seen.lock().get(view).and_then(Weak::upgrade) {
-            return known;
+            return Ok(known);
         }
         let Chunk { first, last, created_at_ms, .. } = *self;
-        let mut chunk = Chunk { first, last, ..Chunk::new(see(), created_at_ms) };
+        let mut chunk = Chunk { first, last, ..Chunk::new(see()?, created_at_ms) };
         // Nothing is as quickly found again as kept.
         if chunk.events.is_empty() {
-            return Arc::new(chunk);
+            return Ok(Arc::new(chunk));
         }
         chunk.known = Some(Known { among: Arc::clone(&self.seen), view: view.clone() });
         let chunk = Arc::new(chunk);
         self.seen.lock().insert(view.clone(), Arc::downgrade(&chunk));
-        chunk
+        Ok(chunk)
     }
 
     /// Its first event, or the one that would be if all were seen.
@@ -129,6 +133,8 @@ impl Chunk {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use super::*;
     use crate::auth::scopes::Scopes;
     use crate::auth::{Identity, Who};
@@ -140,26 +146,37 @@ mod tests {
         View::new(&identity, "orders", None, Some(&filter)).expect("not all is seen")
     }
 
-    fn events() -> Vec<Event> {
+    fn events() -> Result<Vec<Event>, Infallible> {
         let position = Position::new(7);
-        vec![Event { position, append_id: position, payload: Bytes::from_static(b"1"), row: None }]
+        let payload = Bytes::from_static(b"1");
+        Ok(vec![Event { position, append_id: position, payload, row: None }])
+    }
+
+    fn chunk() -> Chunk {
+        let Ok(events) = events();
+        Chunk::new(events, 0)
+    }
+
+    fn seen(chunk: &Chunk, n: usize) -> Arc<Chunk> {
+        let Ok(seen) = chunk.seen_through(&view(n), events);
+        seen
     }
 
     #[test]
     fn equal_views_of_a_chunk_are_made_once() {
-        let chunk = Chunk::new(events(), 0);
-        let one = chunk.seen_through(&view(1), events);
-        let other = chunk.seen_through(&view(1), || panic!("it is known"));
+        let chunk = chunk();
+        let one = seen(&chunk, 1);
+        let other = seen(&chunk, 1);
         assert!(Arc::ptr_eq(&one, &other));
         drop((one, other));
-        let again = chunk.seen_through(&view(1), events);
+        let again = seen(&chunk, 1);
         assert_eq!(again.events.len(), 1);
     }
 
     #[test]
     fn a_chunk_that_is_remembered_keeps_nothing_of_views_that_were_served() {
-        let chunk = Chunk::new(events(), 0);
-        let crowd: Vec<_> = (0..1_000).map(|n| chunk.seen_through(&view(n), events)).collect();
+        let chunk = chunk();
+        let crowd: Vec<_> = (0..1_000).map(|n| seen(&chunk, n)).collect();
         assert_eq!(chunk.seen.lock().len(), crowd.len());
         drop(crowd);
         assert_eq!(chunk.seen.lock().capacity(), 0);
@@ -167,9 +184,9 @@ mod tests {
 
     #[test]
     fn what_is_seen_may_outlast_what_it_was_seen_of() {
-        let chunk = Chunk::new(events(), 0);
-        let seen = chunk.seen_through(&view(1), events);
+        let chunk = chunk();
+        let outlasting = seen(&chunk, 1);
         drop(chunk);
-        assert_eq!(seen.last(), Position::new(7));
+        assert_eq!(outlasting.last(), Position::new(7));
     }
 }
