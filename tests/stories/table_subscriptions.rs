@@ -454,6 +454,31 @@ async fn a_condition_outlives_columns_or_ends_with_a_reason(store: Store) {
     assert_eq!((&ended["query_id"], &ended["reason"]), (&json!("q"), &json!("columns_changed")));
 }
 
+/// I3: rows that have a column's other type already, before its stream says that it is another.
+/// (PostgreSQL)
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_seen_before_it_is_told_that_a_column_has_another_type() {
+    let store = Store::postgres().await;
+    // Nobody looks for changes of tables while the story lasts.
+    let launch = Launch::dev(&store).set("TIDEWIRE_SEQUENCER_CHECK_MS", "60000");
+    let server = launch.start().await;
+    let http = server.http();
+    let mode = http.json(Method::POST, "/v1/capture", &json!({ "mode": "outbox" })).await;
+    assert_eq!(mode.status, 200, "{}", mode.text());
+    orders(http).await;
+    let mut socket = connect(http).await;
+    socket.subscribe(&json!({ "query_id": "q", "table": "orders", "where": "total > 5" })).await;
+    store.tamper("INSERT INTO orders VALUES (1, 'ann', 'x', 10, NULL)").await;
+    assert_eq!(socket.hears("cdc_event").await["entityId"], "1");
+    store.tamper("ALTER TABLE orders ALTER COLUMN total TYPE numeric(12, 2)").await;
+    for id in ["2", "3"] {
+        let insert = format!("INSERT INTO orders VALUES ({id}, 'ann', 'x', 10.50, NULL)");
+        store.tamper(&insert).await;
+        let event = socket.hears("cdc_event").await;
+        assert_eq!(event["entityId"], id, "{event}");
+    }
+}
+
 /// I3, I6: also where an audience is so large that it is served in slices, each sees their own part, whole
 /// and in order.
 async fn a_crowd_of_views_is_served_in_slices_and_each_is_kept(store: Store) {
