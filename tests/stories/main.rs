@@ -62,3 +62,4 @@ mod tickets_and_cookies;
 mod tokens;
 mod two_nodes_start_at_once;
 mod watched_tables;
+mod what_of_a_table_is_seen;

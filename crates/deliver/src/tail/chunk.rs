@@ -22,7 +22,9 @@ pub(crate) struct Chunk {
     /// The chunk as readers of the stream get it by SSE, made for the first and shared by all.
     pub(crate) frame: OnceLock<Frame>,
     /// The chunk as messages of live connections, by the name their clients gave the subscription.
-    messages: Mutex<HashMap<Name, Arc<Messages>>>,
+    /// None once there is a newer chunk: it is remembered for longer than it is sent, and there may be
+    /// any number of names.
+    messages: Mutex<Option<HashMap<Name, Arc<Messages>>>>,
     /// The chunk as it is seen through lenses, while someone holds it.
     seen: Arc<Seen>,
     /// Where it is known, if it is what someone sees of another.
@@ -82,7 +84,7 @@ impl Chunk {
             events,
             created_at_ms,
             frame: OnceLock::new(),
-            messages: Mutex::new(HashMap::new()),
+            messages: Mutex::new(Some(HashMap::new())),
             seen: Arc::default(),
             known: None,
         }
@@ -127,7 +129,16 @@ impl Chunk {
     /// The chunk as messages for subscriptions of this name, to the stream or to its table.
     pub(crate) fn messages(&self, query_id: &Arc<str>, to_table: bool) -> Arc<Messages> {
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(messages.entry((Arc::clone(query_id), to_table)).or_default())
+        match &mut *messages {
+            Some(kept) => Arc::clone(kept.entry((Arc::clone(query_id), to_table)).or_default()),
+            // Who comes this late has it made once more.
+            None => Arc::default(),
+        }
+    }
+
+    /// There is a newer one: what was made of it for sending is kept by those who send it.
+    pub(super) fn retire(&self) {
+        *self.messages.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -144,6 +155,17 @@ mod tests {
         let identity = Identity::new(Who::Key(1), scopes, None);
         let filter = format!("total > {n}");
         View::new(&identity, "orders", None, Some(&filter)).expect("not all is seen")
+    }
+
+    #[test]
+    fn messages_are_shared_until_there_is_a_newer_chunk() {
+        let chunk = Chunk::new(events().expect("events"), 0);
+        let name: Arc<str> = "q".into();
+        let first = chunk.messages(&name, false);
+        assert!(Arc::ptr_eq(&first, &chunk.messages(&name, false)));
+        chunk.retire();
+        assert_eq!(Arc::strong_count(&first), 1, "nothing is kept of it");
+        assert_eq!(Arc::strong_count(&chunk.messages(&name, false)), 1, "nor of what comes late");
     }
 
     fn events() -> Result<Vec<Event>, Infallible> {

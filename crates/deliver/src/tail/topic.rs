@@ -263,6 +263,9 @@ impl Recent {
         let chunk = Arc::new(Chunk::new(events, created_at_ms));
         self.bytes += chunk.bytes();
         self.events += chunk.events.len();
+        if let Some(before) = self.chunks.back() {
+            before.retire();
+        }
         self.chunks.push_back(Arc::clone(&chunk));
         while self.chunks.len() > 1 && (self.bytes > BYTES_MAX || self.events > EVENTS_MAX) {
             if let Some(oldest) = self.chunks.pop_front() {
