@@ -54,6 +54,14 @@ BEGIN
             ERRCODE = 'check_violation', CONSTRAINT = 'operation_check',
             HINT = 'It is ''INSERT'', ''UPDATE'' or ''DELETE''.';
     END IF;
+    IF (NEW.operation = 'DELETE') <> (NEW.after_data IS NULL) THEN
+        RAISE EXCEPTION 'after_data is the row after an INSERT or an UPDATE, and null after a DELETE' USING
+            ERRCODE = 'check_violation', CONSTRAINT = 'after_data_check';
+    END IF;
+    IF (NEW.operation = 'INSERT') <> (NEW.before_data IS NULL) THEN
+        RAISE EXCEPTION 'before_data is the row before an UPDATE or a DELETE, and null before an INSERT' USING
+            ERRCODE = 'check_violation', CONSTRAINT = 'before_data_check';
+    END IF;
     IF NEW.processed OR NEW.published_at IS NOT NULL THEN
         RAISE EXCEPTION 'an event is processed when it is in the log, and not before' USING
             ERRCODE = 'check_violation',
