@@ -22,6 +22,7 @@
 mod access_matrix;
 mod administration;
 mod auth;
+mod bell;
 mod body;
 mod browser;
 mod changes;

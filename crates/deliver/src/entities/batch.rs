@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{Entities, EntityEdit, StoreError};
 
+use crate::bell::Bell;
+
 use super::aside::Aside;
 use super::work::Work;
 
@@ -48,8 +50,7 @@ pub(crate) type Committed = oneshot::Receiver<Result<(), StoreError>>;
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     waiting: Mutex<Waiting>,
-    asked: Notify,
-    noted: Notify,
+    bell: Bell,
     set_aside: Notify,
 }
 
@@ -92,7 +93,7 @@ impl Batch {
             let _ = reply.send(Err(StoreError::Overloaded(waiting.ids)));
         } else {
             waiting.push(Work::Edit(edit, Some(reply)));
-            self.asked.notify_one();
+            self.bell.ask();
         }
         committed
     }
@@ -101,7 +102,7 @@ impl Batch {
     pub(super) fn settle(&self, connection_id: &str) -> Committed {
         let (reply, settled) = oneshot::channel();
         self.waiting().push(Work::Settle(connection_id.to_owned(), reply));
-        self.asked.notify_one();
+        self.bell.ask();
         settled
     }
 
@@ -109,7 +110,7 @@ impl Batch {
     /// there is no more of it than of what was asked for.
     pub(super) fn note(&self, edit: EntityEdit) {
         self.waiting().push(Work::Edit(edit, None));
-        self.noted.notify_one();
+        self.bell.note();
     }
 
     /// Works until `stop`, and then does what is left.
@@ -125,15 +126,7 @@ impl Batch {
     /// Does what can be done together.
     async fn run_together(&self, store: &(impl Entities + ?Sized), stop: &CancellationToken) {
         loop {
-            let stopping = tokio::select! {
-                () = self.asked.notified() => false,
-                () = self.noted.notified() => tokio::select! {
-                    () = tokio::time::sleep(GATHER) => false,
-                    () = self.asked.notified() => false,
-                    () = stop.cancelled() => true,
-                },
-                () = stop.cancelled() => true,
-            };
+            let stopping = self.bell.heard(GATHER, stop).await;
             while !self.waiting().queue.is_empty() {
                 if self.work(store).await.is_err() {
                     if stopping || stop.is_cancelled() {

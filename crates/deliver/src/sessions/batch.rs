@@ -6,10 +6,12 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{Position, SessionChange, SessionOutcome, SharedStore, StoreError};
+
+use crate::bell::Bell;
 
 /// How long a note waits for others.
 const GATHER: Duration = Duration::from_millis(200);
@@ -24,8 +26,7 @@ type Reply = oneshot::Sender<Result<SessionOutcome, StoreError>>;
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     waiting: Mutex<Waiting>,
-    asked: Notify,
-    noted: Notify,
+    bell: Bell,
 }
 
 #[derive(Debug, Default)]
@@ -73,7 +74,7 @@ impl Batch {
                 outcomes.push(outcome);
             }
         }
-        self.asked.notify_one();
+        self.bell.ask();
         let mut last = SessionOutcome::Done;
         for outcome in outcomes {
             last = outcome.await.map_err(|_| StoreError::Closed)??;
@@ -90,21 +91,13 @@ impl Batch {
             waiting.note(change);
         }
         drop(waiting);
-        self.noted.notify_one();
+        self.bell.note();
     }
 
     /// Commits until `stop`, and then what is left.
     pub(super) async fn run(&self, store: SharedStore, stop: CancellationToken) {
         loop {
-            let stopping = tokio::select! {
-                () = self.asked.notified() => false,
-                () = self.noted.notified() => tokio::select! {
-                    () = tokio::time::sleep(GATHER) => false,
-                    () = self.asked.notified() => false,
-                    () = stop.cancelled() => true,
-                },
-                () = stop.cancelled() => true,
-            };
+            let stopping = self.bell.heard(GATHER, &stop).await;
             while !self.waiting().is_empty() {
                 if self.commit(&store).await.is_err() {
                     if stopping {
