@@ -5,8 +5,10 @@
 //! or with other signs mostly have one form, and whoever looks for conjuncts finds them at the top.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::like::Pattern;
+use crate::names::{self, Named};
 use crate::operator::Operator;
 use crate::reading::Reading;
 use crate::truth::Truth;
@@ -30,9 +32,24 @@ pub(crate) enum Condition {
 /// A column, and how it is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Field {
-    pub(crate) name: String,
-    pub(crate) type_name: String,
+    column: Arc<Named>,
     pub(crate) reading: Reading,
+}
+
+impl Field {
+    pub(crate) fn new(name: &str, type_name: &str, reading: Reading) -> Field {
+        Field { column: names::column(name, type_name), reading }
+    }
+
+    /// The column's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.column.name
+    }
+
+    /// The column's type.
+    pub(crate) fn type_name(&self) -> &str {
+        &self.column.type_name
+    }
 }
 
 /// What is asked of columns.
@@ -114,6 +131,8 @@ fn join(
     kept.sort_by(|(left, _), (right, _)| left.cmp(right));
     kept.dedup_by(|(left, _), (right, _)| left == right);
     let mut kept: Vec<Condition> = kept.into_iter().map(|(_, condition)| condition).collect();
+    // What was sorted had its text beside it, and its room: there may be a million of these.
+    kept.shrink_to_fit();
     match kept.len() {
         0 => Condition::Constant(neutral),
         1 => kept.remove(0),
@@ -205,7 +224,7 @@ impl fmt::Display for Test {
 
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}:{:?}", self.name, self.reading)
+        write!(f, "{:?}:{:?}", self.name(), self.reading)
     }
 }
 

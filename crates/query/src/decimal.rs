@@ -26,7 +26,7 @@ pub(crate) struct Finite {
     negative: bool,
     exponent: i64,
     /// ASCII digits; neither the first nor the last is a zero.
-    digits: Vec<u8>,
+    digits: Box<[u8]>,
 }
 
 impl Decimal {
@@ -52,10 +52,12 @@ impl Decimal {
             digits.pop();
         }
         if digits.is_empty() {
+            let digits = Box::default();
             return Some(Decimal::Finite(Finite { negative: false, exponent: 0, digits }));
         }
         let point = i64::try_from(whole.len()).ok()? - i64::try_from(zeros).ok()?;
-        Some(Decimal::Finite(Finite { negative, exponent: exponent.checked_add(point)?, digits }))
+        let (exponent, digits) = (exponent.checked_add(point)?, digits.into());
+        Some(Decimal::Finite(Finite { negative, exponent, digits }))
     }
 
     /// Reads what `numeric` takes in quotes: a number, or a word.
@@ -78,6 +80,32 @@ impl Decimal {
     /// How many digits are significant.
     pub(crate) fn precision(&self) -> usize {
         if let Decimal::Finite(finite) = self { finite.digits.len() } else { 0 }
+    }
+}
+
+impl Finite {
+    /// Whether it is less than zero.
+    pub(crate) fn is_negative(&self) -> bool {
+        self.negative
+    }
+
+    /// A number below two to the 122nd that grows with the distance from zero, though not with each of
+    /// its digits; none of zero.
+    pub(crate) fn magnitude(&self) -> Option<u128> {
+        const DIGITS: usize = 27;
+        const DIGITS_BITS: u32 = 90;
+        const EXPONENT_BITS: u32 = 32;
+        if self.digits.is_empty() {
+            return None;
+        }
+        let exponent = self.exponent.saturating_add(1 << (EXPONENT_BITS - 1));
+        let Ok(exponent) = u128::try_from(exponent) else { return Some(0) };
+        if exponent >> EXPONENT_BITS != 0 {
+            return Some((1 << (EXPONENT_BITS + DIGITS_BITS)) - 1);
+        }
+        let digits = self.digits.iter().copied().chain(std::iter::repeat(b'0')).take(DIGITS);
+        let digits = digits.fold(0, |number, digit| number * 10 + u128::from(digit - b'0'));
+        Some(exponent << DIGITS_BITS | digits)
     }
 }
 

@@ -110,8 +110,8 @@ impl Test {
 impl Field {
     /// The column's JSON.
     fn json<'r>(&self, row: &Row<'r>) -> Result<&'r str, Unsure> {
-        let missing = || Unsure::Missing { column: self.name.clone() };
-        row.get(&self.name).map(serde_json::value::RawValue::get).ok_or_else(missing)
+        let missing = || Unsure::Missing { column: self.name().to_owned() };
+        row.get(self.name()).map(serde_json::value::RawValue::get).ok_or_else(missing)
     }
 
     fn read<'r>(&self, row: &Row<'r>) -> Result<Read<'r>, Unsure> {
@@ -137,11 +137,11 @@ impl Field {
     }
 
     fn of_another_type(&self) -> Unsure {
-        Unsure::NotOfType { column: self.name.clone(), type_name: self.type_name.clone() }
+        Unsure::NotOfType { column: self.name().to_owned(), type_name: self.type_name().to_owned() }
     }
 
     fn ambiguous(&self) -> Unsure {
-        Unsure::Ambiguous { column: self.name.clone() }
+        Unsure::Ambiguous { column: self.name().to_owned() }
     }
 }
 
@@ -149,4 +149,5 @@ impl Field {
 pub(crate) fn sort(values: &mut Vec<Value<'static>>, collation: crate::value::Collation) {
     values.sort_by(|left, right| left.compare(right, collation));
     values.dedup_by(|left, right| left.compare(right, collation) == Ordering::Equal);
+    values.shrink_to_fit();
 }

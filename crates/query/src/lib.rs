@@ -31,28 +31,57 @@
 //!   `auth.claim('name')`; NULL if there is none
 //! - `COLLATE "C"` in PostgreSQL, `COLLATE BINARY`, `NOCASE` or `RTRIM` in SQLite
 //!
+//! Its second part is the [`Query`]: a SELECT that was read ([`Draft::parse`]), bound to tables as they
+//! are and to what its caller may see of them ([`Draft::bind`]), and is kept by the cheapest of four
+//! plans that is exact. What the database runs is not the client's text but the tokens of it that were
+//! checked, over a subquery of permitted columns and rows in the place of each table.
+//!
 //! All of it is pure: no I/O, no clock, no async runtime and no database driver in its manifest.
 
 mod bind;
 mod caller;
 mod condition;
 mod decimal;
+mod delta;
+pub mod diff;
+mod engine;
 mod evaluate;
+mod index;
 mod like;
 mod moment;
+mod names;
 mod operator;
 mod parse;
+mod place;
+mod plan;
 mod predicate;
 mod reading;
 mod refusal;
 mod row;
+mod shape;
+mod snapshot;
+mod statement;
 mod table;
 mod truth;
 mod value;
 
 pub use caller::Caller;
+pub use delta::{Delta, NotThere, Places, RowText};
+pub use engine::{
+    AskId, AskKind, Change, EndReason, Engine, EngineOptions, EngineStats, Event, Kind, Output,
+    QueryId, ReadFailed, Rows, Subscriber, TableNews, To,
+};
+pub use index::Index;
+pub use place::Place;
+pub use plan::{
+    AggregatePlan, Conditions, Dependency, FilterPlan, Plan, PlanName, Projected, Query, QueryKey,
+    Relevance, RequeryPlan, WindowPlan,
+};
 pub use predicate::Predicate;
 pub use refusal::Refusal;
 pub use row::{Row, RowError, Unsure};
+pub use shape::{Access, QueryLimits, ShapeColumn, TableName, TableShape, TenantRule};
+pub use snapshot::Snapshot;
+pub use statement::{Binding, Draft};
 pub use table::{Column, Dialect, Table};
 pub use truth::Truth;

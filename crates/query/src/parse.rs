@@ -13,13 +13,13 @@ use crate::refusal::{NOT_SUPPORTED, Refusal, SYNTAX, TOO_LARGE};
 use crate::table::Dialect;
 
 /// Bytes of a predicate, at most: room for a list of thousands of ids.
-const TEXT_BYTES_MAX: usize = 256 * 1024;
+pub(crate) const TEXT_BYTES_MAX: usize = 256 * 1024;
 /// Words and signs, at most, without commas and values. Expressions nest as deep as there are of these,
 /// and are walked and dropped by recursion.
 const WORDS_MAX: usize = 1_000;
 /// Parentheses within each other, and NOTs before them, at most. The parser goes down by recursion, and
 /// what it takes of the stack for a level is a tenth of a megabyte where it is not optimised.
-const NESTING_MAX: usize = 12;
+pub(crate) const NESTING_MAX: usize = 12;
 /// Calls of the parser within each other, at most: what else nests, and operators between parentheses.
 const CALLS_MAX: usize = 32;
 
@@ -74,7 +74,8 @@ impl<'a> Source<'a> {
         self.position(expression.span().start)
     }
 
-    fn position(&self, location: Location) -> Option<usize> {
+    /// Where a place of the parser's is, in characters from 1.
+    pub(crate) fn position(&self, location: Location) -> Option<usize> {
         let line = usize::try_from(location.line).ok()?.checked_sub(1)?;
         let column = usize::try_from(location.column).ok()?;
         let before = self.lines.get(line)?;
@@ -139,17 +140,22 @@ impl<'a> Source<'a> {
             }
             ParserError::TokenizerError(text) | ParserError::ParserError(text) => text,
         };
-        // The place is only said in words.
-        let place = text.rsplit_once(" at Line: ").and_then(|(message, place)| {
-            let (line, column) = place.split_once(", Column: ")?;
-            let location = Location { line: line.parse().ok()?, column: column.parse().ok()? };
-            Some((message, self.position(location)))
-        });
-        let (message, position) = place.unwrap_or((&text, None));
+        let (message, location) = place_in_words(&text);
+        let position = location.and_then(|location| self.position(location));
         Refusal::new(SYNTAX, message)
             .hint("a condition over the table's columns, such as status = 'paid', is expected")
             .at(position)
     }
+}
+
+/// What a parser says, and where: it tells the place in words only.
+pub(crate) fn place_in_words(text: &str) -> (&str, Option<Location>) {
+    let place = text.rsplit_once(" at Line: ").and_then(|(message, place)| {
+        let (line, column) = place.split_once(", Column: ")?;
+        let location = Location { line: line.parse().ok()?, column: column.parse().ok()? };
+        Some((message, Some(location)))
+    });
+    place.unwrap_or((text, None))
 }
 
 /// Whether a token is a word or a value, and no sign.
@@ -159,31 +165,80 @@ fn is_value(token: &Token) -> bool {
 
 /// How deep a text is nested, counted as it is read.
 #[derive(Debug, Default)]
-struct Nesting {
-    /// What each open parenthesis added: itself and the prefixes before it.
-    open: Vec<usize>,
+pub(crate) struct Nesting {
+    /// What each open parenthesis added, itself and the prefixes before it; and the postfixes that
+    /// were counted outside of it.
+    open: Vec<(usize, usize)>,
     /// Prefixes in a row that nothing has followed yet.
     prefixes: usize,
+    /// Casts, collations and IS that follow each other: each holds all that is before it.
+    postfixes: usize,
 }
 
 impl Nesting {
+    /// Says that what the last parenthesis opened is deeper than others are.
+    pub(crate) fn deepen(&mut self) {
+        if let Some((depth, _)) = self.open.last_mut() {
+            *depth += 1;
+        }
+    }
+
     /// The depth after a token.
-    fn after(&mut self, token: &Token) -> usize {
+    pub(crate) fn after(&mut self, token: &Token) -> usize {
         match token {
             Token::Whitespace(_) => {}
-            Token::LParen | Token::LBracket | Token::LBrace => {
-                self.open.push(1 + self.prefixes);
+            Token::LParen | Token::LBracket | Token::LBrace => self.enter(),
+            Token::RParen | Token::RBracket | Token::RBrace => self.leave(),
+            Token::Minus | Token::Plus => {
+                self.prefixes += 1;
+                self.postfixes = 0;
+            }
+            Token::DoubleColon => self.postfixes += 1,
+            Token::Word(Word { keyword, quote_style: None, .. }) => match keyword {
+                Keyword::CASE => self.enter(),
+                Keyword::END => self.leave(),
+                Keyword::NOT => self.prefixes += 1,
+                Keyword::IS | Keyword::NOTNULL | Keyword::COLLATE | Keyword::AT => {
+                    self.prefixes = 0;
+                    self.postfixes += 1;
+                }
+                Keyword::AND
+                | Keyword::OR
+                | Keyword::WHEN
+                | Keyword::THEN
+                | Keyword::ELSE
+                | Keyword::SELECT
+                | Keyword::FROM
+                | Keyword::WHERE
+                | Keyword::ON
+                | Keyword::BY
+                | Keyword::HAVING => {
+                    self.prefixes = 0;
+                    self.postfixes = 0;
+                }
+                _ => self.prefixes = 0,
+            },
+            Token::Word(_) | Token::Number(..) | Token::SingleQuotedString(_) | Token::Period => {
                 self.prefixes = 0;
             }
-            Token::RParen | Token::RBracket | Token::RBrace => {
-                self.open.pop();
+            _ => {
                 self.prefixes = 0;
+                self.postfixes = 0;
             }
-            Token::Minus | Token::Plus => self.prefixes += 1,
-            Token::Word(Word { keyword: Keyword::NOT, .. }) => self.prefixes += 1,
-            _ => self.prefixes = 0,
         }
-        self.open.iter().sum::<usize>() + self.prefixes
+        let open: usize = self.open.iter().map(|(depth, _)| depth).sum();
+        open + self.prefixes + self.postfixes
+    }
+
+    fn enter(&mut self) {
+        self.open.push((1 + self.prefixes, self.postfixes));
+        self.prefixes = 0;
+        self.postfixes = 0;
+    }
+
+    fn leave(&mut self) {
+        self.prefixes = 0;
+        self.postfixes = self.open.pop().map_or(0, |(_, outside)| outside);
     }
 }
 
@@ -252,7 +307,9 @@ mod tests {
         let wide = vec!["a = 1"; 500].join(" OR ");
         let nots = format!("{} a", "NOT ".repeat(200));
         let minuses = format!("a = {}1", "- ".repeat(200));
-        for text in [deep, long, wide, nots, minuses] {
+        let casts = format!("a{} = 1", "::numeric(5, 2)".repeat(100));
+        let tests = format!("a{}", " IS NULL".repeat(200));
+        for text in [deep, long, wide, nots, minuses, casts, tests] {
             assert_eq!(refused(&text).code, TOO_LARGE);
         }
         // Others are stopped by the parser, and it does not always say why.

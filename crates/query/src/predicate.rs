@@ -1,10 +1,13 @@
 //! A condition over the columns of one table, for one caller.
 
+use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::{Arc, OnceLock};
 
 use crate::bind::bind;
 use crate::caller::Caller;
 use crate::condition::Condition;
+use crate::names;
 use crate::parse::Source;
 use crate::refusal::Refusal;
 use crate::row::{Row, Unsure};
@@ -15,11 +18,12 @@ use crate::truth::Truth;
 /// that their work can be shared.
 #[derive(Debug, Clone)]
 pub struct Predicate {
-    /// The condition in one normal form: what makes two of them equal.
-    key: String,
     condition: Condition,
     /// Those that the text names, in the order of the table.
-    columns: Vec<String>,
+    columns: Arc<[String]>,
+    /// The condition in one normal form, once someone has asked for it: there may be a million of
+    /// these, and a text is more than all the rest.
+    key: OnceLock<Box<str>>,
 }
 
 impl Predicate {
@@ -28,7 +32,7 @@ impl Predicate {
         let source = Source::new(text);
         let expression = source.parse(table.dialect)?;
         let (condition, columns) = bind(&source, &expression, table, caller)?;
-        Ok(Predicate { key: condition.to_string(), condition, columns })
+        Ok(Predicate { condition, columns: names::columns(columns), key: OnceLock::new() })
     }
 
     /// What the condition is for a row.
@@ -42,15 +46,27 @@ impl Predicate {
     }
 
     /// The condition in one normal form, with the caller's identity in it. Predicates over one table
-    /// with equal keys are equal.
+    /// with equal keys are equal. It is kept: who only wants to hash it writes the predicate as text.
     pub fn key(&self) -> &str {
-        &self.key
+        self.key.get_or_init(|| self.condition.to_string().into())
+    }
+
+    /// What is tested.
+    pub(crate) fn condition(&self) -> &Condition {
+        &self.condition
+    }
+}
+
+/// The normal form: what [`Predicate::key`] is, without keeping it.
+impl fmt::Display for Predicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.condition)
     }
 }
 
 impl PartialEq for Predicate {
     fn eq(&self, other: &Predicate) -> bool {
-        self.key == other.key
+        self.to_string() == other.to_string()
     }
 }
 
@@ -58,7 +74,7 @@ impl Eq for Predicate {}
 
 impl Hash for Predicate {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.key.hash(state);
+        self.to_string().hash(state);
     }
 }
 

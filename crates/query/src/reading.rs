@@ -121,6 +121,12 @@ fn string(json: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(inner))
 }
 
+/// The name of a tenant, as a column has it that is not NULL: a text is itself, anything else what is
+/// written.
+pub(crate) fn host_name(json: &str) -> Cow<'_, str> {
+    string(json).unwrap_or(Cow::Borrowed(json))
+}
+
 /// A real: digits, or one of the words that JSON has no number for.
 fn real<F: std::str::FromStr>(json: &str) -> Option<F> {
     match string(json) {

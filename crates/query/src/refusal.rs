@@ -1,4 +1,4 @@
-//! Why a predicate is not taken: what is wrong, where, and what to write instead.
+//! Why a predicate or a query is not taken: what is wrong, where, and what to write instead.
 
 use std::fmt;
 
@@ -27,11 +27,35 @@ pub(crate) const NO_COLUMN: &str = "column_not_found";
 pub(crate) const NOT_EXACT: &str = "comparison_not_exact";
 /// A value is not of the type that it is compared with.
 pub(crate) const NOT_OF_TYPE: &str = "value_not_of_type";
+/// The text is no SELECT in SQL.
+pub(crate) const QUERY_SYNTAX: &str = "query_syntax";
+/// It is longer, deeper or has more in it than a query may have.
+pub(crate) const QUERY_TOO_LARGE: &str = "query_too_large";
+/// It has something in it that no live query may have.
+pub(crate) const QUERY_NOT_SUPPORTED: &str = "query_not_supported";
+/// A function that live queries may not call.
+pub(crate) const NO_FUNCTION: &str = "function_not_allowed";
+/// A table that is not there, or is not watched.
+pub(crate) const NO_TABLE: &str = "table_not_found";
+/// A parameter that was not given, or cannot be one.
+pub(crate) const PARAMETER: &str = "query_parameter";
 
 impl Refusal {
     /// All codes there are.
-    pub const CODES: [&'static str; 6] =
-        [SYNTAX, TOO_LARGE, NOT_SUPPORTED, NO_COLUMN, NOT_EXACT, NOT_OF_TYPE];
+    pub const CODES: [&'static str; 12] = [
+        SYNTAX,
+        TOO_LARGE,
+        NOT_SUPPORTED,
+        NO_COLUMN,
+        NOT_EXACT,
+        NOT_OF_TYPE,
+        QUERY_SYNTAX,
+        QUERY_TOO_LARGE,
+        QUERY_NOT_SUPPORTED,
+        NO_FUNCTION,
+        NO_TABLE,
+        PARAMETER,
+    ];
 
     pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Refusal {
         Refusal { code, message: message.into(), hint: None, position: None }

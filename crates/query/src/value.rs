@@ -49,6 +49,20 @@ impl Collation {
 }
 
 impl Value<'_> {
+    /// The same, without what it was read from.
+    pub(crate) fn into_owned(self) -> Constant {
+        match self {
+            Value::Boolean(value) => Value::Boolean(value),
+            Value::Integer(value) => Value::Integer(value),
+            Value::Decimal(value) => Value::Decimal(value),
+            Value::Real(value) => Value::Real(value),
+            Value::Text(value) => Value::Text(Cow::Owned(value.into_owned())),
+            Value::Uuid(value) => Value::Uuid(value),
+            Value::Moment(value) => Value::Moment(value),
+            Value::Bytes(value) => Value::Bytes(value),
+        }
+    }
+
     /// Which of two comes first.
     pub(crate) fn compare(&self, other: &Value<'_>, collation: Collation) -> Ordering {
         match (self, other) {

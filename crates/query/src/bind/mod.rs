@@ -10,6 +10,7 @@ mod cast;
 mod compare;
 mod kind;
 mod operand;
+mod order;
 mod pattern;
 mod postgres;
 mod sqlite;
@@ -17,6 +18,8 @@ mod sqlite;
 use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 
 use self::operand::{Literal, Operand};
+pub(crate) use self::operand::{VALUE_WORDS, collation_name};
+pub(crate) use self::order::{Summed, extreme, may_be_counted, one_text, ordered, summed};
 use crate::caller::Caller;
 use crate::condition::{Condition, Field, Test};
 use crate::operator::Operator;
@@ -215,5 +218,5 @@ fn is_operand(expression: &Expr) -> bool {
 }
 
 fn field(column: &Column, reading: Reading) -> Field {
-    Field { name: column.name.clone(), type_name: column.type_name.clone(), reading }
+    Field::new(&column.name, &column.type_name, reading)
 }

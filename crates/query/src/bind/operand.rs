@@ -55,7 +55,7 @@ impl Literal {
 }
 
 /// Words that are values of the database although they look like columns.
-const VALUE_WORDS: [&str; 14] = [
+pub(crate) const VALUE_WORDS: [&str; 14] = [
     "current_catalog",
     "current_date",
     "current_role",
@@ -230,7 +230,7 @@ fn negative(literal: Literal) -> Option<Literal> {
 }
 
 /// The name of a collation as the database understands it.
-fn collation_name(name: &ObjectName, dialect: Dialect) -> String {
+pub(crate) fn collation_name(name: &ObjectName, dialect: Dialect) -> String {
     match (name.0.as_slice(), dialect) {
         ([ObjectNamePart::Identifier(name)], Dialect::Sqlite) => name.value.to_ascii_uppercase(),
         ([ObjectNamePart::Identifier(name)], _) if name.quote_style.is_some() => name.value.clone(),

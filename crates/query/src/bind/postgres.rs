@@ -155,7 +155,7 @@ pub(super) fn collations_agree(left: Option<&str>, right: Option<&str>) -> Resul
     }
 }
 
-fn compared(column: &Column) -> Result<Kind, Refusal> {
+pub(super) fn compared(column: &Column) -> Result<Kind, Refusal> {
     match support(&column.type_name) {
         Support::Compared(kind) => Ok(kind),
         Support::NullOnly(why) | Support::Nothing(why) => Err(not_compared(column, why)),
@@ -219,7 +219,7 @@ fn convert(literal: &Literal, reading: Reading) -> Result<Constant, Refusal> {
 
 /// When texts are the same. Under all collations but those of users that is when their bytes are; order
 /// is known of few.
-fn collation(
+pub(super) fn collation(
     kind: Kind,
     column: Option<&Column>,
     explicit: Option<&str>,

@@ -109,7 +109,7 @@ pub(super) fn like(
     Ok((Reading::StoredText, true))
 }
 
-fn compared(column: &Column) -> Result<Affinity, Refusal> {
+pub(super) fn compared(column: &Column) -> Result<Affinity, Refusal> {
     match Affinity::of(&column.type_name) {
         Affinity::Blob => {
             let (name, type_name) = (&column.name, &column.type_name);
@@ -187,7 +187,10 @@ fn number(text: &str) -> Result<Constant, Refusal> {
     })
 }
 
-fn collation(column: Option<&Column>, explicit: Option<&str>) -> Result<Collation, Refusal> {
+pub(super) fn collation(
+    column: Option<&Column>,
+    explicit: Option<&str>,
+) -> Result<Collation, Refusal> {
     let declared = column.and_then(|column| column.collation.as_deref());
     let name = explicit.or(declared).unwrap_or("BINARY");
     match name.to_ascii_uppercase().as_str() {

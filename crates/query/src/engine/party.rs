@@ -1,0 +1,303 @@
+//! Those who begin a filter with one read.
+//!
+//! ```text
+//! Waiting ──rows──► Settling ──the mark has passed──► live, with all others
+//!    what happens      what the read saw is skipped,
+//!    is held           the rest is applied
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::filter::Effect;
+use super::handover::Reading;
+use super::project;
+use super::said::{AskId, AskKind, EndReason, Output, Rows, Subscriber, To};
+use super::transaction::Transaction;
+use super::turn::{Turn, UNSURE_MAX, too_large};
+use crate::delta::{Delta, Multiset, RowText};
+use crate::place::Place;
+use crate::plan::Query;
+
+#[derive(Debug)]
+pub(super) struct Party {
+    /// Each with whether they have been told other rows before, which these replace.
+    members: BTreeMap<Subscriber, bool>,
+    ask: AskId,
+    /// Where the engine was when it asked: the read finds the log at least this long.
+    since: Place,
+    stage: Stage,
+    /// How many answers in a row came too late to be used.
+    spilled: u32,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Waiting(Held),
+    Settling { reading: Reading, untold: Option<Untold> },
+}
+
+/// Whole transactions that came before the read's answer.
+#[derive(Debug, Default)]
+struct Held {
+    transactions: Vec<(Transaction, Effect)>,
+    rows: usize,
+    bytes: usize,
+    /// There were more than may be held: the answer cannot be used.
+    spilled: bool,
+}
+
+/// Rows that nobody has been told yet, and what became of them since they were read.
+#[derive(Debug)]
+struct Untold {
+    rows: Vec<RowText>,
+    later: Vec<Arc<Delta>>,
+    bytes: usize,
+    /// What became of them was not to be found in them: an image says something else than a read.
+    broken: bool,
+}
+
+/// What came of telling.
+#[derive(Debug)]
+pub(super) enum Told {
+    Waits,
+    Settled,
+    Over(EndReason),
+}
+
+impl Party {
+    pub(super) fn new(
+        ask: AskId,
+        since: Place,
+        members: impl IntoIterator<Item = (Subscriber, bool)>,
+    ) -> Party {
+        let stage = Stage::Waiting(Held::default());
+        Party { members: members.into_iter().collect(), ask, since, stage, spilled: 0 }
+    }
+
+    pub(super) fn ask(&self) -> AskId {
+        self.ask
+    }
+
+    /// Whether its read was not answered, so that more can wait for it.
+    pub(super) fn takes_more(&self) -> bool {
+        matches!(&self.stage, Stage::Waiting(held) if !held.spilled)
+    }
+
+    pub(super) fn join(&mut self, who: Subscriber, reset: bool) {
+        self.members.insert(who, reset);
+    }
+
+    /// Whether there are others.
+    pub(super) fn leave(&mut self, who: Subscriber) -> bool {
+        self.members.remove(&who);
+        !self.members.is_empty()
+    }
+
+    /// Who is in it, and whether they have been told rows.
+    pub(super) fn members(&self) -> impl Iterator<Item = (Subscriber, bool)> + '_ {
+        let told = matches!(&self.stage, Stage::Settling { untold: None, .. });
+        self.members.iter().map(move |(who, reset)| (*who, told || *reset))
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        match &self.stage {
+            Stage::Waiting(held) => held.bytes,
+            Stage::Settling { untold, .. } => untold.as_ref().map_or(0, |untold| untold.bytes),
+        }
+    }
+
+    /// A transaction ended that did something to the result. Whether its effect is needed, and not
+    /// known.
+    pub(super) fn hear(
+        &mut self,
+        query: &Query,
+        by: &Transaction,
+        effect: &Effect,
+        turn: &mut Turn<'_>,
+    ) -> bool {
+        match &mut self.stage {
+            Stage::Waiting(held) => held.hold(by, effect, turn),
+            Stage::Settling { reading, .. } if reading.saw(by) => {}
+            Stage::Settling { untold, .. } => match (effect, untold) {
+                (Ok(delta), Some(untold)) => {
+                    untold.bytes += delta.bytes();
+                    untold.later.push(Arc::clone(delta));
+                    // What does not even fit when it is folded is found when it is told.
+                    if untold.bytes > turn.options.state_bytes_max {
+                        untold.fold();
+                    }
+                }
+                (Ok(delta), None) => turn.out.push(Output::Change {
+                    to: To::Only(turn.query, self.members.keys().copied().collect()),
+                    delta: Arc::clone(delta),
+                    at: None,
+                    txid: Some(by.txid),
+                }),
+                (Err(_), _) => {
+                    self.ask_again(query, turn);
+                    return true;
+                }
+            },
+        }
+        false
+    }
+
+    /// The read was answered. An error if they can get no rows.
+    pub(super) fn answer(
+        &mut self,
+        query: &Query,
+        rows: Rows,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), EndReason> {
+        let Stage::Waiting(held) = &mut self.stage else { return Ok(()) };
+        let held = std::mem::take(held);
+        let reading = Reading::new(rows.tip, rows.snapshot, rows.settled);
+        let Some(mut untold) = Untold::new(query, &rows.rows) else {
+            turn.unsure += 1;
+            self.ask_again(query, turn);
+            return Ok(());
+        };
+        untold.check(turn)?;
+        if held.spilled || rows.tip < self.since {
+            self.spilled += 1;
+            match self.spilled >= UNSURE_MAX {
+                true => turn.unsure += UNSURE_MAX,
+                false => self.ask_again(query, turn),
+            }
+            return Ok(());
+        }
+        self.spilled = 0;
+        for (by, effect) in held.transactions {
+            match effect {
+                _ if reading.saw(&by) => {}
+                Ok(delta) => {
+                    untold.bytes += delta.bytes();
+                    untold.later.push(delta);
+                }
+                Err(lost) => {
+                    turn.lost(&lost);
+                    self.ask_again(query, turn);
+                    return Ok(());
+                }
+            }
+        }
+        if let Some(mark) = reading.awaited() {
+            turn.wait_for(mark);
+        }
+        self.stage = Stage::Settling { reading, untold: Some(untold) };
+        Ok(())
+    }
+
+    pub(super) fn settled(&mut self, mark: Place, turn: &mut Turn<'_>) {
+        if let Stage::Settling { reading, .. } = &mut self.stage {
+            turn.wait_for(reading.mark(mark));
+        }
+    }
+
+    pub(super) fn hurry(&mut self) {
+        if let Stage::Settling { reading, .. } = &mut self.stage {
+            reading.hurried = true;
+        }
+    }
+
+    /// Tells what can be told. What the open transaction did is not in it.
+    pub(super) fn tell(&mut self, query: &Query, turn: &mut Turn<'_>) -> Told {
+        let Stage::Settling { reading, untold } = &mut self.stage else { return Told::Waits };
+        let settled = reading.is_settled(turn.whole());
+        let is_due = settled || (reading.hurried && untold.is_some());
+        if !is_due {
+            return Told::Waits;
+        }
+        let Some(mut rows) = untold.take() else {
+            let to = To::Only(turn.query, self.members.keys().copied().collect());
+            turn.out.push(Output::Settled { to, at: turn.whole() });
+            return Told::Settled;
+        };
+        rows.fold();
+        if rows.broken {
+            turn.unsure += 1;
+            self.ask_again(query, turn);
+            return Told::Waits;
+        }
+        if let Err(reason) = rows.check(turn) {
+            return Told::Over(reason);
+        }
+        let rows: Arc<[RowText]> = rows.rows.into();
+        for reset in [false, true] {
+            let those = self.members.iter().filter(|(_, member)| **member == reset);
+            let those = those.map(|(who, _)| *who).collect::<Vec<_>>();
+            if !those.is_empty() {
+                let to = To::Only(turn.query, those);
+                let at = settled.then(|| turn.whole());
+                turn.out.push(Output::Begin { to, rows: Arc::clone(&rows), at, reset });
+            }
+        }
+        if settled { Told::Settled } else { Told::Waits }
+    }
+
+    /// They cannot go on.
+    pub(super) fn end(self, reason: EndReason, turn: &mut Turn<'_>) {
+        let members = self.members.into_keys().collect::<Vec<_>>();
+        turn.ended.extend(&members);
+        turn.out.push(Output::End { to: To::Only(turn.query, members), reason });
+    }
+
+    /// All that they have been told or would be is replaced by another read's rows.
+    fn ask_again(&mut self, query: &Query, turn: &mut Turn<'_>) {
+        self.members = self.members().collect();
+        turn.asks.forget(self.ask);
+        let begun = self.members.values().any(|begun| *begun);
+        let kind = if begun { AskKind::Refill } else { AskKind::Begin };
+        self.ask = turn.ask(&query.read, kind);
+        self.since = turn.position;
+        self.stage = Stage::Waiting(Held::default());
+    }
+}
+
+impl Held {
+    fn hold(&mut self, by: &Transaction, effect: &Effect, turn: &Turn<'_>) {
+        let (rows, bytes) = match effect {
+            Ok(delta) => (delta.len(), delta.bytes()),
+            Err(_) => (1, 0),
+        };
+        self.rows += rows;
+        self.bytes += bytes;
+        let options = turn.options;
+        if self.rows > options.transaction_rows_max || self.bytes > options.state_bytes_max {
+            *self = Held { spilled: true, ..Held::default() };
+        }
+        if !self.spilled {
+            self.transactions.push((*by, effect.clone()));
+        }
+    }
+}
+
+impl Untold {
+    /// None if rows are not what was asked for.
+    fn new(query: &Query, rows: &[Vec<Box<serde_json::value::RawValue>>]) -> Option<Untold> {
+        let rows = rows.iter().map(|row| project::of_values(&query.columns, row));
+        let rows = rows.collect::<Option<Vec<_>>>()?;
+        let bytes = rows.iter().map(|row| row.len()).sum();
+        Some(Untold { rows, later: Vec::new(), bytes, broken: false })
+    }
+
+    fn fold(&mut self) {
+        if self.later.is_empty() {
+            return;
+        }
+        let mut rows = Multiset::new(std::mem::take(&mut self.rows));
+        let fits = self.later.drain(..).all(|delta| rows.apply(&delta).is_ok());
+        self.broken |= !fits;
+        self.rows = rows.into_rows();
+        self.bytes = self.rows.iter().map(|row| row.len()).sum();
+    }
+
+    fn check(&self, turn: &Turn<'_>) -> Result<(), EndReason> {
+        let options = turn.options;
+        match self.rows.len() > options.rows_max || self.bytes > options.state_bytes_max {
+            true => Err(too_large(options.rows_max)),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What a query needs of the engine while something is done to it, and what it leaves behind.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::said::{AskId, AskKind, EndReason, EngineOptions, Output, QueryId, Subscriber};
+use super::state::Lost;
+use super::transaction::Transaction;
+use crate::place::Place;
+
+/// How often it may be unknown what became of a result before the query is only run again.
+pub(super) const UNSURE_MAX: u32 = 3;
+
+/// Reads that were asked for and what is waited for after them. Numbers are never used again, so that
+/// an answer to a read that no longer counts is known as such.
+#[derive(Debug, Default)]
+pub(super) struct Asks {
+    last: u64,
+    open: HashMap<AskId, QueryId>,
+    marks: BTreeSet<(Place, QueryId)>,
+}
+
+impl Asks {
+    pub(super) fn query(&self, ask: AskId) -> Option<QueryId> {
+        self.open.get(&ask).copied()
+    }
+
+    /// What comes of it does not matter any more.
+    pub(super) fn forget(&mut self, ask: AskId) {
+        self.open.remove(&ask);
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// The next query that waits for a place up to this one.
+    pub(super) fn due(&mut self, position: Place) -> Option<QueryId> {
+        let (mark, query) = *self.marks.first()?;
+        (mark <= position).then(|| {
+            self.marks.pop_first();
+            query
+        })
+    }
+}
+
+/// One thing that happens to one query.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    pub(super) query: QueryId,
+    pub(super) options: &'a EngineOptions,
+    /// The last event that was seen.
+    pub(super) position: Place,
+    /// The transaction whose events are coming.
+    pub(super) open: Option<Transaction>,
+    pub(super) asks: &'a mut Asks,
+    pub(super) out: &'a mut Vec<Output>,
+    /// How often it was not known what became of the result.
+    pub(super) unsure: u32,
+    /// Who follows no longer, and was told.
+    pub(super) ended: Vec<Subscriber>,
+    /// Why the whole query must end, if it must.
+    pub(super) over: Option<EndReason>,
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn new(
+        query: QueryId,
+        options: &'a EngineOptions,
+        position: Place,
+        open: Option<Transaction>,
+        asks: &'a mut Asks,
+        out: &'a mut Vec<Output>,
+    ) -> Turn<'a> {
+        let (ended, over) = (Vec::new(), None);
+        Turn { query, options, position, open, asks, out, unsure: 0, ended, over }
+    }
+
+    /// The last place that lies between two transactions: what is told is told of there.
+    pub(super) fn whole(&self) -> Place {
+        whole(self.position, self.open.as_ref())
+    }
+
+    pub(super) fn ask(&mut self, sql: &Arc<str>, kind: AskKind) -> AskId {
+        self.asks.last += 1;
+        let ask = AskId(self.asks.last);
+        self.asks.open.insert(ask, self.query);
+        self.out.push(Output::Ask { ask, query: self.query, sql: Arc::clone(sql), kind });
+        ask
+    }
+
+    /// The query has its turn when the engine is there.
+    pub(super) fn wait_for(&mut self, mark: Place) {
+        self.asks.marks.insert((mark, self.query));
+    }
+
+    pub(super) fn lost(&mut self, lost: &Lost) {
+        if *lost == Lost::Unsure {
+            self.unsure += 1;
+        }
+    }
+}
+
+/// The last place that lies between two transactions.
+pub(super) fn whole(position: Place, open: Option<&Transaction>) -> Place {
+    open.map_or(position, |open| Place(open.first.0.saturating_sub(1)))
+}
+
+/// The result has more rows than a result may have.
+pub(super) fn too_large(rows_max: usize) -> EndReason {
+    let message = format!(
+        "the result has more than {rows_max} rows, or more bytes than may be held; ask for less, with \
+         a narrower WHERE or a LIMIT"
+    );
+    EndReason { code: "result_too_large", message: Some(message) }
+}
+
+/// What is kept of the result is more than may be kept.
+pub(super) fn state_too_large(bytes_max: usize) -> EndReason {
+    let message = format!(
+        "what must be kept of the result is more than the {bytes_max} bytes there are for it; ask for \
+         less, with a narrower WHERE, fewer groups or a LIMIT"
+    );
+    EndReason { code: "state_too_large", message: Some(message) }
+}

@@ -1,0 +1,342 @@
+//! The functions that live queries may call: those whose result is made of their arguments alone.
+//!
+//! Not on the list, and never to be: what reads tables or files (`query_to_xml`, `pg_read_file`,
+//! `dblink`), changes something (`set_config`, `nextval`, advisory locks), asks the clock, a random
+//! number or who is logged in, makes much of little (`repeat`, `lpad`, `format`, `zeroblob`), or compares
+//! all of one text with all of another where no deadline interrupts it (SQLite's `instr`).
+
+use crate::table::Dialect;
+
+/// Both databases have these, and the grammar knows them: they have no schema.
+const GRAMMAR: &[&str] = &["coalesce", "nullif"];
+const POSTGRES_GRAMMAR: &[&str] = &["greatest", "least", "grouping"];
+
+const POSTGRES: &[&str] = &[
+    // numbers
+    "abs",
+    "cbrt",
+    "ceil",
+    "ceiling",
+    "degrees",
+    "div",
+    "exp",
+    "floor",
+    "gcd",
+    "lcm",
+    "ln",
+    "log",
+    "log10",
+    "mod",
+    "pi",
+    "power",
+    "radians",
+    "round",
+    "scale",
+    "sign",
+    "sqrt",
+    "trim_scale",
+    "trunc",
+    "width_bucket",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "atan2",
+    // text
+    "ascii",
+    "bit_length",
+    "btrim",
+    "char_length",
+    "character_length",
+    "chr",
+    "concat",
+    "concat_ws",
+    "decode",
+    "encode",
+    "initcap",
+    "left",
+    "length",
+    "lower",
+    "ltrim",
+    "md5",
+    "octet_length",
+    "regexp_match",
+    "regexp_replace",
+    "regexp_split_to_array",
+    "replace",
+    "reverse",
+    "right",
+    "rtrim",
+    "sha256",
+    "sha512",
+    "split_part",
+    "starts_with",
+    "strpos",
+    "substr",
+    "substring",
+    "translate",
+    "upper",
+    // times, under the settings that are fixed where queries run
+    "age",
+    "date_bin",
+    "date_part",
+    "date_trunc",
+    "isfinite",
+    "justify_days",
+    "justify_hours",
+    "justify_interval",
+    "make_date",
+    "make_interval",
+    "make_time",
+    "make_timestamp",
+    "make_timestamptz",
+    "timezone",
+    "to_char",
+    "to_date",
+    "to_number",
+    "to_timestamp",
+    // JSON
+    "json_array_length",
+    "json_build_array",
+    "json_build_object",
+    "json_extract_path",
+    "json_extract_path_text",
+    "json_strip_nulls",
+    "json_typeof",
+    "jsonb_array_length",
+    "jsonb_build_array",
+    "jsonb_build_object",
+    "jsonb_extract_path",
+    "jsonb_extract_path_text",
+    "jsonb_insert",
+    "jsonb_path_exists",
+    "jsonb_path_match",
+    "jsonb_path_query_array",
+    "jsonb_path_query_first",
+    "jsonb_pretty",
+    "jsonb_set",
+    "jsonb_strip_nulls",
+    "jsonb_typeof",
+    "to_json",
+    "to_jsonb",
+    // arrays
+    "array_append",
+    "array_cat",
+    "array_length",
+    "array_lower",
+    "array_ndims",
+    "array_position",
+    "array_positions",
+    "array_prepend",
+    "array_remove",
+    "array_replace",
+    "array_to_string",
+    "array_upper",
+    "cardinality",
+    "string_to_array",
+    // ranges
+    "isempty",
+    "lower_inc",
+    "lower_inf",
+    "upper_inc",
+    "upper_inf",
+    // aggregates
+    "array_agg",
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bool_and",
+    "bool_or",
+    "corr",
+    "count",
+    "covar_pop",
+    "covar_samp",
+    "every",
+    "json_agg",
+    "json_object_agg",
+    "jsonb_agg",
+    "jsonb_object_agg",
+    "max",
+    "min",
+    "mode",
+    "percentile_cont",
+    "percentile_disc",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "string_agg",
+    "sum",
+    "var_pop",
+    "var_samp",
+    "variance",
+    // windows
+    "cume_dist",
+    "dense_rank",
+    "first_value",
+    "lag",
+    "last_value",
+    "lead",
+    "nth_value",
+    "ntile",
+    "percent_rank",
+    "rank",
+    "row_number",
+];
+
+const SQLITE: &[&str] = &[
+    // numbers
+    "abs",
+    "round",
+    "sign",
+    // text and values
+    "char",
+    "concat",
+    "concat_ws",
+    "hex",
+    "ifnull",
+    "iif",
+    "length",
+    "lower",
+    "ltrim",
+    "octet_length",
+    "replace",
+    "rtrim",
+    "substr",
+    "substring",
+    "trim",
+    "typeof",
+    "unicode",
+    "upper",
+    // times of values that are given
+    "date",
+    "datetime",
+    "julianday",
+    "strftime",
+    "time",
+    "unixepoch",
+    // JSON
+    "json",
+    "json_array",
+    "json_array_length",
+    "json_extract",
+    "json_insert",
+    "json_object",
+    "json_patch",
+    "json_quote",
+    "json_remove",
+    "json_replace",
+    "json_set",
+    "json_type",
+    "json_valid",
+    // aggregates
+    "avg",
+    "count",
+    "group_concat",
+    "json_group_array",
+    "json_group_object",
+    "max",
+    "min",
+    "string_agg",
+    "sum",
+    "total",
+    // windows
+    "cume_dist",
+    "dense_rank",
+    "first_value",
+    "lag",
+    "last_value",
+    "lead",
+    "nth_value",
+    "ntile",
+    "percent_rank",
+    "rank",
+    "row_number",
+];
+
+/// SQLite's functions of times, and how many arguments come before the time: without one, or with
+/// `'now'`, they ask the clock, and `'localtime'` and `'utc'` the machine's zone.
+const SQLITE_TIMES: &[(&str, usize)] = &[
+    ("date", 0),
+    ("time", 0),
+    ("datetime", 0),
+    ("julianday", 0),
+    ("unixepoch", 0),
+    ("strftime", 1),
+];
+
+/// How a function is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Callable {
+    /// By the grammar.
+    Grammar,
+    /// By its name, in `pg_catalog` where there are schemas.
+    Function,
+}
+
+/// Whether a function may be called.
+pub(crate) fn callable(name: &str, dialect: Dialect) -> Option<Callable> {
+    let (grammar, functions): (&[&str], _) = match dialect {
+        Dialect::Postgres => (POSTGRES_GRAMMAR, POSTGRES),
+        Dialect::Sqlite => (&[], SQLITE),
+    };
+    if GRAMMAR.contains(&name) || grammar.contains(&name) {
+        return Some(Callable::Grammar);
+    }
+    functions.contains(&name).then_some(Callable::Function)
+}
+
+/// All functions of a database, to name one that is near.
+pub(crate) fn names(dialect: Dialect) -> impl Iterator<Item = &'static str> {
+    let functions = match dialect {
+        Dialect::Postgres => POSTGRES,
+        Dialect::Sqlite => SQLITE,
+    };
+    functions.iter().copied()
+}
+
+/// Of SQLite's functions of times, how many arguments come before the time.
+pub(crate) fn time_argument(name: &str) -> Option<usize> {
+    SQLITE_TIMES.iter().find(|(known, _)| *known == name).map(|(_, before)| *before)
+}
+
+/// The columns of a function in FROM; none if it may not be there. `true` if its result is one value,
+/// which the alias stands for too.
+pub(crate) fn table_columns(
+    name: &str,
+    dialect: Dialect,
+) -> Option<(&'static [&'static str], bool)> {
+    const EACH: &[&str] = &["key", "value"];
+    const TREE: &[&str] = &["key", "value", "type", "atom", "id", "parent", "fullkey", "path"];
+    match (dialect, name) {
+        (Dialect::Sqlite, "json_each" | "json_tree") => Some((TREE, false)),
+        (Dialect::Postgres, "unnest" | "generate_series") => Some((&[], true)),
+        (Dialect::Postgres, "json_each" | "json_each_text" | "jsonb_each" | "jsonb_each_text") => {
+            Some((EACH, false))
+        }
+        (
+            Dialect::Postgres,
+            "json_array_elements"
+            | "json_array_elements_text"
+            | "jsonb_array_elements"
+            | "jsonb_array_elements_text",
+        ) => Some((&["value"], true)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_is_in_the_protocol() {
+        let protocol = include_str!("../../../../PROTOCOL.md");
+        for dialect in [Dialect::Postgres, Dialect::Sqlite] {
+            for name in names(dialect) {
+                assert!(protocol.contains(&format!("`{name}`")), "{name} is not in PROTOCOL.md");
+            }
+        }
+    }
+}

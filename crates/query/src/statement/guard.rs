@@ -1,0 +1,139 @@
+//! Which rows of a table its caller may see: as conditions on images, and as SQL.
+
+use super::emit::{Edits, emit, quoted, string};
+use super::parameters;
+use super::select::{Around, Ctes};
+use super::tokens::{self, Piece, read_rule};
+use super::walk::{Known, Walk, not_supported};
+use crate::caller::Caller;
+use crate::plan::Conditions;
+use crate::predicate::Predicate;
+use crate::refusal::{QUERY_NOT_SUPPORTED, Refusal};
+use crate::shape::{TableName, TenantRule};
+use crate::table::{Dialect, Table};
+
+/// The rows of a table that may be seen.
+#[derive(Debug, Clone)]
+pub(crate) struct Guard {
+    /// The table for predicates: the columns that images have.
+    pub(crate) table: Table,
+    pub(crate) conditions: Conditions,
+    /// Whether the conditions are all there is. If not, only the database can say which rows are seen.
+    pub(crate) is_exact: bool,
+    /// The columns that are read by what is not among the conditions.
+    pub(crate) columns: Vec<Box<str>>,
+    /// The same as SQL over the table's own columns, each whole in itself.
+    pub(crate) sql: Vec<String>,
+}
+
+pub(super) fn guards(
+    known: &[Known],
+    caller: &dyn Caller,
+    dialect: Dialect,
+) -> Result<Vec<Guard>, Refusal> {
+    known.iter().map(|known| guard(known, caller, dialect)).collect()
+}
+
+fn guard(known: &Known, caller: &dyn Caller, dialect: Dialect) -> Result<Guard, Refusal> {
+    let shape = &known.shape;
+    let stored = shape.columns.iter().filter(|column| !column.generated);
+    let table = Table { dialect, columns: stored.map(|column| column.column.clone()).collect() };
+    let mut conditions = Conditions::default();
+    let mut sql = Vec::new();
+    // What a rule says is not for everyone to read.
+    let refuse = |what: &str| {
+        let message =
+            format!("the rows of {} cannot be shown by a live query: {what}", known.name.name);
+        Refusal::new(QUERY_NOT_SUPPORTED, message)
+            .hint("ask whoever configured the table's row rules and tenants")
+    };
+    let (mut is_exact, mut columns) = (true, Vec::new());
+    for rule in &known.access.rules {
+        let mut pieces = read_rule(rule, dialect).map_err(|_| refuse("its row rule is no SQL"))?;
+        parameters::fill(&mut pieces, caller)?;
+        match Predicate::parse(rule, &table, caller) {
+            Ok(predicate) => {
+                sql.push(emit(&pieces, 0, pieces.len(), &Edits::default()).text);
+                conditions.predicates.push(predicate);
+            }
+            Err(_) => {
+                let (text, read) = run_by_the_database(known, pieces, dialect).map_err(|_| {
+                    refuse("its row rule reads other tables, or calls what no live query may")
+                })?;
+                sql.push(text);
+                columns.extend(read);
+                is_exact = false;
+            }
+        }
+    }
+    if let Some(rule) = &known.access.tenants {
+        match &shape.host_column {
+            Some(column) => {
+                let declared = shape.columns.iter().find(|it| it.column.name == *column);
+                if declared.is_none_or(|it| it.generated) {
+                    return Err(refuse("its column of tenants is in no event"));
+                }
+                let type_name = declared.map_or("", |it| it.column.type_name.as_str());
+                sql.push(tenants(column, type_name, rule, dialect));
+                conditions.tenants = Some((column.as_str().into(), rule.clone()));
+            }
+            // All its rows are of no tenant.
+            None if rule.shared => {}
+            None => return Err(refuse("it does not say whose tenant's its rows are")),
+        }
+    }
+    Ok(Guard { table, conditions, is_exact, columns, sql })
+}
+
+/// A rule that is more than a test of images, as SQL, and the columns it reads. It is held to what queries
+/// are held to, but sees all columns: what it gives must be a matter of the row alone.
+fn run_by_the_database(
+    known: &Known,
+    rule: Vec<Piece>,
+    dialect: Dialect,
+) -> Result<(String, Vec<Box<str>>), Refusal> {
+    let name = TableName { schema: None, name: "it".into() };
+    let visible = (0..known.shape.columns.len()).collect();
+    let whole = [Known { name, visible, ..known.clone() }];
+    let mut pieces = tokens::read("SELECT 1 FROM it WHERE (", &[], dialect)?;
+    let from = pieces.len();
+    pieces.extend(rule);
+    let to = pieces.len();
+    pieces.extend(tokens::read(")", &[], dialect)?);
+    let statement = super::parse(&pieces, dialect)?;
+    let mut walk = Walk::new(dialect, &pieces, Some(&whole));
+    walk.query(&statement, Around { scope: None, ctes: &Ctes::default() })?;
+    walk.audit()?;
+    if walk.selects != 1 {
+        return Err(not_supported("a subquery in a row rule"));
+    }
+    let mut edits = Edits::default();
+    if dialect == Dialect::Postgres {
+        for at in (from..to).filter(|at| walk.is_call(*at)) {
+            edits.put_before(at, "pg_catalog.");
+        }
+    }
+    let read = walk.occurrences[0].read.iter().zip(&known.shape.columns);
+    let read =
+        read.filter(|(read, _)| **read).map(|(_, column)| column.column.name.as_str().into());
+    let read = read.collect();
+    Ok((emit(&pieces, from, to, &edits).text, read))
+}
+
+/// Rows of some tenants, compared as the text that images have of them.
+fn tenants(column: &str, type_name: &str, rule: &TenantRule, dialect: Dialect) -> String {
+    let column = quoted(column);
+    let text = match (dialect, type_name) {
+        (Dialect::Sqlite, _) => format!("CAST({column} AS TEXT)"),
+        (Dialect::Postgres, "text" | "varchar" | "uuid" | "int2" | "int4" | "int8") => {
+            format!("{column}::text")
+        }
+        (Dialect::Postgres, _) => format!("(pg_catalog.to_jsonb({column}) #>> '{{}}')"),
+    };
+    let hosts: Vec<String> = rule.hosts.iter().map(|host| string(host)).collect();
+    let one_of = match hosts.is_empty() {
+        true => "1 = 0".to_owned(),
+        false => format!("{text} IN ({})", hosts.join(", ")),
+    };
+    if rule.shared { format!("{one_of} OR {column} IS NULL") } else { one_of }
+}

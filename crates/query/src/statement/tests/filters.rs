@@ -1,0 +1,140 @@
+//! SELECTs from one table that are kept without any state.
+
+use super::*;
+use crate::plan::{Plan, Projected};
+use crate::row::Row;
+use crate::shape::TenantRule;
+
+const BOTH: [Dialect; 2] = [Dialect::Postgres, Dialect::Sqlite];
+
+fn filter(query: &Query) -> &crate::plan::FilterPlan {
+    match &query.plan {
+        Plan::Filter(filter) => filter,
+        other => panic!("{} is no filter: {:?}", other.name(), query.why),
+    }
+}
+
+#[test]
+fn a_select_from_one_table_is_a_filter() {
+    for dialect in BOTH {
+        let sql = "SELECT o.id, Status AS s, 1 AS one, 'x' FROM orders AS o WHERE o.total > 5;";
+        let query = bind(sql, dialect).expect("it is taken");
+        let plan = filter(&query);
+        assert_eq!(&*plan.table, "orders");
+        let column = |name: &str| Projected::Column(name.into());
+        let literal = |json: &str| Projected::Literal(json.into());
+        assert_eq!(
+            *plan.projection,
+            [column("id"), column("status"), literal("1"), literal("\"x\"")]
+        );
+        assert_eq!(&*query.columns[1], "s");
+        assert!(!query.ordered && query.why.is_empty());
+        let row = Row::parse(br#"{"id":1,"status":"a","total":6}"#).expect("a row");
+        assert!(plan.conditions.admit(&row).expect("it is sure"));
+    }
+}
+
+#[test]
+fn what_is_run_is_the_clients_tokens_over_a_barrier() {
+    let query = bind("SELECT id FROM orders o WHERE lower(o.status)='x'--c\n", Dialect::Postgres);
+    let query = query.expect("it is taken");
+    assert_eq!(
+        &*query.rerun,
+        "SELECT id FROM (SELECT \"id\", \"status\", \"total\", \"customer_id\", \"secret\", \
+         \"host\", \"data\", \"tags\", \"made\" FROM \"public\".\"orders\" AS \"orders\") o WHERE \
+         pg_catalog.lower ( o . status ) = 'x'"
+    );
+    let query = bind("SELECT name FROM customers", Dialect::Sqlite).expect("it is taken");
+    assert_eq!(
+        &*query.read,
+        "SELECT name FROM (SELECT \"id\", \"name\", \"secret\" FROM \"customers\" AS \
+         \"customers\") AS \"customers\""
+    );
+    assert_eq!(query.read, query.rerun);
+}
+
+#[test]
+fn parameters_and_identities_are_literals() {
+    let sql = "SELECT id FROM orders WHERE status = $1 AND total > $2 AND customer_id = $3 \
+               AND host = auth.host_id() AND secret = CURRENT_USER() AND status <> auth.claim('region') \
+               AND (tags IS NULL) = $4";
+    let query = bind_as(
+        sql,
+        r#"["it's", -2.50, 12345678901234567890123, null]"#,
+        Dialect::Postgres,
+        &|_| Access::default(),
+    );
+    let query = query.expect("it is taken");
+    let wanted = "status = 'it''s' AND total > ( - 2.50 ) AND customer_id = 12345678901234567890123 \
+                  AND host = 'acme' AND secret = 'ada''s' AND status <> 'eu' AND ( tags IS NULL ) = NULL";
+    assert!(query.rerun.ends_with(wanted), "{}", query.rerun);
+    let sqlite = "SELECT id FROM orders WHERE status = ? AND id IN (?2, ?)";
+    let query = bind_as(sqlite, r#"["a", 1, 2]"#, Dialect::Sqlite, &|_| Access::default());
+    let query = query.expect("it is taken");
+    assert!(query.rerun.ends_with("WHERE status = 'a' AND id IN ( 1 , 2 )"), "{}", query.rerun);
+    filter(&query);
+    let any = "SELECT id FROM orders WHERE id = ANY($1) AND status = ANY($2)";
+    let query = bind_as(any, r#"[[1,2],["a\"b",null]]"#, Dialect::Postgres, &|_| Access::default());
+    let query = query.expect("it is taken");
+    assert!(query.rerun.contains(r#"'{1,2}' ) AND status = ANY ( '{"a\"b",NULL}' )"#));
+}
+
+#[test]
+fn a_parameter_that_is_missing_or_too_many_is_told() {
+    for (sql, params) in [
+        ("SELECT id FROM orders WHERE id = $2", "[1]"),
+        ("SELECT id FROM orders WHERE id = $1", "[1, 2]"),
+        ("SELECT id FROM orders WHERE id = $0", "[1]"),
+    ] {
+        let refusal = bind_as(sql, params, Dialect::Postgres, &|_| Access::default());
+        assert_eq!(refusal.expect_err(sql).code, crate::refusal::PARAMETER, "{sql}");
+    }
+}
+
+#[test]
+fn rules_and_tenants_are_in_the_filter_and_in_the_barrier() {
+    let access = |_: &str| Access {
+        columns: Some(vec!["id".into(), "status".into()]),
+        rules: vec!["secret = auth.user_id()".into()],
+        tenants: Some(TenantRule { hosts: Arc::from(vec!["acme".to_owned()]), shared: true }),
+    };
+    let sql = "SELECT * FROM orders WHERE status = 'paid'";
+    let query = bind_as(sql, "[]", Dialect::Postgres, &access).expect("it is taken");
+    assert_eq!(
+        &*query.rerun,
+        "SELECT * FROM (SELECT \"id\", \"status\" FROM \"public\".\"orders\" AS \"orders\" WHERE \
+         (secret = 'ada''s') AND (\"host\"::text IN ('acme') OR \"host\" IS NULL)) AS \"orders\" \
+         WHERE status = 'paid'"
+    );
+    let plan = filter(&query);
+    assert_eq!(query.columns.len(), 2);
+    let admits = |row: &str| {
+        plan.conditions.admit(&Row::parse(row.as_bytes()).expect("a row")).expect("it is sure")
+    };
+    assert!(admits(r#"{"id":1,"status":"paid","secret":"ada's","host":null}"#));
+    assert!(!admits(r#"{"id":1,"status":"paid","secret":"bob","host":"acme"}"#));
+    assert!(!admits(r#"{"id":1,"status":"paid","secret":"ada's","host":"other"}"#));
+}
+
+#[test]
+fn queries_that_see_the_same_have_one_key() {
+    let key = |sql: &str, access: &dyn Fn(&str) -> Access| {
+        bind_as(sql, "[]", Dialect::Postgres, access).expect("it is taken").key
+    };
+    let open = |_: &str| Access::default();
+    let one = key("SELECT id FROM orders WHERE id = 5", &open);
+    assert_eq!(one, key("SELECT id  FROM orders /* x */ WHERE id=5;", &open));
+    assert_ne!(one, key("SELECT id FROM orders WHERE id = 6", &open));
+    assert_ne!(one, key("SELECT id FROM orders WHERE id = 5", &narrow));
+}
+
+#[test]
+fn json_is_read_as_images_have_it() {
+    let query = bind("SELECT id, o.data FROM orders o", Dialect::Postgres).expect("it is taken");
+    let wanted = "SELECT id , pg_catalog.to_jsonb(o . data) AS \"data\" FROM";
+    assert!(query.rerun.starts_with(wanted), "{}", query.rerun);
+    let query = bind("SELECT o.* FROM orders o", Dialect::Postgres).expect("it is taken");
+    let wanted = "pg_catalog.to_jsonb(\"data\") AS \"data\", \"tags\", \"made\" FROM";
+    assert!(query.rerun.contains(wanted), "{}", query.rerun);
+    filter(&query);
+}
