@@ -88,6 +88,11 @@ pub struct TailEvent {
     pub row: Option<Arc<RowChange>>,
     /// The change of an entity, if it is one.
     pub entity: Option<EntityChange>,
+    /// The transaction that it comes from, by the database's own number; none of what no transaction of
+    /// users wrote.
+    pub txid: Option<i64>,
+    /// Whether it is the last event of that transaction.
+    pub tx_last: bool,
     /// When it was appended, by the store's clock.
     pub created_at_ms: i64,
 }

@@ -9,6 +9,7 @@
 //!   servers that serve them
 //! - [`retention`]: which events are kept, and which are given up
 //! - [`watch`]: the tables whose changes are captured; [`sql`]: the user's own SQL
+//! - [`queries`]: reading for live queries, and the list of them
 //! - [`keys`], [`tickets`]: who may come in; [`control`]: what nodes tell each other
 //! - [`backup`]: copies of all of it, and putting one in its place
 //! - [`sqlite`], [`postgres`]: the two backends, file by file alike
@@ -29,6 +30,7 @@ pub mod nodes;
 pub mod offset;
 pub mod options;
 pub mod postgres;
+pub mod queries;
 mod queue;
 pub mod retention;
 pub mod row;
@@ -58,6 +60,10 @@ pub use migration::SCHEMA_VERSION;
 pub use nodes::{NodeReport, NodeView, Nodes};
 pub use offset::{Epoch, MalformedOffset, Offset, Position};
 pub use options::{CommitOptions, PostgresOptions, SqliteOptions};
+pub use queries::{
+    CheckedQuery, LiveQueryEdit, LiveQueryRow, LiveRead, LiveRows, Queries, ShapeColumnView,
+    ShapeView, TableRef, WatchedShape,
+};
 pub use retention::{Lagging, Retained, Retention, RetentionRules, StreamRule};
 pub use row::{Operation, RowChange, TABLE_PREFIX};
 pub use session::{

@@ -46,6 +46,7 @@ use crate::event::{Event, TailEvent};
 use crate::keys::Keys;
 use crate::nodes::Nodes;
 use crate::offset::{Epoch, Position};
+use crate::queries::Queries;
 use crate::retention::Retention;
 use crate::session::Sessions;
 use crate::sql::Sql;
@@ -223,6 +224,7 @@ pub trait Store:
     + Sql
     + Retention
     + Entities
+    + Queries
 {
 }
 
@@ -238,6 +240,7 @@ impl<T> Store for T where
         + Sql
         + Retention
         + Entities
+        + Queries
 {
 }
 

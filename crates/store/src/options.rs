@@ -53,6 +53,11 @@ pub struct PostgresOptions {
     pub read_connections: usize,
     /// Sessions that run users' own SQL.
     pub sql_connections: usize,
+    /// Sessions that read for live queries: more than reads at once, so that new queries are looked at
+    /// meanwhile.
+    pub query_connections: usize,
+    /// The role that live queries run as.
+    pub query_role: String,
     /// How long to wait for a connection, and for a lost one to come back, before a command is
     /// refused as unavailable.
     pub connect_timeout: Duration,
@@ -66,6 +71,8 @@ impl PostgresOptions {
             commit: CommitOptions::default(),
             read_connections: 8,
             sql_connections: 4,
+            query_connections: 10,
+            query_role: "tidewire_live".to_owned(),
             connect_timeout: Duration::from_secs(5),
         }
     }
@@ -78,6 +85,8 @@ impl std::fmt::Debug for PostgresOptions {
             .field("commit", &self.commit)
             .field("read_connections", &self.read_connections)
             .field("sql_connections", &self.sql_connections)
+            .field("query_connections", &self.query_connections)
+            .field("query_role", &self.query_role)
             .field("connect_timeout", &self.connect_timeout)
             .finish_non_exhaustive()
     }

@@ -54,7 +54,7 @@ pub struct WatchView {
 }
 
 /// A column of a watched table, as its rows' images have it: generated ones are not among them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ColumnView {
     /// Its name.
     pub name: String,

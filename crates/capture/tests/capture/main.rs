@@ -5,6 +5,7 @@ mod contract;
 mod history;
 mod kinds;
 mod leaders;
+mod live_reads;
 mod publishing;
 mod queries;
 mod rows;

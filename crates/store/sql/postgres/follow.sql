@@ -7,7 +7,7 @@ SELECT c_offset, stream_id, control, (extract(epoch FROM created_at) * 1000)::bi
        operation IS NOT NULL, entity_code,
        CASE WHEN entity_code IS NOT NULL AND octet_length(entity_id) <= 1024 THEN entity_id END,
        entity_was, CASE WHEN entity_code IS NOT NULL THEN operation END, entity_action,
-       CASE WHEN entity_code IS NOT NULL THEN host_id END
+       CASE WHEN entity_code IS NOT NULL THEN host_id END, txid, tx_last
 FROM tidewire.log
 WHERE c_offset > $1
 ORDER BY c_offset

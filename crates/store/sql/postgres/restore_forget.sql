@@ -4,6 +4,7 @@ WITH entities AS (
          DELETE FROM tidewire.rxdb_subscription
          WHERE (SELECT set_config('tidewire.by_node', 'on', true)) = 'on'
      ),
+     queries AS (DELETE FROM tidewire.live_queries),
      nodes AS (DELETE FROM tidewire.nodes),
      pointers AS (DELETE FROM tidewire.session_offsets),
      followed AS (DELETE FROM tidewire.session_subscriptions),

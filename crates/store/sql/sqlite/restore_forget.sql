@@ -3,6 +3,7 @@
 UPDATE tidewire_entities_by_node SET by_node = 1;
 DELETE FROM tidewire_rxdb_subscription;
 UPDATE tidewire_entities_by_node SET by_node = 0;
+DELETE FROM tidewire_live_queries;
 DELETE FROM tidewire_nodes;
 DELETE FROM tidewire_session_offsets;
 DELETE FROM tidewire_session_subscriptions;

@@ -27,11 +27,13 @@ pub mod forks;
 pub mod invalidations;
 pub mod keys;
 pub mod lifetimes;
+pub mod live_queries;
 pub mod node_leases;
 pub mod nodes;
 pub mod pointers;
 pub mod producers;
 pub mod pull_wake;
+pub mod queries;
 pub mod reading;
 pub mod restart;
 pub mod retention;
@@ -91,6 +93,19 @@ macro_rules! contract_suite {
                 what_nobody_can_subscribe_to_is_no_entity
                 what_became_of_entities_is_found
                 what_is_no_entity_is_refused;
+            queries:
+                a_watched_table_has_a_shape
+                other_names_have_no_shape
+                a_fingerprint_tells_shapes_apart
+                a_read_has_its_place_in_the_log
+                a_changed_table_is_not_read
+                other_tables_are_not_read
+                a_query_only_reads
+                an_error_does_not_tell_of_rows
+                a_live_result_may_be_too_large
+                a_live_query_may_not_take_for_ever
+                an_emptied_table_is_read_empty
+                the_list_of_live_queries_is_read_by_sql;
             statements:
                 a_select_gives_columns_and_rows
                 several_statements_are_one_transaction
@@ -249,6 +264,12 @@ macro_rules! contract_suite {
                 a_stream_left_alone_expires
                 the_sweep_tells_of_expired_streams
                 an_immense_time_to_live_is_accepted;
+            live_queries:
+                a_query_is_listed_while_it_is_followed
+                edits_of_the_list_are_made_in_their_order
+                changes_of_a_query_are_counted
+                queries_of_dead_nodes_are_swept
+                odd_names_are_listed;
             node_leases:
                 nodes_are_listed_as_they_report
                 a_lease_is_renewed
@@ -414,11 +435,13 @@ mod tests {
         ("invalidations", include_str!("invalidations.rs")),
         ("keys", include_str!("keys.rs")),
         ("lifetimes", include_str!("lifetimes.rs")),
+        ("live_queries", include_str!("live_queries.rs")),
         ("node_leases", include_str!("node_leases.rs")),
         ("nodes", include_str!("nodes.rs")),
         ("pointers", include_str!("pointers.rs")),
         ("producers", include_str!("producers.rs")),
         ("pull_wake", include_str!("pull_wake.rs")),
+        ("queries", include_str!("queries.rs")),
         ("reading", include_str!("reading.rs")),
         ("restart", include_str!("restart.rs")),
         ("retention", include_str!("retention.rs")),

@@ -65,6 +65,8 @@ pub(crate) struct Connector {
     pub(crate) protection: url::Protection,
     tasks: TaskTracker,
     pub(crate) timeout: Duration,
+    /// The role that live queries run as.
+    pub(crate) query_role: String,
 }
 
 /// A session, and the token that is cancelled when it has ended, for whatever reason.
@@ -89,7 +91,8 @@ impl Connector {
             .tcp_user_timeout(TCP_USER_TIMEOUT)
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
         let tasks = TaskTracker::new();
-        Ok(Connector { config, tls, protection, tasks, timeout: options.connect_timeout })
+        let (timeout, query_role) = (options.connect_timeout, options.query_role.clone());
+        Ok(Connector { config, tls, protection, tasks, timeout, query_role })
     }
 
     pub(crate) fn config(&self) -> &Config {

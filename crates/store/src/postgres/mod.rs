@@ -5,8 +5,8 @@
 //! is a prefix, whatever the number of nodes. PostgreSQL shows a commit only once it is durable.
 //! All clocks are the database's.
 //!
-//! A node has one connection that writes, one that listens, a small pool for the rest, and a few
-//! sessions for users' own SQL.
+//! A node has one connection that writes, one that listens, a small pool for the rest, a few
+//! sessions for users' own SQL, and a few for live queries.
 
 mod access;
 mod batch;
@@ -20,11 +20,13 @@ mod error;
 mod flight;
 mod keys;
 mod listener;
+mod live_queries;
 mod load;
 mod nodes;
 mod open;
 mod partitions;
 mod pool;
+mod queries;
 mod query;
 mod read;
 mod restore;
@@ -95,6 +97,7 @@ pub struct PostgresStore {
     queue: Queue<Infallible>,
     pool: Pool,
     guests: statements::Guests,
+    live: statements::Live,
     effects: Arc<Effects>,
     connector: Arc<Connector>,
     capture: Arc<CaptureCounters>,
@@ -117,6 +120,7 @@ impl PostgresStore {
         let epoch = open::prepare(&connector).await?;
         let pool = Pool::new(&connector, options.read_connections)?;
         let guests = statements::Guests::new(&connector, options.sql_connections);
+        let live = statements::Live::new(&connector, options.query_connections);
         let (queue, taker) = Queue::new(&options.commit);
         let effects = Arc::new(Effects {
             counters: Counters::default(),
@@ -135,6 +139,7 @@ impl PostgresStore {
             queue,
             pool,
             guests,
+            live,
             effects,
             connector,
             capture: Arc::default(),
@@ -249,6 +254,7 @@ impl Log for PostgresStore {
         self.stop_listening.cancel();
         self.pool.close();
         self.guests.close();
+        self.live.close();
         // The writer, once it has answered what waits; the listener; and the tasks of connections,
         // once those who use them are done.
         self.connector.tasks().close();

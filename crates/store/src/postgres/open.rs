@@ -6,6 +6,7 @@ use tokio_postgres::Error;
 use super::connect::Connector;
 use super::error::broken;
 use super::query::{query_one, sql};
+use super::statements::make_role;
 use crate::error::StoreError;
 use crate::migration::{self, Migration};
 use crate::offset::Epoch;
@@ -16,13 +17,15 @@ const VERSION_MIN: i32 = 140_000;
 /// Held by the node that migrates: `tide` and 2.
 pub(super) const MIGRATION_LOCK: i64 = 0x7469_6465_0000_0002;
 
-/// Checks the server, brings the schema up to date, and returns the log's epoch.
+/// Checks the server, brings the schema up to date, makes the role of live queries where it can, and
+/// returns the log's epoch.
 pub(crate) async fn prepare(connector: &Connector) -> Result<Epoch, StoreError> {
     // Building an index may take its time, and so may another node's migration.
     let session =
         connector.session_in_time("SET statement_timeout = 0; SET lock_timeout = 0").await?;
     check(&session.client).await?;
     migrate(&session.client, migration::POSTGRES).await?;
+    make_role(&session.client, &connector.query_role).await;
     epoch(&session.client).await
 }
 

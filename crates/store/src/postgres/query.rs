@@ -7,7 +7,7 @@ use tokio_postgres::{Error, Row, Statement};
 /// One query, from its own file.
 macro_rules! sql {
     ($name:literal) => {
-        include_str!(concat!("../../sql/postgres/", $name, ".sql"))
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/postgres/", $name, ".sql"))
     };
 }
 pub(crate) use sql;

@@ -218,6 +218,8 @@ fn header_of_row(row: &Row) -> Result<(TailEvent, Option<usize>), Error> {
         control: row.try_get::<_, Option<&str>>(2)?.and_then(Control::parse),
         payload: None,
         row: None,
+        txid: row.try_get(12)?,
+        tx_last: row.try_get::<_, Option<bool>>(13)?.unwrap_or(false),
         created_at_ms: row.try_get(3)?,
     };
     Ok((event, length.and_then(|length| usize::try_from(length).ok())))

@@ -6,6 +6,7 @@
 //! wrote something a mark is set; once the log has it, it has all that the transaction did.
 
 mod guests;
+mod live;
 mod parameter;
 mod script;
 mod trouble;
@@ -31,6 +32,7 @@ use crate::offset::Position;
 use crate::sql::{Sql, SqlAnswer, SqlColumn, SqlError, SqlLimits, SqlProblem, Statements};
 
 pub(crate) use guests::Guests;
+pub(crate) use live::{Live, make_role};
 use script::Statement;
 use trouble::{Place, problem, refused};
 

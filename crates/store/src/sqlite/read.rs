@@ -167,6 +167,8 @@ pub(crate) fn follow(
                 control,
                 payload,
                 row: change,
+                txid: row.get(13)?,
+                tx_last: row.get::<_, Option<bool>>(14)?.unwrap_or(false),
                 created_at_ms,
             });
             if bytes >= limit.bytes {

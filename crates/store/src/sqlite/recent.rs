@@ -64,6 +64,8 @@ impl Recent {
                 control: event.control,
                 payload: event.payload.clone(),
                 row: event.row.clone(),
+                txid: event.txid,
+                tx_last: event.tx_last,
                 created_at_ms: now_ms,
             };
             inner.bytes += size(&event);

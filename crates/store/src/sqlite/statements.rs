@@ -1,5 +1,6 @@
 //! The user's own SQL: reads beside the writer, writes on its thread.
 
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -13,7 +14,10 @@ use crate::sql::{Sql, SqlAnswer, SqlError, Statements};
 
 #[async_trait]
 impl Sql for SqliteStore {
-    async fn run_sql(&self, statements: Statements) -> Result<SqlAnswer, SqlError> {
+    async fn run_sql(&self, mut statements: Statements) -> Result<SqlAnswer, SqlError> {
+        if let Cow::Owned(sql) = capture::with_view(&statements.sql) {
+            statements.sql = sql;
+        }
         let statements = Arc::new(statements);
         let read = Arc::clone(&statements);
         let answer = self

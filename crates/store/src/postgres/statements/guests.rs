@@ -115,6 +115,17 @@ impl Guests {
         });
     }
 
+    /// Gives back a session in which only our own statements ran, each by itself.
+    pub(super) fn give_back_untouched(&self, guest: Guest) {
+        let Guest { session, place } = guest;
+        let mut idle = self.idle();
+        if !idle.closed {
+            idle.sessions.push(session);
+        }
+        drop(idle);
+        drop(place);
+    }
+
     /// Ends what a session that is not answering in time still does, and closes it.
     pub(super) fn cancel(&self, guest: Guest) {
         let connector = Arc::clone(&self.connector);

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization, TransactionOperation};
 
+use super::system::LIVE_QUERY_VIEW;
+
 /// What is said of a statement that may not be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Denial {
@@ -36,6 +38,17 @@ struct State {
     publishes: bool,
     /// A statement was prepared that sets, releases or goes back to a savepoint.
     savepoint: Option<Savepoint>,
+    /// The statement is a live query, and may only read these tables.
+    live: Option<Readable>,
+}
+
+/// What a live query may read.
+#[derive(Debug, Default)]
+pub(crate) struct Readable {
+    /// These tables.
+    pub(crate) tables: Vec<String>,
+    /// Not these, which are all the others. A query's own names (WITH) are neither.
+    pub(crate) others: Vec<String>,
 }
 
 /// What a statement does to a savepoint, by its name.
@@ -94,6 +107,12 @@ impl Guard {
         *self.state() = State { armed: true, deadline, ..State::default() };
     }
 
+    /// Guards a live query: it may read these tables and nothing else.
+    pub(crate) fn arm_live(&self, readable: Readable, timeout: Duration) {
+        self.arm(timeout);
+        self.state().live = Some(readable);
+    }
+
     /// Guards nothing more. What was found out can still be asked for.
     pub(crate) fn disarm(&self) {
         self.state().armed = false;
@@ -144,6 +163,13 @@ impl Guard {
         if !state.armed {
             return Authorization::Allow;
         }
+        if let Some(readable) = &state.live {
+            let Some(denial) = live_denial(context, readable) else {
+                return Authorization::Allow;
+            };
+            state.denial.get_or_insert(denial);
+            return Authorization::Deny;
+        }
         match context.action {
             AuthAction::Function { function_name } if publishes(function_name) => {
                 state.publishes = true;
@@ -159,6 +185,9 @@ impl Guard {
             }
             action => state.alters |= alters(action),
         }
+        if reads_live_queries(context) {
+            return Authorization::Allow;
+        }
         match denial(context.action) {
             None => Authorization::Allow,
             Some(denial) => {
@@ -167,6 +196,13 @@ impl Guard {
             }
         }
     }
+}
+
+/// Whether something is read by way of the view of live queries, which anyone who may run SQL may read.
+fn reads_live_queries(context: &AuthContext<'_>) -> bool {
+    let AuthAction::Read { table_name, .. } = context.action else { return false };
+    table_name.eq_ignore_ascii_case(LIVE_QUERY_VIEW)
+        || context.accessor.is_some_and(|name| name.eq_ignore_ascii_case(LIVE_QUERY_VIEW))
 }
 
 /// What becomes of a savepoint. Names are compared without regard to case, as SQLite does.
@@ -184,6 +220,70 @@ fn savepoint(operation: TransactionOperation, name: &str) -> Option<Savepoint> {
 fn publishes(function: &str) -> bool {
     function.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("tidewire_"))
 }
+
+/// Functions that are tables, and read nothing but what they are given.
+const HARMLESS_TABLES: [&str; 2] = ["json_each", "json_tree"];
+
+/// Why a live query may not do something, if it may not. What it reads of its tables was decided when
+/// its text was written; this holds if that went wrong.
+fn live_denial(context: &AuthContext<'_>, readable: &Readable) -> Option<Denial> {
+    let denied = |message: String| {
+        let hint = "a live query is one SELECT over watched tables";
+        Some(Denial { message, hint })
+    };
+    match context.action {
+        AuthAction::Select | AuthAction::Recursive => None,
+        AuthAction::Function { function_name }
+            if publishes(function_name) || among(&LIVE_DENIED, function_name) =>
+        {
+            denied(format!("the function {function_name} cannot be called by a live query"))
+        }
+        AuthAction::Function { .. } => None,
+        AuthAction::Read { column_name, .. } if column_name.eq_ignore_ascii_case("rowid") => {
+            denied("a live query cannot read the rowid of a table".to_owned())
+        }
+        AuthAction::Read { table_name, column_name } => {
+            // Of what a query names itself SQLite asks only if no column of it is used, and does not
+            // say that it is no table.
+            let may_be_its_own = column_name.is_empty() && context.database_name.is_none();
+            let own =
+                may_be_its_own && !among(&readable.others, table_name) && !built_in(table_name);
+            let named = among(&readable.tables, table_name) || among(&HARMLESS_TABLES, table_name);
+            if own || named {
+                return None;
+            }
+            denied("a live query reads only the tables that it names".to_owned())
+        }
+        _ => denied("a live query may only read".to_owned()),
+    }
+}
+
+fn among<N: AsRef<str>>(names: &[N], name: &str) -> bool {
+    names.iter().any(|known| known.as_ref().eq_ignore_ascii_case(name))
+}
+
+/// Whether a table may be one that SQLite has without anyone making it.
+fn built_in(table: &str) -> bool {
+    let begins =
+        |with: &str| table.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
+    ["sqlite_", "pragma_", "dbstat", "fts", "bytecode", "tables_used"].into_iter().any(begins)
+}
+
+/// Functions that reach out of the query, or give another answer each time.
+const LIVE_DENIED: [&str; 12] = [
+    "load_extension",
+    "readfile",
+    "writefile",
+    "edit",
+    "fts3_tokenizer",
+    "random",
+    "randomblob",
+    "changes",
+    "total_changes",
+    "last_insert_rowid",
+    "sqlite_log",
+    "sqlite_offset",
+];
 
 fn alters(action: AuthAction<'_>) -> bool {
     matches!(

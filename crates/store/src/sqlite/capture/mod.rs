@@ -5,6 +5,7 @@
 //!   `table`, `image`: rows in their canonical form; `functions`: publishing from SQL
 //! - `watched`: the watched tables as the store keeps them; `schema`: what became of them when the
 //!   schema changed; `known`: their rows as the log tells them; `foreign`: what other processes write
+//! - `live`: what live queries read; `system`: how the list of them is called
 //! - `transaction`: all of it together, as one transaction on the writer's thread
 //!
 //! What a transaction changes in watched tables is in the log when it commits, because it is the same
@@ -16,10 +17,12 @@ mod functions;
 mod guard;
 mod image;
 mod known;
+mod live;
 mod preupdate;
 mod problem;
 mod run;
 mod schema;
+mod system;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -34,6 +37,8 @@ use rusqlite::Connection;
 pub(crate) use foreign::{notice, notice_after_restart};
 pub(crate) use guard::Guard;
 pub(crate) use known::before_removal;
+pub(crate) use live::{check as check_live, read as read_live, shapes};
+pub(crate) use system::with_view;
 pub(crate) use transaction::{read, write};
 pub(crate) use watched::{describe, list, unwatch, watch};
 

@@ -112,6 +112,12 @@ pub(crate) fn names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     Ok(names.into_iter().filter(|name| !super::guard::is_own(name)).collect())
 }
 
+/// The names of all tables and views, Tidewire's too.
+pub(crate) fn all_names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    const NAMES: &str = "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')";
+    connection.prepare_cached(NAMES)?.query_map([], |row| row.get(0))?.collect()
+}
+
 fn columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<Column>> {
     const COLUMNS: &str =
         "SELECT cid, name, type, pk FROM pragma_table_xinfo(?1) WHERE hidden = 0 ORDER BY cid";

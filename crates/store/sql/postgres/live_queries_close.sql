@@ -1,0 +1,1 @@
+DELETE FROM tidewire.live_queries WHERE live_id = ANY($1)

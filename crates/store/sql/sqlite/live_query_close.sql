@@ -1,0 +1,1 @@
+DELETE FROM tidewire_live_queries WHERE live_id = ?1

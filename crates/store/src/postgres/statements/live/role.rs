@@ -1,0 +1,83 @@
+//! The role that live queries run as: it may read watched tables, and nothing of Tidewire's.
+
+use deadpool_postgres::ClientWrapper;
+
+use super::trouble::{self, Failed};
+use crate::error::StoreError;
+use crate::postgres::PostgresStore;
+use crate::postgres::error::{broken, text};
+use crate::postgres::pool::Lent;
+use crate::postgres::query::{query, query_one, sql, texts};
+use crate::queries::LiveRead;
+use crate::sql::SqlError;
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Makes the role, and lets us act as it, where we may. Where we may not, live queries say what to do.
+pub(crate) async fn make(client: &ClientWrapper, role: &str) {
+    let looked = async {
+        let row = query_one(client, sql!("live_role"), &[&role]).await?;
+        Ok::<(bool, bool), tokio_postgres::Error>((row.try_get(0)?, row.try_get(1)?))
+    };
+    let Ok((there, ours)) = looked.await else { return };
+    let role = quoted(role);
+    let made = async {
+        if !there {
+            client.batch_execute(&format!("CREATE ROLE {role} NOLOGIN")).await?;
+        }
+        if !ours {
+            client.batch_execute(&format!("GRANT {role} TO CURRENT_USER")).await?;
+        }
+        Ok::<(), tokio_postgres::Error>(())
+    };
+    if let Err(error) = made.await {
+        // Another node may have been quicker; whether it is there is seen when a query is read.
+        let error = text(&error);
+        tracing::debug!(role, error, "the role for live queries could not be made");
+    }
+}
+
+/// Acts as the role, to the end of the transaction.
+pub(super) async fn act(client: &ClientWrapper, role: &str) -> Result<(), Failed> {
+    let acting = client.batch_execute(&format!("SET LOCAL ROLE {}", quoted(role))).await;
+    let Err(error) = acting else { return Ok(()) };
+    if error.as_db_error().is_none() {
+        return Err(broken("act as the role of live queries")(error).into());
+    }
+    Err(trouble::no_role(&quoted(role)).into())
+}
+
+pub(super) async fn act_as_ourselves(client: &ClientWrapper) -> Result<(), Failed> {
+    let acting = client.batch_execute("SET LOCAL ROLE NONE").await;
+    acting.map_err(|error| broken("act as ourselves")(error).into())
+}
+
+impl PostgresStore {
+    /// What the role lacks to read a query's tables, as statements. They are tried, unless they were
+    /// before.
+    pub(super) async fn let_role_read(
+        &self,
+        read: &LiveRead,
+        tried: bool,
+    ) -> Result<Vec<String>, SqlError> {
+        let tables: &Vec<&str> = &read.tables.iter().map(|(name, _)| name.as_str()).collect();
+        let role = &self.live.role;
+        let lacking = |client: Lent| async move {
+            let rows = query(&client, sql!("live_grants"), &[role, tables]).await;
+            let lacking = rows.and_then(|rows| texts(&rows));
+            let lacking = lacking.map_err(broken("look at the role of live queries"))?;
+            if !tried {
+                for grant in &lacking {
+                    // Whether it helped is seen when the query is read again.
+                    if let Err(error) = client.batch_execute(grant).await {
+                        tracing::debug!(grant, error = text(&error), "a right was not granted");
+                    }
+                }
+            }
+            Ok::<_, StoreError>(lacking)
+        };
+        Ok(self.pool.read(lacking).await?)
+    }
+}
