@@ -53,7 +53,9 @@ pub use error::{ClientError, Problem};
 pub use events::{Event, EventPage};
 pub use follow::{Batch, Follow, ReadFrom};
 pub use keys::{Key, NewKey, Order};
-pub use live::{EntityChange, Live, LiveEvent, LiveOptions, Update};
+pub use live::{
+    EntityChange, Live, LiveEvent, LiveOptions, QueryBegun, QueryResult, RowChange, RowText, Update,
+};
 pub use nodes::{Node, Route};
 pub use session::{Session, SessionOffset};
 pub use sql::{SqlAnswer, SqlColumn};

@@ -14,6 +14,7 @@
 //! - `lens`: what of a table someone sees
 //! - `hub`: who is connected, what each follows, and how events reach them; `live`: how they come in
 //! - `entities`: who may be told of entities, and what is kept of who is
+//! - `queries`: live SQL queries, and the task that keeps them
 //! - `websocket`: frames and handshake; `sessions`: durable identities of clients; `nodes`: the others
 //! - `retention`: what is not kept in the log for ever
 //! - `metrics`, `operations`: for those who run it; `page`: for those who look
@@ -47,6 +48,7 @@ mod page;
 mod peer;
 mod places;
 mod problem;
+mod queries;
 mod retention;
 mod router;
 mod seats;
@@ -64,8 +66,8 @@ mod websocket;
 
 pub use options::{
     Access, AuthOptions, JwksSource, JwtOptions, Limits, LiveOptions, LogOptions, NodeOptions,
-    Options, Rate, RateOptions, Reload, SameSite, SessionOptions, SqlOptions, StreamOptions,
-    TlsOptions, Tunable, WebhookOptions,
+    Options, QueryOptions, Rate, RateOptions, Reload, SameSite, SessionOptions, SqlOptions,
+    StreamOptions, TlsOptions, Tunable, WebhookOptions,
 };
 pub use peer::{Network, NoNetwork};
 pub use server::{Server, StartError};

@@ -16,6 +16,7 @@ use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::nodes;
 use crate::options::{Options, Tunable};
+use crate::queries::{Desk, Queries};
 use crate::retention::RetentionStats;
 use crate::seats::Seats;
 use crate::server::StartError;
@@ -48,6 +49,7 @@ pub(crate) struct Node {
     pub(crate) hub: Hub,
     pub(crate) sessions: Sessions,
     pub(crate) entities: Entities,
+    pub(crate) queries: Queries,
     pub(crate) metrics: Metrics,
     pub(crate) memory: Memory,
     pub(crate) retention: RetentionStats,
@@ -64,6 +66,15 @@ pub(crate) struct Node {
     pub(crate) draining: CancellationToken,
 }
 
+/// A node, and the parts of it that are yet to be started.
+#[derive(Debug)]
+pub(crate) struct Assembled {
+    pub(crate) node: Node,
+    pub(crate) shards: Vec<Dormant>,
+    pub(crate) sinks: Sinks,
+    pub(crate) desk: Desk,
+}
+
 impl Node {
     /// Puts a node together. The hub's shards are yet to be started.
     pub(crate) async fn assemble(
@@ -71,18 +82,24 @@ impl Node {
         store: SharedStore,
         public_url: String,
         shards: usize,
-    ) -> Result<(Node, Vec<Dormant>, Sinks), StartError> {
+    ) -> Result<Assembled, StartError> {
         let tls = options.tls.as_ref().map(Keeper::open).transpose()?;
         let tip = store.tip().await?;
         let tables = Arc::<Tables>::default();
-        let (hub, shards, sinks) = Hub::new(shards, tip);
+        let (hub, shards, sinks, query_sinks) = Hub::new(shards, tip);
+        let tail = Tail::new(tip, Arc::clone(&tables));
+        let (queries, orders) = Queries::new();
+        // It hears everything from the first event on.
+        let events = tail.headers();
+        let desk = Desk { orders, events, sinks: query_sinks, position: tip };
         let node = Node {
             id: nodes::name(&options.node),
-            tail: Tail::new(tip, Arc::clone(&tables)),
+            tail,
             tables,
             hub,
             sessions: Sessions::load_key(&store, &options.sessions).await?,
             entities: Entities::default(),
+            queries,
             memory: Memory::new(options.live.memory_bytes_max),
             retention: RetentionStats::default(),
             metrics: Metrics::new(),
@@ -101,7 +118,7 @@ impl Node {
             options,
             store,
         };
-        Ok((node, shards, sinks))
+        Ok(Assembled { node, shards, sinks, desk })
     }
 
     /// What can change while it runs, as it is.

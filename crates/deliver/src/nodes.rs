@@ -63,6 +63,7 @@ pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
                 tracing::warn!("this node was taken for dead; it takes up its sessions again");
                 node.sessions.reconnect(&node.id);
                 node.hub.restore_entities().await;
+                node.queries.registry.restore();
                 started_at_ms = Some(started);
             }
             Ok(started) => started_at_ms = Some(started),

@@ -2,9 +2,11 @@
 //! becomes of one connection is in `connection`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -16,10 +18,11 @@ use crate::control;
 use crate::entities::Entities;
 use crate::hub::{Dormant, Hub};
 use crate::memory;
-use crate::node::Node;
+use crate::node::{Assembled, Node};
 use crate::nodes;
 use crate::options::Options;
 use crate::places::Places;
+use crate::queries::{Desk, Registry};
 use crate::retention;
 use crate::sessions::{self, Sessions};
 use crate::subscriptions::Dispatcher;
@@ -75,7 +78,8 @@ impl Server {
             None => format!("{}://{}", options.scheme(), reachable(local_addr)),
         };
         let shards = shard_count(&options);
-        let (node, shards, sinks) = Node::assemble(options, store, public_url, shards).await?;
+        let assembled = Box::pin(Node::assemble(options, store, public_url, shards)).await?;
+        let Assembled { node, shards, sinks, desk } = assembled;
         let node = Arc::new(node);
         let server = Server {
             node,
@@ -96,7 +100,7 @@ impl Server {
             heard,
             server.background.clone(),
         ));
-        server.start_tasks(shards, sinks);
+        server.start_tasks(shards, sinks, desk);
         server.tasks.spawn(accept(
             listener,
             Arc::clone(&server.node),
@@ -106,10 +110,11 @@ impl Server {
         Ok(server)
     }
 
-    fn start_tasks(&self, shards: Vec<Dormant>, sinks: Sinks) {
+    fn start_tasks(&self, shards: Vec<Dormant>, sinks: Sinks, desk: Desk) {
         let stop = || self.background.clone();
         let node = || Arc::clone(&self.node);
         Hub::start(&self.node, shards, &self.tasks, &self.background);
+        self.tasks.spawn(keep_queries(desk, node(), stop(), self.accepting.clone()));
         let (follower, stop_following) = (node(), stop());
         self.tasks.spawn(async move {
             let fallback_poll = follower.options.log.fallback_poll;
@@ -125,6 +130,7 @@ impl Server {
         self.tasks.spawn(sessions::watch(node(), stop()));
         self.tasks.spawn(Entities::run(node(), stop()));
         self.tasks.spawn(Entities::sweep(node(), stop()));
+        self.tasks.spawn(Registry::run(node(), stop()));
         self.tasks.spawn(nodes::keep(node(), stop()));
         self.tasks.spawn(memory::keep(node(), stop()));
         self.tasks.spawn(Keeper::watch(node(), stop()));
@@ -199,6 +205,23 @@ fn reachable(address: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     SocketAddr::new(ip, address.port())
+}
+
+/// Keeps live queries. Without them clients would wait for what never comes: a server that cannot keep
+/// them takes nobody in any more, and sends those who are there elsewhere.
+async fn keep_queries(
+    desk: Desk,
+    node: Arc<Node>,
+    stop: CancellationToken,
+    accepting: CancellationToken,
+) {
+    let kept = AssertUnwindSafe(desk.run(Arc::clone(&node), stop.clone())).catch_unwind().await;
+    if stop.is_cancelled() && kept.is_ok() {
+        return;
+    }
+    tracing::error!("the task that keeps live queries broke off; this server drains: restart it");
+    accepting.cancel();
+    node.draining.cancel();
 }
 
 /// How long to pause when the system has no file descriptor for a new connection.

@@ -20,6 +20,7 @@ use crate::document::{only, parse};
 use crate::horizon::HorizonDocument;
 use crate::node::Node;
 use crate::problem::Problem;
+use crate::queries::{commands, explain};
 use crate::streams::put_json_string;
 
 /// Runs statements. The caller was found to be trusted with the database.
@@ -40,6 +41,16 @@ pub(crate) async fn handle(
     let bytes = body::read(request, &node.options.limits).await?;
     let Document { sql, params, horizon } = parse(&bytes, invalid)?;
     horizon.read(node)?.reached(node).await?;
+    if let Some(select) = explain::meant(&sql) {
+        let explained = explain::explain(node, identity, select, &params).await;
+        audit::ran_sql(identity, explained.as_ref().err());
+        return Ok(respond(node, &explained?));
+    }
+    if let Some(live_id) = commands::meant(&sql) {
+        let killed = commands::kill(node, identity, &live_id?).await;
+        audit::ran_sql(identity, killed.as_ref().err());
+        return Ok(respond(node, &killed?));
+    }
     let options = &node.options.sql;
     let limits = SqlLimits {
         timeout_ms: u64::try_from(options.timeout.as_millis()).unwrap_or(u64::MAX),

@@ -1,5 +1,7 @@
 //! The command line: what can be asked for, and how. Nothing is done here.
 
+mod queries;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +11,8 @@ use tidewire_store::Epoch;
 use tidewire_store::postgres::CompatSchemas;
 
 use crate::config::Given;
+
+pub(crate) use queries::{QueriesCommand, QueriesFlags};
 
 /// Realtime data on top of the database you already have.
 ///
@@ -77,6 +81,11 @@ pub(crate) enum Command {
     /// database itself. Changes to watched tables are in the log when the answer is there. The exit code
     /// is 1 if the SQL fails.
     Sql(SqlFlags),
+    /// List the live queries that are followed, on all servers; or end one
+    ///
+    /// Needs the admin key, or a key that allows sql, in --token or TIDEWIRE_TOKEN. To end another user's
+    /// takes admin.
+    Queries(QueriesFlags),
     /// Watch a table: its changes become the stream table/NAME. Or list the watched tables
     ///
     /// `tidewire tail --table orders` then prints each change of a row as it is committed. To
@@ -386,6 +395,10 @@ pub(crate) struct SqlFlags {
     /// Print a line for each column, as is done where rows are wider than the terminal
     #[arg(short = 'x', long, conflicts_with_all = ["json", "csv"])]
     pub(crate) expanded: bool,
+    /// Follow the result of one SELECT over watched tables: it is drawn again when it is another, or,
+    /// where the output is no terminal, each row is printed that came, went or changed
+    #[arg(long, conflicts_with = "csv")]
+    pub(crate) live: bool,
     #[command(flatten)]
     pub(crate) client: ClientFlags,
 }

@@ -79,6 +79,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Unwatch(flags) => block_on(commands::watch::unwatch(flags)),
         Command::Capture(flags) => block_on(commands::capture::run(flags)),
         Command::Connections(flags) => block_on(commands::connections::run(flags)),
+        Command::Queries(flags) => block_on(commands::queries::run(flags)),
         Command::Entities(flags) => block_on(commands::entities::run(flags)),
         Command::Nodes(flags) => block_on(commands::nodes::run(flags)),
         Command::Keys(command) => block_on(commands::keys::run(command)),

@@ -22,7 +22,8 @@ fn created(query_id: &'static str, stream: &'static str, position: u64) -> Messa
         query_id: Cow::Borrowed(query_id),
         stream: Cow::Borrowed(stream),
         content_type: None,
-        offset: Cow::Owned(offset(position)),
+        offset: Some(Cow::Owned(offset(position))),
+        ..Created::default()
     }])
 }
 
@@ -311,7 +312,7 @@ fn the_newest_acknowledgement_of_a_stream_is_sent_and_again_after_a_loss() {
 #[test]
 fn a_progress_is_acknowledged_once_for_all_it_spoke_for() {
     let mut state = following(true, Some(0));
-    state.receive(Message::Progress { offset: Cow::Owned(offset(9)) });
+    state.receive(Message::Progress { query_id: None, offset: Cow::Owned(offset(9)) });
     assert_eq!(updates(&mut state).len(), 1);
     // It cannot speak for what came later.
     state.subscribe("late", "t", Some(ReadFrom::Start), None);

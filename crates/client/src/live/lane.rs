@@ -69,9 +69,10 @@ impl Lane {
         self.subscription.as_ref().is_some_and(|subscription| subscription.of_session)
     }
 
-    /// Whether this is to the rows of a table.
-    pub(super) fn is_of_rows(&self) -> bool {
-        self.subscription.as_ref().is_some_and(|subscription| subscription.rows.is_some())
+    /// Whether this is to the rows of a table or of a query: the connection's, not the session's.
+    pub(super) fn is_of_connection(&self) -> bool {
+        let is_of_rows = |of: &Subscription| of.rows.is_some() || of.query.is_some();
+        self.subscription.as_ref().is_some_and(is_of_rows)
     }
 
     /// The caller wants it to begin, or to begin anew.

@@ -26,6 +26,7 @@
 //! - `state`, `receive`: what there is, and what each message does to it; `lane`, `subscription`: the
 //!   same for one subscription; `acks`: what the caller has processed. All of these are pure
 //! - `link`: the connection as it comes and goes; `handshake`: how one is made; `socket`: one of them
+//! - `query`, `result`: a query that is followed, and its rows
 //! - `reader`: what is too large to be pushed is read over HTTP
 //! - `wire`: the messages; `update`: what comes out; `options`
 
@@ -36,8 +37,10 @@ mod handshake;
 mod lane;
 mod link;
 mod options;
+mod query;
 mod reader;
 mod receive;
+mod result;
 #[cfg(test)]
 mod simulation;
 mod socket;
@@ -52,12 +55,13 @@ use futures_util::Stream;
 use tokio::time::{Instant, sleep_until, timeout};
 
 pub use options::LiveOptions;
+pub use result::{QueryBegun, QueryResult, RowChange, RowText};
 pub use update::{EntityChange, LiveEvent, Update};
 
 use self::link::{Happened, Link};
 use self::reader::Reader;
 use self::state::State;
-use self::wire::{Message, Rows};
+use self::wire::{Message, Rows, Sql};
 use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::error::ClientError;
@@ -165,6 +169,27 @@ impl Live {
         self.check(query_id, &rows.stream())?;
         self.state.subscribe_to_rows(query_id, rows, from.into());
         Ok(())
+    }
+
+    /// Follows the result of a SELECT, with `params` for `$1`, `$2` and so on: first all rows
+    /// ([`Update::ResultBegan`]), then what each transaction changes ([`Update::ResultChanged`]). The rows
+    /// are kept here: [`Live::result`]. It belongs to the connection, not to a session: after a return it
+    /// goes on where it was, or begins with all rows again.
+    pub fn query(
+        &mut self,
+        query_id: &str,
+        sql: &str,
+        params: &[serde_json::Value],
+    ) -> Result<(), ClientError> {
+        check_query_id(query_id)?;
+        let sql = Sql { sql: sql.to_owned(), params: params.to_vec(), etag: None };
+        self.state.subscribe_to_query(query_id, sql);
+        Ok(())
+    }
+
+    /// The result of a query that is followed, as the last update left it.
+    pub fn result(&self, query_id: &str) -> Option<&QueryResult> {
+        self.state.result(query_id)
     }
 
     fn begin(
@@ -336,7 +361,10 @@ impl Live {
                     }
                     let delivers = matches!(
                         message,
-                        Message::Event { .. } | Message::Invalidate { .. } | Message::Created(_)
+                        Message::Event { .. }
+                            | Message::Invalidate { .. }
+                            | Message::Change { .. }
+                            | Message::Created(_)
                     );
                     self.state.receive(message);
                     if delivers {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::lane::{Lane, Wire};
+use super::query::Query;
+use super::result::Told;
 use super::state::State;
 use super::subscription::Subscription;
 use super::update::Update;
@@ -37,7 +39,16 @@ impl State {
                     subscription.invalidated(&offset, changed, &mut self.updates);
                 }
             }
-            Message::Progress { offset } => self.progress(&offset),
+            Message::Progress { query_id: None, offset } => self.progress(&offset),
+            Message::Progress { query_id: Some(query_id), offset } => {
+                self.of_query(&query_id, |query| query.settled(&offset));
+            }
+            Message::Batch { query_id, rows, more } => {
+                self.of_query(&query_id, |query| query.batch(rows, more));
+            }
+            Message::Change { query_id, part } => {
+                self.of_query(&query_id, |query| query.change(*part));
+            }
             Message::Created(created) => created.iter().for_each(|one| self.created(one)),
             Message::SchemaChanged { query_id, offset, what } => {
                 self.schema_changed(&query_id, &offset, what);
@@ -140,10 +151,39 @@ impl State {
             return self.brought(created);
         };
         let (fate, wanted) = lane.created();
-        if let Some(subscription) = lane.subscription.as_mut().filter(|_| wanted) {
-            subscription.created(&created.offset, content_type, &mut self.updates);
+        let subscription = lane.subscription.as_mut().filter(|_| wanted);
+        let is_query = subscription.as_ref().is_some_and(|one| one.query.is_some());
+        if let Some(subscription) = subscription.filter(|_| !is_query) {
+            let offset = created.offset.as_deref().unwrap_or_default();
+            subscription.created(offset, content_type, &mut self.updates);
         }
         self.meet(query_id, fate);
+        if is_query {
+            self.of_query(query_id, |query| query.begin(created));
+        }
+    }
+
+    /// Something is told of a query's result.
+    fn of_query(&mut self, query_id: &str, tell: impl FnOnce(&mut Query) -> Told) {
+        let Some(subscription) = live(&mut self.lanes, query_id) else { return };
+        let Some(query) = &mut subscription.query else { return };
+        let told = tell(query);
+        let query_id = subscription.query_id.clone();
+        let offset = query.result.offset().map(ToOwned::to_owned);
+        self.updates.push_back(match told {
+            Told::Nothing => return,
+            Told::Began => Update::ResultBegan { query_id, offset },
+            Told::Changed(changes) => Update::ResultChanged { query_id, changes, offset },
+            Told::Settled => Update::ResultSettled { query_id, offset },
+            Told::OutOfStep => {
+                tracing::warn!(
+                    query = &*query_id,
+                    "a change does not fit its result; beginning anew"
+                );
+                query.begin_anew();
+                return self.gap(&query_id);
+            }
+        });
     }
 
     /// The session follows something that the caller did not ask for here.
@@ -151,8 +191,10 @@ impl State {
         if !self.session {
             return;
         }
-        let known =
-            self.lanes.values().find(|lane| *lane.stream == *created.stream && !lane.is_of_rows());
+        let known = self
+            .lanes
+            .values()
+            .find(|lane| *lane.stream == *created.stream && !lane.is_of_connection());
         let unwanted = known.map(|lane| lane.subscription.is_none());
         let (query_id, stream): (Arc<str>, Arc<str>) =
             (created.query_id.as_ref().into(), created.stream.as_ref().into());
@@ -166,7 +208,8 @@ impl State {
             None => {
                 let content_type = created.content_type.as_deref();
                 let mut subscription = Subscription::of_session(query_id.clone(), stream.clone());
-                subscription.created(&created.offset, content_type, &mut self.updates);
+                let offset = created.offset.as_deref().unwrap_or_default();
+                subscription.created(offset, content_type, &mut self.updates);
                 (Wire::Live, Some(subscription))
             }
         };
@@ -207,6 +250,11 @@ impl State {
     /// Everything up to `offset` was sent. That it was given out too is so when nothing is being
     /// read or asked for again; where that is not so, a later progress will say it.
     fn progress(&mut self, offset: &str) {
+        for lane in self.lanes.values_mut().filter(|lane| lane.is_live()) {
+            if let Some(query) = lane.subscription.as_mut().and_then(|one| one.query.as_mut()) {
+                query.result.passed(offset);
+            }
+        }
         let unsettled = |lane: &Lane| !lane.is_live() && !lane.is_of_session();
         let wanted = self.lanes.values().filter(|lane| lane.subscription.is_some());
         self.progress = (!wanted.into_iter().any(unsettled)).then(|| offset.into());

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use super::acks::Acks;
 use super::lane::{DUE, Fate, Lane, Wire};
+use super::query::Query;
+use super::result::QueryResult;
 use super::subscription::Subscription;
 use super::update::{LiveEvent, Update};
-use super::wire::{Acked, Entities, Request, Rows, Subscribe};
+use super::wire::{Acked, Entities, Request, Rows, Sql, Subscribe};
 use crate::follow::ReadFrom;
 
 /// Bytes of names in one message to the server: far below what any server may refuse.
@@ -79,6 +81,14 @@ impl State {
         self.insert(query_id, stream, subscription.of_rows(Some(rows)));
     }
 
+    /// Follows the result of a query.
+    pub(super) fn subscribe_to_query(&mut self, query_id: &str, sql: Sql) {
+        // No stream: a name that none has, because a session may bring any that there is.
+        let (query_id, stream): (Arc<str>, Arc<str>) = (query_id.into(), "".into());
+        let subscription = Subscription::new(query_id.clone(), Arc::clone(&stream), None);
+        self.insert(query_id, stream, subscription.of_query(Query::new(sql)));
+    }
+
     fn insert(&mut self, query_id: Arc<str>, stream: Arc<str>, subscription: Subscription) {
         self.forget_updates(&query_id);
         self.progress = None;
@@ -90,7 +100,7 @@ impl State {
     pub(super) fn unsubscribe(&mut self, query_id: &str) {
         self.forget_updates(query_id);
         if let Some(lane) = self.lanes.get_mut(query_id) {
-            let fate = lane.leave(self.session && !lane.is_of_rows());
+            let fate = lane.leave(self.session && !lane.is_of_connection());
             self.meet(query_id, fate);
         }
     }
@@ -104,11 +114,18 @@ impl State {
     pub(super) fn ack_progress(&mut self, offset: &str) {
         if self.session {
             let subscriptions = self.lanes.values().filter_map(|lane| lane.subscription.as_ref());
-            // What is about entities is the connection's, not the session's.
-            let of_streams = subscriptions.filter(|subscription| subscription.entities.is_none());
+            // What is about entities or a query is the connection's, not the session's.
+            let of_streams = subscriptions.filter(|subscription| {
+                subscription.entities.is_none() && subscription.query.is_none()
+            });
             let covered = of_streams.filter(|subscription| subscription.took_part_in(offset));
             self.acks.progress(offset, covered.map(|subscription| &subscription.stream));
         }
+    }
+
+    /// The rows of a query that is followed.
+    pub(super) fn result(&self, query_id: &str) -> Option<&QueryResult> {
+        Some(&self.lanes.get(query_id)?.subscription.as_ref()?.query.as_ref()?.result)
     }
 
     pub(super) fn next_update(&mut self) -> Option<Update> {
@@ -139,11 +156,19 @@ impl State {
                     let offset = subscription.ask_from(acked);
                     let min_offset = subscription.ask_min_offset();
                     let entities = subscription.entities.clone();
-                    let named = table.is_none() && entities.is_none();
+                    let query = subscription.query.as_ref().map(|query| query.asked());
+                    let named = table.is_none() && entities.is_none() && query.is_none();
                     let stream = if named { lane.stream.to_string() } else { String::new() };
                     let query_id = query_id.to_string();
-                    let asked = Subscribe { query_id, stream, table, entities, offset, min_offset };
-                    wanted.push(asked);
+                    wanted.push(Subscribe {
+                        query_id,
+                        stream,
+                        table,
+                        entities,
+                        query,
+                        offset,
+                        min_offset,
+                    });
                 }
                 _ => {}
             }

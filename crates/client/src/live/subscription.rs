@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::query::Query;
 use super::update::{LiveEvent, Update};
 use super::wire::{Changed, Entities, Rows};
 use crate::events::{Event, EventPage};
@@ -39,6 +40,8 @@ pub(super) struct Subscription {
     min_offset: Option<String>,
     /// Set if it is about entities, and not about the events of its stream.
     pub(super) entities: Option<Entities>,
+    /// Set if it is to the result of a query: that is the connection's too, and has no stream.
+    pub(super) query: Option<Box<Query>>,
     /// The stream does not hold JSON, so a JSON string is only how its text came.
     is_text: bool,
     /// All up to here was given out. Known once the subscription stood for the first time.
@@ -71,6 +74,7 @@ impl Subscription {
             start,
             min_offset: None,
             entities: None,
+            query: None,
             is_text: false,
             position: None,
             catch_up: None,
@@ -88,6 +92,11 @@ impl Subscription {
         Subscription { entities: Some(entities), ..self }
     }
 
+    /// One that is to a query's result.
+    pub(super) fn of_query(self, query: Query) -> Self {
+        Subscription { query: Some(Box::new(query)), ..self }
+    }
+
     /// The same, to the rows of a table.
     pub(super) fn of_rows(self, rows: Option<Rows>) -> Self {
         Subscription { rows, ..self }
@@ -101,6 +110,9 @@ impl Subscription {
     /// Where to ask the server to begin. With a session, asking moves its pointer: so never past
     /// what was acknowledged, if anything was.
     pub(super) fn ask_from(&self, acked: Option<&str>) -> Option<String> {
+        if let Some(query) = &self.query {
+            return query.ask_from();
+        }
         let Some(position) = self.position.as_deref() else {
             return self.start.as_ref().map(|start| start.as_offset().to_owned());
         };
@@ -193,6 +205,9 @@ impl Subscription {
     /// The server will begin anew after `position`, so what was half done is let go.
     pub(super) fn interrupt(&mut self) {
         self.catch_up = None;
+        if let Some(query) = &mut self.query {
+            query.interrupt();
+        }
     }
 
     /// Whether something must be read before what comes next can be given out.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Deserialize;
 
+use super::result::RowChange;
 use crate::error::{ClientError, Problem};
 
 /// Something happened. Updates of one subscription come in order; those about the connection stand
@@ -57,6 +58,31 @@ pub enum Update {
         changes: Vec<EntityChange>,
         /// All changes up to here were given out.
         offset: String,
+    },
+    /// A query's rows are there, all of them, instead of any that were before:
+    /// [`Live::result`](crate::Live::result).
+    ResultBegan {
+        /// The subscription.
+        query_id: Arc<str>,
+        /// Where in the log they are exact; none if that is yet to be said.
+        offset: Option<String>,
+    },
+    /// A query's result is another, by one transaction.
+    ResultChanged {
+        /// The subscription.
+        query_id: Arc<str>,
+        /// What is different.
+        changes: Vec<RowChange>,
+        /// Where in the log it is exact; none if that is yet to be said.
+        offset: Option<String>,
+    },
+    /// A query's result, as it was told, is exact at a place of the log: it was told without one, or goes
+    /// on there after a lost connection.
+    ResultSettled {
+        /// The subscription.
+        query_id: Arc<str>,
+        /// Where.
+        offset: Option<String>,
     },
     /// The columns of the table changed whose stream a subscription follows. Rows that come after this
     /// are of the new shape.
@@ -130,6 +156,9 @@ impl Update {
         match self {
             Update::Created { query_id, .. }
             | Update::Invalidated { query_id, .. }
+            | Update::ResultBegan { query_id, .. }
+            | Update::ResultChanged { query_id, .. }
+            | Update::ResultSettled { query_id, .. }
             | Update::SchemaChanged { query_id, .. }
             | Update::Ended { query_id, .. } => Some(query_id),
             Update::Event(event) => Some(&event.query_id),

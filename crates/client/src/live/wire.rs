@@ -10,9 +10,11 @@ use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use super::result::{ChangePart, RowText, texts};
 use super::update::EntityChange;
 use crate::error::{ClientError, Problem};
 use crate::events::payload;
+use crate::sql::SqlColumn;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -22,16 +24,18 @@ pub(crate) enum Request {
     Ack { offsets: Vec<Acked> },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Subscribe {
     pub(crate) query_id: String,
-    /// Empty where a table or entities are named instead.
+    /// Empty where a table, entities or a query are named instead.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) stream: String,
     #[serde(flatten)]
     pub(crate) table: Option<Rows>,
     #[serde(flatten)]
     pub(crate) entities: Option<Entities>,
+    #[serde(flatten)]
+    pub(crate) query: Option<Sql>,
     /// Nothing: where the session stands, else the stream's tail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) offset: Option<String>,
@@ -49,14 +53,29 @@ pub(crate) struct Entities {
     pub(crate) ids: Vec<String>,
 }
 
+/// The query whose result a subscription is to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Sql {
+    pub(crate) sql: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) params: Vec<serde_json::Value>,
+    /// What the server said of the query when it was begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) etag: Option<String>,
+}
+
 impl Subscribe {
     /// Bytes of its names.
     pub(crate) fn bytes(&self) -> usize {
         let of_rows = |rows: &Rows| rows.table.len() + rows.filter.as_ref().map_or(0, String::len);
         let of_entities =
             |of: &Entities| of.code.len() + of.ids.iter().map(String::len).sum::<usize>();
+        let of_query = |of: &Sql| {
+            of.sql.len() + of.params.iter().map(|value| value.to_string().len()).sum::<usize>()
+        };
         self.query_id.len()
             + self.stream.len()
+            + self.query.as_ref().map_or(0, of_query)
             + self.table.as_ref().map_or(0, of_rows)
             + self.entities.as_ref().map_or(0, of_entities)
     }
@@ -108,8 +127,21 @@ pub(crate) enum Message<'a> {
     Gap {
         query_id: Cow<'a, str>,
     },
+    /// Of one query: that it is settled there.
     Progress {
+        query_id: Option<Cow<'a, str>>,
         offset: Cow<'a, str>,
+    },
+    /// More of a query's first rows.
+    Batch {
+        query_id: Cow<'a, str>,
+        rows: Vec<RowText>,
+        more: bool,
+    },
+    /// A query's rows are others.
+    Change {
+        query_id: Cow<'a, str>,
+        part: Box<ChangePart>,
     },
     Invalidate {
         query_id: Cow<'a, str>,
@@ -137,7 +169,7 @@ pub(crate) enum Message<'a> {
     Other,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct Created<'a> {
     #[serde(borrow)]
     pub(crate) query_id: Cow<'a, str>,
@@ -146,8 +178,20 @@ pub(crate) struct Created<'a> {
     /// What the stream holds, where the server says so.
     #[serde(rename = "contentType")]
     pub(crate) content_type: Option<String>,
-    #[serde(borrow)]
-    pub(crate) offset: Cow<'a, str>,
+    /// Nothing where a query's rows are not settled yet.
+    #[serde(default)]
+    pub(crate) offset: Option<Cow<'a, str>>,
+    /// Of a query, and so is all that follows.
+    pub(crate) live_id: Option<String>,
+    pub(crate) etag: Option<String>,
+    pub(crate) columns: Option<Vec<SqlColumn>>,
+    pub(crate) plan: Option<String>,
+    #[serde(default)]
+    pub(crate) reset: bool,
+    #[serde(default)]
+    pub(crate) more: bool,
+    #[serde(default, deserialize_with = "texts")]
+    pub(crate) initial_results: Vec<RowText>,
 }
 
 /// The payload of an `INVALIDATE`.
@@ -187,6 +231,11 @@ struct Members<'a> {
     hint: Option<String>,
     temporary: Option<bool>,
     reconnect_in_ms: Option<u64>,
+    position: Option<usize>,
+    #[serde(default)]
+    more: bool,
+    #[serde(default, deserialize_with = "texts")]
+    rows: Vec<RowText>,
 }
 
 impl<'a> Message<'a> {
@@ -226,7 +275,19 @@ impl<'a> Members<'a> {
                 offset: self.offset.ok_or_else(offset)?.0,
             },
             "gap" => Message::Gap { query_id: self.query_id.ok_or_else(query_id)?.0 },
-            "progress" => Message::Progress { offset: self.offset.ok_or_else(offset)?.0 },
+            "progress" => Message::Progress {
+                query_id: self.query_id.map(|text| text.0),
+                offset: self.offset.ok_or_else(offset)?.0,
+            },
+            "initial_batch" => Message::Batch {
+                query_id: self.query_id.ok_or_else(query_id)?.0,
+                rows: self.rows,
+                more: self.more,
+            },
+            "change" => Message::Change {
+                query_id: self.query_id.ok_or_else(query_id)?.0,
+                part: serde_json::from_slice(frame).map_err(|error| not_understood(&error))?,
+            },
             "INVALIDATE" => {
                 let raw = self.payload.ok_or_else(|| missing("payload"))?;
                 Message::Invalidate {
@@ -256,7 +317,7 @@ impl<'a> Members<'a> {
                     detail: self.message,
                     hint: self.hint,
                     temporary: self.temporary,
-                    position: None,
+                    position: self.position,
                 },
             },
             "hello" => Message::Hello {
@@ -308,6 +369,7 @@ mod tests {
     #[test]
     fn requests_look_like_the_examples_of_the_protocol() {
         let subscription = Subscribe {
+            query: None,
             query_id: "doc".into(),
             stream: "doc-123".into(),
             table: None,
@@ -317,6 +379,7 @@ mod tests {
         };
         let entities = Entities { code: "project".into(), ids: vec!["7".into(), "8".into()] };
         let of_entities = Subscribe {
+            query: None,
             table: None,
             query_id: "projects".into(),
             stream: String::new(),
@@ -391,6 +454,7 @@ mod tests {
         let rows = Rows { table: "orders".to_owned(), filter: Some("n > 1".to_owned()) };
         let (query_id, table) = ("q".to_owned(), Some(rows));
         let wish = Subscribe {
+            query: None,
             query_id,
             stream: String::new(),
             table,

@@ -30,6 +30,7 @@ use axum::http::StatusCode;
 pub(crate) use credentials::Credentials;
 pub(crate) use identity::{Identity, Who};
 pub(crate) use permit::Act;
+pub(crate) use scopes::Ability;
 pub(crate) use standing::Ended;
 
 use crate::problem::Problem;

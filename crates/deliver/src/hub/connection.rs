@@ -14,6 +14,7 @@ use super::facts::Facts;
 use super::frames::{Dialect, Envelope, put};
 use super::outbox::{Cargo, Outbox, Parcel, Slot};
 use super::outlet::Outlet;
+use super::queries::LiveQuery;
 use super::reader::Reader;
 use super::replay::Verdict;
 use super::unsorted::Delivery;
@@ -87,6 +88,10 @@ pub(super) struct Subscription {
     pub(super) envelope: Option<Envelope>,
     /// Set if it is one to entities, which has no stream of its own.
     pub(super) entities: Option<Box<Interest>>,
+    /// Set if it is one to a live query, likewise.
+    pub(super) query: Option<Box<LiveQuery>>,
+    /// The tables that a live query reads.
+    pub(super) tables: Box<[Box<str>]>,
 }
 
 impl Subscription {
@@ -117,6 +122,8 @@ pub(super) struct Connection {
     pub(super) subscriptions: Vec<Option<Subscription>>,
     next_serial: u32,
     pub(super) next_replay: u32,
+    /// Queries that get all rows when the client has taken what waits for it.
+    pub(super) postponed: Vec<Slot>,
     /// How often the store was told what entities it is told of, or may have been by others.
     pub(super) entity_edits: u64,
     /// The store is looked at for what others told it.
@@ -159,6 +166,7 @@ impl Connection {
             subscriptions: Vec::new(),
             next_serial: 0,
             next_replay: 0,
+            postponed: Vec::new(),
             entity_edits: 0,
             reviewing: false,
             blocked: false,
@@ -227,6 +235,8 @@ impl Connection {
             waiting: 0,
             envelope: None,
             entities: None,
+            query: None,
+            tables: Box::default(),
         };
         let free = self.subscriptions.iter().position(Option::is_none);
         let index = free.unwrap_or(self.subscriptions.len());

@@ -159,6 +159,7 @@ impl Connection {
             .filter_map(|stream| stream.strip_prefix(TABLE_PREFIX))
             .map(ToOwned::to_owned)
             .collect();
+        tables.extend(self.slots().flat_map(|(_, s)| s.tables.iter().map(ToString::to_string)));
         tables.sort_unstable();
         tables.dedup();
         let ago = |heard_ms: u64| i64::try_from(clock_ms.saturating_sub(heard_ms)).unwrap_or(0);

@@ -7,6 +7,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use super::connection::{Connection, Key, Subscription};
 use super::frames::{self, Dialect};
 use super::outbox::{Cargo, Flushed, Parcel, Sent, Slot};
+use super::queries::Piece;
 use super::replay::Verdict;
 use super::shard::Shard;
 use super::stats::{Stats, add};
@@ -50,22 +51,25 @@ impl Shard {
             deflater: &mut self.deflater,
             dialect,
             wall_ms: self.wall_ms,
+            fresh: Vec::new(),
         };
         let flushed = outbox.flush(outlet, &mut departing);
+        let mut fresh = departing.fresh;
         connection.note_debt();
+        let key = Key { index, serial: connection.serial };
         match flushed {
             Flushed::Empty => {
                 for reply in connection.draining.drain(..) {
                     let _ = reply.send(Verdict::Continue);
                 }
                 if connection.is_hungry() {
-                    self.hungry.push_back(Key { index, serial: connection.serial });
+                    self.hungry.push_back(key);
                 }
+                fresh.extend(connection.next_postponed());
             }
             Flushed::Blocked => {
                 connection.blocked = true;
                 connection.progress_ms = self.now_ms;
-                let key = Key { index, serial: connection.serial };
                 self.blocked.push(connection.outlet.writable(key));
             }
             Flushed::Finished => {
@@ -76,6 +80,9 @@ impl Shard {
                 add(&self.stats.push_failures, 1);
                 self.remove(index);
             }
+        }
+        if !fresh.is_empty() {
+            self.ask_again(key, fresh);
         }
     }
 }
@@ -114,6 +121,8 @@ pub(super) struct Departing<'a> {
     pub(super) deflater: &'a mut Option<Deflater>,
     pub(super) dialect: Dialect,
     pub(super) wall_ms: i64,
+    /// Live queries that are to get all rows.
+    pub(super) fresh: Vec<Slot>,
 }
 
 impl Departing<'_> {
@@ -141,9 +150,19 @@ impl Sent for Departing<'_> {
         self.tell(slot)
     }
 
+    fn piece(&mut self, slot: Slot, result: u32) -> Piece {
+        self.next_piece(slot, result)
+    }
+
+    fn fresh(&mut self, slot: Slot) {
+        self.fresh.push(slot);
+    }
+
     fn sent(&mut self, cargo: &Cargo) {
         if let Cargo::Live { slot, events, created_at_ms, .. } = *cargo {
-            self.stats.pushed(u64::from(events), self.wall_ms - created_at_ms);
+            if events > 0 {
+                self.stats.pushed(u64::from(events), self.wall_ms - created_at_ms);
+            }
             if let Some(subscription) = self.subscription(slot) {
                 subscription.waiting = subscription.waiting.saturating_sub(1);
             }

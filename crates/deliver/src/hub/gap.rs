@@ -158,6 +158,7 @@ mod tests {
                     deflater: &mut None,
                     dialect: Dialect::ServerSent,
                     wall_ms: 0,
+                    fresh: Vec::new(),
                 };
                 outbox.flush(outlet, &mut departing);
                 if let Ok(piece) = self.body.try_recv() {

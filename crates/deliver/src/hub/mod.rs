@@ -19,6 +19,7 @@
 //! - [`unsorted`]: several streams over one SSE response, in the log's order
 //! - [`gap`]: what becomes of events that a slow client has no room for
 //! - [`reader`]: responses that follow one stream
+//! - [`queries`]: who follows live queries, and what each is told
 //! - [`entities`]: who is told of entities, and what waits for each
 //! - [`replay`]: what happened before a subscription began, read from the store, and the exact
 //!   hand-over to what happens after
@@ -46,6 +47,7 @@ mod metrics;
 mod outbox;
 mod outlet;
 mod presence;
+pub(crate) mod queries;
 mod reader;
 pub(crate) mod rendezvous;
 mod replay;
@@ -70,6 +72,7 @@ use tidewire_store::Position;
 use crate::live::message::Ack;
 use crate::node::Node;
 use crate::problem::Problem;
+use crate::queries::{QuerySight, QuerySinks};
 use crate::tail::{Sight, Sinks};
 use crate::websocket::CloseCode;
 
@@ -80,6 +83,7 @@ pub(crate) use facts::{Facts, Gathering, Portrait, Wanted};
 pub(crate) use metrics::write as write_metrics;
 pub(crate) use outlet::{Outlet, ServerSent, Socket};
 pub(crate) use presence::Presence;
+pub(crate) use queries::{Deed as QueryDeed, QueryRequest};
 pub(crate) use reader::{Arrival, PASSAGE_LIMIT, Passage};
 pub(crate) use replay::Step;
 pub(crate) use shard::clock_ms;
@@ -123,6 +127,8 @@ pub(crate) enum Command {
     Replayed { key: Key, replay: u32, step: Box<Step>, reply: oneshot::Sender<replay::Verdict> },
     /// Something about the entities it is told of.
     Entities { key: Key, deed: Box<EntityDeed> },
+    /// Something about the live queries it follows.
+    Queries { key: Key, deed: Box<QueryDeed> },
     /// The store is to be told again which entities all connections are told of.
     RestoreEntities,
     /// Its session or its credential is gone: all it follows ends, with the reason, and then it.
@@ -168,17 +174,21 @@ impl Handle {
 
 impl Hub {
     /// A hub of so many shards, which stand at `position` and are yet to be started.
-    pub(crate) fn new(shards: usize, position: Position) -> (Hub, Vec<Dormant>, Sinks) {
+    pub(crate) fn new(shards: usize, position: Position) -> (Hub, Vec<Dormant>, Sinks, QuerySinks) {
         let (mut handles, mut running, mut sinks) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..shards.max(1) {
+        let mut query_sinks = Vec::new();
+        for index in 0..shards.max(1) {
             let (commands, commanded) = mpsc::channel(COMMANDS_MAX);
             let (departures, departed) = mpsc::unbounded_channel();
             let (sink, sights) = mpsc::channel::<Arc<Sight>>(SIGHTS_MAX);
+            let (query_sink, query_sights) = mpsc::channel::<Arc<QuerySight>>(SIGHTS_MAX);
             let handle = Handle { commands, departures, stats: Arc::default() };
-            let incoming = Incoming { commands: commanded, departures: departed, sights };
-            running.push(Dormant { handle: handle.clone(), incoming, position });
+            let incoming =
+                Incoming { commands: commanded, departures: departed, sights, query_sights };
+            running.push(Dormant { handle: handle.clone(), incoming, position, index });
             handles.push(handle);
             sinks.push(sink);
+            query_sinks.push(query_sink);
         }
         let names = (0..handles.len()).map(|shard| format!("shard-{shard}")).collect();
         let hub = Hub {
@@ -187,7 +197,7 @@ impl Hub {
             tasks: TaskTracker::new(),
             replay_reads: Arc::new(Semaphore::new(REPLAY_READS_MAX)),
         };
-        (hub, running, sinks)
+        (hub, running, sinks, query_sinks)
     }
 
     /// Starts the shards.

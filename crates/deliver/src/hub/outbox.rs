@@ -11,6 +11,7 @@ use bytes::{Buf, Bytes};
 use tidewire_store::Position;
 
 use super::outlet::{Outlet, Refused};
+use super::queries::Piece;
 
 /// Pieces that go out in one write.
 const PIECES_MAX: usize = 64;
@@ -37,6 +38,11 @@ pub(super) enum Cargo {
     /// Stands where a subscription is told of entities. Its bytes are made when its turn comes, because
     /// until then more may happen to them.
     Invalidation(Slot),
+    /// Stands where rows of a live query's result go on. Its bytes are made when its turn comes, so that
+    /// no more of a large result is written than the socket takes. Of so many results the last.
+    Piece(Slot, u32),
+    /// Stands where changes of a live query were given up: when its turn comes, all rows are asked for.
+    Fresh(Slot),
     /// A message of the connection's own.
     Message,
     /// The question whether the client is there.
@@ -46,6 +52,12 @@ pub(super) enum Cargo {
 }
 
 impl Cargo {
+    /// Whether its bytes are made when its turn comes.
+    fn is_made_in_turn(self) -> bool {
+        use Cargo::{Fresh, Gap, Invalidation, Piece};
+        matches!(self, Gap(_) | Invalidation(_) | Piece(..) | Fresh(_))
+    }
+
     /// Events that happen, after one position up to another.
     pub(super) fn live(
         slot: Slot,
@@ -110,6 +122,10 @@ pub(super) trait Sent {
     fn gap(&mut self, slot: Slot) -> Bytes;
     /// The bytes of what is told of entities, whose turn has come.
     fn invalidation(&mut self, slot: Slot) -> Bytes;
+    /// The next rows of a live query's result, whose turn has come.
+    fn piece(&mut self, slot: Slot, result: u32) -> Piece;
+    /// A live query is to get all rows.
+    fn fresh(&mut self, slot: Slot);
     /// A parcel is out.
     fn sent(&mut self, cargo: &Cargo);
 }
@@ -117,6 +133,11 @@ pub(super) trait Sent {
 impl Outbox {
     pub(super) fn is_empty(&self) -> bool {
         self.parcels.is_empty()
+    }
+
+    /// Bytes of all that waits, counted against its bounds or not.
+    pub(super) fn total_bytes(&self) -> usize {
+        self.parcels.iter().map(|parcel| parcel.bytes.len()).sum()
     }
 
     /// When the oldest of what waits was put there.
@@ -205,6 +226,22 @@ impl Outbox {
                 // Not counted: it is bounded by what is subscribed to.
                 first.cargo = Cargo::Replayed;
             }
+            if let Cargo::Piece(slot, result) = first.cargo {
+                let queued_ms = first.queued_ms;
+                let Piece { bytes, more, then } = sent.piece(slot, result);
+                first.bytes = bytes;
+                // Paced by the socket, so it does not count against the bounds.
+                first.cargo = Cargo::Replayed;
+                if more {
+                    let (bytes, cargo) = (Bytes::new(), Cargo::Piece(slot, result));
+                    self.push(Parcel { bytes, cargo, queued_ms });
+                }
+                then.into_iter().for_each(|parcel| self.push(parcel));
+                continue;
+            }
+            if let Cargo::Fresh(slot) = first.cargo {
+                sent.fresh(slot);
+            }
             if first.bytes.is_empty() {
                 // The gap of a subscription that has ended, or an end without a word.
                 let is_last = first.cargo == Cargo::Last;
@@ -218,7 +255,7 @@ impl Outbox {
                 let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
                 let mut count = 0;
                 for (piece, parcel) in pieces.iter_mut().zip(&self.parcels) {
-                    if matches!(parcel.cargo, Cargo::Gap(_) | Cargo::Invalidation(_)) {
+                    if parcel.cargo.is_made_in_turn() {
                         break;
                     }
                     *piece = IoSlice::new(&parcel.bytes);

@@ -18,6 +18,7 @@ use super::connection::{Connection, Key};
 use super::entities::Desk;
 use super::facts::Facts;
 use super::outbox::{Cargo, Slot};
+use super::queries::Board;
 use super::stats::{Stats, add, set, subtract};
 use super::subscribe::{leave, unknown_subscription};
 use super::upkeep::Due;
@@ -50,6 +51,9 @@ pub(super) struct Shard {
     next_serial: u64,
     pub(super) audiences: HashMap<Arc<str>, Audience>,
     pub(super) entities: Desk,
+    pub(super) queries: Board,
+    /// Which of the hub's shards it is.
+    pub(super) index: usize,
     /// Large audiences that are being served.
     pub(super) backlog: Backlog,
     /// Readers that are behind, and whose socket takes more.
@@ -70,7 +74,7 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    pub(super) fn new(node: Arc<Node>, handle: Handle, position: Position) -> Shard {
+    pub(super) fn new(node: Arc<Node>, handle: Handle, position: Position, index: usize) -> Shard {
         Shard {
             node,
             stats: Arc::clone(&handle.stats),
@@ -80,6 +84,8 @@ impl Shard {
             next_serial: 0,
             audiences: HashMap::new(),
             entities: Desk::default(),
+            queries: Board::at(position),
+            index,
             backlog: Backlog::default(),
             hungry: VecDeque::new(),
             due: VecDeque::new(),
@@ -139,6 +145,7 @@ impl Shard {
                 self.replayed(key, replay, *step, reply);
             }
             Command::Entities { key, deed } => self.obey_entities(key, *deed),
+            Command::Queries { key, deed } => self.obey_queries(key, *deed),
             Command::RestoreEntities => self.restore_entities(),
             Command::Expire { key, reason } => self.expire(key, reason),
             Command::End { id, query_id } => self.end_by_name(&id, query_id.as_deref()),
@@ -219,6 +226,7 @@ impl Shard {
             leave(&mut self.audiences, stream, &circle, member);
         }
         self.forget_entities(key, &connection);
+        self.forget_queries(&connection);
         set(&self.stats.streams, self.audiences.len());
         subtract(self.gauge(&connection.outlet, connection.reader.is_some()), 1);
     }

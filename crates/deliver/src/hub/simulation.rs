@@ -20,7 +20,7 @@ use super::outlet::ServerSent;
 use super::shard::Shard;
 use super::turns::Incoming;
 use super::{Arrival, Key, Outlet, PASSAGE_LIMIT};
-use crate::node::Node;
+use crate::node::{Assembled, Node};
 use crate::options::{Access, Options};
 use crate::streams::{Voice, find_page};
 use crate::tail::Sinks;
@@ -111,11 +111,11 @@ impl World {
         options.live.fan_out_threshold = fan_out_threshold;
         options.streams.page_cache_bytes_max = 0;
         let assembled = Node::assemble(options, store, String::new(), 1).await;
-        let (node, mut shards, sinks) = assembled.expect("a node");
+        let Assembled { node, mut shards, sinks, .. } = assembled.expect("a node");
         let node = Arc::new(node);
         let dormant = shards.pop().expect("a shard");
         World {
-            shard: Shard::new(Arc::clone(&node), dormant.handle, dormant.position),
+            shard: Shard::new(Arc::clone(&node), dormant.handle, dormant.position, 0),
             incoming: dormant.incoming,
             node,
             sinks,

@@ -118,7 +118,7 @@ impl Shard {
         let mut wanted = Vec::with_capacity(slots.len());
         for slot in slots {
             let Some(subscription) = connection.subscription(slot) else { continue };
-            if subscription.entities.is_some() {
+            if subscription.entities.is_some() || subscription.query.is_some() {
                 continue;
             }
             subscription.state = State::Replaying(replay);
@@ -169,6 +169,9 @@ impl Shard {
     pub(super) fn end(&mut self, key: Key, slot: Slot, reason: &str) {
         let Some(connection) = self.connection(key) else { return };
         let Some(subscription) = connection.subscription(slot) else { return };
+        if subscription.query.is_some() {
+            return self.end_query(Member { key, slot }, reason, None);
+        }
         let (query_id, stream) = (&subscription.query_id, &subscription.stream);
         let ended = super::frames::ended(query_id, stream, reason);
         let (link, stream) = (subscription.link, stream.to_string());
@@ -216,6 +219,9 @@ impl Shard {
             if let Some(interest) = subscription.entities {
                 self.leave_entities(Member { key, slot }, &interest);
             }
+            if let Some(query) = subscription.query {
+                self.leave_query(&query);
+            }
         }
         set(&self.stats.streams, self.audiences.len());
     }
@@ -245,7 +251,7 @@ pub(super) fn unknown_subscription() -> Problem {
 }
 
 /// A subscription to a table is the connection's, and would hide the session's of the same name.
-fn taken_by_session() -> Problem {
+pub(super) fn taken_by_session() -> Problem {
     Problem::new(
         axum::http::StatusCode::CONFLICT,
         "query_id_in_use",

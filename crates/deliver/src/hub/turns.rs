@@ -17,6 +17,7 @@ use super::connection::Key;
 use super::shard::{Shard, clock_ms};
 use super::{Command, Handle};
 use crate::node::{Node, now_ms};
+use crate::queries::QuerySight;
 use crate::tail::Sight;
 
 /// Commands taken in one turn.
@@ -41,6 +42,7 @@ pub(crate) struct Dormant {
     pub(super) handle: Handle,
     pub(super) incoming: Incoming,
     pub(super) position: Position,
+    pub(super) index: usize,
 }
 
 /// What comes to a shard.
@@ -49,14 +51,15 @@ pub(super) struct Incoming {
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) departures: mpsc::UnboundedReceiver<Key>,
     pub(super) sights: mpsc::Receiver<Arc<Sight>>,
+    pub(super) query_sights: mpsc::Receiver<Arc<QuerySight>>,
 }
 
 impl Dormant {
     /// Runs until `stop`.
     pub(super) async fn run(self, node: Arc<Node>, stop: CancellationToken) {
-        let Dormant { handle, mut incoming, position } = self;
+        let Dormant { handle, mut incoming, position, index } = self;
         let draining = node.draining.clone();
-        let mut shard = Shard::new(node, handle, position);
+        let mut shard = Shard::new(node, handle, position, index);
         let mut tick = tokio::time::interval(shard.tick());
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -73,7 +76,7 @@ impl Dormant {
             }
             // What there is to do is done in the next turn; here it is only waited for.
             let renewal_due = shard.renewal_due();
-            let Incoming { commands, departures, sights } = &mut incoming;
+            let Incoming { commands, departures, sights, query_sights } = &mut incoming;
             tokio::select! {
                 command = commands.recv() => match command {
                     Some(command) => {
@@ -85,6 +88,10 @@ impl Dormant {
                 Some(sight) = sights.recv() => {
                     shard.begin_turn();
                     shard.see(&sight, sights.is_empty());
+                }
+                Some(sight) = query_sights.recv() => {
+                    shard.begin_turn();
+                    shard.hear(&sight);
                 }
                 Some(key) = departures.recv() => shard.depart(key),
                 Some(key) = shard.blocked.next(), if !shard.blocked.is_empty() => {
@@ -125,6 +132,11 @@ impl Shard {
         for _ in 0..SIGHTS_A_TURN {
             let Ok(sight) = incoming.sights.try_recv() else { break };
             self.see(&sight, incoming.sights.is_empty());
+            busy = true;
+        }
+        for _ in 0..SIGHTS_A_TURN {
+            let Ok(sight) = incoming.query_sights.try_recv() else { break };
+            self.hear(&sight);
             busy = true;
         }
         self.hand_out_invalidations();

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tidewire_store::{Command as LogCommand, Position, SessionChange};
 
-use super::connection::{Connection, Key, State};
+use super::connection::{Connection, Key, State, Subscription};
 use super::outbox::{Cargo, Slot};
+use super::queries::LiveQuery;
 use super::shard::{Shard, ms};
 use super::stats::{add, set};
 use crate::live::message::{Ack, Acked};
@@ -76,19 +77,22 @@ impl Shard {
     /// Asks whether a client is there, and tells it how far it has got.
     fn ping(&mut self, key: Key, ping_ms: u64) {
         let all_served = self.backlog.is_empty() && self.entities.ready.is_empty();
-        let (now_ms, position) = (self.now_ms, self.position);
+        let now_ms = self.now_ms;
+        let Some(connection) = self.connection(key) else { return };
+        connection.next_ping_ms = now_ms + ping_ms;
+        connection.queue(connection.dialect().ping(), Cargo::Ping, now_ms);
+        self.touch(key.index);
+        let told = self.connections.get(key.index).and_then(|c| self.told_by_queries(c));
+        let Some(position) = told else { return };
         let offset = self.node.offset(position);
         let connection = self.connections.get_mut(key.index).filter(|c| c.serial == key.serial);
         let Some(connection) = connection else { return };
-        connection.next_ping_ms = now_ms + ping_ms;
-        connection.queue(connection.dialect().ping(), Cargo::Ping, now_ms);
         if all_served && connection.told < position && connection.has_all() {
             connection.told = position;
             connection.furthest = connection.furthest.max(position);
             let message = format!("{{\"type\":\"progress\",\"offset\":\"{offset}\"}}");
             connection.say(&message, Some(offset), &mut self.deflater, now_ms);
         }
-        self.touch(key.index);
     }
 
     /// What has waited for too long becomes a gap.
@@ -99,10 +103,16 @@ impl Shard {
         let now_ms = self.now_ms;
         let stats = Arc::clone(&self.stats);
         let Some(connection) = self.connection(key) else { return };
-        let waiting = connection.slots().filter(|(_, s)| s.waiting > 0 && s.gap.is_none());
-        let waiting: Vec<(Slot, Position)> = waiting.map(|(slot, s)| (slot, s.sent)).collect();
-        for (slot, sent) in waiting {
-            connection.drop_waiting(slot, sent, sent, now_ms);
+        let is_stuck =
+            |s: &Subscription| s.waiting > 0 || s.query.as_deref().is_some_and(LiveQuery::goes_out);
+        let waiting = connection.slots().filter(|(_, s)| is_stuck(s) && s.gap.is_none());
+        let waiting = waiting.map(|(slot, s)| (slot, s.sent, s.query.is_some()));
+        let waiting: Vec<(Slot, Position, bool)> = waiting.collect();
+        for (slot, sent, is_query) in waiting {
+            match is_query {
+                true => connection.lose_query(slot, now_ms),
+                false => connection.drop_waiting(slot, sent, sent, now_ms),
+            }
             add(&stats.gaps, 1);
         }
     }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
-use tidewire_query::{Predicate, Row, Truth, Unsure};
+use tidewire_query::{Predicate, Row, TenantRule, Truth, Unsure};
 use tidewire_store::{Epoch, Event, Operation, Position, RowChange};
 
 use super::image;
 use super::tables::Schema;
-use super::view::{Tenants, View};
+use super::view::{View, covers};
 use crate::changes;
 
 /// A view that was made with a table's columns.
@@ -201,10 +201,10 @@ impl Lens {
         // Without the column it is not known whose it is.
         let missing = || Unsure::Missing { column: column.to_string() };
         let host = row.get(column).ok_or_else(missing)?;
-        Ok(tenants.cover(image::text(host).as_deref()))
+        Ok(covers(tenants, image::text(host).as_deref()))
     }
 
-    fn tenants(&self) -> Option<&Tenants> {
+    fn tenants(&self) -> Option<&TenantRule> {
         self.view.asked().tenants.as_ref()
     }
 

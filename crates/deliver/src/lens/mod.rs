@@ -29,8 +29,9 @@ mod tests;
 mod view;
 
 pub(crate) use look::{Lens, Opened};
-pub(crate) use tables::Tables;
-pub(crate) use view::View;
+pub(crate) use refusal::{table_not_found, table_not_watched};
+pub(crate) use tables::{Tables, dialect};
+pub(crate) use view::{Person, View, access, covers};
 
 use std::sync::Arc;
 

@@ -41,7 +41,7 @@ pub(super) fn cannot_narrow(table: &str) -> Problem {
     )
 }
 
-pub(super) fn table_not_found(table: &str) -> Problem {
+pub(crate) fn table_not_found(table: &str) -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
         "table_not_found",
@@ -50,7 +50,7 @@ pub(super) fn table_not_found(table: &str) -> Problem {
     )
 }
 
-pub(super) fn table_not_watched(table: &str) -> Problem {
+pub(crate) fn table_not_watched(table: &str) -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
         "table_not_watched",

@@ -17,7 +17,7 @@ use tidewire_store::{Control, Position, SharedStore, TableView, TailEvent};
 
 use super::look::Lens;
 use super::refusal;
-use super::view::{View, table_of};
+use super::view::{View, covers, table_of};
 use crate::problem::Problem;
 
 /// Tables that are remembered. Those that are looked at stay, whatever their number.
@@ -190,6 +190,11 @@ async fn columns(
     Ok(known)
 }
 
+/// The SQL that a store speaks.
+pub(crate) fn dialect(store: &SharedStore) -> Dialect {
+    if store.backend() == "SQLite" { Dialect::Sqlite } else { Dialect::Postgres }
+}
+
 /// Makes a lens of a view.
 fn make(
     store: &SharedStore,
@@ -205,11 +210,12 @@ fn make(
         TableView::NotWatched => return Err(refusal::table_not_watched(&asked.table)),
         TableView::Unknown => return Err(refusal::table_not_found(&asked.table)),
     };
-    if host_column.is_none() && asked.tenants.as_ref().is_some_and(|t| !t.cover(None)) {
+    if host_column.is_none() && asked.tenants.as_ref().is_some_and(|tenants| !covers(tenants, None))
+    {
         // Its rows are of no tenant, as streams may be, and out of this caller's reach.
         return Err(crate::streams::not_found());
     }
-    let dialect = if store.backend() == "SQLite" { Dialect::Sqlite } else { Dialect::Postgres };
+    let dialect = dialect(store);
     let permitted = |name: &str| {
         asked.columns.as_ref().is_none_or(|columns| columns.iter().any(|own| **own == *name))
     };

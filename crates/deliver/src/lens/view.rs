@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use tidewire_query::Caller;
+use tidewire_query::{Access, Caller, TenantRule};
 use tidewire_store::{Reach, TABLE_PREFIX};
 
 use crate::auth::Identity;
@@ -43,29 +43,38 @@ pub(super) struct Asked {
     /// The columns that it may see, if not all.
     pub(super) columns: Option<Vec<Box<str>>>,
     /// Whose rows it may see, if not everyone's.
-    pub(super) tenants: Option<Tenants>,
+    pub(super) tenants: Option<TenantRule>,
     pub(super) person: Person,
 }
 
-/// Some tenants.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Tenants {
-    hosts: Arc<[String]>,
-    shared: bool,
+/// Whether rows of a tenant, or of none, are among those of some tenants.
+pub(crate) fn covers(tenants: &TenantRule, host: Option<&str>) -> bool {
+    match host {
+        None => tenants.shared,
+        Some(host) => tenants.hosts.iter().any(|known| known == host),
+    }
 }
 
-impl Tenants {
-    pub(super) fn cover(&self, host: Option<&str>) -> bool {
-        match host {
-            None => self.shared,
-            Some(host) => self.hosts.iter().any(|known| known == host),
-        }
+/// What of a table someone may see: by the configuration's rule for it, and by their scopes.
+pub(crate) fn access(identity: &Identity, table: &str, rule: Option<&str>) -> Access {
+    let narrowing = identity.scopes().narrowing(table);
+    // Administrators see everything, as their scopes say.
+    let rule = rule.filter(|_| !identity.scopes().is_admin());
+    Access {
+        columns: narrowing.columns.map(|columns| columns.to_vec()),
+        rules: rule.into_iter().chain(narrowing.rows).map(Into::into).collect(),
+        tenants: match identity.scopes().reach() {
+            Reach::All => None,
+            Reach::Of { hosts, shared } => {
+                Some(TenantRule { hosts: Arc::clone(hosts), shared: *shared })
+            }
+        },
     }
 }
 
 /// Who asks, as far as it matters to what is asked: what does not ask who it is for is shared.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Person {
+pub(crate) struct Person {
     user: Option<Box<str>>,
     host: Option<Box<str>>,
     /// As JSON.
@@ -101,17 +110,7 @@ impl View {
         rule: Option<&str>,
         filter: Option<&str>,
     ) -> Option<View> {
-        let narrowing = identity.scopes().narrowing(table);
-        // Administrators see everything, as their scopes say.
-        let rule = rule.filter(|_| !identity.scopes().is_admin());
-        let rules: Vec<Box<str>> = rule.into_iter().chain(narrowing.rows).map(Into::into).collect();
-        let columns = narrowing.columns.map(|columns| columns.to_vec());
-        let tenants = match identity.scopes().reach() {
-            Reach::All => None,
-            Reach::Of { hosts, shared } => {
-                Some(Tenants { hosts: Arc::clone(hosts), shared: *shared })
-            }
-        };
+        let Access { columns, rules, tenants } = access(identity, table, rule);
         if filter.is_none() && rules.is_empty() && columns.is_none() && tenants.is_none() {
             return None;
         }
@@ -151,6 +150,16 @@ impl View {
 }
 
 impl Person {
+    /// All of an identity that a query may ask for.
+    pub(crate) fn of(identity: &Identity) -> Person {
+        let claims = identity.claims().map(|(claims, _)| Value::Object(claims.all.clone()));
+        Person {
+            user: identity.actor().user_id.map(Into::into),
+            host: identity.scopes().host().map(Into::into),
+            claims: claims.map(|all| all.to_string().into()),
+        }
+    }
+
     /// What of an identity the texts of predicates may ask for. A text that asks by words which are not
     /// looked for here finds nobody, and nobody's rows are not given to anyone.
     fn asked_for<'t, Texts>(identity: &Identity, texts: impl Fn() -> Texts) -> Person
@@ -161,12 +170,7 @@ impl Person {
         if !["auth", "user", "host", "claim"].into_iter().any(named) {
             return Person::default();
         }
-        let claims = identity.claims().map(|(claims, _)| claims);
-        let all = claims.filter(|_| named("claim")).map(|c| Value::Object(c.all.clone()));
-        Person {
-            user: identity.actor().user_id.map(Into::into),
-            host: identity.scopes().host().map(Into::into),
-            claims: all.map(|all| all.to_string().into()),
-        }
+        let whole = Person::of(identity);
+        Person { claims: whole.claims.filter(|_| named("claim")), ..whole }
     }
 }

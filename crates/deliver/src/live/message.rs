@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use tidewire_store::{Position, TABLE_PREFIX};
 
 use super::entities::{self, EntityFarewell, EntityWish};
+use super::queries::{self, QueryWish};
 use crate::document::fault;
 use crate::horizon::{Horizon, HorizonDocument};
 use crate::hub::StartFrom;
@@ -23,8 +23,14 @@ const QUERY_ID_BYTES_MAX: usize = 256;
 /// A client's message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    Auth { token: String },
-    Subscribe { streams: Vec<Result<Wish, Refused>>, entities: Vec<Result<EntityWish, Refused>> },
+    Auth {
+        token: String,
+    },
+    Subscribe {
+        streams: Vec<Result<Wish, Refused>>,
+        entities: Vec<Result<EntityWish, Refused>>,
+        queries: Vec<Result<QueryWish, Refused>>,
+    },
     Unsubscribe(Vec<String>),
     SubscribeEntities(Result<EntityWish, Refused>),
     UnsubscribeEntities(EntityFarewell),
@@ -132,11 +138,14 @@ pub(crate) fn parse(node: &Node, text: &[u8]) -> Result<Message, Problem> {
         "auth" => Message::Auth { token: read::<Auth>(text)?.token },
         "subscribe" => {
             let Subscribe { subscriptions } = read(text)?;
+            let (queries, others): (Vec<_>, Vec<_>) =
+                subscriptions.into_iter().partition(|raw| queries::is_meant(raw));
             let (entities, streams): (Vec<_>, Vec<_>) =
-                subscriptions.into_iter().partition(|raw| entities::is_meant(raw));
+                others.into_iter().partition(|raw| entities::is_meant(raw));
             Message::Subscribe {
                 streams: streams.into_iter().map(|raw| wish(node, raw)).collect(),
                 entities: entities.into_iter().map(|raw| entities::wish(node, raw)).collect(),
+                queries: queries.into_iter().map(|raw| queries::wish(node, raw)).collect(),
             }
         }
         "SUBSCRIBE" => Message::SubscribeEntities(entities::subscribe(text)?),
@@ -184,7 +193,7 @@ fn wish(node: &Node, raw: &RawValue) -> Result<Wish, Refused> {
             let rows = Rows { filter: document.filter.clone() };
             (Cow::from(format!("{TABLE_PREFIX}{table}")), Some(rows))
         }
-        _ => return Err(refused(unsupported(raw))),
+        _ => return Err(refused(unsupported())),
     };
     let name = StreamName::parse(&stream, &node.options.limits).map_err(refused)?;
     let start = document.offset.as_deref().map(|text| start_from(node, text)).transpose();
@@ -220,21 +229,12 @@ pub(crate) fn start_from(node: &Node, text: &str) -> Result<StartFrom, Problem> 
     })
 }
 
-fn unsupported(raw: &RawValue) -> Problem {
-    let other: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-    let kind = other.get("sql").map(|_| "sql");
-    match kind {
-        Some(kind) => Problem::bad_request(
-            "unsupported_subscription",
-            format!("this version has no subscriptions by {kind}"),
-            "subscribe to a stream, a table or entities",
-        ),
-        None => Problem::bad_request(
-            "unsupported_subscription",
-            "the subscription does not say what one thing it is to follow",
-            "name a stream, a table, or an entity_code with entity_ids",
-        ),
-    }
+fn unsupported() -> Problem {
+    Problem::bad_request(
+        "unsupported_subscription",
+        "the subscription does not say what one thing it is to follow",
+        "name a stream, a table, sql, or an entity_code with entity_ids",
+    )
 }
 
 fn acked(node: &Node, ack: AckDocument) -> Result<Ack, Problem> {

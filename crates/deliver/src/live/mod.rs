@@ -3,11 +3,13 @@
 //! Here a client is let in and what it says is understood; what it gets is the hub's business.
 //!
 //! - [`websocket`]: a connection's incoming side; [`server_sent`]: a response that stays open
-//! - [`message`]: what clients say; [`entities`]: what they say of entities; [`greeting`]: taking up a session's subscriptions
+//! - [`message`]: what clients say; [`entities`] and [`queries`]: what they say of those;
+//!   [`greeting`]: taking up a session's subscriptions
 
 mod entities;
 mod greeting;
 pub(crate) mod message;
+mod queries;
 mod server_sent;
 mod websocket;
 

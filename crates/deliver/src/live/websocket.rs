@@ -250,9 +250,12 @@ impl Client {
                 self.close(CloseCode::POLICY, "unauthorized").await;
                 return false;
             }
-            Message::Subscribe { streams, entities } => {
+            Message::Subscribe { streams, entities, queries } => {
                 self.subscribe(streams).await;
                 self.subscribe_entities(entities).await;
+                if let Some(asker) = self.asker() {
+                    asker.follow_queries(queries).await;
+                }
             }
             Message::Unsubscribe(query_ids) => self.unsubscribe(query_ids).await,
             Message::SubscribeEntities(wish) => self.subscribe_entities(vec![wish]).await,

@@ -8,6 +8,7 @@
 
 mod chunk;
 mod entities;
+mod tables;
 mod topic;
 
 use std::collections::HashMap;
@@ -19,14 +20,15 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{
-    Control, PageLimit, Position, SharedStore, StoreError, TailEvent, WantsPayload,
+    Control, Epoch, PageLimit, Position, SharedStore, StoreError, TailEvent, WantsPayload,
 };
 
 use crate::changes;
 use crate::lens::Tables;
 
-pub(crate) use chunk::Chunk;
+pub(crate) use chunk::{Chunk, Messages};
 pub(crate) use entities::{CodeAttendance, EntityNews};
+pub(crate) use tables::TableAttendance;
 pub(crate) use topic::{Ending, Glimpse, Look, Notice, Topic};
 
 /// Events read from the log at once.
@@ -75,6 +77,14 @@ struct Topics {
     position: Position,
     by_stream: HashMap<Arc<str>, Arc<Topic>>,
     codes: entities::Codes,
+    tables: tables::Sources,
+}
+
+impl Topics {
+    /// Whether anyone needs a stream's payloads.
+    fn wants(&self, stream: &str) -> bool {
+        self.by_stream.contains_key(stream) || self.tables.contains(stream)
+    }
 }
 
 impl Shared {
@@ -87,7 +97,8 @@ impl Tail {
     /// A tail that starts at `position`.
     pub(crate) fn new(position: Position, tables: Arc<Tables>) -> Tail {
         let codes = entities::Codes::default();
-        let topics = Topics { position, by_stream: HashMap::new(), codes };
+        let tables_read = tables::Sources::default();
+        let topics = Topics { position, by_stream: HashMap::new(), codes, tables: tables_read };
         Tail {
             shared: Arc::new(Shared {
                 topics: Mutex::new(topics),
@@ -173,11 +184,9 @@ impl Tail {
         loop {
             let after = self.shared.topics().position;
             let shared = Arc::clone(&self.shared);
-            let wants: WantsPayload =
-                Arc::new(move |stream: &str| shared.topics().by_stream.contains_key(stream));
+            let wants: WantsPayload = Arc::new(move |stream: &str| shared.topics().wants(stream));
             let mut events = store.follow(after, FOLLOW_LIMIT, wants).await?;
-            let epoch = store.epoch();
-            events.iter_mut().for_each(|event| changes::render_tail_event(event, epoch));
+            self.render(&mut events, store.epoch());
             if events.is_empty() {
                 return Ok(());
             }
@@ -190,6 +199,15 @@ impl Tail {
                     let _ = sink.send(Arc::clone(&sight)).await;
                 }
                 events = later;
+            }
+        }
+    }
+
+    /// Gives changes of rows their documents, where someone follows the table's stream.
+    fn render(&self, events: &mut [TailEvent], epoch: Epoch) {
+        for event in events.iter_mut().filter(|event| event.row.is_some()) {
+            if self.shared.topics().by_stream.contains_key(event.stream.as_str()) {
+                changes::render_tail_event(event, epoch);
             }
         }
     }

@@ -10,6 +10,7 @@ pub(crate) mod keys;
 pub(crate) mod migrate;
 pub(crate) mod nodes;
 pub(crate) mod publish;
+pub(crate) mod queries;
 pub(crate) mod restore;
 pub(crate) mod sql;
 mod table;

@@ -3,15 +3,27 @@
 //! The field names are the file's keys. The options of the other crates are built field by field,
 //! without their defaults, so that an option added there does not compile until it has a key here.
 
+mod queries;
+mod reading;
+mod tables;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use tidewire_capture::{CaptureOptions, Source, Wake, WalLimits};
 use tidewire_deliver as deliver;
-use tidewire_store::{CommitOptions, PostgresOptions, RetentionRules, SqliteOptions, StreamRule};
+use tidewire_store::{CommitOptions, PostgresOptions, SqliteOptions};
+
+use queries::Queries;
+pub(super) use reading::stream_rule;
+use reading::{ms, networks, source, wake};
+use tables::given;
+use tables::{
+    Auth, Commit, Jwt, Limits, Live, Log, Node, Postgres, Rates, Retention, Sequencer, Sessions,
+    Shutdown, Sql, Sqlite, Streams, Telemetry, Tls, Wal, Webhooks,
+};
 
 /// All of it.
 #[derive(Deserialize)]
@@ -34,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) streams: Streams,
     pub(crate) log: Log,
     pub(crate) sql: Sql,
+    pub(crate) queries: Queries,
     pub(crate) retention: Retention,
     /// Row rules, by table.
     #[serde(default)]
@@ -55,231 +68,6 @@ pub(crate) struct Settings {
     pub(crate) telemetry: Telemetry,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Tls {
-    pub(crate) certificate: PathBuf,
-    pub(crate) key: PathBuf,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Streams {
-    #[serde(deserialize_with = "ms")]
-    long_poll_ms: Duration,
-    #[serde(deserialize_with = "ms")]
-    sse_ms: Duration,
-    read_bytes_max: usize,
-    read_events_max: usize,
-    page_cache_bytes_max: usize,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Log {
-    #[serde(deserialize_with = "ms")]
-    fallback_poll_ms: Duration,
-    #[serde(deserialize_with = "ms")]
-    sweep_interval_ms: Duration,
-    #[serde(deserialize_with = "ms")]
-    min_offset_wait_ms: Duration,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Sql {
-    #[serde(deserialize_with = "ms")]
-    timeout_ms: Duration,
-    rows_max: usize,
-    bytes_max: usize,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Retention {
-    age_ms: u64,
-    bytes_max: u64,
-    hard_age_ms: u64,
-    hard_bytes_max: u64,
-    archive: bool,
-    #[serde(deserialize_with = "stream_rules")]
-    streams: Vec<StreamRule>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Commit {
-    commands_max: usize,
-    bytes_max: usize,
-    queue_max: usize,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Sqlite {
-    read_connections: usize,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Postgres {
-    read_connections: usize,
-    sql_connections: usize,
-    #[serde(deserialize_with = "ms")]
-    connect_timeout_ms: Duration,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Webhooks {
-    allow_loopback: bool,
-    #[serde(deserialize_with = "ms")]
-    timeout_ms: Duration,
-    concurrent_max: usize,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Live {
-    shards: usize,
-    #[serde(deserialize_with = "ms")]
-    ping_ms: Duration,
-    #[serde(deserialize_with = "ms")]
-    silence_ms: Duration,
-    queue_events_max: usize,
-    queue_bytes_max: usize,
-    #[serde(deserialize_with = "ms")]
-    queue_age_ms: Duration,
-    notify_bytes: usize,
-    fan_out_threshold: usize,
-    connections_per_identity_max: usize,
-    subscriptions_max: usize,
-    entities_max: usize,
-    single_connection_per_user: bool,
-    message_bytes_max: usize,
-    #[serde(deserialize_with = "ms")]
-    reconnect_spread_ms: Duration,
-    memory_bytes_max: usize,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Sessions {
-    #[serde(deserialize_with = "ms")]
-    ttl_ms: Duration,
-    #[serde(deserialize_with = "ms")]
-    stale_ms: Duration,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Node {
-    name: String,
-    #[serde(deserialize_with = "ms")]
-    lease_ms: Duration,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Auth {
-    #[serde(deserialize_with = "ms")]
-    key_cache_ms: Duration,
-    #[serde(deserialize_with = "ms")]
-    ticket_ttl_ms: Duration,
-    cookie: String,
-    cookie_same_site: String,
-    #[serde(deserialize_with = "ms")]
-    control_poll_ms: Duration,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Jwt {
-    jwks: String,
-    #[serde(deserialize_with = "ms")]
-    jwks_refresh_ms: Duration,
-    issuer: String,
-    audience: Vec<String>,
-    #[serde(deserialize_with = "ms")]
-    skew_ms: Duration,
-    host_claim: String,
-    scopes_claim: String,
-    scopes: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Rates {
-    identity_per_second: u32,
-    identity_burst: u32,
-    address_per_second: u32,
-    address_burst: u32,
-    failures_per_second: u32,
-    failures_burst: u32,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Limits {
-    body_bytes_max: usize,
-    stream_name_bytes_max: usize,
-    header_bytes_max: usize,
-    query_bytes_max: usize,
-    messages_per_append_max: usize,
-    live_readers_max: usize,
-    connections_max: usize,
-    connections_per_address_max: usize,
-    #[serde(deserialize_with = "ms")]
-    tls_handshake_timeout_ms: Duration,
-    #[serde(deserialize_with = "ms")]
-    header_timeout_ms: Duration,
-    #[serde(deserialize_with = "ms")]
-    body_timeout_ms: Duration,
-    #[serde(deserialize_with = "ms")]
-    idle_timeout_ms: Duration,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Sequencer {
-    batch_rows_max: usize,
-    batch_bytes_max: usize,
-    #[serde(deserialize_with = "ms")]
-    poll_ms: Duration,
-    #[serde(deserialize_with = "ms")]
-    sleep_after_ms: Duration,
-    #[serde(deserialize_with = "ms")]
-    idle_poll_ms: Duration,
-    #[serde(deserialize_with = "ms")]
-    election_poll_ms: Duration,
-    #[serde(deserialize_with = "ms")]
-    check_ms: Duration,
-    attempts_max: u32,
-    #[serde(deserialize_with = "ms")]
-    retry_ms: Duration,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Wal {
-    warn_bytes: u64,
-    keep_bytes_max: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Shutdown {
-    #[serde(deserialize_with = "ms")]
-    pub(crate) grace_ms: Duration,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Telemetry {
-    pub(crate) level: String,
-    pub(crate) format: String,
-}
-
 /// Which store, and how to open it.
 #[derive(Clone)]
 pub(crate) enum StoreOptions {
@@ -298,11 +86,13 @@ impl Settings {
             StoreOptions::Sqlite(SqliteOptions { folder, commit, read_connections })
         } else {
             StoreOptions::Postgres(PostgresOptions {
-                url: self.database.clone(),
                 commit,
                 read_connections: self.postgres.read_connections,
                 sql_connections: self.postgres.sql_connections,
+                query_connections: self.postgres.query_connections,
+                query_role: self.queries.role.clone(),
                 connect_timeout: self.postgres.connect_timeout_ms,
+                ..PostgresOptions::new(self.database.clone())
             })
         }
     }
@@ -393,6 +183,7 @@ impl Settings {
                 rows_max: self.sql.rows_max,
                 bytes_max: self.sql.bytes_max,
             },
+            queries: self.queries.options(),
             retention: self.retention.rules(),
             tables: self.tables.clone(),
             webhooks: deliver::WebhookOptions {
@@ -408,128 +199,6 @@ impl Settings {
             node: deliver::NodeOptions { name: self.node.name.clone(), lease: self.node.lease_ms },
         }
     }
-}
-
-impl Retention {
-    /// Zero is no limit.
-    fn rules(&self) -> RetentionRules {
-        let limit = |number: u64| Some(number).filter(|number| *number > 0);
-        RetentionRules {
-            age_ms: limit(self.age_ms),
-            bytes_max: limit(self.bytes_max),
-            hard_age_ms: limit(self.hard_age_ms),
-            hard_bytes_max: limit(self.hard_bytes_max),
-            archive: self.archive,
-            streams: self.streams.clone(),
-        }
-    }
-}
-
-impl Tls {
-    /// None where no certificate is named. That there is a key then is checked by those who serve.
-    fn options(&self) -> Option<deliver::TlsOptions> {
-        let Tls { certificate, key } = self;
-        let named = !certificate.as_os_str().is_empty();
-        named.then(|| deliver::TlsOptions { certificate: certificate.clone(), key: key.clone() })
-    }
-}
-
-impl Jwt {
-    /// How tokens are verified, where there is something to verify them with.
-    fn options(&self, secret: Option<String>) -> Option<deliver::JwtOptions> {
-        let is_url = self.jwks.contains("://");
-        let jwks = given(&self.jwks).map(|jwks| {
-            if is_url {
-                deliver::JwksSource::Url(jwks)
-            } else {
-                deliver::JwksSource::File(jwks.into())
-            }
-        });
-        if secret.is_none() && jwks.is_none() {
-            return None;
-        }
-        Some(deliver::JwtOptions {
-            secret,
-            jwks,
-            jwks_refresh: self.jwks_refresh_ms,
-            issuer: given(&self.issuer),
-            audience: self.audience.clone(),
-            skew: self.skew_ms,
-            host_claim: self.host_claim.clone(),
-            scopes_claim: self.scopes_claim.clone(),
-        })
-    }
-}
-
-impl Rates {
-    fn options(&self) -> deliver::RateOptions {
-        let rate = |per_second, burst| deliver::Rate { per_second, burst };
-        deliver::RateOptions {
-            identity: rate(self.identity_per_second, self.identity_burst),
-            address: rate(self.address_per_second, self.address_burst),
-            failures: rate(self.failures_per_second, self.failures_burst),
-        }
-    }
-}
-
-/// A text that is not empty.
-fn given(text: &str) -> Option<String> {
-    Some(text.to_owned()).filter(|text| !text.is_empty())
-}
-
-impl Live {
-    fn options(&self) -> deliver::LiveOptions {
-        deliver::LiveOptions {
-            shards: self.shards,
-            ping: self.ping_ms,
-            silence: self.silence_ms,
-            queue_events_max: self.queue_events_max,
-            queue_bytes_max: self.queue_bytes_max,
-            queue_age: self.queue_age_ms,
-            notify_bytes: self.notify_bytes,
-            fan_out_threshold: self.fan_out_threshold,
-            connections_per_identity_max: self.connections_per_identity_max,
-            subscriptions_max: self.subscriptions_max,
-            entities_max: self.entities_max,
-            single_connection_per_user: self.single_connection_per_user,
-            message_bytes_max: self.message_bytes_max,
-            reconnect_spread: self.reconnect_spread_ms,
-            memory_bytes_max: self.memory_bytes_max,
-        }
-    }
-}
-
-fn ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    u64::deserialize(deserializer).map(Duration::from_millis)
-}
-
-fn source<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Source, D::Error> {
-    let word = String::deserialize(deserializer)?;
-    Source::parse(&word).ok_or_else(|| D::Error::custom(format!("{word} is no source of changes")))
-}
-
-fn wake<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Wake, D::Error> {
-    let word = String::deserialize(deserializer)?;
-    Wake::parse(&word).ok_or_else(|| D::Error::custom(format!("{word} says nothing of waking")))
-}
-
-fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<deliver::Network>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer)?;
-    texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
-}
-
-fn stream_rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<StreamRule>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer)?;
-    let rule = |text: &String| stream_rule(text).ok_or_else(|| D::Error::custom("no such rule"));
-    texts.iter().map(rule).collect()
-}
-
-/// A pattern and an age, such as `logs/*=7d`.
-pub(super) fn stream_rule(text: &str) -> Option<StreamRule> {
-    let (pattern, age) = text.rsplit_once('=')?;
-    let age = crate::cli::duration(age).ok()?;
-    let age_ms = u64::try_from(age.as_millis()).ok().filter(|ms| *ms > 0)?;
-    (!pattern.is_empty()).then(|| StreamRule { pattern: pattern.to_owned(), age_ms })
 }
 
 #[cfg(test)]

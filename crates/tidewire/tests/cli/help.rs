@@ -13,8 +13,10 @@ fn of_the_binary() {
 
 #[test]
 fn of_every_command() {
-    let commands =
-        ["dev", "serve", "migrate", "backup", "restore", "config", "publish", "tail", "nodes"];
+    let commands = [
+        "dev", "serve", "migrate", "backup", "restore", "config", "publish", "tail", "nodes",
+        "queries",
+    ];
     for command in commands {
         insta::assert_snapshot!(format!("of_{command}"), help(&[command, "--help"]));
     }

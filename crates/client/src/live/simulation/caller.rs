@@ -96,6 +96,9 @@ impl Caller {
             Update::Connected { .. }
             | Update::Disconnected { .. }
             | Update::Invalidated { .. }
+            | Update::ResultBegan { .. }
+            | Update::ResultChanged { .. }
+            | Update::ResultSettled { .. }
             | Update::SchemaChanged { .. } => {}
         }
     }

@@ -185,7 +185,7 @@ impl Server {
     pub(super) fn progress(&mut self) {
         self.push(usize::MAX);
         let offset = Cow::Owned(offset(self.log.len()));
-        self.to_client.push_back(Message::Progress { offset });
+        self.to_client.push_back(Message::Progress { query_id: None, offset });
     }
 
     pub(super) fn deliver(&mut self, count: usize) -> Vec<Message<'static>> {
@@ -254,7 +254,8 @@ impl Server {
             query_id: Cow::Owned(query_id.clone()),
             stream: Cow::Owned(stream_name(stream)),
             content_type: content_type(stream).map(str::to_owned),
-            offset: Cow::Owned(offset(sent)),
+            offset: Some(Cow::Owned(offset(sent))),
+            ..Created::default()
         }]));
         self.subscriptions.insert(query_id, Subscribed { stream, sent });
     }

@@ -24,7 +24,7 @@ use super::{Deed, EntityRequest, own_name};
 use crate::auth::Identity;
 use crate::entities::{Entities, Present};
 use crate::horizon::Horizon;
-use crate::node::Node;
+use crate::node::{Assembled, Node};
 use crate::options::{Access, Options};
 use crate::tail::Sinks;
 use crate::testing::facts;
@@ -104,10 +104,10 @@ impl World {
         let store: SharedStore = store;
         let options = Options::new(Access::OpenOnLoopback);
         let assembled = Node::assemble(options, store, String::new(), 1).await;
-        let (node, mut shards, sinks) = assembled.expect("a node");
+        let Assembled { node, mut shards, sinks, .. } = assembled.expect("a node");
         let node = Arc::new(node);
         let dormant = shards.pop().expect("a shard");
-        let mut shard = Shard::new(Arc::clone(&node), dormant.handle, dormant.position);
+        let mut shard = Shard::new(Arc::clone(&node), dormant.handle, dormant.position, 0);
         let mut tabs = Vec::new();
         for number in 0..TABS {
             let (sender, body) = mpsc::channel(1);
@@ -197,6 +197,8 @@ impl World {
                 action,
                 host_id: None,
             }),
+            txid: None,
+            tx_last: true,
             created_at_ms: 0,
         };
         let sight = self.node.tail.hand_out(vec![event]).expect("a sight");

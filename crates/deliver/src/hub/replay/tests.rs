@@ -32,7 +32,8 @@ async fn node_that_lags() -> (Node, TempDir) {
     store.watch(watch).await.expect("a watch");
     let mut options = Options::new(Access::OpenOnLoopback);
     options.log.min_offset_wait = WAIT;
-    let (node, _, _) = Node::assemble(options, store, String::new(), 1).await.expect("a node");
+    let assembled = Node::assemble(options, store, String::new(), 1).await.expect("a node");
+    let node = assembled.node;
     (node, folder)
 }
 

@@ -33,7 +33,8 @@ async fn node(long_poll: Duration) -> (Arc<Node>, TempDir) {
     let mut options = Options::new(Access::OpenOnLoopback);
     options.streams.read_events_max = 2;
     options.streams.long_poll = long_poll;
-    let (node, _, _) = Node::assemble(options, store, String::new(), 1).await.expect("a node");
+    let assembled = Node::assemble(options, store, String::new(), 1).await.expect("a node");
+    let node = assembled.node;
     (Arc::new(node), folder)
 }
 

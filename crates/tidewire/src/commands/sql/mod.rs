@@ -1,10 +1,11 @@
 //! `tidewire sql`: SQL on a server's database, from the shell or line by line.
 //!
 //! - [`session`]: line by line; [`entry`]: what is typed there
-//! - [`grid`]: results as tables
+//! - [`grid`]: results as tables; [`live`]: results that are followed
 
 mod entry;
 mod grid;
+mod live;
 mod session;
 
 use std::io::{self, IsTerminal as _, Read as _, Write};
@@ -28,9 +29,14 @@ enum Form {
 pub(crate) async fn run(flags: SqlFlags) -> anyhow::Result<ExitCode> {
     let client = super::client(&flags.client)?;
     let Some(sql) = given(&flags)? else {
+        anyhow::ensure!(!flags.live, "--live follows one query: say which, in quotes");
         return session::run(&client, form(&flags, true)).await;
     };
     let params: Vec<Value> = flags.params.iter().map(|text| param(text)).collect();
+    if flags.live {
+        let on_terminal = out_is_terminal();
+        return live::run(&client, &sql, &params, form(&flags, on_terminal), on_terminal).await;
+    }
     let answer = match client.sql(&sql, &params).await {
         Ok(answer) => answer,
         Err(error) => {
@@ -163,6 +169,7 @@ async fn describe(client: &Client, table: Option<&str>) -> Result<SqlAnswer, Cli
              ELSE 'foreign table' END AS type FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n \
              ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') \
              AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'tidewire') \
+             AND (n.nspname, c.relname) <> ('system', 'live_queries') \
              AND n.nspname NOT LIKE 'pg\\_%' AND NOT c.relispartition ORDER BY 1, 2"
         }
         (_, true) => {

@@ -1,0 +1,413 @@
+//! From what a client wrote to a query that can be kept: read, permitted, bound, and looked at by the
+//! database.
+//!
+//! Whoever may not read one of the tables is told just that, before anything is said of any of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::BytesMut;
+use serde_json::value::RawValue;
+
+use tidewire_query::{
+    Access, Binding, Draft, Plan, Projected, Query, QueryKey, QueryLimits, Refusal, ShapeColumn,
+    TableName, TableShape,
+};
+use tidewire_store::{CheckedQuery, LiveRead, SqlError, SqlLimits, TABLE_PREFIX};
+
+use super::catalogue::Named;
+use super::problem;
+use crate::auth::{Act, Identity, audit};
+use crate::lens::{self, Person};
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::streams::put_json_string;
+
+/// Queries of which it is remembered what the database said; with more, all are forgotten.
+const CHECKS_MAX: usize = 10_000;
+
+/// A query that can be kept.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) query: Arc<Query>,
+    /// The result's columns as JSON: names and types.
+    pub(crate) columns: Arc<str>,
+    /// Told apart from others, and from the same over other columns.
+    pub(crate) etag: String,
+    /// What the database's planner expects, where it says.
+    pub(super) cost: Option<f64>,
+    origin: Arc<Origin>,
+    /// The tables as it is bound to them.
+    tables: Vec<Arc<TableShape>>,
+}
+
+/// What a query is bound from, and again when a table has changed.
+#[derive(Debug)]
+struct Origin {
+    draft: Draft,
+    /// What its caller may see of each table, by the names of their events.
+    access: HashMap<String, Access>,
+    person: Person,
+}
+
+/// What the database said of queries. A key stands for the tables as they were, so it is true for good.
+#[derive(Debug, Default)]
+pub(super) struct Checks(Mutex<HashMap<QueryKey, Arc<CheckedQuery>>>);
+
+impl Node {
+    /// Makes a query of what someone wrote.
+    pub(crate) async fn compile(
+        &self,
+        identity: &Identity,
+        sql: &str,
+        params: &[Box<RawValue>],
+    ) -> Result<Compiled, Problem> {
+        if !self.options.queries.enabled {
+            return Err(problem::disabled());
+        }
+        let draft = Draft::parse(sql, params, lens::dialect(&self.store));
+        let draft = draft.map_err(problem::refused)?;
+        let named = self.queries.catalogue.look_up(&self.store, draft.tables()).await?;
+        let tables = self.permitted(identity, draft.tables(), named)?;
+        let access = |table: &str| {
+            let rule = self.options.tables.get(table).map(String::as_str);
+            lens::access(identity, table, rule)
+        };
+        let access: HashMap<String, Access> =
+            tables.iter().map(|(_, shape)| (shape.name.clone(), access(&shape.name))).collect();
+        let origin = Arc::new(Origin { draft, access, person: Person::of(identity) });
+        let query = origin.bind(&tables, self.query_limits()).map_err(problem::refused)?;
+        let place = |position| origin.place(&tables, self.query_limits(), position);
+        let checked = self.check(&query).await;
+        let checked = checked.map_err(|error| problem::check_failed(error, place))?;
+        let cost_max = self.options.queries.cost_max;
+        match checked.cost {
+            #[expect(clippy::cast_precision_loss, reason = "a cost is a rough guess")]
+            Some(cost) if cost_max > 0 && cost > cost_max as f64 => {
+                Err(problem::too_expensive(cost_max))
+            }
+            cost => Ok(Compiled {
+                columns: columns(&query, &checked).into(),
+                etag: etag(&query),
+                cost,
+                query: Arc::new(query),
+                origin,
+                tables: shapes(tables),
+            }),
+        }
+    }
+
+    /// The tables of a query, if its caller may read them all.
+    fn permitted(
+        &self,
+        identity: &Identity,
+        names: &[TableName],
+        named: Vec<Named>,
+    ) -> Result<Vec<(TableName, Arc<TableShape>)>, Problem> {
+        let event_name = |name: &TableName, named: &Named| match (named, &name.schema) {
+            (Named::Watched(shape), _) => shape.name.clone(),
+            (Named::NotWatched(name), _) => name.clone(),
+            (Named::Unknown, Some(schema)) => format!("{schema}.{}", name.name),
+            (Named::Unknown, None) => name.name.to_string(),
+        };
+        for (name, named) in names.iter().zip(&named) {
+            let stream = format!("{TABLE_PREFIX}{}", event_name(name, named));
+            let act = Act::Read(&stream);
+            let allowed = identity.may(act);
+            allowed.inspect_err(|problem| {
+                audit::turned_away(self, Some(identity), act, problem);
+            })?;
+        }
+        let is_of_tenants = identity.scopes().reach() != &tidewire_store::Reach::All;
+        let mut tables = Vec::with_capacity(names.len());
+        for (name, named) in names.iter().zip(named) {
+            let told = event_name(name, &named);
+            match named {
+                Named::Watched(shape) => {
+                    if !reaches(&lens::access(identity, &told, None), &shape) {
+                        // Its rows are of no tenant, and out of this caller's reach.
+                        return Err(lens::table_not_found(&told));
+                    }
+                    tables.push((name.clone(), shape));
+                }
+                Named::NotWatched(_) if !is_of_tenants => {
+                    return Err(lens::table_not_watched(&told));
+                }
+                Named::NotWatched(_) | Named::Unknown => return Err(lens::table_not_found(&told)),
+            }
+        }
+        Ok(tables)
+    }
+
+    fn query_limits(&self) -> QueryLimits {
+        let options = &self.options.queries;
+        QueryLimits { rows_max: options.rows_max, window_slack: options.window_slack }
+    }
+
+    /// What the database says of a query, asked once.
+    async fn check(&self, query: &Query) -> Result<Arc<CheckedQuery>, SqlError> {
+        let lock = || self.queries.checks.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(&query.key) {
+            return Ok(Arc::clone(known));
+        }
+        let read = self.live_read(query, &query.rerun);
+        let checked = self.store.check_query(&read).await.inspect_err(|error| {
+            if is_of_another_shape(error) {
+                self.queries.catalogue.forget();
+            }
+        });
+        let checked = Arc::new(checked?);
+        let mut known = lock();
+        if known.len() >= CHECKS_MAX {
+            known.clear();
+        }
+        known.insert(query.key, Arc::clone(&checked));
+        Ok(checked)
+    }
+
+    /// What is read of the database for a query.
+    pub(super) fn live_read(&self, query: &Query, sql: &str) -> LiveRead {
+        let options = &self.options.queries;
+        let tables = query.dependencies.iter();
+        LiveRead {
+            sql: sql.to_owned(),
+            tables: tables.map(|table| (table.table.to_string(), table.fingerprint)).collect(),
+            limits: SqlLimits {
+                timeout_ms: u64::try_from(options.timeout.as_millis()).unwrap_or(u64::MAX),
+                // A window reads more than is seen of it.
+                rows_max: options.rows_max + 2 * options.window_slack,
+                bytes_max: options.bytes_max,
+            },
+        }
+    }
+}
+
+/// Whether rows of a table may be someone's to see: one without a tenant's column is of no tenant.
+fn reaches(access: &Access, shape: &TableShape) -> bool {
+    let covers = |tenants| lens::covers(tenants, None);
+    shape.host_column.is_some() || access.tenants.as_ref().is_none_or(covers)
+}
+
+impl Origin {
+    /// Whether it is a table of the query, and its caller's to see.
+    fn reaches(&self, shape: &TableShape) -> bool {
+        self.access.get(&shape.name).is_some_and(|access| reaches(access, shape))
+    }
+
+    fn bind(
+        &self,
+        tables: &[(TableName, Arc<TableShape>)],
+        limits: QueryLimits,
+    ) -> Result<Query, Refusal> {
+        let access = |table: &str| self.access(table);
+        let (access, caller) = (&access, &self.person);
+        let mut query = self.draft.bind(&Binding { tables, access, caller, limits })?;
+        query.key = self.key(query.key);
+        Ok(query)
+    }
+
+    /// Where in the client's text something is that the database found in what it was given.
+    fn place(
+        &self,
+        tables: &[(TableName, Arc<TableShape>)],
+        limits: QueryLimits,
+        position: usize,
+    ) -> Option<usize> {
+        let access = |table: &str| self.access(table);
+        let (access, caller) = (&access, &self.person);
+        self.draft.origin(&Binding { tables, access, caller, limits }, position)
+    }
+
+    /// What is seen of a table: nothing, if it is none of the query's.
+    fn access(&self, table: &str) -> Access {
+        let nothing = || Access { columns: Some(Vec::new()), ..Access::default() };
+        self.access.get(table).cloned().unwrap_or_else(nothing)
+    }
+
+    /// A query's key, apart for those who may see different things: what is the same for both by now may
+    /// be another when a table has changed, and is bound again for one of them.
+    fn key(&self, key: QueryKey) -> QueryKey {
+        let mut access: Vec<_> = self.access.iter().collect();
+        access.sort_unstable_by_key(|(table, _)| *table);
+        let digest = crate::auth::digest(format!("{:032x}{access:?}", key.0).as_bytes());
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&digest[..16]);
+        QueryKey(u128::from_be_bytes(bytes))
+    }
+}
+
+/// What has become of a query whose table changed.
+#[derive(Debug)]
+pub(super) enum Rebound {
+    /// It is the same.
+    Same,
+    /// It goes on as another, with the same columns.
+    Other(Box<Compiled>),
+    /// It cannot go on.
+    Ended(tidewire_query::EndReason),
+}
+
+impl Compiled {
+    /// Binds it to its tables as they are. An error if that is to be tried again.
+    pub(super) async fn rebind(&self, node: &Node) -> Result<Rebound, SqlError> {
+        let names = self.origin.draft.tables();
+        let named = node.queries.catalogue.look_up(&node.store, names).await?;
+        let mut tables = Vec::with_capacity(names.len());
+        for (name, named) in names.iter().zip(named) {
+            match named {
+                // What the caller may see is known by the name that a table has for its events.
+                Named::Watched(shape) if self.origin.reaches(&shape) => {
+                    tables.push((name.clone(), shape));
+                }
+                _ => return Ok(Rebound::Ended(problem::reason(problem::TABLE_GONE, None))),
+            }
+        }
+        let changed = |message| Rebound::Ended(problem::reason(problem::SCHEMA_CHANGED, message));
+        let query = match self.origin.bind(&tables, node.query_limits()) {
+            Err(refusal) => return Ok(changed(Some(refusal.to_string()))),
+            Ok(query) if query.dependencies == self.query.dependencies => return Ok(Rebound::Same),
+            Ok(query) => query,
+        };
+        if query.columns != self.query.columns || query.ordered != self.query.ordered {
+            return Ok(changed(None));
+        }
+        let tables = shapes(tables);
+        let mut cost = self.cost;
+        if !has_same_types((&self.query, &self.tables), (&query, &tables)) {
+            let checked = match node.check(&query).await {
+                Ok(checked) => checked,
+                Err(error) if is_of_another_shape(&error) => return Err(error),
+                Err(SqlError::Store(error)) => return Err(error.into()),
+                Err(SqlError::Wrong(wrong)) => {
+                    let code = match wrong.code {
+                        // It was right before: what is compared or computed is of another type.
+                        "sql_syntax" | "sql_refused" => problem::SCHEMA_CHANGED,
+                        code => code,
+                    };
+                    return Ok(Rebound::Ended(problem::reason(code, Some(wrong.message))));
+                }
+            };
+            if columns(&query, &checked) != *self.columns {
+                return Ok(changed(None));
+            }
+            cost = checked.cost;
+        }
+        Ok(Rebound::Other(Box::new(Compiled {
+            columns: Arc::clone(&self.columns),
+            etag: etag(&query),
+            cost,
+            query: Arc::new(query),
+            origin: Arc::clone(&self.origin),
+            tables,
+        })))
+    }
+}
+
+/// A query and the tables that it is bound to.
+type Tied<'a> = (&'a Query, &'a [Arc<TableShape>]);
+
+/// Whether it is plain that the result's columns are of the types that they were: they are those of one
+/// table. So that the database need not be asked for each of very many filters.
+fn has_same_types((was, before): Tied<'_>, (is, after): Tied<'_>) -> bool {
+    let (Plan::Filter(was), Plan::Filter(is)) = (&was.plan, &is.plan) else { return false };
+    let ([before], [after]) = (before, after) else { return false };
+    was.projection == is.projection
+        && is.projection.iter().all(|projected| match projected {
+            Projected::Column(name) => {
+                let before = column(before, name);
+                before.is_some() && before == column(after, name)
+            }
+            Projected::Literal(_) => true,
+        })
+}
+
+/// Whether a table is not what a query was bound to, so that it is to be looked at again.
+pub(super) fn is_of_another_shape(error: &SqlError) -> bool {
+    matches!(error, SqlError::Wrong(wrong) if wrong.code == "shape_changed")
+}
+
+fn shapes(tables: Vec<(TableName, Arc<TableShape>)>) -> Vec<Arc<TableShape>> {
+    tables.into_iter().map(|(_, shape)| shape).collect()
+}
+
+fn column<'a>(shape: &'a TableShape, name: &str) -> Option<&'a ShapeColumn> {
+    shape.columns.iter().find(|own| own.column.name == name)
+}
+
+fn etag(query: &Query) -> String {
+    let tables: Vec<_> = query.dependencies.iter().map(|table| table.fingerprint).collect();
+    let digest = crate::auth::digest(format!("{:032x}{tables:?}", query.key.0).as_bytes());
+    crate::auth::hex(&digest[..8])
+}
+
+/// The columns as clients are told them.
+fn columns(query: &Query, checked: &CheckedQuery) -> String {
+    let mut out = BytesMut::from(&b"["[..]);
+    for (index, name) in query.columns.iter().enumerate() {
+        out.extend_from_slice(if index == 0 { b"{\"name\":" } else { b",{\"name\":" });
+        put_json_string(&mut out, name);
+        out.extend_from_slice(b",\"type\":");
+        let type_name = checked.columns.get(index).map(|column| column.type_name.as_str());
+        put_json_string(&mut out, type_name.unwrap_or_default());
+        out.extend_from_slice(b"}");
+    }
+    out.extend_from_slice(b"]");
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewire_query::{Column, Dialect};
+
+    use super::*;
+
+    fn shape(columns: &[(&str, &str)]) -> Arc<TableShape> {
+        let column = |(name, type_name): &(&str, &str)| ShapeColumn {
+            column: Column {
+                name: (*name).to_owned(),
+                type_name: (*type_name).to_owned(),
+                collation: None,
+            },
+            generated: false,
+            scale: None,
+            json_text: false,
+        };
+        Arc::new(TableShape {
+            name: "orders".to_owned(),
+            sql_name: "orders".to_owned(),
+            columns: columns.iter().map(column).collect(),
+            key: vec!["id".to_owned()],
+            host_column: None,
+            fingerprint: 1,
+            row_security: false,
+            inherited: false,
+        })
+    }
+
+    fn bound(sql: &str, shape: &Arc<TableShape>) -> Query {
+        let draft = Draft::parse(sql, &[], Dialect::Postgres).expect("a SELECT");
+        let tables = draft.tables().iter().map(|name| (name.clone(), Arc::clone(shape)));
+        let tables: Vec<_> = tables.collect();
+        let limits = QueryLimits { rows_max: 10, window_slack: 5 };
+        let access = |_: &str| Access::default();
+        let binding = Binding { tables: &tables, access: &access, caller: &(), limits };
+        draft.bind(&binding).expect("it can be kept")
+    }
+
+    #[test]
+    fn only_a_filter_whose_columns_are_of_their_types_is_not_looked_at_again() {
+        let before = shape(&[("id", "int8"), ("total", "int4"), ("note", "text")]);
+        let added = shape(&[("id", "int8"), ("total", "int4"), ("more", "text")]);
+        let wider = shape(&[("id", "int8"), ("total", "int8"), ("note", "text")]);
+        for (sql, after, same) in [
+            ("SELECT id, total FROM orders WHERE id > 1", &added, true),
+            ("SELECT id FROM orders WHERE total > 1", &wider, true),
+            ("SELECT id, total FROM orders WHERE id > 1", &wider, false),
+            ("SELECT count(*) AS n FROM orders", &added, false),
+        ] {
+            let (was, is) = (bound(sql, &before), bound(sql, after));
+            let was = (&was, &[Arc::clone(&before)][..]);
+            assert_eq!(has_same_types(was, (&is, &[Arc::clone(after)])), same, "{sql}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Why there is no live query, or no longer. PROTOCOL.md, section 29, lists the codes.
+
+use axum::http::StatusCode;
+
+use tidewire_query::{EndReason, Refusal};
+use tidewire_store::{SqlError, SqlProblem};
+
+use crate::problem::Problem;
+
+/// The database took too long.
+pub(super) const TOO_SLOW: &str = "query_too_slow";
+/// More came back than may.
+pub(super) const TOO_LARGE: &str = "result_too_large";
+/// The result's columns are not those that the client knows.
+pub(super) const SCHEMA_CHANGED: &str = "schema_changed";
+/// A table is not there any more, or its changes are not captured.
+pub(super) const TABLE_GONE: &str = "table_gone";
+/// The database says that it cannot be run.
+pub(super) const FAILED: &str = "query_failed";
+
+/// A SELECT that cannot be kept live. It names only what the caller may see.
+pub(super) fn refused(refusal: Refusal) -> Problem {
+    let Refusal { code, message, hint, position } = refusal;
+    let problem =
+        Problem::bad_request(code, message, "PROTOCOL.md, section 29, says what can be followed");
+    let problem = match hint {
+        Some(hint) => problem.with_hint(hint),
+        None => problem,
+    };
+    match position {
+        Some(position) => problem.with_member("position", position),
+        None => problem,
+    }
+}
+
+pub(super) fn disabled() -> Problem {
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "queries_disabled",
+        "this server has no live queries (queries.enabled)",
+        "subscribe to a table or a stream",
+    )
+}
+
+/// How much it expects is not told: it knows of rows that the caller may not see.
+pub(super) fn too_expensive(cost_max: u64) -> Problem {
+    Problem::bad_request(
+        "query_too_expensive",
+        format!("the database expects this to cost more than {cost_max} (queries.cost_max)"),
+        "ask for less, or have an index made for what it looks for",
+    )
+}
+
+/// What the database says of a query before it is run. It was bound to what the caller may see, so the
+/// message can name nothing else. `place` says where in the client's text that is.
+pub(super) fn check_failed(error: SqlError, place: impl Fn(usize) -> Option<usize>) -> Problem {
+    let wrong = match error {
+        SqlError::Store(error) => return error.into(),
+        SqlError::Wrong(wrong) if wrong.code == "shape_changed" => return busy(),
+        SqlError::Wrong(wrong) => *wrong,
+    };
+    let SqlProblem { code, message, hint, position } = wrong;
+    let mut problem = ended(&reason(code, Some(message)));
+    if let Some(position) = position.and_then(place) {
+        problem = problem.with_member("position", position);
+    }
+    match hint.filter(|hint| !hint.is_empty()) {
+        Some(hint) => problem.with_hint(hint),
+        None => problem,
+    }
+}
+
+/// The database lacks something that only an operator can give it. Others are not told the names of
+/// roles and schemas.
+pub(crate) fn for_those_without_sql(problem: Problem) -> Problem {
+    if problem.code() != "query_role_missing" {
+        return problem;
+    }
+    tracing::warn!(problem = %problem.message(None), "live queries are refused");
+    Problem::bad_request(
+        "query_role_missing",
+        "the database does not let the server run live queries on this table yet",
+        "tell the operator; the server's log says what to run",
+    )
+}
+
+fn busy() -> Problem {
+    Problem::new(
+        StatusCode::CONFLICT,
+        "query_busy",
+        "a table of the query is being changed",
+        "subscribe again",
+    )
+    .retry_after_s(1)
+}
+
+pub(super) fn reason(code: &'static str, message: Option<String>) -> EndReason {
+    EndReason { code, message }
+}
+
+/// The same as an error, for whom the query has not begun.
+pub(crate) fn ended(reason: &EndReason) -> Problem {
+    let (detail, hint) = match reason.code {
+        TOO_SLOW => (
+            "the database did not give the result in time (queries.timeout_ms)",
+            "ask for less, or have an index made for what it looks for",
+        ),
+        TOO_LARGE => (
+            "the result is larger than it may be (queries.rows_max, queries.bytes_max)",
+            "ask for less: a narrower WHERE, fewer columns, or ORDER BY with LIMIT",
+        ),
+        "state_too_large" => (
+            "what must be kept of the query is larger than it may be (queries.state_bytes_max)",
+            "ask for less: a narrower WHERE or fewer groups",
+        ),
+        SCHEMA_CHANGED => ("a table of the query has other columns", "subscribe again"),
+        TABLE_GONE => (
+            "a table of the query is not there any more, or not watched",
+            "have it watched, and subscribe again",
+        ),
+        _ => ("the database cannot run this query", "try it without what may fail on some row"),
+    };
+    let detail = reason.message.clone().unwrap_or_else(|| detail.to_owned());
+    let status = match reason.code {
+        TOO_SLOW => StatusCode::GATEWAY_TIMEOUT,
+        TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
+        SCHEMA_CHANGED => StatusCode::CONFLICT,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    Problem::new(status, reason.code, detail, hint)
+}
+
+pub(crate) fn too_many(which: &str, max: usize) -> Problem {
+    Problem::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        "too_many_queries",
+        format!("at most {max} live queries ({which})"),
+        "unsubscribe from some, or ask for more rows with fewer",
+    )
+}
+
+pub(crate) fn not_over_sse() -> Problem {
+    Problem::bad_request(
+        "unsupported_subscription",
+        "live queries are told over WebSocket only",
+        "connect to /v1/ws",
+    )
+}
