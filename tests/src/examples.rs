@@ -1,4 +1,4 @@
-//! The examples of PROTOCOL.md, section 22, and what they have in common with real messages.
+//! The examples of PROTOCOL.md, sections 22 and 29, and what they have in common with real messages.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,12 @@ const PROTOCOL: &str = include_str!("../../PROTOCOL.md");
 
 /// The examples of one side, `client` or `server`, in order.
 pub fn examples(side: &str) -> Vec<Value> {
-    let section = PROTOCOL.split("\n## 22. Messages\n").nth(1).expect("section 22");
+    examples_of("22. Messages", side)
+}
+
+/// Those of another section.
+pub fn examples_of(section: &str, side: &str) -> Vec<Value> {
+    let section = PROTOCOL.split(&format!("\n## {section}\n")).nth(1).expect("the section");
     let section = section.split("\n## ").next().expect("its text");
     let fence = format!("```json {side}\n");
     let blocks = section.split(&fence).skip(1);

@@ -74,7 +74,8 @@ fn nonsense() -> Vec<(String, &'static str)> {
         (subscribe(&json!({ "query_id": "q", "table": "a//b" })), "invalid_stream_name"),
         (subscribe(&json!({ "query_id": "q", "entity_code": "e" })), "invalid_entities"),
         (subscribe(&json!({ "query_id": "q", "entity_code": 1 })), "malformed_message"),
-        (subscribe(&json!({ "query_id": "q", "sql": "SELECT 1" })), "unsupported_subscription"),
+        (subscribe(&json!({ "query_id": "q", "sql": "SELECT 1 FROM t" })), "table_not_found"),
+        (subscribe(&json!({ "query_id": "q", "sql": 1 })), "malformed_message"),
         (subscribe(&json!({ "query_id": "q", "stream": "a//b" })), "invalid_stream_name"),
         (subscribe(&json!({ "query_id": "q", "stream": "\u{0}" })), "invalid_stream_name"),
         (

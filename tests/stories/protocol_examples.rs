@@ -1,16 +1,18 @@
-//! Someone writes a client from PROTOCOL.md alone: every example of section 22 is real.
+//! Someone writes a client from PROTOCOL.md alone: every example of sections 22 and 29 is real.
 
 use std::collections::BTreeMap;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidewire_stories::examples::{examples, shape};
+use tidewire_stories::examples::{examples, examples_of, shape};
+use tidewire_stories::query_tab::{run, watch};
 use tidewire_stories::{Launch, Metrics, ServerSent, Store, Tab, WebSocket, on_both_stores};
 
 on_both_stores!(
     what_clients_say_in_the_protocol_is_understood,
     what_the_server_says_in_the_protocol_is_what_it_says,
     server_sent_events_say_the_same_and_when_to_come_back,
+    what_the_protocol_says_of_queries_is_so,
 );
 
 const KEY: &str = "story-7d20c4f1b8e6593a";
@@ -236,4 +238,49 @@ async fn server_sent_events_say_the_same_and_when_to_come_back(store: Store) {
     assert_eq!(closing.id, None);
     assert_eq!(page.retry_ms(), closing.message["reconnect_in_ms"].as_u64());
     assert_eq!(page.next().await, None, "after the last word");
+}
+
+/// Section 29: the example's query is followed, and each message is as the text shows it.
+async fn what_the_protocol_says_of_queries_is_so(store: Store) {
+    const ROWS: usize = 3_000;
+    let server = Launch::dev(&store).start().await;
+    let http = server.http();
+    run(http, "CREATE TABLE orders (id INTEGER PRIMARY KEY, total INTEGER, status TEXT)").await;
+    watch(http, &json!({ "table": "orders" })).await;
+    run(http, "INSERT INTO orders VALUES (1, 5, 'open')").await;
+    let mut client = WebSocket::connect(http, "/v1/ws").await;
+    client.hears("hello").await;
+    let mut said = BTreeMap::new();
+    let mut hear = |message: Value| {
+        let kind = message["type"].as_str().expect("a type").to_owned();
+        said.entry(kind).or_insert(message);
+    };
+    let wanted = examples_of("29. Live queries", "client");
+    assert_eq!(wanted.len(), 1);
+    client.say(&wanted[0]).await;
+    hear(client.hears("subscription_created").await);
+    run(http, "UPDATE orders SET total = 6").await;
+    hear(client.hears("change").await);
+    let rows: Vec<String> =
+        (2..ROWS).map(|id| format!("({id}, {}, 'open')", 1_000_000_000)).collect();
+    run(http, &format!("INSERT INTO orders VALUES {}", rows.join(","))).await;
+    let mut other = WebSocket::connect(http, "/v1/ws").await;
+    other.hears("hello").await;
+    other.say(&wanted[0]).await;
+    let created = other.hears("subscription_created").await;
+    assert_eq!(created["subscriptions"][0]["more"], true, "a large result");
+    let mut batch = other.hears("initial_batch").await;
+    while batch["more"] == true {
+        batch = other.hears("initial_batch").await;
+    }
+    hear(batch);
+    let examples = examples_of("29. Live queries", "server");
+    for example in &examples {
+        let kind = example["type"].as_str().expect("a type");
+        assert_eq!(shape(example), shape(&said[kind]), "the example of {kind}");
+        for word in ["type", "change_type", "more"] {
+            assert_eq!(example[word], said[kind][word], "{word} in the example of {kind}");
+        }
+    }
+    assert_eq!(examples.len(), said.len(), "messages without an example: {said:?}");
 }

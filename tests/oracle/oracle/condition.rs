@@ -131,6 +131,13 @@ impl Generator<'_> {
         made
     }
 
+    /// One that is not spoilt.
+    pub(crate) fn sound(&mut self) -> Random {
+        let mut made = Random::default();
+        made.text = self.nested(2, &mut made);
+        made
+    }
+
     /// The text with a few of its words lost, doubled, exchanged or put in from elsewhere. Most are no
     /// conditions any more; but where one is taken, it must mean what it means to the database.
     fn mutant(&mut self, text: &str) -> String {

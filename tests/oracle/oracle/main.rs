@@ -11,6 +11,8 @@
 
 mod condition;
 mod judge;
+mod live;
+mod plans;
 mod postgres;
 mod sqlite;
 mod tally;

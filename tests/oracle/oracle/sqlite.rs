@@ -200,7 +200,7 @@ fn images(database: &Connection) -> Vec<String> {
 }
 
 /// A value in the canonical form of events.
-fn value(value: ValueRef<'_>) -> String {
+pub(crate) fn value(value: ValueRef<'_>) -> String {
     match value {
         ValueRef::Null => "null".to_owned(),
         ValueRef::Integer(number) => number.to_string(),

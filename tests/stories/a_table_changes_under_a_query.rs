@@ -1,0 +1,105 @@
+//! Tables are altered, emptied and dropped while queries follow them.
+
+use serde_json::json;
+use tidewire_stories::query_tab::{run, watch};
+use tidewire_stories::{Launch, QueryTab, Store, on_both_stores};
+
+use crate::live_queries::orders;
+
+on_both_stores!(
+    a_query_outlives_columns_that_it_does_not_name,
+    a_query_ends_with_a_column_that_it_names,
+    an_emptied_table_is_told,
+    a_dropped_table_ends_its_queries,
+);
+
+async fn a_query_outlives_columns_that_it_does_not_name(store: Store) {
+    let server = Launch::dev(&store).start().await;
+    let http = server.http();
+    orders(http).await;
+    run(http, "INSERT INTO orders VALUES (1,'ann','open',1)").await;
+    let mut tab = QueryTab::open(http).await;
+    let selects = [
+        ("filter", "SELECT id, total FROM orders WHERE status = 'open'", false),
+        ("window", "SELECT id, total FROM orders ORDER BY total, id LIMIT 3", true),
+        ("groups", "SELECT status, count(*) AS n FROM orders GROUP BY status", false),
+        ("requery", "SELECT a.id FROM orders a JOIN orders b ON a.id = b.id", false),
+    ];
+    for (name, sql, _) in selects {
+        tab.follow(&json!({ "query_id": name, "sql": sql })).await;
+    }
+    run(http, "ALTER TABLE orders ADD COLUMN note TEXT DEFAULT 'n'").await;
+    run(http, "INSERT INTO orders VALUES (2,'bob','open',2,'x')").await;
+    run(http, "ALTER TABLE orders DROP COLUMN owner").await;
+    run(http, "UPDATE orders SET total = total + 10").await;
+    for (name, sql, ordered) in selects {
+        tab.until_as_run(http, name, sql, ordered).await;
+    }
+}
+
+async fn a_query_ends_with_a_column_that_it_names(store: Store) {
+    let server = Launch::dev(&store).start().await;
+    let http = server.http();
+    orders(http).await;
+    let mut tab = QueryTab::open(http).await;
+    tab.follow(&json!({ "query_id": "q", "sql": "SELECT id, total FROM orders" })).await;
+    tab.follow(&json!({ "query_id": "other", "sql": "SELECT id FROM orders" })).await;
+    run(http, "ALTER TABLE orders DROP COLUMN total").await;
+    run(http, "INSERT INTO orders VALUES (1,'ann','open')").await;
+    let ended = tab.hear_until("subscription_ended").await;
+    assert_eq!((&ended["query_id"], &ended["reason"]), (&json!("q"), &json!("schema_changed")));
+    tab.until("other", &[json!({ "id": 1 })]).await;
+}
+
+async fn an_emptied_table_is_told(store: Store) {
+    let server = Launch::dev(&store).start().await;
+    let http = server.http();
+    orders(http).await;
+    run(http, "INSERT INTO orders VALUES (1,'ann','open',1),(2,'ann','open',2)").await;
+    let mut tab = QueryTab::open(http).await;
+    let selects = [
+        ("filter", "SELECT id FROM orders", false),
+        ("window", "SELECT id FROM orders ORDER BY id LIMIT 3", true),
+        ("groups", "SELECT count(*) AS n FROM orders", false),
+        ("requery", "SELECT a.id FROM orders a JOIN orders b ON a.id = b.id", false),
+    ];
+    for (name, sql, _) in selects {
+        tab.follow(&json!({ "query_id": name, "sql": sql })).await;
+    }
+    let empty = match store {
+        Store::Sqlite { .. } => "DELETE FROM orders",
+        Store::Postgres { .. } => "TRUNCATE orders",
+    };
+    run(http, empty).await;
+    for (name, sql, ordered) in selects {
+        tab.until_as_run(http, name, sql, ordered).await;
+    }
+    run(http, "INSERT INTO orders VALUES (3,'ann','open',3)").await;
+    for (name, sql, ordered) in selects {
+        tab.until_as_run(http, name, sql, ordered).await;
+    }
+}
+
+async fn a_dropped_table_ends_its_queries(store: Store) {
+    let server = Launch::dev(&store).start().await;
+    let http = server.http();
+    orders(http).await;
+    run(http, "CREATE TABLE others (id INTEGER PRIMARY KEY)").await;
+    watch(http, &json!({ "table": "others" })).await;
+    let mut tab = QueryTab::open(http).await;
+    let join = "SELECT o.id FROM orders o JOIN others x ON o.id = x.id";
+    tab.follow(&json!({ "query_id": "q", "sql": "SELECT id FROM orders" })).await;
+    tab.follow(&json!({ "query_id": "join", "sql": join })).await;
+    tab.follow(&json!({ "query_id": "others", "sql": "SELECT id FROM others" })).await;
+    run(http, "DROP TABLE orders").await;
+    let mut ended = Vec::new();
+    while ended.len() < 2 {
+        let message = tab.hear_until("subscription_ended").await;
+        assert_eq!(message["reason"], "table_gone", "{message}");
+        ended.push(message["query_id"].as_str().expect("a name").to_owned());
+    }
+    ended.sort_unstable();
+    assert_eq!(ended, ["join", "q"]);
+    run(http, "INSERT INTO others VALUES (1)").await;
+    tab.until("others", &[json!({ "id": 1 })]).await;
+}
