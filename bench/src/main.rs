@@ -15,8 +15,10 @@ mod cpu;
 mod entities;
 mod fanout;
 mod latency;
+mod livequery;
 mod load;
 mod machine;
+mod matching;
 mod metrics;
 mod outcome;
 mod postgres;
@@ -65,7 +67,7 @@ struct Options {
     /// Only these parts
     #[arg(long = "part", value_enum, value_delimiter = ',')]
     parts: Vec<Part>,
-    /// Where append.json, read.json, fanout.json, capture.json and entities.json go
+    /// Where append.json, read.json, fanout.json, capture.json, entities.json, livequery.json and match.json go
     #[arg(long, value_name = "FOLDER", default_value = "bench/results")]
     results: PathBuf,
     /// The revision under test, for the report
@@ -74,6 +76,9 @@ struct Options {
     /// Where the bare loop listens
     #[arg(long, hide = true)]
     listen: Option<SocketAddr>,
+    /// Which combination of `match`
+    #[arg(long, hide = true)]
+    combination: Option<String>,
     #[command(flatten)]
     installed: Installed,
 }
@@ -85,10 +90,15 @@ enum What {
     Fanout,
     Capture,
     Entities,
+    Livequery,
+    Match,
     All,
     /// Not a benchmark: the loop that fan-out is measured against, as a server
     #[value(hide = true)]
     BareLoop,
+    /// Not a benchmark: one combination of `match`, in a process of its own
+    #[value(hide = true)]
+    MatchOne,
 }
 
 /// A section of a benchmark, to run alone.
@@ -126,6 +136,18 @@ enum Part {
     Operations,
     /// entities: from a change to those who subscribe, and what that asks of the database
     Invalidations,
+    /// livequery: from an insert to the change, one at a time
+    Paced,
+    /// livequery: inserts flat out
+    Flood,
+    /// livequery: the same queries, run again and again
+    Polling,
+    /// match: the index of queries
+    Index,
+    /// match: the whole engine, from the text of queries to what is told
+    Engine,
+    /// match: running queries again on PostgreSQL
+    Rerun,
 }
 
 impl Options {
@@ -172,6 +194,11 @@ fn main() -> Result<()> {
     if options.what == What::BareLoop {
         return bare_loop::run(options.listen.context("--listen is missing")?);
     }
+    if options.what == What::MatchOne {
+        return matching::run_combination(
+            &options.combination.context("--combination is missing")?,
+        );
+    }
     let scale = options.scale();
     if matches!(options.what, What::Append | What::All) {
         append::run(&options, &scale)?;
@@ -187,6 +214,12 @@ fn main() -> Result<()> {
     }
     if matches!(options.what, What::Entities | What::All) {
         entities::run(&options, &scale)?;
+    }
+    if matches!(options.what, What::Livequery | What::All) {
+        livequery::run(&options, &scale)?;
+    }
+    if matches!(options.what, What::Match | What::All) {
+        matching::run(&options, &scale)?;
     }
     Ok(())
 }

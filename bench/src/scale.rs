@@ -24,6 +24,19 @@ pub(crate) struct Scale {
     pub(crate) fanout: Fanout,
     pub(crate) capture: Capture,
     pub(crate) entities: Entities,
+    pub(crate) live_queries: LiveQueries,
+    pub(crate) matching: Matching,
+}
+
+/// Of `livequery`.
+#[derive(Debug, Clone)]
+pub(crate) struct LiveQueries {
+    pub(crate) queries: usize,
+    pub(crate) connections: usize,
+    /// Of each plan, one at a time.
+    pub(crate) inserts: usize,
+    /// Of what is done flat out.
+    pub(crate) measure: Duration,
 }
 
 /// Of `entities`.
@@ -40,6 +53,21 @@ pub(crate) struct Entities {
     pub(crate) interests: usize,
     /// Changes, one at a time.
     pub(crate) changes: usize,
+}
+
+/// Of `match`.
+#[derive(Debug, Clone)]
+pub(crate) struct Matching {
+    /// Registered at once; the least is more than the hundred that one event matches.
+    pub(crate) queries: &'static [usize],
+    /// Of the engine as a whole.
+    pub(crate) whole_queries: &'static [usize],
+    /// How long events are looked up, of each kind.
+    pub(crate) event_ms: u64,
+    /// Rows of the table that queries are run on again.
+    pub(crate) table_rows: usize,
+    /// How often one is.
+    pub(crate) reruns: usize,
 }
 
 /// Of `capture`.
@@ -120,6 +148,19 @@ impl Scale {
                 interests: 20,
                 changes: 20,
             },
+            live_queries: LiveQueries {
+                queries: 100,
+                connections: 10,
+                inserts: 5,
+                measure: Duration::from_millis(300),
+            },
+            matching: Matching {
+                queries: &[300, 1_000],
+                whole_queries: &[300],
+                event_ms: 2,
+                table_rows: 1_000,
+                reruns: 5,
+            },
         }
     }
 
@@ -163,6 +204,19 @@ impl Scale {
                 connections: 1_000,
                 interests: 100,
                 changes: 300,
+            },
+            live_queries: LiveQueries {
+                queries: 10_000,
+                connections: 1_000,
+                inserts: 200,
+                measure: measure.max(Duration::from_secs(5)),
+            },
+            matching: Matching {
+                queries: &[1_000, 10_000, 100_000, 1_000_000],
+                whole_queries: &[1_000, 100_000],
+                event_ms: 300,
+                table_rows: 100_000,
+                reruns: 300,
             },
         }
     }

@@ -1,0 +1,197 @@
+//! So many queries of one form: what they take, and what an event costs beside them.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use tidewire_query::{Conditions, Index, Predicate, QueryId, Row};
+
+use super::queries::{Family, HUNDRED, orders};
+use super::whole;
+use crate::cpu;
+
+/// Different rows that are looked up in turn: many enough that what they touch is in no cache.
+const ROWS: usize = 8_192;
+/// With fewer queries the growth of a process says nothing of one of them.
+const MEMORY_FROM: usize = 100_000;
+/// Rows that all queries are tested on one by one.
+const SCANNED_MAX: usize = 64;
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Combination {
+    pub(super) family: Family,
+    pub(super) queries: usize,
+    /// How long events are looked up, of each kind.
+    pub(super) event_ms: u64,
+    /// The whole engine, and not its index alone.
+    pub(super) whole: bool,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    #[serde(flatten)]
+    pub(super) combination: Combination,
+    /// An event that no query matches, that one does, and that a hundred do.
+    pub(super) none_ns: f64,
+    pub(super) one_ns: f64,
+    pub(super) hundred_ns: f64,
+    /// Reading an image, which the times above are without.
+    pub(super) image_ns: f64,
+    /// Testing an event on all queries, one by one.
+    pub(super) scan_ns: f64,
+    pub(super) query_bytes: Option<f64>,
+    pub(super) added_per_second: f64,
+    pub(super) from_text_per_second: f64,
+    pub(super) removed_per_second: f64,
+    /// Queries that every event is tested on.
+    pub(super) unindexed: usize,
+}
+
+/// Measures one combination, and prints it for the process that asked.
+pub(crate) fn measure(combination: &str) -> Result<()> {
+    let combination: Combination = serde_json::from_str(combination)?;
+    let measured = match combination.whole {
+        true => serde_json::to_string(&whole::measure(combination)?)?,
+        false => serde_json::to_string(&measure_index(combination)?)?,
+    };
+    println!("{measured}");
+    Ok(())
+}
+
+fn measure_index(combination: Combination) -> Result<Measured> {
+    let Combination { family, queries, event_ms, .. } = combination;
+    let table = orders();
+    let memory_before = cpu::resident_kib(std::process::id())?;
+    let mut registry: Vec<Conditions> = Vec::with_capacity(queries);
+    let mut index = Index::default();
+    let began = thread_time();
+    for n in 0..queries {
+        let text = if n < HUNDRED { family.special(n) } else { family.condition(n) };
+        let predicate = match Predicate::parse(&text, &table, &()) {
+            Ok(predicate) => predicate,
+            Err(refusal) => bail!("{text}: {refusal:?}"),
+        };
+        let conditions = Conditions { predicates: vec![predicate], tenants: None };
+        index.insert(query_id(n)?, &conditions);
+        registry.push(conditions);
+    }
+    let from_text = thread_time() - began;
+    let grown_kib = cpu::resident_kib(std::process::id())? - memory_before;
+    let query_bytes = grown_kib * 1024.0 / queries as f64;
+
+    let removed = timed(&registry, |n, conditions| index.remove(n, conditions))?;
+    ensure!(index.unindexed() == 0, "queries are left after all were removed");
+    let added = timed(&registry, |n, conditions| index.insert(n, conditions))?;
+
+    let lookup = Lookup { index: &index, registry: &registry, time: event_ms };
+    let spread = |at: usize| HUNDRED + at * 7919 % (queries - HUNDRED);
+    let hits = (0..).map(spread).filter(|n| family.is_indexed() || n % 100 != 99);
+    let hits: Vec<String> = hits.take(ROWS).map(|n| family.hit(n)).collect();
+    let misses: Vec<String> = (0..ROWS).map(|at| family.miss(spread(at))).collect();
+    let per_second = |time: Duration| queries as f64 / time.as_secs_f64();
+    Ok(Measured {
+        combination,
+        none_ns: lookup.event_ns(&misses, 0)?,
+        one_ns: lookup.event_ns(&hits, 1)?,
+        hundred_ns: lookup.event_ns(&[family.special_hit()], HUNDRED)?,
+        image_ns: image_ns(&misses, event_ms)?,
+        scan_ns: lookup.scan_ns(&misses)?,
+        query_bytes: (queries >= MEMORY_FROM).then_some(query_bytes),
+        added_per_second: per_second(added),
+        from_text_per_second: per_second(from_text),
+        removed_per_second: per_second(removed),
+        unindexed: index.unindexed(),
+    })
+}
+
+fn query_id(n: usize) -> Result<QueryId> {
+    Ok(QueryId(u32::try_from(n)?))
+}
+
+/// How long it takes to do something with each query, in an order that is not theirs.
+fn timed(registry: &[Conditions], mut act: impl FnMut(QueryId, &Conditions)) -> Result<Duration> {
+    let step = (1..).map(|n| 7919 * n + 1).find(|step| is_prime_to(*step, registry.len()));
+    let step = step.unwrap_or(1);
+    let began = thread_time();
+    for at in 0..registry.len() {
+        let n = at * step % registry.len();
+        act(query_id(n)?, &registry[n]);
+    }
+    Ok(thread_time() - began)
+}
+
+fn is_prime_to(a: usize, b: usize) -> bool {
+    if b == 0 { a == 1 } else { is_prime_to(b, a % b) }
+}
+
+struct Lookup<'a> {
+    index: &'a Index,
+    registry: &'a [Conditions],
+    /// In milliseconds.
+    time: u64,
+}
+
+impl Lookup<'_> {
+    /// The time of an event: its candidates are found, and each is tested. So many must match.
+    fn event_ns(&self, images: &[String], expected: usize) -> Result<f64> {
+        let rows: Vec<Row<'_>> =
+            images.iter().map(|image| Row::parse(image.as_bytes())).collect::<Result<_, _>>()?;
+        let mut found = Vec::new();
+        let mut event = |row: &Row<'_>| {
+            found.clear();
+            self.index.candidates(None, Some(row), &mut found);
+            let admits = |query: &&QueryId| self.registry[query.0 as usize].admit(row) == Ok(true);
+            found.iter().filter(admits).count()
+        };
+        if let Some(at) = rows.iter().position(|row| event(row) != expected) {
+            bail!("{} matches {} queries, not {expected}", images[at], event(&rows[at]));
+        }
+        Ok(repeat(self.time, &rows, |row| {
+            black_box(event(row));
+        }))
+    }
+
+    /// The time of an event that every query is tested on.
+    fn scan_ns(&self, images: &[String]) -> Result<f64> {
+        let images = &images[..SCANNED_MAX];
+        let rows: Vec<Row<'_>> =
+            images.iter().map(|image| Row::parse(image.as_bytes())).collect::<Result<_, _>>()?;
+        Ok(repeat(self.time, &rows, |row| {
+            let admits = |conditions: &&Conditions| conditions.admit(row) == Ok(true);
+            black_box(self.registry.iter().filter(admits).count());
+        }))
+    }
+}
+
+fn image_ns(images: &[String], time: u64) -> Result<f64> {
+    images.iter().try_for_each(|image| Row::parse(image.as_bytes()).map(|_| ()))?;
+    Ok(repeat(time, images, |image| {
+        // It was read above.
+        let _ = black_box(Row::parse(image.as_bytes()));
+    }))
+}
+
+/// The CPU time of one of these, in nanoseconds, over some milliseconds at least.
+pub(super) fn repeat<T>(time: u64, all: &[T], mut act: impl FnMut(&T)) -> f64 {
+    /// How many are done between two looks at the clock, if each is short.
+    const BATCH: usize = 256;
+    let (wanted, began) = (Duration::from_millis(time), thread_time());
+    let mut done = 0_u64;
+    let mut turns = all.iter().cycle();
+    let mut batch = 1;
+    while thread_time() - began < wanted || done == 0 {
+        turns.by_ref().take(batch).for_each(&mut act);
+        done += batch as u64;
+        let is_short = thread_time() - began < wanted / 100;
+        batch = if is_short { BATCH } else { batch };
+    }
+    (thread_time() - began).as_nanos() as f64 / done as f64
+}
+
+/// CPU time of this thread: what others do on the machine is not in it.
+pub(super) fn thread_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
+}
