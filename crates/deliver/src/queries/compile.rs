@@ -17,7 +17,7 @@ use tidewire_store::{CheckedQuery, LiveRead, SqlError, SqlLimits, TABLE_PREFIX};
 
 use super::catalogue::Named;
 use super::problem;
-use crate::auth::{Act, Identity, audit};
+use crate::auth::{Act, Identity, Who, audit};
 use crate::lens::{self, Person};
 use crate::node::Node;
 use crate::problem::Problem;
@@ -36,6 +36,8 @@ pub(crate) struct Compiled {
     pub(crate) etag: String,
     /// What the database's planner expects, where it says.
     pub(super) cost: Option<f64>,
+    /// Who asked for it first, on whose account it is read.
+    pub(super) owner: Who,
     origin: Arc<Origin>,
     /// The tables as it is bound to them.
     tables: Vec<Arc<TableShape>>,
@@ -90,6 +92,7 @@ impl Node {
                 columns: columns(&query, &checked).into(),
                 etag: etag(&query),
                 cost,
+                owner: identity.who().clone(),
                 query: Arc::new(query),
                 origin,
                 tables: shapes(tables),
@@ -296,6 +299,7 @@ impl Compiled {
             columns: Arc::clone(&self.columns),
             etag: etag(&query),
             cost,
+            owner: self.owner.clone(),
             query: Arc::new(query),
             origin: Arc::clone(&self.origin),
             tables,

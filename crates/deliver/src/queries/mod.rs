@@ -11,7 +11,7 @@
 //! reads on by itself.
 //!
 //! - [`catalogue`]: what the tables are; [`compile`]: from SQL to a query; [`explain`]: how it is kept
-//! - [`reads`]: rows from the database; [`settle`]: where in the log they stand; [`resume`]: going on
+//! - [`reads`]: rows from the database, by [`fair`] turns; [`settle`]: where in the log they stand; [`resume`]: going on
 //!   from an offset
 //! - [`news`]: what is told, written once for all; [`registry`]: the list of live queries; [`commands`]:
 //!   ending one by hand
@@ -23,6 +23,7 @@ pub(crate) mod commands;
 mod compile;
 mod desk;
 pub(crate) mod explain;
+mod fair;
 mod metrics;
 mod news;
 mod problem;

@@ -2,10 +2,11 @@
 //!
 //! Those who wait for their first rows come first, then what a query lacks to go on, then queries that
 //! are run again. Of these each waits a while after the last time, longer if it takes long, so that a
-//! busy table and a slow query do not take the database for themselves.
+//! busy table and a slow query do not take the database for themselves. Nor does anyone who asks for
+//! much: they take turns with the others, and some places are never theirs.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -16,7 +17,9 @@ use tokio::time::Instant;
 use tidewire_query::{AskId, AskKind, QueryId};
 use tidewire_store::{LiveRead, LiveRows, SharedStore, SqlError, SqlProblem};
 
+use super::fair::Turns;
 use super::problem;
+use crate::auth::Who;
 use crate::options::QueryOptions;
 
 /// A query that is run again waits this many times as long as it took.
@@ -35,6 +38,8 @@ pub(super) struct Ask {
     pub(super) id: AskId,
     pub(super) query: QueryId,
     pub(super) kind: AskKind,
+    /// On whose account.
+    pub(super) owner: Who,
     pub(super) read: LiveRead,
     /// Not before this.
     pub(super) due: Instant,
@@ -60,8 +65,8 @@ struct Pace {
 /// Asks that wait, of one kind.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// May begin, the first to come first.
-    ready: VecDeque<Ask>,
+    /// May begin.
+    ready: Turns<Who, Ask>,
     /// By when they may begin, the earliest first.
     later: BinaryHeap<Reverse<Later>>,
 }
@@ -111,7 +116,8 @@ impl Waiting {
         while self.next_due().is_some_and(|due| due <= now)
             && let Some(Reverse(Later(ask))) = self.later.pop()
         {
-            self.ready.push_back(ask);
+            let owner = ask.owner.clone();
+            self.ready.push(&owner, ask);
         }
     }
 }
@@ -133,10 +139,17 @@ pub(super) struct Reads {
     sweep_at: usize,
     running: JoinSet<Done>,
     requeries: usize,
+    /// How many are under way on whose account.
+    owners: HashMap<Who, usize>,
     paces: HashMap<QueryId, Pace>,
     reads_max: usize,
     requeries_max: usize,
     pause: Duration,
+}
+
+/// Reads that may be under way on one account: all but a quarter, which are for others.
+fn own_max(reads_max: usize) -> usize {
+    (reads_max - reads_max / 4).max(1)
 }
 
 fn rank(kind: AskKind) -> usize {
@@ -165,6 +178,7 @@ impl Reads {
             sweep_at: SWEEP_MIN,
             running: JoinSet::new(),
             requeries: 0,
+            owners: HashMap::new(),
             paces: HashMap::new(),
             reads_max: options.reads_max,
             requeries_max: options.requeries_max,
@@ -200,7 +214,7 @@ impl Reads {
         for rank in 0..self.waiting.len() {
             self.waiting[rank].ripen(now);
             while self.has_room(rank)
-                && let Some(ask) = self.waiting[rank].ready.pop_front()
+                && let Some(ask) = self.next_ready(rank)
             {
                 if awaits(ask.id) {
                     self.run(store, ask);
@@ -213,6 +227,13 @@ impl Reads {
         begun
     }
 
+    fn next_ready(&mut self, rank: usize) -> Option<Ask> {
+        let own_max = own_max(self.reads_max);
+        let owners = &self.owners;
+        let may = |owner: &Who| owners.get(owner).is_none_or(|running| *running < own_max);
+        self.waiting[rank].ready.pop(may)
+    }
+
     fn has_room(&self, of_rank: usize) -> bool {
         self.running.len() < self.reads_max
             && (of_rank != rank(AskKind::Requery) || self.requeries < self.requeries_max)
@@ -220,6 +241,7 @@ impl Reads {
 
     fn run(&mut self, store: &SharedStore, ask: Ask) {
         self.requeries += usize::from(ask.kind == AskKind::Requery);
+        *self.owners.entry(ask.owner.clone()).or_default() += 1;
         let store = SharedStore::clone(store);
         self.running.spawn(async move {
             let begun = Instant::now();
@@ -252,10 +274,20 @@ impl Reads {
             match self.running.join_next().await {
                 Some(Ok(done)) => {
                     self.requeries -= usize::from(done.ask.kind == AskKind::Requery);
+                    self.ended(&done.ask.owner);
                     return done;
                 }
                 Some(Err(error)) => tracing::error!(%error, "a read for a live query broke off"),
                 None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn ended(&mut self, owner: &Who) {
+        if let Some(running) = self.owners.get_mut(owner) {
+            *running -= 1;
+            if *running == 0 {
+                self.owners.remove(owner);
             }
         }
     }
@@ -310,7 +342,7 @@ mod tests {
     fn ask(id: u64, kind: AskKind, now: Instant) -> Ask {
         let limits = SqlLimits { timeout_ms: 1, rows_max: 1, bytes_max: 1 };
         let read = LiveRead { sql: String::new(), tables: Vec::new(), limits };
-        Ask { id: AskId(id), query: QueryId(1), kind, read, due: now }
+        Ask { id: AskId(id), query: QueryId(1), kind, owner: Who::Anyone, read, due: now }
     }
 
     #[test]
@@ -350,9 +382,24 @@ mod tests {
             waiting.later.push(Reverse(Later(ask(id, AskKind::Requery, due))));
         }
         waiting.ripen(now + Duration::from_millis(30));
-        let ready: Vec<_> = waiting.ready.iter().map(|ask| ask.id.0).collect();
+        let ready = std::iter::from_fn(|| waiting.ready.pop(|_| true));
+        let ready: Vec<_> = ready.map(|ask| ask.id.0).collect();
         assert_eq!(ready, [2, 4, 1]);
         assert_eq!(waiting.next_due(), Some(now + Duration::from_millis(99)));
+    }
+
+    #[test]
+    fn some_places_are_never_one_callers() {
+        let (mut reads, now) = (Reads::new(&QueryOptions::default()), Instant::now());
+        reads.owners.insert(Who::Anyone, own_max(reads.reads_max));
+        reads.push(ask(1, AskKind::Begin, now));
+        reads.push(Ask { owner: Who::Admin, ..ask(2, AskKind::Begin, now) });
+        reads.waiting[0].ripen(now);
+        assert_eq!(reads.next_ready(0).map(|ask| ask.id.0), Some(2), "another has room");
+        assert!(reads.next_ready(0).is_none(), "it has all the places it may have");
+        reads.ended(&Who::Anyone);
+        assert_eq!(reads.next_ready(0).map(|ask| ask.id.0), Some(1));
+        assert!((1..=8).all(|places| own_max(places) >= 1 && own_max(places) <= places));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tidewire_store::Position;
 use super::desk::Keeper;
 use super::news::{Change, News};
 use super::reads::Ask;
+use crate::auth::Who;
 
 fn position(place: Place) -> Position {
     Position::new(place.0)
@@ -68,7 +69,8 @@ impl Keeper {
         let known = self.engine.query(query).map(Arc::clone);
         let Some(bound) = known else { return };
         let read = self.node.live_read(&bound, sql);
-        self.reads.push(Ask { id, query, kind, read, due: Instant::now() });
+        let owner = self.kept.get(&query).map_or(Who::Anyone, |kept| kept.compiled.owner.clone());
+        self.reads.push(Ask { id, query, kind, owner, read, due: Instant::now() });
         self.asks.insert(id, query);
         self.node.queries.counters.asked(kind);
         // Also those who wait for their first rows: everyone may be among them, when a table is emptied.
