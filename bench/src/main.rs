@@ -42,6 +42,10 @@ use report::Report;
 use scale::Scale;
 use servers::{Installed, Kind};
 
+/// The server's own: what the engine's parts cost in memory and time is measured with it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Side-by-side benchmarks of Tidewire
 #[derive(Debug, Parser)]
 #[command(version)]

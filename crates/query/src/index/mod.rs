@@ -10,6 +10,7 @@
 //! taken for every value. What has no anchor is found by every row, and is counted.
 
 mod anchors;
+mod grid;
 mod order;
 mod postings;
 mod ranges;
@@ -21,8 +22,9 @@ use std::collections::HashMap;
 use std::hash::RandomState;
 
 use self::anchors::{Anchor, anchors};
+use self::grid::Grid;
 use self::postings::{ByHash, Posting};
-use self::ranges::{Ranges, Span};
+use self::ranges::Span;
 use self::slots::{Looked, SlotId, Slots, join_hashes};
 use crate::engine::QueryId;
 use crate::plan::Conditions;
@@ -49,7 +51,7 @@ struct Form {
 #[derive(Debug)]
 enum Anchored {
     Points(ByHash<Posting>),
-    Ranges(ByHash<Ranges>),
+    Ranges(ByHash<Grid>),
 }
 
 impl Index {

@@ -12,6 +12,9 @@ const LEAF_MAX: usize = if cfg!(test) { 8 } else { 32 };
 /// Children of a branch, at most.
 const BRANCH_MAX: usize = if cfg!(test) { 8 } else { 128 };
 
+/// Children of the root of a tree that is large.
+const CHILDREN_LARGE: usize = if cfg!(test) { 3 } else { 16 };
+
 /// A number in two halves: so a range takes no room for alignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct Halves(u64, u64);
@@ -21,6 +24,10 @@ impl Halves {
         #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
         Halves((number >> 64) as u64, number as u64)
     }
+
+    fn number(self) -> u128 {
+        u128::from(self.0) << 64 | u128::from(self.1)
+    }
 }
 
 /// A range of one query, with both its ends.
@@ -28,12 +35,17 @@ impl Halves {
 pub(super) struct Span {
     low: Halves,
     high: Halves,
-    query: QueryId,
+    pub(super) query: QueryId,
 }
 
 impl Span {
     pub(super) fn new(low: u128, high: u128, query: QueryId) -> Span {
         Span { low: Halves::of(low), high: Halves::of(high), query }
+    }
+
+    /// Both are in it.
+    pub(super) fn ends(self) -> (u128, u128) {
+        (self.low.number(), self.high.number())
     }
 }
 
@@ -101,8 +113,13 @@ impl Ranges {
         self.root.len() == 0
     }
 
-    pub(super) fn all(&self, found: &mut Vec<QueryId>) {
-        self.root.all(found);
+    /// Whether there are so many that a value takes long to find those it is in.
+    pub(super) fn is_large(&self) -> bool {
+        matches!(&self.root, Node::Branch(branch) if branch.nodes.len() >= CHILDREN_LARGE)
+    }
+
+    pub(super) fn spans(&self, note: &mut impl FnMut(Span)) {
+        self.root.spans(note);
     }
 
     /// The queries of all ranges that a value is in.
@@ -197,10 +214,10 @@ impl Node {
         }
     }
 
-    fn all(&self, found: &mut Vec<QueryId>) {
+    fn spans(&self, note: &mut impl FnMut(Span)) {
         match self {
-            Node::Leaf(spans) => found.extend(spans.iter().map(|span| span.query)),
-            Node::Branch(branch) => branch.nodes.iter().for_each(|node| node.all(found)),
+            Node::Leaf(spans) => spans.iter().copied().for_each(note),
+            Node::Branch(branch) => branch.nodes.iter().for_each(|node| node.spans(note)),
         }
     }
 
@@ -314,7 +331,13 @@ impl Branch {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::grid::Grid;
     use super::*;
+
+    /// Small ones as they are, and then some that are far apart: ranges of all lengths.
+    fn number(small: u128) -> u128 {
+        if small < 60 { small } else { u128::MAX >> (80 - small) * 5 }
+    }
 
     proptest! {
         #[test]
@@ -322,29 +345,37 @@ mod tests {
             steps in proptest::collection::vec((0_u8..4, 0_u128..60, 0_u128..20, 0_u32..40), 1..1500),
         ) {
             let mut tree = Ranges::default();
+            let mut grid = Grid::default();
             let mut model: Vec<(u128, u128, QueryId)> = Vec::new();
             for (what, low, length, query) in steps {
-                let range = (low, low + length, QueryId(query));
+                let range = (number(low), number(low + length), QueryId(query));
                 let span = Span::new(range.0, range.1, range.2);
                 if what == 0 && !model.is_empty() {
                     let at = usize::try_from(query).expect("it is small") % model.len();
                     let (low, high, query) = model.swap_remove(at);
                     tree.remove(Span::new(low, high, query));
+                    grid.remove(Span::new(low, high, query));
                 } else if what == 1 {
                     tree.remove(span);
+                    grid.remove(span);
                     if let Some(at) = model.iter().position(|known| *known == range) {
                         model.swap_remove(at);
                     }
                 } else {
                     tree.insert(span);
+                    grid.insert(span);
                     model.push(range);
                 }
             }
             prop_assert_eq!(tree.is_empty(), model.is_empty());
-            for value in 0..80 {
-                let mut found = Vec::new();
+            prop_assert_eq!(grid.is_empty(), model.is_empty());
+            for value in (0..80).map(number) {
+                let (mut found, mut in_cells) = (Vec::new(), Vec::new());
                 tree.stab(value, &mut found);
+                grid.stab(value, &mut in_cells);
                 found.sort();
+                in_cells.sort();
+                prop_assert_eq!(&found, &in_cells);
                 let mut expected: Vec<QueryId> = model
                     .iter()
                     .filter(|(low, high, _)| *low <= value && value <= *high)
@@ -355,8 +386,9 @@ mod tests {
             }
             for (low, high, query) in model {
                 tree.remove(Span::new(low, high, query));
+                grid.remove(Span::new(low, high, query));
             }
-            prop_assert!(tree.is_empty());
+            prop_assert!(tree.is_empty() && grid.is_empty());
         }
     }
 }
