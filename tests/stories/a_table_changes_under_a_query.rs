@@ -103,3 +103,36 @@ async fn a_dropped_table_ends_its_queries(store: Store) {
     run(http, "INSERT INTO others VALUES (1)").await;
     tab.until("others", &[json!({ "id": 1 })]).await;
 }
+
+/// Only PostgreSQL changes a column's type in place.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_outlives_a_type_that_it_can_live_with() {
+    let store = Store::postgres().await;
+    let server = Launch::dev(&store).start().await;
+    let http = server.http();
+    orders(http).await;
+    run(http, "INSERT INTO orders VALUES (1,'ann','open',1),(2,'ann','open',9)").await;
+    let mut tab = QueryTab::open(http).await;
+    let filter = "SELECT id FROM orders WHERE total > 5";
+    let again = "SELECT id FROM orders WHERE abs(total) > 5";
+    for (name, sql) in [
+        ("filter", filter),
+        ("again", again),
+        ("shown", "SELECT id, total FROM orders"),
+        ("typed", "SELECT id FROM orders WHERE lower(status) = 'open'"),
+    ] {
+        tab.follow(&json!({ "query_id": name, "sql": sql })).await;
+    }
+    run(http, "ALTER TABLE orders ALTER COLUMN total TYPE bigint").await;
+    run(http, "INSERT INTO orders VALUES (3,'ann','open',6000000000)").await;
+    let ended = tab.hear_until("subscription_ended").await;
+    assert_eq!((&ended["query_id"], &ended["reason"]), (&json!("shown"), &json!("schema_changed")));
+    tab.until_as_run(http, "filter", filter, false).await;
+    tab.until_as_run(http, "again", again, false).await;
+    run(http, "ALTER TABLE orders ALTER COLUMN status TYPE integer USING 1").await;
+    run(http, "INSERT INTO orders VALUES (4,'ann',2,7000000000)").await;
+    let ended = tab.hear_until("subscription_ended").await;
+    assert_eq!((&ended["query_id"], &ended["reason"]), (&json!("typed"), &json!("schema_changed")));
+    tab.until_as_run(http, "filter", filter, false).await;
+    tab.until_as_run(http, "again", again, false).await;
+}
