@@ -1,9 +1,9 @@
 //! What live SQL cannot do, tried one by one with a key that may see little (I6, I9): write, call what
 //! reaches past the tables, read another table, a hidden column or a hidden row, or learn of them by an
-//! error.
+//! error or by the time that an index takes.
 
 use serde_json::{Value, json};
-use tidewire_stories::{Http, Launch, Store, WebSocket, on_both_stores};
+use tidewire_stories::{Http, Launch, Store, WebSocket, eventually, on_both_stores};
 
 use crate::table_subscriptions::{connect, orders, run};
 
@@ -264,6 +264,52 @@ async fn live_sql_cannot_learn_of_hidden_rows(store: Store) {
         let answer = ask(&mut socket, 500 + number, sql).await.to_string();
         assert!(!answer.contains("8x") && !answer.contains("7x"), "{sql}: {answer}");
     }
+}
+
+/// How long a look into an index takes tells how much is there. So what a caller asks for is not looked up in
+/// one where there are rows that it may not see. (The database counts its looks; nothing is timed here.)
+#[tokio::test(flavor = "multi_thread")]
+async fn live_sql_cannot_learn_of_hidden_rows_by_the_time_of_an_index() {
+    let store = Store::postgres().await;
+    let server = Launch::serve(&store, KEY).start().await;
+    let (http, admin) = (narrow(&server).await, server.http());
+    run(admin, "CREATE INDEX by_status ON orders (status)").await;
+    let hidden = "INSERT INTO orders SELECT n, 'o-ann', 'rich-' || n % 100, 200, 'hush' \
+                  FROM generate_series(1000, 9000) AS n";
+    run(admin, hidden).await;
+    run(admin, "ANALYZE orders").await;
+    let counts = async || {
+        let sql = "SELECT (SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'orders') AS scans, \
+                   (SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'by_status') AS looks";
+        let row = run(admin, sql).await["rows"][0].clone();
+        let count = |name: &str| row[name].as_i64().expect("a number");
+        (count("scans"), count("looks"))
+    };
+    let (scans, looks) = counts().await;
+    assert_eq!(looks, 0);
+    let mut socket = connect(&http).await;
+    let mut number = 0;
+    for value in ["rich-7", "absent"] {
+        for select in [
+            format!("SELECT id FROM orders WHERE status = '{value}'"),
+            format!("SELECT id FROM orders WHERE status = '{value}' ORDER BY id LIMIT 5"),
+            format!(
+                "SELECT status, count(*) AS n FROM orders WHERE status = '{value}' GROUP BY status"
+            ),
+            format!("SELECT upper(status) AS u FROM orders WHERE status = '{value}'"),
+        ] {
+            assert_eq!(rows(&mut socket, number, &select).await, json!([]), "{select}");
+            number += 1;
+        }
+    }
+    let all_read = async || (counts().await.0 >= scans + 8).then_some(());
+    eventually("eight reads of the whole table are counted", all_read).await;
+    assert_eq!(counts().await.1, 0, "an index was looked into for what a narrow key asks for");
+    // Who sees all rows is served by the index.
+    let mut open = connect(admin).await;
+    rows(&mut open, 100, "SELECT id FROM orders WHERE status = 'absent'").await;
+    eventually("a look into the index is counted", async || (counts().await.1 > 0).then_some(()))
+        .await;
 }
 
 async fn live_sql_is_told_of_changes_that_it_may_see(store: Store) {

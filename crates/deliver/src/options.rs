@@ -257,6 +257,9 @@ pub struct QueryOptions {
     pub settle_wait: Duration,
     /// Rows that a window keeps beyond those that are seen.
     pub window_slack: usize,
+    /// Whether those who may see part of a table's rows are kept from learning of others by the time that
+    /// its indexes take.
+    pub hide_timing: bool,
     /// Bytes that one query keeps.
     pub state_bytes_max: usize,
     /// Bytes that all of them keep.
@@ -284,6 +287,7 @@ impl Default for QueryOptions {
             requeries_max: 4,
             settle_wait: Duration::from_millis(250),
             window_slack: 64,
+            hide_timing: true,
             state_bytes_max: 8 << 20,
             node_state_bytes_max: 512 << 20,
             transaction_rows_max: 10_000,

@@ -77,4 +77,7 @@ pub struct QueryLimits {
     pub rows_max: usize,
     /// Rows that a window keeps beyond what is seen of it.
     pub window_slack: usize,
+    /// Whether conditions of those who may see part of a table's rows are kept away from its indexes: how
+    /// long a look into one takes tells of rows that they may not see.
+    pub hide_timing: bool,
 }

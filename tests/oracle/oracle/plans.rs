@@ -27,7 +27,7 @@ use crate::judge;
 const CHANGES: usize = 150;
 /// Rows that may be there; of half of them it begins.
 const ROWS: usize = 60;
-const LIMITS: QueryLimits = QueryLimits { rows_max: 1_000, window_slack: 2 };
+const LIMITS: QueryLimits = QueryLimits { rows_max: 1_000, window_slack: 2, hide_timing: true };
 const OPTIONS: EngineOptions = EngineOptions {
     rows_max: LIMITS.rows_max,
     transaction_rows_max: 1_000,

@@ -20,6 +20,7 @@ use super::problem;
 use crate::auth::{Act, Identity, Who, audit};
 use crate::lens::{self, Person};
 use crate::node::Node;
+use crate::options::QueryOptions;
 use crate::problem::Problem;
 use crate::streams::put_json_string;
 
@@ -144,7 +145,8 @@ impl Node {
 
     fn query_limits(&self) -> QueryLimits {
         let options = &self.options.queries;
-        QueryLimits { rows_max: options.rows_max, window_slack: options.window_slack }
+        let QueryOptions { rows_max, window_slack, hide_timing, .. } = *options;
+        QueryLimits { rows_max, window_slack, hide_timing }
     }
 
     /// What the database says of a query, asked once.
@@ -392,7 +394,7 @@ mod tests {
         let draft = Draft::parse(sql, &[], Dialect::Postgres).expect("a SELECT");
         let tables = draft.tables().iter().map(|name| (name.clone(), Arc::clone(shape)));
         let tables: Vec<_> = tables.collect();
-        let limits = QueryLimits { rows_max: 10, window_slack: 5 };
+        let limits = QueryLimits { rows_max: 10, window_slack: 5, hide_timing: true };
         let access = |_: &str| Access::default();
         let binding = Binding { tables: &tables, access: &access, caller: &(), limits };
         draft.bind(&binding).expect("it can be kept")

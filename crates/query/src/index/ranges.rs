@@ -336,7 +336,7 @@ mod tests {
 
     /// Small ones as they are, and then some that are far apart: ranges of all lengths.
     fn number(small: u128) -> u128 {
-        if small < 60 { small } else { u128::MAX >> (80 - small) * 5 }
+        if small < 60 { small } else { u128::MAX >> ((80 - small) * 5) }
     }
 
     proptest! {

@@ -10,7 +10,8 @@ use crate::refusal::{NOT_SUPPORTED, Refusal};
 use crate::shape::{QueryLimits, ShapeColumn, TableShape};
 use crate::table::{Column, Dialect};
 
-pub(crate) const LIMITS: QueryLimits = QueryLimits { rows_max: 100, window_slack: 3 };
+pub(crate) const LIMITS: QueryLimits =
+    QueryLimits { rows_max: 100, window_slack: 3, hide_timing: true };
 
 /// A table `t` of columns like `name text`, `total numeric(2)` or `code text C`, with this key.
 pub(crate) fn table(columns: &[&str], key: &[&str]) -> TableShape {

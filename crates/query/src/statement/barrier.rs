@@ -7,6 +7,7 @@ use sqlparser::tokenizer::Token;
 use super::bind::Bound;
 use super::emit::{Edits, Emitted, emit, quoted};
 use super::walk::Claim;
+use super::r#where::Conjunct;
 use crate::table::Dialect;
 
 impl Bound<'_> {
@@ -38,23 +39,11 @@ impl Bound<'_> {
         let (known, guard) = (&self.known[it.table], &self.guards[it.table]);
         let name = |at: &usize| quoted(&known.shape.columns[*at].column.name);
         let columns: Vec<String> = known.visible.iter().map(name).collect();
-        let mut conditions: Vec<String> =
-            guard.sql.iter().map(|condition| format!("({condition})")).collect();
-        let fenced = fenced && !conditions.is_empty();
-        if fenced {
-            // No index would be used behind the fence for what stands before it.
-            let pushed = self.conjuncts(occurrence).into_iter();
-            conditions.extend(pushed.map(|conjunct| format!("({})", conjunct.sql)));
-        }
-        let condition = match conditions.is_empty() {
-            true => String::new(),
-            false => format!(" WHERE {}", conditions.join(" AND ")),
-        };
-        let fence = match (fenced, self.dialect()) {
-            (false, _) => "",
-            (true, Dialect::Postgres) => " OFFSET 0",
-            (true, Dialect::Sqlite) => " LIMIT -1",
-        };
+        let fenced = (fenced || self.hide_timing) && !guard.sql.is_empty();
+        // No index is used behind the fence for what stands before it.
+        let pushed = if fenced { self.pushed(occurrence) } else { Vec::new() };
+        let condition = conditions(guard.sql.iter().chain(&pushed));
+        let fence = if fenced { self.fence() } else { "" };
         let (sql_name, own) = (&known.shape.sql_name, quoted(&known.name.name));
         format!("(SELECT {} FROM {sql_name} AS {own}{condition}{fence})", columns.join(", "))
     }
@@ -64,18 +53,40 @@ impl Bound<'_> {
     pub(crate) fn source_sql(&self) -> String {
         let Some(it) = self.occurrences().first() else { return String::new() };
         let (known, guard) = (&self.known[it.table], &self.guards[it.table]);
-        let mut conditions: Vec<String> =
-            guard.sql.iter().map(|condition| format!("({condition})")).collect();
-        if let Some(tokens) = self.where_tokens(it.select)
-            && let Ok(condition) = self.condition(0, tokens)
-        {
-            conditions.push(format!("({})", condition.sql));
+        let asked = self.where_tokens(it.select);
+        let asked = asked.and_then(|tokens| self.condition(0, tokens).ok()).map(|it| it.sql);
+        let (sql_name, alias) = (&known.shape.sql_name, quoted(&it.alias));
+        if !self.hide_timing || guard.sql.is_empty() {
+            let condition = conditions(guard.sql.iter().chain(&asked));
+            return format!("FROM {sql_name} AS {alias}{condition}");
         }
-        let condition = match conditions.is_empty() {
-            true => String::new(),
-            false => format!(" WHERE {}", conditions.join(" AND ")),
+        let seen = conditions(guard.sql.iter().chain(&self.pushed(0)));
+        let (fence, condition) = (self.fence(), conditions(asked.iter()));
+        format!("FROM (SELECT * FROM {sql_name} AS {alias}{seen}{fence}) AS {alias}{condition}")
+    }
+
+    /// What of the client's conditions is looked up together with the rules: what cannot fail. Where times
+    /// shall not tell of rows that are not seen, only a whole key: an index then has one row at most, and
+    /// the others of its key are not asked for.
+    fn pushed(&self, occurrence: usize) -> Vec<String> {
+        let conjuncts = self.conjuncts(occurrence);
+        let keys = &self.shape(occurrence).key;
+        let is_of = |key: &String, conjunct: &Conjunct| conjunct.value_of() == Some(key.as_str());
+        let has_key = |key| conjuncts.iter().any(|conjunct| is_of(key, conjunct));
+        let is_whole = !keys.is_empty() && keys.iter().all(has_key);
+        let is_pushed = |conjunct: &Conjunct| match self.hide_timing {
+            false => true,
+            true => is_whole && keys.iter().any(|key| is_of(key, conjunct)),
         };
-        format!("FROM {} AS {}{condition}", known.shape.sql_name, quoted(&it.alias))
+        conjuncts.into_iter().filter(is_pushed).map(|conjunct| conjunct.sql).collect()
+    }
+
+    /// What keeps the database from moving conditions into a subquery.
+    fn fence(&self) -> &'static str {
+        match self.dialect() {
+            Dialect::Postgres => " OFFSET 0",
+            Dialect::Sqlite => " LIMIT -1",
+        }
     }
 
     /// Has the result's columns read as images have them, where a SELECT would give another text.
@@ -168,4 +179,10 @@ impl Bound<'_> {
         };
         keys.iter().filter_map(|key| name(&key.expr)).collect()
     }
+}
+
+/// ` WHERE …`, if there is anything that must hold.
+fn conditions<'a>(all: impl Iterator<Item = &'a String>) -> String {
+    let all: Vec<String> = all.map(|condition| format!("({condition})")).collect();
+    if all.is_empty() { String::new() } else { format!(" WHERE {}", all.join(" AND ")) }
 }

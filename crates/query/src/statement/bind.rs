@@ -20,6 +20,8 @@ pub(crate) struct Bound<'a> {
     pub(crate) guards: Vec<Guard>,
     pub(crate) outputs: Vec<Output>,
     pub(crate) statement: &'a Statement,
+    /// See [`QueryLimits::hide_timing`](crate::QueryLimits::hide_timing).
+    pub(crate) hide_timing: bool,
 }
 
 impl<'a> Bound<'a> {

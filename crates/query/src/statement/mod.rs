@@ -132,7 +132,9 @@ impl Draft {
         walk.audit()?;
         let outputs = outputs.ok_or_else(|| not_supported("a result of unknown columns"))?;
         let guards = guard::guards(&known, with.caller, self.dialect)?;
-        then(&Bound { walk, known: &known, guards, outputs, statement: &statement })
+        let hide_timing = with.limits.hide_timing;
+        let statement = &statement;
+        then(&Bound { walk, known: &known, guards, outputs, statement, hide_timing })
     }
 }
 

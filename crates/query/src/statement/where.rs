@@ -7,6 +7,8 @@ use super::bind::Bound;
 use super::emit::{Edits, Emitted, emit, quoted};
 use super::tokens::Piece;
 use super::walk::Claim;
+use crate::condition::{Condition, Test};
+use crate::operator::Operator;
 use crate::predicate::Predicate;
 use crate::refusal::{NOT_SUPPORTED, Refusal};
 use crate::row::Row;
@@ -19,6 +21,18 @@ pub(crate) struct Conjunct {
     pub(crate) predicate: Predicate,
     /// It over the table's own columns.
     pub(crate) sql: String,
+}
+
+impl Conjunct {
+    /// The column that it gives one value, if that is all it says.
+    pub(crate) fn value_of(&self) -> Option<&str> {
+        match self.predicate.condition() {
+            Condition::Test(Test::Compare { field, operator: Operator::Equal, .. }) => {
+                Some(field.name())
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Bound<'_> {

@@ -103,8 +103,8 @@ fn rules_and_tenants_are_in_the_filter_and_in_the_barrier() {
     assert_eq!(
         &*query.rerun,
         "SELECT * FROM (SELECT \"id\", \"status\" FROM \"public\".\"orders\" AS \"orders\" WHERE \
-         (secret = 'ada''s') AND (\"host\"::text IN ('acme') OR \"host\" IS NULL)) AS \"orders\" \
-         WHERE status = 'paid'"
+         (secret = 'ada''s') AND (\"host\"::text IN ('acme') OR \"host\" IS NULL) OFFSET 0) AS \
+         \"orders\" WHERE status = 'paid'"
     );
     let plan = filter(&query);
     assert_eq!(query.columns.len(), 2);
@@ -114,6 +114,26 @@ fn rules_and_tenants_are_in_the_filter_and_in_the_barrier() {
     assert!(admits(r#"{"id":1,"status":"paid","secret":"ada's","host":null}"#));
     assert!(!admits(r#"{"id":1,"status":"paid","secret":"bob","host":"acme"}"#));
     assert!(!admits(r#"{"id":1,"status":"paid","secret":"ada's","host":"other"}"#));
+}
+
+#[test]
+fn among_hidden_rows_nothing_but_a_whole_key_is_looked_up() {
+    for (sql, seen, asked) in [
+        ("SELECT id FROM orders WHERE status = 'x'", "(secret = 'ada''s')", " WHERE status = 'x'"),
+        ("SELECT id FROM orders WHERE id > 5", "(secret = 'ada''s')", " WHERE id > 5"),
+        ("SELECT id FROM orders WHERE id = 5", "(secret = 'ada''s') AND (\"id\" = 5)", ""),
+        ("SELECT id FROM orders WHERE status = 'x' ORDER BY id LIMIT 2", "(secret = 'ada''s')", ""),
+        ("SELECT status, count(*) FROM orders GROUP BY status", "(secret = 'ada''s')", ""),
+        ("SELECT lower(status) FROM orders WHERE status = 'x'", "(secret = 'ada''s')", ""),
+    ] {
+        let query = bind_as(sql, "[]", Dialect::Postgres, &narrow).expect(sql);
+        for text in [&query.read, &query.rerun] {
+            assert!(text.contains(&format!("WHERE {seen} OFFSET 0)")), "{sql}: {text}");
+            assert!(text.contains(asked), "{sql}: {text}");
+        }
+        let open = bind(sql, Dialect::Postgres).expect(sql);
+        assert!(!open.read.contains("OFFSET 0"), "who sees all rows is not kept from indexes");
+    }
 }
 
 #[test]

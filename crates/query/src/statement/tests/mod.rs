@@ -118,7 +118,7 @@ fn with_binding<T>(
         Some((name.clone(), Arc::new(shape.clone())))
     });
     let tables: Vec<_> = found.collect();
-    let limits = QueryLimits { rows_max: 10_000, window_slack: 64 };
+    let limits = QueryLimits { rows_max: 10_000, window_slack: 64, hide_timing: true };
     then(&Binding { tables: &tables, access, caller: &Ada, limits })
 }
 

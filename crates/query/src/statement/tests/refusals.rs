@@ -227,7 +227,7 @@ fn no_value_is_looked_up_in_the_catalog_even_for_a_column_of_such_a_type() {
         let draft = Draft::parse(sql, &[], Dialect::Postgres)?;
         let tables: Vec<_> =
             draft.tables().iter().map(|name| (name.clone(), Arc::clone(&shape))).collect();
-        let limits = QueryLimits { rows_max: 10_000, window_slack: 64 };
+        let limits = QueryLimits { rows_max: 10_000, window_slack: 64, hide_timing: true };
         let access = |_: &str| Access::default();
         let binding = Binding { tables: &tables, access: &access, caller: &Ada, limits };
         draft.bind(&binding).map(|query| query.rerun)

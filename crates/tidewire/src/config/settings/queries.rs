@@ -27,6 +27,7 @@ pub(crate) struct Queries {
     #[serde(deserialize_with = "ms")]
     settle_wait_ms: Duration,
     window_slack: usize,
+    hide_timing: bool,
     state_bytes_max: usize,
     node_state_bytes_max: usize,
     transaction_rows_max: usize,
@@ -50,6 +51,7 @@ impl Queries {
             requeries_max: self.requeries_max,
             settle_wait: self.settle_wait_ms,
             window_slack: self.window_slack,
+            hide_timing: self.hide_timing,
             state_bytes_max: self.state_bytes_max,
             node_state_bytes_max: self.node_state_bytes_max,
             transaction_rows_max: self.transaction_rows_max,
