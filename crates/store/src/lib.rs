@@ -10,6 +10,7 @@
 //! - [`retention`]: which events are kept, and which are given up
 //! - [`watch`]: the tables whose changes are captured; [`sql`]: the user's own SQL
 //! - [`queries`]: reading for live queries, and the list of them
+//! - [`groups`]: workers that share the log, each event's effects once
 //! - [`keys`], [`tickets`]: who may come in; [`control`]: what nodes tell each other
 //! - [`backup`]: copies of all of it, and putting one in its place
 //! - [`sqlite`], [`postgres`]: the two backends, file by file alike
@@ -23,6 +24,7 @@ mod decide;
 pub mod entity;
 pub mod error;
 pub mod event;
+pub mod groups;
 pub mod keys;
 pub mod log;
 mod migration;

@@ -43,6 +43,7 @@ use crate::control::ControlChannel;
 use crate::entity::Entities;
 use crate::error::StoreError;
 use crate::event::{Event, TailEvent};
+use crate::groups::Grouped;
 use crate::keys::Keys;
 use crate::nodes::Nodes;
 use crate::offset::{Epoch, Position};
@@ -225,6 +226,7 @@ pub trait Store:
     + Retention
     + Entities
     + Queries
+    + Grouped
 {
 }
 
@@ -241,6 +243,7 @@ impl<T> Store for T where
         + Retention
         + Entities
         + Queries
+        + Grouped
 {
 }
 

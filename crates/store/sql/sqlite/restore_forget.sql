@@ -11,3 +11,8 @@ DELETE FROM tidewire_stream_subscriber_counts;
 DELETE FROM tidewire_sessions;
 DELETE FROM tidewire_tickets;
 DELETE FROM tidewire_control;
+-- What a group's members and leases were is of the old servers. How far it got, and its letters, are of the
+-- same backup as the user's tables.
+DELETE FROM tidewire_consumer_members;
+UPDATE tidewire_consumer_offsets
+SET generation = generation + 1, lease_until_ms = NULL, leased_to = NULL, retry_at_ms = NULL;

@@ -24,6 +24,18 @@ pub mod entities;
 pub mod following;
 pub mod fork_removal;
 pub mod forks;
+pub mod group_failures;
+pub mod group_leases;
+pub mod group_letters;
+pub mod group_members;
+pub mod group_nodes;
+pub mod group_order;
+pub mod group_pages;
+pub mod group_partitions;
+pub mod group_retention;
+pub mod group_statements;
+pub mod group_work;
+pub mod groups;
 pub mod invalidations;
 pub mod keys;
 pub mod lifetimes;
@@ -43,6 +55,7 @@ pub mod sessions;
 pub mod statements;
 mod subject;
 pub mod subscriptions;
+mod team;
 pub mod tenants;
 pub mod tickets;
 pub mod watching;
@@ -83,6 +96,11 @@ pub trait Opener: Send + Sync {
 macro_rules! contract_suite {
     (sql: $fresh:expr) => {
         $crate::contract_suite! { @each $fresh;
+            group_statements:
+                what_a_handler_changes_is_in_the_log
+                an_ack_runs_its_statements_with_the_advance
+                an_ack_whose_statement_fails_does_nothing
+                statements_of_a_lost_lease_do_not_run;
             invalidations:
                 what_sql_says_of_an_entity_is_in_the_log
                 what_is_undone_is_not_said_of_an_entity
@@ -142,6 +160,11 @@ macro_rules! contract_suite {
     };
     (nodes: $fresh:expr) => {
         $crate::contract_suite! { @each $fresh;
+            group_nodes:
+                a_partition_is_worked_on_by_one_node
+                racing_nodes_handle_each_event_once
+                a_lease_goes_from_node_to_node
+                comings_are_signalled_to_all_nodes;
             nodes:
                 nodes_give_offsets_in_one_order
                 an_append_on_one_node_is_visible_on_the_others
@@ -240,6 +263,94 @@ macro_rules! contract_suite {
                 a_fork_inherits_type_and_lifetime_only
                 an_impossible_fork_is_refused
                 a_chain_of_forks_has_a_limit;
+            groups:
+                a_group_is_made_once
+                a_group_that_is_otherwise_is_told
+                what_cannot_be_a_group_is_refused
+                groups_are_limited
+                a_group_begins_where_it_is_told
+                rows_from_before_a_group_are_taken_over
+                a_group_is_changed
+                a_paused_group_hands_nothing_out
+                a_reset_fences_who_was_there
+                a_reset_forgets_failures
+                a_removed_group_leaves_nothing
+                groups_survive_a_restart;
+            group_pages:
+                a_page_has_all_headers_and_the_wanted_events
+                a_filter_leaves_events_out_but_not_their_headers
+                events_are_told_whole
+                a_page_of_a_group_ends_once_it_has_its_bytes
+                removed_events_are_holes
+                partitions_of_hosts_stay;
+            group_work:
+                a_partition_is_worked_on_by_one
+                work_and_advance_are_one_commit
+                abandoned_work_leaves_nothing
+                a_partition_that_moved_is_told
+                a_keys_work_is_undone_alone
+                without_a_savepoint_nothing_is_undone
+                a_failed_statement_is_undone_with_its_key
+                a_handler_reads_what_it_wrote
+                a_handler_cannot_end_the_transaction
+                a_partition_is_moved_past_what_others_have
+                a_partition_in_trouble_stands_still
+                racing_members_handle_each_event_once;
+            group_failures:
+                failed_attempts_are_counted_by_key
+                a_failed_partition_waits
+                handled_keys_are_settled
+                failures_of_what_moved_are_not_noted
+                errors_are_cut;
+            group_letters:
+                a_dead_letter_parks_its_key
+                letters_are_whole
+                letters_are_listed_in_order
+                a_letter_is_written_once
+                a_redriven_key_is_worked_off_in_order
+                a_key_with_letters_is_not_freed
+                letters_that_fail_again_wait
+                a_parked_letter_may_die
+                dropped_letters_let_the_others_go_on
+                a_key_may_be_dropped_with_all_it_has
+                what_waits_behind_a_letter_is_dropped_with_it
+                skipped_letters_are_worked_off_too
+                letters_wait_until_their_events_are_passed letters_are_worked_off_once
+                too_many_letters_stop_a_group
+                letters_of_no_group_are_not_there;
+            group_members:
+                members_are_listed_as_they_report
+                a_silent_member_is_gone
+                members_long_dead_are_swept
+                a_member_leaves
+                comings_and_goings_are_signalled
+                what_cannot_be_a_member_is_refused
+                names_over_http_keep_no_library_out;
+            group_leases:
+                a_lease_is_acknowledged
+                a_repeated_ack_changes_nothing
+                an_expired_lease_goes_to_others
+                a_lease_ends_with_its_group
+                a_late_ack_is_taken
+                work_over_an_expired_lease_fences_it
+                a_lease_is_extended
+                a_lease_is_given_back
+                a_nack_counts_failures
+                a_nack_sets_dead_events_aside
+                a_nack_parks_nothing_where_dead_events_are_skipped
+                one_of_racing_workers_gets_the_lease
+                letters_are_worked_off_by_lease;
+            group_partitions:
+                partitions_are_changed_at_a_barrier
+                what_is_known_of_keys_goes_along
+                a_change_fences_leases a_change_to_the_same_number_is_none;
+            group_retention:
+                a_group_that_lags_is_waited_for
+                a_group_holds_what_it_reads
+                progress_without_a_group_is_waited_for
+                a_group_past_the_hard_limit_stops
+                a_group_that_begins_in_a_trimmed_log_lost_nothing;
+            group_order: events_of_a_key_take_effect_in_order;
             keys:
                 a_key_is_found_as_it_was_made
                 an_unknown_key_is_not_found
@@ -432,6 +543,18 @@ mod tests {
         ("following", include_str!("following.rs")),
         ("fork_removal", include_str!("fork_removal.rs")),
         ("forks", include_str!("forks.rs")),
+        ("groups", include_str!("groups.rs")),
+        ("group_pages", include_str!("group_pages.rs")),
+        ("group_work", include_str!("group_work.rs")),
+        ("group_failures", include_str!("group_failures.rs")),
+        ("group_letters", include_str!("group_letters.rs")),
+        ("group_members", include_str!("group_members.rs")),
+        ("group_leases", include_str!("group_leases.rs")),
+        ("group_partitions", include_str!("group_partitions.rs")),
+        ("group_statements", include_str!("group_statements.rs")),
+        ("group_retention", include_str!("group_retention.rs")),
+        ("group_order", include_str!("group_order.rs")),
+        ("group_nodes", include_str!("group_nodes.rs")),
         ("invalidations", include_str!("invalidations.rs")),
         ("keys", include_str!("keys.rs")),
         ("lifetimes", include_str!("lifetimes.rs")),

@@ -16,11 +16,11 @@ use crate::offset::Position;
 use crate::retention::{Lagging, Retained, RetentionRules, StreamRule};
 use crate::subscription::Op;
 
-const TABLE: &str = "table/t";
-const HOUR_MS: u64 = 3_600_000;
+pub(super) const TABLE: &str = "table/t";
+pub(super) const HOUR_MS: u64 = 3_600_000;
 
 /// What is older than an hour goes.
-fn hourly() -> RetentionRules {
+pub(super) fn hourly() -> RetentionRules {
     RetentionRules { age_ms: Some(HOUR_MS), ..RetentionRules::default() }
 }
 
@@ -35,13 +35,13 @@ fn place(number: i64) -> Position {
 }
 
 /// A store whose log ends with a document, and a table's stream in it.
-struct Captured<'a> {
-    data: &'a dyn Opener,
-    store: Subject,
+pub(super) struct Captured<'a> {
+    pub(super) data: &'a dyn Opener,
+    pub(super) store: Subject,
 }
 
 impl<'a> Captured<'a> {
-    async fn open(data: &'a dyn Opener) -> Captured<'a> {
+    pub(super) async fn open(data: &'a dyn Opener) -> Captured<'a> {
         let store = Subject::open(data).await;
         store.create(create_json(TABLE)).await;
         store.create_text("doc").await;
@@ -55,7 +55,7 @@ impl<'a> Captured<'a> {
 
     /// Puts changes of rows at the log's end, as if they had been captured so many hours ago, and a
     /// document after them. Returns their positions.
-    async fn rows(&self, hours: &[u32]) -> Vec<Position> {
+    pub(super) async fn rows(&self, hours: &[u32]) -> Vec<Position> {
         let mut positions = Vec::new();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs();
         for hours in hours {
@@ -76,7 +76,7 @@ impl<'a> Captured<'a> {
     }
 
     /// Calls until there is no more to do, and returns all that was done.
-    async fn retains(&self, rules: &RetentionRules) -> Retained {
+    pub(super) async fn retains(&self, rules: &RetentionRules) -> Retained {
         let mut all = Retained::default();
         loop {
             let done = self.store.retain(rules, &all.next).await.expect("retention runs");
@@ -95,12 +95,12 @@ impl<'a> Captured<'a> {
     }
 
     /// As if the time had passed that removed events stay on disk for reads under way.
-    async fn a_minute_passes(&self) {
+    pub(super) async fn a_minute_passes(&self) {
         self.data.run_sql("UPDATE tidewire.trims SET due_at_ms = 0").await;
         self.data.run_sql("UPDATE tidewire.stream_purges SET due_at_ms = 0").await;
     }
 
-    async fn positions(&self, stream: &str) -> Vec<Position> {
+    pub(super) async fn positions(&self, stream: &str) -> Vec<Position> {
         self.store.events(stream).await.iter().map(|event| event.position).collect()
     }
 

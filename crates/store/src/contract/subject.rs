@@ -9,6 +9,7 @@ use super::Opener;
 use super::commands;
 use crate::command::{Answer, Append, Command, Create, Refusal};
 use crate::event::{Event, TailEvent};
+use crate::groups::SharedGroups;
 use crate::log::{Found, Page, PageLimit, SharedStore, Store, StreamView};
 use crate::offset::Position;
 use crate::subscription::{Op, Reply, Subscription};
@@ -49,6 +50,10 @@ impl Subject {
     pub(super) async fn close(&self) {
         let closed = tokio::time::timeout(DEADLINE, self.0.close()).await;
         closed.expect("the store closes in time");
+    }
+
+    pub(super) fn groups(&self) -> SharedGroups {
+        Arc::clone(&self.0).groups()
     }
 
     pub(super) async fn ask(&self, command: Command) -> Answer {

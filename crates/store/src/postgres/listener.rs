@@ -1,6 +1,7 @@
 //! Hears of all nodes' commits: a connection of its own that listens on `tidewire_log`, on
-//! `tidewire_session` for sessions whose subscriptions changed, and on `tidewire_control` for what is
-//! said in the control channel.
+//! `tidewire_session` for sessions whose subscriptions changed, on `tidewire_control` for what is
+//! said in the control channel, and on `tidewire_groups` for what happens in groups of consumers. A worker
+//! hears of less.
 //!
 //! Hints only, so nothing is lost when it breaks: it comes back by itself, looks where the log's tip
 //! is by then, and followers poll besides; and it says that signals of sessions were missed, and
@@ -20,10 +21,51 @@ use super::query::{sql, unsigned};
 use super::writer::Effects;
 use crate::session::SessionSignal;
 
-const LISTEN: &str = "LISTEN tidewire_log; LISTEN tidewire_session; LISTEN tidewire_control";
+/// Who is told.
+pub(crate) trait Ears: Send + Sync {
+    /// What is listened on, as statements.
+    fn channels(&self) -> &'static str;
+
+    /// From here on it is heard what is committed. What was before is not told.
+    fn begun(&self);
+
+    /// Where the log's tip is. It may be further back than it was.
+    fn tip_is(&self, position: u64);
+
+    /// Something was said.
+    fn heard(&self, notification: &Notification);
+}
+
+impl Ears for Effects {
+    fn channels(&self) -> &'static str {
+        "LISTEN tidewire_log; LISTEN tidewire_session; LISTEN tidewire_control; \
+         LISTEN tidewire_groups"
+    }
+
+    fn begun(&self) {
+        self.signal(SessionSignal::Missed);
+        self.signal_control();
+        self.signal_groups();
+    }
+
+    fn tip_is(&self, position: u64) {
+        self.grown.send_replace(position);
+    }
+
+    fn heard(&self, notification: &Notification) {
+        let payload = notification.payload();
+        match (notification.channel(), payload.parse()) {
+            ("tidewire_session", _) => self.signal(SessionSignal::Changed(payload.to_owned())),
+            ("tidewire_control", _) => self.signal_control(),
+            ("tidewire_groups", _) => self.signal_groups(),
+            (_, Ok(position)) => self.announce(position),
+            (_, Err(_)) => {}
+        }
+    }
+}
 
 /// Listens until told to stop.
-pub(crate) async fn run(connector: Arc<Connector>, effects: Arc<Effects>, stop: CancellationToken) {
+pub(crate) async fn run(connector: Arc<Connector>, ears: Arc<impl Ears>, stop: CancellationToken) {
     let listening = async {
         let mut attempt = 0;
         loop {
@@ -34,7 +76,7 @@ pub(crate) async fn run(connector: Arc<Connector>, effects: Arc<Effects>, stop: 
                 }
                 Ok(Ok((client, connection))) => {
                     attempt = 0;
-                    let error = listen(&client, connection, &effects).await;
+                    let error = listen(&client, connection, &*ears).await;
                     tracing::warn!(error = error.as_ref().map(text), "stopped listening");
                 }
             }
@@ -49,16 +91,12 @@ pub(crate) async fn run(connector: Arc<Connector>, effects: Arc<Effects>, stop: 
 }
 
 /// Listens until the connection ends, and returns why it did.
-async fn listen(
-    client: &Client,
-    mut connection: RawConnection,
-    effects: &Effects,
-) -> Option<Error> {
+async fn listen(client: &Client, mut connection: RawConnection, ears: &impl Ears) -> Option<Error> {
     let mut messages = poll_fn(move |context| connection.poll_message(context));
     let hear = async {
         while let Some(message) = messages.next().await {
             match message {
-                Ok(AsyncMessage::Notification(notification)) => heard(&notification, effects),
+                Ok(AsyncMessage::Notification(notification)) => ears.heard(&notification),
                 Ok(_) => {}
                 Err(error) => return Some(error),
             }
@@ -67,27 +105,15 @@ async fn listen(
     };
     let start = async {
         client.batch_execute(SETTINGS).await?;
-        client.batch_execute(LISTEN).await?;
-        // What was committed before is not told; what is committed from here on is.
-        effects.signal(SessionSignal::Missed);
-        effects.signal_control();
+        client.batch_execute(ears.channels()).await?;
+        ears.begun();
         let tip: i64 = client.query_one(sql!("tip"), &[]).await?.try_get(0)?;
-        effects.tip_is(unsigned(tip));
+        ears.tip_is(unsigned(tip));
         Ok::<(), Error>(())
     };
     match select(Box::pin(hear), Box::pin(start)).await {
         Either::Left((ended, _)) => ended,
         Either::Right((Err(error), _)) => Some(error),
         Either::Right((Ok(()), hear)) => hear.await,
-    }
-}
-
-fn heard(notification: &Notification, effects: &Effects) {
-    let payload = notification.payload();
-    match (notification.channel(), payload.parse()) {
-        ("tidewire_session", _) => effects.signal(SessionSignal::Changed(payload.to_owned())),
-        ("tidewire_control", _) => effects.signal_control(),
-        (_, Ok(position)) => effects.announce(position),
-        (_, Err(_)) => {}
     }
 }

@@ -18,6 +18,7 @@ mod control;
 mod entities;
 mod error;
 mod flight;
+pub mod groups;
 mod keys;
 mod listener;
 mod live_queries;
@@ -98,6 +99,7 @@ pub struct PostgresStore {
     pool: Pool,
     guests: statements::Guests,
     live: statements::Live,
+    groups: Arc<groups::PostgresGroups>,
     effects: Arc<Effects>,
     connector: Arc<Connector>,
     capture: Arc<CaptureCounters>,
@@ -128,18 +130,21 @@ impl PostgresStore {
             grown: watch::Sender::new(0),
             session_signals: broadcast::Sender::new(SIGNALS_MAX),
             control_signals: watch::Sender::new(0),
+            group_signals: watch::Sender::new(0),
         });
         let stop = CancellationToken::new();
         let writer = Writer::new(Arc::clone(&connector), taker, Arc::clone(&effects));
         connector.tasks().spawn(writer.run());
         let listener = listener::run(Arc::clone(&connector), Arc::clone(&effects), stop.clone());
         connector.tasks().spawn(listener);
+        let groups = groups::PostgresGroups::of_store(epoch, &connector, &pool, &guests, &effects);
         Ok(Arc::new(PostgresStore {
             epoch,
             queue,
             pool,
             guests,
             live,
+            groups: Arc::new(groups),
             effects,
             connector,
             capture: Arc::default(),
@@ -255,6 +260,7 @@ impl Log for PostgresStore {
         self.pool.close();
         self.guests.close();
         self.live.close();
+        self.groups.close();
         // The writer, once it has answered what waits; the listener; and the tasks of connections,
         // once those who use them are done.
         self.connector.tasks().close();

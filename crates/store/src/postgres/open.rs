@@ -77,7 +77,7 @@ pub(super) async fn migrate(
 
 /// The schema's version; 0 if there is none, and then the table that keeps it is made. Only then:
 /// a role that may not create schemas can still run a database that was migrated by another.
-async fn version(client: &ClientWrapper) -> Result<i32, Error> {
+pub(super) async fn version(client: &ClientWrapper) -> Result<i32, Error> {
     let there = "SELECT to_regclass('tidewire.migrations') IS NOT NULL";
     if !client.query_one(there, &[]).await?.try_get::<_, bool>(0)? {
         let make = "CREATE SCHEMA IF NOT EXISTS tidewire;
@@ -92,7 +92,7 @@ async fn version(client: &ClientWrapper) -> Result<i32, Error> {
     client.query_one(newest, &[]).await?.try_get(0)
 }
 
-async fn epoch(client: &ClientWrapper) -> Result<Epoch, StoreError> {
+pub(super) async fn epoch(client: &ClientWrapper) -> Result<Epoch, StoreError> {
     let read = async { query_one(client, sql!("epoch"), &[]).await?.try_get(0) };
     let number: i16 = read.await.map_err(broken("read the log's epoch"))?;
     u16::try_from(number)

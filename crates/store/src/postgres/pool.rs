@@ -17,8 +17,8 @@ use crate::error::StoreError;
 /// A read that takes longer than this is given up by the server.
 const SETTINGS: &str = "SET statement_timeout = '5s'";
 
-/// The pool.
-#[derive(Debug)]
+/// The pool. Clones share its connections.
+#[derive(Debug, Clone)]
 pub(crate) struct Pool {
     inner: deadpool_postgres::Pool,
     connector: Arc<Connector>,

@@ -10,6 +10,7 @@ use super::query::{Params, execute, query, query_one, sql, unsigned};
 use super::save::PURGE_DELAY_MS;
 use super::{PostgresStore, partitions};
 use crate::error::StoreError;
+use crate::groups::Filter;
 use crate::offset::{Epoch, Position};
 use crate::retention::{
     BUCKET_OFFSETS, BUCKETS_PAGE, Bucket, Cuts, EVENT_BYTES, Hold, Limit, MEASURED_MAX, Measured,
@@ -125,7 +126,8 @@ async fn survey(
     let work = async {
         let row = query_one(client, sql!("tip_and_clock"), &[]).await?;
         let tip = Position::from_sql(row.try_get(0)?);
-        Look { client, epoch, rules, now_ms: row.try_get(1)?, tip }.all(from).await
+        let groups = groups(client).await?;
+        Look { client, epoch, rules, now_ms: row.try_get(1)?, tip, groups }.all(from).await
     };
     work.await.map_err(broken("look for what is past its limits"))
 }
@@ -138,6 +140,25 @@ struct Look<'a> {
     rules: &'a RetentionRules,
     now_ms: i64,
     tip: Position,
+    groups: Vec<Reader>,
+}
+
+/// A group of consumers, or a program that keeps its place beside them.
+struct Reader {
+    group: String,
+    filter: Filter,
+    /// All of its partitions have read this.
+    read: Position,
+}
+
+/// All who keep their place in the log.
+async fn groups(client: &ClientWrapper) -> Result<Vec<Reader>, Error> {
+    let of_row = |row: &Row| {
+        let filter = Filter { tables: row.try_get(2)?, streams: row.try_get(3)? };
+        let read = Position::from_sql(row.try_get(1)?);
+        Ok(Reader { group: row.try_get(0)?, filter, read })
+    };
+    query(client, sql!("retention_groups"), &[]).await?.iter().map(of_row).collect()
 }
 
 impl Look<'_> {
@@ -262,7 +283,9 @@ impl Look<'_> {
         let session: Option<&str> = row.try_get(0)?;
         let session = session.map(|offset| position_of(offset, self.epoch).unwrap_or_default());
         let subscription: Option<i64> = row.try_get(1)?;
-        Ok(session.into_iter().chain(subscription.map(Position::from_sql)).min())
+        let groups = self.groups.iter().filter(|reader| reader.filter.takes(stream));
+        let held = session.into_iter().chain(subscription.map(Position::from_sql));
+        Ok(held.chain(groups.map(|reader| reader.read)).min())
     }
 
     /// The stream's last event up to a place.
@@ -282,11 +305,21 @@ fn trim_of_row(row: &Row, archive: bool) -> Result<Trim, Error> {
 
 /// Gives events up. Returns of how many streams.
 async fn trim(client: &ClientWrapper, trims: &[Trim]) -> Result<usize, Error> {
+    let readers = groups(client).await?;
     let mut streams = 0;
     for Trim { stream, created, after, up_to, archive } in trims {
         let [created, after, up_to] = [created, after, up_to].map(|position| position.to_sql());
         let params: Params<'_> = &[stream, &created, &up_to, &after, archive, &PURGE_DELAY_MS];
-        streams += usize::from(execute(client, sql!("retention_trim"), params).await? > 0);
+        if execute(client, sql!("retention_trim"), params).await? == 0 {
+            continue;
+        }
+        streams += 1;
+        for reader in readers.iter().filter(|reader| reader.filter.takes(stream)) {
+            if execute(client, sql!("retention_lost"), &[&reader.group, &up_to]).await? > 0 {
+                let group = &reader.group;
+                tracing::warn!(group, stream, up_to, "a group has lost events, and is stopped");
+            }
+        }
     }
     Ok(streams)
 }

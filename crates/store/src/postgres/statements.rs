@@ -12,18 +12,22 @@ mod script;
 mod trouble;
 mod value;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use deadpool_postgres::ClientWrapper;
 use futures_util::{StreamExt as _, pin_mut};
 use serde_json::value::RawValue;
+use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_postgres::types::Type;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::PostgresStore;
 use super::error::{broken, broken_commit, text};
 use super::load;
-use super::pool::Lent;
+use super::pool::{Lent, Pool};
 use super::query::{query, query_one, sql};
 use crate::command::Actor;
 use crate::error::StoreError;
@@ -34,14 +38,17 @@ use crate::sql::{Sql, SqlAnswer, SqlColumn, SqlError, SqlLimits, SqlProblem, Sta
 pub(crate) use guests::Guests;
 pub(crate) use live::{Live, make_role};
 use script::Statement;
-use trouble::{Place, problem, refused};
+use trouble::{Place, problem};
+pub(super) use trouble::{refused, timeout};
 
 /// By which a statement with parameters is known while it runs.
 const PREPARED: &str = "tidewire_statement";
+/// Counts those that run in a transaction which goes on after them.
+static ONES: AtomicU64 = AtomicU64::new(0);
 
 /// How long past its limit a request may take before its session is given up: so long the server has to
 /// end it by itself.
-const GRACE: Duration = Duration::from_secs(1);
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// How long a write waits for its place in the log. It is committed by then, so it is answered all the
 /// same.
@@ -74,8 +81,7 @@ impl Sql for PostgresStore {
                 }
                 let offset = match txid {
                     None => Some(before),
-                    Some(NO_MARK) => None,
-                    Some(txid) => self.marked(txid, before, MARK_WAIT).await?,
+                    Some(txid) => marked(&self.pool, self.grown(), txid, before).await?,
                 };
                 Ok(SqlAnswer { offset, ..answer })
             }
@@ -102,7 +108,8 @@ impl Sql for PostgresStore {
             row.and_then(|row| row.try_get(0)).map_err(broken("set a mark"))
         };
         let txid: i64 = self.pool.read(mark).await?;
-        let marked = self.marked(txid, before, Duration::from_millis(timeout_ms)).await?;
+        let patience = Duration::from_millis(timeout_ms);
+        let marked = marked_within(&self.pool, self.grown(), txid, before, patience).await?;
         marked.ok_or_else(|| {
             let text = format!("what is committed did not reach the log within {timeout_ms} ms");
             StoreError::Unavailable(text)
@@ -110,31 +117,41 @@ impl Sql for PostgresStore {
     }
 }
 
-impl PostgresStore {
-    /// Waits for the mark of a transaction, in what comes into the log after a position.
-    async fn marked(
-        &self,
-        txid: i64,
-        after: Position,
-        patience: Duration,
-    ) -> Result<Option<Position>, StoreError> {
-        let deadline = Instant::now() + patience;
-        let mut grown = self.grown();
-        let mut searched = after;
-        loop {
-            grown.borrow_and_update();
-            let found = self.pool.read(|client| find_mark(client, txid, searched)).await;
-            match found {
-                Ok((Some(mark), _)) => return Ok(Some(mark)),
-                Ok((None, tip)) => searched = tip,
-                // The write is committed: it is not said to have failed because this did.
-                Err(error) if error.temporary() => {}
-                Err(error) => return Err(error),
-            }
-            let wait = tokio::time::timeout(MARK_POLL, grown.changed());
-            if tokio::time::timeout_at(deadline, wait).await.is_err() {
-                return Ok(None);
-            }
+/// Waits for the mark of a transaction that wrote something, in what comes into the log after a position.
+pub(super) async fn marked(
+    pool: &Pool,
+    grown: watch::Receiver<u64>,
+    txid: i64,
+    after: Position,
+) -> Result<Option<Position>, StoreError> {
+    match txid {
+        NO_MARK => Ok(None),
+        txid => marked_within(pool, grown, txid, after, MARK_WAIT).await,
+    }
+}
+
+async fn marked_within(
+    pool: &Pool,
+    mut grown: watch::Receiver<u64>,
+    txid: i64,
+    after: Position,
+    patience: Duration,
+) -> Result<Option<Position>, StoreError> {
+    let deadline = Instant::now() + patience;
+    let mut searched = after;
+    loop {
+        grown.borrow_and_update();
+        let found = pool.read(|client| find_mark(client, txid, searched)).await;
+        match found {
+            Ok((Some(mark), _)) => return Ok(Some(mark)),
+            Ok((None, tip)) => searched = tip,
+            // The write is committed: it is not said to have failed because this did.
+            Err(error) if error.temporary() => {}
+            Err(error) => return Err(error),
+        }
+        let wait = tokio::time::timeout(MARK_POLL, grown.changed());
+        if tokio::time::timeout_at(deadline, wait).await.is_err() {
+            return Ok(None);
         }
     }
 }
@@ -197,7 +214,7 @@ async fn transact(client: &Client, statements: &Statements) -> Result<Done, Fail
     begin(client, actor, limits).await?;
     let mut answer = SqlAnswer::default();
     for (index, statement) in script.iter().enumerate() {
-        let ran = run(client, statement, params, limits).await;
+        let ran = run(client, statement, PREPARED, params, limits).await;
         answer = ran.map_err(|failed| failed.of_statement(index + 1, script.len()))?;
     }
     if !params.is_empty() {
@@ -206,6 +223,77 @@ async fn transact(client: &Client, statements: &Statements) -> Result<Done, Fail
     }
     let txid = commit(client).await?;
     Ok(Done { answer, txid, stained: script.iter().any(Statement::stains) })
+}
+
+/// By which our savepoints in a transaction of users' are known.
+pub(super) const SAVEPOINT: &str = "tidewire_key";
+
+/// Runs one text of SQL in a transaction that is open and stays so.
+pub(super) async fn one(
+    client: &Client,
+    sql: &str,
+    params: &[Box<RawValue>],
+    limits: &SqlLimits,
+) -> Result<SqlAnswer, SqlError> {
+    let script = checked(sql, !params.is_empty())?;
+    if let Some(ours) = script.iter().find(|statement| statement.is_about_savepoint(SAVEPOINT)) {
+        let message = format!("the savepoint {SAVEPOINT} is not the handler's");
+        let hint = "give yours another name";
+        return Err(refused("sql_refused", message, Some(ours.offset + 1), hint));
+    }
+    // One that failed stays in its session, as a transaction that failed cannot forget it: so each has its own name.
+    let name = format!("{PREPARED}_{}", ONES.fetch_add(1, Ordering::Relaxed));
+    let mut answer = SqlAnswer::default();
+    for (index, statement) in script.iter().enumerate() {
+        let ran = run(client, statement, &name, params, limits).await;
+        let ran = ran.map_err(|failed| failed.of_statement(index + 1, script.len()));
+        answer = ran.map_err(|failed| failed.error)?;
+    }
+    if !params.is_empty() {
+        let forget = client.batch_execute(&format!("DEALLOCATE {name}")).await;
+        forget.map_err(|error| problem(&error, Place::Nowhere))?;
+    }
+    Ok(answer)
+}
+
+/// The same in a session that is used for the same texts again and again: one that gives no rows and has
+/// parameters is prepared once, and is one round trip from then on.
+pub(super) async fn one_again(
+    client: &ClientWrapper,
+    sql: &str,
+    params: &[Box<RawValue>],
+    limits: &SqlLimits,
+) -> Result<SqlAnswer, SqlError> {
+    if params.is_empty() {
+        return one(client, sql, params, limits).await;
+    }
+    let script = checked(sql, true)?;
+    let Some(statement) = script.first() else { return one(client, sql, params, limits).await };
+    let place = Place::In { offset: statement.offset, before: 0 };
+    let prepared = client.prepare_cached(statement.text).await;
+    let prepared = prepared.map_err(|error| problem(&error, place))?;
+    if !prepared.columns().is_empty() {
+        return one(client, sql, params, limits).await;
+    }
+    let values = values(params, prepared.params(), parameter::sent)?;
+    match client.execute_raw(&prepared, values).await {
+        Ok(row_count) => Ok(SqlAnswer { row_count, ..SqlAnswer::default() }),
+        Err(error) => {
+            // It may be that what it was prepared for is not there any more.
+            client.statement_cache.remove(statement.text, &[]);
+            Err(problem(&error, place))
+        }
+    }
+}
+
+/// Whether a text of SQL may leave something in its session that cannot be cleared away.
+pub(super) fn stains(sql: &str) -> bool {
+    script::statements(sql).iter().any(Statement::stains)
+}
+
+/// An error of the server about a statement that is not in any text.
+pub(super) fn wrong(error: &tokio_postgres::Error) -> SqlError {
+    problem(error, Place::Nowhere)
 }
 
 /// The statements, if they can be run.
@@ -241,7 +329,11 @@ fn checked(sql: &str, with_params: bool) -> Result<Vec<Statement<'_>>, SqlError>
 }
 
 /// Begins the transaction, in the name of whoever asked.
-async fn begin(client: &Client, actor: &Actor, limits: &SqlLimits) -> Result<(), SqlError> {
+pub(super) async fn begin(
+    client: &Client,
+    actor: &Actor,
+    limits: &SqlLimits,
+) -> Result<(), SqlError> {
     let quoted = |name: &Option<String>| match name {
         Some(name) => parameter::quote(name),
         None => Ok("NULL".to_owned()),
@@ -258,40 +350,48 @@ async fn begin(client: &Client, actor: &Actor, limits: &SqlLimits) -> Result<(),
     client.batch_execute(&begin).await.map_err(|error| problem(&error, Place::Nowhere))
 }
 
-/// Runs one statement.
+/// What a statement's parameters are, each as its type wants it.
+fn values<T>(
+    params: &[Box<RawValue>],
+    wanted: &[Type],
+    convert: impl Fn(&RawValue, &Type) -> Result<T, String>,
+) -> Result<Vec<T>, SqlError> {
+    if wanted.len() != params.len() {
+        let message =
+            format!("the statement has {} parameters, {} are given", wanted.len(), params.len());
+        let hint = "params has a value for each of $1, $2 and so on";
+        return Err(refused("sql_params", message, None, hint));
+    }
+    let value = |(index, (value, kind)): (usize, (&RawValue, &Type))| {
+        convert(value, kind).map_err(|why| {
+            let (number, what) = (index + 1, parameter::shown(value));
+            let message = format!("${number} is {what}, which cannot be used: {why}");
+            refused("sql_params", message, None, "send another value")
+        })
+    };
+    params.iter().map(|value| &**value).zip(wanted).enumerate().map(value).collect()
+}
+
+/// Runs one statement, known by this name while it runs if it has parameters.
 async fn run(
     client: &Client,
     statement: &Statement<'_>,
+    name: &str,
     params: &[Box<RawValue>],
     limits: &SqlLimits,
 ) -> Result<SqlAnswer, Failed> {
     let place = Place::In { offset: statement.offset, before: 0 };
     let prepared = client.prepare(statement.text).await;
     let prepared = prepared.map_err(|error| problem(&error, place))?;
-    let wanted = prepared.params();
-    if wanted.len() != params.len() {
-        let message =
-            format!("the statement has {} parameters, {} are given", wanted.len(), params.len());
-        let hint = "params has a value for each of $1, $2 and so on";
-        return Err(refused("sql_params", message, None, hint).into());
-    }
+    let literals = values(params, prepared.params(), parameter::literal)?;
     let execute = if params.is_empty() {
         statement.text.to_owned()
     } else {
-        let prefix = format!("PREPARE {PREPARED} AS ");
+        let prefix = format!("PREPARE {name} AS ");
         let place = Place::In { offset: statement.offset, before: prefix.chars().count() };
         let named = client.batch_execute(&format!("{prefix}{}", statement.text)).await;
         named.map_err(|error| problem(&error, place))?;
-        let mut literals = Vec::with_capacity(params.len());
-        for (index, (value, kind)) in params.iter().zip(wanted).enumerate() {
-            let literal = parameter::literal(value, kind).map_err(|why| {
-                let (number, what) = (index + 1, parameter::shown(value));
-                let message = format!("${number} is {what}, which cannot be used: {why}");
-                refused("sql_params", message, None, "send another value")
-            })?;
-            literals.push(literal);
-        }
-        format!("EXECUTE {PREPARED}({})", literals.join(", "))
+        format!("EXECUTE {name}({})", literals.join(", "))
     };
     let place = if params.is_empty() { place } else { Place::Nowhere };
     let columns = prepared.columns();
@@ -341,7 +441,7 @@ fn raw(json: String) -> Result<Box<RawValue>, StoreError> {
 
 /// Commits, and sets a mark if anything was written. The mark has a transaction of its own, so that the
 /// last change of the caller's is the last event of theirs.
-async fn commit(client: &Client) -> Result<Option<i64>, SqlError> {
+pub(super) async fn commit(client: &Client) -> Result<Option<i64>, SqlError> {
     let commit = "SELECT pg_catalog.pg_current_xact_id_if_assigned(); COMMIT";
     let committed =
         client.simple_query(commit).await.map_err(|error| match error.as_db_error() {

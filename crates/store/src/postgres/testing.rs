@@ -33,6 +33,9 @@ pub async fn fresh_database_on(server: String) -> TestDatabase {
     database
 }
 
+/// How often a database is dropped that somebody holds on to.
+const DROPS_MAX: usize = 20;
+
 impl TestDatabase {
     /// Removes the database, whoever is still connected to it, and its replication slots, without
     /// which it could not be.
@@ -52,8 +55,15 @@ impl TestDatabase {
             END $$",
             self.name
         );
-        self.run_on_server(&slots).await;
-        self.run_on_server(&format!("DROP DATABASE {} WITH (FORCE)", self.name)).await;
+        let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
+        // Whoever still captures its changes may make its slot anew between both.
+        for _ in 0..DROPS_MAX {
+            self.run_on_server(&slots).await;
+            if connect(&self.server).await.simple_query(&drop).await.is_ok() {
+                return;
+            }
+        }
+        self.run_on_server(&drop).await;
     }
 
     /// Runs statements in the database, on a connection of their own, and returns the first column

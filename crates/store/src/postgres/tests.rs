@@ -2,9 +2,12 @@
 //! server; `./test` starts one.
 
 mod access;
+mod group_sessions;
+mod groups;
 mod migrations;
 mod nodes;
 mod outages;
+mod relay;
 mod sessions;
 mod upkeep;
 

@@ -32,6 +32,7 @@ pub(crate) struct Effects {
     pub(crate) grown: watch::Sender<u64>,
     pub(crate) session_signals: broadcast::Sender<SessionSignal>,
     pub(crate) control_signals: watch::Sender<u64>,
+    pub(crate) group_signals: watch::Sender<u64>,
 }
 
 impl Effects {
@@ -44,12 +45,6 @@ impl Effects {
         let (answers, events) = (plan.answers.len(), plan.events.len());
         self.counters.committed(answers, events, bytes.sum(), started.elapsed());
         self.announce(last.position.number());
-    }
-
-    /// Says where the log's tip is. It may be further back than it was, if the database was replaced
-    /// by a standby that had not got everything.
-    pub(crate) fn tip_is(&self, position: u64) {
-        self.grown.send_replace(position);
     }
 
     /// Says that the log has grown to a position, if that is news: a node's own commits are heard
@@ -66,6 +61,11 @@ impl Effects {
     pub(crate) fn signal(&self, signal: SessionSignal) {
         // Nobody may be listening.
         let _ = self.session_signals.send(signal);
+    }
+
+    /// Says that something may have happened in a group of consumers.
+    pub(crate) fn signal_groups(&self) {
+        self.group_signals.send_modify(|count| *count += 1);
     }
 
     /// Says that something may be in the control channel.

@@ -11,6 +11,7 @@ mod capture;
 mod control;
 mod entities;
 mod error;
+mod groups;
 mod keys;
 mod live_queries;
 mod load;
@@ -74,7 +75,7 @@ pub(crate) use sql;
 #[derive(Debug)]
 pub struct SqliteStore {
     epoch: Epoch,
-    queue: Queue<Exclusive>,
+    queue: Arc<Queue<Exclusive>>,
     readers: Arc<Readers>,
     grown: watch::Receiver<u64>,
     recent: Arc<Recent>,
@@ -82,6 +83,8 @@ pub struct SqliteStore {
     signals: sessions::Signals,
     /// Counts what was said in the control channel, and may have been.
     control: watch::Sender<u64>,
+    /// Who works on which partition of which group.
+    desk: Arc<groups::Desk>,
     /// Where the next sweep of sessions goes on. Only the writer thread holds it.
     sweep_cursor: Arc<Mutex<Cursor>>,
     writer: WriterThread,
@@ -115,13 +118,14 @@ impl SqliteStore {
         )?;
         Ok(Arc::new(SqliteStore {
             epoch,
-            queue,
+            queue: Arc::new(queue),
             readers,
             grown,
             recent,
             counters,
             signals: broadcast::Sender::new(SIGNALS_MAX),
             control: watch::Sender::new(0),
+            desk: Arc::default(),
             sweep_cursor: Arc::default(),
             writer,
             lock: Mutex::new(Some(lock)),
@@ -224,6 +228,8 @@ impl Log for SqliteStore {
     }
 
     async fn close(&self) {
+        // Before the queue: the writer ends with it, but not while a handler's transaction is open.
+        self.desk.close();
         self.queue.close();
         // The readers go first: the last connection to go tidies up the write-ahead log, and only
         // the writer's may.

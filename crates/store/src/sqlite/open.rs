@@ -28,7 +28,7 @@ const CHECKPOINT_PAGES: u32 = 4_000;
 const WRITER_CACHE_KIB: i64 = 64 << 10;
 
 /// Prepared statements kept by each connection: a few more than there are queries.
-const STATEMENT_CACHE: usize = 96;
+const STATEMENT_CACHE: usize = 160;
 
 /// Proof that this process alone has the folder.
 #[derive(Debug)]

@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use super::error::{broken, now_ms};
+use super::groups;
 use super::save::PURGE_DELAY_MS;
 use super::writer::Writer;
 use super::{SqliteStore, capture, load, sql};
 use crate::error::StoreError;
+use crate::groups::Filter;
 use crate::offset::{Epoch, Position};
 use crate::retention::{
     BUCKET_OFFSETS, BUCKETS_PAGE, Bucket, Cuts, EVENT_BYTES, Hold, Limit, MEASURED_MAX, Measured,
@@ -45,6 +47,10 @@ pub(super) async fn retain(
     if !found.survey.trims.is_empty() {
         let trims = found.survey.trims;
         retained.streams_trimmed = store.exclusively(move |writer| trim(writer, &trims)).await?;
+        if !retained.lagging.is_empty() {
+            // A group may be among those who were passed, and stands still.
+            store.desk.signal();
+        }
     }
     let removed = store.exclusively(remove).await?;
     retained.events_removed = removed.events;
@@ -137,8 +143,10 @@ fn survey(
 ) -> Result<Found, StoreError> {
     let snapshot = connection.transaction().map_err(broken("begin a read"))?;
     let tip = load::tip(&snapshot)?;
-    let look = Look { connection: &snapshot, epoch, rules, now_ms: now_ms(), tip };
-    look.all(from).map_err(broken("look for what is past its limits"))
+    let failed = broken("look for what is past its limits");
+    let groups = readers(&snapshot).map_err(&failed)?;
+    let look = Look { connection: &snapshot, epoch, rules, now_ms: now_ms(), tip, groups };
+    look.all(from).map_err(&failed)
 }
 
 /// One look at the store, in one snapshot.
@@ -148,6 +156,7 @@ struct Look<'a> {
     rules: &'a RetentionRules,
     now_ms: i64,
     tip: Position,
+    groups: Vec<GroupReader>,
 }
 
 impl Look<'_> {
@@ -271,7 +280,9 @@ impl Look<'_> {
         let (session, subscription): (Option<String>, Option<i64>) =
             query.query_row((stream, epoch), |row| Ok((row.get(0)?, row.get(1)?)))?;
         let session = session.map(|offset| position_of(&offset, self.epoch).unwrap_or_default());
-        Ok(session.into_iter().chain(subscription.map(Position::from_sql)).min())
+        let reading = self.groups.iter().filter(|group| group.reads(stream));
+        let read = reading.map(|group| previous(group.next));
+        Ok(session.into_iter().chain(subscription.map(Position::from_sql)).chain(read).min())
     }
 
     /// The stream's last event up to a place.
@@ -295,6 +306,7 @@ fn trim(writer: &mut Writer, trims: &[Trim]) -> Result<usize, StoreError> {
     let transaction = writer.transaction()?;
     let save = || -> rusqlite::Result<usize> {
         let mut streams = 0;
+        let readers = readers(&transaction)?;
         for Trim { stream, created, after, up_to, archive } in trims {
             let (after, up_to) = (after.to_sql(), up_to.to_sql());
             let trimmed = transaction.prepare_cached(sql!("retention_trim"))?.execute((
@@ -303,6 +315,10 @@ fn trim(writer: &mut Writer, trims: &[Trim]) -> Result<usize, StoreError> {
                 up_to,
             ))?;
             if trimmed > 0 {
+                let passed = readers.iter().filter(|group| group.reads(stream));
+                for group in passed.filter(|group| group.next.to_sql() <= up_to) {
+                    group.stop(&transaction, stream, up_to)?;
+                }
                 transaction.prepare_cached(sql!("retention_trim_add"))?.execute((
                     stream,
                     after,
@@ -421,4 +437,42 @@ fn retire(writer: &mut Writer, buckets: &[Bucket]) -> Result<(), StoreError> {
     };
     work().map_err(&failed)?;
     transaction.commit().map_err(&failed)
+}
+
+/// A group as one of those who read the log.
+#[derive(Debug)]
+struct GroupReader {
+    name: String,
+    /// The first event that one of its partitions may not have seen.
+    next: Position,
+    filter: Filter,
+}
+
+/// All groups, and rows of `consumer_offsets` without one, which read everything.
+fn readers(connection: &Connection) -> rusqlite::Result<Vec<GroupReader>> {
+    let mut query = connection.prepare_cached(sql!("retention_groups"))?;
+    let of_row = |row: &rusqlite::Row<'_>| {
+        let filter = match row.get::<_, Option<String>>(2)? {
+            Some(_) => Filter { tables: groups::names(row, 2)?, streams: groups::names(row, 3)? },
+            None => Filter::default(),
+        };
+        Ok(GroupReader { name: row.get(0)?, next: Position::from_sql(row.get(1)?), filter })
+    };
+    query.query_map([], of_row)?.collect()
+}
+
+impl GroupReader {
+    /// Whether it reads a stream.
+    fn reads(&self, stream: &str) -> bool {
+        self.filter.takes(stream)
+    }
+
+    /// Stops it, because events of a stream are given up that it may not have seen.
+    fn stop(&self, connection: &Connection, stream: &str, up_to: i64) -> rusqlite::Result<()> {
+        let group = &self.name;
+        tracing::warn!(group, stream, up_to, "a group lost events: they reached the hard limit");
+        let mut lost = connection.prepare_cached(sql!("retention_group_lost"))?;
+        lost.execute((group, up_to))?;
+        Ok(())
+    }
 }

@@ -1,5 +1,10 @@
 //! What is SQLite's own: whether our queries fit our schema, and what upkeep leaves on disk.
 
+mod group_sessions;
+mod groups;
+
+use std::sync::Arc;
+
 use rusqlite::fallible_iterator::FallibleIterator as _;
 
 use super::SqliteStore;
@@ -16,7 +21,8 @@ async fn every_query_can_be_prepared() {
     let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("it opens");
     store.close().await;
     let file = folder.path().join("tidewire.db");
-    let connection = rusqlite::Connection::open(file).expect("the file is there");
+    let mut connection = rusqlite::Connection::open(file).expect("the file is there");
+    super::capture::prepare(&mut connection, None, &Arc::default()).expect("functions of our own");
     for (name, sql) in queries_in_use("sqlite") {
         let mut statements = rusqlite::Batch::new(&connection, &sql);
         let mut prepared =

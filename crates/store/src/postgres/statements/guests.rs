@@ -40,8 +40,8 @@ const CLEAN: &str = "
     DISCARD SEQUENCES;
 ";
 
-/// The sessions, up to a number.
-#[derive(Debug)]
+/// The sessions, up to a number. Clones share them.
+#[derive(Debug, Clone)]
 pub(crate) struct Guests {
     connector: Arc<Connector>,
     places: Arc<Semaphore>,
@@ -61,8 +61,8 @@ impl std::fmt::Debug for Idle {
 }
 
 /// A session in use. Closed when dropped, unless it is given back.
-pub(super) struct Guest {
-    pub(super) session: Session,
+pub(in crate::postgres) struct Guest {
+    pub(in crate::postgres) session: Session,
     place: OwnedSemaphorePermit,
 }
 
@@ -76,7 +76,7 @@ impl Guests {
     }
 
     /// A session, waited for within the timeout of connections.
-    pub(super) async fn take(&self) -> Result<Guest, StoreError> {
+    pub(in crate::postgres) async fn take(&self) -> Result<Guest, StoreError> {
         let timeout = self.connector.timeout;
         let place = Arc::clone(&self.places).acquire_owned();
         let place = match tokio::time::timeout(timeout, place).await {
@@ -96,7 +96,7 @@ impl Guests {
     }
 
     /// Clears a session away behind a request, for the next one. The request need not wait for it.
-    pub(super) fn give_back(&self, guest: Guest) {
+    pub(in crate::postgres) fn give_back(&self, guest: Guest) {
         let idle = Arc::clone(&self.idle);
         self.connector.tasks().spawn(async move {
             let Guest { session, place } = guest;
@@ -127,7 +127,7 @@ impl Guests {
     }
 
     /// Ends what a session that is not answering in time still does, and closes it.
-    pub(super) fn cancel(&self, guest: Guest) {
+    pub(in crate::postgres) fn cancel(&self, guest: Guest) {
         let connector = Arc::clone(&self.connector);
         self.connector.tasks().spawn(async move {
             let token = guest.session.client.cancel_token();

@@ -1,10 +1,14 @@
 //! Parameters: JSON values as SQL literals of the types that a statement wants.
 
+use std::error::Error;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::BytesMut;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio_postgres::types::{Kind, Type};
+
+use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 
 use super::value::base;
 
@@ -16,10 +20,46 @@ pub(super) fn literal(value: &RawValue, kind: &Type) -> Result<String, String> {
     }
 }
 
+/// A value as the text that PostgreSQL reads it from.
+#[derive(Debug)]
+pub(super) struct Sent(Option<String>);
+
+/// A value to be sent beside a statement. The error says what is wrong with it.
+pub(super) fn sent(value: &RawValue, kind: &Type) -> Result<Sent, String> {
+    match text(value, kind)? {
+        Some(text) if text.contains('\0') => Err(NO_ZERO.to_owned()),
+        text => Ok(Sent(text)),
+    }
+}
+
+impl ToSql for Sent {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        match &self.0 {
+            Some(text) => {
+                out.extend_from_slice(text.as_bytes());
+                Ok(IsNull::No)
+            }
+            None => Ok(IsNull::Yes),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    fn encode_format(&self, _: &Type) -> Format {
+        Format::Text
+    }
+
+    to_sql_checked!();
+}
+
+const NO_ZERO: &str = "PostgreSQL's texts have no character of code 0";
+
 /// A text as a literal, whatever is in it.
 pub(super) fn quote(text: &str) -> Result<String, String> {
     if text.contains('\0') {
-        return Err("PostgreSQL's texts have no character of code 0".to_owned());
+        return Err(NO_ZERO.to_owned());
     }
     let doubled = text.replace('\'', "''");
     Ok(if text.contains('\\') {

@@ -45,6 +45,13 @@ impl Statement<'_> {
         }
     }
 
+    /// Whether it is about a savepoint of this name.
+    pub(super) fn is_about_savepoint(&self, name: &str) -> bool {
+        let first = self.words.first().map_or("", String::as_str);
+        matches!(first, "SAVEPOINT" | "RELEASE" | "ROLLBACK")
+            && self.text.to_ascii_lowercase().contains(name)
+    }
+
     /// Whether it may leave something in the session that cannot be cleared away.
     pub(super) fn stains(&self) -> bool {
         let first = self.words.first().map_or("", String::as_str);

@@ -72,7 +72,7 @@ fn usual_hint(code: &str) -> Option<&'static str> {
 }
 
 /// Something that we do not let be done.
-pub(super) fn refused(
+pub(in crate::postgres) fn refused(
     code: &'static str,
     message: impl Into<String>,
     position: Option<usize>,
@@ -83,7 +83,7 @@ pub(super) fn refused(
 }
 
 /// The time is up.
-pub(super) fn timeout(timeout_ms: u64) -> SqlError {
+pub(in crate::postgres) fn timeout(timeout_ms: u64) -> SqlError {
     let message = format!("the statements took longer than sql.timeout_ms, {timeout_ms} ms");
     refused("sql_timeout", message, None, usual_hint("sql_timeout").unwrap_or_default())
 }

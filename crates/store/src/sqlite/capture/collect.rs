@@ -48,7 +48,12 @@ struct Mark {
 
 /// Why a savepoint cannot be gone back to.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct SchemaChangedSince;
+pub(crate) enum NotUndone {
+    /// The schema was changed since.
+    SchemaChanged,
+    /// What was gathered is not all, whatever is undone.
+    Incomplete(String),
+}
 
 /// The changes of the transaction that runs. The writer's thread alone uses it.
 #[derive(Debug)]
@@ -92,7 +97,7 @@ impl Collector {
         &self,
         savepoint: Savepoint,
         alterations: usize,
-    ) -> Result<(), SchemaChangedSince> {
+    ) -> Result<(), NotUndone> {
         let mut gathered = self.gathered();
         let gathered = &mut *gathered;
         let place = |name: &str| gathered.savepoints.iter().rposition(|mark| mark.name == name);
@@ -111,10 +116,13 @@ impl Collector {
             }
             Savepoint::RollBackTo(name) => {
                 let Some(place) = place(&name) else { return Ok(()) };
+                if let Some(reason) = &gathered.failure {
+                    return Err(NotUndone::Incomplete(reason.clone()));
+                }
                 gathered.savepoints.truncate(place + 1);
                 let mark = &gathered.savepoints[place];
                 if mark.alterations != alterations {
-                    return Err(SchemaChangedSince);
+                    return Err(NotUndone::SchemaChanged);
                 }
                 gathered.steps.truncate(mark.steps);
                 gathered.bytes = mark.bytes;
@@ -122,6 +130,11 @@ impl Collector {
             }
         }
         Ok(())
+    }
+
+    /// The savepoint that was set first of those that are.
+    pub(crate) fn outermost_savepoint(&self) -> Option<String> {
+        self.gathered().savepoints.first().map(|mark| mark.name.clone())
     }
 
     /// Names who does what follows.
@@ -272,7 +285,8 @@ mod tests {
         publish();
         savepoint(Savepoint::Set("t".to_owned()));
         let back = collector.savepoint(Savepoint::RollBackTo("s".to_owned()), 1);
-        assert_eq!(back, Err(SchemaChangedSince));
+        assert_eq!(back, Err(NotUndone::SchemaChanged));
+        assert_eq!(collector.outermost_savepoint().as_deref(), Some("s"));
         assert_eq!(collector.end().expect("steps").len(), 2);
     }
 

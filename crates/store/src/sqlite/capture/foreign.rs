@@ -64,10 +64,10 @@ pub(crate) fn notice_after_restart(writer: &mut Writer) -> Result<(), StoreError
 
 /// Runs work that needs the log to know all that is in the file: after what other processes wrote. The
 /// work calls [`check`] within its transaction.
-pub(crate) fn undisturbed<T>(
+pub(crate) fn undisturbed<T, E: From<StoreError>>(
     writer: &mut Writer,
-    mut work: impl FnMut(&mut Writer) -> Result<T, SqlError>,
-) -> Result<T, SqlError> {
+    mut work: impl FnMut(&mut Writer) -> Result<T, E>,
+) -> Result<T, E> {
     for _ in 1..ATTEMPTS_MAX {
         notice(writer)?;
         let result = work(writer);

@@ -1,8 +1,9 @@
 //! Functions that the user's SQL may call: `tidewire_publish(stream, payload)`,
 //! `tidewire_invalidate(code, id, action)` and `tidewire_set_actor(user_id, host_id)`, which are
 //! `tidewire.publish` and so on in PostgreSQL. They write, so a `SELECT` that calls one is run where
-//! writes are.
+//! writes are. `tidewire_partition_of(host, total)` only computes.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,7 +14,11 @@ use serde_json::value::RawValue;
 
 use super::collect::Collector;
 use crate::entity::{ENTITY_PREFIX, EntityAction, EntityChange, is_entity_code, is_entity_id};
+use crate::groups::partition_of;
 use crate::row::TABLE_PREFIX;
+
+/// Tells the partition of a host, and writes nothing.
+pub(crate) const PARTITION_OF: &str = "tidewire_partition_of";
 
 /// Bytes of a stream's name, and of one document.
 const STREAM_NAME_BYTES_MAX: usize = 1_024;
@@ -46,6 +51,13 @@ pub(crate) fn register(
         };
         connection.create_scalar_function("tidewire_invalidate", arguments, flags, invalidate)?;
     }
+    let pure = flags | FunctionFlags::SQLITE_DETERMINISTIC;
+    connection.create_scalar_function(PARTITION_OF, 2, pure, |context| {
+        let host = context.get::<Option<String>>(0)?.unwrap_or_default();
+        let total = u32::try_from(context.get::<i64>(1)?).ok().and_then(NonZeroU32::new);
+        let none = || wrong("tidewire_partition_of: the number of partitions must be 1 or more");
+        Ok(partition_of(&host, total.ok_or_else(none)?))
+    })?;
     for arguments in [1, 2] {
         let collector = collector.cloned();
         let set_actor = move |context: &Context<'_>| {

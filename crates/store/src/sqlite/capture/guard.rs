@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization, TransactionOperation};
 
+use super::functions::PARTITION_OF;
 use super::system::LIVE_QUERY_VIEW;
 
 /// What is said of a statement that may not be run.
@@ -89,11 +90,15 @@ const HARMLESS_PRAGMAS: [&str; 14] = [
 
 /// Whether a table, index, view or trigger of this name is Tidewire's own, or would be taken for it.
 pub(crate) fn is_own(name: &str) -> bool {
-    const PREFIX: &str = "tidewire_";
     name.eq_ignore_ascii_case("log")
         || name.eq_ignore_ascii_case("log_counter")
         || name.eq_ignore_ascii_case("log_stream")
-        || name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+        || has_prefix(name)
+}
+
+fn has_prefix(name: &str) -> bool {
+    const PREFIX: &str = "tidewire_";
+    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
 }
 
 impl Guard {
@@ -218,7 +223,7 @@ fn savepoint(operation: TransactionOperation, name: &str) -> Option<Savepoint> {
 
 /// Whether a function writes, though a `SELECT` that calls it does not look like it.
 fn publishes(function: &str) -> bool {
-    function.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("tidewire_"))
+    has_prefix(function) && !function.eq_ignore_ascii_case(PARTITION_OF)
 }
 
 /// Functions that are tables, and read nothing but what they are given.
@@ -310,6 +315,10 @@ fn denial(action: AuthAction<'_>) -> Option<Denial> {
             "transactions cannot be begun or ended here".to_owned(),
             "the statements of one request are one transaction already: send them together, and \
              leave BEGIN, COMMIT and ROLLBACK out; SAVEPOINT and ROLLBACK TO work",
+        ),
+        AuthAction::Savepoint { savepoint_name, .. } if has_prefix(savepoint_name) => denied(
+            format!("{savepoint_name} is reserved for Tidewire"),
+            "give the savepoint a name that does not begin with tidewire_",
         ),
         AuthAction::Attach { .. } | AuthAction::Detach { .. } => denied(
             "other files cannot be attached or written here, nor can VACUUM be run".to_owned(),

@@ -35,11 +35,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 
 pub(crate) use foreign::{notice, notice_after_restart};
-pub(crate) use guard::Guard;
+pub(crate) use guard::{Guard, Savepoint};
 pub(crate) use known::before_removal;
 pub(crate) use live::{check as check_live, read as read_live, shapes};
+pub(crate) use problem::too_slow;
 pub(crate) use system::with_view;
-pub(crate) use transaction::{read, write};
+pub(crate) use transaction::{Capturing, deferred, read, transact, write};
 pub(crate) use watched::{describe, list, unwatch, watch};
 
 use collect::{Collector, TRANSACTION_BYTES_MAX};

@@ -17,9 +17,9 @@ pub(crate) fn wrong(
 }
 
 /// That something took too long.
-pub(crate) fn too_slow(limits: &SqlLimits) -> SqlError {
+pub(crate) fn too_slow(timeout_ms: u64) -> SqlError {
     let hint = "do less at a time, or add an index; the limit is the server's sql.timeout";
-    wrong("sql_timeout", format!("it took longer than {} ms", limits.timeout_ms), hint.to_owned())
+    wrong("sql_timeout", format!("it took longer than {timeout_ms} ms"), hint.to_owned())
 }
 
 /// What is said of a transaction whose events do not fit memory.
@@ -50,7 +50,7 @@ impl Failed<'_> {
             return self.numbered(wrong("sql_refused", denial.message, denial.hint.to_owned()));
         }
         match self.guard.stopped() {
-            Some(Stopped::TimeUp) => return self.numbered(too_slow(self.limits)),
+            Some(Stopped::TimeUp) => return self.numbered(too_slow(self.limits.timeout_ms)),
             Some(Stopped::TooMuch) => {
                 return self.numbered(too_large(CHANGES_TOO_MUCH));
             }

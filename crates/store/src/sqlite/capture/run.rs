@@ -20,6 +20,7 @@ pub(crate) fn run(
     mut after: impl FnMut() -> Result<(), SqlError>,
 ) -> Result<SqlAnswer, SqlError> {
     let Statements { sql, params, limits, .. } = statements;
+    without_zeros(sql)?;
     let mut batch = Batch::new(connection, sql);
     let mut last = None;
     for number in 1.. {
@@ -55,15 +56,7 @@ pub(crate) fn only_read(
     statements: &Statements,
 ) -> Result<bool, SqlError> {
     let Statements { sql, limits, .. } = statements;
-    if let Some(before) = sql.find('\0').and_then(|at| sql.get(..at)) {
-        // SQLite would end there, and leave what follows unread.
-        return Err(SqlError::Wrong(Box::new(SqlProblem {
-            code: "sql_syntax",
-            message: "there is a zero byte in the text".to_owned(),
-            position: Some(before.chars().count() + 1),
-            hint: None,
-        })));
-    }
+    without_zeros(sql)?;
     let mut batch = Batch::new(connection, sql);
     for number in 1.. {
         let failed = Failed { connection, guard, limits, sql, number };
@@ -74,6 +67,17 @@ pub(crate) fn only_read(
         }
     }
     Ok(true)
+}
+
+/// SQLite would end at a zero byte, and leave what follows unread.
+fn without_zeros(sql: &str) -> Result<(), SqlError> {
+    let Some(before) = sql.find('\0').and_then(|at| sql.get(..at)) else { return Ok(()) };
+    Err(SqlError::Wrong(Box::new(SqlProblem {
+        code: "sql_syntax",
+        message: "there is a zero byte in the text".to_owned(),
+        position: Some(before.chars().count() + 1),
+        hint: None,
+    })))
 }
 
 /// What came of one statement. Only the last one's rows come back, so only there they can be too many.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, Transaction};
 
-use super::collect::SchemaChangedSince;
+use super::collect::NotUndone;
+use super::guard::Savepoint;
 use super::problem::wrong;
 use super::table::Watched;
 use super::{Capture, Guard, foreign, preupdate, run, schema, watched};
@@ -55,44 +56,60 @@ pub(crate) fn read(
 
 /// Runs statements on the writer's connection, in a transaction of their own.
 pub(crate) fn write(writer: &mut Writer, statements: &Statements) -> Result<SqlAnswer, SqlError> {
-    foreign::undisturbed(writer, |writer| write_once(writer, statements))
+    let done = transact(writer, &statements.actor, |capturing| capturing.run(statements));
+    let (answer, reached) = done.map_err(|error| match error {
+        SqlError::Store(error) => deferred(error),
+        wrong => wrong,
+    })?;
+    Ok(SqlAnswer { offset: Some(reached), ..answer })
 }
 
-fn write_once(writer: &mut Writer, statements: &Statements) -> Result<SqlAnswer, SqlError> {
-    let capture = writer.capture();
-    let result = writer.commit(|transaction, streams, now_ms| {
-        foreign::check(&capture, transaction)?;
-        let watched = capture.watched(transaction).map_err(broken("read what is watched"))?;
-        let ran = run_capturing(&capture, transaction, statements, &watched, now_ms);
-        let gathered = capture.collector.end();
-        let (answer, after) = ran?;
-        let mut steps = gathered.map_err(incomplete)?;
-        let outcome = match after {
-            None => schema::Outcome::default(),
-            Some(after) => {
-                capture.forget();
-                schema::settle(transaction, after, capture.own_names(), &mut steps)?
-            }
-        };
-        let (plan, reached) = log(transaction, streams, steps, now_ms)?;
-        outcome.finish(transaction, reached).map_err(broken("keep what is watched"))?;
-        Ok((SqlAnswer { offset: Some(reached), ..answer }, plan))
-    });
-    if result.is_err() {
-        // What was watched before is watched again, but what is known of it may be of what was undone.
-        capture.forget();
-    }
-    result.map(|(answer, _)| answer).map_err(deferred)
+/// Does work in a transaction in which the user's statements run. What they change in watched tables is in
+/// the log by its commit, at the place that is given back. The work is done anew if another process wrote
+/// before it began.
+pub(crate) fn transact<T, E: From<StoreError> + From<SqlError>>(
+    writer: &mut Writer,
+    actor: &Actor,
+    mut work: impl FnMut(&mut Capturing<'_>) -> Result<T, E>,
+) -> Result<(T, Position), E> {
+    foreign::undisturbed(writer, |writer| {
+        let capture = writer.capture();
+        let result = writer.commit(|transaction, streams, now_ms| {
+            let mut capturing = Capturing::begin(&capture, transaction, actor, now_ms)?;
+            let value = work(&mut capturing)?;
+            let (plan, reached) = capturing.end(streams)?;
+            Ok(((value, reached), plan))
+        });
+        if result.is_err() {
+            // What was watched before is watched again, but what is known of it may be of what was
+            // undone.
+            capture.forget();
+        }
+        result.map(|(value, _)| value)
+    })
 }
 
 /// Rules that are checked only at the end are broken by the statements all the same.
-fn deferred(error: SqlError) -> SqlError {
+pub(crate) fn deferred(error: StoreError) -> SqlError {
     match error {
-        SqlError::Store(StoreError::Broken { reason, .. }) if reason.contains("FOREIGN KEY") => {
+        StoreError::Broken { reason, .. } if reason.contains("FOREIGN KEY") => {
             let hint = "a row refers to one that is not there at the end of the transaction";
             wrong("sql_constraint", reason, hint.to_owned())
         }
-        other => other,
+        other => other.into(),
+    }
+}
+
+impl From<NotUndone> for SqlError {
+    fn from(why: NotUndone) -> SqlError {
+        match why {
+            NotUndone::SchemaChanged => {
+                let message = "the schema was changed since the savepoint was set";
+                let hint = "change the schema in a request of its own";
+                wrong("sql_refused", message, hint.to_owned())
+            }
+            NotUndone::Incomplete(reason) => incomplete(reason).into(),
+        }
     }
 }
 
@@ -100,44 +117,111 @@ fn incomplete(reason: String) -> StoreError {
     StoreError::Broken { operation: "capture a change", reason }
 }
 
-/// Runs the statements and gathers what they change. Where one of them changed the schema, also tells
-/// what became of the watched tables.
-fn run_capturing(
-    capture: &Capture,
-    transaction: &Transaction<'_>,
-    statements: &Statements,
-    watched: &[Arc<Watched>],
+/// A transaction of the user's while it runs: what its statements change is gathered.
+pub(crate) struct Capturing<'a> {
+    capture: &'a Capture,
+    transaction: &'a Transaction<'a>,
+    watched: Vec<Arc<Watched>>,
+    /// What became of the watched tables, once a statement has changed the schema.
+    followed: Option<schema::Followed>,
+    /// How many times one has.
+    alterations: usize,
     now_ms: i64,
-) -> Result<(SqlAnswer, Option<schema::Followed>), SqlError> {
-    let (guard, collector) = (&*capture.guard, &*capture.collector);
-    let actor = Actor { reach: crate::Reach::All, ..statements.actor.clone() };
-    collector.begin(actor, watched);
-    let mut followed = None;
-    let mut alterations = 0;
-    let after_each = || {
-        if let Some(savepoint) = guard.take_savepoint() {
-            collector.savepoint(savepoint, alterations).map_err(|SchemaChangedSince| {
-                let message = "the schema was changed since the savepoint was set";
-                let hint = "change the schema in a request of its own";
-                wrong("sql_refused", message, hint.to_owned())
-            })?;
-        }
-        if guard.take_alters() {
-            alterations += 1;
-            let followed = followed.get_or_insert_with(|| schema::Followed::new(watched));
-            followed.follow(transaction).map_err(broken("look at the schema"))?;
-            collector.watch(&followed.watched());
-        }
-        Ok(())
-    };
-    let armed = Armed::new(guard, statements);
-    let listener = |touched: &preupdate::Touched<'_>| collector.touched(touched, now_ms);
-    let answer = preupdate::listening(transaction, &listener, || {
-        run::run(transaction, guard, statements, after_each)
-    });
-    drop(armed);
-    let answer = answer.map_err(|_| incomplete("the listener panicked".to_owned()))??;
-    Ok((answer, followed))
+}
+
+impl<'a> Capturing<'a> {
+    fn begin(
+        capture: &'a Capture,
+        transaction: &'a Transaction<'a>,
+        actor: &Actor,
+        now_ms: i64,
+    ) -> Result<Capturing<'a>, StoreError> {
+        foreign::check(capture, transaction)?;
+        let watched = capture.watched(transaction).map_err(broken("read what is watched"))?;
+        let actor = Actor { reach: crate::Reach::All, ..actor.clone() };
+        capture.collector.begin(actor, &watched);
+        let (followed, alterations) = (None, 0);
+        Ok(Capturing { capture, transaction, watched, followed, alterations, now_ms })
+    }
+
+    /// The transaction, for statements of our own: what they do is not gathered.
+    pub(crate) fn transaction(&self) -> &Transaction<'a> {
+        self.transaction
+    }
+
+    /// What follows is done by somebody.
+    pub(crate) fn act_as(&self, actor: &Actor) {
+        self.capture.collector.set_actor(actor.user_id.clone(), actor.host_id.clone());
+    }
+
+    /// Runs statements of the user's. If they fail, what they did until then is still there, and gathered
+    /// in part: the transaction must be undone, or go back to a savepoint.
+    pub(crate) fn run(&mut self, statements: &Statements) -> Result<SqlAnswer, SqlError> {
+        let Capturing { capture, transaction, watched, followed, alterations, now_ms } = self;
+        let (guard, collector) = (&*capture.guard, &*capture.collector);
+        let after_each = || {
+            if let Some(savepoint) = guard.take_savepoint() {
+                collector.savepoint(savepoint, *alterations)?;
+            }
+            if guard.take_alters() {
+                *alterations += 1;
+                let followed = followed.get_or_insert_with(|| schema::Followed::new(watched));
+                followed.follow(transaction).map_err(broken("look at the schema"))?;
+                collector.watch(&followed.watched());
+            }
+            Ok(())
+        };
+        let armed = Armed::new(guard, statements);
+        let listener = |touched: &preupdate::Touched<'_>| collector.touched(touched, *now_ms);
+        let answer = preupdate::listening(transaction, &listener, || {
+            run::run(transaction, guard, statements, after_each)
+        });
+        drop(armed);
+        answer.map_err(|_| incomplete("the listener panicked".to_owned()))?
+    }
+
+    /// Sets, releases or goes back to a savepoint of our own.
+    pub(crate) fn savepoint(&self, savepoint: Savepoint) -> Result<(), SqlError> {
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let sql = match &savepoint {
+            Savepoint::Set(name) => format!("SAVEPOINT {}", quoted(name)),
+            Savepoint::Release(name) => format!("RELEASE {}", quoted(name)),
+            Savepoint::RollBackTo(name) => format!("ROLLBACK TO {}", quoted(name)),
+        };
+        let done = self.transaction.prepare_cached(&sql).and_then(|mut set| set.execute([]));
+        done.map_err(broken("set a savepoint"))?;
+        Ok(self.capture.collector.savepoint(savepoint, self.alterations)?)
+    }
+
+    /// Releases all savepoints that are set, so that nobody goes back past here.
+    pub(crate) fn release_all(&self) -> Result<(), SqlError> {
+        let outermost = self.capture.collector.outermost_savepoint();
+        outermost.map_or(Ok(()), |name| self.savepoint(Savepoint::Release(name)))
+    }
+
+    /// Brings what was gathered into the log. Gives the place that it reached.
+    fn end(mut self, streams: &mut StreamCache) -> Result<(Plan, Position), SqlError> {
+        let mut steps = self.capture.collector.end().map_err(incomplete)?;
+        let outcome = match self.followed.take() {
+            None => schema::Outcome::default(),
+            Some(followed) => {
+                self.capture.forget();
+                let own_names = self.capture.own_names();
+                schema::settle(self.transaction, followed, own_names, &mut steps)?
+            }
+        };
+        let (plan, reached) = log(self.transaction, streams, steps, self.now_ms)?;
+        let kept = outcome.finish(self.transaction, reached);
+        kept.map_err(broken("keep what is watched"))?;
+        Ok((plan, reached))
+    }
+}
+
+impl Drop for Capturing<'_> {
+    fn drop(&mut self) {
+        // Of a transaction that is undone nothing is kept.
+        let _ = self.capture.collector.end();
+    }
 }
 
 /// Puts a transaction's steps into the log. Gives the place that it reached.

@@ -1,0 +1,2 @@
+DELETE FROM tidewire.consumer_attempts
+WHERE group_id = $1 AND partition_id = $2 AND key_hash = ANY($3)

@@ -1,0 +1,1 @@
+SELECT pg_notify('tidewire_groups', $1)

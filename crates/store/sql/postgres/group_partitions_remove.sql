@@ -1,0 +1,1 @@
+DELETE FROM tidewire.consumer_offsets WHERE group_id = $1 AND topic_id = 1

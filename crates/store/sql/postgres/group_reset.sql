@@ -1,0 +1,6 @@
+-- Sets partitions to another place; none named: all of them.
+UPDATE tidewire.consumer_offsets
+SET next_offset = $3, generation = generation + 1, lease_until_ms = NULL, leased_to = NULL,
+    retry_at_ms = NULL, trouble = NULL,
+    moved_at_ms = floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+WHERE group_id = $1 AND topic_id = 1 AND ($2::integer IS NULL OR partition_id = $2)

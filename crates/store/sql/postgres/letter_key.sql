@@ -1,0 +1,1 @@
+SELECT key_hash FROM tidewire.consumer_dead_letters WHERE group_id = $1 AND c_offset = $2

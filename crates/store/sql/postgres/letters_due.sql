@@ -1,0 +1,19 @@
+-- Where they are cut is decided by the sizes on disk: those past the limit are not fetched.
+SELECT letter.c_offset, letter.append_id, letter.stream_id, false, letter.host_id, letter.user_id,
+       letter.txid, letter.tx_last, (extract(epoch FROM letter.created_at) * 1000)::bigint,
+       letter.trace_context, letter.operation, letter.table_name, letter.entity_code, letter.entity_id,
+       letter.before_data::text, letter.after_data::text, letter.payload, letter.content_type
+FROM (
+    SELECT *, sum(bytes) OVER (ORDER BY c_offset ROWS UNBOUNDED PRECEDING) AS bytes_through
+    FROM (
+        SELECT *,
+               coalesce(pg_column_size(before_data), 0) + coalesce(pg_column_size(after_data), 0)
+                   + coalesce(octet_length(payload), 0) AS bytes
+        FROM tidewire.consumer_dead_letters
+        WHERE group_id = $1 AND key_hash = $2
+        ORDER BY c_offset
+        LIMIT $3
+    ) AS first
+) AS letter
+WHERE bytes_through - bytes < $4::bigint
+ORDER BY c_offset

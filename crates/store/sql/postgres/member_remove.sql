@@ -1,0 +1,1 @@
+DELETE FROM tidewire.consumer_members WHERE group_id = $1 AND member_id = $2

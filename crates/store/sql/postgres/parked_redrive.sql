@@ -1,0 +1,3 @@
+UPDATE tidewire.consumer_parked_keys
+SET redrive_at_ms = floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+WHERE group_id = $1 AND ($2::bytea IS NULL OR key_hash = $2) AND partition_id = ANY($3)

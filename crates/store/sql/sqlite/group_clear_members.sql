@@ -1,0 +1,1 @@
+DELETE FROM tidewire_consumer_members WHERE group_id = ?1

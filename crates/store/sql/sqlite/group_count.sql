@@ -1,0 +1,1 @@
+SELECT count(*) FROM tidewire_consumer_groups

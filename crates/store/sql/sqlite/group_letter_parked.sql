@@ -1,0 +1,10 @@
+-- A batch that is tried again finds its letters there.
+INSERT INTO tidewire_consumer_dead_letters (
+    group_id, c_offset, partition_id, key_hash, state, error, attempts, died_at_ms, stream_id, append_id,
+    host_id, user_id, table_name, operation, entity_code, entity_id, before_data, after_data, payload,
+    content_type, txid, tx_last, trace_context, created_at
+) VALUES (
+    ?1, ?2, ?3, ?4, 'parked', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
+    ?22, ?23
+)
+ON CONFLICT (group_id, c_offset) DO NOTHING

@@ -1,0 +1,1 @@
+DELETE FROM tidewire_consumer_dead_letters WHERE group_id = ?1 AND c_offset = ?2

@@ -1,0 +1,1 @@
+DELETE FROM tidewire_consumer_groups WHERE group_id = ?1
