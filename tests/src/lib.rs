@@ -18,8 +18,9 @@
 //!   read to its end;
 //!   [`presence`]: someone who is connected in every way; [`nodes`]: several servers of one system
 //! - [`traffic`]: both kinds together, with all that must hold for them
+//! - [`ledger`]: what members of a group did, to be compared with the log
 //! - [`complaint`]: everything but success; [`receiver`]: the far end of a webhook; [`worker`]: one that
-//!   waits to be woken
+//!   waits to be woken; [`jobs`]: a consumer group over HTTP
 //! - [`wait`]: the only way to wait here; [`faults`]: how many, and when
 //!
 //! Everything panics with a sentence: a story that cannot go on has failed.
@@ -38,7 +39,9 @@ pub mod follower;
 pub mod http;
 pub mod http2;
 pub mod issuer;
+pub mod jobs;
 pub mod launch;
+pub mod ledger;
 pub mod manual;
 pub mod metrics;
 pub mod nodes;
@@ -79,7 +82,9 @@ pub use follower::Follower;
 pub use http::{Answer, Http};
 pub use http2::Http2;
 pub use issuer::Issuer;
+pub use jobs::Jobs;
 pub use launch::{Launch, Server};
+pub use ledger::{Abort, Keeper, Ledger};
 pub use metrics::Metrics;
 pub use nodes::Nodes;
 pub use presence::Presence;

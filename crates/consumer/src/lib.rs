@@ -1,4 +1,37 @@
 //! Consumer groups as a library: workers that share the log, a transaction per batch.
 //!
-//! A reserved room: there are no groups yet. What is written here will stand on `tidewire-store`
-//! alone.
+//! A handler gets the events of one host and user, in order, and the open transaction. What it writes there and
+//! the group's progress commit together: so each event takes effect once in that database, whatever dies
+//! when.
+//!
+//! - [`builder`]: how a member is described and started; [`settings`]: what can be set, also by a file
+//! - [`handler`], [`context`], [`event`], [`error`]: what a handler gets and says
+//! - [`steward`]: membership and shares; [`partition`]: one partition's loop; [`reading`]: its batches
+//! - [`run`]: one batch; [`turn`]: one run of the handler; [`policy`]: what each error means
+//! - [`stats`]: what a member has done; [`signals`]: how it is told to stop
+
+mod builder;
+mod context;
+mod error;
+mod event;
+mod handler;
+mod partition;
+mod policy;
+mod reading;
+mod run;
+mod settings;
+mod shared;
+mod signals;
+mod stats;
+mod steward;
+mod turn;
+mod yaml;
+
+pub use builder::{Builder, Consumer, Source};
+pub use context::{Context, Postgres};
+pub use error::{Error, HandlerError};
+pub use event::EventExt;
+pub use handler::{Group, Handler, handler_fn};
+pub use settings::{Settings, SettingsError};
+pub use stats::{PartitionStats, Stats};
+pub use tidewire_store::groups::{GroupEvent as Event, OnDead, Start, driver};

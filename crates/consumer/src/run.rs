@@ -1,0 +1,362 @@
+//! One batch: every key in turn, in one transaction.
+//!
+//! A key that fails has the batch rolled back and is tried again later, with the whole batch. In its last
+//! attempt, or when no attempt can help, it goes *carefully*: source transaction by source transaction, each
+//! with a savepoint, until one fails. That one becomes dead letters, what is behind it is parked, and all
+//! else of the batch commits with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_store::groups::view::kept_error;
+use tidewire_store::groups::{
+    Batch, Ending, Failure, GroupError, GroupEvent, Holdings, Key, KeyEvents, Letter, OnDead,
+    SAVEPOINTS_MAX, Verdict, Work,
+};
+use tidewire_store::{Epoch, Position};
+use tokio::time::Instant;
+
+use crate::context::limits;
+use crate::handler::{Group, Handler};
+use crate::policy::sql_is_weather;
+use crate::turn::{Fault, first, turn};
+
+/// Between two turns the server is shown that the transaction is alive, at most so often: it ends one that
+/// stands still for longer than a single turn may take, and handlers need not run any SQL.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
+
+/// What was learned of a batch that had to be rolled back, for its next run. Never kept for longer: whoever
+/// takes the partition next finds it out again.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// Keys to go through carefully.
+    careful: BTreeSet<Key>,
+    /// Source transactions that failed for good, by their first event: not tried again.
+    doomed: BTreeMap<Position, String>,
+    /// Constraints are checked after each key: the commit failed by one, and it must be known whose it is.
+    check_each: bool,
+}
+
+impl Plan {
+    /// The commit was refused for what a handler wrote. Says whether another run can find out whose it was.
+    pub(crate) fn find_culprit(&mut self) -> bool {
+        !std::mem::replace(&mut self.check_each, true)
+    }
+
+    /// Nothing of a key is tried again: it is set aside in the next run.
+    pub(crate) fn doom(&mut self, keys: &KeyEvents, error: &str) {
+        self.careful.insert(keys.key.clone());
+        self.doomed.extend(keys.units().map(|unit| (first(unit), error.to_owned())));
+    }
+}
+
+/// What a batch is run with.
+pub(crate) struct Job<'a> {
+    pub handler: &'a dyn Handler,
+    pub batch: &'a Batch,
+    pub held: &'a Holdings,
+    pub timeout: Duration,
+    pub epoch: Epoch,
+}
+
+/// How a batch went.
+#[derive(Debug)]
+pub(crate) enum Ran {
+    /// All is done but the commit.
+    Done(Box<dyn Work>, Box<Ending>, Counts),
+    /// Rolled back, because these must be tried again.
+    Failed { failures: Vec<Failure>, after: Option<Duration> },
+    /// Rolled back, to be run again at once as the plan says.
+    Again,
+    /// Rolled back, for a reason that passes.
+    Weather(String),
+    /// Rolled back, because the batch was too much for one transaction.
+    Overran(String),
+    /// Rolled back: nobody should go on.
+    Stop(String),
+}
+
+/// What a committed batch did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub events: u64,
+    pub keys: u64,
+    pub dead: u64,
+    pub parked: u64,
+    pub redriven: u64,
+}
+
+/// Why a run of a batch cannot go on in its transaction.
+enum Halt {
+    Again,
+    Weather(String),
+    Overran(String),
+    Stop(String),
+}
+
+/// Runs a batch in the transaction that holds its partition.
+pub(crate) async fn run(job: &Job<'_>, plan: &mut Plan, mut work: Box<dyn Work>) -> Ran {
+    let mut run = Run::new(job, plan, work.as_mut());
+    let halted = run.all().await.err();
+    let Run { ending, counts, failures, after, .. } = run;
+    match halted {
+        None if failures.is_empty() => Ran::Done(work, Box::new(ending), counts),
+        None => {
+            work.abandon().await;
+            Ran::Failed { failures, after }
+        }
+        Some(halt) => {
+            work.abandon().await;
+            match halt {
+                // What failed before is counted first; what was learned since is in the plan.
+                Halt::Again | Halt::Overran(_) if !failures.is_empty() => {
+                    Ran::Failed { failures, after }
+                }
+                Halt::Again => Ran::Again,
+                Halt::Overran(text) => Ran::Overran(text),
+                Halt::Weather(text) => Ran::Weather(text),
+                Halt::Stop(text) => Ran::Stop(text),
+            }
+        }
+    }
+}
+
+struct Run<'a, 'w> {
+    job: &'a Job<'a>,
+    plan: &'a mut Plan,
+    work: &'w mut dyn Work,
+    ending: Ending,
+    counts: Counts,
+    failures: Vec<Failure>,
+    after: Option<Duration>,
+    savepoints: usize,
+    /// When the server was last shown that the transaction is alive.
+    sign: Instant,
+}
+
+impl<'a, 'w> Run<'a, 'w> {
+    fn new(job: &'a Job<'a>, plan: &'a mut Plan, work: &'w mut dyn Work) -> Run<'a, 'w> {
+        let Batch { next, park, redrive, .. } = job.batch;
+        let ending =
+            Ending { next: *next, park: park.clone(), free: redrive.clone(), ..Ending::default() };
+        let counts = Counts { parked: park.len() as u64, ..Counts::default() };
+        let (failures, after, savepoints) = (Vec::new(), None, 0);
+        let sign = Instant::now();
+        Run { job, plan, work, ending, counts, failures, after, savepoints, sign }
+    }
+
+    async fn all(&mut self) -> Result<(), Halt> {
+        for keys in &self.job.batch.groups {
+            let attempts = self.attempts(&keys.key);
+            let last_time = attempts.is_some_and(|(attempts, verdict)| {
+                verdict == Verdict::Dead || self.is_last(attempts)
+            });
+            if last_time || self.plan.careful.contains(&keys.key) {
+                self.carefully(keys).await?;
+            } else {
+                self.usually(keys).await?;
+            }
+            if attempts.is_some() {
+                self.ending.settled.push(keys.key.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// All events of a key at once.
+    async fn usually(&mut self, keys: &KeyEvents) -> Result<(), Halt> {
+        let several = self.job.batch.groups.len() > 1;
+        let savepoint = self.attempts(&keys.key).is_some()
+            || self.plan.check_each
+            || (several && self.savepoints < SAVEPOINTS_MAX);
+        let Err(fault) = self.turn(&keys.key, &keys.events, savepoint).await else {
+            self.done(&keys.events);
+            return Ok(());
+        };
+        let verdict = self.verdict_of(&fault)?;
+        let attempts = self.attempts(&keys.key).map_or(0, |(attempts, _)| attempts);
+        if verdict == Verdict::Dead || self.is_last(attempts) {
+            self.plan.careful.insert(keys.key.clone());
+            if let Some(culprit) = culprit(keys, fault.named) {
+                self.plan.doomed.insert(culprit, fault.text.clone());
+            }
+            self.undo(&fault).await?;
+            return self.carefully(keys).await;
+        }
+        self.after = self.after.max(fault.after);
+        self.failures.push(Failure {
+            key: keys.key.clone(),
+            first: first(&keys.events),
+            verdict,
+            error: kept_error(&fault.text),
+        });
+        // Where keys failed before, the others are tried too before all is rolled back: so that several bad
+        // ones are counted together, and not one after the other.
+        match self.job.held.attempts.is_empty() {
+            true => Err(Halt::Again),
+            false => self.undo(&fault).await,
+        }
+    }
+
+    /// Source transaction by source transaction, until one fails.
+    async fn carefully(&mut self, keys: &KeyEvents) -> Result<(), Halt> {
+        let parks = self.job.held.group.on_dead == OnDead::Park || self.job.batch.redrive.is_some();
+        let mut parked = false;
+        for unit in keys.units() {
+            if parked {
+                self.behind(unit);
+                continue;
+            }
+            let doomed = self.plan.doomed.get(&first(unit)).cloned();
+            let error = match doomed {
+                Some(error) => Some(error),
+                None => match self.turn(&keys.key, unit, true).await {
+                    Ok(()) => None,
+                    Err(fault) => {
+                        self.verdict_of(&fault)?;
+                        self.plan.careful.insert(keys.key.clone());
+                        self.plan.doomed.insert(first(unit), fault.text.clone());
+                        self.undo(&fault).await?;
+                        Some(fault.text)
+                    }
+                },
+            };
+            match error {
+                None => self.done(unit),
+                Some(error) => {
+                    self.died(&keys.key, unit, &error);
+                    parked = parks;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn turn(
+        &mut self,
+        key: &Key,
+        events: &[Arc<GroupEvent>],
+        savepoint: bool,
+    ) -> Result<(), Fault> {
+        self.show_life().await?;
+        self.savepoints += usize::from(savepoint);
+        let group = Group {
+            host: &key.host,
+            user: &key.user,
+            events,
+            partition: self.job.held.partition.partition,
+            attempt: self.attempts(key).map_or(0, |(attempts, _)| attempts),
+            redrive: self.job.batch.redrive.is_some(),
+            epoch: self.job.epoch,
+        };
+        turn(self.job.handler, self.work, &group, self.job.timeout, savepoint).await?;
+        if self.plan.check_each && self.work.postgres().is_some() {
+            for sql in ["SET CONSTRAINTS ALL IMMEDIATE", "SET CONSTRAINTS ALL DEFERRED"] {
+                let checked = self.work.sql(sql, &[], limits(self.job.timeout)).await;
+                checked.map_err(|error| Fault::of_statement(&error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the server from ending a transaction in which handlers do other things than SQL.
+    async fn show_life(&mut self) -> Result<(), Fault> {
+        if self.sign.elapsed() < SIGN_OF_LIFE || self.work.postgres().is_none() {
+            return Ok(());
+        }
+        let shown = self.work.sql("SELECT 1", &[], limits(self.job.timeout)).await;
+        self.sign = Instant::now();
+        match shown {
+            // A connection that is lost is known before the next handler does what it does elsewhere.
+            Err(error) if sql_is_weather(&error) => Err(Fault::weather(error.to_string())),
+            // What else is wrong with the transaction was some turn's doing, and is found by its rules.
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes back what a key's turn did, or has all of it rolled back and run again.
+    async fn undo(&mut self, fault: &Fault) -> Result<(), Halt> {
+        if fault.busy {
+            return Err(Halt::Again);
+        }
+        match self.work.undo().await {
+            Ok(()) => Ok(()),
+            Err(error @ GroupError::EndedByHandler) => Err(Halt::Stop(error.to_string())),
+            Err(_) => Err(Halt::Again),
+        }
+    }
+
+    fn done(&mut self, events: &[Arc<GroupEvent>]) {
+        self.counts.keys += 1;
+        self.counts.events += events.len() as u64;
+        if self.job.batch.redrive.is_some() {
+            self.counts.redriven += events.len() as u64;
+            self.ending.redriven.extend(events.iter().map(|event| event.position));
+        }
+    }
+
+    fn died(&mut self, key: &Key, events: &[Arc<GroupEvent>], error: &str) {
+        let attempts = self.attempts(key).map_or(0, |(attempts, _)| attempts).saturating_add(1);
+        let error = kept_error(error);
+        self.counts.dead += events.len() as u64;
+        self.ending.dead.extend(events.iter().map(|event| Letter {
+            event: Arc::clone(event),
+            error: error.clone(),
+            attempts,
+        }));
+        if self.job.batch.redrive.is_some() {
+            self.ending.free = None;
+            self.ending.give_up = Some(key.clone());
+        } else if self.job.held.group.on_dead == OnDead::Park {
+            self.ending.parked_from.push((key.clone(), first(events)));
+        }
+    }
+
+    /// Events behind those that died. Letters that are worked off again lie there already.
+    fn behind(&mut self, events: &[Arc<GroupEvent>]) {
+        if self.job.batch.redrive.is_none() {
+            self.counts.parked += events.len() as u64;
+            self.ending.park.extend(events.iter().cloned());
+        }
+    }
+
+    /// What is to be done about a key; an error where the whole batch is concerned.
+    fn verdict_of(&self, fault: &Fault) -> Result<Verdict, Halt> {
+        match fault.verdict {
+            None => Err(Halt::Weather(fault.text.clone())),
+            Some(Verdict::Stop) => Err(Halt::Stop(fault.text.clone())),
+            // Those before it in the batch took their part of the time.
+            Some(_) if fault.overran && only_unit(self.job.batch).is_none() => {
+                Err(Halt::Overran(fault.text.clone()))
+            }
+            Some(verdict) => Ok(verdict),
+        }
+    }
+
+    fn attempts(&self, key: &Key) -> Option<(u32, Verdict)> {
+        self.job.held.attempts.get(key).copied()
+    }
+
+    /// Whether the run after so many failed ones is the last.
+    fn is_last(&self, attempts: u32) -> bool {
+        attempts.saturating_add(1) >= self.job.held.group.max_attempts
+    }
+}
+
+/// The key of a batch that is one source transaction of one key: whatever is wrong with it is wrong with that.
+pub(crate) fn only_unit(batch: &Batch) -> Option<&KeyEvents> {
+    let [keys] = batch.groups.as_slice() else { return None };
+    (keys.units().count() == 1).then_some(keys)
+}
+
+/// The source transaction that failed, where that is known: the only one, or that of the event that was named.
+fn culprit(keys: &KeyEvents, named: Option<Position>) -> Option<Position> {
+    let mut units = keys.units();
+    let only = units.next().filter(|_| units.next().is_none());
+    let has = |unit: &&[Arc<GroupEvent>]| unit.iter().any(|event| Some(event.position) == named);
+    only.or_else(|| keys.units().find(has)).map(first)
+}
+
+#[cfg(test)]
+mod tests;
