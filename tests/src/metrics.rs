@@ -39,7 +39,7 @@ impl Metrics {
     pub async fn shows(http: &Http, name: &str, value: f64) -> Metrics {
         eventually(&format!("{name} is {value}"), async || {
             let metrics = Metrics::read(http).await;
-            (metrics.get(name) == value).then_some(metrics)
+            (metrics.0.get(name) == Some(&value)).then_some(metrics)
         })
         .await
     }
@@ -48,7 +48,7 @@ impl Metrics {
     pub async fn reaches(http: &Http, name: &str, value: f64) -> Metrics {
         eventually(&format!("{name} reaches {value}"), async || {
             let metrics = Metrics::read(http).await;
-            (metrics.get(name) >= value).then_some(metrics)
+            metrics.0.get(name).is_some_and(|&is| is >= value).then_some(metrics)
         })
         .await
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use tempfile::TempDir;
 use tidewire_stories::postgres::fresh_database;
-use tidewire_stories::{Ended, Http, Launch, Store, Traffic, Transcript, WebSocket, manual};
+use tidewire_stories::{Ended, Http, Jobs, Launch, Store, Traffic, Transcript, WebSocket, manual};
 
 /// What was read before a backup, of both of the traffic's streams.
 struct Known([Transcript; 2]);
@@ -184,4 +184,53 @@ fn refused(ended: &Ended, why: &str) {
 
 fn path(home: &TempDir, name: &str) -> String {
     home.path().join(name).to_string_lossy().into_owned()
+}
+
+/// A group goes on where it stood when the backup was made; what was leased before fits nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_group_goes_on_where_it_stood() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let data = home.path().join("data");
+    let store = Store::sqlite_in(&data);
+    let launch = Launch::dev(&store);
+    let server = launch.start().await;
+    let jobs =
+        Jobs::start(server.http(), "mail", &json!({ "partitions": 1, "tables": ["jobs"] })).await;
+    jobs.add(&[(1, "acme", "ann"), (2, "acme", "bob")]).await;
+    let batch = jobs.claim("one").await;
+    jobs.fail(&batch, "ann", "dead").await;
+    let batch = jobs.claim("one").await;
+    jobs.ack(&batch).await;
+    jobs.add(&[(3, "acme", "bob")]).await;
+    let leased = jobs.claim("one").await;
+    let before = jobs.look().await;
+    let backup = path(&home, "backup.db");
+    let made = command("backup", &backup, &data, &[]).await;
+    assert_eq!(made.code, Some(0), "{}", made.said);
+    jobs.ack(&leased).await;
+    server.stop().await;
+    let restored = command("restore", &backup, &data, &["--replace"]).await;
+    assert_eq!(restored.code, Some(0), "{}", restored.said);
+
+    let server = launch.start().await;
+    let jobs = jobs.at(server.http());
+    let after = jobs.look().await;
+    let consumed = |group: &serde_json::Value| {
+        let text = group["partitions"][0]["consumed"].as_str().expect("an offset").to_owned();
+        text.split_once('_').map(|(_, position)| position.to_owned())
+    };
+    assert_eq!(consumed(&before), consumed(&after), "it stands where it stood");
+    assert_eq!((&after["dead_letters"], &after["member_count"]), (&json!(1), &json!(0)), "{after}");
+    for step in ["ack", "extend", "nack"] {
+        let answer = jobs.post(step, &json!({ "token": leased["token"] })).await;
+        answer.problem(409, "lease_lost");
+    }
+    let batch = jobs.claim("two").await;
+    assert_eq!(
+        tidewire_stories::jobs::jobs_of(&batch, "bob"),
+        [3],
+        "what was done since is done again"
+    );
+    jobs.ack(&batch).await;
+    server.stop().await;
 }

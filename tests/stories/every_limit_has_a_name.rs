@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder};
+use serde_json::json;
 use tidewire_stories::{Answer, Http, Launch, Raw, Server, Store, eventually};
 
 /// Small limits, so that reaching them takes no time.
@@ -193,4 +194,106 @@ async fn answer_to_body(length: usize, sent: &str) -> String {
     client.send(head).await;
     client.send(sent).await;
     client.hung_up("the connection of an unfinished append").await
+}
+
+/// I9: what is asked of groups is bounded, by name.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_of_groups_is_bounded_by_name() {
+    let store = Store::sqlite();
+    let launch = Launch::dev(&store)
+        .set("TIDEWIRE_GROUPS_BATCH_SIZE_MAX", "500")
+        .set("TIDEWIRE_GROUPS_LEASE_MS_MAX", "60000")
+        .set("TIDEWIRE_GROUPS_WAIT_MS_MAX", "1000")
+        .set("TIDEWIRE_GROUPS_WAIT_MS", "0")
+        .set("TIDEWIRE_GROUPS_TRANSACTION_EVENTS_MAX", "5")
+        .set("TIDEWIRE_GROUPS_BATCH_SIZE", "3");
+    let server = launch.start().await;
+    let http = server.http();
+    let put = |group: &str, body: serde_json::Value| {
+        let request = http.request(Method::PUT, &format!("/v1/groups/{group}"));
+        request.header("content-type", "application/json").body(body.to_string())
+    };
+    let post = |step: &str, body: serde_json::Value| {
+        let request = http.request(Method::POST, &format!("/v1/groups/g/{step}"));
+        request.header("content-type", "application/json").body(body.to_string())
+    };
+    for wish in [
+        json!({ "partitions": 0 }),
+        json!({ "partitions": 1_025 }),
+        json!({ "max_attempts": 0 }),
+        json!({ "on_dead": "panic" }),
+        json!({ "start": "yesterday" }),
+        json!({ "start": { "time": "noon" } }),
+        json!({ "streams": ["table/orders"] }),
+        json!({ "tables": vec!["t"; 1_001] }),
+        json!({ "partition": 3 }),
+    ] {
+        refused(put("g", wish), 400, "invalid_group").await;
+    }
+    refused(put(&"n".repeat(256), json!({})), 400, "invalid_group").await;
+    refused(put("a%2Fb", json!({})), 400, "invalid_group").await;
+    let offset = json!({ "start": { "offset": "x" } });
+    refused(put("g", offset), 400, "malformed_offset").await;
+    refused(post("claim", json!({})), 404, "group_not_found").await;
+    refused(post("change", json!({})), 404, "group_not_found").await;
+    refused(post("reset", json!({ "to": "now" })), 404, "group_not_found").await;
+    refused(post("dead/redrive", json!({ "all": true })), 404, "group_not_found").await;
+
+    let made = Answer::of(put("g", json!({ "partitions": 1 }))).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    refused(post("claim", json!({ "batch_size": 501 })), 400, "batch_too_large").await;
+    for claim in [
+        json!({ "batch_size": 0 }),
+        json!({ "lease_ms": 99 }),
+        json!({ "lease_ms": 60_001 }),
+        json!({ "wait_ms": 1_001 }),
+        json!({ "member": "" }),
+        json!({ "member": "a/b" }),
+        json!({ "members": 1 }),
+    ] {
+        refused(post("claim", claim), 400, "invalid_group").await;
+    }
+    refused(post("claim", json!({ "partition": 1 })), 404, "partition_not_found").await;
+    refused(post("reset", json!({ "to": "now", "partition": 1 })), 404, "partition_not_found")
+        .await;
+    for step in ["ack", "nack", "extend"] {
+        refused(post(step, json!({ "token": "0.1.1.AAAA" })), 400, "invalid_lease_token").await;
+    }
+    refused(
+        post("dead/drop", json!({ "offset": "0001_0000000000000001" })),
+        404,
+        "letter_not_found",
+    )
+    .await;
+    let letters = http.request(Method::GET, "/v1/groups/g/dead?limit=1001");
+    refused(letters, 400, "invalid_group").await;
+
+    // Six messages of one append are more than a batch may have.
+    http.create("s").await;
+    let answer = Answer::of(append(http, "[1,2,3,4,5,6]")).await;
+    assert_eq!(answer.status, 204, "{}", answer.text());
+    let problem = eventually("the partition stops", async || {
+        let answer = Answer::of(post("claim", json!({}))).await;
+        (answer.status == 409).then(|| answer.problem(409, "group_stopped"))
+    })
+    .await;
+    assert_eq!(problem["stopped"]["code"], "transaction_too_large", "{problem}");
+}
+
+/// I9: where the memory is used up, batches and letters are refused, by name.
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_that_do_not_fit_the_memory_are_refused_by_name() {
+    let store = Store::sqlite();
+    // Less than any process takes.
+    let launch = Launch::dev(&store).set("TIDEWIRE_LIVE_MEMORY_BYTES_MAX", "1048576");
+    let server = launch.start().await;
+    let http = server.http();
+    let answer = http.json(Method::PUT, "/v1/groups/g", &json!({ "partitions": 1 })).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let claim = http.json(Method::POST, "/v1/groups/g/claim", &json!({})).await;
+    let letters = http.get("/v1/groups/g/dead").await;
+    for refused in [claim, letters] {
+        let problem = refused.problem(503, "over_memory_budget");
+        assert_eq!(problem["temporary"], true, "{problem}");
+    }
 }

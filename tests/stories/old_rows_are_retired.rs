@@ -9,6 +9,7 @@ tidewire_stories::on_both_stores!(
     old_rows_go_and_their_readers_are_told,
     whoever_lags_is_waited_for_and_then_told,
     streams_have_ages,
+    a_group_that_lags_is_waited_for_and_then_stops,
 );
 
 /// Rounds follow each other quickly.
@@ -163,5 +164,64 @@ async fn streams_have_ages(store: Store) {
     assert_eq!(later.status, 200, "whoever had read all of it has lost nothing");
     let kept = http.get("/v1/stream/doc?offset=-1").await;
     assert_eq!(kept.json(), json!([long]), "other streams are kept");
+    server.stop().await;
+}
+
+/// What a group has not consumed is kept, until a hard limit is reached: then it stops and says so, and
+/// goes on when someone accepts the loss.
+async fn a_group_that_lags_is_waited_for_and_then_stops(store: Store) {
+    let positions = captured(&store).await;
+    let server = launch(&store).set("TIDEWIRE_RETENTION_AGE_MS", "0").start().await;
+    let http = server.http();
+    http.append("doc", &json!(1)).await;
+    for (group, tables) in [("slow", "orders"), ("other", "items")] {
+        let wish = json!({ "partitions": 1, "tables": [tables] });
+        let made = http.json(Method::PUT, &format!("/v1/groups/{group}"), &wish).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    server.stop().await;
+
+    let server = launch(&store).set("TIDEWIRE_RETENTION_HARD_AGE_MS", "0").start().await;
+    Metrics::shows(server.http(), "retention_streams_held_back", 1.0).await;
+    assert_eq!(
+        rows(server.http()).await,
+        positions,
+        "nothing that the group has not consumed goes"
+    );
+    server.stop().await;
+
+    let hard = launch(&store).set("TIDEWIRE_RETENTION_HARD_AGE_MS", "7200000");
+    let server = hard.start().await;
+    let http = server.http();
+    let look = async |group: &str| http.get(&format!("/v1/groups/{group}")).await.json();
+    let stopped = eventually("the group stops", async || {
+        let group = look("slow").await;
+        (group["stopped"]["code"] == "events_lost").then_some(group)
+    })
+    .await;
+    assert_eq!(stopped["lost_to"], offset(positions[2]).as_str(), "{stopped}");
+    assert!(look("other").await["stopped"].is_null(), "it does not read that table");
+    let claim = json!({ "wait_ms": 0 });
+    let refused = http.json(Method::POST, "/v1/groups/slow/claim", &claim).await;
+    assert_eq!(refused.problem(409, "group_stopped")["stopped"]["code"], "events_lost");
+    let resume = http.json(Method::POST, "/v1/groups/slow/resume", &json!({})).await;
+    assert_eq!(resume.status, 200, "{}", resume.text());
+    assert_eq!(
+        resume.json()["stopped"]["code"],
+        "events_lost",
+        "a loss is accepted in so many words"
+    );
+    let accept = json!({ "accept_loss": true });
+    let resumed = http.json(Method::POST, "/v1/groups/slow/resume", &accept).await;
+    assert_eq!((resumed.status, &resumed.json()["stopped"]), (200, &json!(null)));
+    let claimed = http.json(Method::POST, "/v1/groups/slow/claim", &json!({})).await;
+    assert_eq!(claimed.status, 200, "{}", claimed.text());
+    let batch = claimed.json();
+    let keys = batch["groups"].as_array().expect("keys").iter();
+    let events = keys.flat_map(|key| key["events"].as_array().expect("events"));
+    let offsets: Vec<_> = events.map(|event| event["offset"].clone()).collect();
+    // What is given up lies there for a while: some of it may come, and all that is kept does.
+    let kept: Vec<_> = positions[3..].iter().map(|at| json!(offset(*at))).collect();
+    assert!(offsets.ends_with(&kept), "{offsets:?}");
     server.stop().await;
 }

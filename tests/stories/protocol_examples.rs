@@ -1,4 +1,6 @@
-//! Someone writes a client from PROTOCOL.md alone: every example of sections 22 and 29 is real.
+//! Someone writes a client from PROTOCOL.md alone: every example of sections 22, 29 and 30 is real.
+
+mod groups;
 
 use std::collections::BTreeMap;
 

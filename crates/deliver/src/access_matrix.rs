@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::administration::keys;
+use crate::groups::{self, Step};
 use crate::live::message::Message;
 use crate::router::{Part, Route};
 
@@ -58,6 +59,18 @@ variants!(route, ROUTES, Route, {
     Route::Watch => "watched tables",
     Route::Capture => "the source of changes",
     Route::EntityStats => "subscriptions to entities",
+    Route::Groups(groups::Part::All) => "groups",
+    Route::Groups(groups::Part::One(_, Step::Itself)) => "a group",
+    Route::Groups(groups::Part::One(_, Step::Change)) => "a group's change",
+    Route::Groups(groups::Part::One(_, Step::Reset)) => "a group's reset",
+    Route::Groups(groups::Part::One(_, Step::Resume)) => "a group's resumption",
+    Route::Groups(groups::Part::One(_, Step::Claim)) => "a claim of a group",
+    Route::Groups(groups::Part::One(_, Step::Extend)) => "a longer lease of a group",
+    Route::Groups(groups::Part::One(_, Step::Ack)) => "an ack of a group",
+    Route::Groups(groups::Part::One(_, Step::Nack)) => "a nack of a group",
+    Route::Groups(groups::Part::One(_, Step::Dead)) => "a group's letters",
+    Route::Groups(groups::Part::One(_, Step::Redrive)) => "redriven letters",
+    Route::Groups(groups::Part::One(_, Step::Drop)) => "dropped letters",
     Route::Unknown => "anything else",
 });
 

@@ -32,6 +32,7 @@ mod control;
 mod document;
 mod door;
 mod entities;
+mod groups;
 mod horizon;
 mod hub;
 mod idle;
@@ -65,9 +66,9 @@ mod tls;
 mod websocket;
 
 pub use options::{
-    Access, AuthOptions, JwksSource, JwtOptions, Limits, LiveOptions, LogOptions, NodeOptions,
-    Options, QueryOptions, Rate, RateOptions, Reload, SameSite, SessionOptions, SqlOptions,
-    StreamOptions, TlsOptions, Tunable, WebhookOptions,
+    Access, AuthOptions, GroupOptions, JwksSource, JwtOptions, Limits, LiveOptions, LogOptions,
+    NodeOptions, Options, QueryOptions, Rate, RateOptions, Reload, SameSite, SessionOptions,
+    SqlOptions, StreamOptions, TlsOptions, Tunable, WebhookOptions,
 };
 pub use peer::{Network, NoNetwork};
 pub use server::{Server, StartError};

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use tokio_util::sync::CancellationToken;
 
 use crate::node::Node;
+use crate::problem::Problem;
 
 /// How often to look.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -39,6 +41,20 @@ impl Memory {
     /// Whether there is no room for more.
     pub(crate) fn is_over(&self) -> bool {
         self.resident_bytes() > self.budget_bytes
+    }
+
+    /// Refuses what takes more of it, where there is no room.
+    pub(crate) fn make_room(&self) -> Result<(), Problem> {
+        if !self.is_over() {
+            return Ok(());
+        }
+        Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "over_memory_budget",
+            "the server uses as much memory as it may (live.memory_bytes_max)",
+            "come back later, or go to another node",
+        )
+        .retry_after_s(5))
     }
 
     fn look(&self) {

@@ -10,6 +10,7 @@ use tidewire_store::{Offset, Position, SharedStore};
 use crate::auth::gates::Gates;
 use crate::auth::{Credentials, Identity, Who};
 use crate::entities::Entities;
+use crate::groups::Office;
 use crate::hub::{Dormant, Hub};
 use crate::lens::Tables;
 use crate::memory::Memory;
@@ -50,6 +51,7 @@ pub(crate) struct Node {
     pub(crate) sessions: Sessions,
     pub(crate) entities: Entities,
     pub(crate) queries: Queries,
+    pub(crate) groups: Office,
     pub(crate) metrics: Metrics,
     pub(crate) memory: Memory,
     pub(crate) retention: RetentionStats,
@@ -100,6 +102,7 @@ impl Node {
             sessions: Sessions::load_key(&store, &options.sessions).await?,
             entities: Entities::default(),
             queries,
+            groups: Office::new(&store, &options.groups),
             memory: Memory::new(options.live.memory_bytes_max),
             retention: RetentionStats::default(),
             metrics: Metrics::new(),

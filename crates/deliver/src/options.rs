@@ -1,6 +1,8 @@
 //! How the server is set up. Filled in from the configuration by the binary; the defaults here are
 //! the configuration's defaults.
 
+mod groups;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +11,8 @@ pub use crate::auth::jwt::{JwksSource, JwtOptions};
 pub use crate::auth::rates::Rate;
 use crate::peer::Network;
 use tidewire_store::RetentionRules;
+
+pub use groups::GroupOptions;
 
 /// Who may use the server.
 #[derive(Clone)]
@@ -443,6 +447,8 @@ pub struct Options {
     pub sql: SqlOptions,
     /// What bounds live SQL queries.
     pub queries: QueryOptions,
+    /// What bounds consumer groups.
+    pub groups: GroupOptions,
     /// What is kept of the log, and for how long.
     pub retention: RetentionRules,
     /// What must hold of the rows that are read of a table: a predicate by the table's name.
@@ -479,6 +485,7 @@ impl Options {
             log: LogOptions::default(),
             sql: SqlOptions::default(),
             queries: QueryOptions::default(),
+            groups: GroupOptions::default(),
             retention: default_retention(),
             webhooks: WebhookOptions::default(),
             live: LiveOptions::default(),

@@ -19,7 +19,7 @@ use crate::node::Node;
 use crate::problem::Problem;
 use crate::streams::{self, decode_path};
 use crate::{
-    administration, entities, live, nodes, operations, page, sessions, sql, subscriptions,
+    administration, entities, groups, live, nodes, operations, page, sessions, sql, subscriptions,
 };
 
 /// Where a request goes. Names and ids are decoded.
@@ -49,6 +49,7 @@ pub(crate) enum Route {
     Watch,
     Capture,
     EntityStats,
+    Groups(groups::Part),
     Unknown,
 }
 
@@ -87,6 +88,7 @@ impl Route {
             "/v1/watch" => Route::Watch,
             "/v1/capture" => Route::Capture,
             "/v1/entities/stats" => Route::EntityStats,
+            "/v1/groups" => Route::Groups(groups::Part::All),
             _ => Route::of_names(path),
         }
     }
@@ -104,6 +106,9 @@ impl Route {
         }
         if let Some(key) = path.strip_prefix("/v1/keys/") {
             return Route::of_key(key);
+        }
+        if let Some(group) = path.strip_prefix("/v1/groups/") {
+            return groups::Part::of(group).map_or(Route::Unknown, Route::Groups);
         }
         match path.strip_prefix("/v1/stream/") {
             None | Some("") => Route::Unknown,
@@ -167,6 +172,7 @@ impl Route {
             | Route::Watch
             | Route::Capture
             | Route::EntityStats
+            | Route::Groups(_)
             | Route::Unknown => Entry::Keyed,
         }
     }
@@ -192,6 +198,7 @@ impl Route {
             | Route::Cookie => Act::AsksItself,
             Route::Metrics | Route::Nodes | Route::EntityStats => Act::Observe,
             Route::Sql => Act::Sql,
+            Route::Groups(part) => part.act(method),
             Route::Keys(_)
             | Route::Connections
             | Route::Control
@@ -229,6 +236,7 @@ impl Route {
             Route::Watch => "/v1/watch",
             Route::Capture => "/v1/capture",
             Route::EntityStats => "/v1/entities/stats",
+            Route::Groups(part) => part.label(),
             Route::Unknown => "none",
         }
     }
@@ -268,6 +276,9 @@ impl Route {
                 administration::control::handle(node, request, &admission.identity()?).await
             }
             Route::Sql => sql::handle(node, request, &admission.identity()?).await,
+            Route::Groups(part) => {
+                groups::handle(node, part, request, &admission.identity()?).await
+            }
             Route::Watch => {
                 administration::watches::handle(node, request, &admission.identity()?).await
             }
@@ -432,6 +443,10 @@ mod tests {
             "/v1/watch",
             "/v1/capture",
             "/v1/entities/stats",
+            "/v1/groups",
+            "/v1/groups/g",
+            "/v1/groups/g/claim",
+            "/v1/groups/g/dead/drop",
             "/v1/else",
         ] {
             assert_eq!(Route::of(path).entry(), Entry::Keyed, "{path}");

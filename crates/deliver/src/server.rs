@@ -16,6 +16,7 @@ use tidewire_store::{SharedStore, StoreError};
 use crate::connection;
 use crate::control;
 use crate::entities::Entities;
+use crate::groups;
 use crate::hub::{Dormant, Hub};
 use crate::memory;
 use crate::node::{Assembled, Node};
@@ -131,6 +132,7 @@ impl Server {
         self.tasks.spawn(Entities::run(node(), stop()));
         self.tasks.spawn(Entities::sweep(node(), stop()));
         self.tasks.spawn(Registry::run(node(), stop()));
+        self.tasks.spawn(groups::keep(node(), stop()));
         self.tasks.spawn(nodes::keep(node(), stop()));
         self.tasks.spawn(memory::keep(node(), stop()));
         self.tasks.spawn(Keeper::watch(node(), stop()));
@@ -164,9 +166,11 @@ impl Server {
         self.node.draining.cancel();
         self.connections.close();
         self.node.hub.tasks.close();
+        self.node.groups.tasks.close();
         let gone = async {
             self.connections.wait().await;
             self.node.hub.tasks.wait().await;
+            self.node.groups.tasks.wait().await;
         };
         if tokio::time::timeout(grace, gone).await.is_err() {
             let connections = self.connections.len() + self.node.hub.tasks.len();

@@ -86,6 +86,7 @@ async fn good(http: &Http) -> Vec<Caller> {
             json!({ "tables": ["*"], "streams": ["doc/**"], "can": ["read", "append", "delete", "sql"] }),
         ),
         ("observer", json!({ "tables": [], "can": ["observe"] })),
+        ("worker", json!({ "tables": [], "groups": ["jobs-*"], "can": ["consume"] })),
     ];
     let mut callers = Vec::new();
     for (column, scopes) in columns {

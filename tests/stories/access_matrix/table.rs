@@ -5,7 +5,7 @@ use reqwest::Method;
 const TEXT: &str = include_str!("../access_matrix.md");
 
 /// The columns of credentials, in the order of the tables. `wake` is in one table only.
-pub(crate) const COLUMNS: [&str; 12] = [
+pub(crate) const COLUMNS: [&str; 13] = [
     "none",
     "wrong",
     "expired",
@@ -16,6 +16,7 @@ pub(crate) const COLUMNS: [&str; 12] = [
     "writer",
     "service",
     "observer",
+    "worker",
     "admin",
     "wake",
 ];

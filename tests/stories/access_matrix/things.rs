@@ -21,8 +21,8 @@ pub(crate) struct Things {
 }
 
 /// Those that are there. The others are yet to be made, or say something about these.
-const EXISTING: [&str; 7] =
-    ["stream", "hidden", "session", "subscription", "others", "mixed", "key"];
+const EXISTING: [&str; 9] =
+    ["stream", "hidden", "session", "subscription", "others", "mixed", "key", "group", "buried"];
 
 impl Things {
     /// Makes what a row needs. The owner makes it, or an administrator for them.
@@ -35,6 +35,7 @@ impl Things {
             ("new elsewhere", format!("other/new-{name}")),
             ("new subscription", format!("new-{name}")),
             ("wakes", format!("doc/wakes-{name}")),
+            ("new group", format!("jobs-new-{name}")),
         ];
         let mut things = Things { names: Vec::new(), content: unique(), token: None };
         owner.create(&stream).await;
@@ -74,6 +75,20 @@ impl Things {
             names.push(("wake", claim["wake_id"].as_str().expect("a wake").to_owned()));
             names.push(("generation", claim["generation"].to_string()));
             things.token = claim["token"].as_str().map(ToOwned::to_owned);
+        }
+        for thing in ["group", "buried"].into_iter().filter(|thing| row.uses(thing)) {
+            let group = format!("jobs-{thing}-{name}");
+            let wish = json!({ "partitions": 1, "streams": [stream] });
+            let made = admin.json(Method::PUT, &format!("/v1/groups/{group}"), &wish).await;
+            assert_eq!(made.status, 201, "make a group: {}", made.text());
+            if row.uses("lease") || thing == "buried" {
+                let batch = claim_batch(admin, &group).await;
+                if thing == "buried" {
+                    bury(admin, &group, &batch).await;
+                }
+                names.push(("lease", batch["token"].as_str().expect("a token").to_owned()));
+            }
+            names.push((thing, group));
         }
         if row.uses("key") {
             let key = json!({ "name": name, "scopes": { "tables": [] } });
@@ -152,6 +167,10 @@ impl Things {
         let mut seen = json!({});
         for (thing, name) in &self.names {
             let path = match *thing {
+                "group" | "buried" | "new group" => {
+                    seen[*thing] = group(admin, name).await;
+                    continue;
+                }
                 "stream" | "hidden" | "new" | "new elsewhere" => format!("/v1/stream/{name}"),
                 "session" | "own session" => format!("/v1/session-offsets/{name}"),
                 "subscription" | "others" | "mixed" | "new subscription" => {
@@ -187,4 +206,37 @@ async fn hide(http: &Http, stream: &str) {
     assert_eq!(answer.status, 201, "fork {stream}: {}", answer.text());
     let answer = Answer::of(http.request(Method::DELETE, &format!("/v1/stream/{stream}"))).await;
     assert_eq!(answer.status, 204, "delete {stream}: {}", answer.text());
+}
+
+/// What is different about a group when something was done to it. How far it is behind is a matter of time.
+async fn group(admin: &Http, name: &str) -> Value {
+    let answer = admin.get(&format!("/v1/groups/{name}")).await;
+    if answer.status != 200 {
+        return answer.status.into();
+    }
+    let group = answer.json();
+    let of = |member: &str| {
+        group["partitions"].as_array().map_or(Value::Null, |partitions| {
+            partitions.iter().map(|partition| partition[member].clone()).collect()
+        })
+    };
+    let places = ["consumed", "leased_to", "parked_keys", "redrive"].map(of);
+    json!([group["max_attempts"], group["dead_letters"], places])
+}
+
+async fn claim_batch(admin: &Http, group: &str) -> Value {
+    let answer = admin.json(Method::POST, &format!("/v1/groups/{group}/claim"), &json!({})).await;
+    assert_eq!(answer.status, 200, "claim a batch: {}", answer.text());
+    answer.json()
+}
+
+/// Makes what a batch has dead letters.
+async fn bury(admin: &Http, group: &str, batch: &Value) {
+    let key = &batch["groups"][0];
+    let failed = json!({
+        "host_id": key["host_id"], "user_id": key["user_id"], "error": "no", "verdict": "dead",
+    });
+    let nack = json!({ "token": batch["token"], "failed": [failed] });
+    let answer = admin.json(Method::POST, &format!("/v1/groups/{group}/nack"), &nack).await;
+    assert_eq!(answer.status, 200, "bury a batch: {}", answer.text());
 }

@@ -35,6 +35,8 @@ pub(crate) enum Act<'a> {
     Follow(&'a str),
     /// To run SQL, as the server's database role.
     Sql,
+    /// To work for a consumer group, which gets all events that the group reads.
+    Consume(&'a str),
     /// To see how the server is doing.
     Observe,
     /// To say what others can.
@@ -51,6 +53,7 @@ impl Act<'_> {
             Act::Delete(_) => "delete",
             Act::Follow(_) => "follow",
             Act::Sql => "sql",
+            Act::Consume(_) => "consume",
             Act::Observe => "observe",
             Act::Administer => "administer",
         }
@@ -63,7 +66,8 @@ impl Act<'_> {
             | Act::ReadEntity(name)
             | Act::Append(name)
             | Act::Delete(name)
-            | Act::Follow(name) => name,
+            | Act::Follow(name)
+            | Act::Consume(name) => name,
             Act::Nothing | Act::AsksItself | Act::Sql | Act::Observe | Act::Administer => "",
         }
     }
@@ -100,6 +104,10 @@ impl Identity {
                 scopes.covers_pattern(pattern) && *scopes.reach() == tidewire_store::Reach::All
             }
             Act::Sql => scopes.can(Ability::Sql),
+            // A group's events are of all tenants.
+            Act::Consume(group) => {
+                scopes.covers_group(group) && *scopes.reach() == tidewire_store::Reach::All
+            }
             Act::Observe => scopes.can(Ability::Observe),
             Act::Administer => scopes.can(Ability::Admin),
         };
@@ -158,6 +166,10 @@ fn forbidden(act: Act<'_>) -> Problem {
         Act::Sql => (
             "the credential's scopes do not allow to run SQL",
             "use a key whose scopes allow sql; it is trust with the database itself",
+        ),
+        Act::Consume(_) => (
+            "the credential's scopes do not allow to work for this group",
+            "use a key whose scopes name it in groups, allow consume, and are bound to no tenant",
         ),
         Act::Observe => (
             "the credential's scopes do not allow to look at the server",
@@ -246,6 +258,21 @@ mod tests {
     }
 
     #[test]
+    fn work_for_a_group_is_for_those_who_are_named_and_free() {
+        let worker = holder(r#"{"tables": [], "groups": ["billing-*"], "can": ["consume"]}"#);
+        assert!(worker.may(Act::Consume("billing-eu")).is_ok());
+        assert!(worker.may(Act::Consume("mail")).is_err());
+        for scopes in [
+            r#"{"tables": [], "groups": ["*"], "can": ["consume"], "host": "acme"}"#,
+            r#"{"tables": [], "groups": ["*"]}"#,
+            r#"{"tables": ["*"], "streams": ["*"], "can": ["consume", "sql"]}"#,
+        ] {
+            assert!(holder(scopes).may(Act::Consume("billing-eu")).is_err(), "{scopes}");
+        }
+        assert!(holder(r#"{"tables": [], "can": ["admin"]}"#).may(Act::Consume("a")).is_ok());
+    }
+
+    #[test]
     fn nothing_is_allowed_once_the_credential_has_ended() {
         let admin = Identity::new(Who::Admin, Scopes::unlimited(), None);
         assert!(admin.may(Act::Administer).is_ok());
@@ -256,7 +283,7 @@ mod tests {
     #[test]
     fn a_stranger_may_do_nothing() {
         let stranger = Identity::stranger();
-        for act in [Act::Read("a"), Act::Append("a"), Act::Delete("a"), Act::Observe] {
+        for act in [Act::Read("a"), Act::Append("a"), Act::Delete("a"), Act::Consume("a")] {
             assert!(stranger.may(act).is_err(), "{act:?}");
         }
     }

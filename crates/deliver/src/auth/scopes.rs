@@ -3,7 +3,7 @@
 //! ```json
 //! {"tables": ["orders"], "streams": ["doc/*"], "append": ["doc/mine-*"],
 //!  "columns": {"orders": ["id", "total"]}, "rows": {"orders": "region = 'eu'"},
-//!  "can": ["read", "append"], "host": "acme", "hosts": ["acme", ""]}
+//!  "groups": ["billing-*"], "can": ["read", "append"], "host": "acme", "hosts": ["acme", ""]}
 //! ```
 //!
 //! All members but `tables` may be missing, and then give nothing; `can` is then `["read"]`, so that
@@ -31,6 +31,8 @@ pub(crate) enum Ability {
     Delete,
     /// To run SQL as the server's database role, past all row rules.
     Sql,
+    /// To work for consumer groups, past all row rules and tenants.
+    Consume,
     /// To see how the server is doing: metrics, nodes, statistics.
     Observe,
     /// Everything, and to say what others can.
@@ -46,6 +48,8 @@ struct Document {
     #[serde(default)]
     streams: Vec<String>,
     append: Option<Vec<String>>,
+    #[serde(default)]
+    groups: Vec<String>,
     #[serde(default)]
     columns: BTreeMap<String, Vec<String>>,
     #[serde(default)]
@@ -70,6 +74,8 @@ pub(crate) struct Scopes {
     streams: Vec<Pattern>,
     /// Where to append, if not to all of `streams`.
     append: Option<Vec<Pattern>>,
+    /// Consumer groups to work for.
+    groups: Vec<Pattern>,
     /// Of tables of which not all columns may be seen, those that may.
     columns: BTreeMap<String, Vec<Box<str>>>,
     /// Of tables of which not all rows may be seen, what holds of those that may.
@@ -125,6 +131,7 @@ impl Scopes {
             tables: Vec::new(),
             streams: Vec::new(),
             append: None,
+            groups: Vec::new(),
             columns: BTreeMap::new(),
             rows: BTreeMap::new(),
             host: None,
@@ -163,6 +170,7 @@ impl Scopes {
             tables: patterns(&document.tables)?,
             streams: patterns(&document.streams)?,
             append: document.append.as_deref().map(patterns).transpose()?,
+            groups: patterns(&document.groups)?,
             columns: document.columns.into_iter().map(boxed).collect(),
             rows: document.rows,
             reach: reach(host.as_deref(), document.hosts),
@@ -190,6 +198,11 @@ impl Scopes {
     pub(crate) fn covers_table(&self, table: &str) -> bool {
         let admin = self.can.contains(&Ability::Admin);
         admin || (self.can(Ability::Read) && any(&self.tables, table))
+    }
+
+    /// Whether they allow to work for a consumer group.
+    pub(crate) fn covers_group(&self, group: &str) -> bool {
+        self.is_admin() || (self.can(Ability::Consume) && any(&self.groups, group))
     }
 
     /// What of a table may be seen, if not all of it.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{Method, Response, StatusCode};
+use axum::http::{Method, Response};
 
 use crate::door::Admission;
 use crate::node::Node;
@@ -64,16 +64,7 @@ fn make_room(node: &Node) -> Result<(), Problem> {
     if node.draining.is_cancelled() {
         return Err(tidewire_store::StoreError::Closed.into());
     }
-    if node.memory.is_over() {
-        return Err(Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "over_memory_budget",
-            "the server uses as much memory as it may (live.memory_bytes_max)",
-            "come back later, or go to another node",
-        )
-        .retry_after_s(5));
-    }
-    Ok(())
+    node.memory.make_room()
 }
 
 /// A name for a connection: no other has it, and there is no `-` in it.

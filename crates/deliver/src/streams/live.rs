@@ -20,7 +20,7 @@ use crate::problem::Problem;
 use crate::tail::Attendance;
 
 /// A place among the readers that wait. Given back when dropped.
-pub(super) fn seat(node: &Node) -> Result<OwnedSemaphorePermit, Problem> {
+pub(crate) fn seat(node: &Node) -> Result<OwnedSemaphorePermit, Problem> {
     Arc::clone(&node.live_readers).try_acquire_owned().map_err(|_| {
         Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,

@@ -28,6 +28,7 @@ use crate::problem::Problem;
 
 pub(crate) use encode::{base64, decode_path, is_text, path as encode_path, put_json_string};
 pub(crate) use headers::{EXPOSED_HEADERS, REQUEST_HEADERS, malformed_offset, parse_offset};
+pub(crate) use live::seat;
 pub(crate) use lookup::{find as find_page, not_lost, renew, view};
 pub(crate) use name::{StreamName, is_of_entities, relative_name};
 pub(crate) use pages::Pages;

@@ -82,6 +82,16 @@ impl Signer {
         // Compared in constant time.
         hmac::verify(&self.token_key, subject.as_bytes(), &tag).ok().map(|()| generation)
     }
+
+    /// The proof that a lease of a consumer group is what it says.
+    pub(crate) fn lease_tag(&self, subject: &str) -> Vec<u8> {
+        hmac::sign(&self.token_key, subject.as_bytes()).as_ref().to_vec()
+    }
+
+    /// Whether it is that proof. Compared in constant time.
+    pub(crate) fn is_lease_tag(&self, subject: &str, tag: &[u8]) -> bool {
+        hmac::verify(&self.token_key, subject.as_bytes(), tag).is_ok()
+    }
 }
 
 fn token_subject(subscription: &str, generation: u64) -> String {

@@ -14,13 +14,14 @@ use super::setting::{Origin, Setting};
 pub(crate) const PREFIX: &str = "TIDEWIRE_";
 
 /// Variables that are no keys of the file: secrets, the file itself, the client's, the filter.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 8] = [
     "TIDEWIRE_ADMIN_KEY",
     "TIDEWIRE_JWT_SECRET",
     "TIDEWIRE_CONFIG",
     "TIDEWIRE_URL",
     "TIDEWIRE_TOKEN",
     "TIDEWIRE_CA",
+    "TIDEWIRE_WEBHOOK_SECRET",
     "TIDEWIRE_LOG",
 ];
 

@@ -122,6 +122,24 @@ pub(crate) fn range(key: &str) -> Option<RangeInclusive<i64>> {
         "retention.bytes_max" | "retention.hard_bytes_max" => 0..=i64::MAX,
         "wal.warn_bytes" | "wal.keep_bytes_max" => MIB..=i64::MAX,
         "shutdown.grace_ms" => 0..=HOUR_MS,
+        other => return of_groups(other),
+    })
+}
+
+/// The same of consumer groups.
+fn of_groups(key: &str) -> Option<RangeInclusive<i64>> {
+    Some(match key {
+        "groups.batch_size" | "groups.batch_size_max" | "groups.transaction_events_max" => {
+            1..=1_000_000
+        }
+        "groups.lease_ms" | "groups.lease_ms_max" => 100..=24 * HOUR_MS,
+        "groups.wait_ms" | "groups.wait_ms_max" => 0..=HOUR_MS,
+        "groups.retry_ms" | "groups.retry_ms_max" => 0..=24 * HOUR_MS,
+        "groups.batch_bytes" | "groups.transaction_bytes_max" => 1..=1024 * MIB,
+        "groups.batch_memory_bytes_max" => MIB..=64 * 1024 * MIB,
+        "groups.page_cache_bytes_max" => 0..=64 * 1024 * MIB,
+        "groups.lag_scan_max" => 0..=100_000_000,
+        "groups.metrics_ms" => 10..=HOUR_MS,
         _ => return None,
     })
 }

@@ -3,6 +3,7 @@
 //! The field names are the file's keys. The options of the other crates are built field by field,
 //! without their defaults, so that an option added there does not compile until it has a key here.
 
+mod groups;
 mod queries;
 mod reading;
 mod tables;
@@ -16,6 +17,7 @@ use tidewire_capture::{CaptureOptions, Source, Wake, WalLimits};
 use tidewire_deliver as deliver;
 use tidewire_store::{CommitOptions, PostgresOptions, SqliteOptions};
 
+use groups::Groups;
 use queries::Queries;
 pub(super) use reading::stream_rule;
 use reading::{ms, networks, source, wake};
@@ -47,6 +49,7 @@ pub(crate) struct Settings {
     pub(crate) log: Log,
     pub(crate) sql: Sql,
     pub(crate) queries: Queries,
+    pub(crate) groups: Groups,
     pub(crate) retention: Retention,
     /// Row rules, by table.
     #[serde(default)]
@@ -184,6 +187,7 @@ impl Settings {
                 bytes_max: self.sql.bytes_max,
             },
             queries: self.queries.options(),
+            groups: self.groups.options(),
             retention: self.retention.rules(),
             tables: self.tables.clone(),
             webhooks: deliver::WebhookOptions {

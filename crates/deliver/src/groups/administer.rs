@@ -1,0 +1,251 @@
+//! What administrators do to groups: make, change, reset, resume, remove.
+
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use axum::response::IntoResponse;
+use serde::Deserialize;
+
+use tidewire_store::Epoch;
+use tidewire_store::groups::{Filter, GroupChange, GroupWish, OnDead, PARTITIONS_MAX, Start};
+
+use super::Answer;
+use super::document::described;
+use super::problem::{self, invalid};
+use crate::auth::{Identity, audit};
+use crate::body;
+use crate::document::{only, parse};
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::router::method_not_allowed;
+use crate::streams::{malformed_offset, parse_offset};
+
+/// Attempts that may be asked for: with doubled waits, more would be for ever.
+const ATTEMPTS_MAX: u32 = 1_000;
+
+/// Where to begin, as it is written.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StartDocument {
+    Word(String),
+    Place(Place),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Place {
+    offset: Option<String>,
+    time: Option<String>,
+}
+
+impl StartDocument {
+    fn read(self, epoch: Epoch) -> Result<Start, Problem> {
+        let wrong = || {
+            invalid(
+                "a place is \"beginning\", \"now\", {\"offset\": OFFSET} or {\"time\": TIME}"
+                    .to_owned(),
+            )
+        };
+        match self {
+            StartDocument::Word(word) => match word.as_str() {
+                "beginning" => Ok(Start::Beginning),
+                "now" => Ok(Start::Now),
+                _ => Err(wrong()),
+            },
+            StartDocument::Place(Place { offset: Some(offset), time: None }) => {
+                parse_offset(&offset, epoch)?;
+                Ok(Start::After(offset.parse().map_err(|_| malformed_offset())?))
+            }
+            StartDocument::Place(Place { offset: None, time: Some(time) }) => {
+                let at: jiff::Timestamp = time.parse().map_err(|_| {
+                    invalid("a time is written like 2026-11-15T00:00:00Z".to_owned())
+                })?;
+                Ok(Start::Time(at.as_millisecond()))
+            }
+            StartDocument::Place(_) => Err(wrong()),
+        }
+    }
+}
+
+/// What a group can be told to be.
+#[derive(Default)]
+struct Wanted {
+    partitions: Option<u32>,
+    filter: Option<Filter>,
+    max_attempts: Option<u32>,
+    on_dead: Option<OnDead>,
+}
+
+fn wanted(
+    partitions: Option<u32>,
+    tables: Option<Vec<String>>,
+    streams: Option<Vec<String>>,
+    max_attempts: Option<u32>,
+    on_dead: Option<&str>,
+) -> Result<Wanted, Problem> {
+    if partitions.is_some_and(|count| !(1..=PARTITIONS_MAX).contains(&count)) {
+        return Err(invalid(format!("a group has 1 to {PARTITIONS_MAX} partitions")));
+    }
+    if max_attempts.is_some_and(|count| !(1..=ATTEMPTS_MAX).contains(&count)) {
+        return Err(invalid(format!("max_attempts is 1 to {ATTEMPTS_MAX}")));
+    }
+    let named = tables.is_some() || streams.is_some();
+    let filter = named.then(|| Filter {
+        tables: tables.unwrap_or_default(),
+        streams: streams.unwrap_or_default(),
+    });
+    if let Some(filter) = &filter {
+        filter.check().map_err(invalid)?;
+    }
+    let on_dead = on_dead
+        .map(|word| {
+            OnDead::parse(word).ok_or_else(|| invalid("on_dead is \"park\" or \"skip\"".to_owned()))
+        })
+        .transpose()?;
+    Ok(Wanted { partitions, filter, max_attempts, on_dead })
+}
+
+/// Makes, looks at, or removes a group.
+pub(super) async fn itself(
+    node: &Node,
+    group: &str,
+    request: Request,
+    identity: &Identity,
+) -> Answer {
+    match *request.method() {
+        Method::GET | Method::HEAD => {
+            let view = node.groups.store.group(group).await?;
+            described(node, StatusCode::OK, &view.ok_or_else(problem::not_found)?).await
+        }
+        Method::PUT => put(node, group, request, identity).await,
+        Method::DELETE => {
+            if !node.groups.store.remove_group(group).await? {
+                return Err(problem::not_found());
+            }
+            audit::administered(identity, "remove group", group);
+            node.groups.look_again(group);
+            Ok(StatusCode::NO_CONTENT.into_response())
+        }
+        _ => Err(method_not_allowed("GET, HEAD, PUT, DELETE")),
+    }
+}
+
+async fn put(node: &Node, group: &str, request: Request, identity: &Identity) -> Answer {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Document {
+        partitions: Option<u32>,
+        tables: Option<Vec<String>>,
+        streams: Option<Vec<String>>,
+        start: Option<StartDocument>,
+        max_attempts: Option<u32>,
+        on_dead: Option<String>,
+    }
+    let bytes = body::read(request, &node.options.limits).await?;
+    let document: Document = parse(&bytes, invalid)?;
+    let Document { partitions, tables, streams, start, max_attempts, on_dead } = document;
+    let start = start.map_or(Ok(Start::Beginning), |start| start.read(node.store.epoch()))?;
+    let wanted = wanted(partitions, tables, streams, max_attempts, on_dead.as_deref())?;
+    let Wanted { partitions, filter, max_attempts, on_dead } = wanted;
+    let wish = GroupWish { partitions, filter, start, max_attempts, on_dead };
+    let put = node.groups.store.put_group(group, &wish).await;
+    let (view, made) = put.map_err(problem::of)?;
+    if made {
+        audit::administered(identity, "make group", group);
+    }
+    let status = if made { StatusCode::CREATED } else { StatusCode::OK };
+    described(node, status, &view).await
+}
+
+/// `POST …/change`.
+pub(super) async fn change(
+    node: &Node,
+    group: &str,
+    request: Request,
+    identity: &Identity,
+) -> Answer {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Document {
+        partitions: Option<u32>,
+        tables: Option<Vec<String>>,
+        streams: Option<Vec<String>>,
+        max_attempts: Option<u32>,
+        on_dead: Option<String>,
+        paused: Option<bool>,
+    }
+    only(&request, &[Method::POST])?;
+    let bytes = body::read(request, &node.options.limits).await?;
+    let document: Document = parse(&bytes, invalid)?;
+    let Document { partitions, tables, streams, max_attempts, on_dead, paused } = document;
+    let wanted = wanted(partitions, tables, streams, max_attempts, on_dead.as_deref())?;
+    let Wanted { partitions, filter, max_attempts, on_dead } = wanted;
+    let change =
+        GroupChange { partitions, filter, max_attempts, on_dead, paused, ..Default::default() };
+    changed(node, group, &change, identity, "change group").await
+}
+
+/// `POST …/resume`.
+pub(super) async fn resume(
+    node: &Node,
+    group: &str,
+    request: Request,
+    identity: &Identity,
+) -> Answer {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Document {
+        #[serde(default)]
+        accept_loss: bool,
+    }
+    only(&request, &[Method::POST])?;
+    let bytes = body::read(request, &node.options.limits).await?;
+    let Document { accept_loss } = parse(&bytes, invalid)?;
+    let change =
+        GroupChange { paused: Some(false), accept_loss, clear_trouble: true, ..Default::default() };
+    changed(node, group, &change, identity, "resume group").await
+}
+
+async fn changed(
+    node: &Node,
+    group: &str,
+    change: &GroupChange,
+    identity: &Identity,
+    act: &'static str,
+) -> Answer {
+    let view = node.groups.store.change_group(group, change).await.map_err(problem::of)?;
+    audit::administered(identity, act, group);
+    node.groups.look_again(group);
+    described(node, StatusCode::OK, &view).await
+}
+
+/// `POST …/reset`.
+pub(super) async fn reset(
+    node: &Node,
+    group: &str,
+    request: Request,
+    identity: &Identity,
+) -> Answer {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Document {
+        to: StartDocument,
+        partition: Option<u32>,
+        #[serde(default)]
+        drop_letters: bool,
+    }
+    only(&request, &[Method::POST])?;
+    let bytes = body::read(request, &node.options.limits).await?;
+    let Document { to, partition, drop_letters } = parse(&bytes, invalid)?;
+    let to = to.read(node.store.epoch())?;
+    let store = &node.groups.store;
+    if let Some(partition) = partition {
+        let view = store.group(group).await?.ok_or_else(problem::not_found)?;
+        if partition >= view.total {
+            return Err(problem::no_partition(partition));
+        }
+    }
+    let view = store.reset_group(group, to, partition, drop_letters).await.map_err(problem::of)?;
+    audit::administered(identity, "reset group", group);
+    node.groups.look_again(group);
+    described(node, StatusCode::OK, &view).await
+}

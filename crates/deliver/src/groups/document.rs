@@ -1,0 +1,108 @@
+//! What is told of groups.
+
+use axum::body::Body;
+use axum::http::{Method, Response, StatusCode};
+use serde_json::{Value, json};
+
+use tidewire_store::Position;
+use tidewire_store::groups::{GroupView, MemberView, PartitionView};
+
+use super::lag::Lag;
+use super::{Answer, problem};
+use crate::document::{moment, uncached};
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::router::method_not_allowed;
+
+/// Where a partition stands, as an offset: everything up to it is consumed.
+pub(super) fn consumed(node: &Node, next: Position) -> String {
+    node.offset(Position::new(next.number().saturating_sub(1))).to_string()
+}
+
+/// `GET /v1/groups`.
+pub(super) async fn list(node: &Node, method: Method) -> Answer {
+    if !matches!(method, Method::GET | Method::HEAD) {
+        return Err(method_not_allowed("GET, HEAD"));
+    }
+    let views = node.groups.store.list_groups().await?;
+    let mut groups = Vec::with_capacity(views.len());
+    for view in &views {
+        let lag = node.groups.lag_of(node, view).await?;
+        let mut group = group(node, view, &lag);
+        if let Some(members) = group.as_object_mut() {
+            members.remove("partitions");
+            members.remove("members");
+        }
+        groups.push(group);
+    }
+    Ok(uncached(StatusCode::OK, json!({ "groups": groups })))
+}
+
+/// A group with all that is known of it.
+pub(super) async fn described(
+    node: &Node,
+    status: StatusCode,
+    view: &GroupView,
+) -> Result<Response<Body>, Problem> {
+    let lag = node.groups.measure_lag(node, view).await?;
+    Ok(uncached(status, group(node, view, &lag)))
+}
+
+fn group(node: &Node, view: &GroupView, lag: &Lag) -> Value {
+    let partitions = view.partitions.iter();
+    let stopped = view.stopped.as_deref();
+    json!({
+        "group": view.group,
+        "total_partitions": view.total,
+        "wanted_partitions": view.wanted,
+        "barrier": view.barrier.map(|barrier| consumed(node, barrier)),
+        "tables": view.filter.tables,
+        "streams": view.filter.streams,
+        "max_attempts": view.max_attempts,
+        "on_dead": view.on_dead.as_str(),
+        "stopped": stopped.map(|code| json!({ "code": code, "text": problem::stop_text(code) })),
+        "lost_to": (view.lost_to > Position::START).then(|| node.offset(view.lost_to).to_string()),
+        "created_at": moment(view.created_at_ms),
+        "member_count": view.members.len(),
+        "dead_letters": view.dead,
+        "parked_letters": view.parked,
+        "lag_events": lag.events(view),
+        "lag_seconds": lag.seconds(view),
+        "partitions": partitions.map(|at| partition(node, at, lag)).collect::<Vec<_>>(),
+        "members": view.members.iter().map(member).collect::<Vec<_>>(),
+    })
+}
+
+fn partition(node: &Node, view: &PartitionView, lag: &Lag) -> Value {
+    let lag = lag.partition(view);
+    let trouble = view.trouble.as_deref().map(problem::trouble_parts);
+    json!({
+        "partition": view.partition,
+        "consumed": consumed(node, view.next),
+        "lag_offsets": lag.offsets,
+        "lag_events": lag.events,
+        "lag_seconds": lag.seconds,
+        "generation": view.generation,
+        "member": view.member,
+        "moved_at": view.moved_at_ms.map(moment),
+        "lease_ms": view.lease_ms,
+        "leased_to": view.lease_ms.and(view.leased_to).map(|to| consumed(node, to)),
+        "retry_in_ms": view.retry_in_ms,
+        "failing": view.failing,
+        "parked_keys": view.parked,
+        "redrive": view.redrive,
+        "trouble": trouble.map(|(code, text)| json!({ "code": code, "text": text })),
+    })
+}
+
+fn member(view: &MemberView) -> Value {
+    let counts: Value = serde_json::from_str(view.report.counts.get()).unwrap_or_default();
+    json!({
+        "member": view.report.member,
+        "kind": view.report.kind.as_str(),
+        "pinned": view.report.pinned,
+        "joined_at": moment(view.joined_at_ms),
+        "lease_ms": view.lease_ms,
+        "report": counts,
+    })
+}

@@ -1,0 +1,205 @@
+//! Consumer groups over HTTP. PROTOCOL.md, section 30, is the source.
+//!
+//! ```text
+//!  claim ─▶ foreman (one a group) ─▶ find a batch ─▶ lease ─▶ token ─┐
+//!  ack, nack, extend ◀─────────────── worker ◀───────────────────────┘
+//! ```
+//!
+//! What is true about a group lies in the store; a node remembers only what saves looking twice. So
+//! workers may claim from one node and acknowledge to another, and a node that dies takes nothing with
+//! it but the claims that waited there. `foreman` hands out work, `find` looks for it, `work` ends it,
+//! `administer` is for administrators, `upkeep` measures, and moves along what nobody works on.
+
+mod administer;
+mod ask;
+mod claim;
+mod counters;
+mod document;
+mod event;
+mod find;
+mod foreman;
+mod lag;
+mod letters;
+mod metrics;
+mod offer;
+mod office;
+mod problem;
+mod redrive;
+mod room;
+mod token;
+mod upkeep;
+mod verdict;
+mod work;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{Method, Response};
+
+use tidewire_store::groups::is_group_name;
+
+use crate::auth::{Act, Identity};
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::streams::decode_path;
+
+pub(crate) use metrics::write as write_metrics;
+pub(crate) use office::Office;
+pub(crate) use upkeep::keep;
+
+type Answer = Result<Response<Body>, Problem>;
+
+/// What of the groups a request is about. Names are decoded.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    All,
+    One(String, Step),
+}
+
+/// What of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Itself,
+    Change,
+    Reset,
+    Resume,
+    Claim,
+    Extend,
+    Ack,
+    Nack,
+    Dead,
+    Redrive,
+    Drop,
+}
+
+impl Part {
+    /// What a path means, after `/v1/groups/`.
+    pub(crate) fn of(path: &str) -> Option<Part> {
+        let (group, step) = path.split_once('/').unwrap_or((path, ""));
+        let step = match step {
+            "" if !path.ends_with('/') => Step::Itself,
+            "change" => Step::Change,
+            "reset" => Step::Reset,
+            "resume" => Step::Resume,
+            "claim" => Step::Claim,
+            "extend" => Step::Extend,
+            "ack" => Step::Ack,
+            "nack" => Step::Nack,
+            "dead" => Step::Dead,
+            "dead/redrive" => Step::Redrive,
+            "dead/drop" => Step::Drop,
+            _ => return None,
+        };
+        (!group.is_empty()).then(|| Part::One(decode_path(group), step))
+    }
+
+    /// What a request does.
+    pub(crate) fn act(&self, method: &Method) -> Act<'_> {
+        match self {
+            Part::All => Act::Observe,
+            Part::One(group, step) => match step {
+                Step::Itself if matches!(*method, Method::GET | Method::HEAD) => Act::Observe,
+                Step::Claim | Step::Extend | Step::Ack | Step::Nack | Step::Dead => {
+                    Act::Consume(group)
+                }
+                Step::Itself
+                | Step::Change
+                | Step::Reset
+                | Step::Resume
+                | Step::Redrive
+                | Step::Drop => Act::Administer,
+            },
+        }
+    }
+
+    /// By which it is counted.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Part::All => "/v1/groups",
+            Part::One(_, step) => match step {
+                Step::Itself => "/v1/groups/{group}",
+                Step::Change => "/v1/groups/{group}/change",
+                Step::Reset => "/v1/groups/{group}/reset",
+                Step::Resume => "/v1/groups/{group}/resume",
+                Step::Claim => "/v1/groups/{group}/claim",
+                Step::Extend => "/v1/groups/{group}/extend",
+                Step::Ack => "/v1/groups/{group}/ack",
+                Step::Nack => "/v1/groups/{group}/nack",
+                Step::Dead => "/v1/groups/{group}/dead",
+                Step::Redrive => "/v1/groups/{group}/dead/redrive",
+                Step::Drop => "/v1/groups/{group}/dead/drop",
+            },
+        }
+    }
+}
+
+/// Answers a request. The caller was found to be allowed to do what [`Part::act`] says.
+pub(crate) async fn handle(
+    node: &Arc<Node>,
+    part: Part,
+    request: Request,
+    identity: &Identity,
+) -> Answer {
+    let (group, step) = match part {
+        Part::All => return document::list(node, request.method().clone()).await,
+        Part::One(group, step) => (group, step),
+    };
+    if !is_group_name(&group) {
+        return Err(problem::invalid(
+            "a group's name has 1 to 255 bytes, no slash and no control characters".to_owned(),
+        ));
+    }
+    match step {
+        Step::Itself => administer::itself(node, &group, request, identity).await,
+        Step::Change => administer::change(node, &group, request, identity).await,
+        Step::Reset => administer::reset(node, &group, request, identity).await,
+        Step::Resume => administer::resume(node, &group, request, identity).await,
+        Step::Claim => claim::handle(node, &group, request, identity).await,
+        Step::Extend => work::extend(node, &group, request).await,
+        Step::Ack => work::ack(node, &group, request, identity).await,
+        Step::Nack => work::nack(node, &group, request).await,
+        Step::Dead => letters::list(node, &group, request).await,
+        Step::Redrive => letters::redrive(node, &group, request, identity).await,
+        Step::Drop => letters::drop(node, &group, request, identity).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_parts() {
+        let one = |name: &str, step| Some(Part::One(name.to_owned(), step));
+        for (path, part) in [
+            ("billing", one("billing", Step::Itself)),
+            ("a%20b/claim", one("a b", Step::Claim)),
+            ("g/dead", one("g", Step::Dead)),
+            ("g/dead/redrive", one("g", Step::Redrive)),
+            ("a%2Fb", one("a/b", Step::Itself)),
+            ("", None),
+            ("/claim", None),
+            ("g/", None),
+            ("g/other", None),
+            ("g/dead/other", None),
+        ] {
+            assert_eq!(Part::of(path), part, "{path}");
+        }
+    }
+
+    #[test]
+    fn looking_working_and_administering_are_apart() {
+        let act = |path: &str, method: &Method| Part::of(path).expect(path).act(method).name();
+        for (path, method, name) in [
+            ("g", Method::GET, "observe"),
+            ("g", Method::PUT, "administer"),
+            ("g", Method::DELETE, "administer"),
+            ("g/claim", Method::POST, "consume"),
+            ("g/dead", Method::GET, "consume"),
+            ("g/dead/drop", Method::POST, "administer"),
+        ] {
+            assert_eq!(act(path, &method), name, "{method} {path}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What a node has of the groups: the foremen of those whose workers claim here, and what was measured.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{Notify, mpsc};
+use tokio_util::task::TaskTracker;
+
+use tidewire_store::groups::{GroupView, SharedGroups};
+use tidewire_store::{SharedStore, StoreError};
+
+use super::ask::Ask;
+use super::counters::Counters;
+use super::foreman::Foreman;
+use super::lag::{self, Lag};
+use super::room::Room;
+use super::upkeep::Measured;
+use crate::node::Node;
+use crate::options::GroupOptions;
+
+/// A node's part in consumer groups.
+#[derive(Debug)]
+pub(crate) struct Office {
+    pub(super) store: SharedGroups,
+    pub(super) counters: Counters,
+    /// What was seen of the groups when they were last looked at.
+    pub(super) measured: Mutex<Vec<Measured>>,
+    /// What the batches of this node may take in memory.
+    pub(super) room: Room,
+    /// Held while someone counts how far a group is behind, so that many who ask cost no more than one.
+    pub(super) counting: tokio::sync::Mutex<()>,
+    foremen: Mutex<HashMap<String, Desk>>,
+    /// The foremen. They end when the node drains.
+    pub(crate) tasks: TaskTracker,
+}
+
+/// Where a foreman is reached.
+#[derive(Debug)]
+struct Desk {
+    asks: mpsc::UnboundedSender<Ask>,
+    nudge: Arc<Notify>,
+}
+
+impl Office {
+    pub(crate) fn new(store: &SharedStore, options: &GroupOptions) -> Office {
+        Office {
+            store: Arc::clone(store).groups(),
+            counters: Counters::default(),
+            measured: Mutex::default(),
+            room: Room::new(options.batch_memory_bytes_max),
+            counting: tokio::sync::Mutex::default(),
+            foremen: Mutex::default(),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// Hands a claim to the group's foreman, who is made if there is none. Not more claims wait than
+    /// there are seats for readers.
+    pub(super) fn ask(&self, node: &Arc<Node>, group: &str, ask: Ask) {
+        let mut foremen = self.foremen.lock().unwrap_or_else(PoisonError::into_inner);
+        let unheard = match foremen.get(group) {
+            Some(desk) => desk.asks.send(ask).map_err(|unheard| unheard.0),
+            None => Err(ask),
+        };
+        // Nobody is there, or one that broke off.
+        if let Err(ask) = unheard {
+            let (asks, heard) = mpsc::unbounded_channel();
+            let nudge = Arc::new(Notify::new());
+            let foreman = Foreman::new(Arc::clone(node), group, heard, Arc::clone(&nudge));
+            let _ = asks.send(ask);
+            foremen.insert(group.to_owned(), Desk { asks, nudge });
+            self.tasks.spawn(foreman.run());
+        }
+    }
+
+    /// Has the foreman look for work, if there is one who waits for some.
+    pub(super) fn look_again(&self, group: &str) {
+        let foremen = self.foremen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(desk) = foremen.get(group) {
+            desk.nudge.notify_one();
+        }
+    }
+
+    /// A foreman has had nothing to do for long. Says whether it may go: not if someone asks just now.
+    pub(super) fn leave(&self, group: &str, asks: &mpsc::UnboundedReceiver<Ask>) -> bool {
+        let mut foremen = self.foremen.lock().unwrap_or_else(PoisonError::into_inner);
+        if !asks.is_empty() {
+            return false;
+        }
+        foremen.remove(group);
+        true
+    }
+
+    /// How far a group is behind, as it was measured lately, or else now.
+    pub(super) async fn lag_of(&self, node: &Node, view: &GroupView) -> Result<Lag, StoreError> {
+        let measured = {
+            let measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+            measured.iter().find(|one| one.fits(view)).map(|one| one.lag.clone())
+        };
+        match measured {
+            Some(lag) => Ok(lag),
+            None => self.measure_lag(node, view).await,
+        }
+    }
+
+    /// How far a group is behind now.
+    pub(super) async fn measure_lag(
+        &self,
+        node: &Node,
+        view: &GroupView,
+    ) -> Result<Lag, StoreError> {
+        let _alone = self.counting.lock().await;
+        lag::measure(node, view, node.options.groups.lag_scan_max).await
+    }
+}

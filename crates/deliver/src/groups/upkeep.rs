@@ -1,0 +1,145 @@
+//! What is done for groups that nobody works for here: measuring them, and moving along what has nothing to
+//! do, so that retention need not wait for it.
+
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use tidewire_store::groups::{Assembled, GroupError, GroupView, Pages};
+use tidewire_store::{Position, StoreError};
+
+use super::counters::Counts;
+use super::find::{self, Scene};
+use super::foreman::{is_at_barrier, is_free};
+use super::lag::{self, Lag};
+use crate::node::{Node, now_ms};
+
+/// A partition that has nothing to do is moved along when it is so many offsets behind,
+const IDLE_OFFSETS: u64 = 10_000;
+/// or so long.
+const IDLE_AGE: Duration = Duration::from_secs(5);
+/// Offsets that are looked through at once to move a partition along.
+const LOOK_OFFSETS: u64 = 50_000;
+/// How long moving a partition along may take.
+const PASS_TIMEOUT_MS: u64 = 5_000;
+/// With a filter whole events must be read to count them: so many times fewer are looked through
+/// unasked.
+const FILTERED_COST: u64 = 10;
+
+/// What was seen of a group.
+#[derive(Debug)]
+pub(super) struct Measured {
+    pub(super) view: GroupView,
+    pub(super) lag: Lag,
+    /// What its workers did until then, and events a second since the look before.
+    pub(super) counts: Counts,
+    pub(super) rate: f64,
+    at: Instant,
+}
+
+impl Measured {
+    /// Whether it is of the same group, which has only moved on since.
+    pub(super) fn fits(&self, view: &GroupView) -> bool {
+        let mut places = self.view.partitions.iter().zip(&view.partitions);
+        self.view.group == view.group
+            && self.view.created_at_ms == view.created_at_ms
+            && self.view.filter == view.filter
+            && self.view.total == view.total
+            && places.all(|(before, at)| before.next <= at.next)
+    }
+}
+
+/// Looks at all groups now and then.
+pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
+    let mut round = tokio::time::interval(node.options.groups.metrics);
+    round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = round.tick() => {}
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            looked = look(&node) => {
+                if let Err(error) = looked {
+                    tracing::warn!(%error, "consumer groups could not be looked at; trying again");
+                }
+            }
+        }
+    }
+}
+
+async fn look(node: &Node) -> Result<(), StoreError> {
+    let views = node.groups.store.list_groups().await?;
+    node.groups.counters.hear(&views);
+    let mut measured = Vec::with_capacity(views.len());
+    for view in views {
+        let all = node.options.groups.lag_scan_max;
+        let most = if view.filter.is_all() { all } else { all / FILTERED_COST };
+        let lag = lag::measure(node, &view, most).await?;
+        if let Err(error) = tend(node, &view, lag.tip()).await
+            && !error.temporary()
+        {
+            tracing::warn!(group = view.group, %error, "a group could not be moved along");
+        }
+        let counts = node.groups.counters.of(&view.group);
+        let rate = rate(node, &view.group, counts);
+        measured.push(Measured { view, lag, counts, rate, at: Instant::now() });
+    }
+    *node.groups.measured.lock().unwrap_or_else(PoisonError::into_inner) = measured;
+    Ok(())
+}
+
+fn rate(node: &Node, group: &str, counts: Counts) -> f64 {
+    let measured = node.groups.measured.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(before) = measured.iter().find(|one| one.view.group == group) else { return 0.0 };
+    let events = u32::try_from(counts.events.saturating_sub(before.counts.events));
+    let seconds = before.at.elapsed().as_secs_f64().max(0.001);
+    f64::from(events.unwrap_or(u32::MAX)) / seconds
+}
+
+/// Moves along partitions that have nothing to do, where nobody works who would.
+async fn tend(node: &Node, view: &GroupView, tip: Position) -> Result<(), GroupError> {
+    if view.stopped.is_some() {
+        return Ok(());
+    }
+    // Those who work move their partitions along themselves; but workers over HTTP count as members for
+    // as long as their last lease lasts, and a change of partitions need not wait for that.
+    let nobody = view.members.is_empty();
+    let behind = |at: Position| nobody && tip.number().saturating_sub(at.number()) >= IDLE_OFFSETS;
+    let due = view.partitions.iter().filter(|at| {
+        is_free(at, view) && (behind(at.next) || view.barrier.is_some_and(|to| at.next < to))
+    });
+    let due: Vec<_> = due.collect();
+    if !due.is_empty() {
+        let wants = find::wants(view, Some(due.iter().map(|at| at.partition).collect()));
+        let pages = Pages::new(node.options.groups.page_cache_bytes_max);
+        for at in due {
+            let scene = Scene::of(node, view, at).await?;
+            let up_to = tip.min(Position::new(at.next.number() + LOOK_OFFSETS));
+            let assembled = scene.assemble_one(node, &pages, &wants, up_to).await?;
+            if let Assembled::Nothing { next } = assembled {
+                pass(node, &scene, next).await?;
+            }
+        }
+    }
+    if is_at_barrier(view) {
+        node.groups.store.finish_change(&view.group).await?;
+    }
+    Ok(())
+}
+
+/// Moves a partition past what is not its own, if it is far enough behind to be worth a write.
+pub(super) async fn pass(node: &Node, scene: &Scene, next: Position) -> Result<(), GroupError> {
+    let at = &scene.at;
+    let offsets = next.number().saturating_sub(at.next.number());
+    let age_ms = now_ms().saturating_sub(at.moved_at_ms.unwrap_or_default());
+    let old = u128::try_from(age_ms).is_ok_and(|age| age >= IDLE_AGE.as_millis());
+    let at_barrier = scene.barrier == Some(next);
+    if offsets > 0 && (offsets >= IDLE_OFFSETS || old || at_barrier) {
+        let claim = scene.claim(at.member.as_deref().unwrap_or("tidewire"), PASS_TIMEOUT_MS);
+        node.groups.store.skip(&claim, next).await?;
+    }
+    Ok(())
+}

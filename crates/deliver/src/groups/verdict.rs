@@ -1,0 +1,111 @@
+//! What a failed run means: another attempt, or dead letters.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use tidewire_store::Position;
+use tidewire_store::groups::{
+    Batch, Failure, GroupEvent, Key, KeyEvents, Letter, Verdict, kept_error, retry_in,
+};
+
+use super::problem::invalid;
+use super::work::Held;
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::streams::parse_offset;
+
+/// A key that failed, as a worker says it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Failed {
+    host_id: Option<String>,
+    user_id: Option<String>,
+    offset: Option<String>,
+    #[serde(default)]
+    error: String,
+    verdict: Option<String>,
+}
+
+/// What becomes of a batch that failed.
+#[derive(Debug, Default)]
+pub(super) struct Judged {
+    pub(super) failures: Vec<Failure>,
+    pub(super) dead: Vec<Letter>,
+    pub(super) retry_in_ms: u64,
+}
+
+/// Decides what becomes of the keys that failed.
+pub(super) fn judge(
+    node: &Node,
+    held: &Held,
+    batch: Option<&Batch>,
+    failed: &[Failed],
+    asked_ms: Option<u64>,
+) -> Result<Judged, Problem> {
+    let options = &node.options.groups;
+    let failed_max = options.events_max();
+    if failed.len() > failed_max {
+        return Err(invalid(format!(
+            "a nack names at most {failed_max} keys (groups.transaction_events_max)"
+        )));
+    }
+    let most_ms = u64::try_from(options.retry_max.as_millis()).unwrap_or(u64::MAX);
+    let keys = batch.into_iter().flat_map(|batch| &batch.groups);
+    let keys: HashMap<&Key, &KeyEvents> = keys.map(|group| (&group.key, group)).collect();
+    let mut judged = Judged::default();
+    let mut attempts_most = 0;
+    for failed in failed {
+        let dead = match failed.verdict.as_deref() {
+            None | Some("retry") => false,
+            Some("dead") => true,
+            Some(_) => return Err(invalid("a verdict is \"retry\" or \"dead\"".to_owned())),
+        };
+        let key = Key::of(failed.host_id.as_deref(), failed.user_id.as_deref());
+        let found = keys.get(&key).copied();
+        let group = found.ok_or_else(|| not_in_batch("the batch has no events of such a key"))?;
+        let blamed = failed.offset.as_deref().map(|text| parse_offset(text, node.store.epoch()));
+        let events = unit(group, blamed.transpose()?)?;
+        let attempts = held.scene.attempts.get(&key).map_or(0, |(attempts, _)| *attempts) + 1;
+        let error = kept_error(&failed.error);
+        if dead || attempts >= held.view.max_attempts {
+            let letter = |event: &Arc<GroupEvent>| Letter {
+                event: Arc::clone(event),
+                error: error.clone(),
+                attempts,
+            };
+            judged.dead.extend(events.iter().map(letter));
+        } else {
+            attempts_most = attempts_most.max(attempts);
+            let first = events.first().map_or(Position::START, |event| event.position);
+            judged.failures.push(Failure { key, first, verdict: Verdict::Retry, error });
+        }
+    }
+    judged.retry_in_ms = match asked_ms {
+        Some(asked) => asked.min(most_ms),
+        None if attempts_most == 0 => 0,
+        None => {
+            let wait = retry_in(attempts_most, options.retry, options.retry_max, &mut rand::rng());
+            u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
+        }
+    };
+    Ok(judged)
+}
+
+/// The events that fail together: those of the blamed event's source transaction, or all of the key's.
+fn unit(group: &KeyEvents, blamed: Option<Position>) -> Result<&[Arc<GroupEvent>], Problem> {
+    let Some(blamed) = blamed else { return Ok(&group.events) };
+    let mut units = group.units();
+    units
+        .find(|unit| unit.iter().any(|event| event.position == blamed))
+        .ok_or_else(|| not_in_batch("the batch has no such event of the key"))
+}
+
+fn not_in_batch(detail: &str) -> Problem {
+    Problem::bad_request(
+        "key_not_in_batch",
+        detail,
+        "send host_id, user_id and offset as the claim had them",
+    )
+}

@@ -1,0 +1,245 @@
+//! Ending a batch: `extend`, `ack` and `nack`.
+//!
+//! What a batch holds is not remembered between claim and ack: it is assembled again, from the same stretch
+//! of the log under the same generation, which gives the same. So a worker may come to any node.
+
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use tidewire_store::Position;
+use tidewire_store::groups::{Acked, Assembled, Batch, Ending, GroupError, GroupView, Pages};
+use tidewire_store::{SqlLimits, Statements};
+
+use super::claim::lease;
+use super::counters::Counts;
+use super::document::consumed;
+use super::find::{self, Scene, before};
+use super::problem::{self, invalid};
+use super::room::Place;
+use super::token::Token;
+use super::{Answer, redrive, verdict};
+use crate::auth::{Act, Identity, audit};
+use crate::body;
+use crate::document::{only, parse, uncached};
+use crate::node::Node;
+use crate::problem::Problem;
+
+/// A lease that holds, and what it is about.
+pub(super) struct Held {
+    pub(super) view: GroupView,
+    pub(super) scene: Scene,
+    /// Where the partition is to stand; none if the lease is over.
+    to: Option<Position>,
+}
+
+/// Finds what a token is about. One of another generation is lost.
+pub(super) async fn held(node: &Node, group: &str, token: &Token) -> Result<Held, Problem> {
+    let store = &node.groups.store;
+    let view = store.group(group).await?.ok_or_else(problem::not_found)?;
+    let holdings = match store.holdings(group, token.partition).await {
+        Ok(holdings) => holdings,
+        // The number of partitions was changed.
+        Err(GroupError::NotFound) => return Err(problem::lease_lost()),
+        Err(error) => return Err(problem::of(error)),
+    };
+    if holdings.partition.generation != token.generation {
+        return Err(problem::lease_lost());
+    }
+    let to = holdings.partition.lease_ms.and(holdings.partition.leased_to);
+    let scene = Scene::held(&view, holdings);
+    Ok(Held { view, scene, to })
+}
+
+impl Held {
+    /// The batch as it was handed out, and its place in memory.
+    async fn batch(&self, node: &Node, token: &Token) -> Result<(Batch, Place), Problem> {
+        let (room, options) = (&node.groups.room, &node.options.groups);
+        node.memory.make_room()?;
+        if let Some(letters) = token.letters {
+            let place = room.take(options.transaction_bytes_max).await?;
+            let batch = redrive::letters(node, &self.scene, letters).await;
+            return Ok((batch.map_err(problem::of)?, place));
+        }
+        let place = room.take(options.batch_bytes).await?;
+        if let Some(usual) = self.read(node, token, options.batch_bytes).await? {
+            return Ok((usual, place));
+        }
+        drop(place);
+        let place = room.take(options.transaction_bytes_max).await?;
+        let whole = self.read(node, token, usize::MAX).await?;
+        // All of it fits, so it is there.
+        whole.map(|batch| (batch, place)).ok_or_else(problem::lease_lost)
+    }
+
+    /// The batch, unless it has more bytes than these.
+    async fn read(
+        &self,
+        node: &Node,
+        token: &Token,
+        bytes_max: usize,
+    ) -> Result<Option<Batch>, Problem> {
+        let from = self.scene.at.next;
+        let to = self.to.unwrap_or(from);
+        let only = Some([token.partition].into());
+        let (pages, wants) = (Pages::new(0), find::wants(&self.view, only));
+        let scene = Scene { barrier: Some(to), ..self.scene.clone() };
+        let whole = scene.assemble_all(node, &pages, &wants, before(to), bytes_max).await?;
+        Ok(match whole {
+            Assembled::TooLarge { .. } => None,
+            // One that was cut has an end before the lease's.
+            Assembled::Batch(batch) => {
+                (batch.next >= to || bytes_max == usize::MAX).then_some(batch)
+            }
+            _ => {
+                let (groups, park) = (Vec::new(), Vec::new());
+                Some(Batch { from, next: to, groups, park, redrive: None })
+            }
+        })
+    }
+
+    /// How the batch ends if all of it is done.
+    async fn ending(&self, node: &Node, token: &Token) -> Result<(Ending, Option<Place>), Problem> {
+        let Some(next) = self.to else {
+            // A repeated ack: the store says so, and does nothing.
+            return Ok((Ending { next: self.scene.at.next, ..Ending::default() }, None));
+        };
+        if token.letters.is_some() {
+            let (batch, place) = self.batch(node, token).await?;
+            return Ok((redrive::done(next, &batch), Some(place)));
+        }
+        if self.scene.parked.is_empty() && self.scene.attempts.is_empty() {
+            return Ok((Ending { next, ..Ending::default() }, None));
+        }
+        let (batch, place) = self.batch(node, token).await?;
+        let keys = batch.groups.into_iter().map(|key| key.key);
+        let settled = keys.filter(|key| self.scene.attempts.contains_key(key)).collect();
+        Ok((Ending { next, park: batch.park, settled, ..Ending::default() }, Some(place)))
+    }
+}
+
+/// `POST …/extend`.
+pub(super) async fn extend(node: &Node, group: &str, request: Request) -> Answer {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Document {
+        token: String,
+        lease_ms: Option<u64>,
+    }
+    only(&request, &[Method::POST])?;
+    let bytes = body::read(request, &node.options.limits).await?;
+    let Document { token, lease_ms } = parse(&bytes, invalid)?;
+    let token = Token::verify(&node.signer, node.store.epoch(), group, &token)?;
+    let lease = lease(lease_ms, &node.options.groups)?;
+    let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+    let extended = node.groups.store.extend_lease(&token.lease(group), lease_ms).await;
+    extended.map_err(problem::of)?;
+    Ok(uncached(StatusCode::OK, json!({ "lease_ms": lease_ms })))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Statement {
+    sql: String,
+    #[serde(default)]
+    params: Vec<Box<RawValue>>,
+}
+
+/// `POST …/ack`.
+pub(super) async fn ack(node: &Node, group: &str, request: Request, identity: &Identity) -> Answer {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Document {
+        token: String,
+        #[serde(default)]
+        sql: Vec<Statement>,
+    }
+    only(&request, &[Method::POST])?;
+    let bytes = body::read(request, &node.options.limits).await?;
+    let Document { token, sql } = parse(&bytes, invalid)?;
+    let statements_max = node.options.groups.events_max();
+    if sql.len() > statements_max {
+        return Err(invalid(format!(
+            "an ack has at most {statements_max} statements (groups.transaction_events_max)"
+        )));
+    }
+    let has_sql = !sql.is_empty();
+    if has_sql {
+        identity.may(Act::Sql)?;
+    }
+    let token = Token::verify(&node.signer, node.store.epoch(), group, &token)?;
+    let held = held(node, group, &token).await?;
+    let (ending, _place) = held.ending(node, &token).await?;
+    let statements = statements(node, identity, sql);
+    let acked = node.groups.store.ack(&token.lease(group), &ending, statements).await;
+    let acked = acked.map_err(problem::of);
+    if has_sql {
+        audit::ran_sql(identity, acked.as_ref().err());
+    }
+    let acked = acked?;
+    node.groups.look_again(group);
+    Ok(uncached(
+        StatusCode::OK,
+        match acked {
+            Acked::Done { next, offset } => {
+                let events = u64::try_from(token.events).unwrap_or(u64::MAX);
+                node.groups.counters.count(group, Counts { events, ..Counts::default() });
+                let offset = offset.map(|offset| node.offset(offset).to_string());
+                json!({ "consumed": consumed(node, next), "offset": offset, "repeated": false })
+            }
+            Acked::Before => json!({ "consumed": null, "offset": null, "repeated": true }),
+        },
+    ))
+}
+
+fn statements(node: &Node, identity: &Identity, sql: Vec<Statement>) -> Vec<Statements> {
+    let options = &node.options.sql;
+    let limits = SqlLimits {
+        timeout_ms: u64::try_from(options.timeout.as_millis()).unwrap_or(u64::MAX),
+        rows_max: options.rows_max,
+        bytes_max: options.bytes_max,
+    };
+    let whole =
+        |Statement { sql, params }| Statements { sql, params, actor: identity.actor(), limits };
+    sql.into_iter().map(whole).collect()
+}
+
+/// `POST …/nack`.
+pub(super) async fn nack(node: &Node, group: &str, request: Request) -> Answer {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Document {
+        token: String,
+        #[serde(default)]
+        failed: Vec<verdict::Failed>,
+        retry_in_ms: Option<u64>,
+    }
+    only(&request, &[Method::POST])?;
+    let bytes = body::read(request, &node.options.limits).await?;
+    let Document { token, failed, retry_in_ms } = parse(&bytes, invalid)?;
+    let token = Token::verify(&node.signer, node.store.epoch(), group, &token)?;
+    let held = held(node, group, &token).await?;
+    let batch = match failed.is_empty() {
+        true => None,
+        false => Some(held.batch(node, &token).await?),
+    };
+    let batch = batch.as_ref().map(|(batch, _place)| batch);
+    let judged = verdict::judge(node, &held, batch, &failed, retry_in_ms)?;
+    let (retries, dead) = (judged.failures.len() as u64, judged.dead.len() as u64);
+    let retry_in_ms = judged.retry_in_ms;
+    let (store, lease) = (&node.groups.store, token.lease(group));
+    let ended = match batch {
+        // Letters that failed again for good are letters still.
+        Some(batch) if token.letters.is_some() && dead > 0 => {
+            let ending = redrive::given_up(held.scene.at.next, batch, judged.dead);
+            store.ack(&lease, &ending, Vec::new()).await.map(|_| ())
+        }
+        _ => store.nack(&lease, &judged.failures, &judged.dead, retry_in_ms).await,
+    };
+    ended.map_err(problem::of)?;
+    node.groups.counters.count(group, Counts { retries, dead, ..Counts::default() });
+    node.groups.look_again(group);
+    Ok(uncached(StatusCode::OK, json!({ "retry_in_ms": retry_in_ms, "dead_letters": dead })))
+}
