@@ -50,6 +50,8 @@ export async function startServer(): Promise<Server> {
     env: {
       ...process.env,
       TIDEWIRE_STREAMS_LONG_POLL_MS: String(LONG_POLL_MS),
+      // A replication slot would outlive a server that is killed, and keep its database from being dropped.
+      TIDEWIRE_CAPTURE: "outbox",
       // The suite's webhook receiver listens on loopback, which a server refuses to call by default.
       TIDEWIRE_WEBHOOKS_ALLOW_LOOPBACK: "true",
     },

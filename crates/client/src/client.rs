@@ -207,6 +207,11 @@ fn headers(token: Option<&str>) -> Result<HeaderMap, ClientError> {
     Ok(headers)
 }
 
+/// As the protocol's documents have durations.
+pub(crate) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn unusable(what: String) -> ClientError {
     ClientError::Unusable(what)
 }

@@ -87,6 +87,14 @@ impl ClientError {
         }
     }
 
+    /// Whether it is a refusal of this kind.
+    pub fn is(&self, code: &str) -> bool {
+        match self {
+            ClientError::Refused { problem, .. } => problem.code.as_deref() == Some(code),
+            _ => false,
+        }
+    }
+
     /// The HTTP status of a refusal.
     pub fn status(&self) -> Option<u16> {
         match self {

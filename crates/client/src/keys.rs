@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::answer;
-use crate::client::Client;
+use crate::client::{Client, ms};
 use crate::error::ClientError;
 
 /// A key as the server shows it: never the key itself, except once to who made it.
@@ -127,8 +127,4 @@ impl Client {
         self.send_json(Method::POST, url, order).await?;
         Ok(())
     }
-}
-
-fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -22,6 +22,7 @@
 //! - [`live`]: any number of streams over one WebSocket, the same way
 //! - [`session`]: who comes and goes, and how far they got; [`nodes`]: the servers of one system
 //! - [`sql`]: one's own SQL; [`watch`]: tables whose changes are streams, and how they are captured
+//! - [`groups`]: consumer groups; [`consume`]: a member of one at work
 //! - [`keys`], [`connections`], [`entities`]: for administrators
 //! - [`message`]: how a body falls into messages; [`sse`]: how a response falls into events
 //! - [`error`]: what can go wrong, with what the server said about it
@@ -31,10 +32,12 @@ pub mod answer;
 pub mod backoff;
 pub mod client;
 pub mod connections;
+pub mod consume;
 pub mod entities;
 pub mod error;
 pub mod events;
 pub mod follow;
+pub mod groups;
 pub mod keys;
 pub mod live;
 pub mod message;
@@ -48,10 +51,12 @@ pub use answer::{Appended, Description, Page};
 pub use backoff::Backoff;
 pub use client::{Client, Producer};
 pub use connections::{Connection, ConnectionFilter, Connections};
+pub use consume::{Outcome, Worker, WorkerError, WorkerOptions, WorkerStats};
 pub use entities::EntityCount;
 pub use error::{ClientError, Problem};
 pub use events::{Event, EventPage};
 pub use follow::{Batch, Follow, ReadFrom};
+pub use groups::{ClaimRequest, Claimed, Group, GroupWish, Place};
 pub use keys::{Key, NewKey, Order};
 pub use live::{
     EntityChange, Live, LiveEvent, LiveOptions, QueryBegun, QueryResult, RowChange, RowText, Update,

@@ -82,6 +82,11 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Queries(flags) => block_on(commands::queries::run(flags)),
         Command::Entities(flags) => block_on(commands::entities::run(flags)),
         Command::Nodes(flags) => block_on(commands::nodes::run(flags)),
+        Command::Groups(command) => block_on(commands::groups::run(command)),
+        Command::Consume(flags) => {
+            telemetry::start_for_client()?;
+            block_on(commands::consume::run(flags))
+        }
         Command::Keys(command) => block_on(commands::keys::run(command)),
         Command::Control(flags) => block_on(commands::control::run(flags)),
     }

@@ -12,7 +12,7 @@ use crate::cli::{CreateKeyFlags, KeysCommand, ListKeysFlags, RevokeKeyFlags, Rot
 
 pub(crate) async fn run(command: KeysCommand) -> anyhow::Result<ExitCode> {
     match command {
-        KeysCommand::Create(flags) => create(flags).await,
+        KeysCommand::Create(flags) => create(*flags).await,
         KeysCommand::List(flags) => list(flags).await,
         KeysCommand::Revoke(flags) => revoke(flags).await,
         KeysCommand::Rotate(flags) => rotate(flags).await,
@@ -125,6 +125,9 @@ fn scopes(flags: &CreateKeyFlags) -> anyhow::Result<Value> {
         let rows = flags.rows.iter().map(|(table, rule)| (table.clone(), json!(rule)));
         scopes.insert("rows".to_owned(), Value::Object(rows.collect()));
     }
+    if !flags.groups.is_empty() {
+        scopes.insert("groups".to_owned(), json!(flags.groups));
+    }
     if !flags.can.is_empty() {
         scopes.insert("can".to_owned(), json!(flags.can));
     }
@@ -171,6 +174,9 @@ mod tests {
                 "rows": { "orders": "a = 'b'" },
             })
         );
+        let flags = ["--groups", "billing-*", "--can", "consume"];
+        let expected = json!({ "tables": [], "groups": ["billing-*"], "can": ["consume"] });
+        assert_eq!(scopes_of(&flags), expected);
         assert_eq!(scopes_of(&["--streams", "*"]), json!({ "tables": [], "streams": ["*"] }));
         assert_eq!(scopes_of(&["--scopes", r#"{"tables":["*"]}"#]), json!({ "tables": ["*"] }));
     }

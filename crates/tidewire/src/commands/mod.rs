@@ -1,11 +1,14 @@
 //! The commands that do something and end. Servers are in [`server`](crate::server).
 
+mod ask;
 pub(crate) mod backup;
 pub(crate) mod capture;
 pub(crate) mod config;
 pub(crate) mod connections;
+pub(crate) mod consume;
 pub(crate) mod control;
 pub(crate) mod entities;
+pub(crate) mod groups;
 pub(crate) mod keys;
 pub(crate) mod migrate;
 pub(crate) mod nodes;
@@ -22,6 +25,9 @@ use tidewire_client::Client;
 
 use crate::cli::ClientFlags;
 
+/// Empties a terminal and goes to its top.
+const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
+
 /// The server that the flags name.
 fn client(flags: &ClientFlags) -> anyhow::Result<Client> {
     let ClientFlags { url, token, ca } = flags;
@@ -35,4 +41,9 @@ fn client(flags: &ClientFlags) -> anyhow::Result<Client> {
 /// A time in seconds, for people.
 fn seconds(ms: u64) -> String {
     format!("{}.{} s", ms / 1_000, ms % 1_000 / 100)
+}
+
+/// JSON on one line. A line break stands only between tokens, where a space means the same.
+fn one_line(json: &[u8]) -> Vec<u8> {
+    json.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect()
 }

@@ -126,11 +126,7 @@ impl<'a, W: Write> Tail<'a, W> {
     fn print(&mut self, event: &LiveEvent) -> io::Result<()> {
         let message = &event.payload[..];
         if event.is_json && message.contains(&b'\n') {
-            // In JSON a line break stands only between tokens, where a space means the same.
-            let flat = |byte: &u8| {
-                if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }
-            };
-            self.lines(&event.stream, &message.iter().map(flat).collect::<Vec<u8>>())
+            self.lines(&event.stream, &super::one_line(message))
         } else {
             self.lines(&event.stream, message)
         }

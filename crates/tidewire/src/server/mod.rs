@@ -5,7 +5,7 @@
 
 mod banner;
 mod listen;
-mod signals;
+pub(crate) mod signals;
 pub(crate) mod store;
 
 use std::io::Write as _;

@@ -15,10 +15,31 @@ fn of_the_binary() {
 fn of_every_command() {
     let commands = [
         "dev", "serve", "migrate", "backup", "restore", "config", "publish", "tail", "nodes",
-        "queries",
+        "queries", "groups", "consume",
     ];
     for command in commands {
         insta::assert_snapshot!(format!("of_{command}"), help(&[command, "--help"]));
+    }
+}
+
+#[test]
+fn of_every_command_about_groups() {
+    let commands = [
+        &["list"][..],
+        &["describe"],
+        &["lag"],
+        &["create"],
+        &["change"],
+        &["reset"],
+        &["resume"],
+        &["delete"],
+        &["dead", "list"],
+        &["dead", "redrive"],
+        &["dead", "drop"],
+    ];
+    for command in commands {
+        let words = [&["groups"], command, &["--help"]].concat();
+        insta::assert_snapshot!(format!("of_groups_{}", command.join("_")), help(&words));
     }
 }
 

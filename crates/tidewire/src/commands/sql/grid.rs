@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use tidewire_client::SqlAnswer;
 use unicode_width::UnicodeWidthStr as _;
 
+use super::super::table::escaped;
+
 /// A cell is not drawn wider than this in a table: one long text must not push all others away.
 const CELL_MAX: usize = 60;
 
@@ -113,10 +115,7 @@ pub(super) fn cell(json: &str) -> String {
         // Numbers as they came: parsing would round them.
         _ => json.to_owned(),
     };
-    let escaped = |c: char| -> String {
-        if c.is_control() { c.escape_default().collect() } else { c.to_string() }
-    };
-    if text.chars().any(char::is_control) { text.chars().map(escaped).collect() } else { text }
+    escaped(&text)
 }
 
 fn shortened(cell: &str, width_max: usize) -> String {

@@ -14,12 +14,11 @@ use tidewire_client::{
     Client, ClientError, Live, LiveOptions, Problem, QueryResult, RowChange, SqlAnswer, Update,
 };
 
+use super::super::CLEAR;
 use super::{Form, explain, grid};
 
 /// The subscription's name.
 const QUERY: &str = "sql";
-/// Empties a terminal and goes to its top.
-const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 /// Follows until Ctrl-C, or until the query has ended.
 pub(super) async fn run(

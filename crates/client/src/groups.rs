@@ -1,0 +1,578 @@
+//! Consumer groups: how they are doing, what they are, and the work of their members, a request each. A member
+//! at work is a [`Worker`](crate::consume::Worker).
+
+use std::time::Duration;
+
+use reqwest::{Method, Response, StatusCode, Url};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::answer;
+use crate::client::{Client, ms};
+use crate::error::ClientError;
+
+/// Keys that one nack names. The others come again with the batch, and can be named then.
+pub(crate) const FAILED_MAX: usize = 1_000;
+
+/// A group as it is. Lists of groups have neither partitions nor members.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// Its name.
+    pub group: String,
+    /// Its number of partitions.
+    pub total_partitions: u32,
+    /// The number it is being changed to,
+    #[serde(default)]
+    pub wanted_partitions: Option<u32>,
+    /// and where every partition must stand for that.
+    #[serde(default)]
+    pub barrier: Option<String>,
+    /// The watched tables that it reads.
+    #[serde(default)]
+    pub tables: Vec<String>,
+    /// Patterns of the streams that it reads. Everything, if both are empty.
+    #[serde(default)]
+    pub streams: Vec<String>,
+    /// Failed runs of a key's events before they are given up.
+    #[serde(default)]
+    pub max_attempts: u32,
+    /// What becomes of events behind those: `park` or `skip`.
+    #[serde(default)]
+    pub on_dead: String,
+    /// Why all of it stands still.
+    #[serde(default)]
+    pub stopped: Option<Trouble>,
+    /// Up to here retention took events that it had not seen.
+    #[serde(default)]
+    pub lost_to: Option<String>,
+    /// When it was made.
+    #[serde(default)]
+    pub created_at: String,
+    /// How many members live.
+    #[serde(default)]
+    pub member_count: u64,
+    /// Events that could not be handled.
+    #[serde(default)]
+    pub dead_letters: u64,
+    /// Events that wait behind them.
+    #[serde(default)]
+    pub parked_letters: u64,
+    /// Events that are not consumed; none if there are too many to count.
+    #[serde(default)]
+    pub lag_events: Option<u64>,
+    /// How old the oldest of them is.
+    #[serde(default)]
+    pub lag_seconds: Option<f64>,
+    /// Its partitions, by number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partitions: Vec<Partition>,
+    /// Its living members.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<Member>,
+}
+
+/// Why something stands still.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// For programs.
+    pub code: String,
+    /// For people.
+    #[serde(default)]
+    pub text: String,
+}
+
+/// A partition as it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Partition {
+    /// Its number.
+    pub partition: u32,
+    /// Everything that it has up to this offset is done.
+    pub consumed: String,
+    /// Offsets of the log behind that, of all partitions.
+    #[serde(default)]
+    pub lag_offsets: u64,
+    /// Those of its own; none if there are too many to count.
+    #[serde(default)]
+    pub lag_events: Option<u64>,
+    /// How old the oldest of them is.
+    #[serde(default)]
+    pub lag_seconds: Option<f64>,
+    /// Counts what happened to it besides its progress.
+    #[serde(default)]
+    pub generation: u64,
+    /// Who had it last,
+    #[serde(default)]
+    pub member: Option<String>,
+    /// and when it moved.
+    #[serde(default)]
+    pub moved_at: Option<String>,
+    /// What is left of a lease; negative once it is over.
+    #[serde(default)]
+    pub lease_ms: Option<i64>,
+    /// Where the lease leads.
+    #[serde(default)]
+    pub leased_to: Option<String>,
+    /// It is not handed out before so long.
+    #[serde(default)]
+    pub retry_in_ms: Option<u64>,
+    /// Keys with failed attempts.
+    #[serde(default)]
+    pub failing: u64,
+    /// Keys that wait behind a dead letter.
+    #[serde(default)]
+    pub parked_keys: u64,
+    /// Whether letters are being worked off again.
+    #[serde(default)]
+    pub redrive: bool,
+    /// Why it stands still.
+    #[serde(default)]
+    pub trouble: Option<Trouble>,
+}
+
+/// A living member.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its name.
+    pub member: String,
+    /// How it works: `library` or `http`.
+    #[serde(default)]
+    pub kind: String,
+    /// The one partition it wants.
+    #[serde(default)]
+    pub pinned: Option<u32>,
+    /// When it joined.
+    #[serde(default)]
+    pub joined_at: String,
+    /// What is left of its lease.
+    #[serde(default)]
+    pub lease_ms: i64,
+    /// What it counted.
+    #[serde(default)]
+    pub report: Value,
+}
+
+/// A place in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// The oldest event that the log still has.
+    Beginning,
+    /// The next event that comes.
+    Now,
+    /// After an offset.
+    Offset(String),
+    /// The first event made at a time or later.
+    Time(String),
+}
+
+/// What a group shall be, or what shall be otherwise about it. What is none is as usual, or stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct GroupWish {
+    /// How many partitions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<u32>,
+    /// The watched tables that it reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tables: Option<Vec<String>>,
+    /// Patterns of the streams that it reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<Vec<String>>,
+    /// Where a new group begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<Place>,
+    /// Failed runs of a key's events before they are given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// What becomes of events behind those: `park` or `skip`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_dead: Option<String>,
+    /// Of a group that is there: whether it stands still.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+}
+
+/// What a member wants.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ClaimRequest {
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+    /// The batch ends with the first transaction that brings it to so many events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<u32>,
+    /// How long it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
+    /// How long to wait for work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+    /// Only of this partition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<u32>,
+}
+
+/// A batch, and the right to work on it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Claimed {
+    /// Proves that the batch is ours.
+    pub token: String,
+    /// The group.
+    pub group: String,
+    /// The partition.
+    pub partition: u32,
+    /// For how long.
+    pub lease_ms: u64,
+    /// The batch is what the partition has after this offset,
+    pub from: String,
+    /// and up to this one.
+    pub to: String,
+    /// These are letters that are worked off again.
+    #[serde(default)]
+    pub redrive: bool,
+    /// The events, by key.
+    pub groups: Vec<KeyEvents>,
+}
+
+/// The events of one host and user, in order.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct KeyEvents {
+    /// The host.
+    pub host_id: Option<String>,
+    /// The user.
+    pub user_id: Option<String>,
+    /// How often these events failed before.
+    #[serde(default)]
+    pub attempt: u32,
+    /// The events, with every byte as the server sent it.
+    pub events: Vec<Box<RawValue>>,
+}
+
+/// A key whose events could not be handled.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// The host.
+    #[serde(default)]
+    pub host_id: Option<String>,
+    /// The user.
+    #[serde(default)]
+    pub user_id: Option<String>,
+    /// The event that is to blame, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<String>,
+    /// Why.
+    #[serde(default)]
+    pub error: String,
+    /// `retry` or `dead`; the former if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<String>,
+}
+
+/// SQL to run in the transaction that says that a batch is done.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Statement {
+    /// The statement.
+    pub sql: String,
+    /// What stands for `$1` and so on.
+    pub params: Vec<Value>,
+}
+
+/// What an ack did.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Acked {
+    /// Everything that the partition has up to this offset is done.
+    #[serde(default)]
+    pub consumed: Option<String>,
+    /// Where in the log what the statements changed is.
+    #[serde(default)]
+    pub offset: Option<String>,
+    /// The same ack came before, and nothing was done again.
+    #[serde(default)]
+    pub repeated: bool,
+}
+
+/// An event that was set aside.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Letter {
+    /// Its partition.
+    pub partition: u32,
+    /// `dead` or `parked`.
+    pub state: String,
+    /// Why.
+    #[serde(default)]
+    pub error: Option<String>,
+    /// How often it was tried.
+    #[serde(default)]
+    pub attempts: u32,
+    /// Since when it lies there.
+    #[serde(default)]
+    pub died_at: String,
+    /// It is to be worked off again.
+    #[serde(default)]
+    pub redrive: bool,
+    /// The event, as the server sent it.
+    pub event: Box<RawValue>,
+}
+
+/// Letters of a group.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Letters {
+    /// In the order of the log.
+    pub letters: Vec<Letter>,
+    /// After which offset there are more, if there are.
+    #[serde(default)]
+    pub next_after: Option<String>,
+}
+
+/// Which letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// All of the group's.
+    All,
+    /// Those of one host and user.
+    Key {
+        /// The host, if it has one.
+        host: Option<String>,
+        /// The user, if it has one.
+        user: Option<String>,
+    },
+    /// The one of this event.
+    Offset(String),
+}
+
+impl Which {
+    fn document(&self) -> Value {
+        match self {
+            Which::All => json!({ "all": true }),
+            Which::Key { host, user } => json!({ "host_id": host, "user_id": user }),
+            Which::Offset(offset) => json!({ "offset": offset }),
+        }
+    }
+}
+
+impl Claimed {
+    /// How many events it has.
+    pub fn events(&self) -> usize {
+        self.groups.iter().map(|group| group.events.len()).sum()
+    }
+
+    /// Its keys, as failed: all of them, or as many as one nack names.
+    pub fn all_failed(&self, error: &str, verdict: Option<&str>) -> Vec<Failed> {
+        self.groups.iter().take(FAILED_MAX).map(|group| group.failed(error, verdict)).collect()
+    }
+}
+
+impl KeyEvents {
+    /// As failed.
+    pub fn failed(&self, error: &str, verdict: Option<&str>) -> Failed {
+        Failed {
+            host_id: self.host_id.clone(),
+            user_id: self.user_id.clone(),
+            offset: None,
+            error: error.to_owned(),
+            verdict: verdict.map(ToOwned::to_owned),
+        }
+    }
+}
+
+impl Client {
+    /// All groups, without their partitions and members.
+    pub async fn groups(&self) -> Result<Vec<Group>, ClientError> {
+        #[derive(Deserialize)]
+        struct Groups {
+            groups: Vec<Group>,
+        }
+        let response = self.get(self.address().route(&["v1", "groups"])).await?;
+        let Groups { groups } = answer::json(self, response).await?;
+        Ok(groups)
+    }
+
+    /// A group.
+    pub async fn group(&self, group: &str) -> Result<Group, ClientError> {
+        answer::json(self, self.get(self.of_group(group, &[])).await?).await
+    }
+
+    /// Makes a group, and says whether there was none.
+    pub async fn put_group(
+        &self,
+        group: &str,
+        wish: &GroupWish,
+    ) -> Result<(Group, bool), ClientError> {
+        let response = self.send_json(Method::PUT, self.of_group(group, &[]), wish).await?;
+        let made = response.status() == StatusCode::CREATED;
+        Ok((answer::json(self, response).await?, made))
+    }
+
+    /// Changes a group.
+    pub async fn change_group(
+        &self,
+        group: &str,
+        change: &GroupWish,
+    ) -> Result<Group, ClientError> {
+        answer::json(self, self.say_to_group(group, &["change"], change).await?).await
+    }
+
+    /// Sets a group, or one of its partitions, to a place.
+    pub async fn reset_group(
+        &self,
+        group: &str,
+        to: &Place,
+        partition: Option<u32>,
+        drop_letters: bool,
+    ) -> Result<Group, ClientError> {
+        let mut document = json!({ "to": to, "drop_letters": drop_letters });
+        if let Some(partition) = partition {
+            document["partition"] = partition.into();
+        }
+        answer::json(self, self.say_to_group(group, &["reset"], &document).await?).await
+    }
+
+    /// Lets a group go on.
+    pub async fn resume_group(&self, group: &str, accept_loss: bool) -> Result<Group, ClientError> {
+        let document = json!({ "accept_loss": accept_loss });
+        answer::json(self, self.say_to_group(group, &["resume"], &document).await?).await
+    }
+
+    /// Removes a group, with all that is known of it.
+    pub async fn remove_group(&self, group: &str) -> Result<(), ClientError> {
+        self.send(self.request(Method::DELETE, self.of_group(group, &[]))).await?;
+        Ok(())
+    }
+
+    /// A batch; none if there was no work in time.
+    pub async fn claim(
+        &self,
+        group: &str,
+        request: &ClaimRequest,
+    ) -> Result<Option<Claimed>, ClientError> {
+        let response = self.say_to_group(group, &["claim"], request).await?;
+        if response.status() == StatusCode::NO_CONTENT {
+            return Ok(None);
+        }
+        answer::json(self, response).await.map(Some)
+    }
+
+    /// Keeps a batch for so long from now.
+    pub async fn extend(&self, group: &str, token: &str, lease_ms: u64) -> Result<(), ClientError> {
+        let document = json!({ "token": token, "lease_ms": lease_ms });
+        self.say_to_group(group, &["extend"], &document).await?;
+        Ok(())
+    }
+
+    /// A batch is done. The statements are kept with that, or nothing is.
+    pub async fn ack(
+        &self,
+        group: &str,
+        token: &str,
+        statements: &[Statement],
+    ) -> Result<Acked, ClientError> {
+        let mut document = json!({ "token": token });
+        if !statements.is_empty() {
+            document["sql"] = json!(statements);
+        }
+        answer::json(self, self.say_to_group(group, &["ack"], &document).await?).await
+    }
+
+    /// A batch is not done, because of what failed; if nothing did, it is given back.
+    pub async fn nack(
+        &self,
+        group: &str,
+        token: &str,
+        failed: &[Failed],
+        retry_in: Option<Duration>,
+    ) -> Result<(), ClientError> {
+        let mut document = json!({ "token": token });
+        if !failed.is_empty() {
+            document["failed"] = json!(failed);
+        }
+        if let Some(retry_in) = retry_in {
+            document["retry_in_ms"] = json!(ms(retry_in));
+        }
+        self.say_to_group(group, &["nack"], &document).await?;
+        Ok(())
+    }
+
+    /// Events that were set aside, after an offset, in one state or both.
+    pub async fn letters(
+        &self,
+        group: &str,
+        after: Option<&str>,
+        limit: u32,
+        state: Option<&str>,
+    ) -> Result<Letters, ClientError> {
+        let mut url = self.of_group(group, &["dead"]);
+        url.query_pairs_mut().append_pair("limit", &limit.to_string());
+        for (name, value) in [("after", after), ("state", state)] {
+            if let Some(value) = value {
+                url.query_pairs_mut().append_pair(name, value);
+            }
+        }
+        answer::json(self, self.get(url).await?).await
+    }
+
+    /// Has letters worked off again, and says of how many keys.
+    pub async fn redrive_letters(&self, group: &str, which: &Which) -> Result<u64, ClientError> {
+        #[derive(Deserialize)]
+        struct Redriven {
+            keys: u64,
+        }
+        let response = self.say_to_group(group, &["dead", "redrive"], &which.document()).await?;
+        let Redriven { keys } = answer::json(self, response).await?;
+        Ok(keys)
+    }
+
+    /// Gives letters up, and says how many.
+    pub async fn drop_letters(
+        &self,
+        group: &str,
+        which: &Which,
+        with_parked: bool,
+    ) -> Result<u64, ClientError> {
+        #[derive(Deserialize)]
+        struct Dropped {
+            letters: u64,
+        }
+        let mut document = which.document();
+        document["with_parked"] = with_parked.into();
+        let response = self.say_to_group(group, &["dead", "drop"], &document).await?;
+        let Dropped { letters } = answer::json(self, response).await?;
+        Ok(letters)
+    }
+
+    fn of_group(&self, group: &str, rest: &[&str]) -> Url {
+        self.address().route(&[&["v1", "groups", group], rest].concat())
+    }
+
+    async fn say_to_group(
+        &self,
+        group: &str,
+        rest: &[&str],
+        document: &impl Serialize,
+    ) -> Result<Response, ClientError> {
+        self.send_json(Method::POST, self.of_group(group, rest), document).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_written_as_the_protocol_has_them() {
+        for (place, written) in [
+            (Place::Beginning, json!("beginning")),
+            (Place::Now, json!("now")),
+            (Place::Offset("0001_1".to_owned()), json!({ "offset": "0001_1" })),
+            (Place::Time("2026-01-31".to_owned()), json!({ "time": "2026-01-31" })),
+        ] {
+            assert_eq!(json!(place), written);
+        }
+    }
+
+    #[test]
+    fn a_group_keeps_its_own_segment_of_the_url() {
+        let client = Client::new("http://127.0.0.1:1", None).expect("a client");
+        let url = client.of_group("a b/?ö", &["dead"]);
+        assert_eq!(url.path(), "/v1/groups/a%20b%2F%3F%C3%B6/dead");
+    }
+}

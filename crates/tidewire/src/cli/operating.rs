@@ -1,0 +1,85 @@
+//! What operators ask of running servers, as it is written: `nodes`, `connections`, `entities`, `control`.
+
+use clap::{Args, Subcommand};
+
+use super::ClientFlags;
+
+/// What to list.
+#[derive(Debug, Args)]
+pub(crate) struct NodesFlags {
+    /// Print a JSON object a line instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientFlags,
+}
+
+/// Whose connections to list.
+#[derive(Debug, Args)]
+pub(crate) struct ConnectionsFlags {
+    /// Only those of this end user
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+    /// Only those of the API key of this number
+    #[arg(long)]
+    pub(crate) key: Option<i64>,
+    /// Only the connection of this name
+    #[arg(long)]
+    pub(crate) connection: Option<String>,
+    /// So many of each server at most
+    #[arg(long, default_value_t = 100)]
+    pub(crate) limit: u32,
+    /// Print a JSON object a line instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientFlags,
+}
+
+/// Whose to count.
+#[derive(Debug, Args)]
+pub(crate) struct EntitiesFlags {
+    /// Count those of one user only, by the name that their token has
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+    /// Print a JSON object a line instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientFlags,
+}
+
+/// What to say to all servers.
+#[derive(Debug, Args)]
+pub(crate) struct ControlFlags {
+    #[command(subcommand)]
+    pub(crate) command: ControlCommand,
+    #[command(flatten)]
+    pub(crate) client: ClientFlags,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ControlCommand {
+    /// Read the configuration again: allowed_origins and [rates]
+    Reload,
+    /// Look up every key again
+    EmptyCaches,
+    /// End what a user is connected with
+    EndUser {
+        /// The sub of their tokens
+        user: String,
+        /// Their tenant; any tenant's user of this name if it is left out
+        #[arg(long)]
+        host: Option<String>,
+    },
+    /// End a connection
+    EndConnection {
+        /// Its connection_id
+        connection_id: String,
+    },
+    /// End a subscription
+    EndSubscription {
+        /// Its live_id
+        live_id: String,
+    },
+}
