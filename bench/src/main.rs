@@ -10,6 +10,7 @@ mod aims;
 mod append;
 mod bare_loop;
 mod capture;
+mod consume;
 mod cost;
 mod cpu;
 mod entities;
@@ -71,7 +72,8 @@ struct Options {
     /// Only these parts
     #[arg(long = "part", value_enum, value_delimiter = ',')]
     parts: Vec<Part>,
-    /// Where append.json, read.json, fanout.json, capture.json, entities.json, livequery.json and match.json go
+    /// Where append.json, read.json, fanout.json, capture.json, consume.json, entities.json, livequery.json and
+    /// match.json go
     #[arg(long, value_name = "FOLDER", default_value = "bench/results")]
     results: PathBuf,
     /// The revision under test, for the report
@@ -80,7 +82,7 @@ struct Options {
     /// Where the bare loop listens
     #[arg(long, hide = true)]
     listen: Option<SocketAddr>,
-    /// Which combination of `match`
+    /// Which combination of `match`, or which worker of `consume`
     #[arg(long, hide = true)]
     combination: Option<String>,
     #[command(flatten)]
@@ -93,6 +95,7 @@ enum What {
     Read,
     Fanout,
     Capture,
+    Consume,
     Entities,
     Livequery,
     Match,
@@ -103,6 +106,9 @@ enum What {
     /// Not a benchmark: one combination of `match`, in a process of its own
     #[value(hide = true)]
     MatchOne,
+    /// Not a benchmark: one worker of `consume`, in a process of its own
+    #[value(hide = true)]
+    ConsumeOne,
 }
 
 /// A section of a benchmark, to run alone.
@@ -136,6 +142,14 @@ enum Part {
     Backlog,
     /// capture: changes a second from commit to a subscriber
     Sustained,
+    /// consume: groups on PostgreSQL, beside a bare loop
+    Groups,
+    /// consume: groups over HTTP, at a node on PostgreSQL
+    Http,
+    /// consume: queues of jobs on PostgreSQL
+    Jobs,
+    /// consume: groups on SQLite
+    Embedded,
     /// entities: subscribing, unsubscribing, finding subscribers, cleaning up
     Operations,
     /// entities: from a change to those who subscribe, and what that asks of the database
@@ -198,10 +212,12 @@ fn main() -> Result<()> {
     if options.what == What::BareLoop {
         return bare_loop::run(options.listen.context("--listen is missing")?);
     }
-    if options.what == What::MatchOne {
-        return matching::run_combination(
-            &options.combination.context("--combination is missing")?,
-        );
+    if let What::MatchOne | What::ConsumeOne = options.what {
+        let combination = options.combination.context("--combination is missing")?;
+        return match options.what {
+            What::MatchOne => matching::run_combination(&combination),
+            _ => consume::run_order(&combination),
+        };
     }
     let scale = options.scale();
     if matches!(options.what, What::Append | What::All) {
@@ -215,6 +231,9 @@ fn main() -> Result<()> {
     }
     if matches!(options.what, What::Capture | What::All) {
         capture::run(&options, &scale)?;
+    }
+    if matches!(options.what, What::Consume | What::All) {
+        consume::run(&options, &scale)?;
     }
     if matches!(options.what, What::Entities | What::All) {
         entities::run(&options, &scale)?;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::consume::Effect;
 use crate::load::Window;
 
 #[derive(Debug, Clone)]
@@ -23,6 +24,7 @@ pub(crate) struct Scale {
     pub(crate) subscribers: &'static [usize],
     pub(crate) fanout: Fanout,
     pub(crate) capture: Capture,
+    pub(crate) consume: Consume,
     pub(crate) entities: Entities,
     pub(crate) live_queries: LiveQueries,
     pub(crate) matching: Matching,
@@ -79,6 +81,21 @@ pub(crate) struct Capture {
     pub(crate) rounds: usize,
     pub(crate) latency_changes: usize,
     pub(crate) backlog_events: u64,
+}
+
+/// Of `consume`.
+#[derive(Debug, Clone)]
+pub(crate) struct Consume {
+    /// In the log. Who works off all of them before the time is over is done.
+    pub(crate) events: u64,
+    /// In a queue.
+    pub(crate) jobs: u64,
+    pub(crate) partitions: &'static [u32],
+    /// What jobs of the queues from npm do: these take long to start.
+    pub(crate) peer_effects: &'static [Effect],
+    /// How often each has its turn.
+    pub(crate) rounds: usize,
+    pub(crate) measure: Duration,
 }
 
 /// Of `fanout`. Numbers of connections are cut to what a process may open.
@@ -140,6 +157,14 @@ impl Scale {
                 latency_changes: 20,
                 backlog_events: 2_000,
             },
+            consume: Consume {
+                events: 6_000,
+                jobs: 300,
+                partitions: &[1, 8],
+                peer_effects: &[Effect::Insert],
+                rounds: 1,
+                measure: Duration::from_millis(250),
+            },
             entities: Entities {
                 users: 100,
                 subscriptions: 100,
@@ -196,6 +221,14 @@ impl Scale {
                 rounds: 3,
                 latency_changes: 300,
                 backlog_events: 200_000,
+            },
+            consume: Consume {
+                events: 600_000,
+                jobs: 20_000,
+                partitions: &[1, 2, 4, 8],
+                peer_effects: &Effect::ALL,
+                rounds: 3,
+                measure,
             },
             entities: Entities {
                 users: 10_000,

@@ -127,10 +127,18 @@ fn nats_command(installed: &Installed, addresses: Addresses, data: &Path) -> Res
 impl Installed {
     /// Gives a database the names that other systems' SQL uses.
     pub(crate) fn migrate_compat(&self, url: &str) -> Result<()> {
-        let mut command = Command::new(tidewire(self)?);
-        let done = command.args(["migrate", "--compat", "--database", url]).output()?;
+        self.run(&["migrate", "--compat", "--database", url])
+    }
+
+    /// Makes the schema in a database, without a server.
+    pub(crate) fn migrate(&self, url: &str) -> Result<()> {
+        self.run(&["migrate", "--database", url])
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<()> {
+        let done = Command::new(tidewire(self)?).args(arguments).output()?;
         let said = String::from_utf8_lossy(&done.stderr);
-        anyhow::ensure!(done.status.success(), "tidewire migrate --compat: {said}");
+        anyhow::ensure!(done.status.success(), "tidewire {}: {said}", arguments.join(" "));
         Ok(())
     }
 }

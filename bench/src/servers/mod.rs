@@ -29,7 +29,7 @@ pub(crate) struct Installed {
     pub(crate) postgres: Option<String>,
     /// The folder of the Node peer, with its node_modules
     #[arg(long, value_name = "FOLDER")]
-    node_peer: Option<PathBuf>,
+    pub(crate) node_peer: Option<PathBuf>,
     /// The durable-streams-server binary
     #[arg(long, value_name = "PATH")]
     rust_peer: Option<PathBuf>,
