@@ -290,7 +290,8 @@ async fn sql_subscribes_a_connection_and_ends_it(store: Store) {
     );
     let created = tab.subscribe("project", &["3"]).await;
     assert_eq!(created["entities"], 3, "{created}");
-    delete("entity_code = 'project' AND entity_id <> '3'").await;
+    // What is refused is so each time that the node looks, for as long as it is there.
+    delete("entity_code = 'secret' OR entity_id <> '3'").await;
     insert("project", &["4"]).await;
     let created = tab.socket.hears_at_last("subscription_created").await;
     assert_eq!(created["subscriptions"][0]["entities"], 2, "{created}");

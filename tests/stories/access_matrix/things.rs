@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidewire_stories::worker::{claim, subscribe, woken};
-use tidewire_stories::{Answer, Http, Tab};
+use tidewire_stories::{Answer, Http, Tab, eventually};
 
 use super::callers::{Caller, Callers};
 use super::table::Row;
@@ -239,4 +239,14 @@ async fn bury(admin: &Http, group: &str, batch: &Value) {
     let nack = json!({ "token": batch["token"], "failed": [failed] });
     let answer = admin.json(Method::POST, &format!("/v1/groups/{group}/nack"), &nack).await;
     assert_eq!(answer.status, 200, "bury a batch: {}", answer.text());
+    // A letter is left alone until its partition has passed the event, which it does when work is asked for.
+    eventually("the group passes what is dead", async || {
+        let claim = json!({ "wait_ms": 0 });
+        let nothing = admin.json(Method::POST, &format!("/v1/groups/{group}/claim"), &claim).await;
+        assert_eq!(nothing.status, 204, "nothing is left: {}", nothing.text());
+        let now = admin.get(&format!("/v1/groups/{group}")).await.json();
+        let consumed = now["partitions"][0]["consumed"].as_str().expect("a place").to_owned();
+        (consumed.as_str() >= batch["to"].as_str().expect("a place")).then_some(())
+    })
+    .await;
 }

@@ -65,8 +65,8 @@ pub(super) fn stop_text(code: &str) -> &'static str {
             "retention took events that it had not seen; reset it, or resume it and accept the loss"
         }
         "dead_letters_full" => {
-            "it has as many dead letters as it may; mend its workers, redrive or drop letters, then \
-             resume it"
+            "it has as many dead letters as it may; mend its workers, redrive or drop letters, and \
+             resume it. Letters of events that are not passed yet can be dropped once it goes on"
         }
         "parked_full" => {
             "it has as many parked letters as it may; redrive or drop letters, then resume it"
