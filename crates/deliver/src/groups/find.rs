@@ -92,16 +92,18 @@ impl Scene {
         self.assemble_as(node, pages, wants, tip, spec).await
     }
 
-    /// Makes a batch of the next transaction, however large it may be.
+    /// Makes a batch of the next transaction alone, which may have more bytes than a usual batch.
     pub(super) async fn assemble_one(
         &self,
         node: &Node,
         pages: &Pages,
         wants: &Arc<Wants>,
         tip: Position,
+        batch_size: usize,
     ) -> Result<Assembled, StoreError> {
         let options = &node.options.groups;
-        let spec = self.spec(1, options.events_max(), options.transaction_bytes_max);
+        let events_max = options.transaction_events_max.max(batch_size);
+        let spec = self.spec(1, events_max, options.transaction_bytes_max);
         self.assemble_as(node, pages, wants, tip, spec).await
     }
 

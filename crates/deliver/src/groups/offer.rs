@@ -74,7 +74,7 @@ impl Foreman {
                 Some(larger) => place = larger,
                 None => return Ok(Some(self.crowded(scene.at.partition))),
             }
-            assembled = scene.assemble_one(&self.node, &self.pages, wants, tip).await?;
+            assembled = scene.assemble_one(&self.node, &self.pages, wants, tip, size).await?;
         }
         match assembled {
             Assembled::Batch(batch) => self.hand_out(scene, batch, None, place).await.map(Some),

@@ -118,7 +118,7 @@ async fn tend(node: &Node, view: &GroupView, tip: Position) -> Result<(), GroupE
         for at in due {
             let scene = Scene::of(node, view, at).await?;
             let up_to = tip.min(Position::new(at.next.number() + LOOK_OFFSETS));
-            let assembled = scene.assemble_one(node, &pages, &wants, up_to).await?;
+            let assembled = scene.assemble_one(node, &pages, &wants, up_to, 1).await?;
             if let Assembled::Nothing { next } = assembled {
                 pass(node, &scene, next).await?;
             }
