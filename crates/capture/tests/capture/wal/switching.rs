@@ -133,3 +133,36 @@ async fn a_person_s_choice_outlasts_leaders() {
     assert_eq!(stage.text("SELECT mode FROM tidewire.capture").await, "outbox");
     stage.strike().await;
 }
+
+/// Says who acts while triggers are the source, lets the switch begin, and writes afterwards.
+async fn overtaken(begin: &str) {
+    let stage = Stage::set_with(quick("a")).await;
+    stage.run("CREATE TABLE t (id bigint PRIMARY KEY); SELECT tidewire.watch('t')").await;
+    let writer = stage.database.connect().await;
+    let before = format!("{begin}; SELECT tidewire.set_actor('me', 'mine')");
+    writer.batch_execute(&before).await.expect("an actor");
+    let switch = stage.store.switch_capture(CaptureMode::Wal);
+    let write = async {
+        let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock')";
+        stage.until(waits).await;
+        writer.batch_execute("INSERT INTO t VALUES (1); COMMIT").await.expect("a row");
+    };
+    let (switched, ()) = tokio::join!(tokio::time::timeout(DEADLINE, switch), write);
+    switched.expect("in time").expect("it is switched");
+    stage.caught_up().await;
+    let log = stage.log().await;
+    let row = log.iter().find(|event| event.table.is_some()).expect("the row's event");
+    assert_eq!((row.user.as_deref(), row.host.as_deref()), (Some("me"), Some("mine")));
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn a_transaction_that_a_switch_overtakes_keeps_its_actor() {
+    overtaken("BEGIN").await;
+}
+
+#[tokio::test]
+async fn a_snapshot_that_a_switch_overtakes_keeps_its_actor() {
+    overtaken("BEGIN ISOLATION LEVEL REPEATABLE READ").await;
+}

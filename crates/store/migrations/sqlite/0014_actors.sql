@@ -1,0 +1,1 @@
+-- Who acts is part of the statement here, and no switch of sources can come between.
