@@ -17,6 +17,7 @@ mod a_node_dies;
 mod a_page_is_read_again;
 mod a_poison_event;
 mod a_reader_stalls;
+mod a_rule_reads_another_table;
 mod a_second_server_wants_the_folder;
 mod a_server_is_killed;
 mod a_slow_event_source_is_cut_off;

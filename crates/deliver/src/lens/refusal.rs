@@ -27,7 +27,8 @@ pub(super) fn rule_refused(table: &str, rule: &str, refusal: &Refusal) -> Proble
         StatusCode::FORBIDDEN,
         "rule_not_supported",
         format!("a rule for the rows of {table:?} cannot be evaluated, so none are shown"),
-        "an administrator finds the reason in the server's log",
+        "a live query (sql) can keep rules that read other tables; an administrator finds the reason in the \
+         server's log",
     )
 }
 

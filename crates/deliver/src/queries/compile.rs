@@ -10,10 +10,10 @@ use bytes::BytesMut;
 use serde_json::value::RawValue;
 
 use tidewire_query::{
-    Access, Binding, Draft, Plan, Projected, Query, QueryKey, QueryLimits, Refusal, ShapeColumn,
-    TableName, TableShape,
+    Access, Binding, Dialect, Draft, Plan, Projected, Query, QueryKey, QueryLimits, Refusal,
+    ShapeColumn, TableName, TableShape,
 };
-use tidewire_store::{CheckedQuery, LiveRead, SqlError, SqlLimits, TABLE_PREFIX};
+use tidewire_store::{CheckedQuery, LiveRead, SqlError, SqlLimits, StoreError, TABLE_PREFIX};
 
 use super::catalogue::Named;
 use super::problem;
@@ -50,6 +50,8 @@ struct Origin {
     draft: Draft,
     /// What its caller may see of each table, by the names of their events.
     access: HashMap<String, Access>,
+    /// Tables that rules about those read, and the query does not.
+    ruled: Vec<TableName>,
     person: Person,
 }
 
@@ -71,14 +73,16 @@ impl Node {
         let draft = Draft::parse(sql, params, lens::dialect(&self.store));
         let draft = draft.map_err(problem::refused)?;
         let named = self.queries.catalogue.look_up(&self.store, draft.tables()).await?;
-        let tables = self.permitted(identity, draft.tables(), named)?;
+        let mut tables = self.permitted(identity, draft.tables(), named)?;
         let access = |table: &str| {
             let rule = self.options.tables.get(table).map(String::as_str);
             lens::access(identity, table, rule)
         };
         let access: HashMap<String, Access> =
             tables.iter().map(|(_, shape)| (shape.name.clone(), access(&shape.name))).collect();
-        let origin = Arc::new(Origin { draft, access, person: Person::of(identity) });
+        let ruled = ruled(&tables, &access, lens::dialect(&self.store));
+        self.add_ruled(&ruled, &mut tables).await?;
+        let origin = Arc::new(Origin { draft, access, ruled, person: Person::of(identity) });
         let query = origin.bind(&tables, self.query_limits()).map_err(problem::refused)?;
         let place = |position| origin.place(&tables, self.query_limits(), position);
         let checked = self.check(&query).await;
@@ -143,6 +147,20 @@ impl Node {
         Ok(tables)
     }
 
+    /// Adds what tables are that rules read. One that is not watched is missed where it is named.
+    async fn add_ruled(
+        &self,
+        names: &[TableName],
+        tables: &mut Vec<(TableName, Arc<TableShape>)>,
+    ) -> Result<(), StoreError> {
+        let named = self.queries.catalogue.look_up(&self.store, names).await?;
+        tables.extend(names.iter().zip(named).filter_map(|(name, named)| match named {
+            Named::Watched(shape) => Some((name.clone(), shape)),
+            Named::NotWatched(_) | Named::Unknown => None,
+        }));
+        Ok(())
+    }
+
     fn query_limits(&self) -> QueryLimits {
         let options = &self.options.queries;
         let QueryOptions { rows_max, window_slack, hide_timing, .. } = *options;
@@ -191,6 +209,26 @@ impl Node {
 fn reaches(access: &Access, shape: &TableShape) -> bool {
     let covers = |tenants| lens::covers(tenants, None);
     shape.host_column.is_some() || access.tenants.as_ref().is_none_or(covers)
+}
+
+/// Tables that rules about a query's tables read, and it does not.
+fn ruled(
+    tables: &[(TableName, Arc<TableShape>)],
+    access: &HashMap<String, Access>,
+    dialect: Dialect,
+) -> Vec<TableName> {
+    let mut all: Vec<TableName> = Vec::new();
+    for (name, shape) in tables {
+        for rule in access.get(&shape.name).iter().flat_map(|access| &access.rules) {
+            // A rule that cannot be read is refused where it is bound.
+            for read in tidewire_query::rule_tables(rule, name, dialect).unwrap_or_default() {
+                if !all.contains(&read) && !tables.iter().any(|(named, _)| *named == read) {
+                    all.push(read);
+                }
+            }
+        }
+    }
+    all
 }
 
 impl Origin {
@@ -267,6 +305,7 @@ impl Compiled {
                 _ => return Ok(Rebound::Ended(problem::reason(problem::TABLE_GONE, None))),
             }
         }
+        node.add_ruled(&self.origin.ruled, &mut tables).await?;
         let changed = |message| Rebound::Ended(problem::reason(problem::SCHEMA_CHANGED, message));
         let query = match self.origin.bind(&tables, node.query_limits()) {
             Err(refusal) => return Ok(changed(Some(refusal.to_string()))),
@@ -363,7 +402,7 @@ fn columns(query: &Query, checked: &CheckedQuery) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tidewire_query::{Column, Dialect};
+    use tidewire_query::Column;
 
     use super::*;
 

@@ -189,13 +189,12 @@ impl Bound<'_> {
 
 fn dependencies(bound: &Bound<'_>) -> Vec<Dependency> {
     let mut dependencies: Vec<Dependency> = Vec::new();
-    for known in bound.known {
-        let dependency = Dependency {
-            table: known.shape.name.as_str().into(),
-            fingerprint: known.shape.fingerprint,
-        };
-        if !dependencies.contains(&dependency) {
-            dependencies.push(dependency);
+    let named = bound.known.iter().map(|known| &known.shape);
+    let rules = bound.guards.iter().flat_map(|guard| &guard.reads);
+    for shape in named.chain(rules.map(|read| &read.shape)) {
+        if !dependencies.iter().any(|it| *it.table == *shape.name) {
+            let (table, fingerprint) = (shape.name.as_str().into(), shape.fingerprint);
+            dependencies.push(Dependency { table, fingerprint });
         }
     }
     dependencies.shrink_to_fit();

@@ -1,6 +1,7 @@
 //! Which changes concern a query that is run again, and which columns tell its rows apart.
 
 use super::{Conditions, Relevance};
+use crate::shape::{ShapeColumn, TableShape};
 use crate::statement::Bound;
 
 /// Of each table that is read, which changes concern the query.
@@ -11,50 +12,58 @@ pub(super) fn relevance(bound: &Bound<'_>) -> Vec<Relevance> {
         let mut conditions: Conditions = bound.guards[it.table].conditions.clone();
         let conjuncts = bound.conjuncts(at).into_iter();
         conditions.predicates.extend(conjuncts.map(|conjunct| conjunct.predicate));
-        let is_narrow = !conditions.predicates.is_empty() || conditions.tenants.is_some();
         let columns = columns(bound, at, &conditions);
-        match all.iter_mut().find(|known| *known.table == *shape.name) {
-            None => all.push(Relevance {
-                table: shape.name.as_str().into(),
-                columns,
-                any_of: if is_narrow { vec![conditions] } else { Vec::new() },
-            }),
-            Some(known) => {
-                // Of a table that is read twice, what concerns either concerns the query.
-                known.any_of = match (known.any_of.is_empty(), is_narrow) {
-                    (false, true) => {
-                        known.any_of.push(conditions);
-                        std::mem::take(&mut known.any_of)
-                    }
-                    _ => Vec::new(),
-                };
-                known.columns = match (known.columns.take(), columns) {
-                    (Some(mut all), Some(more)) => {
-                        all.extend(more);
-                        all.sort();
-                        all.dedup();
-                        Some(all)
-                    }
-                    _ => None,
-                };
-            }
-        }
+        add(&mut all, &shape.name, columns, conditions);
+    }
+    for read in bound.guards.iter().flat_map(|guard| &guard.reads) {
+        let columns = read_columns(&read.shape, &read.read);
+        add(&mut all, &read.shape.name, columns, Conditions::default());
     }
     all
+}
+
+/// Of a table that is read twice, what concerns either concerns the query.
+fn add(
+    all: &mut Vec<Relevance>,
+    table: &str,
+    columns: Option<Vec<Box<str>>>,
+    conditions: Conditions,
+) {
+    let is_narrow = !conditions.predicates.is_empty() || conditions.tenants.is_some();
+    let Some(known) = all.iter_mut().find(|known| *known.table == *table) else {
+        let any_of = if is_narrow { vec![conditions] } else { Vec::new() };
+        all.push(Relevance { table: table.into(), columns, any_of });
+        return;
+    };
+    match is_narrow && !known.any_of.is_empty() {
+        true => known.any_of.push(conditions),
+        false => known.any_of.clear(),
+    }
+    known.columns = match (known.columns.take(), columns) {
+        (Some(mut all), Some(more)) => {
+            all.extend(more);
+            all.sort();
+            all.dedup();
+            Some(all)
+        }
+        _ => None,
+    };
+}
+
+/// The columns of a table that are read; none if one is computed from others.
+fn read_columns(shape: &TableShape, read: &[bool]) -> Option<Vec<Box<str>>> {
+    let read = shape.columns.iter().zip(read).filter(|(_, read)| **read);
+    let name = |(column, _): (&ShapeColumn, _)| {
+        (!column.generated).then(|| column.column.name.as_str().into())
+    };
+    read.map(name).collect()
 }
 
 /// The columns of an occurrence that are read, by the query or to see which rows it may see; none if
 /// what is read is computed from others.
 fn columns(bound: &Bound<'_>, at: usize, conditions: &Conditions) -> Option<Vec<Box<str>>> {
     let shape = bound.shape(at);
-    let read = &bound.occurrences()[at].read;
-    let mut columns: Vec<Box<str>> = Vec::new();
-    for (column, _) in shape.columns.iter().zip(read).filter(|(_, read)| **read) {
-        if column.generated {
-            return None;
-        }
-        columns.push(column.column.name.as_str().into());
-    }
+    let mut columns = read_columns(shape, &bound.occurrences()[at].read)?;
     let predicates = conditions.predicates.iter().flat_map(|predicate| predicate.columns());
     columns.extend(predicates.map(|name| name.as_str().into()));
     let guard = &bound.guards[bound.occurrences()[at].table];

@@ -1,15 +1,17 @@
 //! Which rows of a table its caller may see: as conditions on images, and as SQL.
 
+use std::sync::Arc;
+
 use super::emit::{Edits, emit, quoted, string};
 use super::parameters;
-use super::select::{Around, Ctes};
-use super::tokens::{self, Piece, read_rule};
-use super::walk::{Known, Walk, not_supported};
+use super::rule::{RuleRead, run_by_the_database};
+use super::tokens::read_rule;
+use super::walk::Known;
 use crate::caller::Caller;
 use crate::plan::Conditions;
 use crate::predicate::Predicate;
-use crate::refusal::{QUERY_NOT_SUPPORTED, Refusal};
-use crate::shape::{TableName, TenantRule};
+use crate::refusal::{NO_TABLE, QUERY_NOT_SUPPORTED, Refusal};
+use crate::shape::{TableName, TableShape, TenantRule};
 use crate::table::{Dialect, Table};
 
 /// The rows of a table that may be seen.
@@ -22,19 +24,27 @@ pub(crate) struct Guard {
     pub(crate) is_exact: bool,
     /// The columns that are read by what is not among the conditions.
     pub(crate) columns: Vec<Box<str>>,
+    /// Other tables that are read to see which rows are seen.
+    pub(crate) reads: Vec<RuleRead>,
     /// The same as SQL over the table's own columns, each whole in itself.
     pub(crate) sql: Vec<String>,
 }
 
 pub(super) fn guards(
     known: &[Known],
+    tables: &[(TableName, Arc<TableShape>)],
     caller: &dyn Caller,
     dialect: Dialect,
 ) -> Result<Vec<Guard>, Refusal> {
-    known.iter().map(|known| guard(known, caller, dialect)).collect()
+    known.iter().map(|known| guard(known, tables, caller, dialect)).collect()
 }
 
-fn guard(known: &Known, caller: &dyn Caller, dialect: Dialect) -> Result<Guard, Refusal> {
+fn guard(
+    known: &Known,
+    tables: &[(TableName, Arc<TableShape>)],
+    caller: &dyn Caller,
+    dialect: Dialect,
+) -> Result<Guard, Refusal> {
     let shape = &known.shape;
     let stored = shape.columns.iter().filter(|column| !column.generated);
     let table = Table { dialect, columns: stored.map(|column| column.column.clone()).collect() };
@@ -47,7 +57,7 @@ fn guard(known: &Known, caller: &dyn Caller, dialect: Dialect) -> Result<Guard, 
         Refusal::new(QUERY_NOT_SUPPORTED, message)
             .hint("ask whoever configured the table's row rules and tenants")
     };
-    let (mut is_exact, mut columns) = (true, Vec::new());
+    let (mut is_exact, mut columns, mut reads) = (true, Vec::new(), Vec::new());
     for rule in &known.access.rules {
         let mut pieces = read_rule(rule, dialect).map_err(|_| refuse("its row rule is no SQL"))?;
         parameters::fill(&mut pieces, caller)?;
@@ -57,11 +67,14 @@ fn guard(known: &Known, caller: &dyn Caller, dialect: Dialect) -> Result<Guard, 
                 conditions.predicates.push(predicate);
             }
             Err(_) => {
-                let (text, read) = run_by_the_database(known, pieces, dialect).map_err(|_| {
-                    refuse("its row rule reads other tables, or calls what no live query may")
+                let rule = run_by_the_database(known, pieces, tables, dialect);
+                let rule = rule.map_err(|refusal| match refusal.code {
+                    NO_TABLE => refuse("its row rule reads a table that is not watched"),
+                    _ => refuse("its row rule is not what a live query may contain"),
                 })?;
-                sql.push(text);
-                columns.extend(read);
+                sql.push(rule.sql);
+                columns.extend(rule.columns);
+                reads.extend(rule.reads);
                 is_exact = false;
             }
         }
@@ -82,42 +95,7 @@ fn guard(known: &Known, caller: &dyn Caller, dialect: Dialect) -> Result<Guard, 
             None => return Err(refuse("it does not say whose tenant's its rows are")),
         }
     }
-    Ok(Guard { table, conditions, is_exact, columns, sql })
-}
-
-/// A rule that is more than a test of images, as SQL, and the columns it reads. It is held to what queries
-/// are held to, but sees all columns: what it gives must be a matter of the row alone.
-fn run_by_the_database(
-    known: &Known,
-    rule: Vec<Piece>,
-    dialect: Dialect,
-) -> Result<(String, Vec<Box<str>>), Refusal> {
-    let name = TableName { schema: None, name: "it".into() };
-    let visible = (0..known.shape.columns.len()).collect();
-    let whole = [Known { name, visible, ..known.clone() }];
-    let mut pieces = tokens::read("SELECT 1 FROM it WHERE (", &[], dialect)?;
-    let from = pieces.len();
-    pieces.extend(rule);
-    let to = pieces.len();
-    pieces.extend(tokens::read(")", &[], dialect)?);
-    let statement = super::parse(&pieces, dialect)?;
-    let mut walk = Walk::new(dialect, &pieces, Some(&whole));
-    walk.query(&statement, Around { scope: None, ctes: &Ctes::default() })?;
-    walk.audit()?;
-    if walk.selects != 1 {
-        return Err(not_supported("a subquery in a row rule"));
-    }
-    let mut edits = Edits::default();
-    if dialect == Dialect::Postgres {
-        for at in (from..to).filter(|at| walk.is_call(*at)) {
-            edits.put_before(at, "pg_catalog.");
-        }
-    }
-    let read = walk.occurrences[0].read.iter().zip(&known.shape.columns);
-    let read =
-        read.filter(|(read, _)| **read).map(|(_, column)| column.column.name.as_str().into());
-    let read = read.collect();
-    Ok((emit(&pieces, from, to, &edits).text, read))
+    Ok(Guard { table, conditions, is_exact, columns, reads, sql })
 }
 
 /// Rows of some tenants, compared as the text that images have of them.

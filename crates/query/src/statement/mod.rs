@@ -16,6 +16,7 @@ mod functions;
 mod guard;
 mod nearest;
 mod parameters;
+mod rule;
 mod scope;
 mod select;
 mod series;
@@ -37,6 +38,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Word};
 
 pub(crate) use self::bind::Bound;
+pub use self::rule::rule_tables;
 pub(crate) use self::scope::Output;
 use self::select::{Around, Ctes};
 use self::tokens::{Piece, too_large};
@@ -63,7 +65,7 @@ pub struct Draft {
 
 /// What a draft is bound to.
 pub struct Binding<'a> {
-    /// Of each of the draft's tables, what it is.
+    /// Of each of the draft's tables, and of those that rules read ([`rule_tables`]), what it is.
     pub tables: &'a [(TableName, Arc<TableShape>)],
     /// What the caller may see of a table, by the name that its events have.
     pub access: &'a dyn Fn(&str) -> Access,
@@ -131,7 +133,7 @@ impl Draft {
         let outputs = walk.query(&statement, Around { scope: None, ctes: &ctes })?;
         walk.audit()?;
         let outputs = outputs.ok_or_else(|| not_supported("a result of unknown columns"))?;
-        let guards = guard::guards(&known, with.caller, self.dialect)?;
+        let guards = guard::guards(&known, with.tables, with.caller, self.dialect)?;
         let hide_timing = with.limits.hide_timing;
         let statement = &statement;
         then(&Bound { walk, known: &known, guards, outputs, statement, hide_timing })

@@ -4,17 +4,18 @@ mod emission;
 mod filters;
 mod grammar;
 mod refusals;
+mod rules;
 
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
-use super::{Binding, Draft};
+use super::{Binding, Draft, rule_tables};
 use crate::caller::Caller;
 use crate::plan::Query;
 use crate::refusal::Refusal;
-use crate::shape::{Access, QueryLimits, ShapeColumn, TableShape};
+use crate::shape::{Access, QueryLimits, ShapeColumn, TableName, TableShape};
 use crate::table::{Column, Dialect};
 
 /// Ada of the tenant `acme`.
@@ -113,10 +114,12 @@ fn with_binding<T>(
     then: impl FnOnce(&Binding<'_>) -> T,
 ) -> T {
     let shapes = shapes(dialect);
-    let found = draft.tables().iter().filter_map(|name| {
-        let shape = shapes.iter().find(|shape| *shape.name == *name.name)?;
-        Some((name.clone(), Arc::new(shape.clone())))
-    });
+    let shape = |name: &TableName| shapes.iter().find(|shape| *shape.name == *name.name);
+    let mut names = draft.tables().to_vec();
+    let all = shapes.iter().map(|it| TableName { schema: None, name: it.name.as_str().into() });
+    names.extend(all.filter(|name| !draft.tables().contains(name)));
+    let found =
+        names.iter().filter_map(|name| Some((name.clone(), Arc::new(shape(name)?.clone()))));
     let tables: Vec<_> = found.collect();
     let limits = QueryLimits { rows_max: 10_000, window_slack: 64, hide_timing: true };
     then(&Binding { tables: &tables, access, caller: &Ada, limits })

@@ -463,51 +463,6 @@ fn what_is_as_large_as_it_may_be_is_taken() {
 }
 
 #[test]
-fn what_a_rule_says_is_not_told() {
-    let access = |_: &str| Access {
-        rules: vec!["id IN (SELECT id FROM hidden_list)".into()],
-        ..Access::default()
-    };
-    let refusal = bind_as("SELECT id FROM orders", "[]", Dialect::Postgres, &access);
-    let refusal = refusal.map(|query| query.rerun).expect_err("it is refused");
-    assert!(!refusal.to_string().contains("hidden_list"), "{refusal}");
-}
-
-#[test]
-fn a_requery_over_rules_is_fenced_and_keeps_its_index() {
-    let sql = "SELECT 1 / total FROM orders o WHERE o.id = 5 AND 1 / total > 0";
-    for (dialect, fence) in [(Dialect::Postgres, " OFFSET 0)"), (Dialect::Sqlite, " LIMIT -1)")] {
-        let query = bind_as(sql, "[]", dialect, &narrow).expect(sql);
-        let wanted = format!("WHERE (secret = 'ada''s') AND (\"id\" = 5){fence}");
-        assert!(query.rerun.contains(&wanted), "{}", query.rerun);
-        let query = bind(sql, dialect).expect(sql);
-        assert!(!query.rerun.contains(fence), "{}", query.rerun);
-    }
-}
-
-#[test]
-fn a_rule_that_calls_functions_is_run_by_the_database_alone() {
-    let access = |_: &str| Access {
-        columns: Some(vec!["id".into()]),
-        rules: vec!["lower(secret) = auth.user_id()".into()],
-        tenants: None,
-    };
-    let sql = "SELECT id FROM orders WHERE id = 5";
-    let query = bind_as(sql, "[]", Dialect::Postgres, &access).expect("it is taken");
-    let wanted = "WHERE (pg_catalog.lower ( secret ) = 'ada''s') AND (\"id\" = 5) OFFSET 0)";
-    assert!(query.rerun.contains(wanted), "{}", query.rerun);
-    let crate::plan::Plan::Requery(plan) = &query.plan else { panic!("it is run again") };
-    let columns = plan.relevance[0].columns.as_ref().map(|columns| columns.join(" "));
-    assert_eq!(columns.as_deref(), Some("id secret"));
-    for rule in ["made > now()", "id IN (SELECT id FROM items)", "pg_sleep(1) IS NULL", "nope = 1"]
-    {
-        let access = |_: &str| Access { rules: vec![rule.into()], ..Access::default() };
-        let refusal = bind_as(sql, "[]", Dialect::Postgres, &access);
-        assert!(refusal.is_err(), "{rule}");
-    }
-}
-
-#[test]
 fn strings_that_are_times_of_the_clock_are_refused() {
     for sql in [
         "SELECT 'now'::timestamptz",
