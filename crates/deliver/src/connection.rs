@@ -95,7 +95,7 @@ pub(crate) async fn serve(stream: TcpStream, connected: IpAddr, node: Arc<Node>,
     tokio::pin!(connection);
     let result = tokio::select! {
         result = connection.as_mut() => result,
-        () = line.taken() => return,
+        () = line.taken() => return line.forget_reader(),
         overdue = requests.overdue(&line, limits) => {
             node.metrics.cut(overdue.label());
             if overdue != Overdue::Idle {

@@ -12,7 +12,7 @@ use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -127,6 +127,12 @@ impl Line {
         while self.stage.load(Ordering::Acquire) != TAKEN {
             self.left.notified().await;
         }
+    }
+
+    /// Lets the socket forget the task that waited to read from it. For as long as it would be woken, all
+    /// that the task had in it stays in memory.
+    pub(crate) fn forget_reader(&self) {
+        let _ = self.poll_read_ready(&mut Context::from_waker(Waker::noop()));
     }
 
     /// Waits until the client is gone, or sends no more. What it sends until then is nobody's.
