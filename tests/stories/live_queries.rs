@@ -261,7 +261,8 @@ async fn a_result_without_its_offset_is_told_it_later(store: Store) {
 async fn limits_have_names(store: Store) {
     let launch = Launch::dev(&store)
         .set("TIDEWIRE_QUERIES_PER_CONNECTION_MAX", "1")
-        .set("TIDEWIRE_QUERIES_ROWS_MAX", "2");
+        .set("TIDEWIRE_QUERIES_ROWS_MAX", "2")
+        .set("TIDEWIRE_QUERIES_UNINDEXED_MAX", "1");
     let server = launch.start().await;
     let http = server.http();
     orders(http).await;
@@ -271,6 +272,14 @@ async fn limits_have_names(store: Store) {
     tab.ask(&[json!({ "query_id": "two", "sql": "SELECT id FROM orders" })]).await;
     let refused = tab.hear_until("error").await;
     assert_eq!(refused["code"], "too_many_queries", "{refused}");
+    let mut other = QueryTab::open(http).await;
+    let like = "SELECT id FROM orders WHERE status LIKE '%x%'";
+    other.ask(&[json!({ "query_id": "q", "sql": like })]).await;
+    let refused = other.hear_until("error").await;
+    assert_eq!(refused["code"], "too_many_unindexed", "{refused}");
+    other.follow(&json!({ "query_id": "q", "sql": "SELECT id FROM orders" })).await;
+    let owner = "SELECT id FROM orders WHERE owner = 'cid'";
+    QueryTab::open(http).await.follow(&json!({ "query_id": "q", "sql": owner })).await;
     let mut other = QueryTab::open(http).await;
     let values: Vec<String> = (10..400).map(|id| format!("({id},'ann','open',1)")).collect();
     run(http, &format!("INSERT INTO orders VALUES {}", values.join(","))).await;

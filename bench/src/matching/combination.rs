@@ -92,7 +92,9 @@ fn measure_index(combination: Combination) -> Result<Measured> {
 
     let removed = timed(&registry, |n, conditions| index.remove(n, conditions))?;
     ensure!(index.unindexed() == 0, "queries are left after all were removed");
-    let added = timed(&registry, |n, conditions| index.insert(n, conditions))?;
+    let added = timed(&registry, |n, conditions| {
+        index.insert(n, conditions);
+    })?;
 
     let lookup = Lookup { index: &index, registry: &registry, time: event_ms };
     let per_second = |time: Duration| queries as f64 / time.as_secs_f64();

@@ -24,6 +24,7 @@ const OPTIONS: EngineOptions = EngineOptions {
     transaction_rows_max: 10_000,
     state_bytes_max: 16 << 20,
     total_state_bytes_max: 1 << 30,
+    unindexed_max: usize::MAX,
 };
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -268,6 +268,8 @@ pub struct QueryOptions {
     pub state_bytes_max: usize,
     /// Bytes that all of them keep.
     pub node_state_bytes_max: usize,
+    /// Queries over one table that no index finds.
+    pub unindexed_max: usize,
     /// Changed rows of one transaction that are held for a query.
     pub transaction_rows_max: usize,
     /// Events of the log that a query which is resumed is told again.
@@ -294,6 +296,7 @@ impl Default for QueryOptions {
             hide_timing: true,
             state_bytes_max: 8 << 20,
             node_state_bytes_max: 512 << 20,
+            unindexed_max: 10_000,
             transaction_rows_max: 10_000,
             resume_events_max: 100_000,
             registry: Duration::from_secs(1),

@@ -33,6 +33,7 @@ const OPTIONS: EngineOptions = EngineOptions {
     transaction_rows_max: 1_000,
     state_bytes_max: 1 << 24,
     total_state_bytes_max: 1 << 28,
+    unindexed_max: usize::MAX,
 };
 
 /// A column: its name, how SQL declares it, its type and collation, and its values as SQL.

@@ -188,6 +188,7 @@ impl Keeper {
             transaction_rows_max: options.transaction_rows_max,
             state_bytes_max: options.state_bytes_max,
             total_state_bytes_max: options.node_state_bytes_max,
+            unindexed_max: options.unindexed_max,
         };
         Keeper {
             engine: Engine::new(limits, Place(position.number())),
@@ -386,6 +387,7 @@ impl Keeper {
     }
 
     fn count(&self) {
-        self.node.queries.counters.hold(self.engine.stats(), self.reads.len(), self.kept.values());
+        let counters = &self.node.queries.counters;
+        counters.hold(&self.engine, self.reads.len(), self.kept.values());
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidewire_query::{AskKind, EngineStats, PlanName};
+use tidewire_query::{AskKind, Engine, PlanName};
 
 use super::desk::Kept;
 use crate::metrics::{write_counters, write_gauges};
@@ -20,6 +20,7 @@ pub(super) struct Counters {
     queries: [AtomicU64; 4],
     subscribers: AtomicU64,
     state_bytes: AtomicU64,
+    unindexed: AtomicU64,
     waiting_reads: AtomicU64,
     candidates: AtomicU64,
     hits: AtomicU64,
@@ -48,10 +49,11 @@ impl Counters {
     /// What the engine holds.
     pub(super) fn hold<'a>(
         &self,
-        stats: EngineStats,
+        engine: &Engine,
         reads: usize,
         kept: impl Iterator<Item = &'a Kept>,
     ) {
+        let stats = engine.stats();
         let mut by_plan = [0; 4];
         for kept in kept {
             by_plan[kept.plan as usize] += 1;
@@ -61,6 +63,7 @@ impl Counters {
         }
         set(&self.subscribers, stats.subscribers);
         set(&self.state_bytes, stats.state_bytes);
+        set(&self.unindexed, engine.unindexed());
         set(&self.waiting_reads, reads);
         for (counter, count) in [
             (&self.candidates, stats.candidates),
@@ -124,6 +127,7 @@ pub(crate) fn write(body: &mut String, node: &Node) -> std::fmt::Result {
         &[
             ("query_subscribers", "Who follows live queries", read(&counters.subscribers)),
             ("query_state_bytes", "Bytes that live queries keep", read(&counters.state_bytes)),
+            ("query_unindexed", "Queries tested on all rows", read(&counters.unindexed)),
             ("query_reads_waiting", "Reads not done yet", read(&counters.waiting_reads)),
         ],
     )?;

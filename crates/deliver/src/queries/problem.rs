@@ -11,6 +11,8 @@ use crate::problem::Problem;
 pub(super) const TOO_SLOW: &str = "query_too_slow";
 /// More came back than may.
 pub(super) const TOO_LARGE: &str = "result_too_large";
+/// No index finds it, nor others of its table, which are as many as may be.
+const TOO_MANY_UNINDEXED: &str = "too_many_unindexed";
 /// The result's columns are not those that the client knows.
 pub(super) const SCHEMA_CHANGED: &str = "schema_changed";
 /// A table is not there any more, or its changes are not captured.
@@ -113,6 +115,10 @@ pub(crate) fn ended(reason: &EndReason) -> Problem {
             "what must be kept of the query is larger than it may be (queries.state_bytes_max)",
             "ask for less: a narrower WHERE or fewer groups",
         ),
+        TOO_MANY_UNINDEXED => (
+            "too many queries of the table are tested on each of its rows (queries.unindexed_max)",
+            "compare a column with a value, or follow the table",
+        ),
         SCHEMA_CHANGED => ("a table of the query has other columns", "subscribe again"),
         TABLE_GONE => (
             "a table of the query is not there any more, or not watched",
@@ -125,6 +131,7 @@ pub(crate) fn ended(reason: &EndReason) -> Problem {
         TOO_SLOW => StatusCode::GATEWAY_TIMEOUT,
         TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
         SCHEMA_CHANGED => StatusCode::CONFLICT,
+        TOO_MANY_UNINDEXED => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::BAD_REQUEST,
     };
     Problem::new(status, reason.code, detail, hint)

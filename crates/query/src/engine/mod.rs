@@ -90,7 +90,10 @@ impl Engine {
         who: Subscriber,
         out: &mut Vec<Output>,
     ) -> QueryId {
-        self.join(query, who, false, out)
+        self.unsubscribe(who, out);
+        let (id, unindexed) = self.registry.query(query);
+        self.join(id, who, (false, unindexed), out);
+        id
     }
 
     /// Someone has lost what was told, and gets all rows again.
@@ -182,10 +185,9 @@ impl Engine {
         self.registry.queries_of(table)
     }
 
-    /// How many conditions of queries over a table are tested on each of its rows, because no index
-    /// finds them.
-    pub fn unindexed(&self, table: &str) -> usize {
-        self.registry.tables.get(table).map_or(0, |book| book.index.unindexed())
+    /// How many conditions of queries are tested on each row of their table, because no index finds them.
+    pub fn unindexed(&self) -> usize {
+        self.registry.tables.values().map(|book| book.index.unindexed()).sum()
     }
 
     /// What it holds.
@@ -194,19 +196,20 @@ impl Engine {
         EngineStats { queries, subscribers: self.registry.followers.len(), ..self.stats }
     }
 
+    /// Someone follows a query, which is new where `unindexed` says that no index finds it.
     fn join(
         &mut self,
-        query: Arc<Query>,
+        id: QueryId,
         who: Subscriber,
-        reset: bool,
+        (reset, unindexed): (bool, usize),
         out: &mut Vec<Output>,
-    ) -> QueryId {
-        self.unsubscribe(who, out);
-        let id = self.registry.query(query);
+    ) {
         self.registry.followers.insert(who, id);
-        self.with(id, out, |live, turn| live.join(who, reset, turn));
+        self.with(id, out, |live, turn| {
+            live.join(who, reset, turn);
+            turn.crowd(unindexed);
+        });
         self.tell(out);
-        id
     }
 
     /// The open transaction ended with the last event that was seen of it.

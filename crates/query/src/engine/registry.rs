@@ -40,26 +40,28 @@ impl Registry {
     }
 
     /// The query that is the same, which is there from now on. Keys are hashes that a client could make
-    /// collide, so that what is run is compared too: nobody gets another's result.
-    pub(super) fn query(&mut self, query: Arc<Query>) -> QueryId {
+    /// collide, so that what is run is compared too: nobody gets another's result. With it, of a query that
+    /// is new and that no index finds, how many there are of those.
+    pub(super) fn query(&mut self, query: Arc<Query>) -> (QueryId, usize) {
         let known = self.by_key.get(&query.key).copied();
         let is_same = |id: &QueryId| self.get(*id).is_some_and(|live| live.query.is_same(&query));
         if let Some(id) = known.filter(is_same) {
-            return id;
+            return (id, 0);
         }
         self.last = self.last.wrapping_add(1);
         while self.queries.contains_key(&QueryId(self.last)) {
             self.last = self.last.wrapping_add(1);
         }
         let id = QueryId(self.last);
-        self.put(id, query);
-        id
+        let unindexed = self.put(id, query);
+        (id, unindexed)
     }
 
-    /// A query under a number that none has.
-    pub(super) fn put(&mut self, id: QueryId, query: Arc<Query>) {
-        self.list(id, &query);
+    /// A query under a number that none has; if no index finds it, with how many others of its table.
+    pub(super) fn put(&mut self, id: QueryId, query: Arc<Query>) -> usize {
+        let unindexed = self.list(id, &query);
         self.queries.insert(id, Live::new(query));
+        unindexed
     }
 
     pub(super) fn remove(&mut self, id: QueryId) -> Option<Live> {
@@ -84,16 +86,20 @@ impl Registry {
         book.map_or_else(Vec::new, |book| book.all.iter().copied().collect())
     }
 
-    fn list(&mut self, id: QueryId, query: &Query) {
+    fn list(&mut self, id: QueryId, query: &Query) -> usize {
         self.by_key.entry(query.key).or_insert(id);
+        let mut unindexed = 0;
         for (table, conditions) in listings(query) {
             let book = match self.tables.get_mut(table) {
                 Some(book) => book,
                 None => self.tables.entry(table.into()).or_default(),
             };
-            book.index.insert(id, &conditions);
+            if !book.index.insert(id, &conditions) {
+                unindexed = unindexed.max(book.index.unindexed());
+            }
             book.all.insert(id);
         }
+        unindexed
     }
 }
 

@@ -30,14 +30,15 @@ impl Engine {
             Plan::Filter(plan) => self.replay(&query, plan, past),
             _ => Err(Lost::Dry),
         };
-        let id = self.registry.query(Arc::clone(&query));
+        let (id, unindexed) = self.registry.query(query);
         let demoted =
             !matches!(self.registry.get(id).map(|live| &live.body), Some(Body::Filter(_)));
         let Ok(Replay { told, open, until }) = replayed.and_then(|replay| match demoted {
             true => Err(Lost::Dry),
             false => Ok(replay),
         }) else {
-            return self.join(query, who, true, out);
+            self.join(id, who, (true, unindexed), out);
+            return id;
         };
         self.registry.followers.insert(who, id);
         let to = To::Only(id, vec![who]);
@@ -49,10 +50,11 @@ impl Engine {
         if open.is_some() {
             self.touched.push(id);
         }
-        self.with(id, out, |live, _| {
+        self.with(id, out, |live, turn| {
             if let Body::Filter(filter) = &mut live.body {
                 filter.resume(who, open);
             }
+            turn.crowd(unindexed);
         });
         self.tell(out);
         id

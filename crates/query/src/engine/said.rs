@@ -33,6 +33,8 @@ pub struct EngineOptions {
     pub state_bytes_max: usize,
     /// Bytes that all of them keep.
     pub total_state_bytes_max: usize,
+    /// Queries over one table that no index finds, so that each is tested on every row.
+    pub unindexed_max: usize,
 }
 
 /// An event of the log: all of them are told, because by them transactions end.
@@ -102,7 +104,8 @@ pub enum ReadFailed {
 /// Why a query ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndReason {
-    /// For programs: `result_too_large`, `query_too_slow`, `schema_changed`, `state_too_large`, …
+    /// For programs: `result_too_large`, `query_too_slow`, `schema_changed`, `state_too_large`,
+    /// `too_many_unindexed`, …
     pub code: &'static str,
     /// For people, if there is more to say.
     pub message: Option<String>,

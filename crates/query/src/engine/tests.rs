@@ -15,6 +15,7 @@ const OPTIONS: EngineOptions = EngineOptions {
     transaction_rows_max: 100,
     state_bytes_max: 4000,
     total_state_bytes_max: 10_000,
+    unindexed_max: 1_000,
 };
 
 const FILTER: &str = "SELECT k, b FROM t WHERE a = 1";
@@ -377,6 +378,38 @@ fn results_that_are_too_large_end_with_a_reason() {
         assert_eq!(reason.code, "result_too_large");
         assert_eq!(bench.engine.stats(), EngineStats::default());
     }
+}
+
+#[test]
+fn queries_that_no_index_finds_are_so_many_and_no_more() {
+    let options = EngineOptions { unindexed_max: 2, ..OPTIONS };
+    let mut bench = Bench { engine: Engine::new(options, Place(10)), ..Bench::new() };
+    let all = ["SELECT k FROM t", "SELECT a FROM t", "SELECT b FROM t"];
+    for sql in &all[..2] {
+        bench.subscribe(sql);
+    }
+    assert_eq!(bench.engine.unindexed(), 2);
+    bench.said();
+    let late = bench.subscribe(all[2]);
+    let ends = bench.said().into_iter().find_map(|output| match output {
+        Output::End { to: To::Only(_, members), reason } => Some((members, reason.code)),
+        _ => None,
+    });
+    assert_eq!(ends, Some((vec![late], "too_many_unindexed")));
+    assert_eq!(bench.engine.unindexed(), 2, "it is not kept");
+    // Whoever follows one that is there, or one that an index finds, is let in; and there is room again
+    // when one is gone.
+    let same = bench.subscribe(all[0]);
+    bench.subscribe(FILTER);
+    for who in [Subscriber(1), same] {
+        bench.engine.unsubscribe(who, &mut bench.out);
+    }
+    let query = bound(all[2]);
+    bench.engine.resume(query, Subscriber(9), &[], &mut bench.out);
+    assert!(!bench.said().iter().any(|output| matches!(output, Output::End { .. })));
+    bench.engine.resume(bound(all[0]), Subscriber(10), &[], &mut bench.out);
+    assert!(bench.said().iter().any(|output| matches!(output, Output::End { .. })));
+    assert_eq!(bench.engine.unindexed(), 2);
 }
 
 #[test]

@@ -95,6 +95,13 @@ impl<'a> Turn<'a> {
         self.asks.marks.insert((mark, self.query));
     }
 
+    /// The query is new, and no index finds it, nor so many others of its table.
+    pub(super) fn crowd(&mut self, unindexed: usize) {
+        if unindexed > self.options.unindexed_max {
+            self.over = Some(too_many_unindexed(self.options.unindexed_max));
+        }
+    }
+
     pub(super) fn lost(&mut self, lost: &Lost) {
         if *lost == Lost::Unsure {
             self.unsure += 1;
@@ -114,6 +121,15 @@ pub(super) fn too_large(rows_max: usize) -> EndReason {
          a narrower WHERE or a LIMIT"
     );
     EndReason { code: "result_too_large", message: Some(message) }
+}
+
+/// Every change of the table would be tested on one more query than may be.
+fn too_many_unindexed(unindexed_max: usize) -> EndReason {
+    let message = format!(
+        "no index finds this query, and {unindexed_max} others of the table are such already: compare a \
+         column with a value, by =, IN, BETWEEN, < or >"
+    );
+    EndReason { code: "too_many_unindexed", message: Some(message) }
 }
 
 /// What is kept of the result is more than may be kept.

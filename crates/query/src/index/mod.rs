@@ -55,11 +55,12 @@ enum Anchored {
 }
 
 impl Index {
-    /// Adds a query's conditions. A query may have several, of which one must hold.
-    pub fn insert(&mut self, query: QueryId, conditions: &Conditions) {
+    /// Adds a query's conditions. A query may have several, of which one must hold. Returns whether they
+    /// have an anchor.
+    pub fn insert(&mut self, query: QueryId, conditions: &Conditions) -> bool {
         let Some(anchors) = anchors(conditions, &mut self.slots, &self.hasher) else {
             self.unindexed.insert(query);
-            return;
+            return false;
         };
         for Anchor { equal, hash, range } in anchors {
             let form = Form { equal, range: range.map(|(slot, _, _)| slot) };
@@ -75,6 +76,7 @@ impl Index {
                 (Anchored::Ranges(_), None) => {}
             }
         }
+        true
     }
 
     /// Removes them; they are those it was added with.

@@ -47,7 +47,9 @@ pub(crate) fn range(key: &str) -> Option<RangeInclusive<i64>> {
         "sql.bytes_max" => 1..=1024 * MIB,
         "queries.rows_max" => 1..=1_000_000,
         "queries.bytes_max" => 1..=1024 * MIB,
-        "queries.per_connection_max" | "queries.per_identity_max" => 1..=10_000_000,
+        "queries.per_connection_max" | "queries.per_identity_max" | "queries.unindexed_max" => {
+            1..=10_000_000
+        }
         "queries.timeout_ms" => 1..=HOUR_MS,
         "queries.cost_max" => 0..=i64::MAX,
         "queries.reads_max" | "queries.requeries_max" => 1..=1_000,

@@ -92,6 +92,7 @@ impl<'a> Driver<'a> {
             transaction_rows_max: if small == 0 { 3 } else { 1_000 },
             state_bytes_max: 1 << 24,
             total_state_bytes_max: 1 << 28,
+            unindexed_max: usize::MAX,
         };
         let slack = usize::try_from(small).expect("a small number");
         let limits = QueryLimits { rows_max: 1_000, window_slack: slack, hide_timing: true };

@@ -25,6 +25,7 @@ const ROOMY: EngineOptions = EngineOptions {
     transaction_rows_max: 1000,
     state_bytes_max: 1 << 20,
     total_state_bytes_max: 1 << 24,
+    unindexed_max: usize::MAX,
 };
 
 fn values(row: &[i64]) -> Vec<Box<RawValue>> {
@@ -94,6 +95,7 @@ fn what_does_not_fit_ends_or_is_read_again_and_never_lies() {
         transaction_rows_max: 2,
         state_bytes_max: 120,
         total_state_bytes_max: 300,
+        unindexed_max: usize::MAX,
     };
     for has_quirks in [false, true] {
         let seen = run("little room", Weather { has_quirks, options, ..CALM }, 0..60);

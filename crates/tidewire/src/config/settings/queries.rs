@@ -30,6 +30,7 @@ pub(crate) struct Queries {
     hide_timing: bool,
     state_bytes_max: usize,
     node_state_bytes_max: usize,
+    unindexed_max: usize,
     transaction_rows_max: usize,
     resume_events_max: usize,
     #[serde(deserialize_with = "ms")]
@@ -54,6 +55,7 @@ impl Queries {
             hide_timing: self.hide_timing,
             state_bytes_max: self.state_bytes_max,
             node_state_bytes_max: self.node_state_bytes_max,
+            unindexed_max: self.unindexed_max,
             transaction_rows_max: self.transaction_rows_max,
             resume_events_max: self.resume_events_max,
             registry: self.registry_ms,
