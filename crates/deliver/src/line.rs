@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
@@ -173,7 +173,7 @@ impl Line {
 
     fn try_read_buf(&self, buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
         match &self.wire {
-            Wire::Plain(stream) => stream.try_read_buf(buffer),
+            Wire::Plain(stream) => read_all(stream, buffer),
             Wire::Secure(secure) => secure.try_read_buf(buffer),
         }
     }
@@ -232,6 +232,22 @@ impl Line {
             Wire::Secure(secure) => secure.poll_shutdown(cx),
         }
     }
+}
+
+/// Reads what has arrived. Less than there was room for is all of it: the socket then counts as empty until
+/// more arrives, so that hyper, which looks again at once, asks the system once for each request.
+fn read_all(stream: &TcpStream, buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
+    let room = buffer.remaining();
+    let mut all = None;
+    let read = stream.try_io(Interest::READABLE, || {
+        let count = stream.try_read_buf(buffer)?;
+        if count > 0 && count < room {
+            all = Some(count);
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(count)
+    });
+    all.map_or(read, Ok)
 }
 
 /// The socket as hyper uses it.
