@@ -197,7 +197,7 @@ pub(super) fn too_large(node: &Node, txid: Option<i64>, events: usize, bytes: us
 
 #[cfg(test)]
 mod tests {
-    use tidewire_store::groups::{GroupChange, GroupWish, Start};
+    use tidewire_store::groups::{GroupChange, GroupWish};
 
     use super::*;
     use crate::testing::Bench;
@@ -207,13 +207,7 @@ mod tests {
     fn a_group_that_was_changed_since_is_looked_at_again() {
         let bench = Bench::start();
         let node = bench.node();
-        let wish = GroupWish {
-            partitions: Some(1),
-            filter: None,
-            start: Start::Beginning,
-            max_attempts: None,
-            on_dead: None,
-        };
+        let wish = GroupWish { partitions: Some(1), ..GroupWish::default() };
         let made = bench.wait(node.groups.store.put_group("g", &wish)).expect("a group");
         let mut seen = made.0;
         seen.partitions[0].failing = 1;

@@ -209,7 +209,7 @@ impl Foreman {
 mod tests {
     use tokio::sync::oneshot;
 
-    use tidewire_store::groups::{GroupWish, Start};
+    use tidewire_store::groups::GroupWish;
 
     use super::super::ask::{Ask, Refused};
     use super::*;
@@ -219,13 +219,7 @@ mod tests {
     fn a_claim_for_which_there_is_no_room_is_told_so() {
         let bench = Bench::start();
         let node = bench.node();
-        let wish = GroupWish {
-            partitions: Some(1),
-            filter: None,
-            start: Start::Beginning,
-            max_attempts: None,
-            on_dead: None,
-        };
+        let wish = GroupWish { partitions: Some(1), ..GroupWish::default() };
         bench.wait(node.groups.store.put_group("g", &wish)).expect("a group");
         let claim = || {
             let (reply, answer) = oneshot::channel();

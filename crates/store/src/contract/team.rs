@@ -11,8 +11,7 @@ use super::subject::Subject;
 use crate::command::{Actor, Append};
 use crate::groups::{
     Assembled, Assembler, Batch, Begun, Claim, Ending, Failure, Filter, GroupEvent, GroupView,
-    GroupWish, Holdings, Key, Letter, LogPage, Pages, SharedGroups, Spec, Start, Verdict, Wants,
-    Work,
+    GroupWish, Holdings, Key, Letter, LogPage, Pages, SharedGroups, Spec, Verdict, Wants, Work,
 };
 use crate::offset::Position;
 
@@ -32,13 +31,7 @@ pub(super) struct Team<'a> {
 
 /// A group of so many partitions that begins with the log.
 pub(super) fn wish(partitions: u32) -> GroupWish {
-    GroupWish {
-        partitions: Some(partitions),
-        filter: None,
-        start: Start::Beginning,
-        max_attempts: None,
-        on_dead: None,
-    }
+    GroupWish { partitions: Some(partitions), ..GroupWish::default() }
 }
 
 pub(super) fn key(host: &str, user: &str) -> Key {

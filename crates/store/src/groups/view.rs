@@ -14,9 +14,10 @@ use crate::offset::{Offset, Position};
 use crate::sql::SqlError;
 
 /// Where a group begins, or is set to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Start {
     /// With the oldest event that the log still has.
+    #[default]
     Beginning,
     /// With the next event that comes.
     Now,
@@ -80,7 +81,7 @@ impl Verdict {
 }
 
 /// What a group shall be. None: the default for a new group, whatever it has for one that is there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupWish {
     /// How many partitions; 8.
     pub partitions: Option<u32>,

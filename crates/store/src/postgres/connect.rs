@@ -78,6 +78,26 @@ pub(crate) struct Session {
 pub(crate) type RawConnection =
     Connection<Socket, <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<Socket>>::Stream>;
 
+/// What holds for all statements that are not ours: values are always written in the same way, whatever
+/// the database's defaults are, because their text is read.
+const GUEST: &str = "
+    SET TimeZone = 'UTC';
+    SET DateStyle = 'ISO';
+    SET IntervalStyle = 'postgres';
+    SET extra_float_digits = 1;
+    SET bytea_output = 'hex';
+    SET xmloption = 'content';
+    SET client_encoding = 'UTF8';
+    SET standard_conforming_strings = on;
+    SET backslash_quote = safe_encoding;
+    SET idle_session_timeout = 0;
+";
+
+/// Gives a session a guest's settings, and these besides.
+pub(super) async fn welcome(client: &Client, settings: &str) -> Result<(), Error> {
+    client.batch_execute(&format!("{GUEST}{settings}")).await
+}
+
 impl Connector {
     pub(crate) fn new(options: &PostgresOptions) -> Result<Connector, StoreError> {
         let (mut config, tls, protection) = url::parse(&options.url)?;
@@ -178,7 +198,7 @@ impl Connector {
         }
     }
 
-    /// Opens a session with these settings alone, for statements that are not ours. While the
+    /// Opens a session with a guest's settings and these, for statements that are not ours. While the
     /// database is away it is tried again, within the timeout.
     pub(crate) async fn guest_in_time(&self, settings: &str) -> Result<Session, StoreError> {
         let mut patience = Patience::new(self.timeout);
@@ -187,7 +207,7 @@ impl Connector {
                 let (client, connection) = self.raw().await?;
                 let ended = CancellationToken::new();
                 let task = self.drive(connection, ended.clone());
-                client.batch_execute(settings).await?;
+                welcome(&client, settings).await?;
                 Ok((client, task, ended))
             };
             match self.in_time(opened).await {

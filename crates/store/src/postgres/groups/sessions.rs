@@ -16,19 +16,8 @@ use super::step::failed;
 use crate::error::StoreError;
 use crate::groups::GroupError;
 
-/// Values are always written in the same way, whatever the database's defaults are; a machine that is gone is
-/// noticed, because the session holds a lock.
+/// A machine that is gone is noticed, because the session holds a lock.
 const SETTINGS: &str = "
-    SET TimeZone = 'UTC';
-    SET DateStyle = 'ISO';
-    SET IntervalStyle = 'postgres';
-    SET extra_float_digits = 1;
-    SET bytea_output = 'hex';
-    SET xmloption = 'content';
-    SET client_encoding = 'UTF8';
-    SET standard_conforming_strings = on;
-    SET backslash_quote = safe_encoding;
-    SET idle_session_timeout = 0;
     SET tcp_keepalives_idle = 2;
     SET tcp_keepalives_interval = 1;
     SET tcp_keepalives_count = 3;

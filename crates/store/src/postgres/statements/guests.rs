@@ -7,25 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::super::connect::{Connector, Session};
+use super::super::connect::{self, Connector, Session};
 use crate::error::StoreError;
 
-/// Values are always written in the same way, whatever the database's defaults are: PostgreSQL's text
-/// of them is turned into JSON.
-///
 /// A session that stops in the middle of a transaction is ended by the server.
 const SETTINGS: &str = "
-    SET TimeZone = 'UTC';
-    SET DateStyle = 'ISO';
-    SET IntervalStyle = 'postgres';
-    SET extra_float_digits = 1;
-    SET bytea_output = 'hex';
-    SET xmloption = 'content';
-    SET client_encoding = 'UTF8';
-    SET standard_conforming_strings = on;
-    SET backslash_quote = safe_encoding;
     SET idle_in_transaction_session_timeout = '10s';
-    SET idle_session_timeout = 0;
 ";
 
 /// `DISCARD ALL`, but for statements that the driver has prepared for itself.
@@ -102,7 +89,7 @@ impl Guests {
             let Guest { session, place } = guest;
             let cleaned = async {
                 session.client.batch_execute(CLEAN).await?;
-                session.client.batch_execute(SETTINGS).await
+                connect::welcome(&session.client, SETTINGS).await
             };
             if cleaned.await.is_ok() {
                 session.client.clear_type_cache();

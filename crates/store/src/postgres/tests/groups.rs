@@ -8,8 +8,8 @@ use super::*;
 use crate::command::Actor;
 use crate::groups::{
     Acked, Begun, Claim, Ending, Failure, GroupError, GroupEvent, GroupWish, Grouped, Groups,
-    Holdings, Key, LETTERS_BYTES_MAX, LeaseRef, Letter, LetterState, SharedGroups, Start, Verdict,
-    Wants, Which, Work, partition_of,
+    Holdings, Key, LETTERS_BYTES_MAX, LeaseRef, Letter, LetterState, SharedGroups, Verdict, Wants,
+    Which, Work, partition_of,
 };
 use crate::postgres::groups::PostgresGroups;
 use crate::postgres::testing::fresh_database;
@@ -25,13 +25,7 @@ const EVENTS: &str = "INSERT INTO tidewire.log
     FROM generate_series(1, 100) AS i";
 
 pub(super) fn wish(partitions: u32) -> GroupWish {
-    GroupWish {
-        partitions: Some(partitions),
-        filter: None,
-        start: Start::Beginning,
-        max_attempts: None,
-        on_dead: None,
-    }
+    GroupWish { partitions: Some(partitions), ..GroupWish::default() }
 }
 
 /// A database with events, its groups, and a table that handlers write to.

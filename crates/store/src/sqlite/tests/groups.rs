@@ -10,7 +10,7 @@ use crate::command::{Actor, Command};
 use crate::contract::commands;
 use crate::groups::{
     Begun, Claim, Ending, GroupError, GroupWish, Groups, Holdings, LETTERS_BYTES_MAX, LeaseRef,
-    MemberKind, MemberReport, Start, Wants, Work, partition_of,
+    MemberKind, MemberReport, Wants, Work, partition_of,
 };
 use crate::log::Log;
 use crate::offset::Position;
@@ -37,13 +37,7 @@ impl Subject {
         let new = NewWatch { table: "ledger".to_owned(), ..NewWatch::default() };
         subject.store.watch(new).await.expect("it can be watched");
         subject.submit(Command::Create(Box::new(commands::create("a")))).await;
-        let wish = GroupWish {
-            partitions: Some(1),
-            filter: None,
-            start: Start::Beginning,
-            max_attempts: None,
-            on_dead: None,
-        };
+        let wish = GroupWish { partitions: Some(1), ..GroupWish::default() };
         let (_, made) = subject.store.put_group("g", &wish).await.expect("a group");
         assert!(made);
         subject
