@@ -3,25 +3,22 @@
 //! What is known of the partition (its [`Holdings`]) is read once and kept while it holds: every commit compares
 //! it under the row's lock. The next batch is put together while this one commits.
 
+mod batch;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_store::groups::view::kept_error;
-use tidewire_store::groups::{
-    Assembled, Batch, Begun, Claim, Ending, Failure, GroupError, Holdings, Verdict, Wants, Work,
-    retry_in,
-};
-use tidewire_store::{PageLimit, Position, SqlError};
+use tidewire_store::groups::{Assembled, Batch, GroupError, Holdings, Wants, retry_in};
+use tidewire_store::{PageLimit, Position};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
-use crate::policy::{Reaction, reaction, sql_overran};
+use crate::policy::{Reaction, reaction};
 use crate::reading::assemble;
-use crate::run::{Counts, Job, Plan, Ran, only_unit, run};
+use crate::run::Plan;
 use crate::shared::Shared;
-use crate::turn::first;
 
 /// A partition that somebody else holds is tried again after this.
 const TAKEN_WAIT: Duration = Duration::from_millis(250);
@@ -275,202 +272,6 @@ impl<'a> Worker<'a> {
         }
         self.held = None;
         Ok(Pause::While(jitter(TAKEN_WAIT)))
-    }
-
-    /// A batch in its transaction.
-    async fn work_off(&mut self, batch: Batch, wants: &Arc<Wants>) -> Result<Pause, Error> {
-        let Some(held) = self.held.as_ref() else { return Ok(Pause::None) };
-        let claim = self.shared.claim(held);
-        let work = match self.shared.groups.begin(&claim).await? {
-            Begun::Work(work) => work,
-            Begun::Taken => {
-                self.held = None;
-                return Ok(Pause::While(jitter(TAKEN_WAIT)));
-            }
-            Begun::Moved => return Ok(self.moved()),
-        };
-        let job = Job {
-            handler: &*self.shared.handler,
-            batch: &batch,
-            held,
-            timeout: self.shared.settings.handler_timeout,
-            epoch: self.shared.groups.log_epoch(),
-        };
-        match run(&job, &mut self.plan, work).await {
-            Ran::Done(work, ending, counts) => {
-                self.commit(&claim, batch, work, *ending, counts, wants).await
-            }
-            Ran::Failed { failures, after } => self.failed(&claim, &failures, after).await,
-            Ran::Again => {
-                self.keep(batch);
-                Ok(Pause::None)
-            }
-            Ran::Weather(text) => Ok(self.storm(&text)),
-            Ran::Overran(text) => self.unfit(&claim, batch, &text).await,
-            Ran::Stop(text) => Err(Error::Stopped(text)),
-        }
-    }
-
-    /// Somebody else was there. That is looked at again at once, unless it happens again and again.
-    fn moved(&mut self) -> Pause {
-        self.held = None;
-        self.moves += 1;
-        if self.moves > MOVES_MAX { Pause::While(jitter(TAKEN_WAIT)) } else { Pause::None }
-    }
-
-    /// A batch to be run again at once. Letters are read again.
-    fn keep(&mut self, batch: Batch) {
-        if batch.redrive.is_some() {
-            self.letters_first = true;
-        } else {
-            self.ahead = Some(Assembled::Batch(batch));
-        }
-    }
-
-    async fn commit(
-        &mut self,
-        claim: &Claim,
-        batch: Batch,
-        work: Box<dyn Work>,
-        ending: Ending,
-        counts: Counts,
-        wants: &Arc<Wants>,
-    ) -> Result<Pause, Error> {
-        let Some(held) = self.held.as_mut() else { return Ok(Pause::None) };
-        // Where nothing but the advance is written, what is held stays true.
-        let plain = batch.redrive.is_none()
-            && ending.dead.is_empty()
-            && ending.park.is_empty()
-            && ending.settled.is_empty();
-        let (finished, ahead) = if plain {
-            held.partition.next = ending.next;
-            let ahead = assemble(self.shared, wants, held, ending.next, self.size, &mut self.grown);
-            tokio::join!(work.finish(&ending), async { ahead.await.ok() })
-        } else {
-            (work.finish(&ending).await, None)
-        };
-        match finished {
-            Ok(_) => {
-                self.shared.tally.committed(counts);
-                (self.plan, self.ahead, self.idle_since) = (Plan::default(), ahead, None);
-                (self.moves, self.storms, self.unfits) = (0, 0, 0);
-                self.size = self.size.saturating_mul(2).min(self.shared.settings.batch_size);
-                self.known = Some((ending.next, claim.generation));
-                self.seen = self.seen.max(ending.next);
-                self.shared.tally.place(self.partition, ending.next, self.seen, None);
-                self.forget_pages();
-                if !plain {
-                    self.held = None;
-                }
-                Ok(Pause::None)
-            }
-            Err(GroupError::Sql(error @ SqlError::Wrong(_))) => {
-                if !sql_overran(&error) && self.plan.find_culprit() {
-                    self.held = None;
-                    return Ok(Pause::None);
-                }
-                self.unfit(claim, batch, &error.to_string()).await
-            }
-            Err(error) => {
-                self.held = None;
-                Err(error.into())
-            }
-        }
-    }
-
-    /// A batch cannot be committed, and nothing says whose fault that is. It is made smaller until it is one
-    /// source transaction. If that is of one key, the key has failed; if not, the partition stands still and
-    /// says why, for there is nobody to blame.
-    async fn unfit(&mut self, claim: &Claim, batch: Batch, text: &str) -> Result<Pause, Error> {
-        let Some(held) = self.held.as_ref() else { return Ok(Pause::None) };
-        let attempts_max = held.group.max_attempts;
-        if let Some(keys) = only_unit(&batch) {
-            let tried = held.attempts.get(&keys.key).map_or(0, |(attempts, _)| *attempts);
-            if tried.saturating_add(1) >= attempts_max {
-                self.plan.doom(keys, text);
-                self.keep(batch);
-                return Ok(self.storm(text));
-            }
-            let (key, first, error) = (keys.key.clone(), first(&keys.events), kept_error(text));
-            let failure = Failure { key, first, verdict: Verdict::Retry, error };
-            return self.failed(claim, &[failure], None).await;
-        }
-        if self.size > 1 {
-            self.size = (self.size / SHRINK).max(1);
-            return Ok(self.storm(text));
-        }
-        self.unfits += 1;
-        if self.unfits < attempts_max {
-            return Ok(self.storm(text));
-        }
-        self.unfits = 0;
-        let text = format!(
-            "batch_not_committed: one source transaction, of {} hosts and users in this partition, \
-             cannot be committed: {text}; mend the handler, then resume the group with `tidewire \
-             groups resume {}`",
-            batch.groups.len(),
-            claim.group
-        );
-        tracing::error!(partition = self.partition, "{text}");
-        self.held = None;
-        self.shared.groups.set_trouble(claim, Some(&text)).await?;
-        Ok(Pause::While(STANDING_WAIT))
-    }
-
-    /// Notes what failed, apart from the transaction that was rolled back.
-    async fn failed(
-        &mut self,
-        claim: &Claim,
-        failures: &[Failure],
-        after: Option<Duration>,
-    ) -> Result<Pause, Error> {
-        let settings = &self.shared.settings;
-        let attempts = self.held.as_ref().map(|held| &held.attempts);
-        let tried = |failure: &Failure| {
-            attempts.and_then(|all| all.get(&failure.key)).map_or(0, |(n, _)| *n)
-        };
-        let most = failures.iter().map(tried).max().unwrap_or(0).saturating_add(1);
-        let wait = after.unwrap_or_else(|| {
-            retry_in(most, settings.retry, settings.retry_max, &mut rand::rng())
-        });
-        for failure in failures {
-            tracing::warn!(
-                partition = self.partition,
-                host = &*failure.key.host,
-                user = &*failure.key.user,
-                attempt = tried(failure) + 1,
-                "the handler failed, to be tried again in {wait:?}: {}",
-                failure.error
-            );
-        }
-        self.shared.tally.failed(failures.len());
-        self.held = None;
-        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        self.shared.groups.note_failures(claim, failures, wait_ms).await?;
-        Ok(Pause::None)
-    }
-
-    /// What to do about an error of the store.
-    fn react(&mut self, error: &GroupError) -> Pause {
-        self.held = None;
-        match reaction(error) {
-            Reaction::Look => self.moved(),
-            Reaction::Wait | Reaction::End => {
-                if matches!(error, GroupError::NotFound) {
-                    self.shared.look.notify_one();
-                }
-                self.storm(&error.to_string())
-            }
-        }
-    }
-
-    fn storm(&mut self, text: &str) -> Pause {
-        self.held = None;
-        self.storms = self.storms.saturating_add(1);
-        let settings = &self.shared.settings;
-        let wait = retry_in(self.storms, settings.retry, settings.retry_max, &mut rand::rng());
-        tracing::warn!(partition = self.partition, "to be tried again in {wait:?}: {text}");
-        Pause::While(wait)
     }
 
     fn forget_pages(&self) {
