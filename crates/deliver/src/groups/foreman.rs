@@ -26,6 +26,9 @@ use crate::node::Node;
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// The pause between two looks that nobody new asked for.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Workers that are made known in one look. When a thousand come at once, work is not to wait until all of them are
+/// written down, nor is a node that goes away.
+const MADE_KNOWN_MAX: usize = 32;
 /// When to look again at a partition that someone else has, without a lease.
 pub(super) const TAKEN_PAUSE: Duration = Duration::from_millis(250);
 
@@ -187,13 +190,19 @@ impl Foreman {
             }
         }
         self.turn_away(&view);
-        self.renew_members().await;
+        let known = self.renew_members().await;
+        let strangers = self.queue.len() > known;
+        // Whoever came and is gone again was here: they are made known before they go.
+        self.queue.iter_mut().skip(known).for_each(|ask| ask.looked = false);
         let tip = store.log_tip().await?;
         let wants = self.wants_of(&view);
         let mut free: Vec<&PartitionView> =
             view.partitions.iter().filter(|at| is_free(at, &view)).collect();
         free.sort_by_key(|at| self.known.get(&at.partition).map_or(0, |known| known.taken));
-        let mut again = view.partitions.iter().filter_map(next_change).min();
+        let mut again = match strangers {
+            true => Some(Duration::ZERO),
+            false => view.partitions.iter().filter_map(next_change).min(),
+        };
         for at in free {
             if self.first_for(at.partition).is_none() {
                 continue;
@@ -262,17 +271,24 @@ impl Foreman {
         }
     }
 
-    /// Says that those who wait live, for as long as they do.
-    async fn renew_members(&mut self) {
+    /// Says that those who wait live, for as long as they do. Returns how many of the queue that was said of: the
+    /// others are yet to be made known.
+    async fn renew_members(&mut self) -> usize {
         let now = Instant::now();
         self.members.retain(|_, until| *until > now);
         let mut refused = Vec::new();
+        let (mut made_known, mut reached) = (0, self.queue.len());
         for (index, ask) in self.queue.iter().enumerate() {
             let until = ask.deadline.max(now) + ask.lease;
             let slack = (until - now) / 3;
             if self.members.get(&ask.member).is_some_and(|known| *known + slack >= until) {
                 continue;
             }
+            if made_known == MADE_KNOWN_MAX {
+                reached = index;
+                break;
+            }
+            made_known += 1;
             let report = MemberReport {
                 group: self.group.clone(),
                 member: ask.member.clone(),
@@ -289,18 +305,21 @@ impl Foreman {
                 Err(GroupError::TooMany { .. }) => {
                     self.members.insert(ask.member.clone(), until);
                 }
-                // Nor does work wait for it.
+                // Nor does work wait for it: the rest are made known in a later look.
                 Err(error) if error.temporary() => {
                     tracing::debug!(%error, "a worker could not be made known");
+                    break;
                 }
                 Err(error) => refused.push((index, error)),
             }
         }
+        reached -= refused.len();
         for (index, error) in refused.into_iter().rev() {
             if let Some(ask) = self.queue.remove(index) {
                 ask.refuse(Refused::Group(error));
             }
         }
+        reached
     }
 }
 
