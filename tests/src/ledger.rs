@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use reqwest::Method;
 use serde_json::json;
 use tidewire_consumer::{
-    Builder, Consumer, Context, Event, EventExt as _, Group, Handler, HandlerError,
+    Builder, Consumer, Context, Event, EventExt as _, Group, Handler, HandlerError, Source,
 };
 use tidewire_store::groups::{Grouped as _, SharedGroups};
 use tidewire_store::postgres::groups::PostgresGroups;
@@ -85,11 +85,15 @@ impl Ledger {
 
     /// A member of the group `g` that reads `orders`, as yet without a number of partitions.
     pub fn member(&self) -> Builder {
-        let builder = match &self.place {
-            Place::Sqlite { store, .. } => Consumer::builder(Arc::clone(store)),
-            Place::Postgres { url, .. } => Consumer::builder(url.clone()),
-        };
-        builder
+        match &self.place {
+            Place::Sqlite { store, .. } => Ledger::member_at(Arc::clone(store)),
+            Place::Postgres { url, .. } => Ledger::member_at(url.clone()),
+        }
+    }
+
+    /// The same, for whoever comes to the log in this way.
+    pub fn member_at(log: impl Into<Source>) -> Builder {
+        Consumer::builder(log)
             .group("g")
             .tables(["orders"])
             .signals(false)

@@ -33,18 +33,27 @@ impl Store {
     /// How many rows were ever written to a table of PostgreSQL, waiting until its sessions have
     /// reported at least so many: they do when they end. `None` on SQLite, which keeps no such count.
     pub async fn ever_written(&self, table: &str, at_least: i64) -> Option<i64> {
+        self.ever(table, "n_tup_ins + n_tup_upd + n_tup_del", at_least).await
+    }
+
+    /// How often such a table was looked at, likewise.
+    pub async fn ever_scanned(&self, table: &str, at_least: i64) -> Option<i64> {
+        self.ever(table, "seq_scan + coalesce(idx_scan, 0)", at_least).await
+    }
+
+    async fn ever(&self, table: &str, count: &str, at_least: i64) -> Option<i64> {
         let Store::Postgres { url } = self else { return None };
         let sql = Sql::connect(url).await.expect("a connection");
         let question = format!(
-            "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del)::bigint FROM pg_stat_user_tables \
+            "SELECT sum({count})::bigint FROM pg_stat_user_tables \
              WHERE schemaname = 'tidewire' AND relname = '{table}'"
         );
-        let what = format!("PostgreSQL reports {at_least} writes to {table}");
-        let written = eventually(&what, async || {
-            let written = sql.number(&question).await;
-            (written >= at_least).then_some(written)
+        let what = format!("PostgreSQL reports that {count} of {table} is at least {at_least}");
+        let counted = eventually(&what, async || {
+            let counted = sql.number(&question).await;
+            (counted >= at_least).then_some(counted)
         });
-        Some(written.await)
+        Some(counted.await)
     }
 
     /// Who wrote each event of a stream, in order: the tenant and the user in the log's rows.

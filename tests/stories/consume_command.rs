@@ -14,6 +14,7 @@ on_both_stores!(
     the_exit_code_says_what_becomes_of_the_events,
     the_batch_in_hand_is_finished_when_it_is_told_to_stop,
     a_second_signal_ends_it_and_all_it_started,
+    a_handler_that_hangs_keeps_nobody_from_stopping,
     a_file_says_how_to_work,
 );
 
@@ -193,7 +194,7 @@ async fn a_second_signal_ends_it_and_all_it_started(store: Store) {
     let server = Launch::dev(&store).start().await;
     let shop = Shop::open(server.http(), &json!({ "partitions": 1, "tables": ["jobs"] })).await;
     shop.jobs.add(&[(1, "acme", "ann")]).await;
-    let process = shop.consume(ONE, WAITS);
+    let process = shop.consume(&["--group", "mail", "--lease", "1s"], WAITS);
     let child = begun(&shop).await;
     process.signal("INT");
     eventually("it says that it goes on for now", async || {
@@ -205,6 +206,29 @@ async fn a_second_signal_ends_it_and_all_it_started(store: Store) {
     assert_eq!(ended.code, Some(143), "{}", ended.said);
     eventually("what it started is gone", async || (!runs(&child)).then_some(())).await;
     assert_eq!(shop.jobs.look().await["lag_events"], 1, "nothing was done");
+    // Who comes next has the event when the lease is over, and nothing was counted against it.
+    let process = shop.consume(ONE, r#"cat >> "$at/done"; test $TIDEWIRE_ATTEMPT = 0 || exit 65"#);
+    shop.nothing_is_left().await;
+    stop(process).await;
+    assert_eq!(shop.written("done").lines().count(), 1);
+    assert_eq!(shop.jobs.letters("").await, Vec::<Value>::new());
+}
+
+/// Whoever stops it does not wait for ever: what hangs is given up after `--timeout`, as at any other time.
+async fn a_handler_that_hangs_keeps_nobody_from_stopping(store: Store) {
+    let server = Launch::dev(&store).start().await;
+    let shop = Shop::open(server.http(), &json!({ "partitions": 1, "tables": ["jobs"] })).await;
+    shop.jobs.add(&[(1, "acme", "ann")]).await;
+    let process = shop.consume(&["--group", "mail", "--timeout", "1s"], WAITS);
+    let child = begun(&shop).await;
+    let said = stop(process).await;
+    assert!(said.contains("0 events in 0 batches"), "{said}");
+    eventually("what it started is gone", async || (!runs(&child)).then_some(())).await;
+    let process = shop.consume(ONE, r#"cat >> "$at/done"; test $TIDEWIRE_ATTEMPT != 0 || exit 65"#);
+    shop.nothing_is_left().await;
+    stop(process).await;
+    assert_eq!(shop.written("done").lines().count(), 1);
+    assert_eq!(shop.jobs.letters("").await, Vec::<Value>::new(), "the attempt was counted");
 }
 
 /// A process that nobody waits for any more may stay as a zombie, where init does not reap.

@@ -25,6 +25,7 @@ mod a_slow_reader_of_a_query;
 mod a_tab_sleeps_and_returns;
 mod a_table_changes_under_a_query;
 mod a_webhook_survives_a_restart;
+mod a_worker_with_few_rights;
 mod access_matrix;
 mod all_nodes_restart_one_by_one;
 mod an_append_writes_one_row;

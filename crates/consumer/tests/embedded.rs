@@ -17,6 +17,7 @@ use tidewire_store::{
     Actor, Append, Command, Create, Log as _, Position, Reach, Sql as _, SqlLimits, SqliteOptions,
     Statements,
 };
+use tokio::sync::Notify;
 
 /// A test that waits for longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -124,6 +125,31 @@ impl Ground {
         let stats = member.stop().await.expect("it stops");
         self.store.close().await;
         stats
+    }
+}
+
+/// Never ends, and says when it begins and when it is given up.
+#[derive(Default)]
+struct Endless {
+    begun: Arc<Notify>,
+    given_up: Arc<Notify>,
+}
+
+/// Notifies when dropped.
+struct AtItsEnd(Arc<Notify>);
+
+impl Drop for AtItsEnd {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+#[async_trait]
+impl Handler for Endless {
+    async fn handle(&self, _: &Group<'_>, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        let _end = AtItsEnd(Arc::clone(&self.given_up));
+        self.begun.notify_one();
+        std::future::pending().await
     }
 }
 
@@ -238,4 +264,26 @@ async fn what_another_kind_of_worker_made_a_letter_is_not_handled() {
     ground.comes_to(&["a", "c"]).await;
     assert_eq!(ground.letter().await.letter.error, "no use");
     ground.end(member).await;
+}
+
+#[tokio::test]
+async fn a_handler_that_never_ends_is_given_up_when_its_member_stops() {
+    let ground = Ground::new().await;
+    ground.say(&["a"]).await;
+    let endless = Endless::default();
+    let (begun, given_up) = (Arc::clone(&endless.begun), Arc::clone(&endless.given_up));
+    let member = ground.member().handler_timeout(Duration::from_secs(3_600));
+    let member = member.start(endless).await.expect("a member");
+    begun.notified().await;
+    // With nothing else to do, the clock goes on to where the patience with batches in hand ends.
+    tokio::time::pause();
+    let (stats, ()) = tokio::join!(member.stop(), async {
+        given_up.notified().await;
+        tokio::time::resume();
+    });
+    let stats = stats.expect("it stops");
+    assert_eq!((stats.events, stats.retries), (0, 0), "nothing was done or counted: {stats:?}");
+    let next = ground.member().start(Obedient).await.expect("a member");
+    ground.comes_to(&["a"]).await;
+    ground.end(next).await;
 }

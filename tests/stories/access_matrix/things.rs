@@ -1,11 +1,13 @@
 //! What is tried: the things that rows name in braces, made for them and looked at afterwards.
 
+use std::rc::Rc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidewire_stories::worker::{claim, subscribe, woken};
-use tidewire_stories::{Answer, Http, Tab, eventually};
+use tidewire_stories::{Answer, Http, QueryTab, Tab, eventually};
 
 use super::callers::{Caller, Callers};
 use super::table::Row;
@@ -18,6 +20,8 @@ pub(crate) struct Things {
     pub(crate) content: String,
     /// Of the wake that a worker has claimed.
     pub(crate) token: Option<String>,
+    /// Whoever follows the live query: it lasts no longer than they do.
+    follower: Option<Rc<QueryTab>>,
 }
 
 /// Those that are there. The others are yet to be made, or say something about these.
@@ -37,7 +41,8 @@ impl Things {
             ("wakes", format!("doc/wakes-{name}")),
             ("new group", format!("jobs-new-{name}")),
         ];
-        let mut things = Things { names: Vec::new(), content: unique(), token: None };
+        let mut things =
+            Things { names: Vec::new(), content: unique(), token: None, follower: None };
         owner.create(&stream).await;
         let mut offset = owner.append(&stream, &json!(things.content)).await;
         if row.uses("session") {
@@ -107,6 +112,11 @@ impl Things {
             }
             names.push((thing, table));
         }
+        if row.uses("live query") {
+            let (live_id, follower) = follow_live(admin).await;
+            names.push(("live query", live_id));
+            things.follower = Some(Rc::new(follower));
+        }
         names.extend([("stream", stream), ("offset", offset), ("name", name)]);
         things.names = names;
         things
@@ -171,6 +181,10 @@ impl Things {
                     seen[*thing] = group(admin, name).await;
                     continue;
                 }
+                "live query" => {
+                    seen[*thing] = is_followed(admin, name).await.into();
+                    continue;
+                }
                 "stream" | "hidden" | "new" | "new elsewhere" => format!("/v1/stream/{name}"),
                 "session" | "own session" => format!("/v1/session-offsets/{name}"),
                 "subscription" | "others" | "mixed" | "new subscription" => {
@@ -206,6 +220,23 @@ async fn hide(http: &Http, stream: &str) {
     assert_eq!(answer.status, 201, "fork {stream}: {}", answer.text());
     let answer = Answer::of(http.request(Method::DELETE, &format!("/v1/stream/{stream}"))).await;
     assert_eq!(answer.status, 204, "delete {stream}: {}", answer.text());
+}
+
+/// Follows a live query of the database, and waits until it is listed.
+async fn follow_live(admin: &Http) -> (String, QueryTab) {
+    let mut follower = QueryTab::open(admin).await;
+    let entry = follower.follow(&json!({ "query_id": "q", "sql": "VALUES (1)" })).await;
+    let live_id = entry["live_id"].as_str().expect("a live_id").to_owned();
+    eventually("a live query is listed", async || is_followed(admin, &live_id).await.then_some(()))
+        .await;
+    (live_id, follower)
+}
+
+async fn is_followed(admin: &Http, live_id: &str) -> bool {
+    let sql = format!("SELECT 1 FROM system.live_queries WHERE live_id = '{live_id}'");
+    let answer = admin.json(Method::POST, "/v1/sql", &json!({ "sql": sql })).await;
+    assert_eq!(answer.status, 200, "look for a live query: {}", answer.text());
+    answer.json()["row_count"] == 1
 }
 
 /// What is different about a group when something was done to it. How far it is behind is a matter of time.

@@ -5,12 +5,15 @@ use std::fmt::Write as _;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tidewire_stories::jobs::{events, job, keys};
+use tidewire_stories::wait::within_patience;
 use tidewire_stories::{Jobs, Launch, Store, on_both_stores};
+use tokio::task::JoinSet;
 
 on_both_stores!(
     all_keys_of_a_large_transaction_fail_and_are_done,
     a_batch_ends_by_its_bytes_and_a_transaction_goes_whole,
     letters_that_are_redriven_are_done_where_others_go_on,
+    a_thousand_claims_wait_and_what_comes_wakes_one,
 );
 
 /// More keys than a thousand, in one transaction.
@@ -93,6 +96,71 @@ async fn letters_that_are_redriven_are_done_where_others_go_on(store: Store) {
     assert_eq!(done, [2, 1], "the log first, then the letter");
     assert_eq!(jobs.letters("").await, Vec::<Value>::new());
     server.stop().await;
+}
+
+/// Claims that wait at one node.
+const WAITING: usize = 1_000;
+/// Transactions that come to them, one after the other, each with an event of so many tenants.
+const ROUNDS: i64 = 20;
+const TENANTS: i64 = 3;
+
+/// One looks for all who wait: what comes goes to one of them, the others wait on, and the database is not asked
+/// for each.
+async fn a_thousand_claims_wait_and_what_comes_wakes_one(store: Store) {
+    let places = WAITING.to_string();
+    let server = Launch::dev(&store).set("TIDEWIRE_LIMITS_LIVE_READERS_MAX", &places).start().await;
+    let wish = json!({ "partitions": 4, "tables": ["jobs"] });
+    let jobs = Jobs::start(server.http(), "mail", &wish).await;
+    let mut workers = JoinSet::new();
+    for number in 0..WAITING {
+        workers.spawn(one_batch(jobs.clone(), format!("worker-{number}")));
+    }
+    server.readers_wait(WAITING).await;
+    let one_too_many = jobs.post("claim", &json!({ "member": "one-too-many" })).await;
+    one_too_many.problem(503, "too_many_live_readers");
+
+    let mut served = 0;
+    for round in 0..ROUNDS {
+        let ids: Vec<i64> = (round * TENANTS..(round + 1) * TENANTS).collect();
+        let rows: Vec<(i64, String)> =
+            ids.iter().map(|id| (*id, format!("tenant-{}", id % TENANTS))).collect();
+        let rows: Vec<(i64, &str, &str)> =
+            rows.iter().map(|(id, host)| (*id, host.as_str(), "ann")).collect();
+        jobs.add(&rows).await;
+        let mut done = Vec::new();
+        while done.len() < ids.len() {
+            let ended = within_patience("someone is woken", workers.join_next()).await;
+            let batch = ended.expect("someone waits").expect("no panic");
+            done.extend(batch.expect("nobody is woken for nothing"));
+            served += 1;
+        }
+        done.sort_unstable();
+        assert_eq!(done, ids, "each event goes to one of them");
+    }
+    server.readers_wait(WAITING - served).await;
+    server.stop().await;
+    let left = within_patience("those who are left are let go", workers.join_all()).await;
+    assert_eq!(left.len(), WAITING - served);
+    assert!(left.iter().all(Option::is_none), "there was nothing else to do");
+    // PostgreSQL counts for itself. Whoever comes costs a look or two; who waits, none.
+    if let Some(looks) = store.ever_scanned("consumer_groups", 1).await {
+        let bound = 10 * i64::try_from(WAITING).expect("a count");
+        assert!(looks < bound, "{looks} looks at the groups for {WAITING} claims");
+    }
+}
+
+/// Waits for a batch, however long, and does it: its jobs. None: the server went first.
+async fn one_batch(jobs: Jobs, member: String) -> Option<Vec<i64>> {
+    let claim = json!({ "member": member, "wait_ms": 40_000 });
+    loop {
+        let answer = jobs.try_post("claim", &claim).await.ok()?;
+        if answer.status != 204 {
+            assert_eq!(answer.status, 200, "{claim}: {}", answer.text());
+            let batch = answer.json();
+            jobs.ack(&batch).await;
+            return Some(events(&batch).iter().map(job).collect());
+        }
+    }
 }
 
 /// The list of members is for people: who is not on it works all the same.
