@@ -29,7 +29,7 @@ use crate::error::StoreError;
 use crate::postgres::PostgresStore;
 use crate::postgres::connect::Connector;
 use crate::queries::{CheckedQuery, LiveRead, LiveRows, ShapeView, TableRef};
-use crate::sql::SqlError;
+use crate::sql::{SqlError, SqlLimits};
 
 pub(crate) use role::make as make_role;
 
@@ -95,9 +95,8 @@ impl PostgresStore {
     async fn in_live_session(&self, read: &LiveRead, run: bool) -> Result<Done, SqlError> {
         for granted in [false, true] {
             let guest = self.live.guests.take().await?;
-            let limit = Duration::from_millis(read.limits.timeout_ms) + LOCK_WAIT + GRACE;
             let done = self.live.once(&guest.session.client, read, run);
-            let done = tokio::time::timeout(limit, done).await;
+            let done = tokio::time::timeout(whole(&read.limits), done).await;
             let failed = match done {
                 Err(_) => {
                     self.live.guests.cancel(guest);
@@ -143,6 +142,11 @@ impl PostgresStore {
     }
 }
 
+/// How long a read may take with all that is ours about it.
+fn whole(limits: &SqlLimits) -> Duration {
+    Duration::from_millis(limits.timeout_ms) + LOCK_WAIT + GRACE
+}
+
 impl Live {
     async fn once(
         &self,
@@ -168,12 +172,12 @@ impl Live {
             Some(known) => known.lock.clone(),
             None => look::lock(client, &read.tables).await?,
         };
-        let timeout_ms = read.limits.timeout_ms.max(1);
+        let whole_ms = whole(&read.limits).as_millis();
         let lock_wait_ms = LOCK_WAIT.as_millis();
         // The search path is the database's own: operators of its extensions are found by it.
         let begin = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
-             SET LOCAL lock_timeout = {lock_wait_ms}; SET LOCAL statement_timeout = {timeout_ms}; \
+             SET LOCAL lock_timeout = {lock_wait_ms}; SET LOCAL statement_timeout = {whole_ms}; \
              SET LOCAL work_mem = '16MB'; SET LOCAL jit = off; \
              SET LOCAL max_parallel_workers_per_gather = 0; {lock}"
         );
@@ -201,7 +205,7 @@ impl Live {
         known: &Known,
     ) -> Result<Rows, Failed> {
         let limits = &read.limits;
-        role::act(client, &self.role).await?;
+        role::act(client, &self.role, limits).await?;
         let failed = |error| trouble::of_rows(&error, limits);
         let messages = client.simple_query_raw(&read.sql).await.map_err(failed)?;
         pin_mut!(messages);

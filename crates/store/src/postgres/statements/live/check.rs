@@ -23,7 +23,7 @@ pub(super) async fn check(
     look: &Look,
 ) -> Result<(Columns, Option<f64>), Failed> {
     let limits = &read.limits;
-    role::act(client, role).await?;
+    role::act(client, role, limits).await?;
     // Only one statement can be prepared, so what follows runs it and nothing else.
     let prepared = client.prepare(&read.sql).await;
     let prepared = prepared.map_err(|error| trouble::of_words(&error, limits))?;
@@ -35,7 +35,7 @@ pub(super) async fn check(
     let explain = format!("EXPLAIN (VERBOSE, FORMAT JSON) {}", read.sql);
     let said = client.simple_query(&explain).await;
     let said = said.map_err(|error| trouble::of_rows(&error, limits))?;
-    role::act_as_ourselves(client).await?;
+    role::act_as_ourselves(client, limits).await?;
     let plan = plan_of(&said).ok_or_else(trouble::not_one_select)?;
     let mut scanned = Scanned::default();
     scanned.walk(&plan);

@@ -1,6 +1,7 @@
 //! The role that live queries run as: it may read watched tables, and nothing of Tidewire's.
 
 use deadpool_postgres::ClientWrapper;
+use tokio_postgres::error::SqlState;
 
 use super::trouble::{self, Failed};
 use crate::error::StoreError;
@@ -9,7 +10,7 @@ use crate::postgres::error::{broken, text};
 use crate::postgres::pool::Lent;
 use crate::postgres::query::{query, query_one, sql, texts};
 use crate::queries::LiveRead;
-use crate::sql::SqlError;
+use crate::sql::{SqlError, SqlLimits};
 
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -39,19 +40,37 @@ pub(crate) async fn make(client: &ClientWrapper, role: &str) {
     }
 }
 
-/// Acts as the role, to the end of the transaction.
-pub(super) async fn act(client: &ClientWrapper, role: &str) -> Result<(), Failed> {
-    let acting = client.batch_execute(&format!("SET LOCAL ROLE {}", quoted(role))).await;
-    let Err(error) = acting else { return Ok(()) };
-    if error.as_db_error().is_none() {
-        return Err(broken("act as the role of live queries")(error).into());
+/// Acts as the role, to the end of the transaction, for no longer than a query may take at a time.
+pub(super) async fn act(
+    client: &ClientWrapper,
+    role: &str,
+    limits: &SqlLimits,
+) -> Result<(), Failed> {
+    let role = quoted(role);
+    let timeout_ms = limits.timeout_ms.max(1);
+    let act = format!("SET LOCAL ROLE {role}; SET LOCAL statement_timeout = {timeout_ms}");
+    let Err(error) = client.batch_execute(&act).await else { return Ok(()) };
+    // A role that is not there is a wrong value of a setting.
+    let missing = [
+        SqlState::INVALID_PARAMETER_VALUE,
+        SqlState::UNDEFINED_OBJECT,
+        SqlState::INSUFFICIENT_PRIVILEGE,
+    ];
+    match error.code() {
+        Some(code) if missing.contains(code) => Err(trouble::no_role(&role).into()),
+        _ => Err(trouble::of_rows(&error, limits)),
     }
-    Err(trouble::no_role(&quoted(role)).into())
 }
 
-pub(super) async fn act_as_ourselves(client: &ClientWrapper) -> Result<(), Failed> {
-    let acting = client.batch_execute("SET LOCAL ROLE NONE").await;
-    acting.map_err(|error| broken("act as ourselves")(error).into())
+/// Acts as ourselves again, who take as long as a read may take as a whole.
+pub(super) async fn act_as_ourselves(
+    client: &ClientWrapper,
+    limits: &SqlLimits,
+) -> Result<(), Failed> {
+    let whole_ms = super::whole(limits).as_millis();
+    let act = format!("SET LOCAL ROLE NONE; SET LOCAL statement_timeout = {whole_ms}");
+    let acting = client.batch_execute(&act).await;
+    acting.map_err(|error| trouble::of_rows(&error, limits))
 }
 
 impl PostgresStore {
