@@ -30,9 +30,20 @@ pub(super) enum Grid {
     Many(Box<Levels>),
 }
 
-/// By the doublings that a cell is long, those that have ranges.
+/// Those that have ranges.
 #[derive(Debug, Default)]
-pub(super) struct Levels(Vec<(u32, ByHash<Ranges>)>);
+pub(super) struct Levels(Vec<Level>);
+
+#[derive(Debug)]
+struct Level {
+    /// That a cell is long.
+    doublings: u32,
+    /// No range that came begins before or ends after these: numbers of one size share a level, and a
+    /// value of another size need not look into it.
+    low: u128,
+    high: u128,
+    cells: ByHash<Ranges>,
+}
 
 impl Default for Grid {
     fn default() -> Grid {
@@ -75,8 +86,8 @@ impl Grid {
         match self {
             Grid::Few(ranges) => ranges.spans(&mut note),
             Grid::Many(levels) => {
-                levels.0.iter().for_each(|(_, cells)| {
-                    cells.values().for_each(|ranges| ranges.spans(&mut note));
+                levels.0.iter().for_each(|level| {
+                    level.cells.values().for_each(|ranges| ranges.spans(&mut note));
                 });
             }
         }
@@ -87,8 +98,10 @@ impl Grid {
         match self {
             Grid::Few(ranges) => ranges.stab(value, found),
             Grid::Many(levels) => {
-                for (doublings, cells) in &levels.0 {
-                    if let Some(ranges) = cells.get(&cell_hash(value, *doublings)) {
+                for level in &levels.0 {
+                    if (level.low..=level.high).contains(&value)
+                        && let Some(ranges) = level.cells.get(&cell_hash(value, level.doublings))
+                    {
                         ranges.stab(value, found);
                     }
                 }
@@ -99,21 +112,24 @@ impl Grid {
 
 impl Levels {
     fn insert(&mut self, span: Span) {
+        let (low, high) = span.ends();
         let (doublings, cells_of_span) = place(span);
-        let known = self.0.iter().position(|(level, _)| *level == doublings);
+        let known = self.0.iter().position(|level| level.doublings == doublings);
         let at = known.unwrap_or_else(|| {
-            self.0.push((doublings, ByHash::default()));
+            self.0.push(Level { doublings, low, high, cells: ByHash::default() });
             self.0.len() - 1
         });
+        let level = &mut self.0[at];
+        (level.low, level.high) = (level.low.min(low), level.high.max(high));
         for hash in cells_of_span {
-            self.0[at].1.entry(hash).or_default().insert(span);
+            level.cells.entry(hash).or_default().insert(span);
         }
     }
 
     fn remove(&mut self, span: Span) {
         let (doublings, cells_of_span) = place(span);
-        let Some(at) = self.0.iter().position(|(level, _)| *level == doublings) else { return };
-        let cells = &mut self.0[at].1;
+        let Some(at) = self.0.iter().position(|level| level.doublings == doublings) else { return };
+        let cells = &mut self.0[at].cells;
         for hash in cells_of_span {
             let Some(ranges) = cells.get_mut(&hash) else { continue };
             ranges.remove(span);

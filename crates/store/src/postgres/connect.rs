@@ -54,6 +54,7 @@ pub(crate) const SETTINGS: &str = "
     SET enable_bitmapscan = off;
     SET enable_hashjoin = off;
     SET enable_mergejoin = off;
+    SET max_parallel_workers_per_gather = 0;
     SET jit = off;
 ";
 
