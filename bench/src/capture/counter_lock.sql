@@ -1,5 +1,5 @@
 -- The publish-subscribe document's design: every change takes its offset from one counter, whose row
--- stays locked until the writer commits.
+-- stays locked until the writer commits, and tells those who wait by a NOTIFY.
 CREATE TABLE log_counter (
     id          int PRIMARY KEY,
     next_offset bigint NOT NULL DEFAULT 1
@@ -15,6 +15,15 @@ CREATE TABLE outbox_message_t (
     after      jsonb
 );
 CREATE INDEX idx_outbox_offset ON outbox_message_t (c_offset);
+
+CREATE FUNCTION notify_event() RETURNS trigger AS $$
+BEGIN
+    PERFORM pg_notify('event_channel', 'new_event');
+    RETURN NEW;
+END;
+$$ LANGUAGE plpgsql;
+CREATE TRIGGER event_trigger AFTER INSERT ON outbox_message_t
+    FOR EACH STATEMENT EXECUTE FUNCTION notify_event();
 
 CREATE FUNCTION capture_order() RETURNS trigger AS $$
 DECLARE

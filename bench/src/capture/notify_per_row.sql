@@ -1,16 +1,25 @@
 -- The CDC document's design: an outbox row and a NOTIFY for every change, in the writer's transaction.
 CREATE TABLE outbox (
-    id            serial PRIMARY KEY,
+    id            bigserial PRIMARY KEY,
     created_at    timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,
     table_name    varchar(255) NOT NULL,
     operation     varchar(10) NOT NULL,
     after_data    jsonb,
     before_data   jsonb,
-    processed     boolean DEFAULT false,
+    processed     boolean NOT NULL DEFAULT false,
     error_message text,
-    published_at  timestamp
+    published_at  timestamp,
+    CONSTRAINT operation_check CHECK (operation IN ('INSERT', 'UPDATE', 'DELETE')),
+    CONSTRAINT after_data_check CHECK (
+        (operation = 'DELETE' AND after_data IS NULL)
+        OR (operation IN ('INSERT', 'UPDATE') AND after_data IS NOT NULL)
+    ),
+    CONSTRAINT before_data_check CHECK (
+        (operation = 'INSERT' AND before_data IS NULL)
+        OR (operation IN ('UPDATE', 'DELETE') AND before_data IS NOT NULL)
+    )
 );
-CREATE INDEX ON outbox (processed);
+CREATE INDEX ON outbox (processed) WHERE processed = false;
 CREATE INDEX ON outbox (created_at DESC);
 CREATE INDEX ON outbox (table_name, processed);
 

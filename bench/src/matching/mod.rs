@@ -1,6 +1,7 @@
 //! `match`: what it costs to find the queries that a change concerns, among up to a million.
 //!
-//! In process: the index of `tidewire-query`, and the conditions that it gives are tested in full. Each
+//! In process: from the image of a changed row by the index of `tidewire-query` to the conditions that it
+//! gives, which are tested in full. Each
 //! combination runs in a process of its own, so that its memory is its own. Beside it a scan of all
 //! queries, and PostgreSQL, which has to run a query again to know whether a change concerns it.
 
@@ -138,8 +139,8 @@ fn print(rows: &[Measured]) {
     table.print("Finding the queries that a change concerns: an event that 0, 1 and 100 match");
     if let Some(row) = rows.first() {
         println!(
-            "\n  Every time is of an image that is read already: reading one costs {:.0} ns. Hits are tested \
-             in full.\n  With unindexed queries each is tested for each event: that is {} here.\n  bytes: growth of \
+            "\n  Times are from the image of a row, as the log has it: {:.0} ns of them are reading it. Hits are \
+             tested in full.\n  With unindexed queries each is tested for each event: that is {} here.\n  bytes: growth of \
              the process by conditions, index and registry, where there are enough queries to tell.",
             row.image_ns,
             rows.iter().rfind(|row| row.unindexed > 0).map_or_else(

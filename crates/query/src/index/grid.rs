@@ -2,8 +2,7 @@
 //!
 //! Ranges of about the same length share a *level*, which cuts all numbers into cells a few times as long as
 //! they are. A range lies in one cell of its level, or in two beside each other; a value looks into one cell of
-//! each level. Levels go by powers of two, so there are few of them. A cell is a tree of ranges, mostly with a
-//! handful of them: where very many overlap, it is the tree that keeps them apart.
+//! each level that has ranges about there. Levels go by powers of two, so there are few of them.
 //!
 //! ```text
 //!  level 3  ├───────────────┬───────────────┬───────────────┤   ▔▔ a range
@@ -13,6 +12,7 @@
 //!                             ▲ a value
 //! ```
 
+use super::cell::{Cell, Scale};
 use super::postings::ByHash;
 use super::ranges::{Ranges, Span};
 use super::slots::join_hashes;
@@ -36,13 +36,14 @@ pub(super) struct Levels(Vec<Level>);
 
 #[derive(Debug)]
 struct Level {
-    /// That a cell is long.
-    doublings: u32,
+    scale: Scale,
     /// No range that came begins before or ends after these: numbers of one size share a level, and a
     /// value of another size need not look into it.
     low: u128,
     high: u128,
-    cells: ByHash<Ranges>,
+    /// By the hashes of their numbers. Two cells of one hash are taken for the same: what is hit for
+    /// nothing costs a test.
+    cells: ByHash<Cell>,
 }
 
 impl Default for Grid {
@@ -66,6 +67,7 @@ impl Grid {
         }
     }
 
+    /// Removes a range that was added. (Another that is rounded alike would go in its place.)
     pub(super) fn remove(&mut self, span: Span) {
         match self {
             Grid::Few(ranges) => ranges.remove(span),
@@ -82,27 +84,26 @@ impl Grid {
 
     /// The queries of all ranges; one that lies in two cells is there twice.
     pub(super) fn all(&self, found: &mut Vec<QueryId>) {
-        let mut note = |span: Span| found.push(span.query);
         match self {
-            Grid::Few(ranges) => ranges.spans(&mut note),
+            Grid::Few(ranges) => ranges.spans(&mut |span: Span| found.push(span.query)),
             Grid::Many(levels) => {
-                levels.0.iter().for_each(|level| {
-                    level.cells.values().for_each(|ranges| ranges.spans(&mut note));
-                });
+                let cells = levels.0.iter().flat_map(|level| level.cells.values());
+                cells.for_each(|cell| cell.all(found));
             }
         }
     }
 
-    /// The queries of all ranges that a value is in.
+    /// The queries of all ranges that a value is in, and of some that it just misses.
     pub(super) fn stab(&self, value: u128, found: &mut Vec<QueryId>) {
         match self {
             Grid::Few(ranges) => ranges.stab(value, found),
             Grid::Many(levels) => {
                 for level in &levels.0 {
+                    let number = level.scale.cell_of(value);
                     if (level.low..=level.high).contains(&value)
-                        && let Some(ranges) = level.cells.get(&cell_hash(value, level.doublings))
+                        && let Some(cell) = level.cells.get(&hash_of(number))
                     {
-                        ranges.stab(value, found);
+                        cell.stab(value, number, level.scale, found);
                     }
                 }
             }
@@ -113,27 +114,28 @@ impl Grid {
 impl Levels {
     fn insert(&mut self, span: Span) {
         let (low, high) = span.ends();
-        let (doublings, cells_of_span) = place(span);
-        let known = self.0.iter().position(|level| level.doublings == doublings);
+        let scale = scale_of(span);
+        let known = self.0.iter().position(|level| level.scale == scale);
         let at = known.unwrap_or_else(|| {
-            self.0.push(Level { doublings, low, high, cells: ByHash::default() });
+            self.0.push(Level { scale, low, high, cells: ByHash::default() });
             self.0.len() - 1
         });
         let level = &mut self.0[at];
         (level.low, level.high) = (level.low.min(low), level.high.max(high));
-        for hash in cells_of_span {
-            level.cells.entry(hash).or_default().insert(span);
+        for number in cells_of(span, scale) {
+            level.cells.entry(hash_of(number)).or_default().insert(span, number, scale);
         }
     }
 
     fn remove(&mut self, span: Span) {
-        let (doublings, cells_of_span) = place(span);
-        let Some(at) = self.0.iter().position(|level| level.doublings == doublings) else { return };
+        let scale = scale_of(span);
+        let Some(at) = self.0.iter().position(|level| level.scale == scale) else { return };
         let cells = &mut self.0[at].cells;
-        for hash in cells_of_span {
-            let Some(ranges) = cells.get_mut(&hash) else { continue };
-            ranges.remove(span);
-            if ranges.is_empty() {
+        for number in cells_of(span, scale) {
+            let hash = hash_of(number);
+            let Some(cell) = cells.get_mut(&hash) else { continue };
+            cell.remove(span, number, scale);
+            if cell.is_empty() {
                 cells.remove(&hash);
             }
         }
@@ -143,19 +145,22 @@ impl Levels {
     }
 }
 
-/// The level of a range, and the cells that it lies in, by their hashes. Two cells of one hash are taken for
-/// the same: ranges know their ends. (One that ends before it begins has no values, wherever it lies.)
-fn place(span: Span) -> (u32, impl Iterator<Item = u64>) {
+/// How long the cells are that a range lies in.
+fn scale_of(span: Span) -> Scale {
     let (low, high) = span.ends();
-    let doublings =
-        (u128::BITS - high.saturating_sub(low).leading_zeros() + CELL_DOUBLINGS).min(u128::BITS);
-    let first = cell_hash(low, doublings);
-    let last = cell_hash(high, doublings);
-    (doublings, std::iter::once(first).chain((first != last).then_some(last)))
+    let bits = u128::BITS - high.saturating_sub(low).leading_zeros();
+    Scale { doublings: (bits + CELL_DOUBLINGS).min(u128::BITS) }
 }
 
-fn cell_hash(value: u128, doublings: u32) -> u64 {
-    let cell = value.checked_shr(doublings).unwrap_or_default();
+/// The cells that a range lies in, by their numbers. (One that ends before it begins has no values, wherever
+/// it lies.)
+fn cells_of(span: Span, scale: Scale) -> impl Iterator<Item = u128> {
+    let (low, high) = span.ends();
+    let (first, last) = (scale.cell_of(low), scale.cell_of(high));
+    std::iter::once(first).chain((first != last).then_some(last))
+}
+
+fn hash_of(number: u128) -> u64 {
     #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
-    join_hashes([(cell >> 64) as u64, cell as u64])
+    join_hashes([(number >> 64) as u64, number as u64])
 }

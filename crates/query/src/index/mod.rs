@@ -10,6 +10,7 @@
 //! taken for every value. What has no anchor is found by every row, and is counted.
 
 mod anchors;
+mod cell;
 mod grid;
 mod order;
 mod postings;

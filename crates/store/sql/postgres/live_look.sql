@@ -71,7 +71,11 @@ SELECT coalesce((SELECT c_offset FROM tidewire.log ORDER BY c_offset DESC LIMIT 
                attgenerated <> '',
                CASE WHEN atttypid = 'pg_catalog.numeric'::pg_catalog.regtype AND atttypmod > 0
                     THEN greatest(0, (((atttypmod - 4) & 2047) # 1024) - 1024) END,
-               typcategory = 'A' OR EXISTS (
+               -- Most types are the database's own, of which this is known: looking costs more than all else.
+               CASE WHEN typcategory = 'A' THEN true
+                    WHEN atttypid < 16384 AND pg_type.typtype = 'b'
+                    THEN atttypid = 'pg_catalog.json'::pg_catalog.regtype
+                    ELSE EXISTS (
                    WITH RECURSIVE bases (base) AS (
                        SELECT atttypid
                        UNION
@@ -90,7 +94,7 @@ SELECT coalesce((SELECT c_offset FROM tidewire.log ORDER BY c_offset DESC LIMIT 
                                 'pg_catalog.jsonb'::pg_catalog.regtype
                             )
                       )
-               ),
+               ) END,
                atttypid::bigint
            ) ORDER BY attnum)::text
            FROM pg_catalog.pg_attribute

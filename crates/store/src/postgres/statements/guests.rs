@@ -22,10 +22,13 @@ const CLEAN: &str = "
     RESET ALL;
     UNLISTEN *;
     SELECT pg_catalog.pg_advisory_unlock_all();
-    DISCARD PLANS;
     DISCARD TEMP;
     DISCARD SEQUENCES;
 ";
+const DISCARD_PLANS: &str = "DISCARD PLANS;";
+
+/// Where plans are kept, they are not to be made for each value.
+const KEEP_PLANS: &str = "SET plan_cache_mode = force_generic_plan;";
 
 /// The sessions, up to a number. Clones share them.
 #[derive(Debug, Clone)]
@@ -33,6 +36,7 @@ pub(crate) struct Guests {
     connector: Arc<Connector>,
     places: Arc<Semaphore>,
     idle: Arc<Mutex<Idle>>,
+    keep_plans: bool,
 }
 
 #[derive(Default)]
@@ -59,7 +63,18 @@ impl Guests {
             connector: Arc::clone(connector),
             places: Arc::new(Semaphore::new(count.max(1))),
             idle: Arc::default(),
+            keep_plans: false,
         }
+    }
+
+    /// For requests that are one SELECT each, prepared by nobody: the plans that a session has are then
+    /// those of our own statements, and making them anew would take longer than the request.
+    pub(crate) fn keeping_plans(self) -> Guests {
+        Guests { keep_plans: true, ..self }
+    }
+
+    fn settings(&self) -> String {
+        format!("{SETTINGS}{}", if self.keep_plans { KEEP_PLANS } else { "" })
     }
 
     /// A session, waited for within the timeout of connections.
@@ -77,7 +92,7 @@ impl Guests {
         let kept = self.idle().sessions.pop().filter(|session| !session.ended.is_cancelled());
         let session = match kept {
             Some(session) if session.client.check_connection().await.is_ok() => session,
-            _ => self.connector.guest_in_time(SETTINGS).await?,
+            _ => self.connector.guest_in_time(&self.settings()).await?,
         };
         Ok(Guest { session, place })
     }
@@ -85,11 +100,13 @@ impl Guests {
     /// Clears a session away behind a request, for the next one. The request need not wait for it.
     pub(in crate::postgres) fn give_back(&self, guest: Guest) {
         let idle = Arc::clone(&self.idle);
+        let discard = if self.keep_plans { "" } else { DISCARD_PLANS };
+        let settings = self.settings();
         self.connector.tasks().spawn(async move {
             let Guest { session, place } = guest;
             let cleaned = async {
-                session.client.batch_execute(CLEAN).await?;
-                connect::welcome(&session.client, SETTINGS).await
+                session.client.batch_execute(&format!("{CLEAN}{discard}")).await?;
+                connect::welcome(&session.client, &settings).await
             };
             if cleaned.await.is_ok() {
                 session.client.clear_type_cache();

@@ -56,7 +56,7 @@ type Done = (Arc<Known>, Look, Rows);
 
 impl Live {
     pub(crate) fn new(connector: &Arc<Connector>, connections: usize) -> Live {
-        let guests = Guests::new(connector, connections);
+        let guests = Guests::new(connector, connections).keeping_plans();
         Live { guests, role: connector.query_role.clone(), checked: Checked::default() }
     }
 

@@ -48,7 +48,11 @@ pub(super) async fn act(
 ) -> Result<(), Failed> {
     let role = quoted(role);
     let timeout_ms = limits.timeout_ms.max(1);
-    let act = format!("SET LOCAL ROLE {role}; SET LOCAL statement_timeout = {timeout_ms}");
+    // Functions that a query calls are planned as the database is set to.
+    let act = format!(
+        "SET LOCAL ROLE {role}; SET LOCAL statement_timeout = {timeout_ms}; \
+         SET LOCAL plan_cache_mode TO DEFAULT"
+    );
     let Err(error) = client.batch_execute(&act).await else { return Ok(()) };
     // A role that is not there is a wrong value of a setting.
     let missing = [
@@ -68,7 +72,10 @@ pub(super) async fn act_as_ourselves(
     limits: &SqlLimits,
 ) -> Result<(), Failed> {
     let whole_ms = super::whole(limits).as_millis();
-    let act = format!("SET LOCAL ROLE NONE; SET LOCAL statement_timeout = {whole_ms}");
+    let act = format!(
+        "SET LOCAL ROLE NONE; SET LOCAL statement_timeout = {whole_ms}; \
+         SET LOCAL plan_cache_mode = force_generic_plan"
+    );
     let acting = client.batch_execute(&act).await;
     acting.map_err(|error| trouble::of_rows(&error, limits))
 }
