@@ -10,9 +10,12 @@ use serde_json::value::RawValue;
 /// those it names.
 #[derive(Debug, Clone)]
 pub struct Row<'a> {
-    /// Sorted by name.
+    /// Sorted by name, if there are many.
     members: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
+
+/// Members that are looked through one by one, at most: sorting so few takes longer than it saves.
+const UNSORTED_MAX: usize = 16;
 
 /// An image that is none.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +55,10 @@ impl<'a> Row<'a> {
 
     /// The value of a column, as JSON.
     pub fn get(&self, name: &str) -> Option<&'a RawValue> {
+        if self.members.len() <= UNSORTED_MAX {
+            let member = self.members.iter().find(|(member, _)| member.as_ref() == name)?;
+            return Some(member.1);
+        }
         let at = self.members.binary_search_by(|(member, _)| member.as_ref().cmp(name)).ok()?;
         Some(self.members[at].1)
     }
@@ -60,7 +67,9 @@ impl<'a> Row<'a> {
 impl<'de: 'a, 'a> Deserialize<'de> for Row<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut members = deserializer.deserialize_map(Members)?;
-        members.sort_by(|(left, _), (right, _)| left.cmp(right));
+        if members.len() > UNSORTED_MAX {
+            members.sort_by(|(left, _), (right, _)| left.cmp(right));
+        }
         Ok(Row { members })
     }
 }
@@ -121,6 +130,20 @@ mod tests {
         assert_eq!(text("a\"b"), Some("\"x\""));
         assert_eq!(text("a"), Some("null"));
         assert_eq!(text("b"), None);
+    }
+
+    #[test]
+    fn a_column_is_found_among_few_and_among_many() {
+        for columns in [1, UNSORTED_MAX, UNSORTED_MAX + 1, 200] {
+            let members = (0..columns).rev().map(|n| format!("\"c{n}\":{n}"));
+            let image = format!("{{{}}}", members.collect::<Vec<_>>().join(","));
+            let row = Row::parse(image.as_bytes()).expect("an object");
+            for n in 0..columns {
+                let value = row.get(&format!("c{n}")).map(RawValue::get);
+                assert_eq!(value, Some(n.to_string().as_str()), "of {columns}");
+            }
+            assert!(row.get("c").is_none() && row.get("d0").is_none());
+        }
     }
 
     #[test]
