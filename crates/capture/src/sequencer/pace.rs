@@ -1,13 +1,14 @@
 //! When to look next. Pure.
 //!
-//! While transactions come one by one the sequencer looks again at once, and they go out at once; after a
-//! crowd it pauses. When there is none it looks every few milliseconds, then sleeps. Before that it raises a flag that writers can read, and looks once more: a writer that
+//! While transactions come one by one the sequencer looks again at once, and they go out at once. When
+//! they come in crowds it pauses, for longer the more a look costs: so they share a commit instead of
+//! taking the processor from those who make them. When there is none it looks every few milliseconds,
+//! then sleeps. Before that it raises a flag that writers can read, and looks once more: a writer that
 //! did not see the flag has committed before that look, or is found by the looks it goes on with, which
 //! become slower and slower.
 
 use std::time::{Duration, Instant};
 
-use crate::crowd;
 use crate::options::CaptureOptions;
 
 /// Whether writers must wake the sequencer.
@@ -54,6 +55,14 @@ const SLEEPLESS_POLL: Duration = Duration::from_millis(20);
 /// The first pause of one who fell asleep, doubled from look to look.
 const DROWSY_POLL: Duration = Duration::from_millis(5);
 
+/// Transactions of one look that are a crowd: more than one or two clients make that wait for their
+/// commits one after the other.
+const CROWD_MIN: usize = 4;
+/// After a crowd, the pause is so many times as long as the work…
+const PAUSE_FACTOR: u32 = 4;
+/// …and not longer than this.
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+
 impl Pace {
     pub(crate) fn new(options: &CaptureOptions, may_sleep: bool) -> Pace {
         Pace {
@@ -74,7 +83,11 @@ impl Pace {
             self.worked_at = Some(now);
             let tell = (self.state == Sleep::Asleep).then_some(Sleep::Awake);
             self.state = Sleep::Awake;
-            return Turn { tell, wait: crowd::pause(found, took).max(self.poll) };
+            let pause = match found {
+                ..CROWD_MIN => Duration::ZERO,
+                _ => took.saturating_mul(PAUSE_FACTOR).min(PAUSE_MAX),
+            };
+            return Turn { tell, wait: pause.max(self.poll) };
         }
         let idle = now.duration_since(worked_at) >= self.sleep_after;
         match self.state {
@@ -125,13 +138,17 @@ mod tests {
     }
 
     #[test]
-    fn after_a_crowd_it_pauses() {
+    fn after_a_crowd_it_pauses_for_longer_the_more_a_look_costs() {
         let (options, start) = (options(), Instant::now());
         let mut pace = Pace::new(&options, true);
-        let wait = Duration::from_millis(8);
-        let took = wait / 4;
-        assert_eq!(pace.after_round(crowd::CROWD_MIN, took, start).wait, wait);
-        assert_eq!(pace.after_round(crowd::CROWD_MIN - 1, took, start).wait, options.poll);
+        for (took_ms, wait_ms) in [(2, 8), (3, 12), (50, 20)] {
+            let took = Duration::from_millis(took_ms);
+            assert_eq!(
+                pace.after_round(CROWD_MIN, took, start).wait,
+                Duration::from_millis(wait_ms)
+            );
+            assert_eq!(pace.after_round(CROWD_MIN - 1, took, start).wait, options.poll);
+        }
     }
 
     #[test]

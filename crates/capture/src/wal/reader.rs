@@ -21,7 +21,6 @@ use super::pgoutput::{Cell, Message, Relation};
 use super::stream::{Arrival, Stream, StreamError};
 use super::table::{Role, Table};
 use super::translate;
-use crate::crowd;
 use crate::leader::{End, Leadership};
 use crate::options::CaptureOptions;
 use crate::sequencer;
@@ -32,10 +31,6 @@ const TICK: Duration = Duration::from_secs(1);
 /// How long to wait before looking again whether a transaction is visible: from the first to the last.
 const VISIBLE_POLL: Duration = Duration::from_micros(500);
 const VISIBLE_POLL_MAX: Duration = Duration::from_millis(50);
-
-/// How often it takes what has arrived while it waits with a commit. What arrives in between waits in
-/// the stream, and then in the server.
-const PAUSE_STEP: Duration = Duration::from_millis(2);
 
 /// How often it is noted what is in the log for sure.
 const SETTLE_TICKS: u32 = 5;
@@ -77,8 +72,6 @@ pub(crate) struct Reader<'a> {
     watches: HashMap<u32, Arc<WatchedTable>>,
     /// The transaction being received says that another source takes over after it.
     switches: bool,
-    /// Not to commit before this, unless there is a full batch.
-    next_commit: Instant,
     meter: Meter,
     ticks: u32,
     /// A snapshot, and the place by which everything it sees is in the log.
@@ -104,7 +97,6 @@ impl<'a> Reader<'a> {
             tables: HashMap::new(),
             watches: HashMap::new(),
             switches: false,
-            next_commit: Instant::now(),
             meter: Meter::default(),
             ticks: 0,
             settling: None,
@@ -138,36 +130,7 @@ impl<'a> Reader<'a> {
 
     /// Takes what arrived, what has arrived meanwhile, and appends.
     async fn take(&mut self, first: Arrival) -> Result<Flow, ReadError> {
-        let mut next = Some(Ok(first));
-        loop {
-            if let Flow::End(ended) = self.take_ready(next).await? {
-                return Ok(Flow::End(ended));
-            }
-            let pause = self.next_commit.saturating_duration_since(Instant::now());
-            if pause.is_zero() || self.is_full() || !self.assembler.has_whole() {
-                break;
-            }
-            // Told to stop, what is in hand still goes into the log.
-            let rest = tokio::time::sleep(pause.min(PAUSE_STEP));
-            if self.stop.run_until_cancelled(rest).await.is_none() {
-                break;
-            }
-            next = self.stream.ready();
-        }
-        if self.is_full() || self.assembler.has_whole() {
-            return self.append(false).await;
-        }
-        if self.assembler.is_empty() {
-            self.stream.confirm(self.assembler.lsn());
-        }
-        Ok(Flow::On)
-    }
-
-    /// Takes what has arrived, beginning with this, until the batch is full.
-    async fn take_ready(
-        &mut self,
-        mut next: Option<Result<Arrival, StreamError>>,
-    ) -> Result<Flow, ReadError> {
+        let mut next: Option<Result<Arrival, StreamError>> = Some(Ok(first));
         while let Some(arrival) = next {
             let arrival = match arrival {
                 Ok(arrival) => arrival,
@@ -184,6 +147,12 @@ impl<'a> Reader<'a> {
                 break;
             }
             next = self.stream.ready();
+        }
+        if self.is_full() || self.assembler.has_whole() {
+            return self.append(false).await;
+        }
+        if self.assembler.is_empty() {
+            self.stream.confirm(self.assembler.lsn());
         }
         Ok(Flow::On)
     }
@@ -351,7 +320,6 @@ impl<'a> Reader<'a> {
         }
         let xids: BTreeSet<u32> = piece.entries.iter().map(|entry| entry.xid).collect();
         let xids: Vec<u32> = xids.into_iter().collect();
-        let began = Instant::now();
         let txids = self.wait_until_visible(&xids).await?;
         let session = &self.leadership.session;
         let items = translate::items(session, &piece.entries, &txids, false).await?;
@@ -368,7 +336,6 @@ impl<'a> Reader<'a> {
             Appended::NotLeader => Ok(Flow::End(Ended::Well(End::Deposed))),
             Appended::Done { .. } => {
                 self.place_id += 1;
-                self.next_commit = Instant::now() + crowd::pause(xids.len(), began.elapsed());
                 self.stream.confirm(piece.next.lsn);
                 Ok(if finishes { Flow::End(Ended::Well(End::Switched)) } else { Flow::On })
             }
