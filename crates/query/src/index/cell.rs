@@ -39,7 +39,7 @@ impl Scale {
 
 /// A range as far as it lies in a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part {
+pub(super) struct Part {
     low: u32,
     high: u32,
     query: QueryId,
