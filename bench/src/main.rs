@@ -20,6 +20,7 @@ mod livequery;
 mod load;
 mod machine;
 mod matching;
+mod median;
 mod metrics;
 mod outcome;
 mod postgres;

@@ -12,6 +12,7 @@ use crate::Options;
 use crate::cost::{Cost, Reading};
 use crate::latency::{Latencies, Percentiles};
 use crate::load::Window;
+use crate::median::median;
 use crate::quiet::Disturbed;
 use crate::report::Report;
 use crate::scale::Scale;
@@ -123,11 +124,11 @@ fn compare(
             clients,
             statement,
             design: ground.design,
-            statements_per_second: median(rates.clone()),
+            statements_per_second: median(rates.clone()).unwrap_or_default(),
             rounds: rates,
             latency: last.latency,
             cpu_per_statement: last.cost,
-            share: median(shares),
+            share: median(shares).unwrap_or_default(),
         };
         println!(
             "{clients:>3} x {:<18}  {:<16}  {:>9} statements/s  {:.2} of no capture",
@@ -139,11 +140,6 @@ fn compare(
         Ok(row)
     };
     grounds.iter().zip(&measured).map(row).collect()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 fn measure_one(

@@ -7,6 +7,7 @@ use super::order::Effect;
 use super::subject::{Role, Subject};
 use super::worker::Measured;
 use crate::cost::Cost;
+use crate::median::median;
 use crate::report::Report;
 use crate::scale::Consume;
 use crate::table::{Table, count, decimals, optional};
@@ -98,11 +99,6 @@ pub(crate) fn compare_with_bare(rows: &mut [Row]) {
             row.of_bare = median(rates.map(|(rate, bare)| rate / bare).collect());
         }
     }
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 pub(crate) fn print(scale: &Consume, rows: &[Row]) {

@@ -1,14 +1,14 @@
 //! So many queries of one form: what they take, and what an event costs beside them.
 
-use std::hint::black_box;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use tidewire_query::{Conditions, Index, Predicate, QueryId, Row};
+use tidewire_query::{Conditions, Index, Predicate, QueryId};
 
+use super::lookup::Lookup;
 use super::queries::{Family, HUNDRED, orders};
+use super::timing::thread_time;
 use super::whole;
 use crate::cpu;
 
@@ -37,8 +37,8 @@ pub(crate) struct Measured {
     pub(super) none_ns: f64,
     pub(super) one_ns: f64,
     pub(super) hundred_ns: f64,
-    /// Reading an image alone, which is a part of the times above.
-    pub(super) image_ns: f64,
+    /// The first of these without the reading of its image.
+    pub(super) found_ns: f64,
     /// Testing an event on all queries, one by one.
     pub(super) scan_ns: f64,
     pub(super) query_bytes: Option<f64>,
@@ -94,15 +94,16 @@ fn measure_index(combination: Combination) -> Result<Measured> {
         index.insert(n, conditions);
     })?;
 
-    let lookup = Lookup { index: &index, registry: &registry, time: event_ms };
+    let lookup = Lookup { index: &index, registry: &registry };
+    let times = lookup.times(&[(&misses, 0), (&hits, 1), (&special, HUNDRED)], event_ms)?;
     let per_second = |time: Duration| queries as f64 / time.as_secs_f64();
     Ok(Measured {
         combination,
-        none_ns: lookup.event_ns(&misses, 0)?,
-        one_ns: lookup.event_ns(&hits, 1)?,
-        hundred_ns: lookup.event_ns(&special, HUNDRED)?,
-        image_ns: image_ns(&misses, event_ms)?,
-        scan_ns: lookup.scan_ns(&rows_of(&misses[..SCANNED_MAX])?)?,
+        none_ns: times[0].event_ns,
+        one_ns: times[1].event_ns,
+        hundred_ns: times[2].event_ns,
+        found_ns: times[0].found_ns,
+        scan_ns: lookup.scan_ns(&misses[..SCANNED_MAX], event_ms)?,
         query_bytes: (queries >= MEMORY_FROM).then_some(query_bytes),
         added_per_second: per_second(added),
         from_text_per_second: per_second(from_text),
@@ -129,75 +130,4 @@ fn timed(registry: &[Conditions], mut act: impl FnMut(QueryId, &Conditions)) -> 
 
 fn is_prime_to(a: usize, b: usize) -> bool {
     if b == 0 { a == 1 } else { is_prime_to(b, a % b) }
-}
-
-struct Lookup<'a> {
-    index: &'a Index,
-    registry: &'a [Conditions],
-    /// In milliseconds.
-    time: u64,
-}
-
-impl Lookup<'_> {
-    /// The time of an event: its image is read, its candidates are found, and each is tested. So many must
-    /// match.
-    fn event_ns(&self, images: &[String], expected: usize) -> Result<f64> {
-        let mut found = Vec::new();
-        let mut event = |image: &String| {
-            let Ok(row) = Row::parse(image.as_bytes()) else { return usize::MAX };
-            found.clear();
-            self.index.candidates(None, Some(&row), &mut found);
-            let admits = |query: &&QueryId| self.registry[query.0 as usize].admit(&row) == Ok(true);
-            found.iter().filter(admits).count()
-        };
-        if let Some(at) = images.iter().position(|image| event(image) != expected) {
-            bail!("{} matches {} queries, not {expected}", images[at], event(&images[at]));
-        }
-        Ok(repeat(self.time, images, |image| {
-            black_box(event(image));
-        }))
-    }
-
-    /// The time of an event that every query is tested on.
-    fn scan_ns(&self, rows: &[Row<'_>]) -> Result<f64> {
-        Ok(repeat(self.time, rows, |row| {
-            let admits = |conditions: &&Conditions| conditions.admit(row) == Ok(true);
-            black_box(self.registry.iter().filter(admits).count());
-        }))
-    }
-}
-
-fn rows_of(images: &[String]) -> Result<Vec<Row<'_>>> {
-    images.iter().map(|image| Ok(Row::parse(image.as_bytes())?)).collect()
-}
-
-fn image_ns(images: &[String], time: u64) -> Result<f64> {
-    images.iter().try_for_each(|image| Row::parse(image.as_bytes()).map(|_| ()))?;
-    Ok(repeat(time, images, |image| {
-        // It was read above.
-        let _ = black_box(Row::parse(image.as_bytes()));
-    }))
-}
-
-/// The CPU time of one of these, in nanoseconds, over some milliseconds at least.
-pub(super) fn repeat<T>(time: u64, all: &[T], mut act: impl FnMut(&T)) -> f64 {
-    /// How many are done between two looks at the clock, if each is short.
-    const BATCH: usize = 256;
-    let (wanted, began) = (Duration::from_millis(time), thread_time());
-    let mut done = 0_u64;
-    let mut turns = all.iter().cycle();
-    let mut batch = 1;
-    while thread_time() - began < wanted || done == 0 {
-        turns.by_ref().take(batch).for_each(&mut act);
-        done += batch as u64;
-        let is_short = thread_time() - began < wanted / 100;
-        batch = if is_short { BATCH } else { batch };
-    }
-    (thread_time() - began).as_nanos() as f64 / done as f64
-}
-
-/// CPU time of this thread: what others do on the machine is not in it.
-pub(super) fn thread_time() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }

@@ -3,6 +3,7 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -12,8 +13,9 @@ use tidewire_query::{
     QueryLimits, Rows, ShapeColumn, Snapshot, Subscriber, TableShape,
 };
 
-use super::combination::{Combination, repeat, thread_time};
+use super::combination::Combination;
 use super::queries::{Family, HUNDRED, orders};
+use super::timing::{repeat, thread_time};
 use crate::cpu;
 
 /// Different rows that change in turn.
@@ -60,7 +62,8 @@ pub(super) fn measure(combination: Combination) -> Result<Measured> {
     }
     let from_text = thread_time() - began;
     let grown_kib = cpu::resident_kib(std::process::id())? - memory_before;
-    let mut told = Told { engine, at: 0, out, time: event_ms };
+    let time = Duration::from_millis(event_ms);
+    let mut told = Told { engine, at: 0, out, time };
     let spread = |at: usize| HUNDRED + at * 7919 % (queries - HUNDRED);
     let misses: Vec<String> = (0..ROWS).map(|at| family.miss(spread(at))).collect();
     let hits: Vec<String> = (0..ROWS).map(|at| family.hit(spread(at))).collect();
@@ -78,8 +81,7 @@ struct Told {
     engine: Engine,
     at: u64,
     out: Vec<Output>,
-    /// In milliseconds.
-    time: u64,
+    time: Duration,
 }
 
 impl Told {

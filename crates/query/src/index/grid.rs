@@ -12,8 +12,8 @@
 //!                             ▲ a value
 //! ```
 
-use super::cell::{Cell, Scale};
-use super::postings::ByHash;
+use super::cell::Scale;
+use super::cells::Cells;
 use super::ranges::{Ranges, Span};
 use super::slots::join_hashes;
 use crate::engine::QueryId;
@@ -43,7 +43,7 @@ struct Level {
     high: u128,
     /// By the hashes of their numbers. Two cells of one hash are taken for the same: what is hit for
     /// nothing costs a test.
-    cells: ByHash<Cell>,
+    cells: Cells,
 }
 
 impl Default for Grid {
@@ -87,7 +87,7 @@ impl Grid {
         match self {
             Grid::Few(ranges) => ranges.spans(&mut |span: Span| found.push(span.query)),
             Grid::Many(levels) => {
-                let cells = levels.0.iter().flat_map(|level| level.cells.values());
+                let cells = levels.0.iter().flat_map(|level| level.cells.iter());
                 cells.for_each(|cell| cell.all(found));
             }
         }
@@ -101,7 +101,7 @@ impl Grid {
                 for level in &levels.0 {
                     let number = level.scale.cell_of(value);
                     if (level.low..=level.high).contains(&value)
-                        && let Some(cell) = level.cells.get(&hash_of(number))
+                        && let Some(cell) = level.cells.get(hash_of(number))
                     {
                         cell.stab(value, number, level.scale, found);
                     }
@@ -117,13 +117,13 @@ impl Levels {
         let scale = scale_of(span);
         let known = self.0.iter().position(|level| level.scale == scale);
         let at = known.unwrap_or_else(|| {
-            self.0.push(Level { scale, low, high, cells: ByHash::default() });
+            self.0.push(Level { scale, low, high, cells: Cells::default() });
             self.0.len() - 1
         });
         let level = &mut self.0[at];
         (level.low, level.high) = (level.low.min(low), level.high.max(high));
         for number in cells_of(span, scale) {
-            level.cells.entry(hash_of(number)).or_default().insert(span, number, scale);
+            level.cells.change(hash_of(number), |cell| cell.insert(span, number, scale));
         }
     }
 
@@ -132,12 +132,7 @@ impl Levels {
         let Some(at) = self.0.iter().position(|level| level.scale == scale) else { return };
         let cells = &mut self.0[at].cells;
         for number in cells_of(span, scale) {
-            let hash = hash_of(number);
-            let Some(cell) = cells.get_mut(&hash) else { continue };
-            cell.remove(span, number, scale);
-            if cell.is_empty() {
-                cells.remove(&hash);
-            }
+            cells.change(hash_of(number), |cell| cell.remove(span, number, scale));
         }
         if cells.is_empty() {
             self.0.swap_remove(at);

@@ -11,6 +11,7 @@
 
 mod anchors;
 mod cell;
+mod cells;
 mod grid;
 mod order;
 mod postings;
