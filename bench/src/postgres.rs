@@ -1,10 +1,16 @@
 //! PostgreSQL databases that live for one measurement, and plain sessions on them.
 
-use anyhow::{Context, Result};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls};
 
 use crate::cpu;
+
+/// How often to ask whether something has come to be, and for how long.
+const LOOK: Duration = Duration::from_millis(20);
+const TOO_LATE: Duration = Duration::from_secs(180);
 
 /// One connection, driven only while it is asked something: while it sits idle it costs nothing.
 #[derive(Debug)]
@@ -33,6 +39,26 @@ impl Session {
     pub(crate) fn text(&self, sql: &str) -> Result<String> {
         let row = self.runtime.block_on(self.client.query_one(sql, &[]));
         Ok(row.with_context(|| format!("PostgreSQL: {sql}"))?.get(0))
+    }
+
+    /// Waits until the answer to a question is `true`.
+    pub(crate) fn wait_until(&self, question: &str, otherwise: &str) -> Result<()> {
+        let began = Instant::now();
+        while self.text(question)? != "true" {
+            ensure!(began.elapsed() <= TOO_LATE, "{otherwise}");
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Waits until everything is in the log that was committed before this; there must be a node. What was
+    /// done before a measurement is not that one's to pay.
+    pub(crate) fn catch_up(&self) -> Result<()> {
+        let mark = self.text("SELECT tidewire.mark()::text")?;
+        let there = format!(
+            "SELECT (count(*) > 0)::text FROM tidewire.log WHERE control = 'mark' AND txid = {mark}"
+        );
+        self.wait_until(&there, "what was committed does not come into the log")
     }
 }
 

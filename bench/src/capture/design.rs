@@ -1,8 +1,6 @@
 //! The designs that are compared, each with a database of its own.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::Options;
@@ -18,8 +16,6 @@ const TABLE: &str = "
         total    numeric(12, 2) NOT NULL,
         note     text NOT NULL
     )";
-
-const TOO_LATE: Duration = Duration::from_secs(180);
 
 /// How changes are caught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -163,31 +159,10 @@ impl Ground {
 /// Watches the table once changes come from where they should, and waits for its stream.
 fn watch(session: &Session, mode: &str) -> Result<()> {
     let by_mode = format!("SELECT (mode = '{mode}')::text FROM tidewire.capture");
-    wait_until(session, &by_mode, "changes do not come by the mode that was asked for")?;
+    session.wait_until(&by_mode, "changes do not come by the mode that was asked for")?;
     session.run("SELECT tidewire.watch('orders')")?;
     let made = "SELECT (count(*) > 0)::text FROM tidewire.streams WHERE stream_id = 'table/orders'";
-    wait_until(session, made, "the stream of the table was not made")
-}
-
-/// Waits until everything is in the log that was committed before this.
-pub(crate) fn catch_up(url: &str) -> Result<()> {
-    let session = Session::connect(url)?;
-    let mark = session.text("SELECT tidewire.mark()::text")?;
-    let there = format!(
-        "SELECT (count(*) > 0)::text FROM tidewire.log WHERE control = 'mark' AND txid = {mark}"
-    );
-    wait_until(&session, &there, "what was committed does not come into the log")
-}
-
-fn wait_until(session: &Session, question: &str, otherwise: &str) -> Result<()> {
-    let began = Instant::now();
-    while session.text(question)? != "true" {
-        if began.elapsed() > TOO_LATE {
-            bail!("{otherwise}");
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
+    session.wait_until(made, "the stream of the table was not made")
 }
 
 impl Drop for Ground {

@@ -7,12 +7,13 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio_postgres::NoTls;
 
-use super::design::{self, Design, Ground};
+use super::design::{Design, Ground};
 use crate::Options;
 use crate::cost::{Cost, Reading};
 use crate::latency::{Latencies, Percentiles};
 use crate::load::Window;
 use crate::median::median;
+use crate::postgres::Session;
 use crate::quiet::Disturbed;
 use crate::report::Report;
 use crate::scale::Scale;
@@ -154,7 +155,7 @@ fn measure_one(
     let processes = ground.processes(server.as_ref());
     if server.is_some() {
         // What an earlier turn left behind is not this one's to pay.
-        design::catch_up(&url)?;
+        Session::connect(&url)?.catch_up()?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
@@ -184,7 +185,7 @@ fn measure_one(
         })
     });
     if let Some(server) = server {
-        let caught_up = design::catch_up(&url);
+        let caught_up = Session::connect(&url).and_then(|session| session.catch_up());
         ground.rest(server);
         caught_up?;
     }

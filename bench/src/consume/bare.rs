@@ -16,6 +16,8 @@ pub(crate) type Parameters<'a, const N: usize> = [&'a (dyn ToSql + Sync); N];
 
 /// Events of a batch, as Tidewire has it unless told otherwise.
 pub(crate) const BATCH: usize = 100;
+/// Where throughput is all that counts: as many as graphile-worker's local queue is given.
+pub(crate) const BATCH_LARGE: usize = 500;
 
 const LOCK: &str = "SELECT next_offset FROM tidewire.consumer_offsets \
      WHERE group_id = $1 AND topic_id = 1 AND partition_id = 0 FOR UPDATE";

@@ -75,6 +75,11 @@ impl Ground {
         Server::start_on(Kind::TidewirePostgres, &options.installed, store)
     }
 
+    /// Waits until the node has taken in what was committed before it came.
+    pub(crate) fn catch_up(&self) -> Result<()> {
+        self.session.catch_up()
+    }
+
     /// Ends the node.
     pub(crate) fn rest(&mut self, server: Server) {
         self.store = Some(server.stop());

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 
+use self::bare::{BATCH, BATCH_LARGE};
 use self::log::{Embedded, Ground, check};
 use self::order::{By, Order};
 use self::peers::Peer;
@@ -60,14 +61,15 @@ fn subjects(options: &Options, scale: &Consume, report: &mut Report) -> Result<V
     let mut subjects = Vec::new();
     if options.runs(Part::Groups) {
         subjects.push(Subject::Bare);
-        let library = |&partitions: &u32| Subject::Library { partitions };
+        let library = |&partitions: &u32| Subject::Library { partitions, batch: BATCH };
         subjects.extend(scale.partitions.iter().map(library));
+        subjects.push(Subject::Library { partitions: most(scale)?, batch: BATCH_LARGE });
     }
     if options.runs(Part::Http) {
         subjects.push(Subject::Http { workers: most(scale)? });
     }
     if options.runs(Part::Jobs) {
-        let ways = [(1, 1), (8, 1), (1, 100), (8, 100)];
+        let ways = [(1, 1), (8, 1), (1, BATCH), (8, BATCH), (8, BATCH_LARGE)];
         subjects.extend(ways.map(|(sessions, take)| Subject::Queue { sessions, take }));
         let mut versions = BTreeMap::new();
         for peer in Peer::ALL {
@@ -117,11 +119,15 @@ fn measure(options: &Options, scale: &Consume, ground: &mut Ground, row: &Row) -
     let order = |by: By, place: &str, events: u64| order(scale, row, by, place, events).command();
     let mut server = None;
     let mut command = match row.subject {
-        Subject::Library { partitions } => order(By::Library { partitions }, &url, scale.events)?,
+        Subject::Library { partitions, batch } => {
+            order(By::Library { partitions, batch }, &url, scale.events)?
+        }
         Subject::Sqlite { partitions } => order(By::Sqlite { partitions }, &url, scale.events)?,
         Subject::Bare => order(By::Bare, &url, scale.events)?,
         Subject::Http { workers } => {
             let server = server.insert(ground.serve(options)?);
+            // A node that has just started takes in what others have written since the last one.
+            ground.catch_up()?;
             let place = format!("http://{}", server.address());
             order(By::Http { workers }, &place, scale.events)?
         }

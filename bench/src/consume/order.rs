@@ -33,8 +33,8 @@ impl Effect {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum By {
-    /// `tidewire_consumer::Consumer` on PostgreSQL, one process.
-    Library { partitions: u32 },
+    /// `tidewire_consumer::Consumer` on PostgreSQL, one process, with batches of so many events.
+    Library { partitions: u32, batch: usize },
     /// The same on SQLite, where it has the store for itself.
     Sqlite { partitions: u32 },
     /// So many workers that claim and acknowledge over HTTP, for as many partitions.
@@ -42,7 +42,7 @@ pub(crate) enum By {
     /// One connection that reads the log and advances an offset.
     Bare,
     /// Sessions that take so many jobs at once by `FOR UPDATE SKIP LOCKED`.
-    Queue { sessions: usize, take: i64 },
+    Queue { sessions: usize, take: usize },
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -77,7 +77,7 @@ impl Order {
 pub(crate) fn run(order: &str) -> Result<()> {
     let order: Order = serde_json::from_str(order).context("read the order")?;
     match order.by {
-        By::Library { partitions } => tidewire::on_postgres(&order, partitions),
+        By::Library { partitions, batch } => tidewire::on_postgres(&order, partitions, batch),
         By::Sqlite { partitions } => tidewire::on_sqlite(&order, partitions),
         By::Http { workers } => http::work(&order, workers),
         By::Bare => bare::work(&order),

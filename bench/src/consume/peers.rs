@@ -15,21 +15,28 @@ pub(crate) struct Peer {
     pub(crate) package: &'static str,
     variant: &'static str,
     pub(crate) name: &'static str,
+    /// Jobs that it takes at once.
+    pub(crate) batch: usize,
 }
 
 impl Peer {
-    const fn new(package: &'static str, variant: &'static str, name: &'static str) -> Self {
-        Self { package, variant, name }
+    const fn new(
+        package: &'static str,
+        variant: &'static str,
+        name: &'static str,
+        batch: usize,
+    ) -> Self {
+        Self { package, variant, name, batch }
     }
 
     pub(crate) const ALL: [Self; 7] = [
-        Self::new("graphile-worker", "graphile-1", "graphile-worker"),
-        Self::new("graphile-worker", "graphile-8", "graphile-worker, 8 at once"),
-        Self::new("graphile-worker", "graphile-batched", "graphile-worker, local queue"),
-        Self::new("pg-boss", "boss-work", "pg-boss work()"),
-        Self::new("pg-boss", "boss-work-batched", "pg-boss work(), 100 each 0.5 s"),
-        Self::new("pg-boss", "boss-fetch-1", "pg-boss fetch() 1, 8 loops"),
-        Self::new("pg-boss", "boss-fetch-100", "pg-boss fetch() 100, 8 loops"),
+        Self::new("graphile-worker", "graphile-1", "graphile-worker", 1),
+        Self::new("graphile-worker", "graphile-8", "graphile-worker, 8 at once", 1),
+        Self::new("graphile-worker", "graphile-batched", "graphile-worker, local queue", 500),
+        Self::new("pg-boss", "boss-work", "pg-boss work()", 1),
+        Self::new("pg-boss", "boss-work-batched", "pg-boss work(), 100 each 0.5 s", 100),
+        Self::new("pg-boss", "boss-fetch-1", "pg-boss fetch() 1, 8 loops", 1),
+        Self::new("pg-boss", "boss-fetch-100", "pg-boss fetch() 100, 8 loops", 100),
     ];
 
     /// Its version, if it is installed.

@@ -26,7 +26,8 @@ struct Session {
     insert: Statement,
 }
 
-pub(crate) fn work(order: &Order, sessions: usize, limit: i64) -> Result<()> {
+pub(crate) fn work(order: &Order, sessions: usize, take: usize) -> Result<()> {
+    let limit = i64::try_from(take)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut prepared = Vec::new();

@@ -116,7 +116,7 @@ pub(crate) fn print(scale: &Consume, rows: &[Row]) {
     rows.iter().for_each(|row| table.row(row.cells()));
     let jobs = count(scale.jobs as f64);
     table.print(&format!(
-        "Events through consumer groups, batches of 100; queues of {jobs} jobs (medians of the rounds; us of \
+        "Events through consumer groups, batches of 100 where none is named; queues of {jobs} jobs (medians of the rounds; us of \
          CPU per event)"
     ));
 }

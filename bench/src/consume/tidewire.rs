@@ -48,10 +48,11 @@ impl Handler for Bench {
     }
 }
 
-pub(crate) fn on_postgres(order: &Order, partitions: u32) -> Result<()> {
+pub(crate) fn on_postgres(order: &Order, partitions: u32, batch: usize) -> Result<()> {
     runtime()?.block_on(async {
         worker::wait_for_word()?;
-        work(order, Consumer::builder(order.place.as_str()).partitions(partitions)).await
+        let consumer = Consumer::builder(order.place.as_str()).partitions(partitions);
+        work(order, consumer.batch_size(batch)).await
     })
 }
 
@@ -59,7 +60,7 @@ pub(crate) fn on_sqlite(order: &Order, partitions: u32) -> Result<()> {
     runtime()?.block_on(async {
         let store = SqliteStore::open(SqliteOptions::new(Path::new(&order.place))).await?;
         worker::wait_for_word()?;
-        work(order, Consumer::builder(store).partitions(partitions)).await
+        work(order, Consumer::builder(store).partitions(partitions).batch_size(BATCH)).await
     })
 }
 
@@ -70,7 +71,7 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 /// The time begins with the first batch that was committed: until then it connects and joins.
 async fn work(order: &Order, consumer: Builder) -> Result<()> {
     let begins_by = Instant::now() + START_MAX;
-    let consumer = consumer.group(&order.group).batch_size(BATCH).signals(false);
+    let consumer = consumer.group(&order.group).signals(false);
     let consumer = consumer.start(Bench(order.effect)).await.context("start the consumer")?;
     let looked_from = Instant::now();
     let mut first = 0;

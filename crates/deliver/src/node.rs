@@ -22,7 +22,7 @@ use crate::retention::RetentionStats;
 use crate::seats::Seats;
 use crate::server::StartError;
 use crate::sessions::Sessions;
-use crate::streams::Pages;
+use crate::streams::{Pages, Views};
 use crate::subscriptions::Signer;
 use crate::tail::{Sinks, Tail};
 use crate::tls::Keeper;
@@ -57,6 +57,8 @@ pub(crate) struct Node {
     pub(crate) retention: RetentionStats,
     /// Pages that were read lately.
     pub(crate) pages: Pages,
+    /// Streams that are being asked for.
+    pub(crate) views: Views,
     pub(crate) signer: Signer,
     /// What new connections are encrypted with, where they are.
     pub(crate) tls: Option<Keeper>,
@@ -107,6 +109,7 @@ impl Node {
             retention: RetentionStats::default(),
             metrics: Metrics::new(),
             pages: Pages::new(options.streams.page_cache_bytes_max),
+            views: Views::default(),
             signer: Signer::load(&store).await?,
             credentials: Credentials::new(&options, &store)?,
             rates: Gates::new(&options.tunable.rates),

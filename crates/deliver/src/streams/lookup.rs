@@ -2,7 +2,9 @@
 //!
 //! All reading passes here, and a stream of a tenant that the reader cannot reach is not there.
 
-use tidewire_store::{Command, Found, Page, PageLimit, Position, Reach, StreamState, StreamView};
+use tidewire_store::{
+    Command, Found, Page, PageLimit, Position, Reach, StoreError, StreamState, StreamView,
+};
 
 use super::refusal;
 use crate::changes;
@@ -29,7 +31,13 @@ pub(super) async fn page(
 
 /// A stream without its events.
 pub(crate) async fn view(node: &Node, stream: &str, reach: &Reach) -> Result<Page, Problem> {
-    find(node, stream, reach, Position::START, PageLimit { events: 0, bytes: 0 }).await
+    page_of(node, reach, Position::START, look(node, stream).await?)
+}
+
+/// What a stream is, whoever asks.
+async fn look(node: &Node, stream: &str) -> Result<Found, StoreError> {
+    let nothing = PageLimit { events: 0, bytes: 0 };
+    node.views.find(stream, || node.store.read(stream, Position::START, nothing)).await
 }
 
 /// A stream's content type, if the stream is there.
@@ -38,8 +46,7 @@ pub(super) async fn content_type(
     stream: &str,
     reach: &Reach,
 ) -> Result<Option<String>, Problem> {
-    let limit = PageLimit { events: 0, bytes: 0 };
-    Ok(match node.store.read(stream, Position::START, limit).await? {
+    Ok(match look(node, stream).await? {
         Found::Stream(page) if reach.covers(page.view.state.host_id.as_deref()) => {
             Some(page.view.state.content_type)
         }
@@ -55,7 +62,12 @@ pub(crate) async fn find(
     after: Position,
     limit: PageLimit,
 ) -> Result<Page, Problem> {
-    match node.store.read(stream, after, limit).await? {
+    page_of(node, reach, after, node.store.read(stream, after, limit).await?)
+}
+
+/// What was found, if it is there for whoever can reach so much.
+fn page_of(node: &Node, reach: &Reach, after: Position, found: Found) -> Result<Page, Problem> {
+    match found {
         Found::Stream(mut page) if reach.covers(page.view.state.host_id.as_deref()) => {
             not_lost(node, &page.view, after)?;
             let epoch = node.store.epoch();

@@ -12,6 +12,7 @@ mod pages;
 mod read;
 mod refusal;
 mod sse;
+mod views;
 
 use std::sync::Arc;
 
@@ -35,6 +36,7 @@ pub(crate) use pages::Pages;
 pub(crate) use read::{beyond_tip, where_without_table, within_log};
 pub(crate) use refusal::not_found;
 pub(crate) use sse::{Extent, Frame, Voice};
+pub(crate) use views::Views;
 
 /// All methods of a stream's URL. Appending is what happens most, so all else is boxed to keep what
 /// a connection holds small.

@@ -60,19 +60,31 @@ impl Pages {
             return Ok(page);
         }
         let _turn = self.reading.lock().await;
-        let up_to = {
+        let (up_to, ahead) = {
             let mut kept = self.kept();
             if let Some(page) = kept.find(wants, after) {
                 return Ok(page);
             }
-            kept.end_of_read(after).min(tip)
+            let up_to = kept.end_of_read(after).min(tip);
+            (up_to, kept.reads_ahead(up_to, tip, self.bytes_max))
         };
         if up_to <= after {
             let (wants, entries) = (Arc::clone(wants), Vec::new());
             return Ok(Arc::new(LogPage { wants, after, scanned_to: after, entries, bytes: 0 }));
         }
-        let page = Arc::new(log.log_page(after, up_to, wants).await?);
-        self.kept().keep(&page, self.bytes_max);
+        let ahead = async {
+            match ahead {
+                Some(end) => log.log_page(up_to, end, wants).await.ok(),
+                None => None,
+            }
+        };
+        let (page, ahead) = tokio::join!(log.log_page(after, up_to, wants), ahead);
+        let page = Arc::new(page?);
+        let mut kept = self.kept();
+        kept.keep(&page, self.bytes_max);
+        if let Some(ahead) = ahead {
+            kept.keep(&Arc::new(ahead), self.bytes_max);
+        }
         Ok(page)
     }
 
@@ -119,6 +131,15 @@ impl Kept {
         let end = Position::new((after.number() / PAGE_OFFSETS + 1) * PAGE_OFFSETS);
         let following = self.pages.range(after..).map(|(begin, _)| *begin).find(|b| *b > after);
         following.map_or(end, |begin| end.min(begin))
+    }
+
+    /// The end of the page after a position, if that is worth reading along with the one before it: who is a
+    /// whole page behind will want it next, and two are read at once in the time of one.
+    fn reads_ahead(&self, after: Position, tip: Position, bytes_max: usize) -> Option<Position> {
+        let end = Position::new(after.number() + PAGE_OFFSETS);
+        let is_free = self.end_of_read(after) == end;
+        let has_room = self.bytes <= bytes_max / 2;
+        (is_free && has_room && end <= tip).then_some(end)
     }
 
     fn keep(&mut self, page: &Arc<LogPage>, bytes_max: usize) {

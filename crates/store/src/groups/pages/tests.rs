@@ -18,11 +18,14 @@ struct Log {
     reads: AtomicUsize,
     gate: Semaphore,
     page_bytes: usize,
+    /// What begins here or later cannot be read.
+    broken_from: u64,
 }
 
 impl Log {
     fn new(page_bytes: usize) -> Log {
-        Log { reads: AtomicUsize::new(0), gate: Semaphore::new(1), page_bytes }
+        let (reads, gate) = (AtomicUsize::new(0), Semaphore::new(1));
+        Log { reads, gate, page_bytes, broken_from: u64::MAX }
     }
 
     fn reads(&self) -> usize {
@@ -46,21 +49,42 @@ async fn stretch(pages: &Pages, log: &Log, wants: &Arc<Wants>, after: u64, tip: 
 #[tokio::test]
 async fn a_page_is_read_once_for_all_who_begin_in_it() {
     let (pages, log, wants) = (Pages::new(1 << 20), Log::new(0), wants(&[1]));
-    assert_eq!(stretch(&pages, &log, &wants, 0, 2_500).await, (0, 1_000));
-    assert_eq!(stretch(&pages, &log, &wants, 0, 2_500).await, (0, 1_000));
-    assert_eq!(stretch(&pages, &log, &wants, 999, 2_500).await, (0, 1_000));
+    assert_eq!(stretch(&pages, &log, &wants, 0, 1_500).await, (0, 1_000));
+    assert_eq!(stretch(&pages, &log, &wants, 0, 1_500).await, (0, 1_000));
+    assert_eq!(stretch(&pages, &log, &wants, 999, 1_500).await, (0, 1_000));
     assert_eq!(log.reads(), 1);
-    assert_eq!(stretch(&pages, &log, &wants, 1_000, 2_500).await, (1_000, 2_000));
-    assert_eq!(stretch(&pages, &log, &wants, 2_000, 2_500).await, (2_000, 2_500));
-    assert_eq!(log.reads(), 3);
+    assert_eq!(stretch(&pages, &log, &wants, 1_000, 1_500).await, (1_000, 1_500));
+    assert_eq!(log.reads(), 2);
+}
+
+#[tokio::test]
+async fn who_is_far_behind_reads_two_pages_at_once() {
+    let (pages, log, wants) = (Pages::new(1 << 20), Log::new(10), wants(&[1]));
+    assert_eq!(stretch(&pages, &log, &wants, 300, 3_500).await, (300, 1_000));
+    assert_eq!(log.reads(), 2, "the next is whole");
+    assert_eq!(stretch(&pages, &log, &wants, 1_000, 3_500).await, (1_000, 2_000));
+    assert_eq!(log.reads(), 2, "it is there");
+    assert_eq!(stretch(&pages, &log, &wants, 2_000, 3_500).await, (2_000, 3_000));
+    assert_eq!(log.reads(), 3, "the next is not whole yet");
+    assert_eq!(stretch(&pages, &log, &wants, 0, 3_500).await, (0, 300));
+    assert_eq!(log.reads(), 4, "the next is there");
+}
+
+#[tokio::test]
+async fn a_page_is_given_though_the_one_after_it_cannot_be_read() {
+    let log = Log { broken_from: 1_000, ..Log::new(10) };
+    let (pages, wants) = (Pages::new(1 << 20), wants(&[1]));
+    assert_eq!(stretch(&pages, &log, &wants, 0, 3_500).await, (0, 1_000));
+    let next = pages.after(&log, &wants, Position::new(1_000), Position::new(3_500)).await;
+    assert!(next.is_err(), "who wants that one is told");
 }
 
 #[tokio::test]
 async fn a_read_ends_where_the_next_page_begins() {
     let (pages, log, wants) = (Pages::new(1 << 20), Log::new(0), wants(&[1]));
-    assert_eq!(stretch(&pages, &log, &wants, 700, 5_000).await, (700, 1_000));
-    assert_eq!(stretch(&pages, &log, &wants, 200, 5_000).await, (200, 700));
-    assert_eq!(stretch(&pages, &log, &wants, 650, 5_000).await, (200, 700));
+    assert_eq!(stretch(&pages, &log, &wants, 700, 1_500).await, (700, 1_000));
+    assert_eq!(stretch(&pages, &log, &wants, 200, 1_500).await, (200, 700));
+    assert_eq!(stretch(&pages, &log, &wants, 650, 1_500).await, (200, 700));
     assert_eq!(log.reads(), 2);
 }
 
@@ -128,7 +152,7 @@ async fn what_was_not_used_for_longest_goes_when_there_are_too_many_bytes() {
 async fn what_all_have_passed_is_let_go_of() {
     let (pages, log, wants) = (Pages::new(1 << 20), Log::new(10), wants(&[1]));
     for after in [0, 1_000, 2_000] {
-        stretch(&pages, &log, &wants, after, 9_000).await;
+        stretch(&pages, &log, &wants, after, 3_000).await;
     }
     pages.forget_up_to(Position::new(1_999));
     assert_eq!(pages.kept().pages.len(), 2);
@@ -194,6 +218,9 @@ impl Groups for Log {
     ) -> Result<LogPage, StoreError> {
         let _turn = self.gate.acquire().await.expect("never closed");
         self.reads.fetch_add(1, Ordering::SeqCst);
+        if after.number() >= self.broken_from {
+            return Err(StoreError::Unavailable("it is broken".to_owned()));
+        }
         let (wants, entries) = (Arc::clone(wants), Vec::new());
         Ok(LogPage { wants, after, scanned_to: up_to, entries, bytes: self.page_bytes })
     }
