@@ -1,6 +1,6 @@
 -- The sizes are those on disk, so that nothing is fetched to be measured. An entity's id is left out
 -- where it is too long for anyone to subscribe to.
-SELECT c_offset, stream_id, control, (extract(epoch FROM created_at) * 1000)::bigint,
+SELECT c_offset, stream_id, control, created_at,
        CASE WHEN operation IS NULL THEN octet_length(payload)
             ELSE coalesce(pg_column_size(before_data), 0) + coalesce(pg_column_size(after_data), 0)
        END,

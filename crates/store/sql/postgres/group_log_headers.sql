@@ -1,6 +1,6 @@
 -- The sizes are those on disk, so that nothing is fetched to be measured.
 SELECT c_offset, append_id, stream_id, control IS NOT NULL, host_id, txid, tx_last,
-       (extract(epoch FROM created_at) * 1000)::bigint,
+       created_at,
        coalesce(pg_column_size(before_data), 0) + coalesce(pg_column_size(after_data), 0)
        + coalesce(octet_length(payload), 0)
 FROM tidewire.log

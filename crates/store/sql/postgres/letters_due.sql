@@ -1,6 +1,6 @@
 -- Where they are cut is decided by the sizes on disk: those past the limit are not fetched.
 SELECT letter.c_offset, letter.append_id, letter.stream_id, false, letter.host_id, letter.user_id,
-       letter.txid, letter.tx_last, (extract(epoch FROM letter.created_at) * 1000)::bigint,
+       letter.txid, letter.tx_last, letter.created_at,
        letter.trace_context, letter.operation, letter.table_name, letter.entity_code, letter.entity_id,
        letter.before_data::text, letter.after_data::text, letter.payload, letter.content_type
 FROM (

@@ -1,7 +1,7 @@
 -- Where a page is cut is decided by the sizes on disk: those past the limit are not fetched.
 SELECT c_offset, append_id, operation, table_name, entity_code, entity_id, before_data::text,
        after_data::text, host_id, user_id, txid, tx_last,
-       (extract(epoch FROM created_at) * 1000)::bigint
+       created_at
 FROM (
     SELECT *,
            sum(coalesce(pg_column_size(before_data), 0) + coalesce(pg_column_size(after_data), 0))

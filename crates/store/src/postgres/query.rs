@@ -1,7 +1,7 @@
 //! Running the queries of `sql/postgres`, each prepared once a connection.
 
 use deadpool_postgres::ClientWrapper;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{FromSql, ToSql, Type, accepts};
 use tokio_postgres::{Error, Row, Statement};
 
 /// One query, from its own file.
@@ -62,6 +62,30 @@ pub(crate) fn texts(rows: &[Row]) -> Result<Vec<String>, Error> {
     rows.iter().map(|row| row.try_get(0)).collect()
 }
 
+/// A column's moment, in milliseconds. It is not PostgreSQL that makes them, because that takes as long there
+/// as fetching the rest of a header.
+pub(crate) fn moment_ms(row: &Row, column: usize) -> Result<i64, Error> {
+    Ok(row.try_get::<_, Moment>(column)?.0)
+}
+
+/// A `timestamptz` in milliseconds since 1970.
+#[derive(Debug, PartialEq, Eq)]
+struct Moment(i64);
+
+impl<'a> FromSql<'a> for Moment {
+    fn from_sql(
+        _: &Type,
+        raw: &'a [u8],
+    ) -> Result<Moment, Box<dyn std::error::Error + Sync + Send>> {
+        /// The first moment of 2000, from which PostgreSQL counts.
+        const MICROS_BEFORE: i64 = 946_684_800_000_000;
+        let micros = i64::from_be_bytes(raw.try_into()?).saturating_add(MICROS_BEFORE);
+        Ok(Moment(micros.saturating_add(500).div_euclid(1_000)))
+    }
+
+    accepts!(TIMESTAMPTZ);
+}
+
 /// A limit as PostgreSQL takes it.
 pub(crate) fn limit(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
@@ -70,4 +94,20 @@ pub(crate) fn limit(count: usize) -> i64 {
 /// A counter from a column, where counters are never negative.
 pub(crate) fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_rounded_to_milliseconds_as_the_database_would() {
+        let ms = |micros: i64| Moment::from_sql(&Type::TIMESTAMPTZ, &micros.to_be_bytes());
+        for (micros, expected) in [(0, 0), (499, 0), (500, 1), (1_499, 1), (-1, 0), (-501, -1)] {
+            let Moment(found) = ms(micros).expect("eight bytes");
+            assert_eq!(found, 946_684_800_000 + expected, "{micros} microseconds after 2000");
+        }
+        assert!(Moment::from_sql(&Type::TIMESTAMPTZ, &[0; 4]).is_err());
+        assert_eq!(ms(i64::MAX).expect("infinity"), Moment(i64::MAX / 1_000));
+    }
 }

@@ -9,7 +9,7 @@ use tokio_postgres::{Error, Row};
 
 use super::error::broken;
 use super::load::state_of_row;
-use super::query::{Params, limit as rows_max, query, sql, texts};
+use super::query::{Params, limit as rows_max, moment_ms, query, sql, texts};
 use crate::decide::FORK_DEPTH_MAX;
 use crate::entity::{EntityAction, EntityChange, EntityHeader};
 use crate::error::StoreError;
@@ -165,7 +165,7 @@ fn change_of_row(row: &Row) -> Result<Option<Arc<RowChange>>, Error> {
         user_id: row.try_get(9)?,
         txid: row.try_get(10)?,
         tx_last: row.try_get(11)?,
-        created_at_ms: row.try_get(12)?,
+        created_at_ms: moment_ms(row, 12)?,
     })))
 }
 
@@ -220,7 +220,7 @@ fn header_of_row(row: &Row) -> Result<(TailEvent, Option<usize>), Error> {
         row: None,
         txid: row.try_get(12)?,
         tx_last: row.try_get::<_, Option<bool>>(13)?.unwrap_or(false),
-        created_at_ms: row.try_get(3)?,
+        created_at_ms: moment_ms(row, 3)?,
     };
     Ok((event, length.and_then(|length| usize::try_from(length).ok())))
 }

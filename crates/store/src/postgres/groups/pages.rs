@@ -9,7 +9,7 @@ use futures_util::future::try_join;
 use tokio_postgres::{Error, Row};
 
 use super::super::load;
-use super::super::query::{Params, limit, prepare, query, query_one, sql};
+use super::super::query::{Params, limit, moment_ms, prepare, query, query_one, sql};
 use super::step::Step;
 use crate::groups::{
     Entry, GroupError, GroupEvent, LogPage, PAGE_BYTES_MAX, Start, Wants, partition_of,
@@ -68,9 +68,9 @@ async fn whole(
             event: (!control).then(|| Arc::new(event)),
         });
     }
-    let stored: Option<i64> = rows.last().map(|row| row.try_get(18)).transpose()?;
+    let is_cut = rows.last().map_or(Ok(false), |row| row.try_get(18))?;
     page.scanned_to = match page.entries.last() {
-        Some(last) if stored >= Some(bytes_max) => last.position,
+        Some(last) if is_cut => last.position,
         _ => end,
     };
     // What came after the tip was read is left for the next page.
@@ -102,7 +102,7 @@ async fn by_headers(
             append_id: Position::from_sql(row.try_get(1)?),
             tx_last: row.try_get(6)?,
             control: row.try_get(3)?,
-            created_at_ms: row.try_get(7)?,
+            created_at_ms: moment_ms(row, 7)?,
             event: None,
         };
         if entry.position > end {
@@ -182,7 +182,7 @@ pub(super) fn event_of_row(row: &Row) -> Result<GroupEvent, Error> {
         user_id: row.try_get(5)?,
         txid: row.try_get(6)?,
         tx_last: row.try_get(7)?,
-        created_at_ms: row.try_get(8)?,
+        created_at_ms: moment_ms(row, 8)?,
         trace_context: row.try_get(9)?,
         payload: match change {
             Some(_) => None,
@@ -212,7 +212,7 @@ fn change_of_row(row: &Row) -> Result<Option<Arc<RowChange>>, Error> {
         user_id: row.try_get(5)?,
         txid: row.try_get(6)?,
         tx_last: row.try_get(7)?,
-        created_at_ms: row.try_get(8)?,
+        created_at_ms: moment_ms(row, 8)?,
     })))
 }
 
