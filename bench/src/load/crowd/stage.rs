@@ -22,8 +22,8 @@ const PUBLISHER: Token = Token(usize::MAX >> 1);
 pub(crate) enum Pace {
     /// The next message leaves when everybody has the one before.
     OneAtATime,
-    /// `batch` messages leave together as soon as no more than `outstanding_max` are then under way
-    /// to anybody, so that no server is driven into dropping.
+    /// As many messages leave together as there is room for, `batch` at least: no more than
+    /// `outstanding_max` are under way to anybody, so that no server is driven into dropping.
     FlatOut { outstanding_max: usize, batch: usize },
     /// One message at each interval.
     Every(Duration),
@@ -215,7 +215,7 @@ impl Stage {
         let (messages, left_at) = match pace {
             Pace::OneAtATime if outstanding == 0 => (1, now),
             Pace::FlatOut { outstanding_max, batch } if outstanding + batch <= outstanding_max => {
-                (batch, now)
+                (outstanding_max - outstanding, now)
             }
             // A message that has to wait for the answer to the one before counts from when it was
             // due; one that this loop itself was late for does not.

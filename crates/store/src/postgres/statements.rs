@@ -22,7 +22,7 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
-use tokio_postgres::{Client, SimpleQueryMessage};
+use tokio_postgres::{Client, SimpleQueryMessage, Statement as Prepared};
 
 use super::PostgresStore;
 use super::error::{broken, broken_commit, text};
@@ -217,10 +217,6 @@ async fn transact(client: &Client, statements: &Statements) -> Result<Done, Fail
         let ran = run(client, statement, PREPARED, params, limits).await;
         answer = ran.map_err(|failed| failed.of_statement(index + 1, script.len()))?;
     }
-    if !params.is_empty() {
-        let forget = client.batch_execute(&format!("DEALLOCATE {PREPARED}")).await;
-        forget.map_err(|error| problem(&error, Place::Nowhere))?;
-    }
     let txid = commit(client).await?;
     Ok(Done { answer, txid, stained: script.iter().any(Statement::stains) })
 }
@@ -249,10 +245,6 @@ pub(super) async fn one(
         let ran = ran.map_err(|failed| failed.of_statement(index + 1, script.len()));
         answer = ran.map_err(|failed| failed.error)?;
     }
-    if !params.is_empty() {
-        let forget = client.batch_execute(&format!("DEALLOCATE {name}")).await;
-        forget.map_err(|error| problem(&error, Place::Nowhere))?;
-    }
     Ok(answer)
 }
 
@@ -275,15 +267,26 @@ pub(super) async fn one_again(
     if !prepared.columns().is_empty() {
         return one(client, sql, params, limits).await;
     }
-    let values = values(params, prepared.params(), parameter::sent)?;
-    match client.execute_raw(&prepared, values).await {
-        Ok(row_count) => Ok(SqlAnswer { row_count, ..SqlAnswer::default() }),
-        Err(error) => {
-            // It may be that what it was prepared for is not there any more.
-            client.statement_cache.remove(statement.text, &[]);
-            Err(problem(&error, place))
-        }
+    let answer = without_rows(client, &prepared, params, place).await;
+    if answer.is_err() {
+        // It may be that what it was prepared for is not there any more.
+        client.statement_cache.remove(statement.text, &[]);
     }
+    answer
+}
+
+/// Runs a prepared statement that has parameters and gives no rows, so that there are no types to say how to
+/// write.
+async fn without_rows(
+    client: &Client,
+    prepared: &Prepared,
+    params: &[Box<RawValue>],
+    place: Place,
+) -> Result<SqlAnswer, SqlError> {
+    let values = values(params, prepared.params(), parameter::sent)?;
+    let row_count = client.execute_raw(prepared, values).await;
+    let row_count = row_count.map_err(|error| problem(&error, place))?;
+    Ok(SqlAnswer { row_count, ..SqlAnswer::default() })
 }
 
 /// Whether a text of SQL may leave something in its session that cannot be cleared away.
@@ -372,7 +375,7 @@ fn values<T>(
     params.iter().map(|value| &**value).zip(wanted).enumerate().map(value).collect()
 }
 
-/// Runs one statement, known by this name while it runs if it has parameters.
+/// Runs one statement, known by this name while it runs if it has parameters and gives rows.
 async fn run(
     client: &Client,
     statement: &Statement<'_>,
@@ -383,17 +386,21 @@ async fn run(
     let place = Place::In { offset: statement.offset, before: 0 };
     let prepared = client.prepare(statement.text).await;
     let prepared = prepared.map_err(|error| problem(&error, place))?;
+    let is_named = !params.is_empty();
+    if is_named && prepared.columns().is_empty() {
+        return Ok(without_rows(client, &prepared, params, place).await?);
+    }
     let literals = values(params, prepared.params(), parameter::literal)?;
-    let execute = if params.is_empty() {
-        statement.text.to_owned()
-    } else {
+    let execute = if is_named {
         let prefix = format!("PREPARE {name} AS ");
         let place = Place::In { offset: statement.offset, before: prefix.chars().count() };
         let named = client.batch_execute(&format!("{prefix}{}", statement.text)).await;
         named.map_err(|error| problem(&error, place))?;
         format!("EXECUTE {name}({})", literals.join(", "))
+    } else {
+        statement.text.to_owned()
     };
-    let place = if params.is_empty() { place } else { Place::Nowhere };
+    let place = if is_named { Place::Nowhere } else { place };
     let columns = prepared.columns();
     let mut answer = SqlAnswer {
         columns: columns
@@ -428,6 +435,10 @@ async fn run(
     }
     if !columns.is_empty() {
         answer.row_count = answer.rows.len() as u64;
+    }
+    if is_named {
+        let forget = client.batch_execute(&format!("DEALLOCATE {name}")).await;
+        forget.map_err(|error| problem(&error, Place::Nowhere))?;
     }
     Ok(answer)
 }
