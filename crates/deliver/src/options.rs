@@ -2,6 +2,8 @@
 //! the configuration's defaults.
 
 mod groups;
+mod live;
+mod queries;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,6 +15,8 @@ use crate::peer::Network;
 use tidewire_store::RetentionRules;
 
 pub use groups::GroupOptions;
+pub use live::{LiveOptions, SessionOptions};
+pub use queries::QueryOptions;
 
 /// Who may use the server.
 #[derive(Clone)]
@@ -231,148 +235,6 @@ pub struct SqlOptions {
 impl Default for SqlOptions {
     fn default() -> SqlOptions {
         SqlOptions { timeout: Duration::from_secs(5), rows_max: 10_000, bytes_max: 16 << 20 }
-    }
-}
-
-/// What bounds live SQL queries.
-#[derive(Debug, Clone)]
-pub struct QueryOptions {
-    /// Whether there are any.
-    pub enabled: bool,
-    /// Rows of a result.
-    pub rows_max: usize,
-    /// Bytes of a result.
-    pub bytes_max: usize,
-    /// Queries of one connection.
-    pub per_connection_max: usize,
-    /// Queries of one key, user or administrator, on this node.
-    pub per_identity_max: usize,
-    /// How long the database may work on one.
-    pub timeout: Duration,
-    /// What its planner may expect one to cost; 0 is no limit.
-    pub cost_max: u64,
-    /// Reads for queries at once.
-    pub reads_max: usize,
-    /// How long a query that is run again waits after it was, at least.
-    pub requery_pause: Duration,
-    /// How many of the reads at once may be such.
-    pub requeries_max: usize,
-    /// How long a result is held until it is known where in the log it stands.
-    pub settle_wait: Duration,
-    /// Rows that a window keeps beyond those that are seen.
-    pub window_slack: usize,
-    /// Whether those who may see part of a table's rows are kept from learning of others by the time that
-    /// its indexes take.
-    pub hide_timing: bool,
-    /// Bytes that one query keeps.
-    pub state_bytes_max: usize,
-    /// Bytes that all of them keep.
-    pub node_state_bytes_max: usize,
-    /// Queries over one table that no index finds.
-    pub unindexed_max: usize,
-    /// Changed rows of one transaction that are held for a query.
-    pub transaction_rows_max: usize,
-    /// Events of the log that a query which is resumed is told again.
-    pub resume_events_max: usize,
-    /// How often the list of live queries is brought up to date.
-    pub registry: Duration,
-}
-
-impl Default for QueryOptions {
-    fn default() -> QueryOptions {
-        QueryOptions {
-            enabled: true,
-            rows_max: 10_000,
-            bytes_max: 8 << 20,
-            per_connection_max: 1_000,
-            per_identity_max: 10_000,
-            timeout: Duration::from_secs(5),
-            cost_max: 1_000_000,
-            reads_max: 8,
-            requery_pause: Duration::from_millis(50),
-            requeries_max: 4,
-            settle_wait: Duration::from_millis(250),
-            window_slack: 64,
-            hide_timing: true,
-            state_bytes_max: 8 << 20,
-            node_state_bytes_max: 512 << 20,
-            unindexed_max: 10_000,
-            transaction_rows_max: 10_000,
-            resume_events_max: 100_000,
-            registry: Duration::from_secs(1),
-        }
-    }
-}
-
-/// How live connections are served.
-#[derive(Debug, Clone)]
-pub struct LiveOptions {
-    /// Tasks that the connections are spread over; 0 is one for each core.
-    pub shards: usize,
-    /// How often a client is asked whether it is there.
-    pub ping: Duration,
-    /// How long a client may be silent before it is given up.
-    pub silence: Duration,
-    /// Events that wait for one connection before they become a gap.
-    pub queue_events_max: usize,
-    /// Bytes likewise.
-    pub queue_bytes_max: usize,
-    /// How long an event may wait for one connection before it becomes a gap.
-    pub queue_age: Duration,
-    /// Payloads larger than this are announced, not pushed.
-    pub notify_bytes: usize,
-    /// Audiences larger than this are served in slices, of as many or fewer.
-    pub fan_out_threshold: usize,
-    /// Live connections of one key, user or administrator.
-    pub connections_per_identity_max: usize,
-    /// Subscriptions of one connection.
-    pub subscriptions_max: usize,
-    /// Entities that one connection is told of.
-    pub entities_max: usize,
-    /// Whether a user's WebSocket takes the place of the one they have, on any node.
-    pub single_connection_per_user: bool,
-    /// Bytes of one message from a client.
-    pub message_bytes_max: usize,
-    /// When the server goes away, its clients are told to come back within this time, spread.
-    pub reconnect_spread: Duration,
-    /// Resident memory above which new live connections are refused; a warning comes at 80 %.
-    pub memory_bytes_max: usize,
-}
-
-impl Default for LiveOptions {
-    fn default() -> LiveOptions {
-        LiveOptions {
-            shards: 0,
-            ping: Duration::from_secs(25),
-            silence: Duration::from_secs(60),
-            queue_events_max: 10_000,
-            queue_bytes_max: 4 << 20,
-            queue_age: Duration::from_secs(300),
-            notify_bytes: 64 << 10,
-            fan_out_threshold: 200,
-            connections_per_identity_max: 10_000,
-            subscriptions_max: 1_000,
-            entities_max: 10_000,
-            single_connection_per_user: false,
-            message_bytes_max: 1 << 20,
-            reconnect_spread: Duration::from_secs(3),
-            memory_bytes_max: 4 << 30,
-        }
-    }
-}
-
-/// How long sessions are kept.
-#[derive(Debug, Clone)]
-pub struct SessionOptions {
-    /// After the last sign of life.
-    pub ttl: Duration,
-    /// Subscriptions that nobody has acknowledged for so long are removed, unless they are live.
-    pub stale: Duration,
-}
-
-impl Default for SessionOptions {
-    fn default() -> SessionOptions {
-        SessionOptions { ttl: Duration::from_secs(600), stale: Duration::from_secs(24 * 3600) }
     }
 }
 

@@ -3,7 +3,7 @@
 //! An answer must know everything that was there when its request came. So a read that began after the request
 //! came serves it, whoever asked for it, and one that was under way does not: it may have looked a moment too
 //! early. Those who ask for one stream therefore take turns, and the first of them reads for all who wait behind
-//! it.
+//! it. A failure is an answer too: while a database is away, nobody waits for more than two reads.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,11 +23,11 @@ struct Asked {
     turn: tokio::sync::Mutex<Latest>,
 }
 
-/// What the latest read found, unless it failed or was given up.
+/// What came of the latest read, unless it was given up.
 #[derive(Debug, Default)]
 struct Latest {
     read: u64,
-    found: Option<Found>,
+    found: Option<Result<Found, StoreError>>,
 }
 
 /// Someone who asks for a stream.
@@ -79,13 +79,13 @@ impl Asked {
         if latest.read > begun_before
             && let Some(found) = &latest.found
         {
-            return Ok(found.clone());
+            return found.clone();
         }
         // Until it is known, because this may be given up at any moment.
         latest.found = None;
         latest.read = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        let found = read().await?;
-        Ok(latest.found.insert(found).clone())
+        let found = read().await;
+        latest.found.insert(found).clone()
     }
 }
 
@@ -150,23 +150,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_read_that_fails_or_is_given_up_serves_nobody() {
+    async fn a_read_that_is_given_up_serves_nobody_and_one_that_fails_all_who_wait() {
         let views = Arc::new(Views::default());
         let hanging = Arc::clone(&views);
         let hanging =
             tokio::spawn(async move { hanging.find("s", std::future::pending).await.is_ok() });
         yield_now().await;
-        let waiting = [false, true].map(|succeeds| {
+        let waiting = [1, 2, 3].map(|number| {
             let views = Arc::clone(&views);
-            let broken = StoreError::Unavailable("it is gone".to_owned());
-            let read = move || ready(if succeeds { gone(2) } else { Err(broken) });
-            tokio::spawn(async move { views.find("s", read).await })
+            let broken = StoreError::Unavailable(number.to_string());
+            tokio::spawn(async move { views.find("s", || ready(Err(broken))).await })
         });
         yield_now().await;
         hanging.abort();
-        let [failed, served] = waiting;
-        assert!(failed.await.expect("no panic").is_err());
-        assert_eq!(read_of(&served.await.expect("no panic")), Some("2"));
+        for waiting in waiting {
+            match waiting.await.expect("no panic") {
+                Err(StoreError::Unavailable(number)) => assert_eq!(number, "1"),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(read_of(&views.find("s", || ready(gone(7))).await), Some("7"), "it is back");
         assert!(views.lock().is_empty(), "nobody asks any more");
     }
 }
