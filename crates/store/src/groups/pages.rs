@@ -137,7 +137,7 @@ impl Kept {
     /// whole page behind will want it next, and two are read at once in the time of one.
     fn reads_ahead(&self, after: Position, tip: Position, bytes_max: usize) -> Option<Position> {
         let end = Position::new(after.number() + PAGE_OFFSETS);
-        let is_free = self.end_of_read(after) == end;
+        let is_free = self.end_of_read(after) == end && !self.pages.contains_key(&after);
         let has_room = self.bytes <= bytes_max / 2;
         (is_free && has_room && end <= tip).then_some(end)
     }

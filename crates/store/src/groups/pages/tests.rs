@@ -68,6 +68,10 @@ async fn who_is_far_behind_reads_two_pages_at_once() {
     assert_eq!(log.reads(), 3, "the next is not whole yet");
     assert_eq!(stretch(&pages, &log, &wants, 0, 3_500).await, (0, 300));
     assert_eq!(log.reads(), 4, "the next is there");
+    let (pages, log) = (Pages::new(1 << 20), Log::new(10));
+    stretch(&pages, &log, &wants, 1_000, 2_500).await;
+    assert_eq!(stretch(&pages, &log, &wants, 0, 2_500).await, (0, 1_000));
+    assert_eq!(log.reads(), 2, "the next is there, and whole");
 }
 
 #[tokio::test]
