@@ -9,6 +9,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -161,6 +162,16 @@ impl Line {
     }
 }
 
+impl Line {
+    /// Reads what a write to it reads.
+    pub(crate) fn glance(&self) -> u64 {
+        match &self.wire {
+            Wire::Plain(stream) => u64::from(stream.as_raw_fd().unsigned_abs()),
+            Wire::Secure(_) => 0,
+        }
+    }
+}
+
 /// The calls of a socket. What is reported as written is with the system, on either wire.
 impl Line {
     /// Reads what has arrived. 0: the client sends no more.
@@ -181,7 +192,12 @@ impl Line {
     /// Writes what the socket takes. What of it is begun must be gone on with.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match &self.wire {
-            Wire::Plain(stream) => stream.try_write(bytes),
+            // Straight to the system: whether the runtime thinks that the socket takes something is one
+            // more wait for memory. It is asked where the socket does not, so that it knows to wait.
+            Wire::Plain(stream) => match socket2::SockRef::from(stream).send(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.try_write(bytes),
+                written => written,
+            },
             Wire::Secure(secure) => secure.try_write(bytes),
         }
     }

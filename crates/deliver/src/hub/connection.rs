@@ -200,6 +200,18 @@ impl Connection {
         place.as_mut().filter(|subscription| subscription.serial == slot.serial)
     }
 
+    /// Reads what a delivery to it reads, for nothing but that it is in the caches then.
+    pub(super) fn glance(&self, slot: Slot) -> u64 {
+        let subscription = self.subscriptions.get(slot.index as usize).and_then(Option::as_ref);
+        let of_slot = subscription.map_or(0, |subscription| {
+            let is_ready = subscription.state == State::Live && subscription.envelope.is_some();
+            u64::from(subscription.serial) ^ subscription.sent.number() ^ u64::from(is_ready)
+        });
+        let of_itself =
+            self.serial ^ self.furthest.number() ^ u64::from(self.is_idle() && !self.closing);
+        of_slot ^ of_itself ^ self.outlet.glance()
+    }
+
     /// All subscriptions, with their places.
     pub(super) fn slots(&self) -> impl Iterator<Item = (Slot, &Subscription)> {
         (0u32..).zip(&self.subscriptions).filter_map(|(index, subscription)| {

@@ -3,6 +3,7 @@
 //! A stream with few followers is served at once. One with many is served in slices, and between two
 //! slices everything else gets its turn, so that a crowd delays nobody but itself.
 
+use std::hint::black_box;
 use std::sync::Arc;
 
 use super::audience::{Circle, Member};
@@ -89,28 +90,41 @@ impl Shard {
             members[taken].iter().for_each(|member| self.look_again(*member, job));
             return;
         }
-        for member in &members[taken] {
-            if to_readers {
-                self.deliver_to_reader(member.key, job);
-                if let Some(notice) = &job.notice {
-                    self.mention(member.key, notice);
+        for slice in members[taken].chunks(SLICE_MAX) {
+            self.look_ahead(slice);
+            for member in slice {
+                if to_readers {
+                    self.deliver_to_reader(member.key, job);
+                    if let Some(notice) = &job.notice {
+                        self.mention(member.key, notice);
+                    }
+                    continue;
                 }
-                continue;
-            }
-            if !job.chunks.is_empty() {
-                self.deliver(*member, job);
-            }
-            if let Some(notice) = &job.notice {
-                self.deliver_notice(*member, notice);
-            }
-            if let Some(ending) = job.ending {
-                self.deliver_ending(*member, ending);
+                if !job.chunks.is_empty() {
+                    self.deliver(*member, job);
+                }
+                if let Some(notice) = &job.notice {
+                    self.deliver_notice(*member, notice);
+                }
+                if let Some(ending) = job.ending {
+                    self.deliver_ending(*member, ending);
+                }
             }
         }
         let straight = std::mem::take(&mut job.straight);
         if straight > 0 {
             self.stats.pushed(straight, self.wall_ms - job.created_at_ms());
         }
+    }
+
+    /// Reads what serving these is going to read. A write to a socket leaves little of the caches, so that
+    /// each follower would cost several waits for memory, one after another; here all wait at once.
+    fn look_ahead(&self, slice: &[Member]) {
+        let glance = |member: &Member| {
+            let connection = self.connections.get(member.key.index);
+            connection.map_or(0, |connection| connection.glance(member.slot))
+        };
+        black_box(slice.iter().map(glance).fold(0, u64::wrapping_add));
     }
 
     /// Sends one who sees a part of a table back to the store, because the table is not what it was when
