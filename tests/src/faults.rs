@@ -1,4 +1,4 @@
-//! How many faults a story goes through, and when they strike.
+//! How many faults a story goes through, when they strike, and for how long it goes on.
 
 use std::time::Duration;
 
@@ -12,6 +12,15 @@ pub fn rounds(usual: usize) -> usize {
         }
         Err(_) => usual,
     }
+}
+
+/// For how long a story goes round and round: some seconds, or as many minutes as
+/// `TIDEWIRE_SOAK_MINUTES` says (`./test soak`).
+pub fn soak() -> Duration {
+    let Ok(text) = std::env::var("TIDEWIRE_SOAK_MINUTES") else { return Duration::from_secs(5) };
+    let minutes = text.parse::<u64>();
+    let minutes = minutes.unwrap_or_else(|_| panic!("TIDEWIRE_SOAK_MINUTES={text} is no number"));
+    Duration::from_secs(60 * minutes)
 }
 
 /// How many appends are acknowledged before the next fault.

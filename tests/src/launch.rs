@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::certificate::{Authority, Files};
 use crate::http::Http;
 use crate::port::free_port;
-use crate::process::{Ended, Process};
+use crate::process::{Ended, Process, Resources};
 use crate::store::Store;
 use crate::wait::eventually;
 
@@ -169,6 +169,11 @@ impl Server {
     /// The process itself.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
+    }
+
+    /// What it has of the system.
+    pub fn resources(&self) -> Resources {
+        self.process.resources()
     }
 
     /// Waits until the server says that so many live readers wait.

@@ -88,7 +88,7 @@ pub use ledger::{Abort, Keeper, Ledger};
 pub use metrics::Metrics;
 pub use nodes::Nodes;
 pub use presence::Presence;
-pub use process::{Ended, Process};
+pub use process::{Ended, Process, Resources};
 pub use producers::{Plan, Producers};
 pub use query_tab::QueryTab;
 pub use raw::Raw;

@@ -6,7 +6,7 @@ use tidewire_client::{LiveOptions, ReadFrom};
 use crate::follower::Follower;
 use crate::http::Http;
 use crate::launch::{Launch, Server};
-use crate::process::Ended;
+use crate::process::{Ended, Resources};
 use crate::store::Store;
 
 /// What clients of these nodes show.
@@ -85,6 +85,11 @@ impl Nodes {
             }
         }
         followers
+    }
+
+    /// What each node that runs has of the system.
+    pub fn resources(&self) -> Vec<Resources> {
+        self.servers.iter().flatten().map(Server::resources).collect()
     }
 
     /// Sends a signal to a node by name, such as `STOP`.

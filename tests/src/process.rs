@@ -32,6 +32,15 @@ pub struct Ended {
     pub printed: String,
 }
 
+/// What a process has of the system.
+#[derive(Debug, Clone, Copy)]
+pub struct Resources {
+    /// Memory in use.
+    pub resident_bytes: usize,
+    /// Files and sockets.
+    pub open_files: usize,
+}
+
 impl Process {
     /// Starts a command and listens to both of its outputs.
     pub fn spawn(mut command: Command) -> Process {
@@ -60,6 +69,13 @@ impl Process {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
         kib.expect("VmRSS in kB") << 10
+    }
+
+    /// What it has of the system.
+    pub fn resources(&self) -> Resources {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", self.id()));
+        let open_files = files.expect("the files of a process that runs").count();
+        Resources { resident_bytes: self.resident_bytes(), open_files }
     }
 
     /// What it has said so far.

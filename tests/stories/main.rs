@@ -42,6 +42,7 @@ mod entities;
 mod every_limit_has_a_name;
 mod expired_rows_are_swept;
 mod groups_command;
+mod hours_pass;
 mod keys_command;
 mod live_clients_outlast_postgres;
 mod live_metrics;
