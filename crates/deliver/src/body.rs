@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::options::Limits;
@@ -26,7 +26,7 @@ pub(crate) async fn read(request: Request, limits: &Limits) -> Result<Bytes, Pro
 
 async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
     let mut limited = Limited::new(body, bytes_max.saturating_mul(DRAIN_FACTOR));
-    let mut whole = bytes::BytesMut::new();
+    let mut whole = BytesMut::new();
     let mut size = 0usize;
     while let Some(frame) = limited.frame().await {
         let frame = frame.map_err(|error| {
@@ -44,11 +44,10 @@ async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
         if let Ok(data) = frame.into_data() {
             size = size.saturating_add(data.len());
             if size > bytes_max {
-                whole = bytes::BytesMut::new();
-            } else if whole.is_empty() {
-                // The usual body is one frame, which is kept without copying.
-                whole = bytes::BytesMut::from(data);
+                whole = BytesMut::new();
             } else {
+                // Copied, because the frame is a part of what was read from the socket: an event that is kept in
+                // memory for its hundred bytes would keep all of that, and the next request would need another.
                 whole.extend_from_slice(&data);
             }
         }
@@ -74,4 +73,20 @@ fn body_timeout(after: Duration) -> Problem {
     )
     .with_header("connection", "close")
     .retry_after_s(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever keeps a small body does not keep the buffer that it was read into.
+    #[tokio::test]
+    async fn a_body_takes_no_more_memory_than_its_size() {
+        let mut buffer = BytesMut::with_capacity(64 << 10);
+        buffer.extend_from_slice(&[b'x'; 100]);
+        let body = read_body(Body::from(buffer.freeze()), 1_000).await;
+        let body = body.unwrap_or_else(|problem| panic!("{problem:?}"));
+        assert_eq!(*body, [b'x'; 100]);
+        assert!(BytesMut::from(body).capacity() <= 1_000, "the whole buffer is held");
+    }
 }
