@@ -30,7 +30,7 @@ const WARM_UP: usize = 2;
 const FILES_MORE: usize = 24;
 /// Memory that a node may need beside a half more than it did, for caches that fill within the first thousand rounds: of
 /// SQLite's pages (64 MiB of the writer's alone) and statements, of streams' pages. What leaks with each round is more in an hour.
-const BYTES_MORE: usize = 256 << 20;
+const BYTES_MORE: usize = 160 << 20;
 
 /// What a node counts of those who are there.
 const PRESENT: [&str; 4] =
