@@ -152,6 +152,26 @@ async fn a_missing_role_is_told() {
     stage.strike().await;
 }
 
+/// The role is given its right to read though someone else changes the table's rights meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_beside_a_change_of_rights_is_read() {
+    let stage = Stage::set().await;
+    stage.run(ORDERS).await;
+    let read = read_of(&stage.store, "id", "orders").await;
+    let mut other = stage.database.connect().await;
+    let transaction = other.transaction().await.expect("a transaction");
+    transaction.batch_execute("GRANT INSERT ON orders TO PUBLIC").await.expect("a right");
+    let store = Arc::clone(&stage.store);
+    let waiting = tokio::spawn(async move { store.read_query(read).await });
+    let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+        AND query LIKE 'GRANT SELECT%' AND wait_event_type = 'Lock')";
+    stage.until(waits).await;
+    transaction.commit().await.expect("a commit");
+    let rows = waiting.await.expect("no panic").expect("rows");
+    assert!(rows.rows.is_empty(), "{rows:?}");
+    stage.strike().await;
+}
+
 /// Policies hold for live queries, whoever owns the table.
 #[tokio::test]
 async fn policies_of_rows_hold() {

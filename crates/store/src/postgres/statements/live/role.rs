@@ -12,6 +12,9 @@ use crate::postgres::query::{query, query_one, sql, texts};
 use crate::queries::LiveRead;
 use crate::sql::{SqlError, SqlLimits};
 
+/// How often a right is given that others get in the way of: each has gone by when it is tried again.
+const GRANT_TRIES: usize = 8;
+
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
@@ -80,6 +83,21 @@ pub(super) async fn act_as_ourselves(
     acting.map_err(|error| trouble::of_rows(&error, limits))
 }
 
+/// Gives a right. Whether it helped is seen when the query is read again.
+///
+/// Two changes of one table's entry in the catalogue do not pass each other: the later one waits, and then fails
+/// ("tuple concurrently updated"), which PostgreSQL takes for an error of its own. Who watches a table, changes its
+/// rights or has another node follow a query of it at that moment would keep the role from reading.
+async fn grant(client: &ClientWrapper, statement: &str) {
+    for _ in 0..GRANT_TRIES {
+        let Err(error) = client.batch_execute(statement).await else { return };
+        tracing::debug!(statement, error = text(&error), "a right was not granted");
+        if error.code() != Some(&SqlState::INTERNAL_ERROR) {
+            return;
+        }
+    }
+}
+
 impl PostgresStore {
     /// What the role lacks to read a query's tables, as statements. They are tried, unless they were
     /// before.
@@ -95,11 +113,8 @@ impl PostgresStore {
             let lacking = rows.and_then(|rows| texts(&rows));
             let lacking = lacking.map_err(broken("look at the role of live queries"))?;
             if !tried {
-                for grant in &lacking {
-                    // Whether it helped is seen when the query is read again.
-                    if let Err(error) = client.batch_execute(grant).await {
-                        tracing::debug!(grant, error = text(&error), "a right was not granted");
-                    }
+                for statement in &lacking {
+                    grant(&client, statement).await;
                 }
             }
             Ok::<_, StoreError>(lacking)
