@@ -9,11 +9,13 @@
 //! - `election`: who works; `leader`: what the one who does holds on to, and what it works at
 //! - `choice`: which of the two sources it is, and whom the log's growth is told to
 //! - `sequencer`: from the staging table to the log
+//! - `crowd`: how transactions that come together share a commit
 //! - `wal`: from the write-ahead log to the log
 //! - `upkeep`: tables that were changed or dropped, and counts
 
 mod capture;
 mod choice;
+mod crowd;
 mod election;
 mod leader;
 mod options;

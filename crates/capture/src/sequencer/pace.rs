@@ -9,6 +9,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::crowd;
 use crate::options::CaptureOptions;
 
 /// Whether writers must wake the sequencer.
@@ -55,14 +56,6 @@ const SLEEPLESS_POLL: Duration = Duration::from_millis(20);
 /// The first pause of one who fell asleep, doubled from look to look.
 const DROWSY_POLL: Duration = Duration::from_millis(5);
 
-/// Transactions of one look that are a crowd: more than one or two clients make that wait for their
-/// commits one after the other.
-const CROWD_MIN: usize = 4;
-/// After a crowd, the pause is so many times as long as the work…
-const PAUSE_FACTOR: u32 = 4;
-/// …and not longer than this.
-const PAUSE_MAX: Duration = Duration::from_millis(20);
-
 impl Pace {
     pub(crate) fn new(options: &CaptureOptions, may_sleep: bool) -> Pace {
         Pace {
@@ -83,11 +76,7 @@ impl Pace {
             self.worked_at = Some(now);
             let tell = (self.state == Sleep::Asleep).then_some(Sleep::Awake);
             self.state = Sleep::Awake;
-            let pause = match found {
-                ..CROWD_MIN => Duration::ZERO,
-                _ => took.saturating_mul(PAUSE_FACTOR).min(PAUSE_MAX),
-            };
-            return Turn { tell, wait: pause.max(self.poll) };
+            return Turn { tell, wait: crowd::pause(found, took).max(self.poll) };
         }
         let idle = now.duration_since(worked_at) >= self.sleep_after;
         match self.state {
@@ -144,10 +133,10 @@ mod tests {
         for (took_ms, wait_ms) in [(2, 8), (3, 12), (50, 20)] {
             let took = Duration::from_millis(took_ms);
             assert_eq!(
-                pace.after_round(CROWD_MIN, took, start).wait,
+                pace.after_round(crowd::CROWD_MIN, took, start).wait,
                 Duration::from_millis(wait_ms)
             );
-            assert_eq!(pace.after_round(CROWD_MIN - 1, took, start).wait, options.poll);
+            assert_eq!(pace.after_round(crowd::CROWD_MIN - 1, took, start).wait, options.poll);
         }
     }
 

@@ -21,6 +21,7 @@ use super::pgoutput::{Cell, Message, Relation};
 use super::stream::{Arrival, Stream, StreamError};
 use super::table::{Role, Table};
 use super::translate;
+use crate::crowd;
 use crate::leader::{End, Leadership};
 use crate::options::CaptureOptions;
 use crate::sequencer;
@@ -31,6 +32,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// How long to wait before looking again whether a transaction is visible: from the first to the last.
 const VISIBLE_POLL: Duration = Duration::from_micros(500);
 const VISIBLE_POLL_MAX: Duration = Duration::from_millis(50);
+
+/// How long to wait at a time for transactions that are to share a commit.
+const NAP: Duration = Duration::from_millis(2);
 
 /// How often it is noted what is in the log for sure.
 const SETTLE_TICKS: u32 = 5;
@@ -74,6 +78,8 @@ pub(crate) struct Reader<'a> {
     switches: bool,
     meter: Meter,
     ticks: u32,
+    /// When the next commit may begin.
+    rest_until: Instant,
     /// A snapshot, and the place by which everything it sees is in the log.
     settling: Option<(String, u64)>,
     stop: CancellationToken,
@@ -99,6 +105,7 @@ impl<'a> Reader<'a> {
             switches: false,
             meter: Meter::default(),
             ticks: 0,
+            rest_until: Instant::now(),
             settling: None,
             stop: CancellationToken::new(),
         }
@@ -131,19 +138,24 @@ impl<'a> Reader<'a> {
     /// Takes what arrived, what has arrived meanwhile, and appends.
     async fn take(&mut self, first: Arrival) -> Result<Flow, ReadError> {
         let mut next: Option<Result<Arrival, StreamError>> = Some(Ok(first));
-        while let Some(arrival) = next {
-            let arrival = match arrival {
-                Ok(arrival) => arrival,
-                // What came before it counts.
-                Err(error) => {
-                    self.append(false).await?;
-                    return Err(error.into());
+        loop {
+            while let Some(arrival) = next.take() {
+                let arrival = match arrival {
+                    Ok(arrival) => arrival,
+                    // What came before it counts.
+                    Err(error) => {
+                        self.append(false).await?;
+                        return Err(error.into());
+                    }
+                };
+                if let Flow::End(ended) = self.handle(arrival).await? {
+                    return Ok(Flow::End(ended));
                 }
-            };
-            if let Flow::End(ended) = self.handle(arrival).await? {
-                return Ok(Flow::End(ended));
+                if !self.is_full() {
+                    next = self.stream.ready();
+                }
             }
-            if self.is_full() {
+            if !self.nap().await {
                 break;
             }
             next = self.stream.ready();
@@ -155,6 +167,17 @@ impl<'a> Reader<'a> {
             self.stream.confirm(self.assembler.lsn());
         }
         Ok(Flow::On)
+    }
+
+    /// Waits for more to share the next commit, where it is too early for that after a crowd. Short, because
+    /// only so many messages wait outside of what is assembled here.
+    async fn nap(&self) -> bool {
+        let left = self.rest_until.saturating_duration_since(Instant::now());
+        if left.is_zero() || self.is_full() {
+            return false;
+        }
+        let nap = tokio::time::sleep(left.min(NAP));
+        self.stop.run_until_cancelled(nap).await.is_some()
     }
 
     fn is_full(&self) -> bool {
@@ -318,6 +341,7 @@ impl<'a> Reader<'a> {
         if piece.entries.is_empty() && !finishes {
             return Ok(Flow::On);
         }
+        let began = Instant::now();
         let xids: BTreeSet<u32> = piece.entries.iter().map(|entry| entry.xid).collect();
         let xids: Vec<u32> = xids.into_iter().collect();
         let txids = self.wait_until_visible(&xids).await?;
@@ -337,6 +361,7 @@ impl<'a> Reader<'a> {
             Appended::Done { .. } => {
                 self.place_id += 1;
                 self.stream.confirm(piece.next.lsn);
+                self.rest_until = Instant::now() + crowd::pause(xids.len(), began.elapsed());
                 Ok(if finishes { Flow::End(Ended::Well(End::Switched)) } else { Flow::On })
             }
         }

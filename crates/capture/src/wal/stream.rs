@@ -6,6 +6,7 @@ use pgwire_replication::{
     Lsn, PgWireError, ReplicationClient, ReplicationConfig, ReplicationEvent, SslMode, TlsConfig,
 };
 use tidewire_store::postgres::wal::{CheckOf, Target};
+use tokio::task::unconstrained;
 
 use super::pgoutput::{self, DecodeError, Message};
 
@@ -106,9 +107,10 @@ impl Stream {
         }
     }
 
-    /// What has arrived already, if something has.
+    /// What has arrived already, if something has. The runtime would otherwise say after some hundred
+    /// messages that nothing has, so that others have their turn, and what is there would not share a commit.
     pub(crate) fn ready(&mut self) -> Option<Result<Arrival, StreamError>> {
-        self.next().now_or_never()
+        unconstrained(self.next()).now_or_never()
     }
 
     /// Tells the server that it need not keep what lies before.

@@ -95,6 +95,27 @@ async fn write_from(stage: &Stage, first: i64, stop: tokio_util::sync::Cancellat
     written
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_transactions_that_waited_share_commits() {
+    const TRANSACTIONS: i64 = 2_000;
+    let mut stage = counted().await;
+    stage.stop_first().await;
+    let insert = format!(
+        "DO $$ BEGIN FOR n IN 0 .. {TRANSACTIONS} - 1 LOOP
+            INSERT INTO counted SELECT n * 3 + i FROM generate_series(0, 2) AS i;
+            COMMIT;
+        END LOOP; END $$"
+    );
+    stage.run(&insert).await;
+    let before = stage.store.capture_link().counters().snapshot();
+    stage.capture(reading("b"));
+    assert_exact(&stage, TRANSACTIONS).await;
+    let after = stage.store.capture_link().counters().snapshot();
+    let commits = after.batches - before.batches;
+    assert!(commits * 60 <= TRANSACTIONS.unsigned_abs(), "{commits} commits");
+    stage.strike().await;
+}
+
 #[tokio::test]
 async fn a_leader_of_before_appends_nothing() {
     let stage = counted().await;
