@@ -8,6 +8,7 @@ mod access;
 mod backup;
 mod cache;
 mod capture;
+mod checkpoint;
 mod control;
 mod entities;
 mod error;
@@ -59,6 +60,7 @@ use crate::subscription::{Interest, Op, Reply, Subscription, Subscriptions};
 pub use backup::backup;
 pub use restore::restore;
 
+use checkpoint::Checkpoints;
 use open::{FolderLock, Readers};
 use recent::Recent;
 use writer::{Exclusive, WriterThread};
@@ -102,14 +104,15 @@ impl SqliteStore {
 
     fn open_blocking(options: &SqliteOptions) -> Result<Arc<SqliteStore>, StoreError> {
         let lock = FolderLock::take(&options.folder)?;
-        let (connection, epoch) = open::writer(&options.folder)?;
+        let (mut connection, epoch) = open::writer(&options.folder)?;
+        let checkpoints = Checkpoints::start(&mut connection, &options.folder)?;
         let readers = Arc::new(Readers::open(&options.folder, options.read_connections)?);
         let (queue, taker) = Queue::new(&options.commit);
         let counters = Arc::new(Counters::default());
         let (signal, grown) = watch::channel(0);
         let recent = Arc::new(Recent::new(load::tip(&connection)?));
         let writer = WriterThread::start(
-            connection,
+            (connection, checkpoints),
             taker,
             Arc::clone(&counters),
             Arc::clone(&recent),

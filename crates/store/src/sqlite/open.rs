@@ -19,10 +19,6 @@ use crate::sql::SqlError;
 pub(super) const FILE_NAME: &str = "tidewire.db";
 const LOCK_NAME: &str = "tidewire.lock";
 
-/// Pages of write-ahead log (of 4 KiB) after which the writer copies them into the file. Larger
-/// than SQLite's 1,000, because a checkpoint costs the writer a sync of its own.
-const CHECKPOINT_PAGES: u32 = 4_000;
-
 /// KiB of pages that the writer keeps in memory. SQLite's 2 MiB do not hold the ends of a few hundred
 /// busy streams, and a page that fell out is read again, by way of the write-ahead log's index.
 const WRITER_CACHE_KIB: i64 = 64 << 10;
@@ -126,7 +122,6 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     // A negative size is in KiB.
     connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);

@@ -1,5 +1,6 @@
 //! What is SQLite's own: whether our queries fit our schema, and what upkeep leaves on disk.
 
+mod checkpoints;
 mod group_sessions;
 mod groups;
 
@@ -74,6 +75,58 @@ async fn streams_from_before_there_were_tenants_are_of_none() {
     let found = store.read("a", Position::START, limit).await.expect("the stream can be read");
     let Found::Stream(page) = found else { panic!("the stream is gone") };
     assert_eq!((page.view.state.host_id, page.events.len()), (None, 1));
+    store.close().await;
+}
+
+/// One that is built for each row costs more than the row.
+#[tokio::test]
+async fn no_table_is_built_to_insert_an_event() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("it opens");
+    let file = rusqlite::Connection::open(folder.path().join("tidewire.db")).expect("the file");
+    for sql in [super::sql!("event_insert"), super::sql!("change_insert")] {
+        let mut explain = file.prepare(&format!("EXPLAIN {sql}")).expect("a program");
+        let steps = explain.raw_query().map(|row| row.get::<_, String>(1));
+        let steps: Vec<String> = steps.collect().expect("its steps");
+        assert!(steps.contains(&"Insert".to_owned()), "{steps:?}");
+        assert!(!steps.contains(&"OpenEphemeral".to_owned()), "{steps:?}");
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn the_log_refuses_what_is_no_event() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("it opens");
+    let file = rusqlite::Connection::open(folder.path().join("tidewire.db")).expect("the file");
+    let insert = "INSERT INTO log (stream_id, append_id, created_at, c_offset, operation, control,
+        before_data, after_data) VALUES ('a', 1, 0, ";
+    for values in [
+        "0, NULL, NULL, NULL, NULL",
+        "1, 'MERGE', NULL, NULL, NULL",
+        "1, 'INSERT', NULL, NULL, NULL",
+        "1, 'INSERT', NULL, '{}', '{}'",
+        "1, 'UPDATE', NULL, NULL, '{}'",
+        "1, 'DELETE', NULL, '{}', '{}'",
+        "1, 'TRUNCATE', NULL, '{}', NULL",
+        "1, NULL, 'open', NULL, NULL",
+    ] {
+        file.execute(&format!("{insert}{values})"), []).expect_err(values);
+    }
+    let kinds = ["create", "close", "delete", "expire", "subscription", "schema", "mark"];
+    let controls = kinds.map(|kind| format!("NULL, '{kind}', NULL, NULL"));
+    let rows = [
+        "'INSERT', NULL, NULL, '{}'",
+        "'UPDATE', NULL, '{}', '{}'",
+        "'DELETE', NULL, '{}', NULL",
+        "'TRUNCATE', NULL, NULL, NULL",
+        "NULL, NULL, NULL, NULL",
+    ];
+    let good = controls.iter().map(String::as_str).chain(rows);
+    for (at, values) in good.enumerate() {
+        let row = format!("{insert}{}, {values})", at + 1);
+        file.execute(&row, []).unwrap_or_else(|error| panic!("{values}: {error}"));
+    }
     store.close().await;
 }
 

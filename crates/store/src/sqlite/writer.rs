@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::cache::StreamCache;
 use super::capture::{self, Capture};
+use super::checkpoint::Checkpoints;
 use super::error::{broken, now_ms};
 use super::recent::Recent;
 use super::{load, save};
@@ -165,7 +166,7 @@ pub(crate) struct WriterThread(Mutex<Option<JoinHandle<()>>>);
 
 impl WriterThread {
     pub(crate) fn start(
-        mut connection: Connection,
+        (mut connection, checkpoints): (Connection, Checkpoints),
         mut taker: Taker<Exclusive>,
         counters: Arc<Counters>,
         recent: Arc<Recent>,
@@ -186,6 +187,7 @@ impl WriterThread {
                     Next::Exclusive(Exclusive(work)) => work(&mut writer),
                 }
             }
+            checkpoints.end(&mut writer.connection);
         };
         let handle = std::thread::Builder::new()
             .name("tidewire-writer".to_owned())

@@ -1,0 +1,1 @@
+-- A list that a column is tested against costs little here: its members are compared where they stand.
