@@ -177,7 +177,7 @@ impl World {
         if blindly {
             let limit = PageLimit { events: 1_000, bytes: usize::MAX };
             let headers = store.follow(tail.position(), limit, Arc::new(|_: &str| false)).await;
-            if let Some(sight) = tail.hand_out(headers.expect("a log")) {
+            if let Some(sight) = tail.hand_out(&headers.expect("a log")) {
                 self.sinks[0].try_send(Arc::new(sight)).expect("room");
             }
         }

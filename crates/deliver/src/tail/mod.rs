@@ -192,12 +192,14 @@ impl Tail {
             }
             while !events.is_empty() {
                 let later = events.split_off(first_sight(&events));
-                let Some(sight) = self.hand_out(events) else { return Ok(()) };
+                let Some(sight) = self.hand_out(&events) else { return Ok(()) };
                 let sight = Arc::new(sight);
                 for sink in sinks {
                     // A shard that is gone belongs to a server that stops.
                     let _ = sink.send(Arc::clone(&sight)).await;
                 }
+                // After those who push, whom they would keep from a thread. Nobody listening is fine.
+                let _ = self.shared.headers.send(Arc::new(events));
                 events = later;
             }
         }
@@ -213,16 +215,16 @@ impl Tail {
     }
 
     /// Gives events to those who wait for them.
-    pub(crate) fn hand_out(&self, events: Vec<TailEvent>) -> Option<Sight> {
+    pub(crate) fn hand_out(&self, events: &[TailEvent]) -> Option<Sight> {
         let last = events.last()?;
         let (position, created_at_ms) = (last.position, last.created_at_ms);
         let mut by_topic: HashMap<&str, Vec<&TailEvent>> = HashMap::new();
         let mut streams = Vec::new();
         let mut entities = Vec::new();
-        self.shared.tables.hear(&events);
+        self.shared.tables.hear(events);
         {
             let mut topics = self.shared.topics();
-            for event in &events {
+            for event in events {
                 entities.extend(topics.codes.news(event));
                 if topics.by_stream.contains_key(event.stream.as_str()) {
                     by_topic.entry(&event.stream).or_default().push(event);
@@ -241,8 +243,6 @@ impl Tail {
         self.shared.position.send_replace(position);
         let lag_ms = u64::try_from(crate::node::now_ms() - created_at_ms).unwrap_or(0);
         self.shared.lag_ms.store(lag_ms, Ordering::Relaxed);
-        // Nobody listening is fine.
-        let _ = self.shared.headers.send(Arc::new(events));
         Some(Sight { position, streams, entities })
     }
 }

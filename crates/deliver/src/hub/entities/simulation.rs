@@ -201,7 +201,7 @@ impl World {
             tx_last: true,
             created_at_ms: 0,
         };
-        let sight = self.node.tail.hand_out(vec![event]).expect("a sight");
+        let sight = self.node.tail.hand_out(&[event]).expect("a sight");
         self.sinks[0].try_send(Arc::new(sight)).expect("room");
     }
 
