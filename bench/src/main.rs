@@ -9,6 +9,7 @@
 mod aims;
 mod append;
 mod bare_loop;
+mod bare_server;
 mod capture;
 mod consume;
 mod cost;
@@ -80,9 +81,12 @@ struct Options {
     /// The revision under test, for the report
     #[arg(long)]
     revision: Option<String>,
-    /// Where the bare loop listens
+    /// Where the bare loop or the bare server listens
     #[arg(long, hide = true)]
     listen: Option<SocketAddr>,
+    /// The store that the bare server writes to
+    #[arg(long, hide = true)]
+    data: Option<PathBuf>,
     /// Which combination of `match`, or which worker of `consume`
     #[arg(long, hide = true)]
     combination: Option<String>,
@@ -104,6 +108,9 @@ enum What {
     /// Not a benchmark: the loop that fan-out is measured against, as a server
     #[value(hide = true)]
     BareLoop,
+    /// Not a benchmark: the least that takes appends over HTTP, as a server
+    #[value(hide = true)]
+    BareServer,
     /// Not a benchmark: one combination of `match`, in a process of its own
     #[value(hide = true)]
     MatchOne,
@@ -212,6 +219,10 @@ fn main() -> Result<()> {
     let options = Options::parse();
     if options.what == What::BareLoop {
         return bare_loop::run(options.listen.context("--listen is missing")?);
+    }
+    if options.what == What::BareServer {
+        let listen = options.listen.context("--listen is missing")?;
+        return bare_server::run(listen, &options.data.context("--data is missing")?);
     }
     if let What::MatchOne | What::ConsumeOne = options.what {
         let combination = options.combination.context("--combination is missing")?;

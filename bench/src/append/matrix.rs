@@ -1,10 +1,11 @@
 //! Producers × payload sizes, every server in turn for each combination, so that a ratio compares
-//! neighbours in time. After each Tidewire follows the raw limit of its database.
+//! neighbours in time. After each Tidewire follows the raw limit of its database, and after the embedded
+//! store's the least that takes appends over HTTP.
 
 use anyhow::Result;
 use serde::Serialize;
 
-use super::measure::{Measured, Shape, measure};
+use super::measure::{Measured, Shape, measure, measure_appends};
 use crate::Options;
 use crate::cost::Cost;
 use crate::outcome::Outcome;
@@ -28,6 +29,8 @@ struct CellMeasured {
     #[serde(flatten)]
     appends: Measured,
     raw_limit: Option<RawLimit>,
+    /// The least that takes appends over HTTP, beside the embedded store.
+    bare_server: Option<Measured>,
 }
 
 impl CellMeasured {
@@ -35,14 +38,20 @@ impl CellMeasured {
         self.raw_limit.map(|raw| self.appends.events_per_second / raw.events_per_second)
     }
 
+    fn share_of_bare_server(&self) -> Option<f64> {
+        self.bare_server.map(|bare| self.appends.events_per_second / bare.events_per_second)
+    }
+
     fn line(&self) -> String {
         let raw = self.share_of_raw().map(|share| format!("  {share:.2} of raw"));
+        let bare = self.share_of_bare_server().map(|share| format!(", {share:.2} of bare server"));
         format!(
-            "{:>9} events/s  p50 {:.2} ms  p99 {:.2} ms{}",
+            "{:>9} events/s  p50 {:.2} ms  p99 {:.2} ms{}{}",
             count(self.appends.events_per_second),
             self.appends.latency.p50_ms,
             self.appends.latency.p99_ms,
-            raw.unwrap_or_default()
+            raw.unwrap_or_default(),
+            bare.unwrap_or_default()
         )
     }
 }
@@ -87,7 +96,12 @@ fn measure_cell(
         options.measure_quietly(|| raw::measure(kind, installed, shape, batch, scale.raw_measure))
     };
     let raw_limit = appends.batch_events.map(raw_limit).transpose()?;
-    Ok(CellMeasured { appends, raw_limit })
+    let bare_server = || {
+        let measure = || measure_appends(&raw::bare_server(installed, shape)?, shape, scale.window);
+        options.measure_quietly(measure)
+    };
+    let bare_server = (kind == Kind::TidewireSqlite).then(bare_server).transpose()?;
+    Ok(CellMeasured { appends, raw_limit, bare_server })
 }
 
 fn print_table(cells: &[Cell]) {
@@ -105,6 +119,8 @@ fn print_table(cells: &[Cell]) {
         "batch",
         "raw events/s",
         "of raw",
+        "bare server",
+        "of it",
         "x best peer",
     ]);
     for cell in cells {
@@ -134,6 +150,8 @@ fn columns(measured: &CellMeasured, peer_ratio: Option<f64>) -> Vec<String> {
         optional(appends.batch_events, 1),
         raw.unwrap_or_else(|| "-".to_owned()),
         optional(measured.share_of_raw(), 2),
+        measured.bare_server.map_or_else(|| "-".to_owned(), |bare| count(bare.events_per_second)),
+        optional(measured.share_of_bare_server(), 2),
         optional(peer_ratio, 2),
     ]
 }

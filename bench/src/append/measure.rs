@@ -85,6 +85,11 @@ impl Counters {
 
 pub(crate) fn measure(server: &Server, shape: Shape, window: Window) -> Result<Measured> {
     server.create_streams(&shape.distinct_streams(), CONTENT_TYPE)?;
+    measure_appends(server, shape, window)
+}
+
+/// The same, of a server whose streams are there.
+pub(crate) fn measure_appends(server: &Server, shape: Shape, window: Window) -> Result<Measured> {
     let load = Load {
         address: server.address(),
         streams: &shape.streams(),

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use super::discard;
 use crate::Options;
 use crate::postgres::{Database, Session};
 use crate::report::Report;
@@ -31,6 +32,8 @@ pub(crate) enum Design {
     OutboxAlone,
     /// Tidewire by the write-ahead log, while no node runs.
     WalAlone,
+    /// The write-ahead log, read by someone who throws it away: what reading it costs at least.
+    WalDiscarded,
     /// An outbox with a NOTIFY for each row, as the CDC document has it.
     NotifyPerRow,
     /// An outbox whose offset comes from a counter, as the publish-subscribe document has it.
@@ -45,6 +48,7 @@ impl Design {
             Design::Wal => "tidewire wal",
             Design::OutboxAlone => "outbox, node away",
             Design::WalAlone => "wal, node away",
+            Design::WalDiscarded => "wal, thrown away",
             Design::NotifyPerRow => "NOTIFY per row",
             Design::CounterLock => "counter lock",
         }
@@ -55,7 +59,9 @@ impl Design {
         match self {
             Design::Outbox | Design::OutboxAlone => Some("outbox"),
             Design::Wal | Design::WalAlone => Some("wal"),
-            Design::None | Design::NotifyPerRow | Design::CounterLock => None,
+            Design::None | Design::WalDiscarded | Design::NotifyPerRow | Design::CounterLock => {
+                None
+            }
         }
     }
 
@@ -71,6 +77,7 @@ impl Design {
             | Design::Wal
             | Design::OutboxAlone
             | Design::WalAlone => "",
+            Design::WalDiscarded => discard::SCHEMA,
             Design::NotifyPerRow => include_str!("notify_per_row.sql"),
             Design::CounterLock => include_str!("counter_lock.sql"),
         }
@@ -84,6 +91,11 @@ pub(crate) fn possible(options: &Options, report: &mut Report) -> Result<Vec<Des
     let mut designs = vec![Design::None, Design::Outbox, Design::OutboxAlone];
     if level == "logical" {
         designs.extend([Design::Wal, Design::WalAlone]);
+        if discard::is_installed() {
+            designs.push(Design::WalDiscarded);
+        } else {
+            report.note_absence("wal, thrown away: there is no pg_recvlogical".to_owned());
+        }
     } else {
         report.note_absence(format!("tidewire wal: the server has wal_level = {level}"));
     }
@@ -112,6 +124,9 @@ impl Ground {
         ))?;
         session.run("VACUUM ANALYZE orders")?;
         session.run(design.schema())?;
+        if design == Design::WalDiscarded {
+            discard::make_slot(&session)?;
+        }
         if let Some(mode) = design.mode() {
             let server = ground.serve(options)?;
             let ready = watch(&session, mode);

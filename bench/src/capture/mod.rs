@@ -4,6 +4,7 @@
 mod aims;
 mod backlog;
 mod design;
+mod discard;
 mod latency;
 mod sustained;
 mod writers;

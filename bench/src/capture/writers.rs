@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use tokio_postgres::NoTls;
 
 use super::design::{Design, Ground};
+use super::discard;
 use crate::Options;
 use crate::cost::{Cost, Reading};
 use crate::latency::{Latencies, Percentiles};
@@ -17,6 +18,7 @@ use crate::postgres::Session;
 use crate::quiet::Disturbed;
 use crate::report::Report;
 use crate::scale::Scale;
+use crate::servers::{Processes, Server};
 use crate::table::{Table, count, decimals};
 
 /// Rows of a large statement, and of each client's own block.
@@ -143,6 +145,42 @@ fn compare(
     grounds.iter().zip(&measured).map(row).collect()
 }
 
+/// Who works beside the writers.
+enum Beside {
+    Nobody,
+    Node(Box<Server>),
+    Discard(discard::Reader),
+}
+
+impl Beside {
+    fn start(options: &Options, ground: &mut Ground, url: &str) -> Result<Self> {
+        match ground.design {
+            design if design.is_served() => Ok(Beside::Node(Box::new(ground.serve(options)?))),
+            Design::WalDiscarded => discard::Reader::start(url).map(Beside::Discard),
+            _ => Ok(Beside::Nobody),
+        }
+    }
+
+    fn processes(&self, ground: &Ground) -> Processes {
+        match self {
+            Beside::Nobody => ground.processes(None),
+            Beside::Node(server) => ground.processes(Some(server)),
+            Beside::Discard(reader) => {
+                Processes { server: Some(reader.id()), ..ground.processes(None) }
+            }
+        }
+    }
+
+    /// Waits until nothing is left to do.
+    fn catch_up(&self, url: &str) -> Result<()> {
+        match self {
+            Beside::Nobody => Ok(()),
+            Beside::Node(_) => Session::connect(url)?.catch_up(),
+            Beside::Discard(_) => discard::catch_up(&Session::connect(url)?),
+        }
+    }
+}
+
 fn measure_one(
     options: &Options,
     window: Window,
@@ -151,12 +189,10 @@ fn measure_one(
     ground: &mut Ground,
 ) -> Result<Measured> {
     let url = ground.url()?;
-    let server = ground.design.is_served().then(|| ground.serve(options)).transpose()?;
-    let processes = ground.processes(server.as_ref());
-    if server.is_some() {
-        // What an earlier turn left behind is not this one's to pay.
-        Session::connect(&url)?.catch_up()?;
-    }
+    let beside = Beside::start(options, ground, &url)?;
+    let processes = beside.processes(ground);
+    // What an earlier turn left behind is not this one's to pay.
+    beside.catch_up(&url)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         let mut writers = JoinSet::new();
@@ -184,11 +220,11 @@ fn measure_one(
             cost: Cost::between(opened, closed, statements)?,
         })
     });
-    if let Some(server) = server {
-        let caught_up = Session::connect(&url).and_then(|session| session.catch_up());
-        ground.rest(server);
-        caught_up?;
+    let caught_up = beside.catch_up(&url);
+    if let Beside::Node(server) = beside {
+        ground.rest(*server);
     }
+    caught_up?;
     outcome
 }
 

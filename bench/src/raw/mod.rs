@@ -16,8 +16,7 @@ use crate::cost::{Cost, Reading};
 use crate::quiet::Disturbed;
 use crate::servers::{Installed, Kind, Server, Store};
 use postgres::PostgresLog;
-use sqlite::SqliteLog;
-pub(crate) use sqlite::database_file as sqlite_file;
+pub(crate) use sqlite::{SqliteLog, database_file as sqlite_file};
 
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct RawLimit {
@@ -115,6 +114,13 @@ pub(crate) fn filled_store(
     open(kind, &store)?
         .fill(i64::try_from(log_events)?, &Rows { streams: &streams, payload: &payload })?;
     Ok(store)
+}
+
+/// The least that takes appends over HTTP, on a store as the server makes it for itself.
+pub(crate) fn bare_server(installed: &Installed, shape: Shape) -> Result<Server> {
+    let streams = shape.distinct_streams();
+    let store = store_with_streams(Kind::TidewireSqlite, installed, &streams)?;
+    Server::start_on(Kind::BareServer, installed, store)
 }
 
 /// The server itself makes the schema and the streams, so both are exactly what it expects.

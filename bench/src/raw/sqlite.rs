@@ -12,7 +12,8 @@ use super::{Log, Rows};
 use crate::append::measure::CONTENT_TYPE;
 
 const INSERT: &str = include_str!("sqlite_insert.sql");
-/// As the store sets it, because a checkpoint is part of what inserting costs.
+/// As many as the store waits for, because copying them is part of what inserting costs. The loop does it
+/// by itself, the store's writer mostly beside its commits.
 const CHECKPOINT_PAGES: u32 = 4_000;
 /// Rows per commit of a fill: beyond some thousand, larger commits gain nothing.
 const FILL_ROWS: i64 = 50_000;
@@ -30,6 +31,28 @@ impl SqliteLog {
         connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         Ok(Self { connection })
     }
+
+    /// The first offset that is free.
+    pub(crate) fn next_offset(&mut self) -> Result<i64> {
+        Ok(self.tip()? + 1)
+    }
+
+    /// Inserts rows of streams and payloads from `first` on, in one commit.
+    pub(crate) fn insert_rows<'a>(
+        &mut self,
+        first: i64,
+        rows: impl Iterator<Item = (&'a str, &'a [u8])>,
+    ) -> Result<()> {
+        let created_at_ms = jiff::Timestamp::now().as_millisecond();
+        let transaction = self.connection.transaction()?;
+        {
+            let mut insert = transaction.prepare_cached(INSERT)?;
+            for (offset, (stream, payload)) in (first..).zip(rows) {
+                insert.execute(params![offset, stream, payload, CONTENT_TYPE, created_at_ms])?;
+            }
+        }
+        transaction.commit().context("commit")
+    }
 }
 
 impl Log for SqliteLog {
@@ -39,22 +62,8 @@ impl Log for SqliteLog {
     }
 
     fn insert(&mut self, offsets: Range<i64>, rows: &Rows<'_>) -> Result<()> {
-        let created_at_ms = jiff::Timestamp::now().as_millisecond();
-        let transaction = self.connection.transaction()?;
-        {
-            let mut insert = transaction.prepare_cached(INSERT)?;
-            for offset in offsets {
-                let stream = rows.stream_of(offset);
-                insert.execute(params![
-                    offset,
-                    stream,
-                    rows.payload,
-                    CONTENT_TYPE,
-                    created_at_ms
-                ])?;
-            }
-        }
-        transaction.commit().context("commit")
+        let first = offsets.start;
+        self.insert_rows(first, offsets.map(|offset| (rows.stream_of(offset), rows.payload)))
     }
 
     fn fill(&mut self, last: i64, rows: &Rows<'_>) -> Result<()> {

@@ -40,7 +40,7 @@ fn version(kind: Kind, installed: &Installed) -> Result<String> {
         Kind::NodePeer => version_of_node_peer(node_peer(installed)?),
         Kind::RustPeerFile | Kind::RustPeerAcid => version_of_binary(rust_peer(installed)?),
         Kind::Nats => version_of_binary(nats(installed)?),
-        Kind::BareLoop => version_of_binary(&std::env::current_exe()?),
+        Kind::BareLoop | Kind::BareServer => version_of_binary(&std::env::current_exe()?),
     }
 }
 
@@ -83,6 +83,11 @@ pub(crate) fn command(
         Kind::BareLoop => {
             let mut command = Command::new(std::env::current_exe()?);
             command.args(["bare-loop", "--listen", &address.to_string()]);
+            Ok(command)
+        }
+        Kind::BareServer => {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(["bare-server", "--listen", &address.to_string(), "--data"]).arg(data);
             Ok(command)
         }
     }

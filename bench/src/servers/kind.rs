@@ -13,6 +13,7 @@ pub(crate) enum Kind {
     RustPeerAcid,
     Nats,
     BareLoop,
+    BareServer,
 }
 
 impl Kind {
@@ -37,6 +38,7 @@ impl Kind {
             Self::RustPeerAcid => "rust acid",
             Self::Nats => "nats",
             Self::BareLoop => "bare loop",
+            Self::BareServer => "bare server",
         }
     }
 
@@ -70,6 +72,10 @@ impl Kind {
                 "a thread for each core writes Tidewire's frame, built once, to its sockets in turn: \
                  one write for each message, or (joined) for all messages of one read; nothing is \
                  stored, queued or checked"
+            }
+            Self::BareServer => {
+                "SQLite WAL, synchronous=FULL: one fsync per group commit; a thread for HTTP and one \
+                 that writes, nothing is checked"
             }
         }
     }
