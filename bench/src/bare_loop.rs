@@ -5,33 +5,85 @@
 //! threads as there are cores. For each message from its publisher it builds one frame, the very one
 //! that Tidewire would send, and every thread writes it to each of its sockets in turn with one
 //! non-blocking `write`. Joined, it builds one piece of all messages that one read of the publisher's
-//! connection gave, and writes that: one `write` for each socket and up to sixteen messages. No queue, no
-//! readiness, nothing kept: a socket that does not take a frame whole ends the process.
+//! connection gave, and writes that: one `write` for each socket and up to sixteen messages. Synced, it first
+//! writes as many bytes to a file as the embedded store writes for one append, and waits for the disk. No
+//! queue, no readiness, nothing read again: a socket that does not take a frame whole ends the process.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde::Serialize;
 
 use crate::load::crowd::message::MESSAGE_BYTES;
 use crate::load::websocket;
 
-const PUBLISH: &str = "/publish";
-const PUBLISH_JOINED: &str = "/publish-joined";
 const READY: &str = "/readyz";
 /// The request of a connection is on its way when the connection is accepted.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 /// As many messages as the load generator ever has under way.
 const READ_MESSAGES: usize = 64;
 
-/// What the load generator sends to become the publisher: raw messages follow.
-pub(crate) fn publish_request(joined: bool) -> String {
-    let path = if joined { PUBLISH_JOINED } else { PUBLISH };
-    format!("GET {path} HTTP/1.1\r\n\r\n")
+/// What one append of a small event adds to the embedded store's write-ahead log: two pages.
+const SYNCED_BYTES: usize = 2 * (4096 + 24);
+/// As long as that log becomes before it begins again.
+const SYNCED_FILE_BYTES: u64 = 2000 * SYNCED_BYTES as u64;
+
+/// What the bare loop does with messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Habit {
+    /// One write to a socket for each message.
+    Plain,
+    /// One for all messages that have come together.
+    Joined,
+    /// As plain, after the disk has been waited for.
+    Synced,
+}
+
+impl Habit {
+    const ALL: [Self; 3] = [Self::Plain, Self::Joined, Self::Synced];
+
+    fn path(self) -> &'static str {
+        match self {
+            Self::Plain => "/publish",
+            Self::Joined => "/publish-joined",
+            Self::Synced => "/publish-synced",
+        }
+    }
+
+    /// What the load generator sends to become the publisher: raw messages follow.
+    pub(crate) fn publish_request(self) -> String {
+        format!("GET {} HTTP/1.1\r\n\r\n", self.path())
+    }
+}
+
+/// A file that is written over and over, as a write-ahead log is.
+#[derive(Debug)]
+struct Journal {
+    file: File,
+    next: u64,
+}
+
+impl Journal {
+    fn open() -> Result<Self> {
+        let mut file = tempfile::tempfile().context("make a file to sync")?;
+        let blank = vec![0; usize::try_from(SYNCED_FILE_BYTES)?];
+        file.write_all(&blank).and_then(|()| file.sync_all()).context("fill the file to sync")?;
+        Ok(Self { file, next: 0 })
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.file.write_all_at(&[b'x'; SYNCED_BYTES], self.next).context("write to the file")?;
+        self.next = (self.next + SYNCED_BYTES as u64) % SYNCED_FILE_BYTES;
+        self.file.sync_data().context("sync the file")
+    }
 }
 
 /// The same message in the form of each kind of subscriber.
@@ -77,13 +129,14 @@ fn serve(mut stream: TcpStream, writers: &[Sender<Order>], turn: usize) -> Resul
     let Some((path, upgrades)) = read_head(&stream)? else {
         return Ok(());
     };
+    if let Some(habit) = Habit::ALL.into_iter().find(|habit| habit.path() == path) {
+        return publish(stream, writers, habit);
+    }
     let form = match path.as_str() {
         READY => {
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")?;
             return Ok(());
         }
-        PUBLISH => return publish(stream, writers, false),
-        PUBLISH_JOINED => return publish(stream, writers, true),
         _ if upgrades => {
             stream.write_all(&websocket::upgrade_answer())?;
             Form::WebSocket
@@ -119,7 +172,9 @@ fn read_head(stream: &TcpStream) -> Result<Option<(String, bool)>> {
 }
 
 /// Takes messages until the publisher goes away.
-fn publish(mut stream: TcpStream, writers: &[Sender<Order>], joined: bool) -> Result<()> {
+fn publish(mut stream: TcpStream, writers: &[Sender<Order>], habit: Habit) -> Result<()> {
+    let mut journal = (habit == Habit::Synced).then(Journal::open).transpose()?;
+    let joined = habit == Habit::Joined;
     stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
     stream.set_read_timeout(None)?;
     let mut buffer = [0; READ_MESSAGES * MESSAGE_BYTES];
@@ -130,6 +185,9 @@ fn publish(mut stream: TcpStream, writers: &[Sender<Order>], joined: bool) -> Re
             return Ok(());
         }
         filled += count;
+        if let Some(journal) = &mut journal {
+            journal.sync()?;
+        }
         let whole = filled - filled % MESSAGE_BYTES;
         let mut frames = Frames::default();
         for message in buffer[..whole].chunks(MESSAGE_BYTES) {

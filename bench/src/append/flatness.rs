@@ -21,8 +21,12 @@ struct Point {
 }
 
 pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Result<()> {
-    let shape =
-        Shape { producers: scale.producers_max, payload_bytes: 100, is_shared_stream: false };
+    let shape = Shape {
+        producers: scale.producers_max,
+        payload_bytes: 100,
+        is_shared_stream: false,
+        messages: 1,
+    };
     let kinds: Vec<Kind> = report.present().into_iter().filter(|kind| kind.is_tidewire()).collect();
     if kinds.is_empty() {
         println!("\nflatness: not measured, tidewire is absent");

@@ -41,8 +41,12 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
     }
     let seconds = scale.idle_snapshot.measure.as_secs_f64();
     println!("\nidle snapshot: {seconds} s without one and with one, three times each, in turn");
-    let shape =
-        Shape { producers: scale.producers_max, payload_bytes: 100, is_shared_stream: false };
+    let shape = Shape {
+        producers: scale.producers_max,
+        payload_bytes: 100,
+        is_shared_stream: false,
+        messages: 1,
+    };
     let window = scale.idle_snapshot;
     let mut rows = Vec::new();
     for is_idle in ORDER {

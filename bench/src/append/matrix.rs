@@ -15,6 +15,9 @@ use crate::scale::Scale;
 use crate::servers::{Kind, Server};
 use crate::table::{Table, count, decimals, optional};
 
+/// Of one request, where a producer has gathered some, as the protocol's own clients do.
+const MESSAGES: usize = 10;
+
 #[derive(Debug, Serialize)]
 struct Cell {
     #[serde(flatten)]
@@ -74,11 +77,15 @@ pub(crate) fn run(options: &Options, scale: &Scale, report: &mut Report) -> Resu
 fn shapes(scale: &Scale) -> Vec<Shape> {
     let mut shapes = Vec::new();
     for &payload_bytes in scale.payload_bytes {
-        for &producers in scale.producers {
-            shapes.push(Shape { producers, payload_bytes, is_shared_stream: false });
-        }
-        let producers = scale.producers_max;
-        shapes.push(Shape { producers, payload_bytes, is_shared_stream: true });
+        let all = Shape {
+            producers: scale.producers_max,
+            payload_bytes,
+            is_shared_stream: false,
+            messages: 1,
+        };
+        shapes.extend(scale.producers.iter().map(|&producers| Shape { producers, ..all }));
+        shapes.push(Shape { is_shared_stream: true, ..all });
+        shapes.push(Shape { messages: MESSAGES, ..all });
     }
     shapes
 }
@@ -100,7 +107,9 @@ fn measure_cell(
         let measure = || measure_appends(&raw::bare_server(installed, shape)?, shape, scale.window);
         options.measure_quietly(measure)
     };
-    let bare_server = (kind == Kind::TidewireSqlite).then(bare_server).transpose()?;
+    // It knows of one message a request.
+    let has_bare_server = kind == Kind::TidewireSqlite && shape.messages == 1;
+    let bare_server = has_bare_server.then(bare_server).transpose()?;
     Ok(CellMeasured { appends, raw_limit, bare_server })
 }
 

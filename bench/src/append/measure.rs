@@ -13,6 +13,8 @@ use crate::servers::Server;
 
 /// Documents are opaque bytes to the log, so the servers spend nothing on looking into them.
 pub(crate) const CONTENT_TYPE: &str = "application/octet-stream";
+/// Several messages are one request as the elements of a JSON array.
+const CONTENT_TYPE_OF_MANY: &str = "application/json";
 
 /// What is appended, and by how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -21,6 +23,8 @@ pub(crate) struct Shape {
     pub(crate) payload_bytes: usize,
     /// All producers append to one stream, instead of each to its own.
     pub(crate) is_shared_stream: bool,
+    /// Of one request, each of so many bytes and an event of its own.
+    pub(crate) messages: usize,
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -45,7 +49,15 @@ impl Disturbed for Measured {
 impl Shape {
     pub(crate) fn label(self) -> String {
         let stream = if self.is_shared_stream { ", one stream" } else { "" };
-        format!("{} x {}{stream}", self.producers, bytes_label(self.payload_bytes))
+        let each = match self.messages {
+            1 => String::new(),
+            many => format!("{many} x "),
+        };
+        format!("{} x {each}{}{stream}", self.producers, bytes_label(self.payload_bytes))
+    }
+
+    pub(crate) fn content_type(self) -> &'static str {
+        if self.messages == 1 { CONTENT_TYPE } else { CONTENT_TYPE_OF_MANY }
     }
 
     /// The stream of each producer.
@@ -60,8 +72,22 @@ impl Shape {
         streams
     }
 
-    pub(crate) fn payload(self) -> Vec<u8> {
-        vec![b'x'; self.payload_bytes]
+    /// The payload of one event.
+    pub(crate) fn message(self) -> Vec<u8> {
+        let mut message = vec![b'x'; self.payload_bytes];
+        if let (2.., [first, .., last]) = (self.messages, &mut message[..]) {
+            (*first, *last) = (b'"', b'"');
+        }
+        message
+    }
+
+    /// The body of one request.
+    fn body(self) -> Vec<u8> {
+        if self.messages == 1 {
+            return self.message();
+        }
+        let body = vec![self.message(); self.messages].join(&b',');
+        [b"[", &body[..], b"]"].concat()
     }
 }
 
@@ -84,7 +110,7 @@ impl Counters {
 }
 
 pub(crate) fn measure(server: &Server, shape: Shape, window: Window) -> Result<Measured> {
-    server.create_streams(&shape.distinct_streams(), CONTENT_TYPE)?;
+    server.create_streams(&shape.distinct_streams(), shape.content_type())?;
     measure_appends(server, shape, window)
 }
 
@@ -93,8 +119,8 @@ pub(crate) fn measure_appends(server: &Server, shape: Shape, window: Window) -> 
     let load = Load {
         address: server.address(),
         streams: &shape.streams(),
-        content_type: CONTENT_TYPE,
-        payload: &shape.payload(),
+        content_type: shape.content_type(),
+        payload: &shape.body(),
         window,
     };
     let mut counters = Vec::with_capacity(2);
@@ -105,13 +131,16 @@ pub(crate) fn measure_appends(server: &Server, shape: Shape, window: Window) -> 
     let [opened, closed] = counters[..] else {
         bail!("the window was not read at both edges");
     };
-    let events_per_second = outcome.events as f64 / outcome.seconds;
-    let half = |count: u64| count as f64 * 2.0 / window.measure.as_secs_f64();
+    let events = outcome.requests * shape.messages as u64;
+    let events_per_second = events as f64 / outcome.seconds;
+    let half = |requests: u64| {
+        (requests * shape.messages as u64) as f64 * 2.0 / window.measure.as_secs_f64()
+    };
     Ok(Measured {
         events_per_second,
         megabytes_per_second: events_per_second * shape.payload_bytes as f64 / 1e6,
         latency: outcome.latencies.percentiles(),
-        cpu_per_event: Cost::between(opened.cpu, closed.cpu, outcome.events)?,
+        cpu_per_event: Cost::between(opened.cpu, closed.cpu, events)?,
         batch_events: opened.appends.zip(closed.appends).and_then(|(a, b)| b.batch_since(a)),
         first_half_events_per_second: half(outcome.halves[0]),
         second_half_events_per_second: half(outcome.halves[1]),

@@ -21,6 +21,7 @@ use anyhow::{Context, Result};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 
+use crate::append::measure::CONTENT_TYPE;
 use crate::raw::SqliteLog;
 use connection::{Asked, Connection};
 
@@ -89,7 +90,7 @@ fn write_all(
     let mut next = log.next_offset()?;
     for batch in batches {
         let rows = batch.iter().map(|append| (append.stream.as_str(), append.payload.as_slice()));
-        log.insert_rows(next, rows)?;
+        log.insert_rows(next, CONTENT_TYPE, rows)?;
         let first = next;
         next += i64::try_from(batch.len())?;
         written.send((batch, first)).context("answer")?;

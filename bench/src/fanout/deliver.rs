@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::show::{self, Delivery, FLAT_OUT, STREAM, Show};
 use super::way::{Transport, Way};
 use crate::Options;
+use crate::bare_loop::Habit;
 use crate::cost::Cost;
 use crate::latency::Percentiles;
 use crate::load::crowd::Pace;
@@ -33,6 +34,8 @@ pub(crate) struct Row {
     pub(crate) outcome: Outcome<Delivery>,
     /// The rate ÷ that of the bare loop over the same transport, the faster of its two if flat out.
     pub(crate) of_bare_loop: Option<f64>,
+    /// Paced: ÷ that of the bare loop that waits for the disk first, as an append does.
+    pub(crate) of_synced_loop: Option<f64>,
     pub(crate) of_nats: Option<f64>,
     /// Paced: the server's own microseconds per delivery, less what the append takes when nobody
     /// listens.
@@ -75,6 +78,7 @@ pub(crate) fn run(
                     way,
                     outcome,
                     of_bare_loop: None,
+                    of_synced_loop: None,
                     of_nats: None,
                     user_us_less_append: None,
                 });
@@ -121,8 +125,13 @@ fn measure(
     way: Way,
     subscribers: usize,
 ) -> Vec<(Mode, Result<Delivery>)> {
-    // Paced there is never more than one message to write, so there is nothing to join.
-    let modes: &[Mode] = if way.joined { &[Mode::FlatOut] } else { &[Mode::Paced, Mode::FlatOut] };
+    let modes: &[Mode] = match way.habit {
+        Habit::Plain => &[Mode::Paced, Mode::FlatOut],
+        // Paced there is never more than one message to write, so there is nothing to join.
+        Habit::Joined => &[Mode::FlatOut],
+        // Flat out many messages would share a sync.
+        Habit::Synced => &[Mode::Paced],
+    };
     let mut show = Show::open(way, options, scale, &[STREAM], subscribers.into())
         .context("bring the audience in")
         .map_err(|error| format!("{error:#}"));
@@ -184,9 +193,10 @@ fn compare(rows: &mut [Row], lonely: Option<LonelyAppend>) {
             Some(rate / rates.reduce(f64::max)?)
         };
         let is_websocket = |way: &Way| way.transport == Transport::WebSocket;
-        let of_bare_loop = best(&|way| {
-            way.server == Kind::BareLoop && is_websocket(way) == is_websocket(&row.way)
-        });
+        let is_loop =
+            |way: &Way| way.server == Kind::BareLoop && is_websocket(way) == is_websocket(&row.way);
+        let of_bare_loop = best(&|way| is_loop(way) && way.habit != Habit::Synced);
+        let of_synced_loop = best(&|way| is_loop(way) && way.habit == Habit::Synced);
         let of_nats = best(&|way| way.server == Kind::Nats);
         let appends_per_delivery = delivery.published_per_second / rate;
         let less_append = lonely
@@ -195,6 +205,7 @@ fn compare(rows: &mut [Row], lonely: Option<LonelyAppend>) {
             .map(|append_us| delivery.cpu_per_delivery.server_user_us - append_us);
         let row = &mut rows[index];
         row.of_bare_loop = of_bare_loop;
+        row.of_synced_loop = of_synced_loop;
         row.of_nats = of_nats;
         row.user_us_less_append = less_append;
     }
@@ -214,6 +225,7 @@ fn print_table(rows: &[Row]) {
         "other CPU",
         "KiB/conn",
         "of bare loop",
+        "of synced",
         "of NATS",
     ]);
     for row in rows {
@@ -231,6 +243,7 @@ fn print_table(rows: &[Row]) {
                 cells.push(format!("{:.0} %", cost.others_share * 100.0));
                 cells.push(decimals(delivery.connection_kib, 1));
                 cells.push(optional(row.of_bare_loop, 2));
+                cells.push(optional(row.of_synced_loop, 2));
                 cells.push(optional(row.of_nats, 2));
             }
             Outcome::Failed(error) => cells.push(format!("FAILED: {error}")),

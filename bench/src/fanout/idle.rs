@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::show::{STREAM, Show};
 use super::way::Way;
 use crate::Options;
+use crate::bare_loop::Habit;
 use crate::cpu;
 use crate::load::crowd::Pace;
 use crate::outcome::Outcome;
@@ -47,7 +48,7 @@ pub(crate) fn run(
     let connections = scale.fanout.idle_connections.min(connections_max);
     let mut rows = Vec::new();
     println!();
-    for &way in ways.iter().filter(|way| !way.joined) {
+    for &way in ways.iter().filter(|way| way.habit == Habit::Plain) {
         let measured = measure(options, scale, way, connections);
         let outcome = Outcome::of(way.server, measured, report);
         let line = outcome.describe(|idle| {

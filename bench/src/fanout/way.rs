@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::Options;
+use crate::bare_loop::Habit;
 use crate::load::client::Client;
 use crate::load::crowd::{Door, Lane};
 use crate::report::Report;
@@ -13,8 +14,8 @@ use crate::servers::{Kind, Server};
 pub(crate) struct Way {
     pub(crate) server: Kind,
     pub(crate) transport: Transport,
-    /// The bare loop's writes: one for all messages that wait, instead of one for each.
-    pub(crate) joined: bool,
+    /// Of the bare loop.
+    pub(crate) habit: Habit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -29,18 +30,20 @@ pub(crate) enum Transport {
 
 impl Way {
     const fn new(server: Kind, transport: Transport) -> Self {
-        Self { server, transport, joined: false }
+        Self { server, transport, habit: Habit::Plain }
     }
 
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::new(Kind::TidewireSqlite, Transport::WebSocket),
         Self::new(Kind::Nats, Transport::WebSocket),
         Self::new(Kind::BareLoop, Transport::WebSocket),
-        Self { joined: true, ..Self::new(Kind::BareLoop, Transport::WebSocket) },
+        Self { habit: Habit::Synced, ..Self::new(Kind::BareLoop, Transport::WebSocket) },
+        Self { habit: Habit::Joined, ..Self::new(Kind::BareLoop, Transport::WebSocket) },
         Self::new(Kind::TidewireSqlite, Transport::Sse),
         Self::new(Kind::TidewireSqlite, Transport::StreamSse),
         Self::new(Kind::BareLoop, Transport::Sse),
-        Self { joined: true, ..Self::new(Kind::BareLoop, Transport::Sse) },
+        Self { habit: Habit::Synced, ..Self::new(Kind::BareLoop, Transport::Sse) },
+        Self { habit: Habit::Joined, ..Self::new(Kind::BareLoop, Transport::Sse) },
     ];
 
     /// Those that can be measured here. What a server does not have yet is noted in the report.
@@ -69,8 +72,12 @@ impl Way {
             Transport::Sse => "SSE",
             Transport::StreamSse => "SSE of a stream",
         };
-        let joined = if self.joined { ", joined" } else { "" };
-        format!("{}, {transport}{joined}", self.server.name())
+        let habit = match self.habit {
+            Habit::Plain => "",
+            Habit::Joined => ", joined",
+            Habit::Synced => ", synced",
+        };
+        format!("{}, {transport}{habit}", self.server.name())
     }
 
     /// Why the server cannot be reached this way, if it cannot.
@@ -105,7 +112,7 @@ impl Way {
     pub(crate) fn lane(self, stream: &str) -> Lane {
         match self.server {
             Kind::Nats => Lane::Nats { subject: stream.to_owned() },
-            Kind::BareLoop => Lane::Bare { joined: self.joined },
+            Kind::BareLoop => Lane::Bare { habit: self.habit },
             _ => Lane::Append { stream: stream.to_owned() },
         }
     }

@@ -29,9 +29,9 @@ pub(crate) struct Load<'a> {
 
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    pub(crate) events: u64,
+    pub(crate) requests: u64,
     pub(crate) seconds: f64,
-    /// Events acknowledged in the first and in the second half of the window.
+    /// Requests acknowledged in the first and in the second half of the window.
     pub(crate) halves: [u64; 2],
     pub(crate) latencies: Latencies,
 }
@@ -72,7 +72,7 @@ pub(crate) fn run(load: &Load<'_>, at_edge: &mut dyn FnMut() -> Result<()>) -> R
         if elapsed >= load.window.measure {
             at_edge()?;
             let seconds = elapsed.as_secs_f64();
-            return Ok(Outcome { events: halves[0] + halves[1], seconds, halves, latencies });
+            return Ok(Outcome { requests: halves[0] + halves[1], seconds, halves, latencies });
         }
         for event in &events {
             let producer = &mut producers[event.token().0];

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::append::measure::{CONTENT_TYPE, Shape};
+use crate::append::measure::Shape;
 use crate::cost::{Cost, Reading};
 use crate::quiet::Disturbed;
 use crate::servers::{Installed, Kind, Server, Store};
@@ -32,17 +32,26 @@ impl Disturbed for RawLimit {
     }
 }
 
-/// Rows to insert: each an append of one document, in turn to each of the streams.
+/// Rows to insert, in turn to each of the streams: as many at once as a request has messages.
 #[derive(Debug)]
 pub(crate) struct Rows<'a> {
     pub(crate) streams: &'a [String],
+    pub(crate) messages: usize,
     pub(crate) payload: &'a [u8],
+    pub(crate) content_type: &'a str,
 }
 
 impl Rows<'_> {
     fn stream_of(&self, offset: i64) -> &str {
-        let turn = usize::try_from(offset).unwrap_or_default() % self.streams.len();
-        &self.streams[turn]
+        let turn = usize::try_from(offset).unwrap_or_default() / self.messages;
+        &self.streams[turn % self.streams.len()]
+    }
+}
+
+impl Shape {
+    fn rows<'a>(self, streams: &'a [String], payload: &'a [u8]) -> Rows<'a> {
+        let content_type = self.content_type();
+        Rows { streams, messages: self.messages, payload, content_type }
     }
 }
 
@@ -76,10 +85,10 @@ pub(crate) fn measure(
     duration: Duration,
 ) -> Result<RawLimit> {
     let streams = shape.distinct_streams();
-    let store = store_with_streams(kind, installed, &streams)?;
+    let store = store_with_streams(kind, installed, shape)?;
     let mut log = open(kind, &store)?;
-    let payload = shape.payload();
-    let rows = Rows { streams: &streams, payload: &payload };
+    let payload = shape.message();
+    let rows = shape.rows(&streams, &payload);
     let batch_events = whole_batch(batch_events);
     let batch = i64::try_from(batch_events)?;
 
@@ -108,25 +117,22 @@ pub(crate) fn filled_store(
     shape: Shape,
     log_events: u64,
 ) -> Result<Store> {
-    let streams = shape.distinct_streams();
-    let store = store_with_streams(kind, installed, &streams)?;
-    let payload = shape.payload();
-    open(kind, &store)?
-        .fill(i64::try_from(log_events)?, &Rows { streams: &streams, payload: &payload })?;
+    let (streams, payload) = (shape.distinct_streams(), shape.message());
+    let store = store_with_streams(kind, installed, shape)?;
+    open(kind, &store)?.fill(i64::try_from(log_events)?, &shape.rows(&streams, &payload))?;
     Ok(store)
 }
 
 /// The least that takes appends over HTTP, on a store as the server makes it for itself.
 pub(crate) fn bare_server(installed: &Installed, shape: Shape) -> Result<Server> {
-    let streams = shape.distinct_streams();
-    let store = store_with_streams(Kind::TidewireSqlite, installed, &streams)?;
+    let store = store_with_streams(Kind::TidewireSqlite, installed, shape)?;
     Server::start_on(Kind::BareServer, installed, store)
 }
 
 /// The server itself makes the schema and the streams, so both are exactly what it expects.
-fn store_with_streams(kind: Kind, installed: &Installed, streams: &[String]) -> Result<Store> {
+fn store_with_streams(kind: Kind, installed: &Installed, shape: Shape) -> Result<Store> {
     let server = Server::start(kind, installed)?;
-    server.create_streams(streams, CONTENT_TYPE)?;
+    server.create_streams(&shape.distinct_streams(), shape.content_type())?;
     Ok(server.stop())
 }
 

@@ -7,7 +7,6 @@ use tokio_postgres::Statement;
 use tokio_postgres::types::ToSql;
 
 use super::{Log, Rows};
-use crate::append::measure::CONTENT_TYPE;
 use crate::postgres::Session;
 
 const INSERT: &str = include_str!("postgres_insert.sql");
@@ -49,7 +48,7 @@ impl Log for PostgresLog {
         let payloads = vec![rows.payload; streams.len()];
         let offsets: Vec<i64> = offsets.collect();
         let Session { runtime, client } = &self.session;
-        let parameters: Parameters<'_, 4> = [&offsets, &streams, &payloads, &CONTENT_TYPE];
+        let parameters: Parameters<'_, 4> = [&offsets, &streams, &payloads, &rows.content_type];
         runtime.block_on(client.execute(&self.insert, &parameters))?;
         Ok(())
     }
@@ -62,7 +61,7 @@ impl Log for PostgresLog {
             self.ensure_partition(end)?;
             let Session { runtime, client } = &self.session;
             let parameters: Parameters<'_, 5> =
-                [&rows.streams, &rows.payload, &CONTENT_TYPE, &next, &end];
+                [&rows.streams, &rows.payload, &rows.content_type, &next, &end];
             runtime.block_on(client.execute(FILL, &parameters))?;
             next = end + 1;
         }

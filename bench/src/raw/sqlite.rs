@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 use rusqlite::{Connection, params};
 
 use super::{Log, Rows};
-use crate::append::measure::CONTENT_TYPE;
 
 const INSERT: &str = include_str!("sqlite_insert.sql");
 /// As many as the store waits for, because copying them is part of what inserting costs. The loop does it
@@ -37,10 +36,11 @@ impl SqliteLog {
         Ok(self.tip()? + 1)
     }
 
-    /// Inserts rows of streams and payloads from `first` on, in one commit.
+    /// Inserts rows of streams and payloads, of one type, from `first` on, in one commit.
     pub(crate) fn insert_rows<'a>(
         &mut self,
         first: i64,
+        content_type: &str,
         rows: impl Iterator<Item = (&'a str, &'a [u8])>,
     ) -> Result<()> {
         let created_at_ms = jiff::Timestamp::now().as_millisecond();
@@ -48,7 +48,7 @@ impl SqliteLog {
         {
             let mut insert = transaction.prepare_cached(INSERT)?;
             for (offset, (stream, payload)) in (first..).zip(rows) {
-                insert.execute(params![offset, stream, payload, CONTENT_TYPE, created_at_ms])?;
+                insert.execute(params![offset, stream, payload, content_type, created_at_ms])?;
             }
         }
         transaction.commit().context("commit")
@@ -63,7 +63,8 @@ impl Log for SqliteLog {
 
     fn insert(&mut self, offsets: Range<i64>, rows: &Rows<'_>) -> Result<()> {
         let first = offsets.start;
-        self.insert_rows(first, offsets.map(|offset| (rows.stream_of(offset), rows.payload)))
+        let all = offsets.map(|offset| (rows.stream_of(offset), rows.payload));
+        self.insert_rows(first, rows.content_type, all)
     }
 
     fn fill(&mut self, last: i64, rows: &Rows<'_>) -> Result<()> {
@@ -108,7 +109,8 @@ mod tests {
         drop(connection);
 
         let streams = ["a".to_owned(), "b".to_owned()];
-        let rows = Rows { streams: &streams, payload: b"x" };
+        let rows =
+            Rows { streams: &streams, messages: 1, payload: b"x", content_type: "text/plain" };
         let mut log = SqliteLog::open(folder.path())?;
         log.insert(1..4, &rows)?;
         log.fill(9, &rows)?;

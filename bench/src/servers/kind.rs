@@ -70,8 +70,8 @@ impl Kind {
             }
             Self::BareLoop => {
                 "a thread for each core writes Tidewire's frame, built once, to its sockets in turn: \
-                 one write for each message, or (joined) for all messages of one read; nothing is \
-                 stored, queued or checked"
+                 one write for each message, or (joined) for all messages of one read, or (synced) \
+                 after the disk was waited for; nothing is queued or checked"
             }
             Self::BareServer => {
                 "SQLite WAL, synchronous=FULL: one fsync per group commit; a thread for HTTP and one \

@@ -13,7 +13,7 @@ use super::super::response::{complete, excerpt};
 use super::super::{encode, stream_path};
 use super::connect::Sources;
 use super::message;
-use crate::bare_loop;
+use crate::bare_loop::Habit;
 use crate::latency::Latencies;
 
 const READ_BYTES: usize = 16 * 1024;
@@ -27,8 +27,8 @@ pub(crate) enum Lane {
     Append { stream: String },
     /// `PUB` to a subject, not answered; several in one write.
     Nats { subject: String },
-    /// To the bare loop, not answered; several in one write. `joined`: see [`bare_loop`].
-    Bare { joined: bool },
+    /// To the bare loop, not answered; several in one write.
+    Bare { habit: Habit },
 }
 
 #[derive(Debug)]
@@ -188,7 +188,7 @@ fn greet(stream: &std::net::TcpStream, lane: &Lane) -> Result<()> {
     let (greeting, welcome) = match lane {
         Lane::Append { .. } => return Ok(()),
         Lane::Nats { .. } => ("CONNECT {\"verbose\":false}\r\nPING\r\n".to_owned(), "PONG"),
-        Lane::Bare { joined } => (bare_loop::publish_request(*joined), "\r\n"),
+        Lane::Bare { habit } => (habit.publish_request(), "\r\n"),
     };
     writer.write_all(greeting.as_bytes())?;
     while !line.starts_with(welcome) {

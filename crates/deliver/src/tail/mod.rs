@@ -198,7 +198,9 @@ impl Tail {
                     // A shard that is gone belongs to a server that stops.
                     let _ = sink.send(Arc::clone(&sight)).await;
                 }
-                // After those who push, whom they would keep from a thread. Nobody listening is fine.
+                // Those who push go first: whom a task wakes last runs before all whom it has woken.
+                tokio::task::yield_now().await;
+                // Nobody listening is fine.
                 let _ = self.shared.headers.send(Arc::new(events));
                 events = later;
             }

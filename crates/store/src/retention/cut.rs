@@ -121,10 +121,10 @@ impl Cuts {
         self.soft.boundary.is_some() && self.hard.boundary.is_some()
     }
 
-    /// The buckets whose captured rows are to be looked at.
+    /// The buckets whose captured rows are to be looked at. One that has none need not be read.
     pub(crate) fn boundaries(&self) -> Vec<Bucket> {
-        let mut buckets: Vec<Bucket> =
-            [self.soft.boundary, self.hard.boundary].into_iter().flatten().collect();
+        let boundaries = [self.soft.boundary, self.hard.boundary].into_iter().flatten();
+        let mut buckets: Vec<Bucket> = boundaries.filter(|bucket| bucket.events > 0).collect();
         buckets.dedup();
         buckets
     }

@@ -43,6 +43,31 @@ async fn streams_from_before_there_were_tenants_are_of_none() {
     database.drop_database().await;
 }
 
+/// By the algorithm that costs a fraction of the default, where the server has it: in a partition that was
+/// there and in one that is made later.
+#[tokio::test]
+async fn large_payloads_are_compressed_cheaply() {
+    let database = fresh_database().await;
+    let has_lz4 = "SELECT 'lz4' = ANY (enumvals) FROM pg_settings
+        WHERE name = 'default_toast_compression'";
+    let expected = match database.run(has_lz4).await.concat().as_str() {
+        "t" => "lz4",
+        _ => "pglz",
+    };
+    let store = open_with_stream(&database).await;
+    append_text(&store, &"x".repeat(16 << 10)).await.expect("an append");
+    database.run("SELECT tidewire.ensure_log_partition(10000001)").await;
+    let later = "INSERT INTO tidewire.log (c_offset, stream_id, append_id, after_data, operation)
+        VALUES (10000001, 'table/b', 1, to_jsonb(repeat('x', 16384)), 'INSERT')";
+    database.run(later).await;
+    let how = "SELECT coalesce(pg_column_compression(payload), pg_column_compression(after_data))
+        FROM tidewire.log WHERE control IS NULL ORDER BY c_offset";
+    assert_eq!(database.run(how).await, [expected, expected]);
+    assert_eq!(events(&store).await.len(), 1);
+    store.close().await;
+    database.drop_database().await;
+}
+
 /// Those have their owner's rights, and whoever may execute one can have a table of their own call it.
 #[tokio::test]
 async fn functions_of_triggers_are_their_owners_alone() {
