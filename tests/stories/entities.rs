@@ -2,17 +2,19 @@
 
 #[path = "entities/desk.rs"]
 mod desk;
+#[path = "entities/rights.rs"]
+mod rights;
 #[path = "entities/trouble.rs"]
 mod trouble;
 
 use std::collections::BTreeMap;
 
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 use tidewire_client::Update;
 use tidewire_stories::wait::within_patience;
 use tidewire_stories::{
-    Http, Issuer, Launch, Metrics, Nodes, Store, WebSocket, eventually, on_both_stores,
+    Http, Launch, Metrics, Nodes, Store, WebSocket, eventually, on_both_stores,
 };
 
 use desk::{Desk, SETTINGS, projects, run, user};
@@ -21,8 +23,6 @@ on_both_stores!(
     one_update_reaches_exactly_the_subscribed_tabs_once_each,
     ids_add_up_and_go_one_by_one_or_all_at_once,
     a_tab_that_was_away_is_told_once_of_what_it_missed,
-    whoever_may_not_read_the_tables_is_not_told,
-    a_tenant_is_told_of_its_own,
     sql_subscribes_a_connection_and_ends_it,
     a_slow_tab_is_told_of_the_last_only,
     what_is_not_a_row_is_told_by_sql_as_well,
@@ -170,85 +170,6 @@ async fn a_tab_that_was_away_is_told_once_of_what_it_missed(store: Store) {
     tab.socket.say(&json!({ "type": "subscribe", "subscriptions": [wrong] })).await;
     let error = tab.socket.hears("error").await;
     assert_eq!((&error["code"], &error["query_id"]), (&json!("offset_beyond_tip"), &json!("p")));
-}
-
-async fn whoever_may_not_read_the_tables_is_not_told(store: Store) {
-    let nodes = Nodes::of(&store, &SETTINGS).await;
-    let http = nodes.http(0);
-    projects(http, 3).await;
-    let refused = async |scopes: Value, code: &str| {
-        let holder = http.holder(&http.make_key(&scopes).await);
-        let mut tab = Desk::open(&holder).await;
-        tab.ask("project", &["1"]).await;
-        let error = tab.socket.hears("error").await;
-        assert_eq!(error["code"], code, "{scopes}: {error}");
-        assert_eq!(error["query_id"], "entity/project", "{error}");
-    };
-    refused(json!({ "tables": ["tasks"] }), "forbidden").await;
-    refused(json!({ "tables": [], "streams": ["entity/**", "table/**"] }), "forbidden").await;
-    let rows = json!({ "tables": ["projects"], "rows": { "projects": "id < 3" } });
-    refused(rows, "rule_not_supported").await;
-
-    // Another table that carries the code, after the subscription was allowed: what comes from there
-    // is told to those who may read it.
-    let both = user(http, "both");
-    let claims = json!({ "sub": "one", "tidewire": { "tables": ["projects"] } });
-    let one = http.as_someone(Some(&Issuer::hs256(desk::SECRET).token(&claims)));
-    let (mut both, mut one) = (Desk::open(&both).await, Desk::open(&one).await);
-    for tab in [&mut both, &mut one] {
-        tab.subscribe("project", &["1", "2", "3"]).await;
-    }
-    run(http, "CREATE TABLE secret_projects (id INTEGER PRIMARY KEY, name TEXT)").await;
-    desk::watch(http, &json!({ "table": "secret_projects", "entity": "project" })).await;
-    run(http, "INSERT INTO secret_projects VALUES (2, 'x')").await;
-    run(http, "UPDATE projects SET name = 'y' WHERE id = 1").await;
-    assert_eq!(ids(&both.told_until("1").await), ["2", "1"]);
-    assert_eq!(ids(&one.told_until("1").await), ["1"]);
-    // It would not be allowed any more, as soon as the node has noticed.
-    let refused = eventually("it is refused", async || {
-        one.ask("project", &["3"]).await;
-        let answer = one.socket.next().await;
-        (answer["type"] == "error").then_some(answer)
-    });
-    assert_eq!(refused.await["code"], "forbidden");
-}
-
-async fn a_tenant_is_told_of_its_own(store: Store) {
-    let nodes = Nodes::of(&store, &SETTINGS).await;
-    let http = nodes.http(0);
-    run(http, "CREATE TABLE notes (id INTEGER PRIMARY KEY, host TEXT)").await;
-    let watched = json!({ "table": "notes", "entity": "note", "host_column": "host" });
-    desk::watch(http, &watched).await;
-    run(
-        http,
-        "INSERT INTO notes VALUES (1, 'acme'), (2, 'bolt'), (3, NULL), (4, 'acme'), (5, 'bolt')",
-    )
-    .await;
-    let mut tabs = BTreeMap::new();
-    for host in ["acme", "bolt"] {
-        let claims = json!({ "sub": "ann", "host_id": host, "tidewire": { "tables": ["notes"] } });
-        let token = Issuer::hs256(desk::SECRET).token(&claims);
-        let mut tab =
-            Desk::open(&nodes.https().last().expect("one").as_someone(Some(&token))).await;
-        let wanted = json!({
-            "query_id": "n", "entity_code": "note", "entity_ids": ["1", "2", "3", "4", "5"],
-            "offset": "-1",
-        });
-        tab.socket.subscribe(&wanted).await;
-        tabs.insert(host, tab);
-    }
-    run(http, "UPDATE notes SET host = host WHERE id < 4").await;
-    run(http, "UPDATE notes SET host = host WHERE id > 3").await;
-    for (host, own, last) in [("acme", "1", "4"), ("bolt", "2", "5")] {
-        let tab = tabs.get_mut(host).expect("opened");
-        // Of the past and of what happens: its own, and not what is of another tenant or of none.
-        let mut told = tab.told_until(last).await;
-        while !told.iter().any(|change| change.action == "UPDATE" && change.id == last) {
-            told.extend(tab.told_until(last).await);
-        }
-        assert!(told.iter().all(|change| [own, last].contains(&&*change.id)), "{host}: {told:?}");
-        assert!(told.iter().any(|change| change.id == own), "{host}: {told:?}");
-    }
 }
 
 /// What SQL does to the table of subscriptions is done to the connection, as far as it may.

@@ -25,7 +25,13 @@ impl Aims {
             let ours = rows.iter().filter(is_library).rfind(beside);
             let rates = ours.and_then(|ours| ours.rate()).zip(queue.rate());
             if let (Some(ours), Some((our_rate, their_rate))) = (ours, rates) {
+                // What one connection gets that does nothing but read and advance, for comparison.
+                let is_limit =
+                    |row: &&Row| row.effect == queue.effect && row.subject == Subject::Bare;
+                let limit = rows.iter().find(is_limit).and_then(Row::rate);
+                let limit = limit.map(|rate| format!(" (the bare loop: {:.1})", rate / their_rate));
                 let aim = format!("{}: times {}", ours.label(), queue.subject.name());
+                let aim = aim + &limit.unwrap_or_default();
                 self.at_least(aim, TIMES_QUEUES, our_rate / their_rate);
             }
         }
