@@ -147,6 +147,19 @@ fn whoever_lags_is_told_once_something_is_lost() {
     assert_eq!(survey.trims.len(), 2, "nothing of this one was left to give up");
 }
 
+/// A log of documents has one such bucket at its beginning, looked at again and again.
+#[test]
+fn a_bucket_without_captured_rows_is_not_read() {
+    let rules = RetentionRules { age_ms: Some(100), ..RetentionRules::default() };
+    let boundaries = |events| {
+        let mut cuts = Cuts::new(rules.soft(NOW), rules.hard(NOW), 0);
+        cuts.take(Bucket { number: 0, events, bytes: 0, newest_ms: NOW });
+        assert!(cuts.found());
+        cuts.boundaries().len()
+    };
+    assert_eq!((boundaries(0), boundaries(1)), (0, 1));
+}
+
 #[test]
 fn a_bucket_is_finished_with_when_all_of_it_is_past_and_heard() {
     let bucket = Bucket { number: 0, events: 0, bytes: 0, newest_ms: 0 };
