@@ -1,4 +1,4 @@
-INSERT INTO log (
+INSERT INTO main.log (
     c_offset, stream_id, append_id, host_id, user_id, payload, content_type, control, tx_last,
     trace_context, created_at, table_name, operation, entity_code, entity_id, before_data,
     after_data, txid, entity_was, entity_action

@@ -1,1 +1,1 @@
-SELECT id, kind, body FROM tidewire_control WHERE id = ?1
+SELECT id, kind, body FROM main.tidewire_control WHERE id = ?1

@@ -1,3 +1,3 @@
-SELECT id, created_at <= ?2 FROM tidewire_control
+SELECT id, created_at <= ?2 FROM main.tidewire_control
 WHERE id > ?1
 ORDER BY id

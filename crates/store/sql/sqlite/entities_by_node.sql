@@ -1,1 +1,1 @@
-UPDATE tidewire_entities_by_node SET by_node = ?1
+UPDATE main.tidewire_entities_by_node SET by_node = ?1

@@ -1,1 +1,1 @@
-DELETE FROM tidewire_rxdb_subscription WHERE connection_id = ?1 AND entity_code = ?2
+DELETE FROM main.tidewire_rxdb_subscription WHERE connection_id = ?1 AND entity_code = ?2

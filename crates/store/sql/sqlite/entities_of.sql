@@ -1,3 +1,3 @@
-SELECT entity_code, entity_id FROM tidewire_rxdb_subscription
+SELECT entity_code, entity_id FROM main.tidewire_rxdb_subscription
 WHERE connection_id = ?1
 ORDER BY entity_code, entity_id

@@ -4,7 +4,7 @@ FROM (
     SELECT entity_code, sum(subscriptions) AS subscriptions, count(*) AS entities
     FROM (
         SELECT entity_code, count(*) AS subscriptions
-        FROM tidewire_rxdb_subscription
+        FROM main.tidewire_rxdb_subscription
         GROUP BY entity_code, entity_id
     ) AS entity
     GROUP BY entity_code
@@ -12,7 +12,7 @@ FROM (
 JOIN (
     SELECT entity_code, count(*) AS users
     FROM (
-        SELECT entity_code FROM tidewire_rxdb_subscription GROUP BY user_id, entity_code
+        SELECT entity_code FROM main.tidewire_rxdb_subscription GROUP BY user_id, entity_code
     ) AS of_user
     GROUP BY entity_code
 ) AS by_user USING (entity_code)

@@ -1,5 +1,5 @@
 SELECT entity_code, count(*), count(DISTINCT entity_id), 1
-FROM tidewire_rxdb_subscription
+FROM main.tidewire_rxdb_subscription
 WHERE user_id = ?1
 GROUP BY entity_code
 ORDER BY entity_code

@@ -1,2 +1,2 @@
-DELETE FROM tidewire_rxdb_subscription
+DELETE FROM main.tidewire_rxdb_subscription
 WHERE connection_id = ?1 AND entity_code = ?2 AND entity_id = ?3

@@ -1,1 +1,1 @@
-SELECT epoch FROM tidewire_log_epoch
+SELECT epoch FROM main.tidewire_log_epoch

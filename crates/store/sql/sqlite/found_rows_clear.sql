@@ -1,1 +1,1 @@
-DELETE FROM tidewire_found_rows
+DELETE FROM main.tidewire_found_rows

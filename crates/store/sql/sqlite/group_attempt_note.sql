@@ -1,4 +1,4 @@
-INSERT INTO tidewire_consumer_attempts (
+INSERT INTO main.tidewire_consumer_attempts (
     group_id, partition_id, key_hash, host_id, user_id, first_offset, attempts, verdict, error, failed_at_ms
 ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7, ?8, ?9)
 ON CONFLICT (group_id, partition_id, key_hash) DO UPDATE SET

@@ -1,3 +1,3 @@
 SELECT host_id, user_id, attempts, verdict
-FROM tidewire_consumer_attempts
+FROM main.tidewire_consumer_attempts
 WHERE group_id = ?1 AND partition_id = ?2

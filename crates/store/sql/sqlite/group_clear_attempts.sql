@@ -1,1 +1,1 @@
-DELETE FROM tidewire_consumer_attempts WHERE group_id = ?1 AND (?2 IS NULL OR partition_id = ?2)
+DELETE FROM main.tidewire_consumer_attempts WHERE group_id = ?1 AND (?2 IS NULL OR partition_id = ?2)

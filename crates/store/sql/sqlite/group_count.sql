@@ -1,1 +1,1 @@
-SELECT count(*) FROM tidewire_consumer_groups
+SELECT count(*) FROM main.tidewire_consumer_groups

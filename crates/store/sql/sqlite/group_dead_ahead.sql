@@ -1,3 +1,3 @@
 SELECT c_offset
-FROM tidewire_consumer_dead_letters
+FROM main.tidewire_consumer_dead_letters
 WHERE group_id = ?1 AND partition_id = ?2 AND c_offset >= ?3 AND state = 'dead'

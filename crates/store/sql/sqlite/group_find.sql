@@ -1,4 +1,4 @@
 SELECT group_id, total_partitions, wanted_partitions, barrier, tables, streams, max_attempts, on_dead,
        stopped, lost_to, created_at_ms
-FROM tidewire_consumer_groups
+FROM main.tidewire_consumer_groups
 WHERE group_id = ?1

@@ -1,5 +1,5 @@
 -- A batch that is tried again finds its letters there.
-INSERT INTO tidewire_consumer_dead_letters (
+INSERT INTO main.tidewire_consumer_dead_letters (
     group_id, c_offset, partition_id, key_hash, state, error, attempts, died_at_ms, stream_id, append_id,
     host_id, user_id, table_name, operation, entity_code, entity_id, before_data, after_data, payload,
     content_type, txid, tx_last, trace_context, created_at

@@ -1,1 +1,1 @@
-DELETE FROM tidewire_consumer_dead_letters WHERE group_id = ?1 AND c_offset = ?2
+DELETE FROM main.tidewire_consumer_dead_letters WHERE group_id = ?1 AND c_offset = ?2

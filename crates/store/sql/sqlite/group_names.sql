@@ -1,1 +1,1 @@
-SELECT group_id FROM tidewire_consumer_groups ORDER BY group_id
+SELECT group_id FROM main.tidewire_consumer_groups ORDER BY group_id

@@ -1,4 +1,4 @@
 SELECT partition_id, next_offset, generation, member, moved_at_ms, lease_until_ms, leased_to, retry_at_ms,
        failing, parked, redrive, trouble
-FROM tidewire_consumer_offsets
+FROM main.tidewire_consumer_offsets
 WHERE group_id = ?1 AND topic_id = 1 AND partition_id = ?2

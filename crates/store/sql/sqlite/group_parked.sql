@@ -1,3 +1,3 @@
 SELECT host_id, user_id, from_offset
-FROM tidewire_consumer_parked_keys
+FROM main.tidewire_consumer_parked_keys
 WHERE group_id = ?1 AND partition_id = ?2

@@ -1,9 +1,9 @@
 -- What a partition's row tells of its keys.
-UPDATE tidewire_consumer_offsets
-SET failing = (SELECT count(*) FROM tidewire_consumer_attempts AS a
+UPDATE main.tidewire_consumer_offsets
+SET failing = (SELECT count(*) FROM main.tidewire_consumer_attempts AS a
                WHERE a.group_id = ?1 AND a.partition_id = ?2),
-    parked = (SELECT count(*) FROM tidewire_consumer_parked_keys AS k
+    parked = (SELECT count(*) FROM main.tidewire_consumer_parked_keys AS k
               WHERE k.group_id = ?1 AND k.partition_id = ?2),
-    redrive = EXISTS (SELECT 1 FROM tidewire_consumer_parked_keys AS k
+    redrive = EXISTS (SELECT 1 FROM main.tidewire_consumer_parked_keys AS k
                       WHERE k.group_id = ?1 AND k.partition_id = ?2 AND k.redrive_at_ms IS NOT NULL)
 WHERE group_id = ?1 AND topic_id = 1 AND partition_id = ?2

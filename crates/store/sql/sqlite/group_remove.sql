@@ -1,1 +1,1 @@
-DELETE FROM tidewire_consumer_groups WHERE group_id = ?1
+DELETE FROM main.tidewire_consumer_groups WHERE group_id = ?1

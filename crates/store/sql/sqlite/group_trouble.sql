@@ -1,2 +1,2 @@
-UPDATE tidewire_consumer_offsets SET trouble = ?3
+UPDATE main.tidewire_consumer_offsets SET trouble = ?3
 WHERE group_id = ?1 AND topic_id = 1 AND partition_id = ?2

@@ -1,1 +1,1 @@
-UPDATE tidewire_consumer_offsets SET trouble = NULL WHERE group_id = ?1 AND topic_id = 1
+UPDATE main.tidewire_consumer_offsets SET trouble = NULL WHERE group_id = ?1 AND topic_id = 1

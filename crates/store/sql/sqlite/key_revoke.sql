@@ -1,1 +1,1 @@
-UPDATE tidewire_api_keys SET is_active = false WHERE id = ?1
+UPDATE main.tidewire_api_keys SET is_active = false WHERE id = ?1

@@ -1,1 +1,1 @@
-UPDATE tidewire_api_keys SET last_used_at = ?1 WHERE id = ?2
+UPDATE main.tidewire_api_keys SET last_used_at = ?1 WHERE id = ?2

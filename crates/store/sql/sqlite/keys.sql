@@ -1,3 +1,3 @@
 SELECT id, name, scopes, created_at, last_used_at, is_active, expires_at, expires_at - ?1
-FROM tidewire_api_keys
+FROM main.tidewire_api_keys
 ORDER BY id

@@ -1,1 +1,1 @@
-DELETE FROM tidewire_known_rows WHERE table_name = ?1
+DELETE FROM main.tidewire_known_rows WHERE table_name = ?1

@@ -1,1 +1,1 @@
-DELETE FROM tidewire_live_queries WHERE connection_id = ?1
+DELETE FROM main.tidewire_live_queries WHERE connection_id = ?1

@@ -1,3 +1,3 @@
 SELECT live_id, connection_id, query_id, user_id, query, node, plan, user_agent, address
-FROM tidewire_live_query
+FROM main.tidewire_live_query
 WHERE live_id = ?1

@@ -1,1 +1,1 @@
-DELETE FROM tidewire_live_queries WHERE live_id = ?1
+DELETE FROM main.tidewire_live_queries WHERE live_id = ?1

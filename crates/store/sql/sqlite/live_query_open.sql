@@ -1,4 +1,4 @@
-INSERT INTO tidewire_live_queries (
+INSERT INTO main.tidewire_live_queries (
     live_id, connection_id, query_id, user_id, query, created_at, updated_at, node, plan, user_agent,
     address
 ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10)

@@ -1,3 +1,3 @@
-DELETE FROM tidewire_nodes AS node
+DELETE FROM main.tidewire_nodes AS node
 WHERE node_id = ?1 AND lease_until <= ?2
-  AND NOT EXISTS (SELECT 1 FROM tidewire_sessions AS session WHERE session.node_id = node.node_id)
+  AND NOT EXISTS (SELECT 1 FROM main.tidewire_sessions AS session WHERE session.node_id = node.node_id)

@@ -1,4 +1,4 @@
-INSERT INTO tidewire_nodes (
+INSERT INTO main.tidewire_nodes (
     node_id, url, version, connections, subscriptions, position, lag, started_at, lease_until
 ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 ON CONFLICT (node_id) DO UPDATE SET

@@ -1,1 +1,1 @@
-SELECT node_id FROM tidewire_nodes WHERE lease_until <= ?1
+SELECT node_id FROM main.tidewire_nodes WHERE lease_until <= ?1

@@ -1,1 +1,1 @@
-DELETE FROM tidewire_stream_producers WHERE stream_id = ?1
+DELETE FROM main.tidewire_stream_producers WHERE stream_id = ?1

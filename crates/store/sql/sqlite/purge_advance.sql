@@ -1,1 +1,1 @@
-UPDATE tidewire_stream_purges SET after_offset = ?3 WHERE stream_id = ?1 AND after_offset = ?2
+UPDATE main.tidewire_stream_purges SET after_offset = ?3 WHERE stream_id = ?1 AND after_offset = ?2

@@ -1,1 +1,1 @@
-UPDATE tidewire_log_epoch SET epoch = ?1
+UPDATE main.tidewire_log_epoch SET epoch = ?1

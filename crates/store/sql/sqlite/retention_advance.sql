@@ -1,1 +1,1 @@
-UPDATE tidewire_trims SET after_offset = ?3 WHERE stream_id = ?1 AND after_offset = ?2
+UPDATE main.tidewire_trims SET after_offset = ?3 WHERE stream_id = ?1 AND after_offset = ?2

@@ -1,1 +1,1 @@
-DELETE FROM tidewire_log_buckets WHERE bucket = ?1 AND events = 0
+DELETE FROM main.tidewire_log_buckets WHERE bucket = ?1 AND events = 0

@@ -1,1 +1,1 @@
-SELECT up_to, events, bytes FROM tidewire_log_measured
+SELECT up_to, events, bytes FROM main.tidewire_log_measured

@@ -1,1 +1,1 @@
-SELECT min(position) FROM tidewire_nodes WHERE lease_until > ?1
+SELECT min(position) FROM main.tidewire_nodes WHERE lease_until > ?1

@@ -1,1 +1,1 @@
-DELETE FROM log WHERE stream_id = ?1 AND control IS NULL AND c_offset > ?2 AND c_offset <= ?3
+DELETE FROM main.log WHERE stream_id = ?1 AND control IS NULL AND c_offset > ?2 AND c_offset <= ?3

@@ -1,11 +1,11 @@
 -- Streams of documents, each with the time of its oldest event.
 SELECT stream_id, created_offset, max(created_offset, trimmed_to),
-       (SELECT created_at FROM log
+       (SELECT created_at FROM main.log
         WHERE log.stream_id = stream.stream_id AND control IS NULL
           AND c_offset > max(created_offset, trimmed_to)
         ORDER BY c_offset
         LIMIT 1)
-FROM tidewire_streams AS stream
+FROM main.tidewire_streams AS stream
 WHERE stream_id > ?1 AND NOT (stream_id >= 'table/' AND stream_id < 'table0')
   AND NOT soft_deleted AND forks = 0 AND forked_from IS NULL
 ORDER BY stream_id

@@ -6,6 +6,6 @@ SELECT c_offset / ?3,
                      + ?4
                 ELSE 0 END),
        max(created_at)
-FROM log
+FROM main.log
 WHERE c_offset > ?1 AND c_offset <= ?2
 GROUP BY 1

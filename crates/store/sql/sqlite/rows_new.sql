@@ -1,6 +1,6 @@
 SELECT found.entity_id, found.row_data, found.copies - coalesce(known.copies, 0)
-FROM tidewire_found_rows AS found
-LEFT JOIN tidewire_known_rows AS known
+FROM main.tidewire_found_rows AS found
+LEFT JOIN main.tidewire_known_rows AS known
     ON known.table_name = ?1 AND known.entity_id = found.entity_id
    AND known.row_data = found.row_data
 WHERE found.copies > coalesce(known.copies, 0)

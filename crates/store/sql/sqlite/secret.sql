@@ -1,1 +1,1 @@
-SELECT value FROM tidewire_secrets WHERE name = ?1
+SELECT value FROM main.tidewire_secrets WHERE name = ?1

@@ -1,1 +1,1 @@
-INSERT INTO tidewire_secrets (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING
+INSERT INTO main.tidewire_secrets (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING

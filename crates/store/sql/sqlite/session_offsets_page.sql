@@ -5,10 +5,10 @@ SELECT page.session_id, page.stream_id,
            AND coalesce(session.served_until, 0) < ?4,
        session.session_id IS NULL
 FROM (
-    SELECT session_id, stream_id, updated_at FROM tidewire_session_offsets
+    SELECT session_id, stream_id, updated_at FROM main.tidewire_session_offsets
     WHERE (session_id, stream_id) > (?1, ?2)
     ORDER BY session_id, stream_id
     LIMIT ?3
 ) AS page
-LEFT JOIN tidewire_sessions AS session ON session.session_id = page.session_id
+LEFT JOIN main.tidewire_sessions AS session ON session.session_id = page.session_id
 ORDER BY page.session_id, page.stream_id

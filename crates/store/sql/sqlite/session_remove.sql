@@ -1,1 +1,1 @@
-DELETE FROM tidewire_sessions WHERE session_id = ?1
+DELETE FROM main.tidewire_sessions WHERE session_id = ?1

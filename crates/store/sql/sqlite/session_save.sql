@@ -1,4 +1,4 @@
-INSERT INTO tidewire_sessions (
+INSERT INTO main.tidewire_sessions (
     session_id, user_id, host_id, revision, created_at, expires_at, node_id, served_until
 ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 ON CONFLICT (session_id) DO UPDATE SET

@@ -1,1 +1,1 @@
-UPDATE tidewire_session_subscriptions SET expires_at = ?2 WHERE session_id = ?1
+UPDATE main.tidewire_session_subscriptions SET expires_at = ?2 WHERE session_id = ?1

@@ -1,1 +1,1 @@
-DELETE FROM tidewire_streams WHERE stream_id = ?1
+DELETE FROM main.tidewire_streams WHERE stream_id = ?1

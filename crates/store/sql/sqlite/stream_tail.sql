@@ -1,1 +1,1 @@
-SELECT max(c_offset) FROM log WHERE stream_id = ?1 AND control IS NULL AND c_offset > ?2
+SELECT max(c_offset) FROM main.log WHERE stream_id = ?1 AND control IS NULL AND c_offset > ?2

@@ -1,1 +1,1 @@
-SELECT count FROM tidewire_stream_subscriber_counts WHERE stream_id = ?1
+SELECT count FROM main.tidewire_stream_subscriber_counts WHERE stream_id = ?1

@@ -1,1 +1,1 @@
-SELECT count(*) FROM tidewire_session_subscriptions WHERE stream_id = ?1
+SELECT count(*) FROM main.tidewire_session_subscriptions WHERE stream_id = ?1

@@ -1,1 +1,1 @@
-DELETE FROM tidewire_subscriptions WHERE id = ?1
+DELETE FROM main.tidewire_subscriptions WHERE id = ?1

@@ -1,3 +1,3 @@
-SELECT id FROM tidewire_subscriptions
+SELECT id FROM main.tidewire_subscriptions
 WHERE next_attempt_at_ms <= ?1 OR lease_until_ms <= ?1
 LIMIT ?2

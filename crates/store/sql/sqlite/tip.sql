@@ -1,1 +1,1 @@
-SELECT coalesce(max(c_offset), 0) FROM log
+SELECT coalesce(max(c_offset), 0) FROM main.log

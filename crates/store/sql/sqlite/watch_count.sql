@@ -1,1 +1,1 @@
-UPDATE tidewire_watches SET events = events + ?2, last_offset = ?3 WHERE table_name = ?1
+UPDATE main.tidewire_watches SET events = events + ?2, last_offset = ?3 WHERE table_name = ?1

@@ -1,1 +1,1 @@
-UPDATE tidewire_watches SET known_offset = max(known_offset, ?2) WHERE table_name = ?1
+UPDATE main.tidewire_watches SET known_offset = max(known_offset, ?2) WHERE table_name = ?1

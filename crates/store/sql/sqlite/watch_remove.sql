@@ -1,1 +1,1 @@
-DELETE FROM tidewire_watches WHERE table_name = ?1
+DELETE FROM main.tidewire_watches WHERE table_name = ?1

@@ -1,4 +1,4 @@
-INSERT INTO tidewire_watches (
+INSERT INTO main.tidewire_watches (
     table_name, stream_id, source_table, key_columns, entity_code, host_column, user_column, shape,
     created_at, key_given
 ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, coalesce(?9, 0), ?10)

@@ -5,6 +5,7 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use tokio::sync::Semaphore;
 
@@ -110,6 +111,8 @@ pub(crate) fn writer(folder: &Path) -> Result<(Connection, Epoch), StoreError> {
         Connection::open(folder.join(FILE_NAME)).map_err(broken("open the store"))?;
     configure(&connection).map_err(broken("configure the store"))?;
     migrate(&mut connection, migration::SQLITE)?;
+    // Not before: a migration may change the schema where no statement can.
+    defend(&connection).map_err(broken("configure the store"))?;
     let number = connection
         .query_row(sql!("epoch"), [], |row| row.get::<_, u16>(0))
         .map_err(broken("read the log's epoch"))?;
@@ -128,6 +131,11 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// No SQL can make the schema's table or the tables behind virtual ones writable, whatever it is.
+fn defend(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true).map(drop)
+}
+
 pub(super) fn migrate(
     connection: &mut Connection,
     migrations: &'static [Migration],
@@ -138,13 +146,13 @@ pub(super) fn migrate(
         .map_err(&failed)?;
     transaction
         .execute_batch(
-            "CREATE TABLE IF NOT EXISTS tidewire_migrations (
+            "CREATE TABLE IF NOT EXISTS main.tidewire_migrations (
                 number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL
             )",
         )
         .map_err(&failed)?;
     let version: i32 = transaction
-        .query_row("SELECT max(number) FROM tidewire_migrations", [], |row| row.get(0))
+        .query_row("SELECT max(number) FROM main.tidewire_migrations", [], |row| row.get(0))
         .optional()
         .map(Option::flatten)
         .map_err(&failed)?
@@ -153,7 +161,7 @@ pub(super) fn migrate(
         transaction.execute_batch(step.sql).map_err(&failed)?;
         transaction
             .execute(
-                "INSERT INTO tidewire_migrations (number, name, applied_at) VALUES (?1, ?2, ?3)",
+                "INSERT INTO main.tidewire_migrations (number, name, applied_at) VALUES (?1, ?2, ?3)",
                 (step.number, step.name, super::error::now_ms()),
             )
             .map_err(&failed)?;
@@ -187,6 +195,7 @@ impl Readers {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             let mut connection = Connection::open_with_flags(&path, flags)?;
             connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+            defend(&connection)?;
             let guard = Arc::default();
             capture::prepare(&mut connection, None, &guard)?;
             Ok(Reader { connection, guard })

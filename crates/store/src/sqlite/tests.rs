@@ -3,6 +3,7 @@
 mod checkpoints;
 mod group_sessions;
 mod groups;
+mod names;
 
 use std::sync::Arc;
 

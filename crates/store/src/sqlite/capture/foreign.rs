@@ -28,7 +28,7 @@ const ATTEMPTS_MAX: usize = 8;
 
 /// A number that changes when another connection has written to the file.
 pub(crate) fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+    connection.prepare_cached("PRAGMA main.data_version")?.query_row([], |row| row.get(0))
 }
 
 /// Looks whether another process wrote, and brings what it changed into the log.

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::limits::Limit;
-use rusqlite::{Batch, Connection, Error, ErrorCode, Row, Statement};
+use rusqlite::{Batch, Connection, Error, ErrorCode, Statement};
 use serde_json::value::RawValue;
 
-use super::guard::{self, Guard, Readable, Stopped};
+use super::allowed;
+use super::guard::{Guard, Readable, Stopped};
 use super::problem::wrong;
 use super::table::{self, Named, Table, Watched};
 use super::{image, watched};
@@ -23,6 +24,9 @@ use crate::sql::{SqlColumn, SqlError, SqlLimits, SqlProblem};
 use crate::sqlite::error::broken;
 use crate::sqlite::load;
 use crate::watch::ColumnView;
+
+/// The only database that there is.
+const MAIN: &str = "main";
 
 const LOOK: &str = "look at the tables of a query";
 
@@ -50,8 +54,8 @@ fn shape_of(
     stored: &[Watched],
     asked: &TableRef,
 ) -> rusqlite::Result<ShapeView> {
-    let elsewhere = asked.schema.as_ref().is_some_and(|name| !name.eq_ignore_ascii_case("main"));
-    if elsewhere || guard::is_own(&asked.name) {
+    let elsewhere = asked.schema.as_ref().is_some_and(|name| !name.eq_ignore_ascii_case(MAIN));
+    if elsewhere || allowed::is_own(&asked.name) {
         return Ok(ShapeView::Unknown);
     }
     let Some(Named::Table(table)) = table::find(connection, &asked.name)? else {
@@ -83,20 +87,23 @@ fn watched_shape(
 
 /// All columns, generated ones too.
 fn columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<ShapeColumnView>> {
-    const COLUMNS: &str =
-        "SELECT name, type, hidden FROM pragma_table_xinfo(?1) WHERE hidden <> 1 ORDER BY cid";
-    let of_row = |row: &Row<'_>| {
-        let name: String = row.get(0)?;
-        let (_, collation, ..) = connection.column_metadata(None, table, name.as_str())?;
+    /// How SQLite marks a hidden column of a virtual table; generated ones have other numbers.
+    const HIDDEN: i64 = 1;
+    table::columns_by(connection, table, |row| {
+        let name: String = row.get("name")?;
+        let hidden: i64 = row.get("hidden")?;
+        if hidden == HIDDEN {
+            return Ok(None);
+        }
+        let (_, collation, ..) = connection.column_metadata(Some(MAIN), table, name.as_str())?;
         let collation = collation.map(|name| name.to_string_lossy().into_owned());
-        Ok(ShapeColumnView {
-            column: ColumnView { name, type_name: row.get(1)?, collation },
-            generated: row.get::<_, i64>(2)? != 0,
+        Ok(Some(ShapeColumnView {
+            column: ColumnView { name, type_name: row.get("type")?, collation },
+            generated: hidden != 0,
             scale: None,
             json_text: false,
-        })
-    };
-    connection.prepare_cached(COLUMNS)?.query_map([table], of_row)?.collect()
+        }))
+    })
 }
 
 /// Looks at a query without running it.

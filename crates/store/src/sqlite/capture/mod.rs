@@ -1,6 +1,6 @@
 //! The user's own SQL, and the capture of what it changes.
 //!
-//! - `run`: running statements; `guard`: what they may do; `problem`: what is wrong with them
+//! - `run`: running statements; `guard`, `allowed`: what they may do; `problem`: what is wrong with them
 //! - `preupdate`: SQLite tells of every row that is about to change; `collect`: gathering that;
 //!   `table`, `image`: rows in their canonical form; `functions`: publishing from SQL
 //! - `watched`: the watched tables as the store keeps them; `schema`: what became of them when the
@@ -11,6 +11,7 @@
 //! What a transaction changes in watched tables is in the log when it commits, because it is the same
 //! commit: nothing is captured later, and nothing that was rolled back is captured at all.
 
+mod allowed;
 mod collect;
 mod foreign;
 mod functions;

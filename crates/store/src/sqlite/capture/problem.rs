@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Error, ErrorCode};
 
-use super::guard::{Guard, Stopped};
+use super::guard::{Denial, Guard, Stopped};
 use super::table;
 use crate::sql::{SqlError, SqlLimits, SqlProblem};
 
@@ -18,7 +18,7 @@ pub(crate) fn wrong(
 
 /// That something took too long.
 pub(crate) fn too_slow(timeout_ms: u64) -> SqlError {
-    let hint = "do less at a time, or add an index; the limit is the server's sql.timeout";
+    let hint = "do less at a time, or add an index; nothing was changed; the limit is the server's sql.timeout_ms";
     wrong("sql_timeout", format!("it took longer than {timeout_ms} ms"), hint.to_owned())
 }
 
@@ -47,14 +47,10 @@ impl Failed<'_> {
     /// What to tell of an error.
     pub(crate) fn explain(&self, error: Error) -> SqlError {
         if let Some(denial) = self.guard.denial() {
-            return self.numbered(wrong("sql_refused", denial.message, denial.hint.to_owned()));
+            return self.refused(denial);
         }
-        match self.guard.stopped() {
-            Some(Stopped::TimeUp) => return self.numbered(too_slow(self.limits.timeout_ms)),
-            Some(Stopped::TooMuch) => {
-                return self.numbered(too_large(CHANGES_TOO_MUCH));
-            }
-            None => {}
+        if self.guard.stopped().is_some() {
+            return self.stopped();
         }
         if let Error::SqlInputError { msg, sql, offset, .. } = &error {
             let at =
@@ -86,6 +82,19 @@ impl Failed<'_> {
         };
         let hint = self.hint(&message);
         self.numbered(wrong(code, message, hint))
+    }
+
+    /// That it may not be run.
+    pub(crate) fn refused(&self, denial: Denial) -> SqlError {
+        self.numbered(wrong("sql_refused", denial.message, denial.hint.to_owned()))
+    }
+
+    /// That it was stopped while it ran.
+    pub(crate) fn stopped(&self) -> SqlError {
+        self.numbered(match self.guard.stopped() {
+            Some(Stopped::TooMuch) => too_large(CHANGES_TOO_MUCH),
+            Some(Stopped::TimeUp) | None => too_slow(self.limits.timeout_ms),
+        })
     }
 
     /// Says which statement it was, where there are several.

@@ -6,9 +6,10 @@ use rusqlite::types::Value;
 use rusqlite::{Batch, Connection, Statement};
 use serde_json::value::RawValue;
 
-use super::guard::{Guard, Stopped};
+use super::guard::Guard;
 use super::image;
-use super::problem::{CHANGES_TOO_MUCH, Failed, too_large, wrong};
+use super::problem::{Failed, too_large, wrong};
+use super::system::{self, LIVE_QUERY_VIEW};
 use crate::sql::{SqlAnswer, SqlColumn, SqlError, SqlLimits, SqlProblem, Statements};
 
 /// Runs all statements, and calls `after` when one is done. Gives the answer of the last, without a
@@ -20,13 +21,12 @@ pub(crate) fn run(
     mut after: impl FnMut() -> Result<(), SqlError>,
 ) -> Result<SqlAnswer, SqlError> {
     let Statements { sql, params, limits, .. } = statements;
-    without_zeros(sql)?;
+    readable(sql)?;
     let mut batch = Batch::new(connection, sql);
     let mut last = None;
     for number in 1.. {
         let failed = Failed { connection, guard, limits, sql, number };
-        let next = batch.next().map_err(|error| failed.explain(error))?;
-        let Some(mut statement) = next else { break };
+        let Some(mut statement) = prepared(&mut batch, &failed)? else { break };
         if number > 1 && !params.is_empty() {
             let hint = "send them one by one, or write the values into the text";
             let message = "only a single statement can have parameters";
@@ -36,8 +36,8 @@ pub(crate) fn run(
         last = Some(step(&mut statement, connection, limits, &failed)?);
         drop(statement);
         // It may have come to its end before the progress handler looked.
-        if guard.stopped() == Some(Stopped::TooMuch) {
-            return Err(failed.numbered(too_large(CHANGES_TOO_MUCH)));
+        if guard.look() {
+            return Err(failed.stopped());
         }
         after()?;
     }
@@ -56,11 +56,11 @@ pub(crate) fn only_read(
     statements: &Statements,
 ) -> Result<bool, SqlError> {
     let Statements { sql, limits, .. } = statements;
-    without_zeros(sql)?;
+    readable(sql)?;
     let mut batch = Batch::new(connection, sql);
     for number in 1.. {
         let failed = Failed { connection, guard, limits, sql, number };
-        match batch.next().map_err(|error| failed.explain(error))? {
+        match prepared(&mut batch, &failed)? {
             None => break,
             Some(statement) if !statement.readonly() || guard.publishes() => return Ok(false),
             Some(_) => {}
@@ -69,8 +69,27 @@ pub(crate) fn only_read(
     Ok(true)
 }
 
-/// SQLite would end at a zero byte, and leave what follows unread.
-fn without_zeros(sql: &str) -> Result<(), SqlError> {
+/// The next statement of the text, if it may be run.
+fn prepared<'c>(
+    batch: &mut Batch<'c, '_>,
+    failed: &Failed<'_>,
+) -> Result<Option<Statement<'c>>, SqlError> {
+    failed.guard.next_statement();
+    let next = batch.next().map_err(|error| failed.explain(error))?;
+    match failed.guard.refusal() {
+        None => Ok(next),
+        Some(denial) => Err(failed.refused(denial)),
+    }
+}
+
+/// Refuses texts that would not be understood as they look. SQLite would end at a zero byte, and leave what
+/// follows unread.
+fn readable(sql: &str) -> Result<(), SqlError> {
+    if system::takes_the_views_name(sql) {
+        let message = format!("{LIVE_QUERY_VIEW} is reserved for Tidewire");
+        let hint = "give what WITH or WINDOW names another name";
+        return Err(wrong("sql_refused", message, hint.to_owned()));
+    }
     let Some(before) = sql.find('\0').and_then(|at| sql.get(..at)) else { return Ok(()) };
     Err(SqlError::Wrong(Box::new(SqlProblem {
         code: "sql_syntax",

@@ -12,7 +12,7 @@ use rusqlite::{Connection, Transaction};
 
 use super::problem::wrong;
 use super::table::{self, Named, Table, Watched};
-use super::{guard, known, watched};
+use super::{allowed, known, watched};
 use crate::command::{Actor, Command};
 use crate::decide::Step;
 use crate::offset::Position;
@@ -192,20 +192,15 @@ fn difference(known: &Watched, is: &Watched, replaced: bool) -> Option<String> {
 /// Checks what the authorizer cannot: it is not told the new name of a table that is renamed, nor what
 /// a foreign key refers to.
 fn check_names(connection: &Connection, own_before: usize) -> Result<(), SqlError> {
-    const REFERENCES: &str = "SELECT m.name, f.\"table\" FROM sqlite_schema AS m, \
-        pragma_foreign_key_list(m.name) AS f WHERE m.type = 'table'";
     let looked = broken("look at the schema");
     if own_names(connection).map_err(&looked)? != own_before {
-        let hint = "give it a name that does not begin with tidewire_";
-        return Err(wrong("sql_refused", "the name is reserved for Tidewire", hint.to_owned()));
+        let hint = "give it a name that does not begin with tidewire_ or pragma_";
+        let message = "the name is reserved for Tidewire or for SQLite";
+        return Err(wrong("sql_refused", message, hint.to_owned()));
     }
-    let mut query = connection.prepare_cached(REFERENCES).map_err(&looked)?;
-    let pairs: Vec<(String, String)> = query
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
-        .and_then(Iterator::collect)
-        .map_err(&looked)?;
-    for (table, referenced) in pairs {
-        if guard::is_own(&referenced) && !guard::is_own(&table) {
+    for table in table::names(connection).map_err(&looked)? {
+        let referenced = references(connection, &table).map_err(&looked)?;
+        if let Some(referenced) = referenced.iter().find(|name| allowed::is_own(name)) {
             let message = format!("{table} refers to {referenced}, which is Tidewire's own");
             let hint = "Tidewire's rows come and go by its own rules; leave the foreign key out";
             return Err(wrong("sql_refused", message, hint.to_owned()));
@@ -214,14 +209,22 @@ fn check_names(connection: &Connection, own_before: usize) -> Result<(), SqlErro
     Ok(())
 }
 
-/// How many tables, indexes and so on have names that are Tidewire's own.
+/// The tables that a table's foreign keys refer to.
+fn references(connection: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
+    let list = format!("PRAGMA main.foreign_key_list({})", table::quoted(table));
+    connection.prepare(&list)?.query_map([], |row| row.get("table"))?.collect()
+}
+
+/// How many tables, indexes and so on have names that nobody may give: Tidewire's own, and those of tables
+/// that SQLite has by itself. Indexes that SQLite makes for a table come and go with it.
 pub(crate) fn own_names(connection: &Connection) -> rusqlite::Result<usize> {
-    const NAMES: &str = "SELECT name FROM sqlite_schema";
+    const NAMES: &str =
+        "SELECT name FROM main.sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
     let mut query = connection.prepare_cached(NAMES)?;
     let mut rows = query.query([])?;
     let mut count = 0;
     while let Some(row) = rows.next()? {
-        count += usize::from(guard::is_own(row.get_ref(0)?.as_str().unwrap_or_default()));
+        count += usize::from(allowed::is_reserved(row.get_ref(0)?.as_str().unwrap_or_default()));
     }
     Ok(count)
 }

@@ -79,7 +79,7 @@ fn is_real(type_name: &str) -> bool {
 
 /// What a name stands for in the schema, in any case of letters.
 pub(crate) fn find(connection: &Connection, name: &str) -> rusqlite::Result<Option<Named>> {
-    const FIND: &str = "SELECT type, name, rootpage FROM sqlite_schema
+    const FIND: &str = "SELECT type, name, rootpage FROM main.sqlite_schema
         WHERE type IN ('table', 'view') AND name = ?1 COLLATE NOCASE";
     let of_row =
         |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get(2)?));
@@ -97,41 +97,58 @@ pub(crate) fn find(connection: &Connection, name: &str) -> rusqlite::Result<Opti
 
 /// The table that lies at a place in the file.
 pub(crate) fn at_page(connection: &Connection, root_page: i64) -> rusqlite::Result<Option<String>> {
-    const FIND: &str = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage = ?1";
+    const FIND: &str = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND rootpage = ?1";
     connection.prepare_cached(FIND)?.query_row([root_page], |row| row.get(0)).optional()
 }
 
 /// The names of the user's tables.
 pub(crate) fn names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    const NAMES: &str = "SELECT name FROM sqlite_schema
+    const NAMES: &str = "SELECT name FROM main.sqlite_schema
         WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name";
     let names: Vec<String> = connection
         .prepare_cached(NAMES)?
         .query_map([], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
-    Ok(names.into_iter().filter(|name| !super::guard::is_own(name)).collect())
+    Ok(names.into_iter().filter(|name| !super::allowed::is_own(name)).collect())
 }
 
 /// The names of all tables and views, Tidewire's too.
 pub(crate) fn all_names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    const NAMES: &str = "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')";
+    const NAMES: &str = "SELECT name FROM main.sqlite_schema WHERE type IN ('table', 'view')";
     connection.prepare_cached(NAMES)?.query_map([], |row| row.get(0))?.collect()
 }
 
 fn columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<Column>> {
-    const COLUMNS: &str =
-        "SELECT cid, name, type, pk FROM pragma_table_xinfo(?1) WHERE hidden = 0 ORDER BY cid";
     let of_row = |row: &Row<'_>| {
-        let type_name: String = row.get(2)?;
+        let type_name: String = row.get("type")?;
         Ok(Column {
-            number: row.get(0)?,
-            name: row.get(1)?,
-            in_key: row.get(3)?,
+            number: row.get("cid")?,
+            name: row.get("name")?,
+            in_key: row.get("pk")?,
             real: is_real(&type_name),
             type_name,
         })
     };
-    connection.prepare_cached(COLUMNS)?.query_map([table], of_row)?.collect()
+    columns_by(connection, table, |row| {
+        (row.get::<_, i64>("hidden")? == 0).then(|| of_row(row)).transpose()
+    })
+}
+
+/// What is to be known of a table's columns, in their order. The pragma itself is asked: a table function of
+/// its name could be shadowed by a table that somebody has made.
+pub(crate) fn columns_by<C>(
+    connection: &Connection,
+    table: &str,
+    mut of_row: impl FnMut(&Row<'_>) -> rusqlite::Result<Option<C>>,
+) -> rusqlite::Result<Vec<C>> {
+    let list = format!("PRAGMA main.table_xinfo({})", quoted(table));
+    let mut query = connection.prepare(&list)?;
+    let mut rows = query.query([])?;
+    let mut columns = Vec::new();
+    while let Some(row) = rows.next()? {
+        columns.extend(of_row(row)?);
+    }
+    Ok(columns)
 }
 
 impl Table {
@@ -234,7 +251,8 @@ impl Watched {
         mut each: impl FnMut(Image) -> rusqlite::Result<()>,
     ) -> rusqlite::Result<()> {
         let columns: Vec<String> = self.table.columns.iter().map(|c| quoted(&c.name)).collect();
-        let select = format!("SELECT {} FROM {}", columns.join(", "), quoted(&self.table.name));
+        let select =
+            format!("SELECT {} FROM main.{}", columns.join(", "), quoted(&self.table.name));
         let mut query = connection.prepare(&select)?;
         let mut rows = query.query([])?;
         while let Some(row) = rows.next()? {

@@ -1,6 +1,7 @@
 //! What is SQLite's own in running SQL and capturing what it changes.
 
 mod foreign;
+mod hostile;
 mod live;
 mod property;
 mod refused;

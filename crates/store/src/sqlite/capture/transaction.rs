@@ -7,7 +7,7 @@ use rusqlite::{Connection, Transaction};
 
 use super::collect::NotUndone;
 use super::guard::Savepoint;
-use super::problem::wrong;
+use super::problem::{too_slow, wrong};
 use super::table::Watched;
 use super::{Capture, Guard, foreign, preupdate, run, schema, watched};
 use crate::command::Actor;
@@ -36,6 +36,22 @@ impl Drop for Armed<'_> {
     }
 }
 
+/// Bounds what is done for the user's statements, until it is dropped.
+struct Clock<'a>(&'a Guard);
+
+impl<'a> Clock<'a> {
+    fn start(guard: &'a Guard, timeout_ms: u64) -> Clock<'a> {
+        guard.start_clock(Duration::from_millis(timeout_ms));
+        Clock(guard)
+    }
+}
+
+impl Drop for Clock<'_> {
+    fn drop(&mut self) {
+        self.0.stop_clock();
+    }
+}
+
 /// Runs statements on a reader's connection, if they only read; none if one of them writes.
 pub(crate) fn read(
     connection: &mut Connection,
@@ -56,7 +72,9 @@ pub(crate) fn read(
 
 /// Runs statements on the writer's connection, in a transaction of their own.
 pub(crate) fn write(writer: &mut Writer, statements: &Statements) -> Result<SqlAnswer, SqlError> {
-    let done = transact(writer, &statements.actor, |capturing| capturing.run(statements));
+    let timeout_ms = Some(statements.limits.timeout_ms);
+    let done =
+        transact(writer, &statements.actor, timeout_ms, |capturing| capturing.run(statements));
     let (answer, reached) = done.map_err(|error| match error {
         SqlError::Store(error) => deferred(error),
         wrong => wrong,
@@ -67,17 +85,26 @@ pub(crate) fn write(writer: &mut Writer, statements: &Statements) -> Result<SqlA
 /// Does work in a transaction in which the user's statements run. What they change in watched tables is in
 /// the log by its commit, at the place that is given back. The work is done anew if another process wrote
 /// before it began.
+///
+/// All of it, up to the commit, takes `timeout_ms` at most, where that is given: nobody else can write
+/// meanwhile, whether statements run or what they did is brought into the log.
 pub(crate) fn transact<T, E: From<StoreError> + From<SqlError>>(
     writer: &mut Writer,
     actor: &Actor,
+    timeout_ms: Option<u64>,
     mut work: impl FnMut(&mut Capturing<'_>) -> Result<T, E>,
 ) -> Result<(T, Position), E> {
     foreign::undisturbed(writer, |writer| {
         let capture = writer.capture();
         let result = writer.commit(|transaction, streams, now_ms| {
+            let _clock = timeout_ms.map(|timeout_ms| Clock::start(&capture.guard, timeout_ms));
             let mut capturing = Capturing::begin(&capture, transaction, actor, now_ms)?;
             let value = work(&mut capturing)?;
-            let (plan, reached) = capturing.end(streams)?;
+            let ended = capturing.end(streams);
+            if let Some(timeout_ms) = timeout_ms.filter(|_| capture.guard.time_is_up()) {
+                return Err(too_slow(timeout_ms).into());
+            }
+            let (plan, reached) = ended?;
             Ok(((value, reached), plan))
         });
         if result.is_err() {

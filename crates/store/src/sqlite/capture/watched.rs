@@ -8,7 +8,7 @@ use rusqlite::{Connection, Row, Transaction, params};
 
 use super::problem::{closest, wrong};
 use super::table::{self, Column, Named, Table, Watched};
-use super::{foreign, guard, known, transaction};
+use super::{allowed, foreign, known, transaction};
 use crate::command::{Actor, Answer, Command};
 use crate::decide::{NewEvent, Step, json_stream};
 use crate::error::StoreError;
@@ -97,7 +97,7 @@ pub(crate) fn list(connection: &Connection) -> Result<Vec<WatchView>, StoreError
 pub(crate) fn describe(connection: &Connection, name: &str) -> Result<TableView, StoreError> {
     let read = || -> rusqlite::Result<TableView> {
         let Some(watched) = stored(connection)?.into_iter().find(|known| known.name == name) else {
-            let named = parse_name(name).ok().filter(|name| !guard::is_own(name));
+            let named = parse_name(name).ok().filter(|name| !allowed::is_own(name));
             let found = named.map(|name| table::find(connection, &name)).transpose()?.flatten();
             return Ok(found.map_or(TableView::Unknown, |_| TableView::NotWatched));
         };
@@ -106,7 +106,8 @@ pub(crate) fn describe(connection: &Connection, name: &str) -> Result<TableView,
         };
         let view = |column: &Column| {
             let (table, column_name) = (table.name.as_str(), column.name.as_str());
-            let (_, collation, ..) = connection.column_metadata(None, table, column_name)?;
+            let (_, collation, ..) =
+                connection.column_metadata(Some("main"), table, column_name)?;
             Ok(ColumnView {
                 name: column.name.clone(),
                 type_name: column.type_name.clone(),
@@ -245,7 +246,7 @@ fn find(connection: &Connection, text: &str) -> Result<Table, SqlError> {
     let name = parse_name(text)?;
     let not_watchable =
         |message: String, hint: &str| Err(wrong("table_not_watchable", message, hint.to_owned()));
-    if guard::is_own(&name) || name.to_ascii_lowercase().starts_with("sqlite_") {
+    if allowed::is_own(&name) || name.to_ascii_lowercase().starts_with("sqlite_") {
         return not_watchable(format!("{name} is not a table of yours"), "watch one of your own");
     }
     match table::find(connection, &name).map_err(broken("find a table"))? {

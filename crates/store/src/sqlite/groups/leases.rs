@@ -103,7 +103,8 @@ pub(super) fn ack(
     // Whatever someone sends, the writer goes on.
     let acked = catch_unwind(AssertUnwindSafe(|| {
         let actor = Actor::default();
-        capture::transact(writer, &actor, |capturing| {
+        let all_ms = (!statements.is_empty()).then_some(timeout_ms);
+        capture::transact(writer, &actor, all_ms, |capturing| {
             let connection = capturing.transaction();
             let standing = standing(connection, lease)?;
             let to = standing.leased_to.ok_or(GroupError::Fenced)?;

@@ -65,7 +65,8 @@ pub(super) fn serve(
     claim: &Claim,
     asks: &Receiver<Ask>,
 ) -> Result<Position, GroupError> {
-    let served = capture::transact(writer, &Actor::default(), |capturing| {
+    // The session has a deadline of its own, before which the handler must have finished.
+    let served = capture::transact(writer, &Actor::default(), None, |capturing| {
         Session::begin(capturing, claim)?.serve(asks)
     });
     served.map(|((), reached)| reached).map_err(of_commit)
