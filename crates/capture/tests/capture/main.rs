@@ -6,6 +6,7 @@ mod history;
 mod kinds;
 mod leaders;
 mod live_reads;
+mod marks;
 mod publishing;
 mod queries;
 mod rows;

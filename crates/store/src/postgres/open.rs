@@ -43,6 +43,13 @@ async fn check(client: &ClientWrapper) -> Result<(), StoreError> {
              create it with ENCODING 'UTF8'"
         )));
     }
+    if show("is_superuser").await? == "on" {
+        tracing::warn!(
+            "the database role is a superuser: whoever may run SQL here (POST /v1/sql, keys with \"sql\") can \
+             read and write everything on the database server, its files and its programs included. Give \
+             Tidewire a role of its own: see \"The database role\" in SECURITY.md"
+        );
+    }
     Ok(())
 }
 

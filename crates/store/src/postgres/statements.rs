@@ -7,6 +7,7 @@
 
 mod guests;
 mod live;
+mod marks;
 mod parameter;
 mod script;
 mod trouble;
@@ -35,11 +36,13 @@ use crate::log::Log;
 use crate::offset::Position;
 use crate::sql::{Sql, SqlAnswer, SqlColumn, SqlError, SqlLimits, SqlProblem, Statements};
 
+use guests::Guest;
 pub(crate) use guests::Guests;
 pub(crate) use live::{Live, make_role};
+pub(crate) use marks::Marks;
 use script::Statement;
 use trouble::{Place, problem};
-pub(super) use trouble::{refused, timeout};
+pub(super) use trouble::{is_of_session, refused, timeout};
 
 /// By which a statement with parameters is known while it runs.
 const PREPARED: &str = "tidewire_statement";
@@ -65,9 +68,50 @@ impl Sql for PostgresStore {
     async fn run_sql(&self, statements: Statements) -> Result<SqlAnswer, SqlError> {
         let before = self.tip().await?;
         let guest = self.guests.take().await?;
+        let used = guest.used;
+        match self.run_in(guest, &statements, before).await {
+            // Nothing of it was kept. Functions that somebody called before can take from a session what the
+            // driver has prepared in it: in a new one it is known whose fault it is.
+            Err(error) if used && trouble::is_of_session(&error) => {
+                let guest = self.guests.take_new().await?;
+                self.run_in(guest, &statements, before).await
+            }
+            ran => ran,
+        }
+    }
+
+    async fn caught_up(&self, timeout_ms: u64) -> Result<Position, StoreError> {
+        let deadline = Instant::now() + Duration::from_millis(timeout_ms);
+        let reached = self.marks.one_for_all(deadline, || self.reach_mark(deadline)).await?;
+        reached.ok_or_else(|| {
+            let text = format!("what is committed did not reach the log within {timeout_ms} ms");
+            StoreError::Unavailable(text)
+        })
+    }
+}
+
+impl PostgresStore {
+    /// Sets a mark, and waits until the log has it; none if it has not in time.
+    async fn reach_mark(&self, deadline: Instant) -> Result<Option<Position>, StoreError> {
+        let before = self.tip().await?;
+        let mark = |client: Lent| async move {
+            let row = query_one(&client, sql!("mark"), &[]).await;
+            row.and_then(|row| row.try_get(0)).map_err(broken("set a mark"))
+        };
+        let txid: i64 = self.pool.read(mark).await?;
+        marked_by(&self.pool, self.grown(), txid, before, deadline).await
+    }
+
+    /// Runs statements in a session.
+    async fn run_in(
+        &self,
+        guest: Guest,
+        statements: &Statements,
+        before: Position,
+    ) -> Result<SqlAnswer, SqlError> {
         let limit = Duration::from_millis(statements.limits.timeout_ms) + GRACE;
         let client = &guest.session.client;
-        let done = match tokio::time::timeout(limit, transact(client, &statements)).await {
+        let done = match tokio::time::timeout(limit, transact(client, statements)).await {
             Ok(done) => done,
             Err(_) => {
                 self.guests.cancel(guest);
@@ -89,6 +133,8 @@ impl Sql for PostgresStore {
                 if overflows {
                     // The rest of its rows is on the way, or yet to be made.
                     self.guests.cancel(guest);
+                } else if trouble::is_of_session(&error) {
+                    drop(guest);
                 } else if client.batch_execute("ROLLBACK").await.is_ok() {
                     // Rolling back does not forget it, if it came to be.
                     if !statements.params.is_empty() {
@@ -99,21 +145,6 @@ impl Sql for PostgresStore {
                 Err(error)
             }
         }
-    }
-
-    async fn caught_up(&self, timeout_ms: u64) -> Result<Position, StoreError> {
-        let before = self.tip().await?;
-        let mark = |client: Lent| async move {
-            let row = query_one(&client, sql!("mark"), &[]).await;
-            row.and_then(|row| row.try_get(0)).map_err(broken("set a mark"))
-        };
-        let txid: i64 = self.pool.read(mark).await?;
-        let patience = Duration::from_millis(timeout_ms);
-        let marked = marked_within(&self.pool, self.grown(), txid, before, patience).await?;
-        marked.ok_or_else(|| {
-            let text = format!("what is committed did not reach the log within {timeout_ms} ms");
-            StoreError::Unavailable(text)
-        })
     }
 }
 
@@ -126,18 +157,17 @@ pub(super) async fn marked(
 ) -> Result<Option<Position>, StoreError> {
     match txid {
         NO_MARK => Ok(None),
-        txid => marked_within(pool, grown, txid, after, MARK_WAIT).await,
+        txid => marked_by(pool, grown, txid, after, Instant::now() + MARK_WAIT).await,
     }
 }
 
-async fn marked_within(
+async fn marked_by(
     pool: &Pool,
     mut grown: watch::Receiver<u64>,
     txid: i64,
     after: Position,
-    patience: Duration,
+    deadline: Instant,
 ) -> Result<Option<Position>, StoreError> {
-    let deadline = Instant::now() + patience;
     let mut searched = after;
     loop {
         grown.borrow_and_update();

@@ -4,6 +4,7 @@
 mod access;
 mod group_sessions;
 mod groups;
+mod guests;
 mod migrations;
 mod nodes;
 mod outages;

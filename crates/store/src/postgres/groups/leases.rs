@@ -118,7 +118,15 @@ pub(super) async fn ack_with(
             return Err(GroupError::Sql(statements::timeout(timeout_ms)));
         }
     };
-    if !matches!(done, Ok(Some(_))) && client.batch_execute("ROLLBACK").await.is_err() {
+    let is_of_session = |done: &Result<_, Stop>| match done {
+        Err(Stop::Group(GroupError::Sql(error))) => statements::is_of_session(error),
+        Err(Stop::Driver(error)) => statements::is_of_session(&statements::wrong(error)),
+        _ => false,
+    };
+    if is_of_session(&done) {
+        // Whoever comes next has another.
+        drop(guest);
+    } else if !matches!(done, Ok(Some(_))) && client.batch_execute("ROLLBACK").await.is_err() {
         drop(guest);
     } else if statements.iter().any(|each| statements::stains(&each.sql)) {
         // What it left in its session cannot be cleared away.

@@ -17,7 +17,7 @@ use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::super::error::{broken_commit, sort, text};
 use super::super::query::Params;
-use super::super::statements::one_again;
+use super::super::statements::{self, one_again, wrong};
 use super::ending;
 use super::sessions::{Sessions, WorkSession};
 use super::step::{Stop, failed};
@@ -35,8 +35,12 @@ pub(super) async fn begin(sessions: &Arc<Sessions>, claim: &Claim) -> Result<Beg
     let Ok(partition) = i32::try_from(claim.partition) else { return Ok(Begun::Taken) };
     let mut session = sessions.take().await?;
     let mut rows = taken(&mut session, claim, partition).await;
-    if rows.as_ref().is_err_and(|error| sort("take a partition", error).temporary()) {
-        // It broke while nobody used it, as far as anyone knows; nothing was done in it.
+    let is_of_session = |error: &Error| {
+        sort("take a partition", error).temporary() || statements::is_of_session(&wrong(error))
+    };
+    if rows.as_ref().is_err_and(is_of_session) {
+        // It broke while nobody used it, as far as anyone knows, or a handler took from it what was prepared
+        // there; nothing was done in it.
         drop(session);
         session = sessions.take().await?;
         rows = taken(&mut session, claim, partition).await;

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use tokio_postgres::{Client, Error, SimpleQueryMessage};
+
 use super::super::connect::{self, Connector, Session};
 use crate::error::StoreError;
 
@@ -26,6 +28,12 @@ const CLEAN: &str = "
     DISCARD SEQUENCES;
 ";
 const DISCARD_PLANS: &str = "DISCARD PLANS;";
+
+/// Statements that somebody has prepared by SQL, in a function perhaps. The driver gives its own statements
+/// names, and would fail where one of them is taken: a session that has any is closed.
+const PREPARED: &str = "
+    SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_statements WHERE from_sql;
+";
 
 /// Where plans are kept, they are not to be made for each value.
 const KEEP_PLANS: &str = "SET plan_cache_mode = force_generic_plan;";
@@ -54,6 +62,8 @@ impl std::fmt::Debug for Idle {
 /// A session in use. Closed when dropped, unless it is given back.
 pub(in crate::postgres) struct Guest {
     pub(in crate::postgres) session: Session,
+    /// Others have used it before.
+    pub(super) used: bool,
     place: OwnedSemaphorePermit,
 }
 
@@ -79,36 +89,51 @@ impl Guests {
 
     /// A session, waited for within the timeout of connections.
     pub(in crate::postgres) async fn take(&self) -> Result<Guest, StoreError> {
-        let timeout = self.connector.timeout;
-        let place = Arc::clone(&self.places).acquire_owned();
-        let place = match tokio::time::timeout(timeout, place).await {
-            Ok(Ok(place)) => place,
-            Ok(Err(_)) => return Err(StoreError::Closed),
-            Err(_) => {
-                let text = format!("all sessions for SQL were in use for {timeout:?}");
-                return Err(StoreError::Unavailable(text));
-            }
-        };
+        let place = self.place().await?;
         let kept = self.idle().sessions.pop().filter(|session| !session.ended.is_cancelled());
-        let session = match kept {
-            Some(session) if session.client.check_connection().await.is_ok() => session,
-            _ => self.connector.guest_in_time(&self.settings()).await?,
-        };
-        Ok(Guest { session, place })
+        match kept {
+            Some(session) if session.client.check_connection().await.is_ok() => {
+                Ok(Guest { session, used: true, place })
+            }
+            _ => self.open(place).await,
+        }
     }
 
-    /// Clears a session away behind a request, for the next one. The request need not wait for it.
+    /// A session that nobody has used, likewise.
+    pub(super) async fn take_new(&self) -> Result<Guest, StoreError> {
+        let place = self.place().await?;
+        self.open(place).await
+    }
+
+    async fn open(&self, place: OwnedSemaphorePermit) -> Result<Guest, StoreError> {
+        let session = self.connector.guest_in_time(&self.settings()).await?;
+        Ok(Guest { session, used: false, place })
+    }
+
+    async fn place(&self) -> Result<OwnedSemaphorePermit, StoreError> {
+        let timeout = self.connector.timeout;
+        let place = Arc::clone(&self.places).acquire_owned();
+        match tokio::time::timeout(timeout, place).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) => Err(StoreError::Closed),
+            Err(_) => {
+                let text = format!("all sessions for SQL were in use for {timeout:?}");
+                Err(StoreError::Unavailable(text))
+            }
+        }
+    }
+
+    /// Clears a session away behind a request, for the next one. The request need not wait for it. A session
+    /// that cannot be cleared away, or not in time, is closed.
     pub(in crate::postgres) fn give_back(&self, guest: Guest) {
         let idle = Arc::clone(&self.idle);
         let discard = if self.keep_plans { "" } else { DISCARD_PLANS };
-        let settings = self.settings();
+        let (settings, timeout) = (self.settings(), self.connector.timeout);
         self.connector.tasks().spawn(async move {
-            let Guest { session, place } = guest;
-            let cleaned = async {
-                session.client.batch_execute(&format!("{CLEAN}{discard}")).await?;
-                connect::welcome(&session.client, &settings).await
-            };
-            if cleaned.await.is_ok() {
+            let Guest { session, place, .. } = guest;
+            let cleaned = clean(&session.client, discard, &settings);
+            let cleaned = tokio::time::timeout(timeout, cleaned).await;
+            if matches!(cleaned, Ok(Ok(true))) {
                 session.client.clear_type_cache();
                 let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
                 if !idle.closed {
@@ -121,7 +146,7 @@ impl Guests {
 
     /// Gives back a session in which only our own statements ran, each by itself.
     pub(super) fn give_back_untouched(&self, guest: Guest) {
-        let Guest { session, place } = guest;
+        let Guest { session, place, .. } = guest;
         let mut idle = self.idle();
         if !idle.closed {
             idle.sessions.push(session);
@@ -154,4 +179,18 @@ impl Guests {
     fn idle(&self) -> MutexGuard<'_, Idle> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Takes away what was left in a session, and says whether nothing is left.
+async fn clean(client: &Client, discard: &str, settings: &str) -> Result<bool, Error> {
+    let said = client.simple_query(&format!("{CLEAN}{discard}{PREPARED}")).await?;
+    let prepared = said.iter().rev().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0),
+        _ => None,
+    });
+    if prepared != Some("0") {
+        return Ok(false);
+    }
+    connect::welcome(client, settings).await?;
+    Ok(true)
 }

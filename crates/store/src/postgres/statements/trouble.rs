@@ -47,10 +47,22 @@ pub(super) fn problem(error: &Error, place: Place) -> SqlError {
     let hint = hint.or_else(|| usual_hint(code).map(ToOwned::to_owned));
     SqlError::Wrong(Box::new(SqlProblem {
         code,
-        message: format!("{} (SQLSTATE {})", said.message(), state.code()),
+        message: with_state(said.message(), state),
         position: position(said, place),
         hint,
     }))
+}
+
+/// Whether an error may come of what somebody left in the session: a statement that the driver has prepared is
+/// gone, or the name that it gave one is taken.
+pub(in crate::postgres) fn is_of_session(error: &SqlError) -> bool {
+    let states = [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT];
+    let SqlError::Wrong(problem) = error else { return false };
+    states.iter().any(|state| problem.message.ends_with(&with_state("", state)))
+}
+
+fn with_state(message: &str, state: &SqlState) -> String {
+    format!("{message} (SQLSTATE {})", state.code())
 }
 
 /// Where in the caller's text the error is, in characters from 1.
