@@ -70,6 +70,7 @@ mod sessions;
 mod slow_clients;
 mod sql;
 mod sql_command;
+mod sql_stays_out_of_logs;
 mod subscribing_under_load;
 mod system_live_queries;
 mod table_subscriptions;

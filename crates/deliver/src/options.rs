@@ -230,11 +230,14 @@ pub struct SqlOptions {
     pub rows_max: usize,
     /// So many bytes of rows, likewise.
     pub bytes_max: usize,
+    /// Whether texts and parameters are written into the log. They may hold anything.
+    pub log_statements: bool,
 }
 
 impl Default for SqlOptions {
     fn default() -> SqlOptions {
-        SqlOptions { timeout: Duration::from_secs(5), rows_max: 10_000, bytes_max: 16 << 20 }
+        let timeout = Duration::from_secs(5);
+        SqlOptions { timeout, rows_max: 10_000, bytes_max: 16 << 20, log_statements: false }
     }
 }
 

@@ -41,14 +41,16 @@ pub(crate) async fn handle(
     let bytes = body::read(request, &node.options.limits).await?;
     let Document { sql, params, horizon } = parse(&bytes, invalid)?;
     horizon.read(node)?.reached(node).await?;
+    let said = audit::statements(node, [(sql.as_str(), params.as_slice())]);
+    let said = said.as_deref();
     if let Some(select) = explain::meant(&sql) {
         let explained = explain::explain(node, identity, select, &params).await;
-        audit::ran_sql(identity, explained.as_ref().err());
+        audit::ran_sql(identity, said, explained.as_ref().err());
         return Ok(respond(node, &explained?));
     }
     if let Some(live_id) = commands::meant(&sql) {
         let killed = commands::kill(node, identity, &live_id?).await;
-        audit::ran_sql(identity, killed.as_ref().err());
+        audit::ran_sql(identity, said, killed.as_ref().err());
         return Ok(respond(node, &killed?));
     }
     let options = &node.options.sql;
@@ -59,7 +61,7 @@ pub(crate) async fn handle(
     };
     let statements = Statements { sql, params, actor: identity.actor(), limits };
     let ran = node.store.run_sql(statements).await.map_err(sql_problem);
-    audit::ran_sql(identity, ran.as_ref().err());
+    audit::ran_sql(identity, said, ran.as_ref().err());
     Ok(respond(node, &ran?))
 }
 

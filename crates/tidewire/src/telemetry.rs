@@ -6,7 +6,11 @@
 use std::io::IsTerminal as _;
 
 use anyhow::{Context as _, anyhow};
-use tracing_subscriber::EnvFilter;
+use tracing::Level;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
 use crate::config::{Config, LEVELS};
 
@@ -34,30 +38,36 @@ fn default_filter(level: &str) -> String {
     format!("{libraries},tidewire={level}")
 }
 
-/// Lines that are not written, whatever is asked for. The driver of PostgreSQL tells of each statement
-/// with all that goes into it: signing keys, hashes of keys, what streams hold.
-const NEVER: &str = "tokio_postgres::query=info";
+/// Libraries that write whatever SQL goes through them. The driver of PostgreSQL tells of each statement with
+/// all that goes into it (signing keys, hashes of keys, what streams hold), and of what functions raise; the
+/// parser tells of each word. Nothing of theirs is written but warnings, whatever is asked for.
+const TALKERS: [&str; 3] = ["tokio_postgres", "postgres", "sqlparser"];
+
+/// Whether a line may be written, if it is asked for.
+fn may_be_said(target: &str, level: Level) -> bool {
+    let crate_name = target.split("::").next().unwrap_or_default();
+    level <= Level::WARN || !TALKERS.contains(&crate_name)
+}
 
 fn filter(wanted: &str) -> anyhow::Result<EnvFilter> {
-    let filter = EnvFilter::try_new(wanted).with_context(|| {
-        format!("TIDEWIRE_LOG={wanted} is no filter such as warn,tidewire=debug")
-    })?;
-    Ok(filter.add_directive(NEVER.parse()?))
+    EnvFilter::try_new(wanted)
+        .with_context(|| format!("TIDEWIRE_LOG={wanted} is no filter such as warn,tidewire=debug"))
 }
 
 fn install(wanted: &str, json: bool) -> anyhow::Result<()> {
-    let filter = filter(wanted)?;
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
-    let installed =
-        if json { lines.json().flatten_event(true).try_init() } else { lines.try_init() };
-    installed.map_err(|error| anyhow!("cannot start logging: {error}"))
+    let lines = if json { lines.json().flatten_event(true).boxed() } else { lines.boxed() };
+    let said = filter_fn(|line| may_be_said(line.target(), *line.level()));
+    let installed = tracing_subscriber::registry().with(lines).with(filter(wanted)?).with(said);
+    installed.try_init().map_err(|error| anyhow!("cannot start logging: {error}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
 
     #[test]
@@ -68,10 +78,50 @@ mod tests {
 
     #[test]
     fn what_goes_into_statements_is_never_written() {
-        for wanted in ["trace", "tokio_postgres=debug", "tokio_postgres::query=trace", "off"] {
-            let filter = filter(wanted).expect("a filter").to_string();
-            let of_query = filter.split(',').filter(|one| one.starts_with("tokio_postgres::query"));
-            assert_eq!(of_query.collect::<Vec<_>>(), [NEVER], "{wanted}: {filter}");
+        for target in ["tokio_postgres", "tokio_postgres::prepare", "sqlparser::parser"] {
+            for level in [Level::TRACE, Level::DEBUG, Level::INFO] {
+                assert!(!may_be_said(target, level), "{target} at {level}");
+            }
+            assert!(may_be_said(target, Level::WARN), "{target}");
+        }
+        assert!(may_be_said("tidewire_deliver::metrics", Level::TRACE));
+        assert!(may_be_said("tokio_postgres_rustls", Level::DEBUG));
+    }
+
+    /// Lines of libraries that write by another way are under the same rule: their own target counts.
+    #[test]
+    fn no_filter_opens_what_is_closed() {
+        for wanted in ["trace", "tokio_postgres=debug", "tokio_postgres::query=trace"] {
+            let said = Arc::new(Mutex::new(Vec::new()));
+            let into = Arc::clone(&said);
+            let lines = tracing_subscriber::fmt::layer()
+                .with_ansi(false)
+                .with_writer(move || Into(Arc::clone(&into)));
+            let rule = filter_fn(|line| may_be_said(line.target(), *line.level()));
+            let all =
+                tracing_subscriber::registry().with(lines).with(filter(wanted).expect("a filter"));
+            tracing::subscriber::with_default(all.with(rule), || {
+                tracing::debug!(target: "tokio_postgres::prepare", "preparing SELECT 'a secret'");
+                tracing::debug!(target: "tokio_postgres::query", "parameters: a secret");
+                tracing::info!(target: "tokio_postgres::connection", "NOTICE: a secret");
+                tracing::warn!(target: "tokio_postgres::connection", "it broke");
+            });
+            let said = String::from_utf8(said.lock().expect("no panic").clone()).expect("text");
+            assert!(said.contains("it broke"), "{wanted}: {said}");
+            assert!(!said.contains("secret"), "{wanted}: {said}");
+        }
+    }
+
+    struct Into(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Into {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("no panic").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
         }
     }
 }

@@ -172,11 +172,13 @@ pub(super) async fn ack(node: &Node, group: &str, request: Request, identity: &I
     let token = Token::verify(&node.signer, node.store.epoch(), group, &token)?;
     let held = held(node, group, &token).await?;
     let (ending, _place) = held.ending(node, &token).await?;
+    let said =
+        audit::statements(node, sql.iter().map(|one| (one.sql.as_str(), one.params.as_slice())));
     let statements = statements(node, identity, sql);
     let acked = node.groups.store.ack(&token.lease(group), &ending, statements).await;
     let acked = acked.map_err(problem::of);
     if has_sql {
-        audit::ran_sql(identity, acked.as_ref().err());
+        audit::ran_sql(identity, said.as_deref(), acked.as_ref().err());
     }
     let acked = acked?;
     node.groups.look_again(group);

@@ -185,6 +185,7 @@ impl Settings {
                 timeout: self.sql.timeout_ms,
                 rows_max: self.sql.rows_max,
                 bytes_max: self.sql.bytes_max,
+                log_statements: self.sql.log_statements,
             },
             queries: self.queries.options(),
             groups: self.groups.options(),

@@ -46,6 +46,7 @@ pub(crate) struct Sql {
     pub(super) timeout_ms: Duration,
     pub(super) rows_max: usize,
     pub(super) bytes_max: usize,
+    pub(super) log_statements: bool,
 }
 
 #[derive(Deserialize)]
