@@ -91,7 +91,7 @@ mod tests {
     /// Lines of libraries that write by another way are under the same rule: their own target counts.
     #[test]
     fn no_filter_opens_what_is_closed() {
-        for wanted in ["trace", "tokio_postgres=debug", "tokio_postgres::query=trace"] {
+        for wanted in ["trace", "tokio_postgres=debug", "warn,tokio_postgres::query=trace"] {
             let said = Arc::new(Mutex::new(Vec::new()));
             let into = Arc::clone(&said);
             let lines = tracing_subscriber::fmt::layer()
