@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use tidewire_store::groups::{Claim, GroupView, Holdings, Pages, SharedGroups, Wants};
+use tidewire_store::groups::{
+    Claim, GroupView, Holdings, PAGE_BYTES_MAX, Pages, SharedGroups, Wants,
+};
 use tidewire_store::{Position, StoreError};
 use tokio::sync::{Mutex, Notify, watch};
 
@@ -87,7 +89,8 @@ impl Shared {
         let Some(total) = NonZeroU32::new(group.total) else { return };
         let all = share.len() == group.total as usize;
         let partitions = (!all).then(|| share.iter().copied().collect());
-        let wants = Wants { filter: group.filter.clone(), total, partitions };
+        let wants =
+            Wants { filter: group.filter.clone(), total, partitions, page_bytes: PAGE_BYTES_MAX };
         self.wants.send_if_modified(|known| {
             let other = known.as_deref() != Some(&wants);
             if other {

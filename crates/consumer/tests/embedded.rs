@@ -10,14 +10,17 @@ use async_trait::async_trait;
 use serde_json::json;
 use tidewire_consumer::{Builder, Consumer, Context, Group, Handler, HandlerError, Stats};
 use tidewire_store::groups::{
-    Claim, Filter, Groups as _, LeaseRef, Letter, LetterView, OnDead, Wants,
+    Claim, Filter, Groups as _, LeaseRef, Letter, LetterView, OnDead, PAGE_BYTES_MAX, Wants,
 };
 use tidewire_store::sqlite::SqliteStore;
 use tidewire_store::{
-    Actor, Append, Command, Create, Log as _, Position, Reach, Sql as _, SqlLimits, SqliteOptions,
-    Statements,
+    Actor, Append, Command, Create, Log as _, PageLimit, Position, Reach, Sql as _, SqlLimits,
+    SqliteOptions, Statements,
 };
 use tokio::sync::Notify;
+
+/// All letters that a test has.
+const ALL: PageLimit = PageLimit { events: 100, bytes: 1 << 20 };
 
 /// A test that waits for longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -111,7 +114,7 @@ impl Ground {
         let begun = tokio::time::Instant::now();
         loop {
             let mut letters =
-                self.store.letters("g", Position::START, 100, None).await.expect("letters");
+                self.store.letters("g", Position::START, ALL, None).await.expect("letters").letters;
             assert!(letters.len() < 2, "{letters:?}");
             if let Some(letter) = letters.pop() {
                 return letter;
@@ -252,7 +255,12 @@ async fn what_another_kind_of_worker_made_a_letter_is_not_handled() {
     };
     let generation = ground.store.lease(&claim, tip.next(), 60_000).await.expect("asked");
     let generation = generation.expect("a lease");
-    let wants = Wants { filter: Filter::default(), total: NonZeroU32::MIN, partitions: None };
+    let wants = Wants {
+        filter: Filter::default(),
+        total: NonZeroU32::MIN,
+        partitions: None,
+        page_bytes: PAGE_BYTES_MAX,
+    };
     let page = ground.store.log_page(Position::START, tip, &Arc::new(wants)).await.expect("a page");
     let mut events = page.entries.into_iter().filter_map(|entry| entry.event);
     let event = events.find(|event| event.user_id.as_deref() == Some("b")).expect("b's event");

@@ -16,7 +16,12 @@ use tidewire_consumer::{
 use tidewire_store::groups::{Filter, GroupChange, GroupError, Grouped as _, SharedGroups, Start};
 use tidewire_store::postgres::PostgresStore;
 use tidewire_store::postgres::testing::{TestDatabase, fresh_database};
-use tidewire_store::{Actor, Append, Command, Create, Log as _, Position, PostgresOptions};
+use tidewire_store::{
+    Actor, Append, Command, Create, Log as _, PageLimit, Position, PostgresOptions,
+};
+
+/// All letters that a test has.
+const ALL: PageLimit = PageLimit { events: 100, bytes: 1 << 20 };
 
 /// A test that waits for longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -105,8 +110,12 @@ impl Ground {
     async fn errors(&self, count: usize) -> Vec<String> {
         let begun = tokio::time::Instant::now();
         loop {
-            let letters =
-                self.groups.letters("g", Position::START, 100, None).await.expect("letters");
+            let letters = self
+                .groups
+                .letters("g", Position::START, ALL, None)
+                .await
+                .expect("letters")
+                .letters;
             if letters.len() == count {
                 return letters.into_iter().map(|letter| letter.letter.error).collect();
             }

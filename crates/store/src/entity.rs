@@ -220,6 +220,17 @@ pub struct EntityPast {
     pub change: EntityChange,
 }
 
+/// What became of some entities, a piece of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EntityPage {
+    /// In order.
+    pub changes: Vec<EntityPast>,
+    /// Everything up to here is among them, and there may be more after it. None if there is no
+    /// more, by the word of the statements that read them: of what they find some is no change that
+    /// anyone could hear of, so a number of changes tells nothing.
+    pub next: Option<Position>,
+}
+
 /// How many subscriptions there are of one user to one kind of entity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntityCount {
@@ -249,7 +260,7 @@ pub trait Entities: Send + Sync {
 
     /// What became of some entities after a position, in order, one for each event; at most
     /// `changes_max`. Those of a truncated table are among them, and an entity that got another id is
-    /// found by both. Less than asked for means that there is no more.
+    /// found by both.
     ///
     /// What retention gave up is not found: whoever asks looks whether the streams that the changes
     /// were in have lost something since ([`StreamView::has_lost`](crate::log::StreamView::has_lost)).
@@ -259,7 +270,7 @@ pub trait Entities: Send + Sync {
         ids: &[String],
         after: Position,
         changes_max: usize,
-    ) -> Result<Vec<EntityPast>, StoreError>;
+    ) -> Result<EntityPage, StoreError>;
 
     /// How many subscriptions there are: of each kind, or of each kind of one user.
     async fn entity_counts(&self, user_id: Option<&str>) -> Result<Vec<EntityCount>, StoreError>;

@@ -52,7 +52,7 @@ pub use decide::Staged;
 pub use entity::{
     CONNECTION_ID_BYTES_MAX, ENTITY_CODE_BYTES_MAX, ENTITY_ID_BYTES_MAX, ENTITY_PREFIX,
     ENTITY_USER_BYTES_MAX, Entities, EntityAction, EntityChange, EntityCount, EntityEdit,
-    EntityPast, EntitySubscription, is_entity_code, is_entity_id, staged_entity,
+    EntityPage, EntityPast, EntitySubscription, is_entity_code, is_entity_id, staged_entity,
 };
 pub use error::StoreError;
 pub use event::{Control, Event, TailEvent};

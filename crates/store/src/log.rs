@@ -62,9 +62,18 @@ use crate::watch::Watches;
 pub struct PageLimit {
     /// At most this many events.
     pub events: usize,
-    /// Stop after the event that reaches this many bytes of payload. A single larger event is
-    /// still returned, alone, so that reading always moves.
+    /// Stop after the event that reaches this many bytes of payload, or of a row's images as the
+    /// store holds them: in PostgreSQL that is the size on disk, and not the length of the text. A
+    /// single larger event is still returned, alone, so that reading always moves.
     pub bytes: usize,
+}
+
+impl PageLimit {
+    /// Whether a page that has so many events, of so many bytes, takes no more. The bytes are as
+    /// the store measures them, who cuts the page by nothing else.
+    pub(crate) fn is_reached(self, events: usize, bytes: usize) -> bool {
+        events >= self.events || (events > 0 && bytes >= self.bytes)
+    }
 }
 
 /// A stream and where it ends.
@@ -102,6 +111,8 @@ pub struct Page {
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) events: Vec<Event>,
+    /// The statements that read them said that nothing follows. It is never concluded from how much
+    /// was read: what a page has room for is the statement's own business.
     pub(crate) complete: bool,
 }
 
@@ -178,7 +189,7 @@ pub trait Log: Send + Sync + std::fmt::Debug {
     ) -> Result<Found, StoreError>;
 
     /// Reads the log itself after a position: every event's header, and the payloads of the streams
-    /// that `wants_payload` says yes to.
+    /// that `wants_payload` says yes to. Only an empty answer says that there is no more.
     async fn follow(
         &self,
         after: Position,

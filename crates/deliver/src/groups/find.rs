@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tidewire_store::groups::{
-    Assembled, Assembler, Batch, Claim, GroupError, GroupView, Holdings, Key, Pages, PartitionView,
-    Spec, Verdict, Wants,
+    Assembled, Assembler, Batch, Claim, GroupError, GroupView, Holdings, Key, PAGE_BYTES_MAX,
+    Pages, PartitionView, Spec, Verdict, Wants,
 };
 use tidewire_store::{Position, StoreError};
 
@@ -180,7 +180,7 @@ pub(super) fn before(next: Position) -> Position {
 /// What all partitions of a group read.
 pub(super) fn wants(view: &GroupView, partitions: Option<BTreeSet<u32>>) -> Arc<Wants> {
     let total = NonZeroU32::new(view.total).unwrap_or(NonZeroU32::MIN);
-    Arc::new(Wants { filter: view.filter.clone(), total, partitions })
+    Arc::new(Wants { filter: view.filter.clone(), total, partitions, page_bytes: PAGE_BYTES_MAX })
 }
 
 /// Why a partition cannot go on, when a transaction has too much for it.

@@ -6,7 +6,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use tidewire_store::groups::{GroupView, PartitionView, Wants};
+use tidewire_store::groups::{GroupView, PAGE_BYTES_MAX, PartitionView, Wants};
 use tidewire_store::{Position, StoreError};
 
 use super::find::before;
@@ -123,7 +123,12 @@ async fn scan(
     // Without a filter headers are enough. With one, only whole events say which stream they are of.
     let all = view.filter.is_all();
     let partitions = all.then(Default::default);
-    let wants = Arc::new(Wants { filter: view.filter.clone(), total, partitions });
+    let wants = Arc::new(Wants {
+        filter: view.filter.clone(),
+        total,
+        partitions,
+        page_bytes: PAGE_BYTES_MAX,
+    });
     while lag.scanned_to < up_to {
         let page = node.groups.store.log_page(lag.scanned_to, up_to, &wants).await?;
         for entry in &page.entries {

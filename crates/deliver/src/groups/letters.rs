@@ -7,8 +7,8 @@ use bytes::{BufMut, BytesMut};
 use serde::Deserialize;
 use serde_json::json;
 
-use tidewire_store::groups::{Key, LETTERS_BYTES_MAX, LetterState, LetterView, Which};
-use tidewire_store::{Epoch, Position};
+use tidewire_store::groups::{Key, LETTERS_BYTES_MAX, LetterPage, LetterState, LetterView, Which};
+use tidewire_store::{Epoch, PageLimit, Position};
 
 use super::Answer;
 use super::event::{put_event, put_text};
@@ -65,11 +65,12 @@ pub(super) async fn list(node: &Node, group: &str, request: Request) -> Answer {
     let bytes_max = node.options.groups.batch_bytes.min(LETTERS_BYTES_MAX);
     let mut place = node.groups.room.take(LETTERS_BYTES_MAX).await?;
     let store = &node.groups.store;
-    let letters = store.letters(group, after, limit, state).await?;
-    if letters.is_empty() && store.group(group).await?.is_none() {
+    let limit = PageLimit { events: limit, bytes: LETTERS_BYTES_MAX };
+    let page = store.letters(group, after, limit, state).await?;
+    if page.letters.is_empty() && store.group(group).await?.is_none() {
         return Err(problem::not_found());
     }
-    let (letters, more) = within(letters, limit, bytes_max);
+    let (letters, more) = within(page, bytes_max);
     place.shrink_to(letters.iter().map(|view| view.letter.event.bytes()).sum());
     let mut out = BytesMut::new();
     out.put_slice(b"{\"letters\":[");
@@ -90,9 +91,9 @@ pub(super) async fn list(node: &Node, group: &str, request: Request) -> Answer {
     Ok(response)
 }
 
-/// As many letters as an answer holds, and whether there may be more. One is always among them.
-fn within(mut letters: Vec<LetterView>, limit: usize, bytes_max: usize) -> (Vec<LetterView>, bool) {
-    let full = letters.len() >= limit;
+/// As many letters as an answer holds, and whether there are more. One is always among them.
+fn within(page: LetterPage, bytes_max: usize) -> (Vec<LetterView>, bool) {
+    let LetterPage { mut letters, more } = page;
     let mut bytes = 0;
     let held = letters.iter().take_while(|view| {
         let first = bytes == 0;
@@ -100,9 +101,9 @@ fn within(mut letters: Vec<LetterView>, limit: usize, bytes_max: usize) -> (Vec<
         first || bytes <= bytes_max
     });
     let held = held.count();
+    let more = more || held < letters.len();
     letters.truncate(held);
-    // Where they have so many bytes, the store may have ended early, too.
-    (letters, full || bytes >= bytes_max)
+    (letters, more)
 }
 
 fn put_letter(out: &mut BytesMut, view: &LetterView, epoch: Epoch) {

@@ -1,13 +1,15 @@
 //! The letters that a lease is about, found again.
 
-use tidewire_store::groups::{Batch, Ending, GroupError, Key, KeyEvents, Letter};
+use tidewire_store::groups::{
+    Batch, Ending, GroupError, Key, KeyEvents, LETTERS_BYTES_MAX, Letter,
+};
 use tidewire_store::{PageLimit, Position};
 
 use super::find::Scene;
 use crate::node::Node;
 
 /// Letters that are looked through at once, where the store does not name the key first.
-const LETTERS_PAGE: usize = 1_000;
+const LETTERS_PAGE: PageLimit = PageLimit { events: 1_000, bytes: LETTERS_BYTES_MAX };
 
 /// The letters of a key up to a position, in order. None of them is there if they were dropped meanwhile.
 pub(super) async fn letters(
@@ -44,9 +46,12 @@ async fn of_key(
     let mut after = Position::START;
     while after < last {
         let page = node.groups.store.letters(group, after, LETTERS_PAGE, None).await?;
-        let Some(end) = page.last().map(|view| view.letter.event.position) else { break };
-        let letters = page.into_iter().map(|view| view.letter.event);
+        let Some(end) = page.letters.last().map(|view| view.letter.event.position) else { break };
+        let letters = page.letters.into_iter().map(|view| view.letter.event);
         events.extend(letters.filter(|event| event.key().hash() == hash));
+        if !page.more {
+            break;
+        }
         after = end;
     }
     let redrive: Option<Key> = events.first().map(|event| event.key());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Opener;
 use super::subject::EVERYTHING;
-use super::team::{GROUP, LONG_MS, STREAM, Team, handled, key, letter, well_done, wish};
+use super::team::{GROUP, LETTERS, LONG_MS, STREAM, Team, handled, key, letter, well_done, wish};
 use crate::groups::{
     Batch, Begun, DEAD_LETTERS_MAX, Ending, GroupChange, GroupError, GroupEvent, GroupWish,
     LeaseRef, LetterState, OnDead, Start, Which,
@@ -98,7 +98,8 @@ pub async fn letters_are_whole(data: &dyn Opener) {
     // What is in the log may go: the letters stay.
     let removed = format!("DELETE FROM tidewire.log WHERE c_offset < {}", tip.number());
     data.run_sql(&removed).await;
-    let letters = team.groups.letters(GROUP, Position::START, 10, None).await.expect("letters");
+    let letters =
+        team.groups.letters(GROUP, Position::START, LETTERS, None).await.expect("letters").letters;
     assert_eq!(letters.len(), 3);
     for (view, event) in letters.iter().zip(&events) {
         assert_eq!(view.letter.event, *event);
@@ -116,15 +117,17 @@ pub async fn letters_are_listed_in_order(data: &dyn Opener) {
     }
     team.poisoned().await;
     let list = async |after: u64, limit: usize, state: Option<LetterState>| -> Vec<u64> {
+        let limit = PageLimit { events: limit, ..LETTERS };
         let letters = team.groups.letters(GROUP, Position::new(after), limit, state).await;
-        letters.expect("letters").iter().map(|l| l.letter.event.position.number()).collect()
+        letters.expect("letters").letters.iter().map(|l| l.letter.event.position.number()).collect()
     };
     assert_eq!(list(0, 10, None).await, [2, 3, 4, 5]);
     assert_eq!(list(2, 2, None).await, [3, 4]);
     assert_eq!(list(0, 10, Some(LetterState::Dead)).await, [2]);
     assert_eq!(list(0, 2, Some(LetterState::Parked)).await, [3, 4]);
     assert!(list(5, 10, None).await.is_empty());
-    let none = team.groups.letters("other", Position::START, 10, None).await.expect("none");
+    let none =
+        team.groups.letters("other", Position::START, LETTERS, None).await.expect("none").letters;
     assert!(none.is_empty());
 }
 
@@ -205,7 +208,8 @@ pub async fn letters_that_fail_again_wait(data: &dyn Opener) {
     assert_eq!(team.told().await, (1, false, 1, 0));
     assert!(team.due(EVERYTHING).await.is_none());
     assert_eq!(team.letters().await, [(first, "dead")]);
-    let letters = team.groups.letters(GROUP, Position::START, 1, None).await.expect("letters");
+    let letters =
+        team.groups.letters(GROUP, Position::START, LETTERS, None).await.expect("letters").letters;
     assert_eq!(letters[0].letter.error, "poison again", "the last reason is told");
 }
 

@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::Opener;
-use super::team::{GROUP, LONG_MS, Team, letter, well_done};
+use super::team::{GROUP, LETTERS, LONG_MS, Team, letter, well_done};
 use crate::groups::{Batch, Ending, GroupError, Key, KeyEvents, LeaseRef, Which};
 use crate::log::PageLimit;
 use crate::offset::Position;
@@ -125,8 +125,8 @@ impl Team<'_> {
                 self.groups.redrive(GROUP, &Which::All).await.expect("they are marked");
             }
             _ => {
-                let letters = self.groups.letters(GROUP, Position::START, 100, None).await;
-                let letters = letters.expect("letters can be read");
+                let letters = self.groups.letters(GROUP, Position::START, LETTERS, None).await;
+                let letters = letters.expect("letters can be read").letters;
                 if letters.is_empty() || rng.random_bool(0.7) {
                     return;
                 }

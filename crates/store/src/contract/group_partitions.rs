@@ -1,7 +1,9 @@
 //! Changes of a group's number of partitions.
 
 use super::Opener;
-use super::team::{GROUP, LONG_MS, Team, failure, handled, host_in, letter, well_done, wish};
+use super::team::{
+    GROUP, LETTERS, LONG_MS, Team, failure, handled, host_in, letter, well_done, wish,
+};
 use crate::groups::{
     Begun, Ending, GroupChange, GroupError, GroupView, LeaseRef, Start, partition_of,
 };
@@ -81,7 +83,12 @@ pub async fn what_is_known_of_keys_goes_along(data: &dyn Opener) {
             let attempts = team.attempts(of(&event.key().host)).await;
             assert!(attempts.contains_key(&event.key()), "{total}");
         }
-        let letters = team.groups.letters(GROUP, Position::START, 10, None).await.expect("letters");
+        let letters = team
+            .groups
+            .letters(GROUP, Position::START, LETTERS, None)
+            .await
+            .expect("letters")
+            .letters;
         for view in &letters {
             assert_eq!(view.partition, of(&view.letter.event.key().host), "{total}");
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Opener;
 use super::rows::{self, problem, run, watch_as};
 use super::subject::{EVERYTHING, Subject};
-use crate::entity::{ENTITY_ID_BYTES_MAX, EntityAction, EntityChange, EntityPast};
+use crate::entity::{ENTITY_ID_BYTES_MAX, EntityAction, EntityChange, EntityPage, EntityPast};
 use crate::offset::Position;
 use crate::watch::NewWatch;
 
@@ -114,11 +114,12 @@ pub async fn an_entity_that_gets_another_id_is_told_by_both(data: &dyn Opener) {
     let project = moved("project", "1", "5");
     for id in ["1", "5"] {
         let found = store.entity_changes("project", &[id.to_owned()], before, 10).await;
-        let found: Vec<_> = found.expect("changes").into_iter().map(|past| past.change).collect();
+        let found: Vec<_> =
+            found.expect("changes").changes.into_iter().map(|past| past.change).collect();
         assert_eq!(found, std::slice::from_ref(&project), "by {id}");
     }
     let both = ["1".to_owned(), "5".to_owned()];
-    let found = store.entity_changes("project", &both, before, 10).await.expect("changes");
+    let found = store.entity_changes("project", &both, before, 10).await.expect("changes").changes;
     assert_eq!(found.len(), 1, "one event is found once: {found:?}");
     let pair = moved("pair", r#"[1, "x"]"#, r#"[1, "w"]"#);
     let mut log = followed_twice(store, data).await.split_off(2);
@@ -143,7 +144,8 @@ pub async fn a_truncated_table_is_told_for_all_its_entities(data: &dyn Opener) {
     run(&store, "TRUNCATE projects").await;
     let all = EntityChange { id: None, ..change("project", "", Delete) };
     let found = store.entity_changes("project", &["9".to_owned()], before, 10).await;
-    let found: Vec<_> = found.expect("changes").into_iter().map(|past| past.change).collect();
+    let found: Vec<_> =
+        found.expect("changes").changes.into_iter().map(|past| past.change).collect();
     assert_eq!(found, std::slice::from_ref(&all));
     assert_eq!(followed_twice(store, data).await, [change("project", "1", Create), all]);
 }
@@ -205,7 +207,8 @@ pub async fn what_became_of_entities_is_found(data: &dyn Opener) {
         let found = store.entity_changes("project", &wanted, after, most).await;
         found.unwrap_or_else(|error| panic!("what became of entities: {error}"))
     };
-    let all = read(Position::START, 100).await;
+    let EntityPage { changes: all, next } = read(Position::START, 100).await;
+    assert_eq!(next, None, "that was all");
     let told: Vec<_> = all
         .iter()
         .map(|past| (past.change.id.as_deref().unwrap_or(""), past.change.action))
@@ -217,20 +220,17 @@ pub async fn what_became_of_entities_is_found(data: &dyn Opener) {
     assert_eq!(streams, [rows, rows, rows, rows, "entity/project"]);
     assert!(all.is_sorted_by_key(|past| past.position));
     let mut pages: Vec<EntityPast> = Vec::new();
-    loop {
-        let after = pages.last().map_or(Position::START, |past| past.position);
-        let page = read(after, 2).await;
-        let full = page.len() == 2;
-        pages.extend(page);
-        if !full {
-            break;
-        }
+    let mut after = Some(Position::START);
+    while let Some(from) = after {
+        let page = read(from, 2).await;
+        pages.extend(page.changes);
+        after = page.next;
     }
     assert_eq!(pages, all);
     let last = all[all.len() - 1].position;
-    assert_eq!(read(last, 100).await, []);
+    assert_eq!(read(last, 100).await, EntityPage::default());
     let none = store.entity_changes("nothing", &wanted, Position::START, 9).await;
-    assert_eq!(none.expect("nothing"), []);
+    assert_eq!(none.expect("nothing"), EntityPage::default());
 }
 
 /// Nothing is told of what cannot be an entity, or of what cannot become of one.

@@ -42,6 +42,8 @@ pub mod lifetimes;
 pub mod live_queries;
 pub mod node_leases;
 pub mod nodes;
+pub mod paging;
+mod paging_history;
 pub mod pointers;
 pub mod producers;
 pub mod pull_wake;

@@ -340,6 +340,15 @@ macro_rules! contract_suite {
                 work_is_taken_back_when_its_lease_runs_out
                 a_sign_of_life_renews_the_lease
                 a_wake_that_cannot_be_announced_can_be_claimed;
+            paging:
+                ordinary_rows_are_read_whole
+                streams_are_read_whole_in_pieces
+                the_log_is_followed_whole_in_pieces
+                groups_read_the_log_whole_in_pieces
+                letters_are_listed_whole_in_pieces
+                letters_that_are_due_come_in_whole_units
+                what_became_of_entities_is_read_whole_in_pieces
+                names_are_listed_whole_in_pieces;
             reading:
                 a_late_reader_sees_everything
                 pages_join_without_gap_or_overlap
@@ -481,6 +490,7 @@ mod tests {
         ("live_queries", include_str!("live_queries.rs")),
         ("node_leases", include_str!("node_leases.rs")),
         ("nodes", include_str!("nodes.rs")),
+        ("paging", include_str!("paging.rs")),
         ("pointers", include_str!("pointers.rs")),
         ("producers", include_str!("producers.rs")),
         ("pull_wake", include_str!("pull_wake.rs")),

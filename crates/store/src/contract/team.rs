@@ -11,14 +11,18 @@ use super::subject::Subject;
 use crate::command::{Actor, Append};
 use crate::groups::{
     Assembled, Assembler, Batch, Begun, Claim, Ending, Failure, Filter, GroupEvent, GroupView,
-    GroupWish, Holdings, Key, Letter, LogPage, Pages, SharedGroups, Spec, Verdict, Wants, Work,
+    GroupWish, Holdings, Key, LETTERS_BYTES_MAX, Letter, LogPage, PAGE_BYTES_MAX, Pages,
+    SharedGroups, Spec, Verdict, Wants, Work,
 };
+use crate::log::PageLimit;
 use crate::offset::Position;
 
 /// The group that most tests have.
 pub(super) const GROUP: &str = "g";
 /// The stream that all appends go to.
 pub(super) const STREAM: &str = "s";
+/// All letters that a test has.
+pub(super) const LETTERS: PageLimit = PageLimit { events: 10_000, bytes: LETTERS_BYTES_MAX };
 /// Longer than any test.
 pub(super) const LONG_MS: u64 = 600_000;
 
@@ -154,7 +158,7 @@ impl<'a> Team<'a> {
     pub(super) async fn wants(&self, filter: Filter, partitions: Option<&[u32]>) -> Arc<Wants> {
         let total = NonZeroU32::new(self.view().await.total).expect("partitions");
         let partitions = partitions.map(|list| list.iter().copied().collect());
-        Arc::new(Wants { filter, total, partitions })
+        Arc::new(Wants { filter, total, partitions, page_bytes: PAGE_BYTES_MAX })
     }
 
     /// One page of the log.
@@ -224,8 +228,8 @@ impl<'a> Team<'a> {
 
     /// Letters, by position and state.
     pub(super) async fn letters(&self) -> Vec<(Position, &'static str)> {
-        let letters = self.groups.letters(GROUP, Position::START, 10_000, None).await;
-        let letters = letters.expect("letters can be read");
+        let letters = self.groups.letters(GROUP, Position::START, LETTERS, None).await;
+        let letters = letters.expect("letters can be read").letters;
         let told = |letter: &crate::groups::LetterView| {
             (letter.letter.event.position, letter.state.as_str())
         };

@@ -56,8 +56,8 @@ pub use share::{Sharer, shares};
 pub(crate) use view::not_passed;
 pub use view::{
     Acked, Claim, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish, Holdings,
-    LeaseRef, Letter, LetterState, LetterView, MemberKind, MemberReport, MemberView, OnDead,
-    PartitionView, Renewed, Start, Verdict, Which, kept_error,
+    LeaseRef, Letter, LetterPage, LetterState, LetterView, MemberKind, MemberReport, MemberView,
+    OnDead, PartitionView, Renewed, Start, Verdict, Which, kept_error,
 };
 pub use work::{Begun, PostgresWork, Work};
 
@@ -242,15 +242,15 @@ pub trait Groups: Send + Sync + Debug {
         retry_in_ms: u64,
     ) -> Result<(), GroupError>;
 
-    /// Letters after an offset, in order. May end early, at [`LETTERS_BYTES_MAX`]: only an empty answer says
-    /// that there are no more.
+    /// Letters after an offset, in order. They are held in memory: their bytes are
+    /// [`LETTERS_BYTES_MAX`] at most.
     async fn letters(
         &self,
         group: &str,
         after: Position,
-        limit: usize,
+        limit: PageLimit,
         state: Option<LetterState>,
-    ) -> Result<Vec<LetterView>, StoreError>;
+    ) -> Result<LetterPage, StoreError>;
 
     /// Marks letters to be worked off again, in order, with those behind them. Returns how many keys.
     async fn redrive(&self, group: &str, which: &Which) -> Result<u64, GroupError>;

@@ -84,6 +84,9 @@ pub struct Wants {
     pub total: NonZeroU32,
     /// Which of them; none: all.
     pub partitions: Option<BTreeSet<u32>>,
+    /// Bytes of events that one page holds, as the store measures them; a single larger event still
+    /// makes a page. [`PAGE_BYTES_MAX`](super::PAGE_BYTES_MAX), but where pages are to be small.
+    pub page_bytes: usize,
 }
 
 impl Wants {

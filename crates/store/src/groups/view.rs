@@ -397,6 +397,15 @@ pub struct LetterView {
     pub redrive: bool,
 }
 
+/// Some letters in order.
+#[derive(Debug, Clone, Default)]
+pub struct LetterPage {
+    /// As many as fit.
+    pub letters: Vec<LetterView>,
+    /// Whether there are more after them, by the word of the statement that read them.
+    pub more: bool,
+}
+
 /// Which letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {

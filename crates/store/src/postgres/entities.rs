@@ -11,8 +11,8 @@ use super::flight::{self, Query, Then};
 use super::pool::Lent;
 use super::query::{Param, Params, execute, limit, query, sql, texts, unsigned};
 use crate::entity::{
-    Entities, EntityAction, EntityCount, EntityEdit, EntityHeader, EntityPast, EntityPlan,
-    SWEPT_MAX, is_entity_id,
+    Entities, EntityAction, EntityCount, EntityEdit, EntityHeader, EntityPage, EntityPast,
+    EntityPlan, SWEPT_MAX, is_entity_id,
 };
 use crate::error::StoreError;
 use crate::keys::duration;
@@ -60,14 +60,17 @@ impl Entities for PostgresStore {
         ids: &[String],
         after: Position,
         changes_max: usize,
-    ) -> Result<Vec<EntityPast>, StoreError> {
+    ) -> Result<EntityPage, StoreError> {
         let ids: &Vec<&str> =
             &ids.iter().map(String::as_str).filter(|id| is_entity_id(id)).collect();
         let read = |client: Lent| async move {
             let params: Params<'_> = &[&code, ids, &after.to_sql(), &limit(changes_max)];
             let rows = query(&client, sql!("entity_changes"), params).await?;
+            // As many as were asked for may not be all. Those that are no change count, too.
+            let full = rows.last().filter(|_| rows.len() >= changes_max);
+            let next = full.map(|row| row.try_get(0).map(Position::from_sql)).transpose()?;
             let found = rows.iter().map(change_of_row).collect::<Result<Vec<_>, Error>>()?;
-            Ok(found.into_iter().flatten().collect())
+            Ok(EntityPage { changes: found.into_iter().flatten().collect(), next })
         };
         let failed = broken("read what became of entities");
         self.pool.read(|client| async { read(client).await.map_err(&failed) }).await

@@ -93,7 +93,8 @@ async fn snapshot(client: &ClientWrapper, name: &str) -> Result<Option<Snapshot>
     read.await.map_err(broken("read a stream"))
 }
 
-/// Reads runs of events one after the other up to the tip, until a limit is reached.
+/// Reads runs of events one after the other up to the tip, until a limit is reached. The statement
+/// decides where a page is cut, and says the size of each event and whether another follows it.
 pub(crate) async fn segments(
     client: &ClientWrapper,
     segments: &[Segment],
@@ -104,45 +105,71 @@ pub(crate) async fn segments(
     let mut events = Vec::new();
     let mut bytes = 0;
     for segment in segments.iter().filter(|segment| segment.up_to > after) {
-        let before = events.len();
+        if limit.is_reached(events.len(), bytes) {
+            return Ok(Run { events, complete: false });
+        }
         let (from, to) = (segment.after.max(after).to_sql(), segment.up_to.min(tip).to_sql());
-        let rows_left = rows_max(limit.events - before);
+        // The statement looks at one more.
+        let rows_left = rows_max(limit.events - events.len()).min(i64::MAX - 1);
         // At least one byte, so that an event is read however small the limit.
         let bytes_left = rows_max(limit.bytes.saturating_sub(bytes).max(1));
         let params: Params<'_> = &[&segment.stream, &from, &to, &rows_left, &bytes_left];
         let of_table = segment.stream.starts_with(TABLE_PREFIX);
         let text = if of_table { sql!("segment_rows") } else { sql!("segment") };
-        let rows = query(client, text, params);
-        for row in rows.await.map_err(broken("read a stream"))? {
-            let event = if of_table { change_event_of_row(&row) } else { event_of_row(&row) };
-            let event = event.map_err(broken("read a stream"))?;
-            bytes += event.payload.len() + event.row.as_ref().map_or(0, |row| row.bytes());
-            events.push(event);
+        let rows = query(client, text, params).await.map_err(broken("read a stream"))?;
+        let mut follows = false;
+        for row in rows {
+            let taken = if of_table { change_event_of_row(&row) } else { event_of_row(&row) };
+            let taken = taken.map_err(broken("read a stream"))?;
+            bytes += taken.bytes;
+            follows = taken.follows;
+            events.push(taken.event);
         }
-        if events.len() >= limit.events || (bytes >= limit.bytes && events.len() > before) {
+        if follows {
             return Ok(Run { events, complete: false });
         }
     }
     Ok(Run { events, complete: true })
 }
 
-fn event_of_row(row: &Row) -> Result<Event, Error> {
+/// An event of a page, and what the statement says of its place there.
+struct Taken {
+    event: Event,
+    /// Its size, by which the page is cut.
+    bytes: usize,
+    /// Whether there is another after it, in the page or past its limits.
+    follows: bool,
+}
+
+impl Taken {
+    /// The columns of the size and of what follows are the last two.
+    fn of(event: Event, row: &Row) -> Result<Taken, Error> {
+        let columns = row.len();
+        let bytes: i32 = row.try_get(columns - 2)?;
+        let bytes = usize::try_from(bytes).unwrap_or(0);
+        Ok(Taken { event, bytes, follows: row.try_get(columns - 1)? })
+    }
+}
+
+fn event_of_row(row: &Row) -> Result<Taken, Error> {
     let payload: Option<&[u8]> = row.try_get(2)?;
-    Ok(Event {
+    let event = Event {
         position: Position::from_sql(row.try_get(0)?),
         append_id: Position::from_sql(row.try_get(1)?),
         payload: Bytes::copy_from_slice(payload.unwrap_or_default()),
         row: None,
-    })
+    };
+    Taken::of(event, row)
 }
 
-fn change_event_of_row(row: &Row) -> Result<Event, Error> {
-    Ok(Event {
+fn change_event_of_row(row: &Row) -> Result<Taken, Error> {
+    let event = Event {
         position: Position::from_sql(row.try_get(0)?),
         append_id: Position::from_sql(row.try_get(1)?),
         payload: Bytes::new(),
         row: change_of_row(row)?,
-    })
+    };
+    Taken::of(event, row)
 }
 
 /// The change of a row. None of an event that is no change.
@@ -193,7 +220,7 @@ pub(crate) async fn follow(
                 bytes += length;
             }
             events.push(event);
-            if bytes >= limit.bytes {
+            if limit.is_reached(events.len(), bytes) {
                 break;
             }
         }

@@ -9,8 +9,8 @@ use super::error::{broken, now_ms};
 use super::writer::Writer;
 use super::{SqliteStore, sql};
 use crate::entity::{
-    Entities, EntityAction, EntityCount, EntityEdit, EntityHeader, EntityPast, EntityPlan,
-    SWEPT_MAX,
+    Entities, EntityAction, EntityCount, EntityEdit, EntityHeader, EntityPage, EntityPast,
+    EntityPlan, SWEPT_MAX,
 };
 use crate::error::StoreError;
 use crate::keys::duration;
@@ -49,7 +49,7 @@ impl Entities for SqliteStore {
         ids: &[String],
         after: Position,
         changes_max: usize,
-    ) -> Result<Vec<EntityPast>, StoreError> {
+    ) -> Result<EntityPage, StoreError> {
         let (code, ids) = (code.to_owned(), ids.to_vec());
         let read = move |connection: &mut Connection| {
             let snapshot = connection.transaction().map_err(broken("begin a read"))?;
@@ -170,32 +170,44 @@ fn entities_of(
     Ok(codes)
 }
 
-/// The first changes of each id by the index, and then the first of all.
+/// The first changes of each id by the index, and then the first of all. What lies past the last event
+/// that was found for one of them is not complete, so it is left for the next page.
 fn changes(
     connection: &Connection,
     code: &str,
     ids: &[String],
     after: Position,
     changes_max: usize,
-) -> rusqlite::Result<Vec<EntityPast>> {
+) -> rusqlite::Result<EntityPage> {
     let most = i64::try_from(changes_max).unwrap_or(i64::MAX);
     let mut found = BTreeMap::new();
+    let mut next: Option<Position> = None;
     for sql in [sql!("entity_changes"), sql!("entity_changes_was")] {
         let mut query = connection.prepare_cached(sql)?;
         for id in ids {
             let mut rows = query.query((code, id, after.to_sql(), most))?;
+            let (mut count, mut last) = (0, after);
             while let Some(row) = rows.next()? {
-                if let Some(past) = past_of_row(code, row)? {
-                    found.insert(past.position, past);
-                }
+                count += 1;
+                last = Position::from_sql(row.get(0)?);
+                // Also what is no change that anyone could hear of: it has been looked at.
+                found.insert(last, past_of_row(code, row)?);
+            }
+            if count >= changes_max {
+                next = Some(next.map_or(last, |next| next.min(last)));
             }
             // No more than are asked for are kept, however many ids there are.
             while found.len() > changes_max {
                 found.pop_last();
+                let kept = found.last_key_value().map_or(after, |(position, _)| *position);
+                next = Some(next.map_or(kept, |next| next.min(kept)));
             }
         }
     }
-    Ok(found.into_values().collect())
+    if let Some(next) = next {
+        found.retain(|position, _| *position <= next);
+    }
+    Ok(EntityPage { changes: found.into_values().flatten().collect(), next })
 }
 
 fn past_of_row(code: &str, row: &Row<'_>) -> rusqlite::Result<Option<EntityPast>> {

@@ -52,29 +52,32 @@ pub(crate) fn segments(
     let mut events = Vec::new();
     let mut bytes = 0;
     for segment in segments.iter().filter(|segment| segment.up_to > after) {
-        let rows_left = limit.events - events.len();
-        let before = events.len();
-        segment_events(connection, segment, after, rows_left, limit.bytes, &mut bytes, &mut events)
+        if limit.is_reached(events.len(), bytes) {
+            return Ok(Run { events, complete: false });
+        }
+        let follows = segment_events(connection, segment, after, limit, &mut bytes, &mut events)
             .map_err(broken("read a stream"))?;
-        if events.len() >= limit.events || (bytes >= limit.bytes && events.len() > before) {
+        if follows {
             return Ok(Run { events, complete: false });
         }
     }
     Ok(Run { events, complete: true })
 }
 
+/// Takes what a page has room for, and returns whether another event follows.
 fn segment_events(
     connection: &Connection,
     segment: &Segment,
     after: Position,
-    rows_max: usize,
-    bytes_max: usize,
+    limit: PageLimit,
     bytes: &mut usize,
     events: &mut Vec<Event>,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<bool> {
     let of_table = segment.stream.starts_with(TABLE_PREFIX);
     let query = if of_table { sql!("segment_rows") } else { sql!("segment") };
     let mut query = connection.prepare_cached(query)?;
+    // One more, to see whether it is there.
+    let rows_max = (limit.events - events.len()).saturating_add(1);
     let mut rows = query.query((
         &segment.stream,
         segment.after.max(after).to_sql(),
@@ -82,6 +85,9 @@ fn segment_events(
         i64::try_from(rows_max).unwrap_or(i64::MAX),
     ))?;
     while let Some(row) = rows.next()? {
+        if limit.is_reached(events.len(), *bytes) {
+            return Ok(true);
+        }
         let (payload, change) = if of_table {
             (Bytes::new(), change_of_row(row, 2, 8, row.get(12)?)?)
         } else {
@@ -95,11 +101,8 @@ fn segment_events(
             payload,
             row: change,
         });
-        if *bytes >= bytes_max {
-            return Ok(());
-        }
     }
-    Ok(())
+    Ok(false)
 }
 
 /// The change of a row, whose columns start at `at` and, those of its maker, at `maker_at`. None of
@@ -171,7 +174,7 @@ pub(crate) fn follow(
                 tx_last: row.get::<_, Option<bool>>(14)?.unwrap_or(false),
                 created_at_ms,
             });
-            if bytes >= limit.bytes {
+            if limit.is_reached(events.len(), bytes) {
                 break;
             }
         }

@@ -99,7 +99,7 @@ impl Recent {
             }
             bytes += size(&event);
             page.push(event);
-            if bytes >= limit.bytes {
+            if limit.is_reached(page.len(), bytes) {
                 break;
             }
         }

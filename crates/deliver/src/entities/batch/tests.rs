@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use tidewire_store::{EntityCount, EntityPast, Position};
+use tidewire_store::{EntityCount, EntityPage, Position};
 
 use super::*;
 
@@ -73,8 +73,8 @@ impl Entities for Stubborn {
         _: &[String],
         _: Position,
         _: usize,
-    ) -> Result<Vec<EntityPast>, StoreError> {
-        Ok(Vec::new())
+    ) -> Result<EntityPage, StoreError> {
+        Ok(EntityPage::default())
     }
 
     async fn entity_counts(&self, _: Option<&str>) -> Result<Vec<EntityCount>, StoreError> {

@@ -109,9 +109,7 @@ impl Past {
         let mut after = self.after;
         loop {
             let page = node.store.entity_changes(&self.code, &ids, after, PAGE_CHANGES).await?;
-            let complete = page.len() < PAGE_CHANGES;
-            for EntityPast { position, stream, change } in page {
-                after = position;
+            for EntityPast { position, stream, change } in page.changes {
                 // A table that carried the code then may be one that they may not read.
                 let may_hear = concerns(self.identity.scopes().reach(), &change)
                     && node.may_hear_from(&self.identity, &stream);
@@ -127,8 +125,9 @@ impl Past {
                     None => latest.values_mut().for_each(|known| *known = last),
                 }
             }
-            if complete {
-                break;
+            match page.next {
+                Some(next) => after = next,
+                None => break,
             }
         }
         let told = |id: &Arc<str>| {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::groups::{Filter, Wants};
+use crate::groups::{Filter, PAGE_BYTES_MAX, Wants};
 
 /// An event of the partition under test is for host "own"; any other host is of another partition.
 const OWN: u32 = 1;
@@ -143,7 +143,12 @@ fn entry(number: u64, append_id: u64, row: &Row, txid: Option<i64>, tx_last: boo
 /// Pages over `(0, tip]` that end at the given places.
 fn pages(entries: &[Entry], tip: u64, cuts: &BTreeSet<u64>) -> Vec<LogPage> {
     let total = NonZeroU32::new(2).expect("two");
-    let wants = Arc::new(Wants { filter: Filter::default(), total, partitions: None });
+    let wants = Arc::new(Wants {
+        filter: Filter::default(),
+        total,
+        partitions: None,
+        page_bytes: PAGE_BYTES_MAX,
+    });
     let mut after = 0;
     let ends = cuts.iter().copied().filter(|cut| *cut > 0 && *cut < tip).chain([tip]);
     ends.map(|end| {

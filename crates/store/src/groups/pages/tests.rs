@@ -36,7 +36,7 @@ impl Log {
 fn wants(partitions: &[u32]) -> Arc<Wants> {
     let total = NonZeroU32::new(8).expect("eight");
     let partitions = Some(partitions.iter().copied().collect::<BTreeSet<u32>>());
-    Arc::new(Wants { filter: Filter::default(), total, partitions })
+    Arc::new(Wants { filter: Filter::default(), total, partitions, page_bytes: PAGE_BYTES_MAX })
 }
 
 /// Reads after a place, and says which stretch came.
@@ -276,9 +276,9 @@ impl Groups for Log {
         &self,
         _: &str,
         _: Position,
-        _: usize,
+        _: PageLimit,
         _: Option<LetterState>,
-    ) -> Result<Vec<LetterView>, StoreError> {
+    ) -> Result<LetterPage, StoreError> {
         unreachable!("pages only read")
     }
     async fn redrive(&self, _: &str, _: &Which) -> Result<u64, GroupError> {

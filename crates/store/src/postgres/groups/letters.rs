@@ -12,8 +12,8 @@ use super::pages::event_of_row;
 use super::step::Step;
 use super::view::small;
 use crate::groups::{
-    Batch, GroupError, GroupEvent, Key, KeyEvents, LETTERS_BYTES_MAX, Letter, LetterState,
-    LetterView, Which, not_passed,
+    Batch, GroupError, GroupEvent, Key, KeyEvents, LETTERS_BYTES_MAX, Letter, LetterPage,
+    LetterState, LetterView, Which, not_passed,
 };
 use crate::log::PageLimit;
 use crate::offset::Position;
@@ -23,12 +23,12 @@ pub(super) async fn list(
     client: &ClientWrapper,
     group: &str,
     after: Position,
-    limit: usize,
+    limit: PageLimit,
     state: Option<LetterState>,
-) -> Result<Vec<LetterView>, Error> {
+) -> Result<LetterPage, Error> {
     let state = state.map(LetterState::as_str);
-    let bytes = rows_max(LETTERS_BYTES_MAX);
-    let params: Params<'_> = &[&group, &after.to_sql(), &rows_max(limit), &state, &bytes];
+    let bytes = rows_max(limit.bytes.clamp(1, LETTERS_BYTES_MAX));
+    let params: Params<'_> = &[&group, &after.to_sql(), &one_less(limit.events), &state, &bytes];
     let rows = query(client, sql!("letters"), params).await?;
     let of_row = |row: &Row| {
         Ok(LetterView {
@@ -43,7 +43,14 @@ pub(super) async fn list(
             redrive: row.try_get(23)?,
         })
     };
-    rows.iter().map(of_row).collect()
+    let more = rows.last().map_or(Ok(false), |row| row.try_get(24))?;
+    let letters = rows.iter().map(of_row).collect::<Result<_, Error>>()?;
+    Ok(LetterPage { letters, more })
+}
+
+/// A number of rows to which a statement can add the one more that it looks at.
+fn one_less(count: usize) -> i64 {
+    rows_max(count).min(i64::MAX - 1)
 }
 
 /// The first letters of the key that waits longest. Source transactions stay whole, however many letters one
@@ -63,12 +70,12 @@ pub(super) async fn due(
     let (mut count, mut bytes) = (limit.events.max(1), limit.bytes.max(1));
     let events = loop {
         // One more, to see where the last transaction ends.
-        let params: Params<'_> = &[&group, &hash, &rows_max(count + 1), &rows_max(bytes)];
+        let params: Params<'_> =
+            &[&group, &hash, &one_less(count.saturating_add(1)), &rows_max(bytes)];
         let rows = query(client, sql!("letters_due"), params).await?;
         let events: Vec<GroupEvent> = rows.iter().map(event_of_row).collect::<Result<_, _>>()?;
-        let all: i64 =
-            query_one(client, sql!("letters_of_key"), &[&group, &hash]).await?.try_get(0)?;
-        if rows_max(events.len()) >= all && events.len() <= count {
+        let follows: bool = rows.last().map_or(Ok(false), |row| row.try_get(18))?;
+        if !follows && events.len() <= count {
             break events;
         }
         let whole = whole_units(events, count);

@@ -34,7 +34,7 @@ use super::writer::Effects;
 use crate::error::StoreError;
 use crate::groups::{
     Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish,
-    Grouped, Groups, Holdings, LeaseRef, Letter, LetterState, LetterView, LogPage, MemberReport,
+    Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterState, LogPage, MemberReport,
     Renewed, SharedGroups, Start, Wants, Which,
 };
 use crate::log::PageLimit;
@@ -316,9 +316,9 @@ impl Groups for PostgresGroups {
         &self,
         group: &str,
         after: Position,
-        limit: usize,
+        limit: PageLimit,
         state: Option<LetterState>,
-    ) -> Result<Vec<LetterView>, StoreError> {
+    ) -> Result<LetterPage, StoreError> {
         let list = |client: Lent| async move {
             let listed = letters::list(&client, group, after, limit, state).await;
             listed.map_err(failed_store("list letters"))

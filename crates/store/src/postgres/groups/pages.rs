@@ -11,9 +11,7 @@ use tokio_postgres::{Error, Row};
 use super::super::load;
 use super::super::query::{Params, limit, moment_ms, prepare, query, query_one, sql};
 use super::step::Step;
-use crate::groups::{
-    Entry, GroupError, GroupEvent, LogPage, PAGE_BYTES_MAX, Start, Wants, partition_of,
-};
+use crate::groups::{Entry, GroupError, GroupEvent, LogPage, Start, Wants, partition_of};
 use crate::offset::{Epoch, Position};
 use crate::retention::BUCKET_OFFSETS;
 use crate::row::{Operation, RowChange};
@@ -43,7 +41,7 @@ async fn whole(
     wants: &Arc<Wants>,
 ) -> Result<LogPage, Error> {
     let [tip, log] = prepare(client, [sql!("tip"), sql!("group_log")]).await?;
-    let bytes_max = limit(PAGE_BYTES_MAX);
+    let bytes_max = limit(wants.page_bytes.max(1));
     let (from, to) = (after.to_sql(), up_to.to_sql());
     // The tip is read before the events, so all up to it are among them.
     let (tip, rows) =
@@ -115,7 +113,7 @@ async fn by_headers(
             wanted.push(position);
             stored += usize::try_from(row.try_get::<_, i32>(8)?).unwrap_or(0);
         }
-        if stored >= PAGE_BYTES_MAX {
+        if stored >= wants.page_bytes {
             page.scanned_to = Position::from_sql(position);
             break;
         }

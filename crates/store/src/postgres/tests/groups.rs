@@ -189,7 +189,12 @@ async fn an_error_that_a_handler_ignores_is_not_a_mystery_at_commit() {
 async fn a_page_has_all_headers_and_the_events_that_are_wanted() {
     let (database, store, groups) = begun(8).await;
     let total = NonZeroU32::new(8).expect("eight");
-    let all = Wants { filter: crate::groups::Filter::default(), total, partitions: None };
+    let all = Wants {
+        filter: crate::groups::Filter::default(),
+        total,
+        partitions: None,
+        page_bytes: crate::groups::PAGE_BYTES_MAX,
+    };
     let one = partition_of("host-1", total);
     let some = Wants { partitions: Some([one].into()), ..all.clone() };
     let everything = Position::new(u64::MAX);
@@ -256,7 +261,7 @@ async fn letters_are_parked_redriven_and_freed_in_order() {
         due.groups[0].events.iter().map(|event| event.position.number()).collect();
     assert_eq!((positions, due.next), (vec![3, 5, 7], Position::new(11)));
     assert_eq!(*due.groups[0].events[0], *event(3, "u"));
-    let listed = groups.letters("g", Position::START, 10, None).await.expect("letters");
+    let listed = groups.letters("g", Position::START, MUCH, None).await.expect("letters").letters;
     let told: Vec<(&str, LetterState, bool)> =
         listed.iter().map(|view| (view.letter.error.as_str(), view.state, view.redrive)).collect();
     let parked = ("", LetterState::Parked, true);
@@ -421,9 +426,13 @@ async fn a_list_of_letters_ends_once_it_has_its_bytes() {
          FROM generate_series(7, 9) AS i"
     );
     database.run(&insert).await;
-    let first = groups.letters("g", Position::START, 10, None).await.expect("letters");
+    let all = PageLimit { events: 10, bytes: usize::MAX };
+    let first = groups.letters("g", Position::START, all, None).await.expect("letters");
+    assert!(first.more);
+    let first = first.letters;
     assert_eq!(first.len(), 2);
     let after = first[1].letter.event.position;
-    assert_eq!(groups.letters("g", after, 10, None).await.expect("letters").len(), 1);
+    let rest = groups.letters("g", after, all, None).await.expect("letters");
+    assert_eq!((rest.letters.len(), rest.more), (1, false));
     ended(database, store).await;
 }

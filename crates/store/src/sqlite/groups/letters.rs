@@ -9,8 +9,8 @@ use super::ending::Place;
 use super::{pages, view};
 use crate::error::StoreError;
 use crate::groups::{
-    Batch, GroupError, GroupEvent, Key, KeyEvents, LETTERS_BYTES_MAX, Letter, LetterState,
-    LetterView, Which, not_passed,
+    Batch, GroupError, GroupEvent, Key, KeyEvents, LETTERS_BYTES_MAX, Letter, LetterPage,
+    LetterState, LetterView, Which, not_passed,
 };
 use crate::log::PageLimit;
 use crate::offset::Position;
@@ -41,12 +41,14 @@ pub(super) fn list(
     connection: &Connection,
     group: &str,
     after: Position,
-    limit: usize,
+    limit: PageLimit,
     state: Option<LetterState>,
-) -> rusqlite::Result<Vec<LetterView>> {
+) -> rusqlite::Result<LetterPage> {
     let mut query = connection.prepare_cached(sql!("group_letters"))?;
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let of_row = |row: &Row<'_>| {
+    let limit = PageLimit { bytes: limit.bytes.min(LETTERS_BYTES_MAX), ..limit };
+    // One more, to see whether it is there.
+    let rows_max = i64::try_from(limit.events.saturating_add(1)).unwrap_or(i64::MAX);
+    let of_row = |row: &Row<'_>| -> rusqlite::Result<LetterView> {
         let state = match row.get_ref(20)?.as_str()? {
             "dead" => LetterState::Dead,
             _ => LetterState::Parked,
@@ -66,15 +68,16 @@ pub(super) fn list(
     let state = state.map(LetterState::as_str);
     let mut bytes = 0;
     let mut letters = Vec::new();
-    for letter in query.query_map((group, after.to_sql(), state, limit), of_row)? {
-        let letter = letter?;
+    let mut rows = query.query((group, after.to_sql(), state, rows_max))?;
+    while let Some(row) = rows.next()? {
+        if limit.is_reached(letters.len(), bytes) {
+            return Ok(LetterPage { letters, more: true });
+        }
+        let letter = of_row(row)?;
         bytes += letter.letter.event.bytes();
         letters.push(letter);
-        if bytes >= LETTERS_BYTES_MAX {
-            break;
-        }
     }
-    Ok(letters)
+    Ok(LetterPage { letters, more: false })
 }
 
 /// The first letters of a key that is to be worked off again.

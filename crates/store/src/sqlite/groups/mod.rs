@@ -35,7 +35,7 @@ use super::writer::Writer;
 use crate::error::StoreError;
 use crate::groups::{
     Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish,
-    Grouped, Groups, Holdings, LeaseRef, Letter, LetterState, LetterView, LogPage, MemberReport,
+    Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterState, LogPage, MemberReport,
     Renewed, SharedGroups, Start, Wants, Which,
 };
 use crate::log::{Log, PageLimit};
@@ -276,9 +276,9 @@ impl Groups for SqliteStore {
         &self,
         group: &str,
         after: Position,
-        limit: usize,
+        limit: PageLimit,
         state: Option<LetterState>,
-    ) -> Result<Vec<LetterView>, StoreError> {
+    ) -> Result<LetterPage, StoreError> {
         let group = group.to_owned();
         let look = move |connection: &mut Connection| {
             letters::list(connection, &group, after, limit, state).map_err(broken("list letters"))

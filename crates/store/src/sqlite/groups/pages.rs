@@ -7,7 +7,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, Statement};
 
 use crate::error::StoreError;
-use crate::groups::{Entry, GroupError, GroupEvent, LogPage, PAGE_BYTES_MAX, Start, Wants};
+use crate::groups::{Entry, GroupError, GroupEvent, LogPage, Start, Wants};
 use crate::offset::{Epoch, Position};
 use crate::retention::BUCKET_OFFSETS;
 use crate::row::{Operation, RowChange};
@@ -65,7 +65,7 @@ fn fill(connection: &Connection, page: &mut LogPage) -> rusqlite::Result<()> {
             entry.event = Some(Arc::new(event));
         }
         page.entries.push(entry);
-        if page.bytes >= PAGE_BYTES_MAX {
+        if page.bytes >= page.wants.page_bytes {
             page.scanned_to = page.entries.last().map_or(page.scanned_to, |last| last.position);
             break;
         }

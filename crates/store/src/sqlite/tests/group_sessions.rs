@@ -231,6 +231,7 @@ async fn appends_beside_a_session_of_many_statements_are_all_there() {
         filter: crate::groups::Filter { tables: Vec::new(), streams: vec!["a".to_owned()] },
         total: std::num::NonZeroU32::MIN,
         partitions: None,
+        page_bytes: crate::groups::PAGE_BYTES_MAX,
     };
     let page = subject.store.log_page(Position::START, tip, &Arc::new(wants)).await;
     let events = page.expect("a page").entries.into_iter().filter(|entry| entry.event.is_some());

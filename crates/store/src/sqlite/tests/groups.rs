@@ -12,7 +12,7 @@ use crate::groups::{
     Begun, Claim, Ending, GroupError, GroupWish, Groups, Holdings, LETTERS_BYTES_MAX, LeaseRef,
     MemberKind, MemberReport, Wants, Work, partition_of,
 };
-use crate::log::Log;
+use crate::log::{Log, PageLimit};
 use crate::offset::Position;
 use crate::options::SqliteOptions;
 use crate::sql::{Sql, SqlAnswer, SqlError, SqlLimits, Statements};
@@ -93,7 +93,12 @@ impl Subject {
     pub(super) async fn logged(&self) -> Vec<String> {
         let tip = self.tip().await;
         let total = std::num::NonZeroU32::MIN;
-        let wants = Arc::new(Wants { filter: Default::default(), total, partitions: None });
+        let wants = Arc::new(Wants {
+            filter: Default::default(),
+            total,
+            partitions: None,
+            page_bytes: crate::groups::PAGE_BYTES_MAX,
+        });
         let page = self.store.log_page(Position::START, tip, &wants).await.expect("a page");
         let what = |event: &crate::groups::GroupEvent| {
             let row: serde_json::Value =
@@ -193,10 +198,13 @@ async fn a_list_of_letters_ends_once_it_has_its_bytes() {
     for position in [7, 8, 9] {
         file.execute(insert, (position, LETTERS_BYTES_MAX / 2 + 1)).expect("a letter");
     }
-    let first = subject.store.letters("g", Position::START, 10, None).await.expect("letters");
+    let all = PageLimit { events: 10, bytes: usize::MAX };
+    let first = subject.store.letters("g", Position::START, all, None).await.expect("letters");
+    assert!(first.more);
+    let first = first.letters;
     assert_eq!(first.len(), 2);
     let after = first[1].letter.event.position;
-    let rest = subject.store.letters("g", after, 10, None).await.expect("letters");
-    assert_eq!(rest.len(), 1);
+    let rest = subject.store.letters("g", after, all, None).await.expect("letters");
+    assert_eq!((rest.letters.len(), rest.more), (1, false));
     subject.store.close().await;
 }
