@@ -29,6 +29,11 @@ impl Jobs {
         jobs
     }
 
+    /// A group that works on something else than jobs. It is not made yet.
+    pub fn of(http: &Http, group: &str) -> Jobs {
+        Jobs { http: http.clone(), group: group.to_owned() }
+    }
+
     /// Makes the group.
     pub async fn make(&self, wish: &Value) {
         let answer = self.http.json(Method::PUT, &self.path(""), wish).await;

@@ -7,6 +7,9 @@ use std::thread::JoinHandle;
 
 use crate::wait::eventually;
 
+/// How much of an output is looked at for what was printed last.
+const LAST_BYTES: usize = 16 << 10;
+
 /// A process that runs, and all it has said. Killed when dropped; if that happens in a test that
 /// fails, what the process said is printed.
 #[derive(Debug)]
@@ -81,6 +84,23 @@ impl Process {
     /// What it has said so far.
     pub fn said(&self) -> String {
         text(&self.said)
+    }
+
+    /// What it has printed on its standard output so far.
+    pub fn printed(&self) -> String {
+        text(&self.printed)
+    }
+
+    /// How many bytes that is.
+    pub fn printed_bytes(&self) -> usize {
+        self.printed.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether its standard output has a text among its last bytes. It may be long, and is not copied.
+    pub fn has_just_printed(&self, wanted: &str) -> bool {
+        let printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = &printed[printed.len().saturating_sub(LAST_BYTES)..];
+        String::from_utf8_lossy(last).contains(wanted)
     }
 
     /// Sends a signal by name, such as `TERM`.

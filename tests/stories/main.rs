@@ -30,6 +30,7 @@ mod access_matrix;
 mod all_nodes_restart_one_by_one;
 mod an_append_writes_one_row;
 mod bad_messages;
+mod clients_return_to_a_long_history;
 mod compression;
 mod connections;
 mod consume_command;

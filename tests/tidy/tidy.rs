@@ -231,6 +231,22 @@ fn tasks_are_owned() {
     assert_none("these tasks have no owner that stops them", &found);
 }
 
+/// Who reads a page knows that it is the last by the statement's word only: bytes on disk are not those of
+/// the text. Pages of groups say it in a column without a name.
+#[test]
+fn a_statement_that_cuts_by_bytes_says_whether_more_follows() {
+    let of_stores = |file: &File| file.is("sql") && file.path.contains("/sql/");
+    let cuts =
+        |file: &File| ["bytes_before", "bytes_through"].iter().any(|w| file.text.contains(w));
+    let says = |file: &File| {
+        file.text.contains("AS follows") || file.path.ends_with("postgres/group_log.sql")
+    };
+    let found: Vec<File> = files().into_iter().filter(|f| of_stores(f) && cuts(f)).collect();
+    assert!(found.len() >= 4, "the rule has lost sight of what it is about");
+    let silent: Vec<String> = found.into_iter().filter(|f| !says(f)).map(|f| f.path).collect();
+    assert_none("these cut a page and do not say so", &silent);
+}
+
 #[test]
 fn every_error_code_is_in_the_protocol() {
     let protocol = std::fs::read_to_string(root().join("PROTOCOL.md")).expect("PROTOCOL.md");

@@ -1,0 +1,350 @@
+//! Clients of every kind come back to more changes than any page holds, of rows such as users have:
+//! each gets all of them, once, in order, and is live then, and nobody is told that they are up to date
+//! before they are.
+//!
+//! `./test faults` tells it with 100,000 changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tidewire_stories::jobs::events;
+use tidewire_stories::query_tab::{run, watch};
+use tidewire_stories::wait::{eventually, within_patience};
+use tidewire_stories::{
+    Http, Jobs, Launch, QueryTab, ServerSent, Store, StreamSource, Tab, WebSocket, faults,
+    on_both_stores,
+};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+on_both_stores!(every_kind_of_client_gets_all_of_it_once_and_in_order);
+
+const STREAM: &str = "table/orders";
+/// What the note of a row says in the last change before the clients come, and in the first after.
+const LAST: &str = "the last of the past";
+const LIVE: &str = "the first that is live";
+/// Rows that the live query shows.
+const QUERIED: usize = 50;
+const SELECT: &str = "SELECT id, version, status FROM orders WHERE id <= 50";
+/// Rows that are followed as entities.
+const ENTITIES: i64 = 100;
+
+/// How many rows there are, and how often all of them change.
+fn dimensions() -> (i64, i64) {
+    // Of faults there are none here: only the number says which run it is.
+    if faults::rounds(1) > 1 { (1_000, 100) } else { (100, 60) }
+}
+
+/// The table as each store would have it.
+async fn make_orders(store: &Store, http: &Http) {
+    let (types, values) = match store {
+        Store::Sqlite { .. } => (
+            ["TEXT", "TEXT", "TEXT"],
+            "lower(hex(randomblob(16))), 'open', 10.25, '[\"new\", \"gift\", \"eu\"]', \
+             '2024-05-01T10:00:00.123456+00:00', '2024-05-01T10:00:00.123456+00:00'",
+        ),
+        Store::Postgres { .. } => (
+            ["UUID", "TEXT[]", "TIMESTAMPTZ"],
+            "gen_random_uuid(), 'open', 10.25, ARRAY['new', 'gift', 'eu'], \
+             now() - interval '1 day', now()",
+        ),
+    };
+    let [uuid, texts, moment] = types;
+    let create = format!(
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY, user_id {uuid}, status TEXT, total NUMERIC(12, 2),
+             tags {texts}, created_at {moment}, updated_at {moment}, note TEXT, version INTEGER)"
+    );
+    run(http, &create).await;
+    watch(http, &json!({ "table": "orders", "entity": "order" })).await;
+    let (rows, _) = dimensions();
+    let insert = format!(
+        "INSERT INTO orders WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < {rows})
+         SELECT id, {values}, 'leave it with the neighbours', 0 FROM n"
+    );
+    run(http, &insert).await;
+}
+
+async fn change_all(http: &Http) {
+    for _ in 0..dimensions().1 {
+        run(http, "UPDATE orders SET version = version + 1, total = total + 1.25, status = 'paid'")
+            .await;
+    }
+    one_more(http, LAST).await;
+}
+
+async fn one_more(http: &Http, note: &str) {
+    run(http, &format!("UPDATE orders SET version = version + 1, note = '{note}' WHERE id = 1"))
+        .await;
+}
+
+/// What a client was told so far. Every row's versions must come one after the other.
+struct Told {
+    who: &'static str,
+    /// The next version of each row.
+    next: BTreeMap<i64, i64>,
+    count: i64,
+    note: String,
+}
+
+impl Told {
+    /// Nothing, of someone who has seen the rows when their versions were below this.
+    fn nothing(who: &'static str, first: i64) -> Told {
+        let next = (1..=dimensions().0).map(|id| (id, first)).collect();
+        Told { who, next, count: 0, note: String::new() }
+    }
+
+    /// Takes a row as a change has left it.
+    fn row(&mut self, row: &Value) {
+        let number = |name: &str| row[name].as_i64().unwrap_or_else(|| panic!("{name} in {row}"));
+        let (id, version) = (number("id"), number("version"));
+        let next = self.next.get_mut(&id).unwrap_or_else(|| panic!("no such row: {row}"));
+        let (who, count) = (self.who, self.count);
+        assert_eq!(version, *next, "{who} misses changes of the row {id}, after {count} in all");
+        *next += 1;
+        self.count += 1;
+        self.note = row["note"].as_str().expect("a note").to_owned();
+    }
+
+    fn is_at(&self, note: &str) -> bool {
+        self.note == note
+    }
+
+    /// Checks that the whole past was told when its last change was.
+    fn is_whole(&self) {
+        let (rows, updates) = dimensions();
+        let (who, told) = (self.who, self.next.values().sum::<i64>());
+        assert_eq!(told, rows * (updates + 1) + 1, "{who} was not told all of the past");
+    }
+}
+
+/// Someone who can be asked for the next rows that they are told of.
+trait Client: Send {
+    /// Takes what comes next.
+    fn hear(&mut self, told: &mut Told) -> impl Future<Output = ()> + Send;
+}
+
+/// Reads the past, meets the others, and reads what is live then.
+async fn reads(mut client: impl Client, mut told: Told, all_are_back: Arc<Barrier>) {
+    let who = told.who;
+    while !told.is_at(LAST) {
+        within_patience(&format!("the past, for {who}"), client.hear(&mut told)).await;
+    }
+    told.is_whole();
+    all_are_back.wait().await;
+    while !told.is_at(LIVE) {
+        within_patience(&format!("what is live, for {who}"), client.hear(&mut told)).await;
+    }
+}
+
+/// A WebSocket with a subscription to the table or to its stream.
+struct Socket(WebSocket);
+
+impl Socket {
+    async fn open(http: &Http, subscription: &Value) -> Socket {
+        let mut socket = WebSocket::connect(http, "/v1/ws").await;
+        socket.hears("hello").await;
+        socket.subscribe(subscription).await;
+        Socket(socket)
+    }
+}
+
+impl Client for Socket {
+    async fn hear(&mut self, told: &mut Told) {
+        let message = self.0.next().await;
+        match message["type"].as_str() {
+            Some("cdc_event") => told.row(&message["data"]),
+            Some("event") => told.row(&message["payload"]["data"]),
+            Some("progress") => {}
+            _ => panic!("{} was told {message}", told.who),
+        }
+    }
+}
+
+/// A session, over Server-Sent Events.
+impl Client for ServerSent {
+    async fn hear(&mut self, told: &mut Told) {
+        let sent = self.next().await.expect("a response that goes on");
+        match sent.message["type"].as_str() {
+            Some("event") => told.row(&sent.message["payload"]["data"]),
+            Some("progress" | "subscription_created") => {}
+            _ => panic!("{} was told {sent:?}", told.who),
+        }
+    }
+}
+
+/// The stream by `live=sse`: one response after the other, because each has its time.
+struct Responses {
+    http: Http,
+    source: StreamSource,
+    offset: String,
+}
+
+impl Client for Responses {
+    async fn hear(&mut self, told: &mut Told) {
+        let Some(batch) = self.source.next().await else {
+            self.source = StreamSource::open(&self.http, STREAM, &self.offset).await;
+            return;
+        };
+        self.offset = batch.offset().to_owned();
+        batch.messages.iter().for_each(|message| told.row(&message["data"]));
+        let is_end = batch.control["upToDate"] == true;
+        assert!(!is_end || told.is_at(LAST) || told.is_at(LIVE), "up to date after {}", told.count);
+    }
+}
+
+/// One request after the other: all of them waiting, or only those at the end.
+struct Requests {
+    http: Http,
+    offset: String,
+    waits: bool,
+}
+
+impl Client for Requests {
+    async fn hear(&mut self, told: &mut Told) {
+        let live = if self.waits { "&live=long-poll" } else { "" };
+        let path = format!("/v1/stream/{STREAM}?offset={}{live}", self.offset);
+        let answer = self.http.get(&path).await;
+        assert!(matches!(answer.status, 200 | 204), "{path}: {}", answer.text());
+        if answer.status == 200 {
+            let messages = answer.json();
+            let messages = messages.as_array().expect("an array");
+            messages.iter().for_each(|message| told.row(&message["data"]));
+        }
+        self.offset = answer.next_offset();
+        let is_end = answer.header("stream-up-to-date").is_some();
+        assert!(!is_end || told.is_at(LAST) || told.is_at(LIVE), "up to date after {}", told.count);
+        self.waits |= is_end;
+    }
+}
+
+/// A consumer group, by the program of a worker over HTTP.
+impl Client for Jobs {
+    async fn hear(&mut self, told: &mut Told) {
+        let claim = json!({ "member": "m", "wait_ms": 1_000, "batch_size": 500 });
+        if let Some(batch) = self.try_claim(&claim).await {
+            events(&batch).iter().for_each(|event| told.row(&event["after_data"]));
+            self.ack(&batch).await;
+        }
+    }
+}
+
+/// `tidewire tail --table`: all that it prints, one change a line.
+async fn tails(http: Http, all_are_back: Arc<Barrier>) {
+    let words = ["--table", "orders", "--from", "start", "--url", http.base()];
+    let tail = Launch::command("tail").with(words).spawn();
+    let until = async |note: &str| {
+        let mut bytes = 0;
+        while !tail.has_just_printed(note) {
+            let more = async || Some(tail.printed_bytes()).filter(|now| *now > bytes);
+            bytes = eventually(&format!("more is printed, up to {note}"), more).await;
+        }
+    };
+    until(LAST).await;
+    all_are_back.wait().await;
+    until(LIVE).await;
+    let mut told = Told::nothing("tail", 0);
+    for line in tail.printed().lines().take_while(|line| !line.contains(LIVE)) {
+        let change: Value = serde_json::from_str(line).expect("a change");
+        told.row(&change["data"]);
+    }
+    told.is_whole();
+}
+
+/// A subscription to the rows as entities: whoever comes back is told of each once.
+async fn hears_of_entities(http: Http, since: String, all_are_back: Arc<Barrier>) {
+    let mut socket = WebSocket::connect(&http, "/v1/ws").await;
+    socket.hears("hello").await;
+    let ids: Vec<String> = (1..=ENTITIES).map(|id| id.to_string()).collect();
+    let wanted =
+        json!({ "query_id": "e", "entity_code": "order", "entity_ids": ids, "offset": since });
+    socket.subscribe(&wanted).await;
+    let mut told: Vec<String> = Vec::new();
+    while told.len() < ids.len() {
+        let message = socket.hears("INVALIDATE").await;
+        for change in message["payload"]["changes"].as_array().expect("changes") {
+            assert_eq!(change["action"], "UPDATE", "{message}");
+            told.push(change["entityId"].as_str().expect("an id").to_owned());
+        }
+    }
+    told.sort_by_key(|id| id.parse::<i64>().expect("a number"));
+    assert_eq!(told, ids, "each once");
+    all_are_back.wait().await;
+    let message = socket.hears("INVALIDATE").await;
+    assert_eq!(message["payload"]["changes"][0]["entityId"], "1", "{message}");
+}
+
+/// A live query that goes on from its offset. Each of its changes says what the row was before, and the
+/// client has that, or complains.
+async fn resumes_a_query(http: Http, mut tab: QueryTab, all_are_back: Arc<Barrier>) {
+    let offset = tab.offset("q").expect("an offset").to_owned();
+    let etag = tab.entry("q")["etag"].clone();
+    let mut back = QueryTab::open(&http).await;
+    back.inherit(&mut tab, "q");
+    drop(tab);
+    back.ask(&[json!({ "query_id": "q", "sql": SELECT, "offset": offset, "etag": etag })]).await;
+    let created = back.hear_until("subscription_created").await;
+    assert_eq!(created["subscriptions"][0]["reset"], false, "{created}");
+    back.until_as_run(&http, "q", SELECT, false).await;
+    let version = |tab: &QueryTab| {
+        let first = tab.rows("q").iter().find(|row| row["id"] == 1);
+        first.and_then(|row| row["version"].as_i64()).expect("a row")
+    };
+    assert_eq!(version(&back), dimensions().1 + 1);
+    all_are_back.wait().await;
+    while version(&back) != dimensions().1 + 2 {
+        back.hear().await;
+    }
+}
+
+/// I3, for everyone.
+async fn every_kind_of_client_gets_all_of_it_once_and_in_order(store: Store) {
+    let server =
+        Launch::dev(&store).set("TIDEWIRE_QUERIES_RESUME_EVENTS_MAX", "1000000").start().await;
+    let http = server.http();
+    make_orders(&store, http).await;
+    let group = Jobs::of(http, "shop");
+    group.make(&json!({ "partitions": 1, "tables": ["orders"] })).await;
+    let mut query = QueryTab::open(http).await;
+    query.follow(&json!({ "query_id": "q", "sql": SELECT })).await;
+    assert_eq!(query.rows("q").len(), QUERIED);
+    let since = http.tail(STREAM).await;
+    change_all(http).await;
+
+    let mut clients = JoinSet::new();
+    let all_are_back = Arc::new(Barrier::new(11));
+    let meeting = Arc::clone(&all_are_back);
+    let back = || Arc::clone(&meeting);
+    let table = json!({ "query_id": "t", "table": "orders", "offset": "-1" });
+    let stream = json!({ "query_id": "s", "stream": STREAM, "offset": since });
+    let socket = Socket::open(http, &table).await;
+    clients.spawn(reads(socket, Told::nothing("the socket of the table", 0), back()));
+    let socket = Socket::open(http, &stream).await;
+    clients.spawn(reads(socket, Told::nothing("the socket of the stream", 1), back()));
+    let tab = Tab::open(http).await;
+    tab.subscribe_at(STREAM, &since).await;
+    let session = ServerSent::open(http, &tab.session, None).await;
+    clients.spawn(reads(session, Told::nothing("the session", 1), back()));
+    let source = StreamSource::open(http, STREAM, "-1").await;
+    let source = Responses { http: http.clone(), source, offset: "-1".to_owned() };
+    clients.spawn(reads(source, Told::nothing("live=sse", 0), back()));
+    for (who, offset, first, waits) in
+        [("catch-up", "-1", 0, false), ("long-poll", since.as_str(), 1, true)]
+    {
+        let requests = Requests { http: http.clone(), offset: offset.to_owned(), waits };
+        clients.spawn(reads(requests, Told::nothing(who, first), back()));
+    }
+    clients.spawn(reads(group, Told::nothing("the group", 0), back()));
+    clients.spawn(tails(http.clone(), back()));
+    clients.spawn(hears_of_entities(http.clone(), since, back()));
+    clients.spawn(resumes_a_query(http.clone(), query, back()));
+
+    let writer = http.clone();
+    clients.spawn(async move {
+        all_are_back.wait().await;
+        one_more(&writer, LIVE).await;
+    });
+    while let Some(ended) = clients.join_next().await {
+        ended.expect("a client that was told everything");
+    }
+}
