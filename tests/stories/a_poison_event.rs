@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidewire_consumer::{Consumer, OnDead};
-use tidewire_store::Position;
 use tidewire_store::groups::{Key, LetterState, LetterView, Which};
+use tidewire_store::{PageLimit, Position};
 use tidewire_stories::{Keeper, Ledger, Store, eventually, on_both_stores};
+
+/// All letters that there are.
+const LETTERS: PageLimit = PageLimit { events: 100, bytes: 1 << 20 };
 
 on_both_stores!(
     it_is_parked_with_what_follows_and_worked_off_in_order,
@@ -35,7 +38,8 @@ async fn comes_to(ledger: &Ledger, user: &str, story: &str) {
 /// Waits for so many letters, and returns them in order.
 async fn letters(ledger: &Ledger, count: usize) -> Vec<LetterView> {
     eventually(&format!("there are {count} letters"), async || {
-        let all = ledger.groups().letters("g", Position::START, 100, None).await.expect("letters");
+        let all = ledger.groups().letters("g", Position::START, LETTERS, None).await;
+        let all = all.expect("letters").letters;
         (all.len() == count).then_some(all)
     })
     .await
@@ -67,7 +71,8 @@ async fn it_is_parked_with_what_follows_and_worked_off_in_order(store: Store) {
     let key = Key::of(Some("h"), Some("bad"));
     assert_eq!(ledger.groups().redrive("g", &Which::Key(key.clone())).await.expect("redriven"), 1);
     eventually("it was tried again and given up", async || {
-        let all = ledger.groups().letters("g", Position::START, 100, None).await.expect("letters");
+        let all = ledger.groups().letters("g", Position::START, LETTERS, None).await;
+        let all = all.expect("letters").letters;
         all.iter().all(|letter| !letter.redrive).then_some(())
     })
     .await;

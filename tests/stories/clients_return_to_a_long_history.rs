@@ -6,13 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidewire_stories::jobs::events;
 use tidewire_stories::query_tab::{run, watch};
-use tidewire_stories::wait::{eventually, within_patience};
+use tidewire_stories::wait::within_patience;
 use tidewire_stories::{
-    Http, Jobs, Launch, QueryTab, ServerSent, Store, StreamSource, Tab, WebSocket, faults,
+    Http, Jobs, Launch, Process, QueryTab, ServerSent, Store, StreamSource, Tab, WebSocket, faults,
     on_both_stores,
 };
 use tokio::sync::Barrier;
@@ -24,6 +25,8 @@ const STREAM: &str = "table/orders";
 /// What the note of a row says in the last change before the clients come, and in the first after.
 const LAST: &str = "the last of the past";
 const LIVE: &str = "the first that is live";
+/// Between two looks at what was printed.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Rows that the live query shows.
 const QUERIED: usize = 50;
 const SELECT: &str = "SELECT id, version, status FROM orders WHERE id <= 50";
@@ -229,20 +232,27 @@ impl Client for Jobs {
     }
 }
 
+/// Waits for a note to be printed. There is patience with each piece, because there may be many.
+async fn has_printed(tail: &Process, note: &str) {
+    let mut bytes = 0;
+    while !tail.has_just_printed(note) {
+        let more = async {
+            while tail.printed_bytes() <= bytes {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            tail.printed_bytes()
+        };
+        bytes = within_patience(&format!("{note}, printed"), more).await;
+    }
+}
+
 /// `tidewire tail --table`: all that it prints, one change a line.
 async fn tails(http: Http, all_are_back: Arc<Barrier>) {
     let words = ["--table", "orders", "--from", "start", "--url", http.base()];
     let tail = Launch::command("tail").with(words).spawn();
-    let until = async |note: &str| {
-        let mut bytes = 0;
-        while !tail.has_just_printed(note) {
-            let more = async || Some(tail.printed_bytes()).filter(|now| *now > bytes);
-            bytes = eventually(&format!("more is printed, up to {note}"), more).await;
-        }
-    };
-    until(LAST).await;
+    has_printed(&tail, LAST).await;
     all_are_back.wait().await;
-    until(LIVE).await;
+    has_printed(&tail, LIVE).await;
     let mut told = Told::nothing("tail", 0);
     for line in tail.printed().lines().take_while(|line| !line.contains(LIVE)) {
         let change: Value = serde_json::from_str(line).expect("a change");
