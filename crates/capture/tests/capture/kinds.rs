@@ -1,6 +1,7 @@
 //! Values of every common type travel in one form, whatever settings their writer has.
 
 use serde_json::{Value, json};
+use tidewire_store::{Actor, Sql as _, SqlLimits, Statements};
 
 use crate::stage::Stage;
 
@@ -73,4 +74,45 @@ async fn the_rest_is_as_to_jsonb_has_it() {
     assert_eq!(image_of("mood[]", "'{sad}'").await, "[\"sad\"]");
     assert_eq!(image_of("text", r"E'\t\\ ü \u2028'").await, "\"\\t\\\\ ü \u{2028}\"");
     assert_eq!(image_of("boolean", "true").await, "true");
+}
+
+/// What a result of SQL has is what events have, also of types whose text is not their JSON.
+#[tokio::test]
+async fn results_of_sql_have_the_form_of_events() {
+    let stage = Stage::set().await;
+    stage
+        .run("CREATE EXTENSION hstore; CREATE DOMAIN document AS json;
+              CREATE TYPE pair AS (j json, h hstore, n numeric);
+              CREATE TABLE v (id int PRIMARY KEY, j json, ja json[], d document, h hstore, ha hstore[], p pair,
+                  pa pair[], jb jsonb, n numeric);
+              SELECT tidewire.watch('v')")
+        .await;
+    stage
+        .run(
+            r#"INSERT INTO v VALUES (1, '{"b": 1e2, "a": 1.50, "a": -0, "c": "\u00e9\u0000"}',
+                ARRAY['1.0E+3', '[0.10e1, 12345678901234567890123]']::json[], ' [ 1E400 ] ',
+                'x=>1, y=>NULL', ARRAY['k=>"a,b"', NULL]::hstore[], ROW('1e1', 'q=>2', 1.50)::pair,
+                ARRAY[ROW('{"z":1e0}', NULL, 2)]::pair[], '{"b": 1e2}', 1e2);
+                INSERT INTO v (id) VALUES (2)"#,
+        )
+        .await;
+    stage.caught_up().await;
+    let columns = ["j", "ja", "d", "h", "ha", "p", "pa", "jb", "n"];
+    let statements = Statements {
+        sql: format!("SELECT {} FROM v ORDER BY id", columns.join(", ")),
+        params: Vec::new(),
+        actor: Actor::default(),
+        limits: SqlLimits { timeout_ms: 60_000, rows_max: 10, bytes_max: 1 << 20 },
+    };
+    let answer = stage.store.run_sql(statements).await.expect("an answer");
+    for (row, id) in answer.rows.iter().zip(1..) {
+        for (value, column) in row.iter().zip(columns) {
+            let image = format!(
+                "SELECT (after_data -> '{column}')::text FROM tidewire.log
+                 WHERE operation = 'INSERT' AND entity_id = '{id}'"
+            );
+            assert_eq!(value.get(), stage.text(&image).await, "{column} of row {id}");
+        }
+    }
+    stage.strike().await;
 }

@@ -12,6 +12,7 @@ mod parameter;
 mod script;
 mod trouble;
 mod value;
+mod written;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -446,12 +447,19 @@ async fn run(
     let messages = messages.map_err(|error| problem(&error, place))?;
     pin_mut!(messages);
     let mut bytes = 0;
+    // Texts of the columns that the database is asked to write.
+    let mut asked: Vec<Option<Vec<Option<String>>>> =
+        columns.iter().map(|column| written::is_written(column.type_()).then(Vec::new)).collect();
     while let Some(message) = messages.next().await {
         match message.map_err(|error| problem(&error, place))? {
             SimpleQueryMessage::Row(row) => {
                 let mut values = Vec::with_capacity(columns.len());
                 for (index, column) in columns.iter().enumerate() {
-                    let json = value::to_json(row.get(index), column.type_());
+                    let text = row.get(index);
+                    if let Some(texts) = &mut asked[index] {
+                        texts.push(text.map(ToOwned::to_owned));
+                    }
+                    let json = value::to_json(text, column.type_());
                     bytes += json.len();
                     values.push(raw(json)?);
                 }
@@ -465,6 +473,15 @@ async fn run(
     }
     if !columns.is_empty() {
         answer.row_count = answer.rows.len() as u64;
+    }
+    for (index, texts) in asked.into_iter().enumerate() {
+        let Some(texts) = texts.filter(|texts| !texts.is_empty()) else { continue };
+        let written = written::written(client, columns[index].type_(), &texts).await?;
+        for (row, json) in answer.rows.iter_mut().zip(written.unwrap_or_default()) {
+            if let Some(json) = json {
+                row[index] = raw(json)?;
+            }
+        }
     }
     if is_named {
         let forget = client.batch_execute(&format!("DEALLOCATE {name}")).await;
