@@ -136,3 +136,41 @@ async fn a_query_outlives_a_type_that_it_can_live_with() {
     tab.until_as_run(http, "filter", filter, false).await;
     tab.until_as_run(http, "again", again, false).await;
 }
+
+/// Only PostgreSQL has enums, and partitions.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_sees_what_changes_a_table_past_its_rows() {
+    let store = Store::postgres().await;
+    let server = Launch::dev(&store).start().await;
+    let http = server.http();
+    run(http, "CREATE TYPE mood AS ENUM ('sad', 'ok')").await;
+    run(http, "CREATE TABLE days (id int PRIMARY KEY, m mood) PARTITION BY RANGE (id)").await;
+    run(http, "CREATE TABLE low PARTITION OF days FOR VALUES FROM (0) TO (10)").await;
+    run(http, "CREATE TABLE high PARTITION OF days FOR VALUES FROM (10) TO (20)").await;
+    run(http, "INSERT INTO days VALUES (1,'sad'),(2,'ok'),(11,'sad'),(12,'ok')").await;
+    watch(http, &json!({ "table": "days" })).await;
+    let mut tab = QueryTab::open(http).await;
+    let selects = [
+        ("filter", "SELECT id, m FROM days", false),
+        ("window", "SELECT id, m FROM days ORDER BY id LIMIT 3", true),
+        ("groups", "SELECT m, count(*) AS n FROM days GROUP BY m", false),
+        ("requery", "SELECT a.id, a.m FROM days a JOIN days b ON a.id = b.id", false),
+    ];
+    for (name, sql, _) in selects {
+        tab.follow(&json!({ "query_id": name, "sql": sql })).await;
+    }
+    for change in [
+        "ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'",
+        "INSERT INTO days VALUES (3,'blue')",
+        "ALTER TABLE days DETACH PARTITION high",
+        "TRUNCATE low",
+        "ALTER TABLE days ATTACH PARTITION high FOR VALUES FROM (10) TO (20)",
+        "UPDATE days SET m = 'blue'",
+        "DROP TABLE high",
+    ] {
+        run(http, change).await;
+        for (name, sql, ordered) in selects {
+            tab.until_as_run(http, name, sql, ordered).await;
+        }
+    }
+}

@@ -1,7 +1,8 @@
 -- Counts what came into the log since it was last counted. Count and place change together, so that
 -- nothing is counted twice, and nothing left out, whoever counted last. Each table is counted by itself:
 -- joined, the planner may begin with the whole log.
-UPDATE tidewire.watches SET events = watches.events + counted.events, last_offset = counted.last
+UPDATE tidewire.watches SET events = watches.events + counted.events, last_offset = counted.last,
+    counted_before = counted.before
 FROM (
     SELECT watch.table_id, watch.last_offset AS before, came.events, came.last
     FROM tidewire.watches AS watch

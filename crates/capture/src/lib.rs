@@ -11,7 +11,7 @@
 //! - `sequencer`: from the staging table to the log
 //! - `crowd`: how transactions that come together share a commit
 //! - `wal`: from the write-ahead log to the log
-//! - `upkeep`: tables that were changed or dropped, and counts
+//! - `upkeep`: tables that were changed or dropped, and counts; `reconcile`: those that changed past capture
 
 mod capture;
 mod choice;
@@ -20,6 +20,7 @@ mod election;
 mod leader;
 mod options;
 mod query;
+mod reconcile;
 mod sequencer;
 mod upkeep;
 mod wal;

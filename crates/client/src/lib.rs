@@ -64,4 +64,4 @@ pub use live::{
 pub use nodes::{Node, Route};
 pub use session::{Session, SessionOffset};
 pub use sql::{SqlAnswer, SqlColumn};
-pub use watch::{Capture, NewWatch, Watch};
+pub use watch::{Capture, NewWatch, Repair, Watch};

@@ -56,12 +56,15 @@ pub struct Watch {
     /// For how long the oldest of them has been waiting.
     #[serde(default)]
     pub waiting_ms: u64,
+    /// What is not captured with it.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// How changes come into the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capture {
-    /// Where they come from: `embedded`, `outbox` or `wal`.
+    /// Where they come from: `embedded`, `outbox` or `wal`; `undecided` until a node has chosen.
     pub mode: String,
     /// Why that way.
     #[serde(default)]
@@ -85,6 +88,22 @@ pub struct Capture {
     pub dead: u64,
     /// What the database keeps of its write-ahead log for this, in bytes.
     pub retained_wal_bytes: Option<u64>,
+    /// Tables that were changed past capture, and repaired: the last time for each.
+    #[serde(default)]
+    pub repairs: Vec<Repair>,
+}
+
+/// A table that was changed past capture, and was brought together with the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repair {
+    /// The table, as its events have it.
+    pub table: String,
+    /// What had happened.
+    pub why: String,
+    /// When it was repaired.
+    pub at: Option<String>,
+    /// How many events told the difference. None: those who follow the table were told to read it again.
+    pub events: Option<u64>,
 }
 
 impl Client {

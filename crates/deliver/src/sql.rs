@@ -141,7 +141,9 @@ pub(crate) fn sql_problem(error: SqlError) -> Problem {
     let SqlProblem { code, message, position, hint } = *wrong;
     let status = match code {
         "sql_timeout" => StatusCode::GATEWAY_TIMEOUT,
-        "sql_conflict" | "sql_constraint" | "capture_mode_refused" => StatusCode::CONFLICT,
+        "sql_conflict" | "sql_constraint" | "capture_mode_refused" | "table_in_use" => {
+            StatusCode::CONFLICT
+        }
         "sql_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         _ => StatusCode::BAD_REQUEST,
     };
@@ -152,7 +154,11 @@ pub(crate) fn sql_problem(error: SqlError) -> Problem {
     if let Some(position) = position {
         problem = problem.with_member("position", position);
     }
-    if code == "sql_conflict" { problem.retry_after_s(1) } else { problem }
+    match code {
+        "sql_conflict" => problem.retry_after_s(1),
+        "table_in_use" => problem.retry_after_s(5),
+        _ => problem,
+    }
 }
 
 fn invalid(detail: String) -> Problem {

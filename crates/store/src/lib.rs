@@ -76,4 +76,6 @@ pub use sql::{Sql, SqlAnswer, SqlColumn, SqlError, SqlLimits, SqlProblem, Statem
 pub use stats::{CaptureCounters, CaptureStats, CommitStats, Distribution};
 pub use stream::{Lifetime, ProducerStamp, StreamState};
 pub use tickets::Tickets;
-pub use watch::{CaptureMode, CaptureView, ColumnView, NewWatch, TableView, WatchView, Watches};
+pub use watch::{
+    CaptureMode, CaptureView, ColumnView, NewWatch, RepairView, TableView, WatchView, Watches,
+};

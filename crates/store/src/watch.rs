@@ -51,6 +51,8 @@ pub struct WatchView {
     pub waiting: u64,
     /// For how long the oldest of them has been waiting.
     pub waiting_ms: u64,
+    /// What whoever watches it should know: what is not captured with it.
+    pub notes: Vec<String>,
 }
 
 /// A column of a watched table, as its rows' images have it: generated ones are not among them.
@@ -114,11 +116,27 @@ impl CaptureMode {
     }
 }
 
+/// A table that was changed past capture, and was brought together with the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepairView {
+    /// The table, as its events have it.
+    pub table: String,
+    /// What had happened.
+    pub why: String,
+    /// When it was repaired.
+    pub at_ms: i64,
+    /// How many events told the difference. None: it was too much to compare, and those who follow the table were
+    /// told to read it again.
+    pub events: Option<u64>,
+}
+
 /// How changes come into the log, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaptureView {
     /// Where they come from.
     pub mode: CaptureMode,
+    /// Whether anyone has chosen that. If not, a node that runs will.
+    pub decided: bool,
     /// Why that way, in a sentence.
     pub reason: String,
     /// What stands in the way of the other, and what to do about it. Empty if nothing does.
@@ -135,6 +153,8 @@ pub struct CaptureView {
     pub dead: u64,
     /// What the database keeps of its write-ahead log for us, in bytes.
     pub retained_wal_bytes: Option<u64>,
+    /// For each watched table the last time it had to be repaired, the latest first.
+    pub repairs: Vec<RepairView>,
 }
 
 /// The watched tables of a store. See the [module documentation](self).

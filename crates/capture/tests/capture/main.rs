@@ -7,6 +7,7 @@ mod kinds;
 mod leaders;
 mod live_reads;
 mod marks;
+mod past_capture;
 mod publishing;
 mod queries;
 mod rows;

@@ -34,7 +34,7 @@ async fn watches_are_listed_with_their_counts() {
     assert!(stage.store.unwatch("a").await.expect("it was watched"));
     assert!(!stage.store.unwatch("a").await.expect("it is not"));
     let triggers = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE '!tidewire%'";
-    assert_eq!(stage.number(triggers).await, 2, "those of b");
+    assert_eq!(stage.number(triggers).await, 4, "those of b");
     stage.strike().await;
 }
 
@@ -70,4 +70,61 @@ async fn capture_says_how_and_why() {
     assert_eq!((view.mode, view.failed, view.dead), (CaptureMode::Outbox, 0, 0));
     assert!(!view.reason.is_empty());
     stage.strike().await;
+}
+
+#[tokio::test]
+async fn nobody_says_how_before_someone_has_decided() {
+    let mut stage = Stage::set_without_capture().await;
+    assert!(!stage.store.capture().await.expect("a view").decided);
+    stage.capture(crate::stage::quick("a"));
+    stage.until("SELECT decided FROM tidewire.capture").await;
+    let view = stage.store.capture().await.expect("a view");
+    assert!(view.decided && view.mode == CaptureMode::Outbox, "{view:?}");
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn whoever_watches_a_table_is_told_of_those_that_inherit_from_it() {
+    let stage = Stage::set().await;
+    stage.run("CREATE TABLE base (id int PRIMARY KEY); CREATE TABLE heir () INHERITS (base)").await;
+    let made = stage.store.watch(plain("base")).await.expect("it is watched");
+    assert!(matches!(&made.notes[..], [note] if note.contains("heir")), "{:?}", made.notes);
+    let heir = stage.store.watch(plain("heir")).await.expect("it is watched");
+    assert_eq!(heir.notes, Vec::<String>::new());
+    stage.run("CREATE TABLE parts (id int) PARTITION BY LIST (id)").await;
+    stage.run("CREATE TABLE one PARTITION OF parts FOR VALUES IN (1)").await;
+    let parts = stage.store.watch(plain("parts")).await.expect("it is watched");
+    assert_eq!(parts.notes, Vec::<String>::new(), "partitions are captured with their table");
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn a_watch_lets_writers_go_on_and_says_who_is_in_its_way() {
+    for stage in [Stage::set().await, Stage::set_with_wal().await] {
+        stage.until("SELECT decided FROM tidewire.capture").await;
+        stage.run("CREATE TABLE busy (id int PRIMARY KEY)").await;
+        let idler = stage.database.connect().await;
+        let open = "SET application_name = 'idler'; BEGIN; INSERT INTO busy VALUES (0)";
+        idler.batch_execute(open).await.expect("it has written");
+        let pid: i32 = idler.query_one("SELECT pg_backend_pid()", &[]).await.expect("a pid").get(0);
+        let store = std::sync::Arc::clone(&stage.store);
+        let watching = tokio::spawn(async move { store.watch(plain("busy")).await });
+        let waits =
+            "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'busy'::regclass AND NOT granted";
+        stage.until(waits).await;
+        for id in 1..=3 {
+            stage.run(&format!("INSERT INTO busy VALUES ({id})")).await;
+        }
+        assert!(!watching.is_finished(), "others are done while the watch still tries");
+        let refused = watching.await.expect("it ends").expect_err("the table is in use");
+        let SqlError::Wrong(problem) = refused else { panic!("{refused}") };
+        assert_eq!(problem.code, "table_in_use");
+        for said in [format!("pid {pid}"), "application idler".to_owned(), "idle in tr".to_owned()]
+        {
+            assert!(problem.message.contains(&said), "{}", problem.message);
+        }
+        idler.batch_execute("COMMIT").await.expect("it ends");
+        stage.store.watch(plain("busy")).await.expect("nobody is in the way");
+        stage.strike().await;
+    }
 }

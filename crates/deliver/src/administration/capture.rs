@@ -5,7 +5,7 @@ use axum::http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use tidewire_store::{CaptureMode, CaptureView};
+use tidewire_store::{CaptureMode, CaptureView, RepairView};
 
 use super::{Answer, invalid};
 use crate::auth::{Identity, audit};
@@ -35,8 +35,10 @@ pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -
 }
 
 fn shown(view: &CaptureView) -> Value {
+    // Until someone has decided, nothing is captured, and what is in the database is only where it begins.
+    let mode = if view.decided { view.mode.as_str() } else { "undecided" };
     json!({
-        "mode": view.mode.as_str(),
+        "mode": mode,
         "reason": view.reason,
         "advice": view.advice,
         "leader": view.leader,
@@ -45,5 +47,35 @@ fn shown(view: &CaptureView) -> Value {
         "failed": view.failed,
         "dead": view.dead,
         "retained_wal_bytes": view.retained_wal_bytes,
+        "repairs": view.repairs.iter().map(repair).collect::<Value>(),
     })
+}
+
+fn repair(repair: &RepairView) -> Value {
+    let at = jiff::Timestamp::from_millisecond(repair.at_ms).map(|at| at.to_string());
+    json!({ "table": repair.table, "why": repair.why, "at": at.ok(), "events": repair.events })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_nobody_has_chosen_is_not_named() {
+        let view = CaptureView {
+            mode: CaptureMode::Outbox,
+            decided: false,
+            reason: "no node has decided yet".to_owned(),
+            advice: Vec::new(),
+            leader: None,
+            waiting: 0,
+            waiting_ms: 0,
+            failed: 0,
+            dead: 0,
+            retained_wal_bytes: None,
+            repairs: Vec::new(),
+        };
+        assert_eq!(shown(&view)["mode"], "undecided");
+        assert_eq!(shown(&CaptureView { decided: true, ..view })["mode"], "outbox");
+    }
 }

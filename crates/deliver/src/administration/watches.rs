@@ -95,6 +95,7 @@ fn shown(node: &Node, view: &WatchView) -> Value {
         "last_offset": view.last.map(|last| node.offset(last).to_string()),
         "waiting": view.waiting,
         "waiting_ms": view.waiting_ms,
+        "notes": view.notes,
     })
 }
 

@@ -6,6 +6,5 @@ SELECT mode, reason, leader,
        ), 0),
        (SELECT count(*) FROM tidewire.staging WHERE retry_at IS NOT NULL),
        (SELECT count(*) FROM tidewire.dead_letters),
-       current_setting('wal_level'), current_user::text,
-       (SELECT rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user)
+       decided
 FROM tidewire.capture

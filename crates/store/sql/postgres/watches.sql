@@ -6,7 +6,8 @@ WITH waiting AS (
 )
 SELECT table_name, watches.stream_id, key_columns, entity_code, host_column, user_column,
        tidewire.to_ms(created_at), events, last_offset, coalesce(rows, 0),
-       coalesce(tidewire.now_ms() - tidewire.to_ms(since), 0), table_id = CASE WHEN $1 <> '' THEN tidewire.find_table($1) END
+       coalesce(tidewire.now_ms() - tidewire.to_ms(since), 0), table_id = CASE WHEN $1 <> '' THEN tidewire.find_table($1) END,
+       tidewire.heirs(table_id)
 FROM tidewire.watches
 LEFT JOIN waiting ON waiting.stream_id = watches.stream_id
 ORDER BY table_name

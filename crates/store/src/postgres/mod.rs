@@ -39,6 +39,7 @@ mod sessions;
 mod statements;
 mod subscriptions;
 mod sweep;
+mod table_lock;
 #[doc(hidden)]
 pub mod testing;
 mod tickets;

@@ -9,16 +9,14 @@ use super::PostgresStore;
 use super::error::broken;
 use super::pool::Lent;
 use super::query::{Params, query, query_one, sql, unsigned};
-use super::wal;
+use super::{table_lock, wal};
 use crate::error::StoreError;
 use crate::offset::Position;
 use crate::sql::{SqlError, SqlProblem};
 use crate::stats::CaptureStats;
-use crate::watch::{CaptureMode, CaptureView, ColumnView, NewWatch, TableView, WatchView, Watches};
-
-/// How long to wait for those who write to the table. It needs a lock that they hold to their end, and
-/// those who come later wait for it meanwhile.
-const LOCK_WAIT: &str = "SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '30s'";
+use crate::watch::{
+    CaptureMode, CaptureView, ColumnView, NewWatch, RepairView, TableView, WatchView, Watches,
+};
 
 #[async_trait]
 impl Watches for PostgresStore {
@@ -26,7 +24,7 @@ impl Watches for PostgresStore {
         let NewWatch { table, key_columns, entity_code, host_column, user_column } = &watch;
         let work = |client: Lent| async move {
             let params: Params<'_> = &[table, key_columns, entity_code, host_column, user_column];
-            alone(&client, sql!("watch"), params).await
+            table_lock::run(&client, table, (sql!("watch"), params), said).await
         };
         let done = self.pool.write(work).await?;
         done.map_err(|problem| SqlError::Wrong(Box::new(problem)))?;
@@ -40,7 +38,9 @@ impl Watches for PostgresStore {
     }
 
     async fn unwatch(&self, table: &str) -> Result<bool, SqlError> {
-        let work = |client: Lent| async move { alone(&client, sql!("unwatch"), &[&table]).await };
+        let work = |client: Lent| async move {
+            table_lock::run(&client, table, (sql!("unwatch"), &[&table]), said).await
+        };
         let done = self.pool.write(work).await?;
         let rows = done.map_err(|problem| SqlError::Wrong(Box::new(problem)))?;
         let was_watched = rows.first().map(|row| row.try_get(0)).transpose();
@@ -77,7 +77,11 @@ impl Watches for PostgresStore {
                 let state = wal::state(&client).await?;
                 let slot = wal::slot(&client, &state.slot).await?;
                 let retained_wal_bytes = slot.map(|slot| slot.retained_bytes);
-                Ok(CaptureView { advice, retained_wal_bytes, ..view })
+                let repairs = query(&client, sql!("table_repairs"), &[]).await;
+                let repairs = repairs
+                    .and_then(|rows| rows.iter().map(repair_of_row).collect())
+                    .map_err(broken("look at what was repaired"))?;
+                Ok(CaptureView { advice, retained_wal_bytes, repairs, ..view })
             })
             .await
     }
@@ -87,7 +91,18 @@ impl Watches for PostgresStore {
             return Err(StoreError::Refused("only SQLite is embedded".to_owned()).into());
         }
         let session = self.connector.session_in_time(wal::SWITCH_SETTINGS).await?;
-        wal::switch(&session.client, mode, "it was asked for", wal::Chooser::Person).await?;
+        let switched =
+            wal::switch(&session.client, mode, "it was asked for", wal::Chooser::Person).await;
+        match switched {
+            Err(StoreError::Unavailable(text)) if table_lock::says_in_use(&text) => {
+                let tables = wal::watched(&session.client).await?;
+                let tables: Vec<u32> = tables.iter().map(|table| table.table_id).collect();
+                let users = table_lock::users(&session.client, &tables, true).await?;
+                let problem = table_lock::in_use("a watched table", &users);
+                return Err(SqlError::Wrong(Box::new(problem)));
+            }
+            other => other?,
+        }
         Ok(self.capture().await?)
     }
 
@@ -96,29 +111,9 @@ impl Watches for PostgresStore {
     }
 }
 
-/// Runs one statement in a transaction that may wait for writers. What the database says against it
-/// is a result like any other, so that it is not tried again.
-async fn alone(
-    client: &ClientWrapper,
-    sql: &str,
-    params: Params<'_>,
-) -> Result<Result<Vec<Row>, SqlProblem>, StoreError> {
-    let failed = broken("change what is watched");
-    client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(&failed)?;
-    client.batch_execute(LOCK_WAIT).await.map_err(&failed)?;
-    match query(client, sql, params).await {
-        Ok(done) => {
-            client.batch_execute("COMMIT").await.map_err(&failed)?;
-            Ok(Ok(done))
-        }
-        Err(error) => {
-            client.batch_execute("ROLLBACK").await.map_err(&failed)?;
-            match (error.as_db_error().map(problem), failed(error)) {
-                (Some(problem), StoreError::Broken { .. }) => Ok(Err(problem)),
-                (_, error) => Err(error),
-            }
-        }
-    }
+/// What the database said against it, if it was the database.
+fn said(error: &Error) -> Option<SqlProblem> {
+    error.as_db_error().map(problem)
 }
 
 /// What the database said, for people.
@@ -168,8 +163,29 @@ fn watch_of_row(row: &Row) -> Result<(WatchView, bool), Error> {
         last: row.try_get::<_, Option<i64>>(8)?.map(Position::from_sql),
         waiting: unsigned(row.try_get(9)?),
         waiting_ms: unsigned(row.try_get(10)?),
+        notes: row
+            .try_get::<_, Option<String>>(12)?
+            .map(|heirs| note(&heirs))
+            .into_iter()
+            .collect(),
     };
     Ok((view, row.try_get::<_, Option<bool>>(11)?.unwrap_or(false)))
+}
+
+/// What is said of tables that inherit from a watched one.
+fn note(heirs: &str) -> String {
+    format!(
+        "tables inherit from it whose rows are not captured with it: {heirs}; watch those too, by their own names"
+    )
+}
+
+fn repair_of_row(row: &Row) -> Result<RepairView, Error> {
+    Ok(RepairView {
+        table: row.try_get(0)?,
+        why: row.try_get(1)?,
+        at_ms: row.try_get(2)?,
+        events: row.try_get::<_, Option<i64>>(3)?.map(unsigned),
+    })
 }
 
 /// A row for each column, or one without a name if there is no watch.
@@ -193,6 +209,7 @@ fn view_of_row(row: &Row) -> Result<CaptureView, Error> {
     let mode = CaptureMode::parse(row.try_get(0)?).unwrap_or(CaptureMode::Outbox);
     Ok(CaptureView {
         mode,
+        decided: row.try_get(7)?,
         reason: row.try_get(1)?,
         advice: Vec::new(),
         leader: row.try_get(2)?,
@@ -201,5 +218,6 @@ fn view_of_row(row: &Row) -> Result<CaptureView, Error> {
         failed: unsigned(row.try_get(5)?),
         dead: unsigned(row.try_get(6)?),
         retained_wal_bytes: None,
+        repairs: Vec::new(),
     })
 }

@@ -38,6 +38,7 @@ impl Watches for SqliteStore {
         });
         Ok(CaptureView {
             mode: CaptureMode::Embedded,
+            decided: true,
             reason: "the tables are in the embedded store, whose changes are made by this server \
                      and come into the log with them"
                 .to_owned(),
@@ -48,6 +49,7 @@ impl Watches for SqliteStore {
             failed: 0,
             dead: 0,
             retained_wal_bytes: None,
+            repairs: Vec::new(),
         })
     }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use tidewire_client::Capture;
+use tidewire_client::{Capture, Repair};
 
 use crate::cli::{CaptureCommand, CaptureFlags};
 
@@ -43,6 +43,15 @@ fn print(out: &mut impl Write, capture: &Capture) -> io::Result<()> {
     if let Some(bytes) = capture.retained_wal_bytes {
         writeln!(out, "kept WAL  {}.{} MiB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20)?;
     }
+    for repair in &capture.repairs {
+        let Repair { table, why, at, events } = repair;
+        let at = at.as_deref().unwrap_or("-");
+        let told = match events {
+            Some(events) => format!("{events} events told the difference"),
+            None => "whoever follows it was told to read it again".to_owned(),
+        };
+        writeln!(out, "repaired  {table} at {at}: {why}; {told}")?;
+    }
     for advice in advice {
         writeln!(out, "advice    {advice}")?;
     }
@@ -65,6 +74,12 @@ mod tests {
             failed: 1,
             dead: 0,
             retained_wal_bytes: Some(3 << 19),
+            repairs: vec![Repair {
+                table: "orders".to_owned(),
+                why: "the triggers that capture its changes were disabled or dropped".to_owned(),
+                at: Some("2026-01-02T03:04:05Z".to_owned()),
+                events: Some(12),
+            }],
         };
         let mut out = Vec::new();
         print(&mut out, &capture).expect("memory takes it");

@@ -26,6 +26,9 @@ pub(crate) async fn run(flags: WatchFlags) -> anyhow::Result<ExitCode> {
     } else {
         writeln!(out, "{}", watched.stream)?;
         eprintln!("Watching {}; {}.", watched.table, told_apart(&watched));
+        for note in &watched.notes {
+            eprintln!("Note: {note}.");
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -106,6 +109,7 @@ mod tests {
             last_offset: Some("0001_0000000000000042".to_owned()),
             waiting: 7,
             waiting_ms: 1_250,
+            notes: Vec::new(),
         };
         let mut out = Vec::new();
         let watches = [watch("orders", &["id"]), watch("sales.lines", &["order_id", "number"])];

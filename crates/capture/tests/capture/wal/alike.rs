@@ -101,6 +101,53 @@ async fn every_common_type_is_written_alike() {
     .await;
 }
 
+/// What a statement calls changes rows after the statement has, and its events come after.
+#[tokio::test]
+async fn statements_within_statements_are_captured_alike() {
+    compare(&owned(&[
+        "CREATE TABLE o (id int PRIMARY KEY, n int)",
+        "CREATE TABLE other (id int PRIMARY KEY, n int)",
+        "CREATE TABLE parent (id int PRIMARY KEY)",
+        "CREATE TABLE child (id int PRIMARY KEY, note text,
+            parent_id int REFERENCES parent ON UPDATE CASCADE ON DELETE SET NULL)",
+        "SELECT tidewire.watch('o'), tidewire.watch('other'), tidewire.watch('parent'),
+            tidewire.watch('child')",
+        "CREATE FUNCTION bump(k int) RETURNS int LANGUAGE plpgsql AS
+            $$ BEGIN UPDATE o SET n = n + 100 WHERE id = k; RETURN k; END $$",
+        "CREATE FUNCTION bump_twice(k int) RETURNS int LANGUAGE sql AS
+            $$ UPDATE o SET n = n + 10 WHERE id = k RETURNING bump(id) $$",
+        "CREATE FUNCTION away(k int) RETURNS int LANGUAGE plpgsql AS
+            $$ BEGIN DELETE FROM o WHERE id = k; RETURN k; END $$",
+        "INSERT INTO o VALUES (1, 0) RETURNING bump(id)",
+        "UPDATE o SET n = n + 1 WHERE id = 1 RETURNING bump(id)",
+        "UPDATE o SET n = n + 1 WHERE id = 1 RETURNING bump_twice(id)",
+        "INSERT INTO o VALUES (2, 0) RETURNING away(id)",
+        "INSERT INTO o VALUES (1, 5), (3, 0), (1 + 3, 0) ON CONFLICT (id) DO UPDATE SET n = 9",
+        "WITH a AS (INSERT INTO other VALUES (1, 1), (2, 2) RETURNING id),
+              b AS (UPDATE o SET n = 7 WHERE id = 3 RETURNING id)
+         INSERT INTO parent SELECT id FROM a",
+        "BEGIN; UPDATE o SET n = 8 WHERE id = 3 RETURNING bump(id); UPDATE o SET n = n + 1 WHERE id = 3;
+         SAVEPOINT s; UPDATE o SET n = 0 WHERE id = 3 RETURNING bump(id); ROLLBACK TO s;
+         UPDATE o SET n = n + 1 WHERE id = 3; COMMIT",
+        // Triggers that sort before ours.
+        "CREATE FUNCTION early() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF NEW.n < 1000 THEN UPDATE o SET n = n + 1000 WHERE id = NEW.id; END IF; RETURN NULL; END $$",
+        "CREATE TRIGGER \"!a\" AFTER UPDATE ON o FOR EACH ROW EXECUTE FUNCTION early()",
+        "CREATE TRIGGER \" b\" AFTER INSERT ON o FOR EACH ROW EXECUTE FUNCTION early()",
+        "UPDATE o SET n = n - 1000 WHERE id = 1",
+        "INSERT INTO o VALUES (10, 0)",
+        "UPDATE o SET n = 1 WHERE id = 1 RETURNING bump(id)",
+        // A cascade, and a trigger that changes the same row after it.
+        "INSERT INTO child VALUES (1, 'a', 1)",
+        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            UPDATE child SET note = note || '+' WHERE parent_id = NEW.id; RETURN NULL; END $$",
+        "CREATE TRIGGER note AFTER UPDATE ON parent FOR EACH ROW EXECUTE FUNCTION note()",
+        "UPDATE parent SET id = 20 WHERE id = 1",
+        "DELETE FROM parent",
+    ]))
+    .await;
+}
+
 #[tokio::test]
 async fn every_shape_of_table_is_captured_alike() {
     compare(&owned(&[

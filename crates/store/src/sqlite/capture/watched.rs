@@ -85,6 +85,7 @@ pub(crate) fn list(connection: &Connection) -> Result<Vec<WatchView>, StoreError
             last: row.get::<_, Option<i64>>(8)?.map(Position::from_sql),
             waiting: 0,
             waiting_ms: 0,
+            notes: Vec::new(),
         })
     };
     let read = || -> rusqlite::Result<Vec<WatchView>> {

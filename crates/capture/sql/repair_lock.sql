@@ -1,0 +1,1 @@
+SELECT tidewire.lock_watched($1::oid)

@@ -1,0 +1,1 @@
+SELECT tidewire.suspicion($1::oid)

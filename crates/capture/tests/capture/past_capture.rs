@@ -1,0 +1,216 @@
+//! What changes a watched table past row triggers and the write-ahead log is noticed, told and repaired, whichever
+//! way changes are captured.
+
+use tidewire_capture::CaptureOptions;
+use tidewire_store::Watches as _;
+
+use crate::stage::{Stage, quick, reading};
+
+const PARTS: &str = "CREATE TABLE parts (id int, day date, v text, PRIMARY KEY (id, day)) PARTITION BY RANGE (day);
+    CREATE TABLE jan PARTITION OF parts FOR VALUES FROM ('2024-01-01') TO ('2024-02-01');
+    CREATE TABLE feb PARTITION OF parts FOR VALUES FROM ('2024-02-01') TO ('2024-03-01');
+    INSERT INTO parts VALUES (100, '2024-01-31', 'there before');
+    SELECT tidewire.watch('parts');
+    INSERT INTO parts VALUES (1, '2024-01-05', 'a'), (2, '2024-02-05', 'b'), (3, '2024-02-06', 'c')";
+
+async fn stage_of(options: CaptureOptions) -> Stage {
+    let wal = options.source == tidewire_capture::Source::Wal;
+    let stage = Stage::set_with(options).await;
+    if wal {
+        stage.until("SELECT mode = 'wal' FROM tidewire.capture").await;
+    }
+    stage
+}
+
+/// What those who follow tables were told besides rows, once it has been told so many times.
+async fn told(stage: &Stage, times: usize) -> Vec<String> {
+    let there = format!("SELECT count(*) >= {times} FROM tidewire.log WHERE control = 'schema'");
+    stage.until(&there).await;
+    let log = stage.log().await.into_iter();
+    log.filter(|event| event.control.as_deref() == Some("schema"))
+        .filter_map(|event| event.payload)
+        .collect()
+}
+
+/// The changes from an offset on: operation, and the first column of the key.
+async fn changes_after(stage: &Stage, offset: i64) -> Vec<String> {
+    let changes = stage.log().await.into_iter().filter(|event| event.offset > offset);
+    let words = changes.filter_map(|event| {
+        let image = event.after.or(event.before).unwrap_or_default();
+        Some(format!("{} {}", event.operation?, image["id"]))
+    });
+    words.collect()
+}
+
+async fn tip(stage: &Stage) -> i64 {
+    stage.caught_up().await;
+    stage.number("SELECT max(c_offset) FROM tidewire.log").await
+}
+
+#[tokio::test]
+async fn a_partition_that_is_emptied_tells_of_each_row_in_its_place() {
+    for options in [quick("a"), reading("a")] {
+        let stage = stage_of(options).await;
+        stage.run(PARTS).await;
+        let from = tip(&stage).await;
+        stage
+            .run("BEGIN; SELECT tidewire.set_actor('ann', 'acme'); UPDATE parts SET v = 'x' WHERE id = 1;
+                  TRUNCATE jan; INSERT INTO parts VALUES (4, '2024-01-07', 'd'); COMMIT")
+            .await;
+        stage.caught_up().await;
+        let mut changes = changes_after(&stage, from).await;
+        changes[1..3].sort();
+        assert_eq!(changes, ["UPDATE 1", "DELETE 1", "DELETE 100", "INSERT 4"]);
+        let log = stage.log().await;
+        let of_it: Vec<_> = log.iter().filter(|event| event.offset > from).collect();
+        assert!(of_it.iter().all(|event| event.txid == of_it[0].txid), "one transaction");
+        assert!(of_it.iter().all(|event| event.user.as_deref() == Some("ann")));
+        let from = tip(&stage).await;
+        stage.run("TRUNCATE parts").await;
+        stage.caught_up().await;
+        assert_eq!(changes_after(&stage, from).await, ["TRUNCATE null"], "the whole is one event");
+        stage.strike().await;
+    }
+}
+
+#[tokio::test]
+async fn partitions_that_go_and_come_are_told_as_differences() {
+    for options in [quick("a"), reading("a")] {
+        let stage = stage_of(options).await;
+        stage.run(PARTS).await;
+        let from = tip(&stage).await;
+        stage.run("ALTER TABLE parts DETACH PARTITION feb").await;
+        let what = told(&stage, 1).await;
+        assert!(what[0].contains("feb is no partition of it any more"), "{what:?}");
+        let mut changes = changes_after(&stage, from).await;
+        changes.sort();
+        assert_eq!(changes, ["DELETE 2", "DELETE 3"]);
+        let left = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE '!tidewire%' AND tgrelid = 'feb'::regclass";
+        assert_eq!(stage.number(left).await, 0, "it is an ordinary table");
+
+        let from = tip(&stage).await;
+        stage.run("UPDATE feb SET v = 'changed' WHERE id = 3").await;
+        stage
+            .run("ALTER TABLE parts ATTACH PARTITION feb FOR VALUES FROM ('2024-02-01') TO ('2024-03-01')")
+            .await;
+        let what = told(&stage, 2).await;
+        assert!(what[1].contains("feb came as a partition. Its rows follow"), "{what:?}");
+        let mut changes = changes_after(&stage, from).await;
+        changes.sort();
+        assert_eq!(changes, ["INSERT 2", "INSERT 3"]);
+
+        let from = tip(&stage).await;
+        stage.run("DROP TABLE feb").await;
+        let what = told(&stage, 3).await;
+        assert!(what[2].contains("feb is no partition of it any more"), "{what:?}");
+        let mut changes = changes_after(&stage, from).await;
+        changes.sort();
+        assert_eq!(changes, ["DELETE 2", "DELETE 3"]);
+        stage.strike().await;
+    }
+}
+
+#[tokio::test]
+async fn a_partition_that_is_made_and_written_to_is_no_news() {
+    for options in [quick("a"), reading("a")] {
+        let stage = stage_of(options).await;
+        stage.run(PARTS).await;
+        let from = tip(&stage).await;
+        stage
+            .run("CREATE TABLE mar PARTITION OF parts FOR VALUES FROM ('2024-03-01') TO ('2024-04-01');
+                  INSERT INTO parts VALUES (5, '2024-03-05', 'e')")
+            .await;
+        let known =
+            "SELECT shape -> 'partitions' ? 'mar'::regclass::oid::text FROM tidewire.watches";
+        stage.until(known).await;
+        stage.run("TRUNCATE mar").await;
+        stage.caught_up().await;
+        assert_eq!(changes_after(&stage, from).await, ["INSERT 5", "DELETE 5"]);
+        let told = "SELECT count(*) FROM tidewire.log WHERE control = 'schema'";
+        assert_eq!(stage.number(told).await, 0, "nobody is told to begin anew");
+        stage.strike().await;
+    }
+}
+
+#[tokio::test]
+async fn disabled_triggers_are_noticed_and_what_was_missed_is_told() {
+    let stage = Stage::set().await;
+    stage.run("CREATE TABLE orders (id int PRIMARY KEY, v text); INSERT INTO orders VALUES (50, 'before')").await;
+    stage.run("SELECT tidewire.watch('orders'); INSERT INTO orders VALUES (1, 'a'), (2, 'b'), (3, 'c')").await;
+    stage.caught_up().await;
+    // What pg_restore --disable-triggers does.
+    stage.run("ALTER TABLE orders DISABLE TRIGGER ALL").await;
+    stage.run("INSERT INTO orders VALUES (4, 'd'); UPDATE orders SET v = 'x' WHERE id = 1").await;
+    stage.run("DELETE FROM orders WHERE id = 2").await;
+    stage.run("ALTER TABLE orders ENABLE TRIGGER ALL").await;
+    let what = told(&stage, 1).await;
+    assert!(what[0].contains("triggers that capture its changes were disabled"), "{what:?}");
+    stage.until("SELECT tidewire.is_armed('orders'::regclass)").await;
+    stage.run("INSERT INTO orders VALUES (5, 'e')").await;
+    stage.caught_up().await;
+    let sql = "SELECT string_agg(id || v, ',' ORDER BY id) FROM (
+            SELECT DISTINCT ON (entity_id) entity_id::int AS id, after_data ->> 'v' AS v FROM tidewire.log
+            WHERE control IS NULL ORDER BY entity_id, c_offset DESC
+        ) AS known WHERE v IS NOT NULL";
+    assert_eq!(stage.text(sql).await, "1x,3c,4d,5e", "the log knows what is there");
+    let changes = stage.changes().await;
+    let of = |id: &str| changes.iter().filter(|(_, entity)| entity == id).count();
+    assert_eq!([of("3"), of("4"), of("50")], [1, 1, 0], "each is told once: {changes:?}");
+    let view = stage.store.capture().await.expect("a view");
+    let repair = view.repairs.first().expect("it is shown");
+    assert_eq!(repair.table, "orders");
+    assert!(repair.why.contains("disabled"), "{repair:?}");
+    assert!(repair.events.is_some_and(|events| events >= 1), "{repair:?}");
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn a_table_that_is_taken_out_of_the_publication_is_put_back_and_compared() {
+    let stage = Stage::set_with_wal().await;
+    stage
+        .run("CREATE TABLE orders (id int PRIMARY KEY, v text); SELECT tidewire.watch('orders')")
+        .await;
+    stage.run("INSERT INTO orders VALUES (1, 'a')").await;
+    stage.caught_up().await;
+    stage
+        .run(
+            "BEGIN; ALTER PUBLICATION tidewire_tables DROP TABLE orders; UPDATE orders SET v = 'b';
+              INSERT INTO orders VALUES (2, 'c'); COMMIT",
+        )
+        .await;
+    let what = told(&stage, 1).await;
+    assert!(what[0].contains("taken out of the publication"), "{what:?}");
+    stage.run("INSERT INTO orders VALUES (3, 'd')").await;
+    stage.caught_up().await;
+    let sql = "SELECT string_agg(id || v, ',' ORDER BY id) FROM (
+            SELECT DISTINCT ON (entity_id) entity_id::int AS id, after_data ->> 'v' AS v FROM tidewire.log
+            WHERE control IS NULL ORDER BY entity_id, c_offset DESC
+        ) AS known WHERE v IS NOT NULL";
+    assert_eq!(stage.text(sql).await, "1b,2c,3d");
+    stage.strike().await;
+}
+
+#[tokio::test]
+async fn other_names_inside_of_types_are_told() {
+    let stage = Stage::set().await;
+    stage
+        .run("CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE DOMAIN feeling AS mood;
+              CREATE TYPE place AS (x int, m mood[]);
+              CREATE TABLE t (id int PRIMARY KEY, f feeling[]); CREATE TABLE u (id int PRIMARY KEY, p place);
+              SELECT tidewire.watch('t'); SELECT tidewire.watch('u')")
+        .await;
+    stage.caught_up().await;
+    stage.run("ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'").await;
+    let what = told(&stage, 2).await;
+    let said = "has the label 'blue' instead of 'sad'";
+    assert!(what.iter().all(|what| what.contains(said)), "{what:?}");
+    stage.run("ALTER TYPE mood ADD VALUE 'fine'").await;
+    let known = "SELECT bool_and(shape ->> 'types' LIKE '%fine%') FROM tidewire.watches";
+    stage.until(known).await;
+    stage.caught_up().await;
+    assert_eq!(told(&stage, 2).await.len(), 2, "another label changes no row");
+    stage.run("ALTER TYPE place RENAME ATTRIBUTE x TO y").await;
+    let what = told(&stage, 3).await;
+    assert!(what[2].contains("has the field y integer instead of x integer"), "{what:?}");
+    stage.strike().await;
+}

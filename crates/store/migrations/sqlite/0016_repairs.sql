@@ -1,0 +1,2 @@
+-- Tables here have no partitions, and the hook that sees their changes cannot be disabled: there is nothing to
+-- compare with the log but what another process wrote, which is noticed as it is.
