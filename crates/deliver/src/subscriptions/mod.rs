@@ -2,12 +2,13 @@
 //!
 //! Routes are here; what they ask and answer is in `document`, who does the work behind them in
 //! `dispatch`, and how webhooks are signed, sent and kept away from private networks in `sign`,
-//! `webhook` and `target`.
+//! `webhook`, `target` and `special`.
 
 mod dispatch;
 mod document;
 mod reply;
 mod sign;
+mod special;
 mod target;
 mod webhook;
 

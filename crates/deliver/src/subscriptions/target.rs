@@ -1,15 +1,16 @@
 //! Where webhooks may go: never into the server's own network.
 //!
-//! A URL is checked when a subscription is made, and every address its name resolves to is checked
-//! again at each delivery, because a name can be pointed elsewhere in between.
+//! A URL is checked when a subscription is made and at each delivery, and so is every address that its
+//! name resolves to, because a name can be pointed elsewhere in between.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use axum::http::StatusCode;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::reply;
+use super::special::is_public;
 use crate::problem::Problem;
 
 /// Why a target is refused.
@@ -40,7 +41,8 @@ pub(super) fn check_url(text: &str, allow_loopback: bool) -> Result<Url, Rejecte
         Some(host) => host.trim_matches(['[', ']']).parse::<IpAddr>().ok(),
     };
     let local_name = url.host_str().is_some_and(|host| {
-        host.eq_ignore_ascii_case("localhost") || host.to_ascii_lowercase().ends_with(".localhost")
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        host == "localhost" || host.ends_with(".localhost")
     });
     let loopback = local_name || literal.is_some_and(|address| address.is_loopback());
     if loopback && allow_loopback {
@@ -54,65 +56,11 @@ pub(super) fn check_url(text: &str, allow_loopback: bool) -> Result<Url, Rejecte
     }
     if local_name || literal.is_some_and(|address| !is_public(address)) {
         return Err(Rejected(
-            "webhook.url must not lead to a private, loopback or link-local host",
+            "webhook.url must not lead to a private, loopback or link-local host, nor to another \
+             address with a special purpose",
         ));
     }
     Ok(url)
-}
-
-/// Whether an address belongs to the public Internet.
-pub(super) fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => is_public_v4(v4),
-        IpAddr::V6(v6) => match embedded_v4(v6) {
-            Some(v4) => is_public_v4(v4),
-            None => is_public_v6(v6),
-        },
-    }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, c, _] = address.octets();
-    !(address.is_private()
-        || address.is_loopback()
-        || address.is_link_local()
-        || address.is_multicast()
-        || address.is_broadcast()
-        || address.is_documentation()
-        || a == 0
-        // Shared by carriers, protocol assignments, benchmarking, reserved.
-        || (a == 100 && (64..128).contains(&b))
-        || (a == 192 && b == 0 && c == 0)
-        || (a == 198 && (18..20).contains(&b))
-        || a >= 240)
-}
-
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    let first = address.segments()[0];
-    !(address.is_loopback()
-        || address.is_unspecified()
-        || address.is_multicast()
-        // Unique local, link local, site local, documentation.
-        || (first & 0xfe00) == 0xfc00
-        || (first & 0xffc0) == 0xfe80
-        || (first & 0xffc0) == 0xfec0
-        || (first == 0x2001 && address.segments()[1] == 0x0db8))
-}
-
-/// The IPv4 address inside a mapped, translated (64:ff9b::/96) or 6to4 (2002::/16) one.
-fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let segments = address.segments();
-    let from = |high: u16, low: u16| {
-        let [a, b] = high.to_be_bytes();
-        let [c, d] = low.to_be_bytes();
-        Ipv4Addr::new(a, b, c, d)
-    };
-    match segments {
-        [0x2002, high, low, ..] => Some(from(high, low)),
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(from(high, low)),
-        [0, 0, 0, 0, 0, 0, high, low] if address != Ipv6Addr::LOCALHOST => Some(from(high, low)),
-        _ => address.to_ipv4_mapped(),
-    }
 }
 
 /// Resolves names to public addresses only (and loopback, where that is allowed).
@@ -126,11 +74,7 @@ impl Resolve for PublicResolver {
         let allow_loopback = self.allow_loopback;
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let allowed: Vec<SocketAddr> = found
-                .filter(|address| {
-                    is_public(address.ip()) || (allow_loopback && address.ip().is_loopback())
-                })
-                .collect();
+            let allowed = reachable(found, allow_loopback);
             if allowed.is_empty() {
                 return Err(Rejected("the webhook's host has no public address").into());
             }
@@ -139,9 +83,42 @@ impl Resolve for PublicResolver {
     }
 }
 
+/// Of the addresses that a name has, those that a webhook may go to.
+fn reachable(found: impl Iterator<Item = SocketAddr>, allow_loopback: bool) -> Vec<SocketAddr> {
+    let loopback = |address: &IpAddr| allow_loopback && address.is_loopback();
+    found.filter(|address| is_public(address.ip()) || loopback(&address.ip())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a name resolves to is held to the same as what is written.
+    #[test]
+    fn of_what_a_name_resolves_to_only_public_addresses_are_used() {
+        let found = |allow_loopback| {
+            let all = [
+                "10.0.0.1",
+                "127.0.0.1",
+                "::1",
+                "::ffff:192.168.0.1",
+                "64:ff9b::a00:1",
+                "64:ff9b:1::5db8:d822",
+                "2002:5db8:d822::1",
+                "2001:0:5db8:d822::1",
+                "100::1",
+                "3fff::1",
+                "fd00::1",
+                "93.184.216.34",
+                "2606:2800::1",
+            ];
+            let all = all.iter().map(|text| text.parse::<IpAddr>().expect("an address"));
+            let left = reachable(all.map(|address| SocketAddr::new(address, 0)), allow_loopback);
+            left.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(found(false), ["93.184.216.34", "2606:2800::1"]);
+        assert_eq!(found(true), ["127.0.0.1", "::1", "93.184.216.34", "2606:2800::1"]);
+    }
 
     #[test]
     fn private_targets_are_refused_however_they_are_written() {
@@ -162,7 +139,18 @@ mod tests {
             "https://[::1]/hook",
             "https://[::ffff:10.0.0.1]/hook",
             "https://[64:ff9b::a00:1]/hook",
+            "https://[64:ff9b:1::5db8:d822]/hook",
             "https://[2002:a00:1::]/hook",
+            "https://[2002:5db8:d822::]/hook",
+            "https://[2001:0:5db8:d822::]/hook",
+            "https://[::7f00:1]/hook",
+            "https://[100::1]/hook",
+            "https://[3fff::1]/hook",
+            "https://[5f00::1]/hook",
+            "https://[fec0::1]/hook",
+            "https://192.88.99.1",
+            "https://192.0.0.8",
+            "https://localhost./hook",
             "https://[fd00::1]/hook",
             "https://[fe80::1]/hook",
             "https://user:secret@example.com/hook",
