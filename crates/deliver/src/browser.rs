@@ -9,11 +9,15 @@ use std::net::IpAddr;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+use axum::http::uri::Authority;
+use axum::http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header,
+};
 use axum::response::IntoResponse;
 
 use crate::node::Node;
 use crate::options::Access;
+use crate::peer::Peer;
 use crate::problem::Problem;
 use crate::streams::{EXPOSED_HEADERS, REQUEST_HEADERS};
 
@@ -30,7 +34,7 @@ impl Visit {
     pub(crate) fn of(node: &Node, request: &Request) -> Visit {
         let origin = request.headers().get(header::ORIGIN).cloned();
         let origin_allowed = match &origin {
-            Some(origin) => node.allows_origin(origin, named_host(request).as_deref()),
+            Some(origin) => node.allows_origin(origin, own_origin(node, request).as_deref()),
             None => !embedded_elsewhere(request.headers()),
         };
         Visit { origin, origin_allowed }
@@ -80,6 +84,91 @@ fn named_host(request: &Request) -> Option<String> {
     })
 }
 
+/// The origin of pages that this server sends, as the client that asks knows it.
+fn own_origin(node: &Node, request: &Request) -> Option<String> {
+    let host = named_host(request)?;
+    // Whoever reaches the server under its public name does so by the scheme of that, though a proxy that
+    // nobody named may have taken the TLS off.
+    let public = node.options.public_url.as_ref().and_then(|_| normal(origin_of(&node.public_url)));
+    if let Some((scheme, public_host)) = public.as_deref().and_then(|url| url.split_once("://"))
+        && same_host(scheme, public_host, &host)
+    {
+        return public;
+    }
+    let is_secure = request.extensions().get::<Peer>().map(|peer| peer.is_secure);
+    let scheme = match is_secure.unwrap_or(node.tls.is_some()) {
+        true => "https",
+        false => "http",
+    };
+    normal(&format!("{scheme}://{host}"))
+}
+
+/// A URL without its path.
+fn origin_of(url: &str) -> &str {
+    let host_at = url.find("://").map_or(0, |at| at + 3);
+    url[host_at..].find('/').map_or(url, |path_at| &url[..host_at + path_at])
+}
+
+fn same_host(scheme: &str, one: &str, other: &str) -> bool {
+    let with_scheme = |host: &str| normal(&format!("{scheme}://{host}"));
+    with_scheme(one).is_some_and(|one| with_scheme(other) == Some(one))
+}
+
+/// An origin of the web as browsers write it: in small letters, and without the port that its scheme has
+/// anyway. None if it is none.
+fn normal(origin: &str) -> Option<String> {
+    let (scheme, host) = origin.split_once("://")?;
+    let (scheme, host) = (scheme.to_ascii_lowercase(), host.to_ascii_lowercase());
+    let port = match scheme.as_str() {
+        "http" => ":80",
+        "https" => ":443",
+        _ => return None,
+    };
+    let host = host.strip_suffix(port).unwrap_or(&host);
+    is_authority(host).then(|| format!("{scheme}://{host}"))
+}
+
+/// Whether a text is a host, and perhaps a port, and nothing else.
+fn is_authority(text: &str) -> bool {
+    text.parse::<Authority>().is_ok_and(|parsed| !parsed.host().is_empty() && !text.contains('@'))
+}
+
+/// Refuses a request that does not name one host, exactly: two who read it differently, a proxy and the
+/// server say, could be made to disagree about whom it is for.
+pub(crate) fn check_one_host(request: &Request) -> Result<(), Problem> {
+    let mut named = request.headers().get_all(header::HOST).iter();
+    let (first, second) = (named.next(), named.next());
+    let in_target = request.uri().authority();
+    let why = match (first, second, in_target) {
+        (_, Some(_), _) => "the request has more than one Host header",
+        (None, None, _) if request.version() == Version::HTTP_11 => {
+            "the request has no Host header"
+        }
+        (None, None, _) => return Ok(()),
+        (Some(host), None, in_target) => match (host.to_str(), in_target) {
+            (Ok(host), _) if !is_authority(host) => "the Host header names no host",
+            (Err(_), _) => "the Host header names no host",
+            (Ok(host), Some(target)) if !same_host("http", target.as_str(), host) => {
+                "the Host header names another host than the request's target"
+            }
+            (Ok(_), _) => return Ok(()),
+        },
+    };
+    let problem = Problem::bad_request(
+        "bad_host",
+        why,
+        "send one Host header, with the host that the request is for",
+    );
+    // What else is in the connection may be meant for someone else.
+    Err(problem.with_header("connection", "close"))
+}
+
+/// Takes from an answer what a browser could do with it as a page of this server: whatever someone has put
+/// into a stream, as whatever it calls itself, is no page that runs, asks or stores anything here.
+pub(crate) fn make_inert(headers: &mut HeaderMap) {
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
+}
+
 /// Refuses a request to an open server under a name that is not this machine's.
 pub(crate) fn check_host(request: &Request) -> Result<(), Problem> {
     if named_host(request).is_some_and(|host| !is_loopback(&host)) {
@@ -95,9 +184,9 @@ pub(crate) fn check_host(request: &Request) -> Result<(), Problem> {
 
 /// This server's address as the client knows it: the configured one, or the one it asked.
 pub(crate) fn own_url(node: &Node, request: &Request) -> String {
-    match (&node.options.public_url, named_host(request)) {
-        (None, Some(host)) => format!("{}://{host}", node.options.scheme()),
-        _ => node.public_url.clone(),
+    match &node.options.public_url {
+        None => own_origin(node, request).unwrap_or_else(|| node.public_url.clone()),
+        Some(_) => node.public_url.clone(),
     }
 }
 
@@ -114,18 +203,25 @@ fn is_loopback(host: &str) -> bool {
 impl Node {
     /// Whether pages of this origin may use the server: its own, those in the configuration and, in
     /// `dev`, those of this machine.
-    fn allows_origin(&self, origin: &HeaderValue, own_host: Option<&str>) -> bool {
+    fn allows_origin(&self, origin: &HeaderValue, own: Option<&str>) -> bool {
         let Ok(origin) = origin.to_str() else { return false };
-        if origin == self.public_url
-            || self.tunable().allowed_origins.iter().any(|allowed| allowed == origin)
+        // Those of programs that are no browsers (tauri://localhost) are compared as they are.
+        if self.tunable().allowed_origins.iter().any(|allowed| allowed == origin) {
+            return true;
+        }
+        let Some(origin) = normal(origin) else { return false };
+        let is = |other: &str| normal(other).is_some_and(|other| other == origin);
+        if is(origin_of(&self.public_url))
+            || self.tunable().allowed_origins.iter().any(|other| is(other))
         {
             return true;
         }
-        let host = origin.split_once("://").map(|(_, host)| host);
         match self.options.access {
-            Access::OpenOnLoopback => host.is_some_and(is_loopback),
+            Access::OpenOnLoopback => {
+                origin.split_once("://").is_some_and(|(_, host)| is_loopback(host))
+            }
             // A page that this very server sent. Nothing is allowed to it without a credential.
-            Access::Guarded { .. } => host.is_some() && host == own_host,
+            Access::Guarded { .. } => own == Some(origin.as_str()),
         }
     }
 }
@@ -166,6 +262,74 @@ mod tests {
             ["example.com", "localhost.example.com:80", "10.0.0.1", "0.0.0.0:4437", "", "[::2]:1"]
         {
             assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_its_scheme_host_and_port() {
+        for (origin, same) in [
+            ("https://a.example", "https://a.example:443"),
+            ("http://a.example:80", "HTTP://A.example"),
+            ("http://[::1]:4437", "http://[::1]:4437"),
+        ] {
+            assert_eq!(normal(origin).expect(origin), normal(same).expect(same));
+        }
+        for (origin, other) in [
+            ("https://a.example", "http://a.example"),
+            ("https://a.example", "https://a.example:80"),
+            ("http://a.example", "http://a.example:443"),
+            ("https://a.example", "https://b.example"),
+        ] {
+            assert_ne!(normal(origin).expect(origin), normal(other).expect(other));
+        }
+        for text in ["null", "", "a.example", "ftp://a", "http://", "https://a/b", "https://u@a"] {
+            assert_eq!(normal(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_request_names_one_host() {
+        let check = |version: Version, target: &str, hosts: &[&[u8]]| {
+            let mut request = Request::new(Body::empty());
+            *request.version_mut() = version;
+            *request.uri_mut() = target.parse().expect("a target");
+            for host in hosts {
+                let host = HeaderValue::from_bytes(host).expect("a value");
+                request.headers_mut().append(header::HOST, host);
+            }
+            check_one_host(&request).map_err(|problem| problem.code())
+        };
+        let (old, usual, two) = (Version::HTTP_10, Version::HTTP_11, Version::HTTP_2);
+        for (version, target, hosts) in [
+            (usual, "/", &[b"a.example".as_slice()] as &[&[u8]]),
+            (usual, "/", &[b"A.example:4437"]),
+            (usual, "/", &[b"[::1]:4437"]),
+            (usual, "http://a.example/", &[b"A.example"]),
+            (usual, "http://a.example:80/", &[b"a.example"]),
+            (old, "/", &[]),
+            (two, "http://a.example/", &[]),
+            (two, "http://a.example/", &[b"a.example"]),
+        ] {
+            assert_eq!(check(version, target, hosts), Ok(()), "{version:?} {target} {hosts:?}");
+        }
+        for (version, target, hosts) in [
+            (usual, "/", &[] as &[&[u8]]),
+            (usual, "http://a.example/", &[]),
+            (usual, "/", &[b"a.example", b"a.example"]),
+            (usual, "/", &[b"a.example", b"b.example"]),
+            (usual, "/", &[b""]),
+            (usual, "/", &[b"a b"]),
+            (usual, "/", &[b"a.example/x"]),
+            (usual, "/", &[b"u@a.example"]),
+            (usual, "/", &[b"a.example, b.example"]),
+            (usual, "/", &[b"\xff"]),
+            (usual, "http://a.example/", &[b"b.example"]),
+            (usual, "http://a.example:81/", &[b"a.example"]),
+            (old, "/", &[b"a.example", b"b.example"]),
+            (two, "http://a.example/", &[b"b.example"]),
+        ] {
+            let refused = check(version, target, hosts);
+            assert_eq!(refused, Err("bad_host"), "{version:?} {target} {hosts:?}");
         }
     }
 

@@ -66,7 +66,8 @@ pub(crate) async fn serve(stream: TcpStream, connected: IpAddr, node: Arc<Node>,
     let carrier = Carrier { line: Arc::clone(&line), _place: Arc::new((place, open)) };
     let requests = Arc::new(Requests::default());
     let service = service_fn(|mut request: Request<Incoming>| {
-        let peer = Peer::of(connected, &node.options.trusted_proxies, request.headers());
+        let (proxies, is_secure) = (&node.options.trusted_proxies, node.tls.is_some());
+        let peer = Peer::of(connected, is_secure, proxies, request.headers());
         tracing::trace!(client = %peer.address, method = %request.method(), "a request");
         request.extensions_mut().insert(peer);
         if router::is_live(&request) {

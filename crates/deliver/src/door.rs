@@ -81,7 +81,9 @@ pub(crate) fn knock<'a>(
             StatusCode::FORBIDDEN,
             "origin_not_allowed",
             "pages of this origin may not use the server",
-            "add the origin to allowed_origins in the server's configuration",
+            "add the origin, with its scheme, to allowed_origins in the server's configuration; for the \
+             server's own pages behind a proxy that speaks TLS set public_url, or name the proxy in \
+             trusted_proxies",
         ));
     }
     if let Access::OpenOnLoopback = node.options.access {

@@ -1,8 +1,9 @@
 //! Who is at the other end of a connection, and whom they speak for.
 //!
 //! A proxy in front of the server is the peer of every connection; whose requests it passes on, it says
-//! in `X-Forwarded-For`. Anyone can write that header, so only proxies that the configuration names are
-//! believed, and of what they pass on only what they or others of them have added.
+//! in `X-Forwarded-For`, and whether they came over TLS in `X-Forwarded-Proto`. Anyone can write these
+//! headers, so only proxies that the configuration names are believed, and of addresses that they pass on
+//! only those that they or others of them have added.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
@@ -15,6 +16,8 @@ use ipnet::IpNet;
 pub(crate) struct Peer {
     /// The client's address, as far as that can be known.
     pub(crate) address: IpAddr,
+    /// Whether the client speaks TLS, to the server or to a proxy in front of it.
+    pub(crate) is_secure: bool,
 }
 
 /// An address, or all addresses with a common beginning: `10.0.0.1`, `10.0.0.0/8`.
@@ -60,10 +63,34 @@ impl Peer {
         of_request.get::<Peer>().map(|peer| peer.address)
     }
 
-    /// Whose request it is that `connected` sent.
-    pub(crate) fn of(connected: IpAddr, proxies: &[Network], headers: &HeaderMap) -> Peer {
-        let forwarded = is_among(proxies, connected).then(|| forwarded_for(proxies, headers));
-        Peer { address: forwarded.flatten().unwrap_or(connected) }
+    /// Whose request it is that `connected` sent, over TLS or not.
+    pub(crate) fn of(
+        connected: IpAddr,
+        is_secure: bool,
+        proxies: &[Network],
+        headers: &HeaderMap,
+    ) -> Peer {
+        let direct = Peer { address: connected, is_secure };
+        if !is_among(proxies, connected) {
+            return direct;
+        }
+        Peer {
+            address: forwarded_for(proxies, headers).unwrap_or(connected),
+            is_secure: forwarded_proto(headers).unwrap_or(is_secure),
+        }
+    }
+}
+
+/// Whether a client of a proxy spoke TLS to it. Of several proxies the first knows.
+fn forwarded_proto(headers: &HeaderMap) -> Option<bool> {
+    let value = headers.get("x-forwarded-proto")?.to_str().ok()?;
+    let first = value.split(',').next().unwrap_or_default().trim();
+    if first.eq_ignore_ascii_case("https") || first.eq_ignore_ascii_case("wss") {
+        Some(true)
+    } else if first.eq_ignore_ascii_case("http") || first.eq_ignore_ascii_case("ws") {
+        Some(false)
+    } else {
+        None
     }
 }
 
@@ -111,7 +138,28 @@ mod tests {
             headers.append("x-forwarded-for", value);
         }
         let connected = connected.parse().expect("an address");
-        Peer::of(connected, &proxies, &headers).address.to_string()
+        Peer::of(connected, false, &proxies, &headers).address.to_string()
+    }
+
+    #[test]
+    fn a_proxy_says_whether_its_client_speaks_tls() {
+        let proxies = networks(&["10.0.0.0/8"]);
+        let is_secure = |connected: &str, is_secure, value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-forwarded-proto", HeaderValue::from_static(value));
+            let connected = connected.parse().expect("an address");
+            Peer::of(connected, is_secure, &proxies, &headers).is_secure
+        };
+        for (value, secure) in [("https", true), ("HTTPS, http", true), ("wss", true)] {
+            assert_eq!(is_secure("10.1.2.3", false, value), secure, "{value}");
+        }
+        for value in ["http", "http, https", "ws"] {
+            assert!(!is_secure("10.1.2.3", true, value), "{value}");
+        }
+        for value in ["", "ftp", ","] {
+            assert!(is_secure("10.1.2.3", true, value), "as good as none: {value}");
+        }
+        assert!(!is_secure("203.0.113.9", false, "https"), "nobody else is believed");
     }
 
     #[test]

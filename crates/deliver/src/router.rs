@@ -338,16 +338,22 @@ pub(crate) async fn respond(node: Arc<Node>, request: Request) -> Response<Body>
     let route = Route::of(request.uri().path());
     let (label, method) = (route.label(), request.method().clone());
     let visit = Visit::of(&node, &request);
-    let mut response = if method == Method::OPTIONS {
-        browser::preflight()
-    } else {
-        let knock = door::knock(&node, route.entry(), &request, &visit);
-        let answer = match permit(&node, route.act(&method), knock).await {
-            Ok(admission) => route.answer(&node, request, admission).await,
-            Err(problem) => Err(problem),
-        };
-        answer.unwrap_or_else(IntoResponse::into_response)
+    let is_page = route == Route::Page;
+    let answer = match browser::check_one_host(&request) {
+        Ok(()) if method == Method::OPTIONS => Ok(browser::preflight()),
+        Ok(()) => {
+            let knock = door::knock(&node, route.entry(), &request, &visit);
+            match permit(&node, route.act(&method), knock).await {
+                Ok(admission) => route.answer(&node, request, admission).await,
+                Err(problem) => Err(problem),
+            }
+        }
+        Err(problem) => Err(problem),
     };
+    let mut response = answer.unwrap_or_else(IntoResponse::into_response);
+    if !is_page {
+        browser::make_inert(response.headers_mut());
+    }
     visit.dress(response.headers_mut());
     node.metrics.answered(label, &method, response.status(), started.elapsed());
     response
