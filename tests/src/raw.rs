@@ -5,6 +5,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::certificate::Authority;
 use crate::socket::{Socket, connect};
 use crate::wait::within_patience;
+use crate::websocket::SMALL_WINDOW_BYTES;
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -17,6 +18,12 @@ impl Raw {
     /// Connects to a port of the loopback interface.
     pub async fn connect(port: u16) -> Raw {
         Raw { socket: connect(port, None, None).await, received: Vec::new() }
+    }
+
+    /// The same, as someone who has room for next to nothing, so that not reading shows.
+    pub async fn connect_narrow(port: u16) -> Raw {
+        let socket = connect(port, None, Some(SMALL_WINDOW_BYTES)).await;
+        Raw { socket, received: Vec::new() }
     }
 
     /// The same, and agrees on keys with a server that has a certificate of this authority.

@@ -23,7 +23,7 @@ pub const COMPRESSED: u8 = 0x40;
 const MASKED: u8 = 0x80;
 
 /// A window so small that a client which does not read is soon noticed.
-const SMALL_WINDOW_BYTES: u32 = 4 << 10;
+pub(crate) const SMALL_WINDOW_BYTES: u32 = 4 << 10;
 
 /// An open connection. Gone without a word when dropped.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! PostgreSQL is restarted under a running server, while clients append and follow.
 
-use tidewire_stories::{Cluster, Launch, Shutdown, Store, Traffic, faults, rounds};
+use tidewire_stories::{Cluster, Launch, Shutdown, Store, Traffic, eventually, faults, rounds};
 
 /// I1, I3: an orderly restart of the database costs clients some patience, and nothing else.
 #[tokio::test(flavor = "multi_thread")]
@@ -31,7 +31,11 @@ async fn clients_are_asked_to_come_back_while_the_database_is_away() {
         traffic.flows().await;
         cluster.stop(shutdown).await;
         traffic.is_refused().await;
-        http.get("/readyz").await.problem(503, "not_ready");
+        eventually("the node has noticed", async || {
+            let answer = http.get("/readyz").await;
+            (answer.status == 503).then(|| answer.problem(503, "not_ready"))
+        })
+        .await;
         assert_eq!(http.get("/healthz").await.status, 200, "the process is alive");
         cluster.resume().await;
     }

@@ -1,5 +1,10 @@
-//! Reading a request's body, within the limits.
+//! Reading a request's body, within the limits and from the node's budget.
+//!
+//! The body is read when it is known who sends it, with one exception ([`read_of_stranger`]); and what is
+//! held of it counts until the request is answered.
 
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -8,51 +13,119 @@ use axum::http::StatusCode;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use crate::options::Limits;
+use crate::budget::{Account, Held, Purpose};
+use crate::node::Node;
 use crate::problem::Problem;
 
-/// How much of a body that is too large is read and thrown away, so that the client gets to see
-/// the answer instead of a broken connection.
+/// How much of a body that is too large, or for which there is no room, is read and thrown away, so that
+/// the client gets to see the answer instead of a broken connection.
 const DRAIN_FACTOR: usize = 4;
 
-/// Reads a request's body, within the limits.
-pub(crate) async fn read(request: Request, limits: &Limits) -> Result<Bytes, Problem> {
-    let whole = read_body(request.into_body(), limits.body_bytes_max);
-    match tokio::time::timeout(limits.body_timeout, whole).await {
-        Ok(result) => result,
-        Err(_) => Err(body_timeout(limits.body_timeout)),
+/// Bytes of a body that is read before it is known who sends it, because it says so itself. Browsers send
+/// no more from a page that is being left.
+pub(crate) const STRANGER_BYTES_MAX: usize = 64 << 10;
+
+/// A body, whose bytes count for as long as this is kept.
+#[derive(Debug)]
+pub(crate) struct Received {
+    bytes: Bytes,
+    _held: Held,
+}
+
+impl Deref for Received {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.bytes
     }
 }
 
-async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
-    let mut limited = Limited::new(body, bytes_max.saturating_mul(DRAIN_FACTOR));
-    let mut whole = BytesMut::new();
-    let mut size = 0usize;
-    while let Some(frame) = limited.frame().await {
-        let frame = frame.map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                // The rest is not read, so nothing can follow on this connection.
-                body_too_large(bytes_max).with_header("connection", "close")
-            } else {
-                Problem::bad_request(
-                    "broken_body",
-                    "the body did not arrive whole",
-                    "send it again",
-                )
-            }
-        })?;
-        if let Ok(data) = frame.into_data() {
+/// How a body is read.
+struct Terms {
+    bytes_max: usize,
+    too_large: fn(usize) -> Problem,
+    timeout: Duration,
+    held: Held,
+}
+
+/// Reads a request's body, within the limits.
+pub(crate) async fn read(request: Request, node: &Node) -> Result<Received, Problem> {
+    let limits = &node.options.limits;
+    // The router notes whose it is. What it did not note is nobody's.
+    let account = request.extensions().get::<Arc<Account>>().unwrap_or(node.budget.strangers());
+    let terms = Terms {
+        bytes_max: limits.body_bytes_max,
+        too_large: body_too_large,
+        timeout: limits.body_timeout,
+        held: node.budget.open(Purpose::Body, account),
+    };
+    terms.read(request.into_body(), node).await
+}
+
+/// Reads the body of a request of someone who has shown no credential and may do so in the body: less of
+/// it, in as little time as headers have, and from the part of the budget that strangers share.
+pub(crate) async fn read_of_stranger(request: Request, node: &Node) -> Result<Received, Problem> {
+    let limits = &node.options.limits;
+    let terms = Terms {
+        bytes_max: STRANGER_BYTES_MAX.min(limits.body_bytes_max),
+        too_large: strangers_body_too_large,
+        timeout: limits.header_timeout.min(limits.body_timeout),
+        held: node.budget.open(Purpose::Body, node.budget.strangers()),
+    };
+    terms.read(request.into_body(), node).await
+}
+
+impl Terms {
+    async fn read(self, body: Body, node: &Node) -> Result<Received, Problem> {
+        let timeout = self.timeout;
+        match tokio::time::timeout(timeout, self.read_whole(body, node)).await {
+            Ok(result) => result,
+            Err(_) => Err(body_timeout(timeout)),
+        }
+    }
+
+    async fn read_whole(mut self, body: Body, node: &Node) -> Result<Received, Problem> {
+        let (bytes_max, too_large) = (self.bytes_max, self.too_large);
+        let mut limited = Limited::new(body, bytes_max.saturating_mul(DRAIN_FACTOR));
+        let mut whole = BytesMut::new();
+        let mut size = 0usize;
+        let mut refused = None;
+        while let Some(frame) = limited.frame().await {
+            let frame = frame.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    // The rest is not read, so nothing can follow on this connection.
+                    too_large(bytes_max).with_header("connection", "close")
+                } else {
+                    broken_body()
+                }
+            })?;
+            let Ok(data) = frame.into_data() else { continue };
             size = size.saturating_add(data.len());
+            if refused.is_some() {
+                continue;
+            }
             if size > bytes_max {
-                whole = BytesMut::new();
+                refused = Some(too_large(bytes_max));
             } else {
                 // Copied, because the frame is a part of what was read from the socket: an event that is kept in
                 // memory for its hundred bytes would keep all of that, and the next request would need another.
                 whole.extend_from_slice(&data);
+                refused = node.hold(&mut self.held, whole.capacity()).err();
+            }
+            if refused.is_some() {
+                whole = BytesMut::new();
+                self.held.shrink_to(0);
             }
         }
+        match refused {
+            Some(problem) => Err(problem),
+            None => Ok(Received { bytes: whole.freeze(), _held: self.held }),
+        }
     }
-    if size > bytes_max { Err(body_too_large(bytes_max)) } else { Ok(whole.freeze()) }
+}
+
+fn broken_body() -> Problem {
+    Problem::bad_request("broken_body", "the body did not arrive whole", "send it again")
 }
 
 fn body_too_large(bytes_max: usize) -> Problem {
@@ -61,6 +134,15 @@ fn body_too_large(bytes_max: usize) -> Problem {
         "body_too_large",
         format!("the body is larger than limits.body_bytes_max, which is {bytes_max} bytes"),
         "send several smaller appends",
+    )
+}
+
+fn strangers_body_too_large(bytes_max: usize) -> Problem {
+    Problem::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "body_too_large",
+        format!("a body that brings its token along has at most {bytes_max} bytes"),
+        "send the token as Authorization: Bearer, or several smaller requests",
     )
 }
 
@@ -78,15 +160,32 @@ fn body_timeout(after: Duration) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Bench;
+
+    fn read(body: Body, bytes_max: usize) -> Result<Bytes, &'static str> {
+        let bench = Bench::start();
+        let node = bench.node();
+        let held = node.budget.open(Purpose::Body, &Arc::default());
+        let timeout = Duration::from_secs(60);
+        let terms = Terms { bytes_max, too_large: body_too_large, timeout, held };
+        let received = bench.wait(terms.read(body, node)).map_err(|problem| problem.code())?;
+        Ok(received.bytes.clone())
+    }
 
     /// Whoever keeps a small body does not keep the buffer that it was read into.
-    #[tokio::test]
-    async fn a_body_takes_no_more_memory_than_its_size() {
+    #[test]
+    fn a_body_takes_no_more_memory_than_its_size() {
         let mut buffer = BytesMut::with_capacity(64 << 10);
         buffer.extend_from_slice(&[b'x'; 100]);
-        let body = read_body(Body::from(buffer.freeze()), 1_000).await;
-        let body = body.unwrap_or_else(|problem| panic!("{problem:?}"));
+        let body = read(Body::from(buffer.freeze()), 1_000).expect("a body");
         assert_eq!(*body, [b'x'; 100]);
         assert!(BytesMut::from(body).capacity() <= 1_000, "the whole buffer is held");
+    }
+
+    #[test]
+    fn a_body_that_is_too_large_is_refused_by_name() {
+        assert_eq!(read(Body::from(vec![b'x'; 1_001]), 1_000), Err("body_too_large"));
+        assert_eq!(read(Body::from(vec![b'x'; 10_000]), 1_000), Err("body_too_large"));
+        assert!(read(Body::from(vec![b'x'; 1_000]), 1_000).is_ok());
     }
 }

@@ -47,6 +47,16 @@ const HTTP2_PING: Duration = Duration::from_secs(25);
 /// How long it may take to say so.
 const HTTP2_PONG: Duration = Duration::from_secs(35);
 
+/// What a client may have sent of one request's body, and of all of a connection's, before the server has
+/// looked at it: what HTTP/2 itself begins with, and no more than can be on its way at once. Nobody's body is
+/// read before their credential is found good, so this is what someone without one can have kept, and only
+/// for as long as that is looked up.
+const HTTP2_STREAM_WINDOW_BYTES: u32 = 64 << 10;
+const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 128 << 10;
+
+/// How long a client whose connection is over may take to hang up.
+const LINGER: Duration = Duration::from_secs(2);
+
 /// What a request for a live connection comes over.
 #[derive(Debug, Clone)]
 pub(crate) struct Carrier {
@@ -112,12 +122,25 @@ pub(crate) async fn serve(stream: TcpStream, connected: IpAddr, node: Arc<Node>,
             connection.await
         }
     };
-    if let Err(error) = result {
+    if let Err(error) = &result {
         if error.downcast_ref().is_some_and(hyper::Error::is_timeout) {
             let overdue = if line.has_stirred() { Overdue::Header } else { Overdue::Idle };
             node.metrics.cut(overdue.label());
         }
         tracing::debug!(%error, "a connection ended badly");
+    }
+    if result.is_ok() && line.is_hypers() && !requests.is_http2() {
+        linger(&line, &node).await;
+    }
+}
+
+/// Waits a little until the client has hung up. A socket that is closed with something unread in it takes
+/// back what was written last, and a client that is sending a body would not learn why it was refused.
+/// What it sends until then is kept nowhere.
+async fn linger(line: &Line, node: &Node) {
+    tokio::select! {
+        () = node.draining.cancelled() => {}
+        _ = tokio::time::timeout(LINGER, line.hung_up()) => {}
     }
 }
 
@@ -160,6 +183,8 @@ fn connection_builder(limits: &Limits, line: &Arc<Line>) -> auto::Builder<TokioE
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
         .max_concurrent_streams(HTTP2_STREAMS_MAX)
+        .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
         .max_pending_accept_reset_streams(HTTP2_RESETS_MAX)
         .max_local_error_reset_streams(HTTP2_ERRORS_MAX)
         .max_send_buf_size(HTTP2_SEND_BYTES_MAX)

@@ -5,6 +5,7 @@
 //! credential is found and believed or not; what it allows is asked in `auth::permit`.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode, header};
@@ -13,6 +14,7 @@ use crate::administration::credentials::cookie_of;
 use crate::auth::credentials::Found;
 use crate::auth::{Identity, audit, unauthorized};
 use crate::browser::{self, Visit};
+use crate::budget::Account;
 use crate::node::Node;
 use crate::options::Access;
 use crate::peer::Peer;
@@ -41,6 +43,14 @@ pub(crate) enum Admission {
 }
 
 impl Admission {
+    /// Whose share of the node's budget the request takes from.
+    pub(crate) fn account<'a>(&'a self, node: &'a Node) -> &'a Arc<Account> {
+        match self {
+            Admission::Known(identity) => identity.account(),
+            Admission::Stranger(_) => node.budget.strangers(),
+        }
+    }
+
     /// Who it is, if that is known.
     pub(crate) fn identity(self) -> Result<Identity, Problem> {
         match self {

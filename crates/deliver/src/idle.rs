@@ -147,6 +147,11 @@ impl Requests {
         }
     }
 
+    /// Whether they come over HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.is_http2.load(Ordering::Relaxed)
+    }
+
     /// For how long there was no HTTP/2 request.
     fn quiet(&self) -> Duration {
         let watched = self.is_http2.load(Ordering::Relaxed);

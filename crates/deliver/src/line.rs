@@ -32,6 +32,8 @@ pub(crate) struct Line {
     moved: Notify,
     /// It was taken.
     left: Notify,
+    /// It speaks something else than HTTP from now on, and someone else reads from it.
+    upgraded: AtomicBool,
     /// Something was read since hyper began to wait for a request.
     stirred: AtomicBool,
     /// Since when the client takes nothing of what hyper writes, by the hub's clock; 0 while it does.
@@ -70,9 +72,20 @@ impl Line {
             stage: AtomicU8::new(HYPERS),
             moved: Notify::new(),
             left: Notify::new(),
+            upgraded: AtomicBool::new(false),
             stirred: AtomicBool::new(false),
             stalled_since_ms: AtomicU64::new(0),
         }
+    }
+
+    /// Someone else than hyper is going to read from it.
+    pub(crate) fn upgrade(&self) {
+        self.upgraded.store(true, Ordering::Release);
+    }
+
+    /// Whether nobody but hyper reads from it, or writes to it.
+    pub(crate) fn is_hypers(&self) -> bool {
+        !self.upgraded.load(Ordering::Acquire) && self.stage.load(Ordering::Acquire) == HYPERS
     }
 
     /// Hyper begins to wait for a request.

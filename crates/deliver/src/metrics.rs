@@ -194,6 +194,7 @@ fn observed(body: &mut String, node: &Node) -> std::fmt::Result {
         ),
     ];
     write_counters(body, &counters)?;
+    node.budget.write_metrics(body)?;
     crate::hub::write_metrics(body, node)?;
     crate::queries::write_metrics(body, node)?;
     crate::groups::write_metrics(body, node)?;

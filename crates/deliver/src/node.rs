@@ -9,6 +9,7 @@ use tidewire_store::{Offset, Position, SharedStore};
 
 use crate::auth::gates::Gates;
 use crate::auth::{Credentials, Identity, Who};
+use crate::budget::Budget;
 use crate::entities::Entities;
 use crate::groups::Office;
 use crate::hub::{Dormant, Hub};
@@ -18,6 +19,7 @@ use crate::metrics::Metrics;
 use crate::nodes;
 use crate::options::{Options, Tunable};
 use crate::queries::{Desk, Queries};
+use crate::readiness::Readiness;
 use crate::retention::RetentionStats;
 use crate::seats::Seats;
 use crate::server::StartError;
@@ -54,6 +56,9 @@ pub(crate) struct Node {
     pub(crate) groups: Office,
     pub(crate) metrics: Metrics,
     pub(crate) memory: Memory,
+    /// For requests and answers under way.
+    pub(crate) budget: Budget,
+    pub(crate) readiness: Readiness,
     pub(crate) retention: RetentionStats,
     /// Pages that were read lately.
     pub(crate) pages: Pages,
@@ -106,6 +111,8 @@ impl Node {
             queries,
             groups: Office::new(&store, &options.groups),
             memory: Memory::new(options.live.memory_bytes_max),
+            budget: Budget::new(options.limits.inflight_bytes_max),
+            readiness: Readiness::new(tip),
             retention: RetentionStats::default(),
             metrics: Metrics::new(),
             pages: Pages::new(options.streams.page_cache_bytes_max),

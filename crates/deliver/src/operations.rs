@@ -1,6 +1,6 @@
 //! What those who run the server ask: is it alive, can it serve, how is it doing.
 
-use std::time::Duration;
+use std::time::Instant;
 
 use axum::Json;
 use axum::body::Body;
@@ -8,11 +8,9 @@ use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use serde_json::json;
 
+use crate::budget::HeldAlready;
 use crate::node::Node;
 use crate::problem::Problem;
-
-/// How long the store may take to say where its tip is before the node counts as not ready.
-const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The process runs.
 pub(crate) fn healthz(node: &Node) -> Response<Body> {
@@ -20,8 +18,9 @@ pub(crate) fn healthz(node: &Node) -> Response<Body> {
     ([(header::CACHE_CONTROL, "no-store")], document).into_response()
 }
 
-/// The node can serve: its store answers, and it is not going away.
-pub(crate) async fn readyz(node: &Node) -> Result<Response<Body>, Problem> {
+/// The node can serve: its store answered a moment ago, and it is not going away. No call of this asks the
+/// store, because anyone may make as many as they like.
+pub(crate) fn readyz(node: &Node) -> Result<Response<Body>, Problem> {
     let not_ready = |why: &str| {
         Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -34,27 +33,49 @@ pub(crate) async fn readyz(node: &Node) -> Result<Response<Body>, Problem> {
     if node.draining.is_cancelled() {
         return Err(not_ready("the server is shutting down"));
     }
-    match tokio::time::timeout(READY_TIMEOUT, node.store.tip()).await {
-        Ok(Ok(tip)) => {
-            let tip = node.offset(tip).to_string();
-            let store = node.store.backend();
-            let document = Json(json!({ "status": "ready", "store": store, "tip": tip }));
-            Ok(([(header::CACHE_CONTROL, "no-store")], document).into_response())
-        }
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "not ready");
-            Err(not_ready("the store does not answer"))
-        }
-        Err(_) => Err(not_ready("the store takes too long to answer")),
-    }
+    let tip = node.readiness.tip(Instant::now()).map_err(not_ready)?;
+    // The node may have seen more of the log since.
+    let tip = node.offset(tip.max(node.tail.position())).to_string();
+    let document = Json(json!({ "status": "ready", "store": node.store.backend(), "tip": tip }));
+    Ok(([(header::CACHE_CONTROL, "no-store")], document).into_response())
 }
 
 /// Prometheus' text format.
 pub(crate) fn metrics(node: &Node) -> Response<Body> {
     let mut response = Response::new(Body::from(node.metrics.render(node)));
+    // Where there is no room, those who run the server are to see that.
+    response.extensions_mut().insert(HeldAlready);
     response.headers_mut().insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8"),
     );
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewire_store::{SharedStore, SqliteOptions, sqlite::SqliteStore};
+
+    use super::*;
+    use crate::node::Assembled;
+    use crate::options::{Access, Options};
+
+    /// Anyone may ask, so asking costs the database nothing: not even one that is gone is noticed by it. (The
+    /// node itself looks now and then; here nothing of it runs.)
+    #[tokio::test]
+    async fn whether_it_is_ready_is_told_without_the_store() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = SqliteStore::open(SqliteOptions::new(folder.path())).await;
+        let store: SharedStore = store.expect("a store");
+        let options = Options::new(Access::OpenOnLoopback);
+        let node = Node::assemble(options, store, "http://localhost".to_owned(), 1).await;
+        let Assembled { node, .. } = node.expect("a node");
+        node.store.close().await;
+        assert!(node.store.tip().await.is_err(), "the store is gone");
+        let answer = readyz(&node).expect("ready, as far as is known");
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(healthz(&node).status(), StatusCode::OK);
+        node.draining.cancel();
+        assert_eq!(readyz(&node).expect_err("it goes away").code(), "not_ready");
+    }
 }

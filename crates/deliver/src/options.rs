@@ -130,6 +130,8 @@ impl std::fmt::Debug for Reload {
 pub struct Limits {
     /// Bytes of a request's body.
     pub body_bytes_max: usize,
+    /// Bytes of requests and answers under way, of all clients together.
+    pub inflight_bytes_max: usize,
     /// Bytes of a stream's name.
     pub stream_name_bytes_max: usize,
     /// Bytes of all of a request's headers.
@@ -158,6 +160,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             body_bytes_max: 16 << 20,
+            inflight_bytes_max: 256 << 20,
             stream_name_bytes_max: 1024,
             header_bytes_max: 16 << 10,
             query_bytes_max: 4 << 10,

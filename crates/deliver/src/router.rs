@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
-use axum::http::{Method, Response, StatusCode};
+use axum::http::{Method, Response, StatusCode, Version};
 use axum::response::IntoResponse;
 
 use crate::auth::{Act, audit};
@@ -305,7 +305,7 @@ impl Route {
             _ if !matches!(*request.method(), Method::GET | Method::HEAD) => Err(only_get()),
             Route::Page => Ok(page::index()),
             Route::Healthz => Ok(operations::healthz(node)),
-            Route::Readyz => operations::readyz(node).await,
+            Route::Readyz => operations::readyz(node),
             Route::Metrics => Ok(operations::metrics(node)),
             Route::Jwks => Ok(subscriptions::jwks(node)),
             Route::Nodes => nodes::list(node).await,
@@ -323,6 +323,9 @@ impl Route {
     }
 }
 
+/// Bytes of a body that come with the head.
+const BODY_IN_PASSING: u64 = 4 << 10;
+
 /// Whether a request may become a live connection.
 pub(crate) fn is_live<T>(request: &Request<T>) -> bool {
     let path = request.uri().path();
@@ -333,7 +336,7 @@ pub(crate) fn is_live<T>(request: &Request<T>) -> bool {
 }
 
 /// Answers a request: finds its route, asks at the door, and counts what came of it.
-pub(crate) async fn respond(node: Arc<Node>, request: Request) -> Response<Body> {
+pub(crate) async fn respond(node: Arc<Node>, mut request: Request) -> Response<Body> {
     let started = Instant::now();
     let route = Route::of(request.uri().path());
     let (label, method) = (route.label(), request.method().clone());
@@ -344,8 +347,14 @@ pub(crate) async fn respond(node: Arc<Node>, request: Request) -> Response<Body>
         Ok(()) => {
             let knock = door::knock(&node, route.entry(), &request, &visit);
             match permit(&node, route.act(&method), knock).await {
-                Ok(admission) => route.answer(&node, request, admission).await,
-                Err(problem) => Err(problem),
+                Ok(admission) => {
+                    // Nothing of the body is read before this.
+                    let account = Arc::clone(admission.account(&node));
+                    request.extensions_mut().insert(Arc::clone(&account));
+                    let answer = route.answer(&node, request, admission).await;
+                    answer.and_then(|answer| node.hold_answer(answer, &account, &method))
+                }
+                Err(problem) => Err(turned_away(problem, &request)),
             }
         }
         Err(problem) => Err(problem),
@@ -357,6 +366,16 @@ pub(crate) async fn respond(node: Arc<Node>, request: Request) -> Response<Body>
     visit.dress(response.headers_mut());
     node.metrics.answered(label, &method, response.status(), started.elapsed());
     response
+}
+
+/// The answer to one who does not come in. What is left of the body is not read, so nothing can follow it
+/// on this connection, unless it is so little that it is there already.
+pub(crate) fn turned_away(problem: Problem, request: &Request) -> Problem {
+    let is_short = request.body().size_hint().upper().is_some_and(|bytes| bytes <= BODY_IN_PASSING);
+    match is_short || request.version() == Version::HTTP_2 {
+        true => problem,
+        false => problem.with_header("connection", "close"),
+    }
 }
 
 /// Finds out who asks, and whether they may.

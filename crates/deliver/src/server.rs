@@ -24,6 +24,7 @@ use crate::nodes;
 use crate::options::Options;
 use crate::places::Places;
 use crate::queries::{Desk, Registry};
+use crate::readiness;
 use crate::retention;
 use crate::sessions::{self, Sessions};
 use crate::subscriptions::Dispatcher;
@@ -135,6 +136,7 @@ impl Server {
         self.tasks.spawn(groups::keep(node(), stop()));
         self.tasks.spawn(nodes::keep(node(), stop()));
         self.tasks.spawn(memory::keep(node(), stop()));
+        self.tasks.spawn(readiness::keep(node(), stop()));
         self.tasks.spawn(Keeper::watch(node(), stop()));
     }
 

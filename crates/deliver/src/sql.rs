@@ -38,7 +38,7 @@ pub(crate) async fn handle(
         horizon: HorizonDocument,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, &node.options.limits).await?;
+    let bytes = body::read(request, node).await?;
     let Document { sql, params, horizon } = parse(&bytes, invalid)?;
     horizon.read(node)?.reached(node).await?;
     let said = audit::statements(node, [(sql.as_str(), params.as_slice())]);

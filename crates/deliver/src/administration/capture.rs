@@ -25,7 +25,7 @@ pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -
     if *request.method() == Method::GET {
         return Ok(uncached(StatusCode::OK, shown(&node.store.capture().await?)));
     }
-    let bytes = body::read(request, &node.options.limits).await?;
+    let bytes = body::read(request, node).await?;
     let Document { mode } = parse(&bytes, invalid)?;
     let wanted = CaptureMode::parse(&mode).filter(|mode| *mode != CaptureMode::Embedded);
     let wanted = wanted.ok_or_else(|| invalid("mode is \"wal\" or \"outbox\"".to_owned()))?;

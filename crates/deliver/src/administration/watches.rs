@@ -47,7 +47,7 @@ async fn watch(node: &Node, request: Request, identity: &Identity) -> Answer {
         host_column: Option<String>,
         user_column: Option<String>,
     }
-    let bytes = body::read(request, &node.options.limits).await?;
+    let bytes = body::read(request, node).await?;
     let Document { table, key_columns, entity, host_column, user_column } = parse(&bytes, invalid)?;
     let watch = NewWatch { table, key_columns, entity_code: entity, host_column, user_column };
     let view = node.store.watch(watch).await.map_err(sql_problem)?;

@@ -10,6 +10,7 @@ use tidewire_store::{Actor, Owner, Reach};
 use super::jwt::Claims;
 use super::scopes::Scopes;
 use super::standing::Standing;
+use crate::budget::Account;
 use crate::streams::is_of_entities;
 
 /// Who a request comes from. Cheap to clone.
@@ -21,6 +22,8 @@ struct Known {
     who: Who,
     scopes: Scopes,
     standing: Standing,
+    /// What all who came in with it hold of the node's budget.
+    account: Arc<Account>,
     /// Of an end user: what the token says, and the scopes as they are written.
     claims: Option<(Claims, String)>,
 }
@@ -41,7 +44,8 @@ pub(crate) enum Who {
 impl Identity {
     pub(crate) fn new(who: Who, scopes: Scopes, ends_at: Option<Instant>) -> Identity {
         let standing = Standing::until(ends_at);
-        Identity(Arc::new(Known { who, scopes, standing, claims: None }))
+        let account = Arc::default();
+        Identity(Arc::new(Known { who, scopes, standing, account, claims: None }))
     }
 
     /// An end user, with what their token says.
@@ -53,7 +57,8 @@ impl Identity {
     ) -> Identity {
         let (name, host) = (claims.user.as_str().into(), scopes.host().map(Into::into));
         let (who, standing) = (Who::User { name, host }, Standing::until(ends_at));
-        Identity(Arc::new(Known { who, scopes, standing, claims: Some((claims, written)) }))
+        let (account, claims) = (Arc::default(), Some((claims, written)));
+        Identity(Arc::new(Known { who, scopes, standing, account, claims }))
     }
 
     /// What an end user's token says, and its scopes as they are written.
@@ -86,6 +91,10 @@ impl Identity {
 
     pub(crate) fn standing(&self) -> &Standing {
         &self.0.standing
+    }
+
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.0.account
     }
 
     /// The actor written into the log, and whose streams it can reach.

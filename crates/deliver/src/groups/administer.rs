@@ -140,7 +140,7 @@ async fn put(node: &Node, group: &str, request: Request, identity: &Identity) ->
         max_attempts: Option<u32>,
         on_dead: Option<String>,
     }
-    let bytes = body::read(request, &node.options.limits).await?;
+    let bytes = body::read(request, node).await?;
     let document: Document = parse(&bytes, invalid)?;
     let Document { partitions, tables, streams, start, max_attempts, on_dead } = document;
     let start = start.map_or(Ok(Start::Beginning), |start| start.read(node.store.epoch()))?;
@@ -174,7 +174,7 @@ pub(super) async fn change(
         paused: Option<bool>,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, &node.options.limits).await?;
+    let bytes = body::read(request, node).await?;
     let document: Document = parse(&bytes, invalid)?;
     let Document { partitions, tables, streams, max_attempts, on_dead, paused } = document;
     let wanted = wanted(partitions, tables, streams, max_attempts, on_dead.as_deref())?;
@@ -198,7 +198,7 @@ pub(super) async fn resume(
         accept_loss: bool,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, &node.options.limits).await?;
+    let bytes = body::read(request, node).await?;
     let Document { accept_loss } = parse(&bytes, invalid)?;
     let change =
         GroupChange { paused: Some(false), accept_loss, clear_trouble: true, ..Default::default() };
@@ -234,7 +234,7 @@ pub(super) async fn reset(
         drop_letters: bool,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, &node.options.limits).await?;
+    let bytes = body::read(request, node).await?;
     let Document { to, partition, drop_letters } = parse(&bytes, invalid)?;
     let to = to.read(node.store.epoch())?;
     let store = &node.groups.store;

@@ -22,6 +22,7 @@ use super::event::{put_event, put_text};
 use super::problem::invalid;
 use crate::auth::Identity;
 use crate::body;
+use crate::budget::HeldAlready;
 use crate::document::{only, parse};
 use crate::node::Node;
 use crate::options::GroupOptions;
@@ -107,7 +108,7 @@ pub(super) async fn handle(
     identity: &Identity,
 ) -> Answer {
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, &node.options.limits).await?;
+    let bytes = body::read(request, node).await?;
     let (ask, answer) = read(&bytes, &node.options.groups)?;
     let lease = ask.lease;
     let _seat = seat(node)?;
@@ -163,6 +164,7 @@ fn shown(node: &Node, group: &str, lease: Duration, leased: Leased) -> Response<
     put_groups(&mut out, &batch, epoch);
     out.put_slice(b"]}");
     let mut response = Response::new(Body::from(place.until_sent(out.freeze())));
+    response.extensions_mut().insert(HeldAlready);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

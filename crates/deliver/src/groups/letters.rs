@@ -15,6 +15,7 @@ use super::event::{put_event, put_text};
 use super::problem::{self, invalid};
 use crate::auth::{Identity, audit};
 use crate::body;
+use crate::budget::HeldAlready;
 use crate::document::{moment, only, parse, uncached};
 use crate::node::Node;
 use crate::problem::Problem;
@@ -85,6 +86,7 @@ pub(super) async fn list(node: &Node, group: &str, request: Request) -> Answer {
     put_text(&mut out, last.map(|last| node.offset(last).to_string()).as_deref());
     out.put_u8(b'}');
     let mut response = Response::new(Body::from(place.until_sent(out.freeze())));
+    response.extensions_mut().insert(HeldAlready);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -152,7 +154,7 @@ impl Document {
 
 async fn read(node: &Node, group: &str, request: Request) -> Result<(Document, Which), Problem> {
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, &node.options.limits).await?;
+    let bytes = body::read(request, node).await?;
     let document: Document = parse(&bytes, invalid)?;
     let which = document.which(node.store.epoch())?;
     if node.groups.store.group(group).await?.is_none() {

@@ -129,7 +129,7 @@ pub(super) async fn extend(node: &Node, group: &str, request: Request) -> Answer
         lease_ms: Option<u64>,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, &node.options.limits).await?;
+    let bytes = body::read(request, node).await?;
     let Document { token, lease_ms } = parse(&bytes, invalid)?;
     let token = Token::verify(&node.signer, node.store.epoch(), group, &token)?;
     let lease = lease(lease_ms, &node.options.groups)?;
@@ -157,7 +157,7 @@ pub(super) async fn ack(node: &Node, group: &str, request: Request, identity: &I
         sql: Vec<Statement>,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, &node.options.limits).await?;
+    let bytes = body::read(request, node).await?;
     let Document { token, sql } = parse(&bytes, invalid)?;
     let statements_max = node.options.groups.events_max();
     if sql.len() > statements_max {
@@ -219,7 +219,7 @@ pub(super) async fn nack(node: &Node, group: &str, request: Request) -> Answer {
         retry_in_ms: Option<u64>,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, &node.options.limits).await?;
+    let bytes = body::read(request, node).await?;
     let Document { token, failed, retry_in_ms } = parse(&bytes, invalid)?;
     let token = Token::verify(&node.signer, node.store.epoch(), group, &token)?;
     let held = held(node, group, &token).await?;

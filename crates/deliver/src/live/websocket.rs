@@ -21,6 +21,7 @@ use super::greeting::{self, Serving};
 use super::message::{self, Message, Refused, Wish};
 use crate::auth::places::Place;
 use crate::auth::{Act, Ended, Identity, audit};
+use crate::budget::{Held, Purpose};
 use crate::connection::Carrier;
 use crate::door::Admission;
 use crate::entities::{Entities, Present, Registered};
@@ -36,6 +37,10 @@ use crate::websocket::{CloseCode, frame, handshake};
 
 /// Read from the socket at once.
 const READ_BYTES: usize = 8 << 10;
+
+/// What a connection may keep of a message that is not whole without taking it from the node's budget: what
+/// is read at once, and a little.
+const UNCOUNTED_BYTES: usize = 2 * READ_BYTES;
 
 /// How long a client that is being closed may take to agree.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -53,6 +58,9 @@ pub(super) fn upgrade(
     let address = crate::door::address(&request);
     let facts = Arc::new(Facts::new(super::connection_id(), address, request.headers()));
     let carrier = request.extensions_mut().remove::<Carrier>();
+    if let Some(carrier) = &carrier {
+        carrier.line.upgrade();
+    }
     let upgraded = hyper::upgrade::on(request);
     let visitor = Visitor { admission, session, deflate: agreement.deflate, facts };
     let node = Arc::clone(node);
@@ -99,6 +107,7 @@ async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, visitor: Visito
         key,
         socket,
         reader,
+        held: None,
         identity: None,
         place: None,
         registered: None,
@@ -120,6 +129,8 @@ struct Client {
     key: Key,
     socket: Arc<Socket>,
     reader: Reader,
+    /// What the reader takes of the node's budget, while that is much.
+    held: Option<Held>,
     /// Known at once, or when it presents its token.
     identity: Option<Identity>,
     place: Option<Place>,
@@ -134,24 +145,33 @@ impl Client {
     /// Reads until the client is gone, or is to go.
     async fn listen(&mut self, first: Vec<u8>) {
         let deadline = tokio::time::Instant::now() + self.node.options.limits.header_timeout;
-        let mut incoming = Vec::new();
-        let mut told = self.reader.take(&first, &mut incoming);
+        self.reader.take(&first);
         drop(first);
         loop {
-            for said in incoming.drain(..) {
-                let socket = Arc::clone(&self.socket);
-                tokio::select! {
-                    () = socket.paid() => {}
-                    () = socket.released.notified() => return self.farewell(false).await,
+            match self.reader.next() {
+                Ok(None) => {}
+                Ok(Some(said)) => {
+                    let socket = Arc::clone(&self.socket);
+                    tokio::select! {
+                        () = socket.paid() => {}
+                        () = socket.released.notified() => return self.farewell(false).await,
+                    }
+                    let agreed = said == Incoming::Close;
+                    if !self.hear(said).await {
+                        return self.farewell(agreed).await;
+                    }
+                    // There may be more in what has come already.
+                    continue;
                 }
-                let agreed = said == Incoming::Close;
-                if !self.hear(said).await {
-                    return self.farewell(agreed).await;
+                Err(violation) => {
+                    self.close(violation.code, violation.why).await;
+                    self.reader.forget();
+                    return self.farewell(false).await;
                 }
             }
-            if let Err(violation) = told {
-                self.close(violation.code, violation.why).await;
+            if let Err(problem) = self.hold() {
                 self.reader.forget();
+                self.turn_away(&problem).await;
                 return self.farewell(false).await;
             }
             let socket = Arc::clone(&self.socket);
@@ -173,12 +193,25 @@ impl Client {
                     return self.farewell(false).await;
                 }
             }
-            told = match receive(&socket, &mut self.reader, &mut incoming) {
-                Ok(told) => told,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-                Err(_) => return,
-            };
+            match receive(&socket, &mut self.reader) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return,
+                Ok(()) | Err(_) => {}
+            }
         }
+    }
+
+    /// Holds what the reader keeps of a message that is not whole. Who has not said who they are has too
+    /// little to count.
+    fn hold(&mut self) -> Result<(), Problem> {
+        let bytes = self.reader.held_bytes();
+        let Some(identity) = self.identity.as_ref().filter(|_| bytes > UNCOUNTED_BYTES) else {
+            self.held = None;
+            return Ok(());
+        };
+        let budget = &self.node.budget;
+        let open = || budget.open(Purpose::Message, identity.account());
+        let held = self.held.get_or_insert_with(open);
+        self.node.hold(held, bytes)
     }
 
     /// Waits a little until both have said that this is the end, so that what was sent last reaches
@@ -186,6 +219,7 @@ impl Client {
     async fn farewell(&mut self, agreed: bool) {
         self.serving = None;
         self.registered = None;
+        self.held = None;
         let goodbye = async {
             if agreed {
                 return self.socket.released.notified().await;
@@ -194,14 +228,21 @@ impl Client {
                 if self.socket.stream().readable().await.is_err() {
                     return;
                 }
-                let mut incoming = Vec::new();
-                match receive(&self.socket, &mut self.reader, &mut incoming) {
-                    Ok(Ok(())) if incoming.contains(&Incoming::Close) => return,
-                    Ok(Ok(())) => {}
-                    // Someone who goes on to break rules fills no memory by it.
-                    Ok(Err(_)) => self.reader.forget(),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(_) => return,
+                match receive(&self.socket, &mut self.reader) {
+                    Err(error) if error.kind() != io::ErrorKind::WouldBlock => return,
+                    Ok(()) | Err(_) => {}
+                }
+                loop {
+                    match self.reader.next() {
+                        Ok(Some(Incoming::Close)) => return,
+                        Ok(Some(_)) => {}
+                        Ok(None) => break,
+                        // Someone who goes on to break rules fills no memory by it.
+                        Err(_) => {
+                            self.reader.forget();
+                            break;
+                        }
+                    }
                 }
             }
         };
@@ -299,6 +340,7 @@ impl Client {
             Err(problem) => return self.turn_away(&problem).await,
         }
         self.identity = Some(identity.clone());
+        self.reader.admit();
         self.facts.admit(identity.clone());
         let present =
             Present { shard: self.shard.clone(), key: self.key, identity: identity.clone() };
@@ -434,17 +476,14 @@ impl Client {
 }
 
 /// Reads what is there. Fails when the client is gone.
-fn receive(
-    socket: &Socket,
-    reader: &mut Reader,
-    incoming: &mut Vec<Incoming>,
-) -> io::Result<Result<(), crate::websocket::reader::Violation>> {
+fn receive(socket: &Socket, reader: &mut Reader) -> io::Result<()> {
     let mut buffer = [0; READ_BYTES];
     match socket.stream().try_read(&mut buffer)? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         count => {
             socket.heard_ms.store(clock_ms(), Ordering::Relaxed);
-            Ok(reader.take(&buffer[..count], incoming))
+            reader.take(&buffer[..count]);
+            Ok(())
         }
     }
 }

@@ -53,7 +53,7 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
     }
     only(&request, &[Method::POST, Method::DELETE])?;
     let ends = *request.method() == Method::DELETE;
-    let document: Document = parse(&body::read(request, &node.options.limits).await?, invalid)?;
+    let document: Document = parse(&body::read(request, node).await?, invalid)?;
     node.sessions.verify(&document.session_id, identity)?;
     let stream = StreamName::parse(relative_name(&document.stream_id), &node.options.limits)?;
     let (session, stream) = (document.session_id, stream.into_string());
@@ -100,11 +100,15 @@ struct Pointer {
 }
 
 /// `POST /v1/heartbeat`. Its token may stand in the body, because a page that is being left can
-/// send nothing else.
+/// send nothing else; such a body is small.
 pub(crate) async fn heartbeat(node: &Node, request: Request, admission: Admission) -> Answer {
     only(&request, &[Method::POST])?;
     let address = address(&request);
-    let heartbeat: Heartbeat = parse(&body::read(request, &node.options.limits).await?, invalid)?;
+    let body = match &admission {
+        Admission::Known(_) => body::read(request, node).await?,
+        Admission::Stranger(_) => body::read_of_stranger(request, node).await?,
+    };
+    let heartbeat: Heartbeat = parse(&body, invalid)?;
     let identity = match (&heartbeat.token, admission) {
         (Some(token), Admission::Stranger(_)) => node.authenticate(token, address).await?,
         (_, admission) => admission.identity()?,

@@ -44,7 +44,7 @@ pub(super) async fn append(
         };
         (close, append)
     };
-    let bytes = body::read(request, &node.options.limits).await?;
+    let bytes = body::read(request, node).await?;
     let append = if bytes.is_empty() {
         if !close {
             return Err(Problem::bad_request(
@@ -56,7 +56,7 @@ pub(super) async fn append(
         append
     } else {
         let content_type = append.content_type.as_deref().ok_or_else(missing_content_type)?;
-        let messages = encode::messages(content_type, bytes, &node.options.limits)?;
+        let messages = encode::messages(content_type, bytes.clone(), &node.options.limits)?;
         if messages.is_empty() {
             return Err(Problem::bad_request(
                 "empty_append",

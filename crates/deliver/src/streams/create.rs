@@ -35,9 +35,10 @@ pub(super) async fn create(
     let lifetime = headers::lifetime(request.headers())?;
     let closed = headers::closes(request.headers());
     let base_url = own_url(node, &request);
-    let bytes = body::read(request, &node.options.limits).await?;
+    let bytes = body::read(request, node).await?;
     let messages =
-        first_messages(node, identity, content_type.as_deref(), fork.as_ref(), bytes).await?;
+        first_messages(node, identity, content_type.as_deref(), fork.as_ref(), bytes.clone())
+            .await?;
     let create = Create {
         stream: name.as_str().to_owned(),
         content_type,

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use tidewire_store::{Page, Position, StreamView};
 
 use super::read::Format;
+use crate::budget::Account;
 
 /// Smaller pages are as quickly read as found.
 const PAGE_BYTES_MIN: usize = 4 << 10;
@@ -39,7 +40,10 @@ pub(super) struct Kept {
     next: Position,
     /// It was cut off by a limit: it will never hold more.
     full: bool,
+    /// Held from the node's budget, for as long as it is here or on its way to someone.
     body: Bytes,
+    /// Whose share of the budget that takes from.
+    made_for: Arc<Account>,
 }
 
 impl Kept {
@@ -80,8 +84,26 @@ impl Pages {
         shelf.pages.get(&(stream.to_owned(), after, format)).cloned()
     }
 
+    /// Forgets those that were made for an account, or all.
+    pub(crate) fn forget(&self, made_for: Option<&Arc<Account>>) {
+        let mut shelf = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let Shelf { pages, order, bytes } = &mut *shelf;
+        pages.retain(|_, kept| {
+            made_for.is_some_and(|account| !Arc::ptr_eq(account, &kept.made_for))
+        });
+        order.retain(|key| pages.contains_key(key));
+        *bytes = pages.values().map(|kept| kept.body.len()).sum();
+    }
+
     /// Keeps a page that was just made.
-    pub(super) fn keep(&self, page: &Page, after: Position, format: Format, rendered: &Rendered) {
+    pub(super) fn keep(
+        &self,
+        page: &Page,
+        after: Position,
+        format: Format,
+        rendered: &Rendered,
+        made_for: &Arc<Account>,
+    ) {
         let bytes = rendered.body.len();
         if page.events.is_empty() || bytes < PAGE_BYTES_MIN || bytes > self.bytes_max / 4 {
             return;
@@ -93,6 +115,7 @@ impl Pages {
             next: rendered.next,
             full: !rendered.up_to_date,
             body: rendered.body.clone(),
+            made_for: Arc::clone(made_for),
         };
         let key = (state.name.clone(), after, format);
         let mut shelf = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

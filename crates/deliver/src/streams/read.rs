@@ -12,6 +12,7 @@ use super::name::StreamName;
 use super::pages::Rendered;
 use super::{encode, headers, live, lookup, sse};
 use crate::auth::Identity;
+use crate::budget::HeldAlready;
 use crate::horizon::Horizon;
 use crate::lens::View;
 use crate::node::Node;
@@ -79,8 +80,10 @@ pub(super) async fn get(
             };
             let (view, rendered) = catch_up(node, &name, after, &query, identity).await?;
             lookup::renew(node, &view.state).await;
-            Ok(Answer { node, query: &query, identity, view: &view, rendered }
-                .respond(&request.headers))
+            let answer = Answer { node, query: &query, identity, view: &view, rendered };
+            let mut response = answer.respond(&request.headers);
+            response.extensions_mut().insert(HeldAlready);
+            Ok(response)
         }
         (Some(_), None) => Err(Problem::bad_request(
             "live_without_offset",
@@ -122,9 +125,11 @@ async fn catch_up(
     beyond_tip(node, after, &page)?;
     let next = page.next(after);
     node.see(query.view.as_ref(), &mut page).await?;
-    let rendered = Rendered { next, ..render(node, &page, after, format) };
+    let mut rendered = Rendered { next, ..render(node, &page, after, format) };
+    // Held once, however many readers get it, and for as long as one of them does.
+    rendered.body = node.hold_bytes(rendered.body, identity.account())?;
     if query.view.is_none() {
-        node.pages.keep(&page, after, format, &rendered);
+        node.pages.keep(&page, after, format, &rendered, identity.account());
     }
     Ok((page.view, rendered))
 }

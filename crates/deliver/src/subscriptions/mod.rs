@@ -25,7 +25,7 @@ use crate::body;
 use crate::door::bearer;
 use crate::node::Node;
 use crate::problem::Problem;
-use crate::router::{Part, method_not_allowed};
+use crate::router::{Part, method_not_allowed, turned_away};
 use crate::streams::{StreamName, relative_name};
 
 pub(crate) use dispatch::Dispatcher;
@@ -65,8 +65,7 @@ pub(crate) async fn handle(
     match part {
         Part::Itself => Err(method_not_allowed("PUT, GET, DELETE")),
         Part::Streams => {
-            let streams =
-                document::streams(node, &body::read(request, &node.options.limits).await?)?;
+            let streams = document::streams(node, &body::read(request, node).await?)?;
             for stream in &streams {
                 identity.may(Act::Follow(stream))?;
             }
@@ -77,7 +76,7 @@ pub(crate) async fn handle(
             no_content(node, change(node, id, identity, Op::RemoveStream(name)).await?)
         }
         Part::Claim => {
-            let worker = document::worker(&body::read(request, &node.options.limits).await?)?;
+            let worker = document::worker(&body::read(request, node).await?)?;
             reply::respond(node, change(node, id, identity, Op::Claim { worker }).await?)
         }
         // Those who have the token of a wake were let in by whoever gave it to them.
@@ -131,7 +130,7 @@ async fn change(node: &Node, id: &str, identity: &Identity, op: Op) -> Result<Re
 async fn itself(node: &Node, id: &str, request: Request, identity: &Identity) -> Answer {
     match *request.method() {
         Method::PUT => {
-            let config = document::config(node, &body::read(request, &node.options.limits).await?)?;
+            let config = document::config(node, &body::read(request, node).await?)?;
             may_follow(identity, &config)?;
             // Of one that the caller may not use, no more is told than that its name is taken.
             let reply = match may_use(node, id, identity).await? {
@@ -162,7 +161,7 @@ async fn progress(
     request: Request,
 ) -> Result<(Fence, document::Ack), Problem> {
     let token_generation = token(node, id, &request)?;
-    let ack = document::ack(node, &body::read(request, &node.options.limits).await?)?;
+    let ack = document::ack(node, &body::read(request, node).await?)?;
     let wake_id = ack.wake_id.clone();
     Ok((Fence { token_generation, generation: ack.generation, wake_id }, ack))
 }
@@ -171,13 +170,13 @@ async fn progress(
 fn token(node: &Node, id: &str, request: &Request) -> Result<u64, Problem> {
     let token = bearer(request.headers());
     token.and_then(|token| node.signer.verify_token(id, token)).ok_or_else(|| {
-        reply::error(
+        let problem = reply::error(
             StatusCode::UNAUTHORIZED,
             "TOKEN_INVALID",
             "the request has no token that was given for this subscription",
             "send the token of the wake or claim as Authorization: Bearer",
-        )
-        .with_header("www-authenticate", "Bearer")
+        );
+        turned_away(problem.with_header("www-authenticate", "Bearer"), request)
     })
 }
 

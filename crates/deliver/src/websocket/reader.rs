@@ -1,7 +1,8 @@
 //! What clients send: from bytes as they arrive to whole messages.
 //!
 //! The reader takes no socket and keeps no buffer while nothing is half-read. A client that breaks
-//! the rules is told by the close code which one.
+//! the rules is told by the close code which one. Messages are taken out one by one, because each may change
+//! how large the next may be: those of a client that has not said who it is are short.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -32,6 +33,15 @@ fn protocol(why: &'static str) -> Violation {
 const TOO_BIG: Violation =
     Violation { code: CloseCode::TOO_BIG, why: "the message is over live.message_bytes_max" };
 
+/// Bytes of a message from a client that has not said who it is: a token, which has 8 KiB at most, and what
+/// is around it.
+pub(crate) const STRANGER_MESSAGE_BYTES_MAX: usize = 12 << 10;
+
+const TOO_BIG_FOR_STRANGERS: Violation = Violation {
+    code: CloseCode::TOO_BIG,
+    why: "the first message is auth, and has at most 12 KiB; longer ones may follow it",
+};
+
 /// One connection's incoming side.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -41,6 +51,8 @@ pub(crate) struct Reader {
     message: Option<Fragments>,
     deflate: bool,
     message_bytes_max: usize,
+    /// The client has not said who it is.
+    of_stranger: bool,
 }
 
 #[derive(Debug)]
@@ -59,8 +71,32 @@ struct Header {
 }
 
 impl Reader {
+    /// One for a client that has not said who it is.
     pub(crate) fn new(deflate: bool, message_bytes_max: usize) -> Reader {
-        Reader { partial: BytesMut::new(), message: None, deflate, message_bytes_max }
+        let (partial, message) = (BytesMut::new(), None);
+        Reader { partial, message, deflate, message_bytes_max, of_stranger: true }
+    }
+
+    /// The client has said who it is.
+    pub(crate) fn admit(&mut self) {
+        self.of_stranger = false;
+    }
+
+    fn bytes_max(&self) -> usize {
+        match self.of_stranger {
+            true => self.message_bytes_max.min(STRANGER_MESSAGE_BYTES_MAX),
+            false => self.message_bytes_max,
+        }
+    }
+
+    fn too_big(&self) -> Violation {
+        if self.of_stranger { TOO_BIG_FOR_STRANGERS } else { TOO_BIG }
+    }
+
+    /// Memory that it takes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let message = self.message.as_ref().map_or(0, |message| message.data.capacity());
+        self.partial.capacity() + message
     }
 
     /// Forgets what is half-read. After a broken rule nobody knows where the next frame begins.
@@ -69,24 +105,30 @@ impl Reader {
         self.message = None;
     }
 
-    /// Takes bytes as they came, and appends to `out` what they complete.
-    pub(crate) fn take(&mut self, bytes: &[u8], out: &mut Vec<Incoming>) -> Result<(), Violation> {
+    /// Takes bytes as they came.
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
         self.partial.extend_from_slice(bytes);
+    }
+
+    /// The next thing the client said, if all of it is there.
+    pub(crate) fn next(&mut self) -> Result<Option<Incoming>, Violation> {
         while let Some(header) = self.header()? {
             let whole = header.header_bytes + header.payload_bytes;
             if self.partial.len() < whole {
-                return Ok(());
+                return Ok(None);
             }
             self.partial.advance(header.header_bytes);
             let mut payload = self.partial.split_to(header.payload_bytes);
             unmask(&mut payload, header.mask);
-            out.extend(self.frame(&header, payload)?);
+            if let Some(said) = self.frame(&header, payload)? {
+                return Ok(Some(said));
+            }
         }
         if self.partial.is_empty() {
             // Idle connections hold no memory.
             self.partial = BytesMut::new();
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The next frame's header, if it is there.
@@ -117,8 +159,8 @@ impl Reader {
         }
         let payload_bytes = usize::try_from(length).unwrap_or(usize::MAX);
         let so_far = self.message.as_ref().map_or(0, |message| message.data.len());
-        if payload_bytes > self.message_bytes_max.saturating_sub(so_far) && !opcode.is_control() {
-            return Err(TOO_BIG);
+        if payload_bytes > self.bytes_max().saturating_sub(so_far) && !opcode.is_control() {
+            return Err(self.too_big());
         }
         let Some(mask) = rest.get(length_bytes..).and_then(|rest| rest.first_chunk::<4>()) else {
             return Ok(None);
@@ -159,8 +201,8 @@ impl Reader {
 
     fn whole(&self, message: Fragments) -> Result<Incoming, Violation> {
         let data = if message.compressed {
-            inflate(&message.data, self.message_bytes_max).map_err(|error| match error {
-                Unreadable::TooLarge => TOO_BIG,
+            inflate(&message.data, self.bytes_max()).map_err(|error| match error {
+                Unreadable::TooLarge => self.too_big(),
                 Unreadable::NotDeflate => protocol("the message is not deflated as it says"),
             })?
         } else {
@@ -216,8 +258,17 @@ mod tests {
     }
 
     fn read(deflate: bool, bytes: &[u8]) -> Result<Vec<Incoming>, Violation> {
+        let mut reader = Reader::new(deflate, 1_000);
+        reader.admit();
+        reader.take(bytes);
+        all(&mut reader)
+    }
+
+    fn all(reader: &mut Reader) -> Result<Vec<Incoming>, Violation> {
         let mut out = Vec::new();
-        Reader::new(deflate, 1_000).take(bytes, &mut out)?;
+        while let Some(said) = reader.next()? {
+            out.push(said);
+        }
         Ok(out)
     }
 
@@ -243,7 +294,8 @@ mod tests {
             let (mut out, mut rest) = (Vec::new(), &wire[..]);
             for cut in cuts.iter().cycle() {
                 let (now, later) = rest.split_at((*cut).min(rest.len()));
-                reader.take(now, &mut out).expect("within the rules");
+                reader.take(now);
+                out.extend(all(&mut reader).expect("within the rules"));
                 rest = later;
                 if rest.is_empty() {
                     break;
@@ -294,6 +346,35 @@ mod tests {
     fn a_frame_that_is_too_large_is_refused_by_its_header() {
         let header = [0x81, 0x80 | 127, 0xFF, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(read(false, &header), Err(TOO_BIG));
+    }
+
+    /// What one client may make the server keep is little until it has said who it is, also where it
+    /// announces more than it sends, cuts it into frames, or compresses it.
+    #[test]
+    fn a_stranger_s_message_is_short() {
+        let announced = [0x81, 0x80 | 126, 0xFF, 0xFF];
+        let half = vec![b'x'; STRANGER_MESSAGE_BYTES_MAX / 2 + 1];
+        let cut = [frame(0x01, &half), frame(0x80, &half)].concat();
+        let long = "x".repeat(STRANGER_MESSAGE_BYTES_MAX + 1);
+        let compressed = Deflater::new().compress(long.as_bytes()).expect("it shrinks");
+        for bytes in [announced.to_vec(), cut, frame(0xC1, &compressed)] {
+            let mut reader = Reader::new(true, 1 << 20);
+            reader.take(&bytes);
+            assert_eq!(all(&mut reader), Err(TOO_BIG_FOR_STRANGERS));
+        }
+    }
+
+    /// A client may send all it has to say at once, its credential first.
+    #[test]
+    fn what_follows_a_credential_may_be_long() {
+        let long = "x".repeat(STRANGER_MESSAGE_BYTES_MAX + 1);
+        let mut reader = Reader::new(false, 1 << 20);
+        reader.take(&[frame(0x81, b"auth"), frame(0x81, long.as_bytes())].concat());
+        assert_eq!(reader.next(), Ok(Some(text("auth"))));
+        reader.admit();
+        assert_eq!(reader.next(), Ok(Some(text(&long))));
+        assert_eq!(reader.next(), Ok(None));
+        assert_eq!(reader.held_bytes(), 0, "nothing is kept");
     }
 
     #[test]

@@ -72,6 +72,7 @@ pub(crate) fn range(key: &str) -> Option<RangeInclusive<i64>> {
         "webhooks.timeout_ms" => 1..=HOUR_MS,
         "webhooks.concurrent_max" => 1..=10_000,
         "limits.body_bytes_max" => 1..=1024 * MIB,
+        "limits.inflight_bytes_max" => MIB..=1024 * 1024 * MIB,
         "limits.stream_name_bytes_max" => 1..=65_536,
         // The HTTP library works with no less than this.
         "limits.header_bytes_max" => 8_192..=MIB,

@@ -157,6 +157,7 @@ impl Settings {
             tls: self.tls.options(),
             limits: deliver::Limits {
                 body_bytes_max: limits.body_bytes_max,
+                inflight_bytes_max: limits.inflight_bytes_max,
                 stream_name_bytes_max: limits.stream_name_bytes_max,
                 header_bytes_max: limits.header_bytes_max,
                 query_bytes_max: limits.query_bytes_max,

@@ -178,6 +178,7 @@ pub(crate) struct Rates {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Limits {
     pub(super) body_bytes_max: usize,
+    pub(super) inflight_bytes_max: usize,
     pub(super) stream_name_bytes_max: usize,
     pub(super) header_bytes_max: usize,
     pub(super) query_bytes_max: usize,
