@@ -82,6 +82,6 @@ pub use refusal::Refusal;
 pub use row::{Row, RowError, Unsure};
 pub use shape::{Access, QueryLimits, ShapeColumn, TableName, TableShape, TenantRule};
 pub use snapshot::Snapshot;
-pub use statement::{Binding, Draft, rule_tables};
+pub use statement::{Binding, Draft, nearest, rule_tables};
 pub use table::{Column, Dialect, Table};
 pub use truth::Truth;

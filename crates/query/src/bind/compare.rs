@@ -117,7 +117,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// `IN` and `NOT IN` of values.
+    /// `IN` and `NOT IN` of values. A claim that is a list stands for its values.
     pub(super) fn list(
         &mut self,
         tested: &Expr,
@@ -125,15 +125,34 @@ impl<'a> Binder<'a> {
         negated: bool,
     ) -> Result<Condition, Refusal> {
         let side = self.operand(tested)?;
+        let mut members = Vec::with_capacity(list.len());
+        for expression in list {
+            let member = self.operand(expression)?;
+            match self.claimed_list(expression) {
+                None => members.push((expression, member)),
+                Some(literals) => members.extend(literals.into_iter().map(|literal| {
+                    (expression, Side { operand: Operand::Literal(literal), ..member.clone() })
+                })),
+            }
+        }
+        self.among(&side, members, negated)
+    }
+
+    /// Whether a side is one of these, each of which stands in an expression.
+    pub(super) fn among(
+        &self,
+        side: &Side<'a>,
+        members: Vec<(&Expr, Side<'a>)>,
+        negated: bool,
+    ) -> Result<Condition, Refusal> {
         let mut values = Vec::new();
         let mut null = false;
         let mut settled = None;
         let mut equal = Vec::new();
-        for expression in list {
-            let member = self.operand(expression)?;
+        for (expression, member) in members {
             let place = |refusal: Refusal| refusal.at(member.position);
             if self.table.dialect == Dialect::Postgres {
-                postgres::may_be_listed(&side, &member).map_err(place)?;
+                postgres::may_be_listed(side, &member).map_err(place)?;
             }
             match (&side.operand, &member.operand) {
                 (Operand::Column(_), Operand::Literal(Literal::Null)) => null = true,
@@ -147,7 +166,7 @@ impl<'a> Binder<'a> {
                     settled = Some((*column, collation));
                 }
                 (Operand::Literal(_), Operand::Literal(_)) if member.collation.is_none() => {
-                    equal.push(self.compare_sides(&side, Operator::Equal, &member).map_err(place)?);
+                    equal.push(self.compare_sides(side, Operator::Equal, &member).map_err(place)?);
                 }
                 _ => return Err(self.unsupported(expression, "a list of other than values")),
             }

@@ -6,6 +6,7 @@
 //! the same functions.
 
 mod affinity;
+mod array;
 mod cast;
 mod compare;
 mod kind;
@@ -17,6 +18,7 @@ mod sqlite;
 
 use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 
+pub(crate) use self::array::{ARRAY_ELEMENTS, array_elements};
 use self::operand::{Literal, Operand};
 pub(crate) use self::operand::{VALUE_WORDS, collation_name};
 pub(crate) use self::order::{Summed, extreme, may_be_counted, one_text, ordered, summed};
@@ -78,6 +80,12 @@ impl<'a> Binder<'a> {
             Expr::IsUnknown(inner) => self.is_unknown(expression, inner, false),
             Expr::IsNotUnknown(inner) => self.is_unknown(expression, inner, true),
             Expr::InList { expr, list, negated } => self.list(expr, list, *negated),
+            Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => {
+                self.any(left, right, false)
+            }
+            Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => {
+                self.any(left, right, true)
+            }
             Expr::Between { expr, negated, low, high } => {
                 let low = self.compare(expr, Operator::GreaterOrEqual, low)?;
                 let high = self.compare(expr, Operator::LessOrEqual, high)?;

@@ -7,7 +7,8 @@ use sqlparser::ast::{
 };
 
 use super::kind::Kind;
-use super::{Binder, cast};
+use super::{Binder, array, cast};
+use crate::caller::elements;
 use crate::refusal::{NO_COLUMN, NOT_SUPPORTED, Refusal};
 use crate::table::{Column, Dialect};
 use crate::value::{Constant, Value};
@@ -178,6 +179,32 @@ impl<'a> Binder<'a> {
         Ok(Side { operand: Operand::Literal(cast), ..side })
     }
 
+    /// The values of a claim that is a list, if that is what an expression is.
+    pub(super) fn claimed_list(&self, expression: &Expr) -> Option<Vec<Literal>> {
+        let Expr::Function(function) = expression else { return None };
+        match self.caller.claim(self.claim_name(function)?) {
+            list @ Some(Json::Array(_)) => elements(list, self.table.dialect).map(array::literals),
+            _ => None,
+        }
+    }
+
+    /// Which claim a call asks for.
+    pub(super) fn claim_name<'f>(&self, function: &'f Function) -> Option<&'f str> {
+        let FunctionArguments::List(list) = &function.args else { return None };
+        let is_claim = function.name.to_string().eq_ignore_ascii_case("auth.claim");
+        match list.args.as_slice() {
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(name)))]
+                if is_claim && is_plain_call(function) =>
+            {
+                match &name.value {
+                    Sql::SingleQuotedString(name) => Some(name),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
     /// Who asks: `auth.user_id()`, `auth.host_id()`, `auth.claim('name')`.
     fn identity(&self, expression: &Expr, function: &Function) -> Result<Literal, Refusal> {
         let unknown = || {
@@ -185,29 +212,34 @@ impl<'a> Binder<'a> {
             self.unsupported(expression, &format!("the function {name}"))
                 .hint("these can be called: auth.user_id(), auth.host_id(), auth.claim('name')")
         };
-        let FunctionArguments::List(list) = &function.args else { return Err(unknown()) };
-        let plain = function.filter.is_none()
-            && function.over.is_none()
-            && function.null_treatment.is_none()
-            && function.within_group.is_empty()
-            && function.parameters == FunctionArguments::None
-            && list.duplicate_treatment.is_none()
-            && list.clauses.is_empty();
-        if !plain {
-            return Err(unknown());
-        }
         let text =
             |text: Option<&str>| text.map_or(Literal::Null, |text| Literal::Text(text.into()));
-        match (function.name.to_string().to_ascii_lowercase().as_str(), list.args.as_slice()) {
-            ("auth.user_id", []) => Ok(text(self.caller.user_id())),
-            ("auth.host_id", []) => Ok(text(self.caller.host_id())),
-            ("auth.claim", [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(name)))]) => {
-                let Sql::SingleQuotedString(name) = &name.value else { return Err(unknown()) };
-                Ok(claim(self.caller.claim(name)))
-            }
+        if let Some(name) = self.claim_name(function) {
+            return Ok(claim(self.caller.claim(name)));
+        }
+        let has_arguments =
+            !matches!(&function.args, FunctionArguments::List(list) if list.args.is_empty());
+        if has_arguments || !is_plain_call(function) {
+            return Err(unknown());
+        }
+        match function.name.to_string().to_ascii_lowercase().as_str() {
+            "auth.user_id" => Ok(text(self.caller.user_id())),
+            "auth.host_id" => Ok(text(self.caller.host_id())),
             _ => Err(unknown()),
         }
     }
+}
+
+/// Whether a call has nothing but a name and arguments.
+fn is_plain_call(function: &Function) -> bool {
+    let FunctionArguments::List(list) = &function.args else { return false };
+    function.filter.is_none()
+        && function.over.is_none()
+        && function.null_treatment.is_none()
+        && function.within_group.is_empty()
+        && function.parameters == FunctionArguments::None
+        && list.duplicate_treatment.is_none()
+        && list.clauses.is_empty()
 }
 
 /// A claim as text.

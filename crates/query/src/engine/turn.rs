@@ -117,8 +117,8 @@ pub(super) fn whole(position: Place, open: Option<&Transaction>) -> Place {
 /// The result has more rows than a result may have.
 pub(super) fn too_large(rows_max: usize) -> EndReason {
     let message = format!(
-        "the result has more than {rows_max} rows, or more bytes than may be held; ask for less, with \
-         a narrower WHERE or a LIMIT"
+        "the result has more than {rows_max} rows (queries.rows_max), or more bytes than may be held \
+         (queries.state_bytes_max); ask for less, with a narrower WHERE or a LIMIT"
     );
     EndReason { code: "result_too_large", message: Some(message) }
 }

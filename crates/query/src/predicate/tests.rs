@@ -22,6 +22,10 @@ impl Caller for Anna {
             "role" => Some(json!("admin")),
             "team" => Some(json!(42)),
             "beta" => Some(json!(true)),
+            "words" => Some(json!(["paid", "it's", null])),
+            "names" => Some(json!(["Bo", "Al"])),
+            "numbers" => Some(json!([4, 5])),
+            "nothing" => Some(json!([])),
             _ => None,
         }
     }
@@ -152,6 +156,30 @@ fn postgres_conditions_are_what_the_database_says() {
         ("auth.claim('role') = 'admin' OR small = 6", Truth::True),
         ("auth.claim('team')::int = 42 AND auth.claim('beta') = 'true'", Truth::True),
         ("status = auth.claim('none')", Truth::Unknown),
+        ("status = ANY(auth.claim('words')) AND status IN (auth.claim('words'))", Truth::True),
+        ("status = SOME(auth.claim('words')::text[])", Truth::True),
+        ("status <> ALL(auth.claim('words'))", Truth::False),
+        ("code = ANY(auth.claim('words'))", Truth::Unknown),
+        ("code NOT IN (auth.claim('names'), 'x')", Truth::True),
+        (
+            "small = ANY(auth.claim('numbers')) AND price IN (10.5, auth.claim('numbers'))",
+            Truth::True,
+        ),
+        ("status = ANY(auth.claim('nothing')) OR status IN (auth.claim('nothing'))", Truth::False),
+        (
+            "\"Mixed\" <> ALL(auth.claim('nothing')) AND \"Mixed\" NOT IN (auth.claim('nothing'))",
+            Truth::True,
+        ),
+        ("status = ANY(auth.claim('none'))", Truth::Unknown),
+        ("status <> ALL(auth.claim('none'))", Truth::Unknown),
+        (
+            "'admin' = ANY(auth.claim('role')) AND auth.claim('role') = ANY(auth.claim('role'))",
+            Truth::True,
+        ),
+        (
+            "small = ANY('{1,5}') AND small = ANY('{1,5}'::int[]) AND small <> ALL('{}')",
+            Truth::True,
+        ),
         ("1 = 1.0 AND 'a' = 'a' AND NULL IS NULL", Truth::True),
     ] {
         assert_eq!(test(&orders(), condition, &row), Ok(expected), "{condition}");
@@ -169,6 +197,13 @@ fn sqlite_conditions_are_what_the_database_says() {
         ("id < 'a-b' AND id > 4.9", Truth::True),
         ("ID IN (1, '5')", Truth::True),
         ("id IN ()", Truth::False),
+        ("id = ANY(auth.claim('numbers')) AND name = ANY(auth.claim('names'))", Truth::True),
+        ("id IN (auth.claim('numbers'), 7) AND name IN (auth.claim('names'))", Truth::True),
+        ("id <> ALL(auth.claim('numbers'))", Truth::False),
+        ("id NOT IN (auth.claim('nothing')) AND id <> ALL(auth.claim('nothing'))", Truth::True),
+        ("id = ANY(auth.claim('nothing'))", Truth::False),
+        ("name = ANY(auth.claim('none'))", Truth::Unknown),
+        ("name = ANY(auth.claim('words'))", Truth::Unknown),
         ("id", Truth::True),
         ("id IS NOT TRUE", Truth::False),
         ("name = 'bo'", Truth::False),

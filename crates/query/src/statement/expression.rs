@@ -27,6 +27,14 @@ impl Walk<'_> {
         let mut rest = expr;
         loop {
             rest = match rest {
+                // Where it stands before a claim, it has become IN.
+                Expr::AnyOp { .. } | Expr::AllOp { .. }
+                    if self.dialect == Dialect::Sqlite && self.known.is_some() =>
+                {
+                    return Err(self
+                        .unsupported("ANY or ALL on SQLite", rest)
+                        .hint("list the values, IN (1, 2), or compare with auth.claim('…')"));
+                }
                 Expr::BinaryOp { left, right, .. }
                 | Expr::IsDistinctFrom(left, right)
                 | Expr::IsNotDistinctFrom(left, right)

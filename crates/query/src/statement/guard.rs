@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::emit::{Edits, emit, quoted, string};
-use super::parameters;
+use super::identities;
 use super::rule::{RuleRead, run_by_the_database};
 use super::tokens::read_rule;
 use super::walk::Known;
@@ -59,8 +59,8 @@ fn guard(
     };
     let (mut is_exact, mut columns, mut reads) = (true, Vec::new(), Vec::new());
     for rule in &known.access.rules {
-        let mut pieces = read_rule(rule, dialect).map_err(|_| refuse("its row rule is no SQL"))?;
-        parameters::fill(&mut pieces, caller)?;
+        let pieces = read_rule(rule, dialect).map_err(|_| refuse("its row rule is no SQL"))?;
+        let pieces = identities::fill(&pieces, caller, dialect)?;
         match Predicate::parse(rule, &table, caller) {
             Ok(predicate) => {
                 sql.push(emit(&pieces, 0, pieces.len(), &Edits::default()).text);

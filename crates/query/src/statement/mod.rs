@@ -14,6 +14,7 @@ mod expression;
 mod from;
 mod functions;
 mod guard;
+mod identities;
 mod nearest;
 mod parameters;
 mod rule;
@@ -38,6 +39,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Word};
 
 pub(crate) use self::bind::Bound;
+pub use self::nearest::nearest;
 pub use self::rule::rule_tables;
 pub(crate) use self::scope::Output;
 use self::select::{Around, Ctes};
@@ -120,9 +122,8 @@ impl Draft {
         with: &Binding<'_>,
         then: impl FnOnce(&Bound<'_>) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        let mut pieces = self.pieces.clone();
-        parameters::fill(&mut pieces, with.caller)?;
-        let asks_who = pieces.iter().any(|piece| piece.identity.is_some());
+        let pieces = identities::fill(&self.pieces, with.caller, self.dialect)?;
+        let asks_who = self.pieces.iter().any(|piece| piece.identity.is_some());
         let statement = match asks_who {
             true => Arc::new(parse(&pieces, self.dialect)?),
             false => Arc::clone(&self.statement),

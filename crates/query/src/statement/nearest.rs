@@ -7,7 +7,7 @@ const NAME_BYTES_MAX: usize = 64;
 const NAMES_MAX: usize = 4_000;
 
 /// The nearest of some names, if one is near enough to have been meant.
-pub(crate) fn nearest<'a>(name: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > NAME_BYTES_MAX {
         return None;
     }

@@ -1,11 +1,8 @@
-//! Parameters and identities as the literals that they become.
+//! Parameters as the literals that they become.
 
-use serde_json::Value as Json;
 use serde_json::value::RawValue;
 use sqlparser::tokenizer::Token;
 
-use super::tokens::{Identity, Piece, within_text};
-use crate::caller::Caller;
 use crate::refusal::{PARAMETER, Refusal};
 use crate::table::Dialect;
 
@@ -39,7 +36,7 @@ pub(super) fn literal(param: &RawValue, dialect: Dialect) -> Result<Vec<Token>, 
     })
 }
 
-fn string(text: String) -> Result<Token, Refusal> {
+pub(super) fn string(text: String) -> Result<Token, Refusal> {
     if text.contains('\0') {
         return Err(Refusal::new(PARAMETER, "a parameter has the character U+0000 in it"));
     }
@@ -71,31 +68,6 @@ fn array_text(array: &str, dimensions: usize) -> Result<String, Refusal> {
     Ok(format!("{{{}}}", elements.join(",")))
 }
 
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
-/// Fills in who asks. As many tokens as before, at the same places.
-pub(super) fn fill(pieces: &mut [Piece], caller: &dyn Caller) -> Result<(), Refusal> {
-    let mut length = 0;
-    for piece in pieces {
-        let text = match &piece.identity {
-            None => continue,
-            Some(Identity::User) => caller.user_id().map(str::to_owned),
-            Some(Identity::Host) => caller.host_id().map(str::to_owned),
-            Some(Identity::Claim(name)) => match caller.claim(name) {
-                None | Some(Json::Null) => None,
-                Some(Json::String(text)) => Some(text),
-                Some(other) => Some(other.to_string()),
-            },
-        };
-        // A claim may be long, and asked for at each of many places.
-        length += text.as_ref().map_or(0, String::len);
-        within_text(length).map_err(|refusal| refusal.at(Some(piece.at)))?;
-        piece.token = match text {
-            Some(text) => string(text).map_err(|refusal| refusal.at(Some(piece.at)))?,
-            None => Token::make_word("NULL", None),
-        };
-    }
-    Ok(())
 }

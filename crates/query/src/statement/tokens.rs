@@ -112,13 +112,13 @@ pub(crate) fn tokenize(
 
 /// Which parameter a placeholder stands for, counted from 0.
 fn parameter_number(name: &str, next: &mut usize, dialect: Dialect) -> Result<usize, Refusal> {
-    let (sign, hint) = match dialect {
-        Dialect::Postgres => ('$', "parameters are written $1, $2"),
-        Dialect::Sqlite => ('?', "parameters are written ? or ?1, ?2"),
+    let (signs, hint): (&[char], _) = match dialect {
+        Dialect::Postgres => (&['$'], "parameters are written $1, $2"),
+        Dialect::Sqlite => (&['$', '?'], "parameters are written $1, $2, or ?1, ?2, or ?"),
     };
     let refusal = || Refusal::new(PARAMETER, format!("{name} is no parameter")).hint(hint);
-    let digits = name.strip_prefix(sign).ok_or_else(refusal)?;
-    if digits.is_empty() && dialect == Dialect::Sqlite {
+    let digits = name.strip_prefix(signs).ok_or_else(refusal)?;
+    if name == "?" {
         *next += 1;
         return Ok(*next - 1);
     }
@@ -223,7 +223,7 @@ fn end_once(pieces: &mut Vec<Piece>) -> Result<(), Refusal> {
     }
 }
 
-fn within_limits(pieces: &[Piece]) -> Result<(), Refusal> {
+pub(super) fn within_limits(pieces: &[Piece]) -> Result<(), Refusal> {
     if let Some(piece) = pieces.get(TOKENS_MAX) {
         let what = format!("has more than {TOKENS_MAX} words, signs and values");
         return Err(too_large(&what).at(Some(piece.at)));

@@ -79,6 +79,86 @@ fn parameters_and_identities_are_literals() {
     assert!(query.rerun.contains(r#"'{1,2}' ) AND status = ANY ( '{"a\"b",NULL}' )"#));
 }
 
+/// As PROTOCOL has it for both databases.
+#[test]
+fn parameters_with_a_dollar_are_for_sqlite_too() {
+    let sql = "SELECT id FROM orders WHERE status = $1 AND id IN ($2, ?3) AND status <> $1";
+    let query = bind_as(sql, r#"["a", 1, 2]"#, Dialect::Sqlite, &|_| Access::default());
+    let query = query.expect("it is taken");
+    let wanted = "WHERE status = 'a' AND id IN ( 1 , 2 ) AND status <> 'a'";
+    assert!(query.rerun.ends_with(wanted), "{}", query.rerun);
+    for sql in ["SELECT id FROM orders WHERE id = $a", "SELECT id FROM orders WHERE id = $0"] {
+        let refusal = bind_as(sql, "[1]", Dialect::Sqlite, &|_| Access::default());
+        let refusal = refusal.expect_err(sql);
+        assert_eq!(refusal.code, crate::refusal::PARAMETER, "{sql}: {refusal}");
+        assert!(refusal.hint.is_some_and(|hint| hint.contains("$1")), "{sql}");
+    }
+}
+
+/// The values of the claim `rooms` stand where they are looked for, on each database in its own manner.
+#[test]
+fn a_claim_that_is_a_list_is_looked_through() {
+    for (condition, postgres, sqlite) in [
+        (
+            "status = ANY(auth.claim('rooms'))",
+            r#"status = ANY ( '{"a''b","c\"d","-7",NULL}' )"#,
+            r#"status IN ( 'a''b' , 'c"d' , - 7 , NULL )"#,
+        ),
+        (
+            "status <> ALL(auth.claim('rooms'))",
+            r#"status <> ALL ( '{"a''b","c\"d","-7",NULL}' )"#,
+            r#"status NOT IN ( 'a''b' , 'c"d' , - 7 , NULL )"#,
+        ),
+        (
+            "status NOT IN ('x', auth.claim('rooms'))",
+            r#"status NOT IN ( 'x' , 'a''b' , 'c"d' , '-7' , NULL )"#,
+            r#"status NOT IN ( 'x' , 'a''b' , 'c"d' , - 7 , NULL )"#,
+        ),
+        ("status IN (auth.claim('nothing'))", "status = ANY ( '{}' )", "status IN ( )"),
+        ("status NOT IN (auth.claim('nothing'))", "status <> ALL ( '{}' )", "status NOT IN ( )"),
+        ("status IN (auth.claim('nothing'), 'x')", "status IN ( 'x' )", "status IN ( 'x' )"),
+        ("status IN ('x', auth.claim('nothing'))", "status IN ( 'x' )", "status IN ( 'x' )"),
+        (
+            "status = ANY(auth.claim('region'))",
+            r#"status = ANY ( '{"eu"}' )"#,
+            "status IN ( 'eu' )",
+        ),
+        ("status IN (auth.claim('region'))", "status IN ( 'eu' )", "status IN ( 'eu' )"),
+        ("status = ANY(auth.claim('none'))", "status = ANY ( NULL )", "status IN ( NULL )"),
+    ] {
+        for (dialect, wanted) in [(Dialect::Postgres, postgres), (Dialect::Sqlite, sqlite)] {
+            let sql = format!("SELECT id FROM orders WHERE {condition}");
+            let query = bind(&sql, dialect).unwrap_or_else(|refusal| panic!("{sql}: {refusal}"));
+            assert!(query.rerun.ends_with(wanted), "{sql}: {}", query.rerun);
+            filter(&query);
+            // A rule reads the same.
+            let access = |_: &str| Access { rules: vec![condition.into()], ..Access::default() };
+            let query = bind_as("SELECT id FROM orders", "[]", dialect, &access);
+            let query = query.unwrap_or_else(|refusal| panic!("{condition}: {refusal}"));
+            assert!(query.rerun.contains(&format!("({wanted})")), "{condition}: {}", query.rerun);
+            filter(&query);
+        }
+    }
+    let cast = "SELECT id FROM orders WHERE tags && auth.claim('rooms')::text[]";
+    let query = bind(cast, Dialect::Postgres).expect("it is taken");
+    assert!(
+        query.rerun.ends_with(r#"&& '{"a''b","c\"d","-7",NULL}' :: text [ ]"#),
+        "{}",
+        query.rerun
+    );
+}
+
+#[test]
+fn sqlite_has_no_other_any() {
+    for condition in
+        ["id < ANY(auth.claim('rooms'))", "id = ALL(auth.claim('rooms'))", "id = ANY('{1}')"]
+    {
+        let sql = format!("SELECT id FROM orders WHERE {condition}");
+        let refusal = bind(&sql, Dialect::Sqlite).expect_err(&sql);
+        assert_eq!(refusal.code, crate::refusal::QUERY_NOT_SUPPORTED, "{sql}: {refusal}");
+    }
+}
+
 #[test]
 fn a_parameter_that_is_missing_or_too_many_is_told() {
     for (sql, params) in [

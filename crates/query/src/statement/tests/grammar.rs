@@ -53,7 +53,7 @@ const BOTH: &[(&str, &str)] = &[
 const POSTGRES: &[(&str, &str)] = &[
     ("SELECT id FROM public.orders WHERE status = 'a'::text", "filter"),
     ("SELECT id FROM orders WHERE id = ANY('{1,2}') AND status = ANY('{a}'::text[])", "filter"),
-    ("SELECT id FROM orders WHERE id = ANY('{}')", "requery"),
+    ("SELECT id FROM orders WHERE id = ANY('{}')", "filter"),
     ("SELECT id FROM orders WHERE id = ANY(ARRAY[1, 2])", "requery"),
     ("SELECT data ->> 'a' FROM orders WHERE (data #>> '{a,b}') ~* '^x'", "requery"),
     ("SELECT DISTINCT ON (status) status, id FROM orders ORDER BY status, id", "requery"),
