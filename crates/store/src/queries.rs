@@ -207,6 +207,13 @@ pub trait Queries: Send + Sync {
     /// run; one that reads another table than it says is `sql_refused`.
     async fn check_query(&self, read: &LiveRead) -> Result<CheckedQuery, SqlError>;
 
+    /// What someone who may has to run in the database before live queries of a table, or of all that are watched,
+    /// can be read: statements, in order, with all names in them. None where the server itself may do what is
+    /// missing.
+    async fn live_query_needs(&self, _table: Option<&str>) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
     /// Runs a SELECT in a snapshot of its own. `shape_changed` if a table is not as it was. A table that
     /// is being emptied or rewritten is waited for, for a second at most: such a change lies wholly before
     /// the read or after it.

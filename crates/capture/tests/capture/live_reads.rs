@@ -147,7 +147,14 @@ async fn a_missing_role_is_told() {
     let store = PostgresStore::open(options).await.expect("the database opens");
     let (code, hint) = code(store.read_query(read).await);
     assert_eq!(code, "query_role_missing");
-    assert!(hint.contains("GRANT \"pg_nobody\" TO"), "{hint}");
+    assert!(
+        hint.contains("CREATE ROLE \"pg_nobody\" NOLOGIN; GRANT \"pg_nobody\" TO \"postgres\""),
+        "{hint}"
+    );
+    let needs = store.live_query_needs(Some("orders")).await.expect("what to run");
+    let wanted = ["CREATE ROLE \"pg_nobody\" NOLOGIN", "GRANT \"pg_nobody\" TO \"postgres\""];
+    assert_eq!(needs, wanted);
+    assert_eq!(stage.store.live_query_needs(None).await.expect("nothing"), [""; 0]);
     store.close().await;
     stage.strike().await;
 }

@@ -19,6 +19,10 @@ impl Queries for PostgresStore {
         self.check_live(read).await
     }
 
+    async fn live_query_needs(&self, table: Option<&str>) -> Result<Vec<String>, StoreError> {
+        self.live_needs(table).await
+    }
+
     async fn read_query(&self, read: LiveRead) -> Result<LiveRows, SqlError> {
         self.read_live(&read).await
     }

@@ -118,6 +118,14 @@ impl PostgresStore {
                     self.end(guest).await;
                     return Err(error);
                 }
+                Failed::NoRole => {
+                    self.end(guest).await;
+                    return Err(self.role_trouble(None).await);
+                }
+                Failed::Unread(tables) => {
+                    self.end(guest).await;
+                    return Err(self.role_trouble(Some(tables)).await);
+                }
                 Failed::Denied => {
                     self.end(guest).await;
                     let lacking = self.let_role_read(read, granted).await?;

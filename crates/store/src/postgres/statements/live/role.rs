@@ -19,20 +19,36 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// How we stand to the role.
+struct Standing {
+    there: bool,
+    /// We may act as it.
+    ours: bool,
+    /// Who we are.
+    user: String,
+}
+
+impl Standing {
+    async fn of(client: &ClientWrapper, role: &str) -> Result<Standing, tokio_postgres::Error> {
+        let row = query_one(client, sql!("live_role"), &[&role]).await?;
+        Ok(Standing { there: row.try_get(0)?, ours: row.try_get(1)?, user: row.try_get(2)? })
+    }
+
+    /// What has to be run before we may act as it, in order. Each is whole, with the names in it.
+    fn needs(&self, role: &str) -> Vec<String> {
+        let (role, user) = (quoted(role), quoted(&self.user));
+        let make = (!self.there).then(|| format!("CREATE ROLE {role} NOLOGIN"));
+        let act = (!self.ours).then(|| format!("GRANT {role} TO {user}"));
+        make.into_iter().chain(act).collect()
+    }
+}
+
 /// Makes the role, and lets us act as it, where we may. Where we may not, live queries say what to do.
 pub(crate) async fn make(client: &ClientWrapper, role: &str) {
-    let looked = async {
-        let row = query_one(client, sql!("live_role"), &[&role]).await?;
-        Ok::<(bool, bool), tokio_postgres::Error>((row.try_get(0)?, row.try_get(1)?))
-    };
-    let Ok((there, ours)) = looked.await else { return };
-    let role = quoted(role);
+    let Ok(standing) = Standing::of(client, role).await else { return };
     let made = async {
-        if !there {
-            client.batch_execute(&format!("CREATE ROLE {role} NOLOGIN")).await?;
-        }
-        if !ours {
-            client.batch_execute(&format!("GRANT {role} TO CURRENT_USER")).await?;
+        for statement in standing.needs(role) {
+            client.batch_execute(&statement).await?;
         }
         Ok::<(), tokio_postgres::Error>(())
     };
@@ -64,7 +80,7 @@ pub(super) async fn act(
         SqlState::INSUFFICIENT_PRIVILEGE,
     ];
     match error.code() {
-        Some(code) if missing.contains(code) => Err(trouble::no_role(&role).into()),
+        Some(code) if missing.contains(code) => Err(Failed::NoRole),
         _ => Err(trouble::of_rows(&error, limits)),
     }
 }
@@ -109,7 +125,7 @@ impl PostgresStore {
         let tables: &Vec<&str> = &read.tables.iter().map(|(name, _)| name.as_str()).collect();
         let role = &self.live.role;
         let lacking = |client: Lent| async move {
-            let rows = query(&client, sql!("live_grants"), &[role, tables]).await;
+            let rows = query(&client, sql!("live_grants"), &[role, &Some(tables)]).await;
             let lacking = rows.and_then(|rows| texts(&rows));
             let lacking = lacking.map_err(broken("look at the role of live queries"))?;
             if !tried {
@@ -120,5 +136,39 @@ impl PostgresStore {
             Ok::<_, StoreError>(lacking)
         };
         Ok(self.pool.read(lacking).await?)
+    }
+
+    /// What someone has to run before live queries of a table, or of all that are watched, can be read; without
+    /// what the server may run itself, and does when it is needed.
+    pub(crate) async fn live_needs(&self, table: Option<&str>) -> Result<Vec<String>, StoreError> {
+        let role = &self.live.role;
+        let tables: &Option<Vec<&str>> = &table.map(|table| vec![table]);
+        let look = |client: Lent| async move {
+            let looked = async {
+                let mut needs = Standing::of(&client, role).await?.needs(role);
+                for row in query(&client, sql!("live_grants"), &[role, tables]).await? {
+                    if !row.try_get(1)? {
+                        needs.push(row.try_get(0)?);
+                    }
+                }
+                Ok(needs)
+            };
+            looked.await.map_err(broken("look at the role of live queries"))
+        };
+        self.pool.read(look).await
+    }
+
+    /// Says what to run where we may not act as the role, or not read a table ourselves.
+    pub(super) async fn role_trouble(&self, unread: Option<String>) -> SqlError {
+        let role = &self.live.role;
+        let standing = |client: Lent| async move {
+            let standing = Standing::of(&client, role).await;
+            standing.map_err(broken("look at the role of live queries"))
+        };
+        match (self.pool.read(standing).await, unread) {
+            (Err(error), _) => error.into(),
+            (Ok(standing), None) => trouble::no_role(&standing.needs(role)),
+            (Ok(standing), Some(tables)) => trouble::unread(&tables, &quoted(&standing.user)),
+        }
     }
 }

@@ -22,6 +22,10 @@ pub(super) enum Failed {
     Overflow(SqlError),
     /// The role may not do something.
     Denied,
+    /// We may not act as the role.
+    NoRole,
+    /// We may not read these tables ourselves.
+    Unread(String),
 }
 
 impl<E: Into<SqlError>> From<E> for Failed {
@@ -78,11 +82,8 @@ pub(super) fn of_rows(error: &Error, limits: &SqlLimits) -> Failed {
 pub(super) fn of_lock(error: &Error, lock: &str) -> Failed {
     let Some(code) = error.code() else { return sort(READ, error).into() };
     if *code == SqlState::INSUFFICIENT_PRIVILEGE {
-        let message = "the role that the server connects as may not read a table of the query";
         let tables = lock.trim_start_matches("LOCK TABLE ");
-        let tables = tables.trim_end_matches(" IN ACCESS SHARE MODE");
-        let hint = format!("GRANT SELECT ON {tables} TO that role");
-        return role_missing(message, &hint).into();
+        return Failed::Unread(tables.trim_end_matches(" IN ACCESS SHARE MODE").to_owned());
     }
     let gone = [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME];
     if gone.contains(code) {
@@ -114,14 +115,24 @@ pub(super) fn too_slow(timeout_ms: u64) -> SqlError {
     refused("query_too_slow", format!("it took longer than {timeout_ms} ms"), None, hint)
 }
 
-/// We may not act as the role.
-pub(super) fn no_role(role: &str) -> SqlError {
+/// We may not act as the role until this was run.
+pub(super) fn no_role(needs: &[String]) -> SqlError {
     let message = "the server cannot act as the role that live queries run as";
-    let hint = format!(
-        "let someone who may run this, with the role that the server connects as in the last place: \
-         CREATE ROLE {role} NOLOGIN; GRANT {role} TO …"
-    );
+    let hint = match needs {
+        // Someone has run it meanwhile.
+        [] => "try again".to_owned(),
+        needs => format!("let a superuser, or who may make roles, run this: {}", needs.join("; ")),
+    };
     role_missing(message, &hint)
+}
+
+/// We may not read tables ourselves.
+pub(super) fn unread(tables: &str, user: &str) -> SqlError {
+    let message = "the role that the server connects as may not read a table of the query";
+    role_missing(
+        message,
+        &format!("let the table's owner run this: GRANT SELECT ON {tables} TO {user}"),
+    )
 }
 
 /// The role may not read the tables, and we may not let it.
@@ -157,7 +168,9 @@ mod tests {
     #[test]
     fn names_are_only_in_the_hint_of_a_missing_role() {
         let grant = "GRANT SELECT ON secret.accounts TO secret_role".to_owned();
-        for error in [no_role("\"secret_role\""), lacking(&[grant])] {
+        let needs = ["GRANT \"secret_role\" TO \"app\"".to_owned()];
+        let unread = unread("secret.accounts", "\"secret_role\"");
+        for error in [no_role(&needs), lacking(&[grant]), unread] {
             let SqlError::Wrong(problem) = error else { panic!("not a problem: {error:?}") };
             assert_eq!(problem.code, "query_role_missing");
             assert!(!problem.message.contains("secret"), "{problem:?}");
