@@ -23,7 +23,7 @@
 //! - [`session`]: who comes and goes, and how far they got; [`nodes`]: the servers of one system
 //! - [`sql`]: one's own SQL; [`watch`]: tables whose changes are streams, and how they are captured
 //! - [`groups`]: consumer groups; [`consume`]: a member of one at work
-//! - [`keys`], [`connections`], [`entities`]: for administrators
+//! - [`keys`], [`connections`], [`entities`], [`doctor`]: for administrators
 //! - [`message`]: how a body falls into messages; [`sse`]: how a response falls into events
 //! - [`error`]: what can go wrong, with what the server said about it
 
@@ -33,6 +33,7 @@ pub mod backoff;
 pub mod client;
 pub mod connections;
 pub mod consume;
+pub mod doctor;
 pub mod entities;
 pub mod error;
 pub mod events;
@@ -52,8 +53,9 @@ pub use backoff::Backoff;
 pub use client::{Client, Producer};
 pub use connections::{Connection, ConnectionFilter, Connections};
 pub use consume::{Outcome, Worker, WorkerError, WorkerOptions, WorkerStats};
+pub use doctor::{Check, Checkup};
 pub use entities::EntityCount;
-pub use error::{ClientError, Problem};
+pub use error::{ClientError, Problem, Unreached};
 pub use events::{Event, EventPage};
 pub use follow::{Batch, Follow, ReadFrom};
 pub use groups::{ClaimRequest, Claimed, Group, GroupWish, Place};

@@ -59,6 +59,9 @@ pub struct Watch {
     /// What is not captured with it.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// What someone who may has to run in the database before live queries of it work; told to who had it watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub live_query_needs: Vec<String>,
 }
 
 /// How changes come into the log.

@@ -58,6 +58,7 @@ variants!(route, ROUTES, Route, {
     Route::Sql => "SQL",
     Route::Watch => "watched tables",
     Route::Capture => "the source of changes",
+    Route::Doctor => "what is wrong",
     Route::EntityStats => "subscriptions to entities",
     Route::Groups(groups::Part::All) => "groups",
     Route::Groups(groups::Part::One(_, Step::Itself)) => "a group",

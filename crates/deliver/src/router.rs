@@ -48,6 +48,7 @@ pub(crate) enum Route {
     Sql,
     Watch,
     Capture,
+    Doctor,
     EntityStats,
     Groups(groups::Part),
     Unknown,
@@ -87,6 +88,7 @@ impl Route {
             "/v1/sql" => Route::Sql,
             "/v1/watch" => Route::Watch,
             "/v1/capture" => Route::Capture,
+            "/v1/doctor" => Route::Doctor,
             "/v1/entities/stats" => Route::EntityStats,
             "/v1/groups" => Route::Groups(groups::Part::All),
             _ => Route::of_names(path),
@@ -171,6 +173,7 @@ impl Route {
             | Route::Sql
             | Route::Watch
             | Route::Capture
+            | Route::Doctor
             | Route::EntityStats
             | Route::Groups(_)
             | Route::Unknown => Entry::Keyed,
@@ -203,7 +206,8 @@ impl Route {
             | Route::Connections
             | Route::Control
             | Route::Watch
-            | Route::Capture => Act::Administer,
+            | Route::Capture
+            | Route::Doctor => Act::Administer,
             Route::Unknown => Act::Nothing,
         }
     }
@@ -235,6 +239,7 @@ impl Route {
             Route::Sql => "/v1/sql",
             Route::Watch => "/v1/watch",
             Route::Capture => "/v1/capture",
+            Route::Doctor => "/v1/doctor",
             Route::EntityStats => "/v1/entities/stats",
             Route::Groups(part) => part.label(),
             Route::Unknown => "none",
@@ -285,6 +290,7 @@ impl Route {
             Route::Capture => {
                 administration::capture::handle(node, request, &admission.identity()?).await
             }
+            Route::Doctor => administration::doctor::handle(node, request).await,
             Route::Tickets => {
                 administration::credentials::tickets(node, request, &admission.identity()?).await
             }
@@ -467,6 +473,7 @@ mod tests {
             "/v1/sql",
             "/v1/watch",
             "/v1/capture",
+            "/v1/doctor",
             "/v1/entities/stats",
             "/v1/groups",
             "/v1/groups/g",

@@ -33,7 +33,7 @@ pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -
 
 async fn list(node: &Node) -> Answer {
     let watches = node.store.watches().await?;
-    let watches: Value = watches.iter().map(|view| shown(node, view)).collect();
+    let watches: Value = watches.iter().map(|view| shown(node, view, None)).collect();
     Ok(uncached(StatusCode::OK, json!({ "watches": watches })))
 }
 
@@ -53,7 +53,20 @@ async fn watch(node: &Node, request: Request, identity: &Identity) -> Answer {
     let view = node.store.watch(watch).await.map_err(sql_problem)?;
     audit::administered(identity, "watch table", &view.table);
     Horizon::committed().settled(node).await;
-    Ok(uncached(StatusCode::OK, shown(node, &view)))
+    Ok(uncached(StatusCode::OK, shown(node, &view, Some(needs(node, &view.table).await))))
+}
+
+/// What has to be run in the database before live queries of a table work, for who has just had it watched. That it
+/// cannot be told now is no reason to say that the table is not watched.
+async fn needs(node: &Node, table: &str) -> Vec<String> {
+    if !node.options.queries.enabled {
+        return Vec::new();
+    }
+    let needs = node.store.live_query_needs(Some(table)).await;
+    needs.unwrap_or_else(|error| {
+        tracing::debug!(%error, table, "it is not known what live queries of the table need");
+        Vec::new()
+    })
 }
 
 async fn unwatch(node: &Node, table: &str, identity: &Identity) -> Answer {
@@ -81,9 +94,9 @@ fn named_table(query: &str) -> Result<String, Problem> {
         .ok_or_else(|| invalid("the query names no table: ?table=NAME".to_owned()))
 }
 
-fn shown(node: &Node, view: &WatchView) -> Value {
+fn shown(node: &Node, view: &WatchView, live_query_needs: Option<Vec<String>>) -> Value {
     let since = jiff::Timestamp::from_millisecond(view.created_at_ms).map(|at| at.to_string());
-    json!({
+    let mut shown = json!({
         "table": view.table,
         "stream": view.stream,
         "key_columns": view.key_columns,
@@ -96,7 +109,11 @@ fn shown(node: &Node, view: &WatchView) -> Value {
         "waiting": view.waiting,
         "waiting_ms": view.waiting_ms,
         "notes": view.notes,
-    })
+    });
+    if let Some(needs) = live_query_needs {
+        shown["live_query_needs"] = needs.into();
+    }
+    shown
 }
 
 #[cfg(test)]
