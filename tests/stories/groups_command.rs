@@ -54,6 +54,20 @@ fn contains_all(text: &str, parts: &[&str]) {
 async fn a_group_is_made_shown_changed_and_removed(store: Store) {
     let server = Launch::serve(&store, KEY).start().await;
     let http = server.http();
+    let make = "CREATE TABLE orders (id INTEGER PRIMARY KEY)";
+    for words in [["sql", make], ["watch", "orders"]] {
+        done(http, &words).await;
+    }
+    // A table that nobody watches would give the group nothing, for ever.
+    for (name, near) in [
+        ("ordres", "did you mean orders?"),
+        ("public.orders", "did you mean orders?"),
+        ("bills", "tidewire watch bills"),
+    ] {
+        let words = ["groups", "create", "billing", "--tables", name];
+        let says = ["cannot make the group billing", "is not watched", near, "invalid_group"];
+        fails(http, KEY, &words, &says).await;
+    }
     let create = ["groups", "create", "billing", "--partitions", "3"];
     let reads = ["--tables", "orders", "--streams", "doc/*,mail/**", "--on-dead", "skip"];
     let made = done(http, &[&create[..], &reads, &["--start", "now"]].concat()).await;
@@ -76,6 +90,11 @@ async fn a_group_is_made_shown_changed_and_removed(store: Store) {
     let numbers: Vec<&Value> = lag.iter().map(|partition| &partition["partition"]).collect();
     assert_eq!(numbers, [0, 1, 2], "{lag:?}");
 
+    // What it reads already may stay, though the table is not watched any more; others may not come.
+    done(http, &["unwatch", "orders"]).await;
+    done(http, &["groups", "change", "billing", "--tables", "orders", "--max-attempts", "8"]).await;
+    let more = ["groups", "change", "billing", "--tables", "orders,bills"];
+    fails(http, KEY, &more, &["bills is not watched"]).await;
     let change = ["groups", "change", "billing", "--everything", "--max-attempts", "9", "--pause"];
     let changed = done(http, &change).await;
     contains_all(&changed.said, &["paused", "groups resume billing"]);

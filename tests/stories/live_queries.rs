@@ -168,10 +168,7 @@ async fn parameters_and_who_asks_are_part_of_a_query(store: Store) {
     let mine =
         json!({ "query_id": "mine", "sql": "SELECT id FROM orders WHERE owner = CURRENT_USER()" });
     let above = |least: i64| {
-        let sql = match store {
-            Store::Sqlite { .. } => "SELECT id, total FROM orders WHERE total >= ?",
-            Store::Postgres { .. } => "SELECT id, total FROM orders WHERE total >= $1",
-        };
+        let sql = "SELECT id, total FROM orders WHERE total >= $1";
         json!({ "query_id": "above", "sql": sql, "params": [least] })
     };
     let mut ann = QueryTab::open(&user(http, "ann", &all)).await;
@@ -182,6 +179,14 @@ async fn parameters_and_who_asks_are_part_of_a_query(store: Store) {
     ann.until("mine", &[json!({ "id": 1 }), json!({ "id": 3 })]).await;
     ann.until("above", &[json!({ "id": 2, "total": 2 }), json!({ "id": 3, "total": 3 })]).await;
     assert_eq!(bob.rows("above"), [json!({ "id": 2, "total": 2 })]);
+    if matches!(store, Store::Sqlite { .. }) {
+        for sql in
+            ["SELECT id FROM orders WHERE total >= ?1", "SELECT id FROM orders WHERE total >= ?"]
+        {
+            ann.follow(&json!({ "query_id": "question", "sql": sql, "params": [3] })).await;
+            ann.until("question", &[json!({ "id": 3 })]).await;
+        }
+    }
     bob.ask(&[json!({ "query_id": "hidden", "sql": "SELECT owner FROM orders" })]).await;
     let refused = bob.hear_until("error").await;
     assert_eq!(refused["code"], "column_not_found", "{refused}");
@@ -286,6 +291,9 @@ async fn limits_have_names(store: Store) {
     other.ask(&[json!({ "query_id": "q", "sql": "SELECT id FROM orders" })]).await;
     let refused = other.hear_until("error").await;
     assert_eq!(refused["code"], "result_too_large", "{refused}");
+    // The number is the one of the setting, not what is read of a window.
+    let message = refused["message"].as_str().unwrap_or_default();
+    assert!(message.contains("more than 2 rows (queries.rows_max)"), "{refused}");
 }
 
 async fn explain_says_how_a_query_is_kept(store: Store) {

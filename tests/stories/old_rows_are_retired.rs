@@ -174,8 +174,10 @@ async fn a_group_that_lags_is_waited_for_and_then_stops(store: Store) {
     let server = launch(&store).set("TIDEWIRE_RETENTION_AGE_MS", "0").start().await;
     let http = server.http();
     http.append("doc", &json!(1)).await;
-    for (group, tables) in [("slow", "orders"), ("other", "items")] {
-        let wish = json!({ "partitions": 1, "tables": [tables] });
+    for (group, wish) in [
+        ("slow", json!({ "partitions": 1 })),
+        ("other", json!({ "partitions": 1, "streams": ["doc"] })),
+    ] {
         let made = http.json(Method::PUT, &format!("/v1/groups/{group}"), &wish).await;
         assert_eq!(made.status, 201, "{}", made.text());
     }

@@ -28,6 +28,9 @@ pub(crate) struct Visit {
     pub(crate) origin_allowed: bool,
 }
 
+/// Characters of an origin in the log, at most: longer than a host's name can be.
+const ORIGIN_SHOWN_MAX: usize = 300;
+
 const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 impl Visit {
@@ -38,6 +41,16 @@ impl Visit {
             None => !embedded_elsewhere(request.headers()),
         };
         Visit { origin, origin_allowed }
+    }
+
+    /// Where the page is that was turned away, for the log. What a client writes there is cut off and escaped.
+    pub(crate) fn whence(&self) -> String {
+        let Some(origin) = &self.origin else {
+            return "a page of another site, which embeds this address".to_owned();
+        };
+        let origin = String::from_utf8_lossy(origin.as_bytes());
+        let shown: String = origin.chars().take(ORIGIN_SHOWN_MAX).collect();
+        format!("the origin {shown:?} is not among allowed_origins")
     }
 
     /// Dresses the answer for browsers: what every answer carries.

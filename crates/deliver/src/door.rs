@@ -94,7 +94,8 @@ pub(crate) fn knock<'a>(
             "add the origin, with its scheme, to allowed_origins in the server's configuration; for the \
              server's own pages behind a proxy that speaks TLS set public_url, or name the proxy in \
              trusted_proxies",
-        ));
+        )
+        .with_note(visit.whence()));
     }
     if let Access::OpenOnLoopback = node.options.access {
         browser::check_host(request)?;

@@ -23,6 +23,8 @@ struct Parts {
     temporary: bool,
     headers: Vec<(HeaderName, HeaderValue)>,
     extra: Map<String, Value>,
+    /// What the operator's log says besides, and the client is not told.
+    noted: Option<String>,
 }
 
 impl Problem {
@@ -41,6 +43,7 @@ impl Problem {
             temporary: false,
             headers: Vec::new(),
             extra: Map::new(),
+            noted: None,
         }))
     }
 
@@ -71,6 +74,17 @@ impl Problem {
     pub(crate) fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Problem {
         self.0.hint = hint.into();
         self
+    }
+
+    /// Says something to the operator's log alone.
+    pub(crate) fn with_note(mut self, note: String) -> Problem {
+        self.0.noted = Some(note);
+        self
+    }
+
+    /// What the operator's log says of it besides its code.
+    pub(crate) fn note(&self) -> Option<&str> {
+        self.0.noted.as_deref()
     }
 
     /// Marks a problem that may pass by itself, and says when to try again.
@@ -171,7 +185,7 @@ impl From<StoreError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response<Body> {
-        let Parts { status, code, detail, hint, temporary, headers, extra } = *self.0;
+        let Parts { status, code, detail, hint, temporary, headers, extra, noted: _ } = *self.0;
         let mut document = json!({
             "type": format!("urn:tidewire:problem:{code}"),
             "title": title(code),

@@ -27,7 +27,8 @@ pub(crate) fn turned_away(node: &Node, who: Option<&Identity>, act: Act<'_>, pro
         return;
     }
     let who = who.map_or_else(|| "unknown".to_owned(), Identity::label);
-    tracing::info!(target: TARGET, who, act = act.name(), on = act.subject(), reason, "turned away");
+    let (act, on, note) = (act.name(), act.subject(), problem.note());
+    tracing::info!(target: TARGET, who, act, on, reason, note, "turned away");
 }
 
 /// Bytes of users' SQL in one line.

@@ -145,8 +145,11 @@ impl Credentials {
             return self.look_up(&hash).await;
         }
         match &self.tokens_of {
-            Some(rules) => self.verify(rules, token, hash).await,
-            None => Err(unauthorized("the token is not valid")),
+            // What has no dot in it was not meant to be a token of users: most often it is a wrong admin key.
+            Some(rules) if token.contains('.') => self.verify(rules, token, hash).await,
+            _ => Err(unauthorized(
+                "the token is not valid: it is not this server's admin key, and no API key",
+            )),
         }
     }
 
@@ -177,7 +180,7 @@ impl Credentials {
         }
         let asked_at = self.known().doubts;
         let Some(view) = self.store.key_of_hash(&hex(hash)).await? else {
-            return Err(unauthorized("the token is not valid"));
+            return Err(unauthorized("the token is not valid: this server has no such API key"));
         };
         let identity = self.remember_key(&view, asked_at)?;
         let mut known = self.known();

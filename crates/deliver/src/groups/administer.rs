@@ -104,6 +104,23 @@ fn wanted(
     Ok(Wanted { partitions, filter, max_attempts, on_dead })
 }
 
+/// Refuses tables that are not watched: a group that reads one would wait for ever, and nobody would know why. What
+/// the group reads already may stay, though its table is not watched any more.
+async fn check_watched(node: &Node, group: &str, filter: Option<&Filter>) -> Result<(), Problem> {
+    let Some(filter) = filter.filter(|filter| !filter.tables.is_empty()) else { return Ok(()) };
+    let watches = node.store.watches().await?;
+    let is_watched = |table: &String| watches.iter().any(|watch| watch.table == *table);
+    if filter.tables.iter().all(is_watched) {
+        return Ok(());
+    }
+    let known = node.groups.store.group(group).await?;
+    let is_read =
+        |table: &String| known.as_ref().is_some_and(|it| it.filter.tables.contains(table));
+    let missing = filter.tables.iter().find(|table| !is_watched(table) && !is_read(table));
+    let names = watches.iter().map(|watch| watch.table.as_str());
+    missing.map_or(Ok(()), |table| Err(problem::not_watched(table, names)))
+}
+
 /// Makes, looks at, or removes a group.
 pub(super) async fn itself(
     node: &Node,
@@ -146,6 +163,7 @@ async fn put(node: &Node, group: &str, request: Request, identity: &Identity) ->
     let start = start.map_or(Ok(Start::Beginning), |start| start.read(node.store.epoch()))?;
     let wanted = wanted(partitions, tables, streams, max_attempts, on_dead.as_deref())?;
     let Wanted { partitions, filter, max_attempts, on_dead } = wanted;
+    check_watched(node, group, filter.as_ref()).await?;
     let wish = GroupWish { partitions, filter, start, max_attempts, on_dead };
     let put = node.groups.store.put_group(group, &wish).await;
     let (view, made) = put.map_err(problem::of)?;
@@ -179,6 +197,7 @@ pub(super) async fn change(
     let Document { partitions, tables, streams, max_attempts, on_dead, paused } = document;
     let wanted = wanted(partitions, tables, streams, max_attempts, on_dead.as_deref())?;
     let Wanted { partitions, filter, max_attempts, on_dead } = wanted;
+    check_watched(node, group, filter.as_ref()).await?;
     let change =
         GroupChange { partitions, filter, max_attempts, on_dead, paused, ..Default::default() };
     changed(node, group, &change, identity, "change group").await

@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use serde_json::json;
 
+use tidewire_query::nearest;
 use tidewire_store::StoreError;
 use tidewire_store::groups::GroupError;
 
@@ -16,6 +17,27 @@ pub(super) fn invalid(detail: String) -> Problem {
         detail,
         "PROTOCOL.md, section 30, says what each request about a group is made of",
     )
+}
+
+/// A table that a group shall read, and whose changes nobody captures.
+pub(super) fn not_watched<'a>(
+    table: &str,
+    watched: impl Iterator<Item = &'a str> + Clone,
+) -> Problem {
+    let problem = invalid(format!(
+        "the table {table} is not watched, so the group would get none of its changes"
+    ));
+    let unqualified = table.rsplit('.').next().unwrap_or(table);
+    let meant = nearest(table, watched.clone()).or_else(|| nearest(unqualified, watched));
+    match meant {
+        Some(meant) => problem.with_hint(format!(
+            "did you mean {meant}? If not, have it watched first: tidewire watch {table}"
+        )),
+        None => problem.with_hint(format!(
+            "have it watched first: tidewire watch {table}, or POST /v1/watch; tidewire watch --list names those \
+             that are"
+        )),
+    }
 }
 
 pub(super) fn not_found() -> Problem {

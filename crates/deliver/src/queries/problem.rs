@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use tidewire_query::{EndReason, Refusal};
 use tidewire_store::{SqlError, SqlProblem};
 
+use crate::options::QueryOptions;
 use crate::problem::Problem;
 
 /// The database took too long.
@@ -94,6 +95,16 @@ fn busy() -> Problem {
         "subscribe again",
     )
     .retry_after_s(1)
+}
+
+/// The result is larger than the settings let one be.
+pub(super) fn too_large(options: &QueryOptions) -> EndReason {
+    let QueryOptions { rows_max, bytes_max, .. } = options;
+    let message = format!(
+        "the result has more than {rows_max} rows (queries.rows_max) or {bytes_max} bytes \
+         (queries.bytes_max)"
+    );
+    reason(TOO_LARGE, Some(message))
 }
 
 pub(super) fn reason(code: &'static str, message: Option<String>) -> EndReason {

@@ -44,6 +44,10 @@ impl Keeper {
                         self.reads.again(ask, now);
                     }
                 }
+                // A window reads more rows than may be seen of it: the store's number is not the one that is set.
+                problem::TOO_LARGE => {
+                    self.failed(id, problem::too_large(&self.node.options.queries));
+                }
                 // The store says nothing in it that rows could have told.
                 code => self.failed(id, problem::reason(code, Some(wrong.message))),
             },
