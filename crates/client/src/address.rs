@@ -16,10 +16,45 @@ impl Address {
         let url = Url::parse(text)
             .ok()
             .filter(|url| url.has_host() && matches!(url.scheme(), "http" | "https"));
-        url.map(Address).ok_or_else(|| {
-            let advice = "give one like http://127.0.0.1:4437";
-            ClientError::Unusable(format!("{text} is no server's address; {advice}"))
-        })
+        let Some(url) = url else {
+            let advice = meant(text).map_or_else(
+                || "give one like http://127.0.0.1:4437".to_owned(),
+                |meant| format!("did you mean {meant}?"),
+            );
+            return Err(ClientError::Unusable(format!("{text} is no server's address; {advice}")));
+        };
+        let address = Address(url);
+        // Routes are put behind it, so one that has them already leads nowhere.
+        let first = address.0.path_segments().and_then(|mut path| path.next());
+        if first == Some("v1") || address.0.query().is_some() || address.0.fragment().is_some() {
+            return Err(ClientError::Unusable(format!(
+                "the server's address goes on with {}, which is the address of something on it; give {address}",
+                address.beyond_host()
+            )));
+        }
+        Ok(address)
+    }
+
+    /// All that comes behind the host.
+    fn beyond_host(&self) -> String {
+        let mut text = self.0.path().to_owned();
+        for (sign, part) in [('?', self.0.query()), ('#', self.0.fragment())] {
+            if let Some(part) = part {
+                text.push(sign);
+                text.push_str(part);
+            }
+        }
+        text
+    }
+
+    /// What comes behind the host, if anything does: where a proxy has put the server.
+    pub(crate) fn path(&self) -> Option<&str> {
+        Some(self.0.path()).filter(|path| *path != "/")
+    }
+
+    /// Whether connections to it are encrypted.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.0.scheme() == "https"
     }
 
     /// Whether it is on this machine.
@@ -50,6 +85,24 @@ impl Address {
         }
         url
     }
+}
+
+/// The address that was meant by one without its scheme, or with that of WebSockets.
+fn meant(text: &str) -> Option<String> {
+    let (scheme, rest) = match text.split_once("://") {
+        Some(("ws", rest)) => ("http", rest),
+        Some(("wss", rest)) => ("https", rest),
+        Some(_) => return None,
+        None => ("http", text),
+    };
+    let meant = format!("{scheme}://{rest}");
+    let url = Url::parse(&meant).ok()?;
+    // A password is not repeated.
+    let plain = url.username().is_empty() && url.password().is_none();
+    let host = url.host_str().filter(|host| {
+        plain && (host.contains('.') || *host == "localhost" || url.port().is_some())
+    });
+    host.map(|_| meant)
 }
 
 impl fmt::Display for Address {
@@ -91,6 +144,27 @@ mod tests {
     fn addresses_that_are_none_are_refused() {
         for text in ["", "127.0.0.1:4437", "ftp://example.org", "unix:/socket"] {
             assert!(Address::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_meant_is_suggested() {
+        for (text, says) in [
+            ("127.0.0.1:4437", "did you mean http://127.0.0.1:4437?"),
+            ("localhost:4437", "did you mean http://localhost:4437?"),
+            ("ws://localhost:4437", "did you mean http://localhost:4437?"),
+            ("wss://example.org", "did you mean https://example.org?"),
+            ("orders", "give one like"),
+            (
+                "http://127.0.0.1:4437/v1",
+                "goes on with /v1, which is the address of something on it; give http://127.0.0.1:4437",
+            ),
+            ("http://127.0.0.1:4437/v1/stream/a", "give http://127.0.0.1:4437"),
+            ("https://u:secret@example.org/?a=b", "goes on with /?a=b"),
+        ] {
+            let error = Address::parse(text).expect_err(text).to_string();
+            assert!(error.contains(says), "{text}: {error}");
+            assert!(!error.contains("secret"), "{error}");
         }
     }
 

@@ -10,6 +10,9 @@ use serde::de::DeserializeOwned;
 use crate::client::Client;
 use crate::error::{ClientError, Problem};
 
+/// Bytes of a text that is repeated to people, at most.
+const TEXT_BYTES_MAX: usize = 200;
+
 /// An append that is durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appended {
@@ -68,8 +71,16 @@ pub(crate) async fn success(response: Response) -> Result<Response, ClientError>
     let status = response.status().as_u16();
     let retry_after = text(&response, RETRY_AFTER.as_str());
     let retry_after = retry_after.and_then(|seconds| seconds.parse().ok());
+    let is_text = content_type(&response).starts_with("text/plain");
     let body = response.bytes().await.unwrap_or_default();
-    let problem: Problem = serde_json::from_slice(&body).unwrap_or_default();
+    let mut problem: Problem = serde_json::from_slice(&body).unwrap_or_default();
+    // A word of whoever is no Tidewire, such as that of a port that speaks TLS.
+    if is_text && problem.code.is_none() && body.len() <= TEXT_BYTES_MAX {
+        let text = String::from_utf8_lossy(&body);
+        let text = text.trim().trim_end_matches('.');
+        problem.detail =
+            (!text.is_empty()).then(|| format!("the answer is {text:?} (status {status})"));
+    }
     Err(ClientError::Refused {
         status,
         problem: Box::new(problem),

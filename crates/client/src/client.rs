@@ -161,6 +161,11 @@ impl Client {
         Ok(Follow::new(self.clone(), stream, self.address.stream(stream)?, from))
     }
 
+    /// The server's address, without what may be secret in it.
+    pub fn url(&self) -> String {
+        self.address.to_string()
+    }
+
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }
@@ -174,7 +179,7 @@ impl Client {
     }
 
     pub(crate) fn no_answer(&self, source: reqwest::Error) -> ClientError {
-        ClientError::NoAnswer { url: self.address.to_string(), source: source.without_url() }
+        ClientError::NoAnswer { url: self.address.to_string(), cause: source.without_url() }
     }
 
     pub(crate) async fn send_json(
@@ -191,7 +196,36 @@ impl Client {
 
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
         let response = request.send().await.map_err(|source| self.no_answer(source))?;
-        answer::success(response).await
+        self.success(response).await
+    }
+
+    /// The answer, if it is a success; else an error with what it says, and what that has to do with the address.
+    pub(crate) async fn success(&self, response: Response) -> Result<Response, ClientError> {
+        // An answer to HEAD has no document, but says that it would be one.
+        let is_ours = answer::content_type(&response).starts_with("application/problem+json");
+        let (status, mut problem, retry_after) = match answer::success(response).await {
+            Err(ClientError::Refused { status, problem, retry_after }) => {
+                (status, problem, retry_after)
+            }
+            other => return other,
+        };
+        if !is_ours && problem.detail.is_none() && status < 500 {
+            let tls = if self.address.is_secure() { "" } else { ", or one that wants https://" };
+            problem.detail = Some(format!(
+                "the answer of {} is not that of a Tidewire server{tls}: status {status}",
+                self.address
+            ));
+        }
+        let leads_nowhere = match problem.code.as_deref() {
+            Some(code) => code == "no_such_route",
+            None => !is_ours && matches!(status, 404 | 405),
+        };
+        if let Some(path) = self.address.path().filter(|_| leads_nowhere) {
+            problem.hint = Some(format!(
+                "the server's address has the path {path}: leave it out, unless a proxy puts the server there"
+            ));
+        }
+        Err(ClientError::Refused { status, problem, retry_after })
     }
 }
 

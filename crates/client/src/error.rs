@@ -1,6 +1,7 @@
 //! What can go wrong for a client, with what the server said about it.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -45,12 +46,12 @@ pub enum ClientError {
     #[error("{0}")]
     Unusable(String),
     /// No answer came: the server cannot be reached, or the connection broke on the way.
-    #[error("no answer from {url}: {}", innermost(.source))]
+    #[error("no answer from {url}: {}", why(.cause))]
     NoAnswer {
         /// The server.
         url: String,
-        /// What the transport said.
-        source: reqwest::Error,
+        /// What the transport said. It is in the message, and so not a source of its own.
+        cause: reqwest::Error,
     },
     /// A live connection ended.
     #[error("the connection to {url} was lost: {why}")]
@@ -75,7 +76,28 @@ pub enum ClientError {
     NotUnderstood(String),
 }
 
+/// Why a server cannot be talked to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreached {
+    /// Nobody listens there.
+    NobodyListens,
+    /// Whoever listens there does not speak TLS.
+    NotEncrypted,
+    /// The server's certificate does not hold for us.
+    Certificate,
+    /// Something else.
+    Other,
+}
+
 impl ClientError {
+    /// Why the server could not be talked to; none if it was.
+    pub fn unreached(&self) -> Option<Unreached> {
+        match self {
+            ClientError::NoAnswer { cause, .. } => Some(unreached(cause)),
+            _ => None,
+        }
+    }
+
     /// Whether the same request may succeed later without anyone changing it.
     pub fn temporary(&self) -> bool {
         match self {
@@ -106,12 +128,40 @@ impl ClientError {
 
 /// The transport's error wraps its cause several times over; only the cause tells a person
 /// something ("connection refused").
-fn innermost(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
+fn innermost(error: &reqwest::Error) -> &(dyn std::error::Error + 'static) {
+    let mut cause: &(dyn std::error::Error + 'static) = error;
     while let Some(source) = cause.source() {
         cause = source;
     }
-    cause.to_string()
+    cause
+}
+
+fn unreached(error: &reqwest::Error) -> Unreached {
+    let cause = innermost(error);
+    let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    if cause.downcast_ref::<io::Error>().is_some_and(refused) {
+        return Unreached::NobodyListens;
+    }
+    // The library of TLS is not ours to name; its words are.
+    let text = cause.to_string();
+    if text.contains("InvalidContentType") {
+        return Unreached::NotEncrypted;
+    }
+    match text.starts_with("invalid peer certificate") {
+        true => Unreached::Certificate,
+        false => Unreached::Other,
+    }
+}
+
+fn why(error: &reqwest::Error) -> String {
+    let cause = innermost(error);
+    match unreached(error) {
+        Unreached::NobodyListens => "nobody listens there (connection refused)".to_owned(),
+        Unreached::NotEncrypted => {
+            "what listens there does not speak TLS; its address begins with http://".to_owned()
+        }
+        Unreached::Certificate | Unreached::Other => cause.to_string(),
+    }
 }
 
 fn refusal(status: u16, problem: &Problem) -> String {

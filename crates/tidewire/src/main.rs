@@ -40,6 +40,9 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         eprintln!("tidewire: {error:#}");
+        if let Some(hint) = commands::hint(&error) {
+            eprintln!("hint: {hint}");
+        }
         ExitCode::FAILURE
     })
 }
@@ -81,6 +84,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Connections(flags) => block_on(commands::connections::run(flags)),
         Command::Queries(flags) => block_on(commands::queries::run(flags)),
         Command::Entities(flags) => block_on(commands::entities::run(flags)),
+        Command::Doctor(flags) => block_on(commands::doctor::run(flags)),
         Command::Nodes(flags) => block_on(commands::nodes::run(flags)),
         Command::Groups(command) => block_on(commands::groups::run(command)),
         Command::Consume(flags) => {

@@ -14,7 +14,6 @@ use reqwest::{Method, Response, StatusCode};
 use yawc::{CompressionLevel, Options, Role, WebSocket};
 
 use super::socket::Socket;
-use crate::answer;
 use crate::client::Client;
 use crate::error::ClientError;
 
@@ -67,7 +66,7 @@ impl Handshake {
         }
         let response = request.send().await.map_err(|source| client.no_answer(source))?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            answer::success(response).await?;
+            client.success(response).await?;
             return Err(not_understood("it is no WebSocket"));
         }
         self.upgrade(client, response, &key).await

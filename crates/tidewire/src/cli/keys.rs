@@ -22,6 +22,9 @@ pub(crate) enum KeysCommand {
 /// What a key allows.
 #[derive(Debug, Args)]
 pub(crate) struct CreateKeyFlags {
+    /// What others would write without a word before it.
+    #[arg(hide = true, value_name = "NAME", value_parser = not_a_name)]
+    unnamed: Option<String>,
     /// What people call it
     #[arg(long)]
     pub(crate) name: String,
@@ -96,6 +99,10 @@ pub(crate) struct RotateKeyFlags {
     pub(crate) expires: Option<Duration>,
     #[command(flatten)]
     pub(crate) client: ClientFlags,
+}
+
+fn not_a_name(name: &str) -> Result<String, String> {
+    Err(format!("say that it is the name: --name {name}"))
 }
 
 /// A name and what it stands for.

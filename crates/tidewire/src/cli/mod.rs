@@ -22,7 +22,7 @@ pub(crate) use groups::{
 };
 pub(crate) use keys::{CreateKeyFlags, KeysCommand, ListKeysFlags, RevokeKeyFlags, RotateKeyFlags};
 pub(crate) use operating::{
-    ConnectionsFlags, ControlCommand, ControlFlags, EntitiesFlags, NodesFlags,
+    ConnectionsFlags, ControlCommand, ControlFlags, DoctorFlags, EntitiesFlags, NodesFlags,
 };
 pub(crate) use queries::{QueriesCommand, QueriesFlags};
 pub(crate) use serving::{BackupFlags, ConfigFlags, MigrateFlags, RestoreFlags, ServerFlags};
@@ -66,6 +66,12 @@ pub(crate) enum Command {
     /// afresh. With --database there is no file: restore the database first, with pg_restore or the
     /// like.
     Restore(RestoreFlags),
+    /// Look at a server and say what is wrong, and what to do about it
+    ///
+    /// Whether it can be reached, the credential, the clocks, the database and how its changes are captured,
+    /// what live queries need, watched tables and row rules. The exit code is 1 if something is bad. Needs the
+    /// admin key, or a key that allows admin, in --token or TIDEWIRE_TOKEN.
+    Doctor(DoctorFlags),
     /// Print the configuration in force, and where each value comes from
     Config(ConfigFlags),
     /// Append a message to a stream, which is created if there is none

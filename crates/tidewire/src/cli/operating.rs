@@ -4,6 +4,16 @@ use clap::{Args, Subcommand};
 
 use super::ClientFlags;
 
+/// Which server to look at.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorFlags {
+    /// Print a JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientFlags,
+}
+
 /// What to list.
 #[derive(Debug, Args)]
 pub(crate) struct NodesFlags {

@@ -40,6 +40,11 @@ pub(crate) struct ServerFlags {
     /// Where to listen [default: 127.0.0.1:4437]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
+    /// What others call it, so that they are told what it is called here.
+    #[arg(long, short, hide = true, value_parser = not_port)]
+    port: Option<String>,
+    #[arg(long, hide = true, alias = "bind", alias = "address", value_parser = not_host)]
+    host: Option<String>,
     #[command(flatten)]
     store: StoreFlags,
 }
@@ -51,6 +56,16 @@ impl ServerFlags {
         given.flags.extend(self.listen.map(|listen| ("--listen", "listen", listen)));
         given
     }
+}
+
+fn not_port(port: &str) -> Result<String, String> {
+    let port = port.trim_start_matches(':');
+    Err(format!("the address and the port go together: --listen 127.0.0.1:{port}"))
+}
+
+fn not_host(host: &str) -> Result<String, String> {
+    let port = if host.contains(':') { "" } else { ":4437" };
+    Err(format!("the address and the port go together: --listen {host}{port}"))
 }
 
 /// What to print.

@@ -27,6 +27,9 @@ pub(crate) struct PublishFlags {
 /// What to follow.
 #[derive(Debug, Args)]
 pub(crate) struct TailFlags {
+    /// What others would write without a word before it.
+    #[arg(hide = true, value_parser = not_a_name)]
+    name: Option<String>,
     /// The stream, such as doc/123; of several, each line begins with the stream's name and a tab
     #[arg(long = "stream", value_name = "NAME", required_unless_present = "tables")]
     pub(crate) streams: Vec<String>,
@@ -41,6 +44,10 @@ pub(crate) struct TailFlags {
     pub(crate) from: ReadFrom,
     #[command(flatten)]
     pub(crate) client: ClientFlags,
+}
+
+fn not_a_name(name: &str) -> Result<String, String> {
+    Err(format!("say what it is: --stream {name}, or --table {name}"))
 }
 
 fn read_from(text: &str) -> Result<ReadFrom, String> {

@@ -14,7 +14,7 @@ pub(crate) struct SqlFlags {
     /// Read the statements from a file instead
     #[arg(short, long, value_name = "FILE", conflicts_with = "sql")]
     pub(crate) file: Option<PathBuf>,
-    /// What stands for $1 (?1 in SQLite), then $2 and so on: JSON, or else text; of a single statement
+    /// What stands for $1, then $2 and so on: JSON, or else text; of a single statement
     #[arg(short, long = "param", value_name = "VALUE")]
     pub(crate) params: Vec<String>,
     /// Print a JSON object a row instead of a table

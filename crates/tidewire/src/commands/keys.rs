@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use serde_json::{Map, Value, json};
-use tidewire_client::{Key, NewKey};
+use tidewire_client::{Client, Key, NewKey};
 
 use super::table::{self, Column, to_the_second};
 use crate::cli::{CreateKeyFlags, KeysCommand, ListKeysFlags, RevokeKeyFlags, RotateKeyFlags};
@@ -23,7 +23,7 @@ async fn create(flags: CreateKeyFlags) -> anyhow::Result<ExitCode> {
     let scopes = scopes(&flags)?;
     let client = super::client(&flags.client)?;
     let made = client.create_key(&flags.name, &scopes, flags.expires).await;
-    print_once(&made.context("cannot make a key")?)?;
+    print_once(&client, &made.context("cannot make a key")?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -31,7 +31,7 @@ async fn rotate(flags: RotateKeyFlags) -> anyhow::Result<ExitCode> {
     let client = super::client(&flags.client)?;
     let made = client.rotate_key(flags.id, flags.overlap, flags.expires).await;
     let made = made.with_context(|| format!("cannot rotate key {}", flags.id))?;
-    print_once(&made)?;
+    print_once(&client, &made)?;
     let old = client.keys().await.context("cannot list the keys")?;
     let end = old.iter().find(|key| key.id == flags.id).and_then(|key| key.expires_at.clone());
     if let Some(end) = end {
@@ -44,7 +44,8 @@ async fn revoke(flags: RevokeKeyFlags) -> anyhow::Result<ExitCode> {
     let client = super::client(&flags.client)?;
     for id in flags.ids {
         client.revoke_key(id).await.with_context(|| format!("cannot revoke key {id}"))?;
-        eprintln!("Key {id} is revoked; whoever was connected with it is not any more.");
+        let url = client.url();
+        eprintln!("Key {id} of {url} is revoked; whoever was connected with it is not any more.");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -94,9 +95,10 @@ fn row(key: &Key) -> [String; 6] {
 }
 
 /// The key alone on the standard output, so that a script can take it; the rest beside it.
-fn print_once(made: &NewKey) -> anyhow::Result<()> {
+fn print_once(client: &Client, made: &NewKey) -> anyhow::Result<()> {
     let NewKey { key, known } = made;
-    eprintln!("Key {} ({}), shown this once:", known.id, known.name);
+    // A key is good at one server only, and which one that is may have come from a variable.
+    eprintln!("Key {} ({}) of {}, shown this once:", known.id, known.name, client.url());
     writeln!(io::stdout().lock(), "{key}")?;
     Ok(())
 }

@@ -7,8 +7,10 @@ pub(crate) mod config;
 pub(crate) mod connections;
 pub(crate) mod consume;
 pub(crate) mod control;
+pub(crate) mod doctor;
 pub(crate) mod entities;
 pub(crate) mod groups;
+mod hints;
 pub(crate) mod keys;
 pub(crate) mod migrate;
 pub(crate) mod nodes;
@@ -19,6 +21,8 @@ pub(crate) mod sql;
 mod table;
 pub(crate) mod tail;
 pub(crate) mod watch;
+
+pub(crate) use hints::hint;
 
 use anyhow::Context as _;
 use tidewire_client::Client;

@@ -3,9 +3,9 @@
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, ensure};
-use tidewire_client::message::JSON;
-use tidewire_client::{Client, ClientError};
+use anyhow::{Context as _, bail, ensure};
+use tidewire_client::Client;
+use tidewire_client::message::{JSON, is_json};
 
 use crate::cli::PublishFlags;
 
@@ -29,9 +29,9 @@ pub(crate) async fn run(flags: PublishFlags, data: Vec<u8>) -> anyhow::Result<Ex
     ensure!(!data.is_empty(), "there is nothing to publish: the data is empty");
     let client = super::client(&flags.client)?;
     let asked = if flags.json { Some(JSON.to_owned()) } else { flags.content_type };
-    let content_type = prepare(&client, &flags.stream, asked, &data)
-        .await
-        .with_context(|| format!("cannot publish to {}", flags.stream))?;
+    let content_type = prepare(&client, &flags.stream, asked, &data).await;
+    let content_type =
+        content_type.with_context(|| format!("cannot publish to {}", flags.stream))?;
     let appended = client
         .append(&flags.stream, &content_type, data, None)
         .await
@@ -46,17 +46,37 @@ async fn prepare(
     stream: &str,
     asked: Option<String>,
     data: &[u8],
-) -> Result<String, ClientError> {
+) -> anyhow::Result<String> {
     match client.describe(stream).await {
-        Ok(found) => Ok(asked.unwrap_or(found.content_type)),
+        Ok(found) => {
+            let content_type = asked.unwrap_or(found.content_type);
+            check(&content_type, data)?;
+            Ok(content_type)
+        }
         Err(error) if error.status() == Some(404) => {
             let content_type = asked.unwrap_or_else(|| guess(data).to_owned());
+            // Before it is made: a stream that was made by mistake keeps its type.
+            check(&content_type, data)?;
             client.create(stream, &content_type).await?;
             eprintln!("tidewire: created the stream {stream} ({content_type})");
             Ok(content_type)
         }
-        Err(error) => Err(error),
+        Err(error) => Err(error.into()),
     }
+}
+
+/// Refuses what is not JSON and shall be.
+fn check(content_type: &str, data: &[u8]) -> anyhow::Result<()> {
+    if !is_json(content_type) {
+        return Ok(());
+    }
+    let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(data) else { return Ok(()) };
+    // The usual reason: the shell has taken the quotes away.
+    let advice = match data.trim_ascii_start().first() {
+        Some(b'{' | b'[') => "in a shell, put it in single quotes: '{\"text\": \"hi\"}'",
+        _ => "a text in JSON has double quotes, which a shell wants in single ones: '\"hi\"'",
+    };
+    bail!("the stream holds JSON ({content_type}), and the message is none: {error}; {advice}")
 }
 
 /// Only what cannot be meant as plain text counts as JSON: `42` may be either.
@@ -69,6 +89,20 @@ fn guess(data: &[u8]) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_json_is_refused_where_json_is_wanted() {
+        let refused = |data: &[u8]| check(JSON, data).expect_err("no JSON").to_string();
+        assert!(
+            refused(b"{text: hi}").contains("put it in single quotes"),
+            "{}",
+            refused(b"{text: hi}")
+        );
+        assert!(refused(b"hi").contains("double quotes"), "{}", refused(b"hi"));
+        check("application/json; charset=utf-8", b"{} x").expect_err("more than one value");
+        check(JSON, b"[1, 2]").expect("JSON");
+        check(TEXT, b"{text: hi}").expect("any text");
+    }
 
     #[test]
     fn objects_and_arrays_are_taken_for_json() {

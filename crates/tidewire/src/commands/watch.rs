@@ -29,6 +29,9 @@ pub(crate) async fn run(flags: WatchFlags) -> anyhow::Result<ExitCode> {
         for note in &watched.notes {
             eprintln!("Note: {note}.");
         }
+        if !watched.live_query_needs.is_empty() {
+            eprint!("{}", live_query_needs(&watched.live_query_needs));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -41,6 +44,17 @@ pub(crate) async fn unwatch(flags: UnwatchFlags) -> anyhow::Result<ExitCode> {
         eprintln!("{table} is not watched any more, and its stream has ended.");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What to run, to be copied as it stands.
+fn live_query_needs(statements: &[String]) -> String {
+    let mut text = "Live queries of it do not work yet. Let a superuser, or the owner of what is named, run this in \
+                    the database:\n\n"
+        .to_owned();
+    for statement in statements {
+        text.push_str(&format!("  {statement};\n"));
+    }
+    text
 }
 
 fn told_apart(watch: &Watch) -> String {
@@ -110,6 +124,7 @@ mod tests {
             waiting: 7,
             waiting_ms: 1_250,
             notes: Vec::new(),
+            live_query_needs: Vec::new(),
         };
         let mut out = Vec::new();
         let watches = [watch("orders", &["id"]), watch("sales.lines", &["order_id", "number"])];

@@ -138,6 +138,7 @@ async fn start(plan: Plan) -> anyhow::Result<Running> {
     let scheme = plan.options.scheme();
     let encrypted = plan.options.tls.is_some();
     someone_may_come_in(&plan.options, &store).await?;
+    let has_queries = plan.options.queries.enabled;
     let server = Server::start(plan.options, SharedStore::clone(&store), listener).await;
     let server = server.context("cannot start the server")?;
     let options = CaptureOptions { node: server.node_id().to_owned(), ..plan.capture };
@@ -155,7 +156,22 @@ async fn start(plan: Plan) -> anyhow::Result<Running> {
             "connections are not encrypted: set tls.certificate and tls.key, or put a TLS proxy in front"
         );
     }
+    if has_queries {
+        say_what_live_queries_need(&store).await;
+    }
     Ok(Running { server, capture, store })
+}
+
+/// Tells the operator what to run where the database does not let us read for live queries. All else works without.
+async fn say_what_live_queries_need(store: &SharedStore) {
+    match store.live_query_needs(None).await {
+        Ok(needs) if needs.is_empty() => {}
+        Ok(needs) => tracing::warn!(
+            run = format!("{};", needs.join("; ")),
+            "live queries do not work yet: let a superuser, or the owner of what is named, run this in the database"
+        ),
+        Err(error) => tracing::debug!(%error, "it is not known whether live queries can be read"),
+    }
 }
 
 /// Whether nobody comes in but with a key that is in the store.

@@ -14,8 +14,8 @@ fn of_the_binary() {
 #[test]
 fn of_every_command() {
     let commands = [
-        "dev", "serve", "migrate", "backup", "restore", "config", "publish", "tail", "nodes",
-        "queries", "groups", "consume",
+        "dev", "serve", "migrate", "backup", "restore", "doctor", "config", "publish", "tail",
+        "nodes", "queries", "groups", "consume",
     ];
     for command in commands {
         insta::assert_snapshot!(format!("of_{command}"), help(&[command, "--help"]));

@@ -86,9 +86,54 @@ fn a_filter_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named() {
+fn a_server_that_is_not_there_is_named_once_with_what_to_do() {
     let url = format!("http://{}", nobody_listens());
-    let complaint = Folder::new().run(&["publish", "doc", "hi", "--url", &url]).complained();
-    assert!(complaint.contains(&format!("no answer from {url}")), "{complaint}");
-    assert!(complaint.to_lowercase().contains("connection refused"), "{complaint}");
+    for words in [
+        &["publish", "doc", "hi"][..],
+        &["nodes"],
+        &["sql", "SELECT 1"],
+        &["keys", "list"],
+        &["watch", "orders"],
+        &["groups", "list"],
+    ] {
+        let complaint = Folder::new().run(&[words, &["--url", &url]].concat()).complained();
+        assert!(complaint.contains(&format!("no answer from {url}")), "{complaint}");
+        assert_eq!(
+            complaint.to_lowercase().matches("connection refused").count(),
+            1,
+            "{complaint}"
+        );
+        let hint = "hint: start a server (tidewire dev), or name the one that runs by --url or TIDEWIRE_URL\n";
+        assert!(complaint.ends_with(hint), "{complaint}");
+    }
+}
+
+#[test]
+fn an_address_that_is_none_comes_with_the_one_that_was_meant() {
+    for (url, says) in [
+        ("127.0.0.1:4437", "did you mean http://127.0.0.1:4437?"),
+        ("localhost:4437", "did you mean http://localhost:4437?"),
+        ("ws://localhost:4437", "did you mean http://localhost:4437?"),
+        ("http://localhost:4437/v1/stream", "give http://localhost:4437"),
+    ] {
+        let complaint = Folder::new().run(&["nodes", "--url", url]).complained();
+        assert!(complaint.contains(says), "{complaint}");
+    }
+}
+
+/// What others call it, or write without a word before it: exit code 2, as for all that is not well formed.
+#[test]
+fn words_of_other_programs_are_answered_with_ours() {
+    for (words, says) in [
+        (&["dev", "--port", "8080"][..], "--listen 127.0.0.1:8080"),
+        (&["serve", "-p", "8080"], "--listen 127.0.0.1:8080"),
+        (&["dev", "--host", "0.0.0.0"], "--listen 0.0.0.0:4437"),
+        (&["serve", "--bind", "[::]:80"], "--listen [::]:80"),
+        (&["tail", "orders"], "--stream orders, or --table orders"),
+        (&["keys", "create", "app"], "--name app"),
+    ] {
+        let ended = Folder::new().run(words);
+        assert_eq!((ended.code, &*ended.out), (Some(2), ""), "{words:?}: {}", ended.err);
+        assert!(ended.err.contains(says), "{words:?}: {}", ended.err);
+    }
 }

@@ -13,6 +13,7 @@ use tokio::process::Command;
 
 use super::super::one_line;
 use super::process::{self, End};
+use super::program;
 
 /// The events can never be handled: `EX_DATAERR` of sysexits.h.
 const DEAD: i32 = 65;
@@ -39,6 +40,15 @@ enum Verdict {
 impl Exec {
     pub(super) fn new(words: &[OsString], timeout: Duration) -> anyhow::Result<Exec> {
         let (program, arguments) = words.split_first().context("--exec needs a command")?;
+        // Else it would show when the first events come, which may be tomorrow.
+        program::find(program, std::env::var_os("PATH").as_deref())?;
+        if let Some(flag) = arguments.iter().find(|word| is_ours(word)) {
+            let (flag, program) = (flag.display(), program.display());
+            eprintln!(
+                "tidewire: {flag} is handed to {program}, because it comes after --exec; put tidewire's own flags \
+                 before it"
+            );
+        }
         Ok(Exec { program: program.clone(), arguments: arguments.to_vec(), timeout })
     }
 
@@ -73,6 +83,13 @@ impl Exec {
             }
         }
     }
+}
+
+/// Whether a word looks like one of our own flags.
+fn is_ours(word: &OsString) -> bool {
+    const FLAGS: [&str; 6] =
+        ["--url", "--token", "--ca", "--group", "--concurrency", "--batch-size"];
+    word.to_str().is_some_and(|word| FLAGS.contains(&word.split('=').next().unwrap_or(word)))
 }
 
 /// A program that is not there, or is none, is a mistake of who started us. An environment that cannot be is one
@@ -170,7 +187,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_program_that_is_not_there_stops_the_work() {
-        let exec = Exec::new(&["no-such-program".into()], Duration::from_secs(60)).expect("one");
+        Exec::new(&["no-such-program".into()], Duration::from_secs(60)).expect_err("none");
+        // It may go later.
+        let program = "no-such-program".into();
+        let exec = Exec { program, arguments: Vec::new(), timeout: Duration::from_secs(60) };
         let outcome = exec.handle(&batch()).await;
         assert!(matches!(outcome, Outcome::Stop(why) if why.starts_with("cannot run no-such")));
         let stop = |error: Errno| not_run(&error.into(), String::new());

@@ -7,6 +7,7 @@
 
 mod exec;
 mod process;
+mod program;
 mod webhook;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,232 @@
+//! What someone meets who tries it for the first time, and makes the mistakes that everyone makes: each is told what
+//! to do.
+
+use serde_json::json;
+use tidewire_stories::postgres::{Sql, fresh_database};
+use tidewire_stories::query_tab::{run, watch};
+use tidewire_stories::{
+    Answer, Authority, Ended, Files, Http, Launch, QueryTab, Store, eventually, on_both_stores,
+};
+
+on_both_stores!(a_server_that_is_well_is_told_so, mistakes_are_told_with_what_to_do);
+
+const KEY: &str = "story-first-0c5d1be7a94f3826";
+
+async fn tidewire(http: &Http, token: Option<&str>, words: &[&str]) -> Ended {
+    let launch = Launch::command(words[0]).with(words[1..].iter().copied());
+    let launch = launch.set("TIDEWIRE_URL", http.base());
+    match token {
+        Some(token) => launch.set("TIDEWIRE_TOKEN", token).run().await,
+        None => launch.run().await,
+    }
+}
+
+/// Runs it, and it must fail, with a sentence that says all of this.
+#[track_caller]
+fn says(ended: &Ended, code: i32, parts: &[&str]) {
+    let all = format!("{}{}", ended.printed, ended.said);
+    assert_eq!(ended.code, Some(code), "{all}");
+    for part in parts {
+        assert!(all.contains(part), "{part:?} is not in {all}");
+    }
+}
+
+async fn a_server_that_is_well_is_told_so(store: Store) {
+    let server = Launch::serve(&store, KEY).start().await;
+    let http = server.http().clone();
+    let http = &http;
+    run(http, "CREATE TABLE orders (id INTEGER PRIMARY KEY)").await;
+    watch(http, &json!({ "table": "orders" })).await;
+    // On PostgreSQL a node is chosen first that brings changes into the log.
+    let well = eventually("the doctor is content", async || {
+        let ended = tidewire(http, Some(KEY), &["doctor"]).await;
+        (ended.code == Some(0)).then_some(ended)
+    })
+    .await;
+    says(
+        &well,
+        0,
+        &[
+            http.base(),
+            "good  credential",
+            "good  clock",
+            "good  live queries",
+            "1 watched: orders",
+        ],
+    );
+    let json = tidewire(http, Some(KEY), &["doctor", "--json"]).await;
+    let document: serde_json::Value = serde_json::from_str(&json.printed).expect("JSON");
+    assert_eq!(document["healthy"], true, "{document}");
+
+    let denied = tidewire(http, Some("not-the-admin-key"), &["doctor"]).await;
+    says(&denied, 1, &["good  server", "bad   credential", "TIDEWIRE_TOKEN"]);
+    let reader = http.make_key(&json!({ "tables": ["orders"] })).await.key;
+    says(
+        &tidewire(http, Some(&reader), &["doctor"]).await,
+        1,
+        &["bad   credential", "--can admin"],
+    );
+    server.stop().await;
+    let gone = tidewire(http, Some(KEY), &["doctor"]).await;
+    says(&gone, 1, &["bad   server", "nobody listens there", "tidewire dev"]);
+}
+
+async fn mistakes_are_told_with_what_to_do(store: Store) {
+    let mut server =
+        Launch::serve(&store, KEY).configured("[tables.order]\nread = \"id = 1\"\n").start().await;
+    let http = server.http().clone();
+    let http = &http;
+    run(http, "CREATE TABLE orders (id INTEGER PRIMARY KEY)").await;
+    watch(http, &json!({ "table": "orders" })).await;
+    let doctor = tidewire(http, Some(KEY), &["doctor"]).await;
+    says(&doctor, 1, &["bad   rules", "[tables.order]", "did you mean orders?"]);
+
+    for token in [None, Some("wrong")] {
+        let ended = tidewire(http, token, &["nodes"]).await;
+        says(
+            &ended,
+            1,
+            &["cannot list the nodes", "unauthorized", "hint: give --token or TIDEWIRE_TOKEN"],
+        );
+    }
+    let mixed_up = Launch::command("nodes").set("TIDEWIRE_URL", http.base());
+    let mixed_up = mixed_up.set("TIDEWIRE_ADMIN_KEY", KEY).run().await;
+    says(&mixed_up, 1, &["export TIDEWIRE_TOKEN=$TIDEWIRE_ADMIN_KEY"]);
+    assert!(!mixed_up.said.contains(KEY), "{}", mixed_up.said);
+
+    let create = ["keys", "create", "--name", "app", "--tables", "orders"];
+    let made = tidewire(http, Some(KEY), &create).await;
+    says(&made, 0, &[&format!("(app) of {}, shown this once", http.base())]);
+
+    // What is no JSON makes no stream of JSON.
+    let publish = |data: &'static str| ["publish", "doc", "--json", data];
+    let broken = tidewire(http, Some(KEY), &publish("{text: hi}")).await;
+    says(&broken, 1, &["cannot publish to doc", "the message is none", "single quotes"]);
+    http.get("/v1/stream/doc").await.problem(404, "stream_not_found");
+    says(
+        &tidewire(http, Some(KEY), &publish("{\"text\": \"hi\"}")).await,
+        0,
+        &["created the stream doc"],
+    );
+    says(
+        &tidewire(http, Some(KEY), &["publish", "doc", "hi"]).await,
+        1,
+        &["the message is none", "double quotes"],
+    );
+
+    says(
+        &tidewire(http, Some(KEY), &["groups", "create", "jobs", "--tables", "orders"]).await,
+        0,
+        &[],
+    );
+    // Nothing has happened that could be handled, and it is told all the same.
+    let consume = ["consume", "--group", "jobs", "--exec", "no-such-program"];
+    says(
+        &tidewire(http, Some(KEY), &consume).await,
+        1,
+        &["no-such-program (--exec)", "no folder of PATH"],
+    );
+
+    let routed =
+        Launch::command("nodes").with(["--url", &format!("{}/v1", http.base())]).run().await;
+    says(&routed, 1, &["goes on with /v1", &format!("give {}", http.base())]);
+    let below = Launch::command("nodes").with(["--url", &format!("{}/console", http.base())]);
+    says(
+        &below.set("TIDEWIRE_TOKEN", KEY).run().await,
+        1,
+        &["has the path /console: leave it out"],
+    );
+    let encrypted = http.base().replace("http://", "https://");
+    let encrypted = Launch::command("nodes").with(["--url", &encrypted]).run().await;
+    says(&encrypted, 1, &["does not speak TLS", "write http:// instead of https://"]);
+
+    let page =
+        http.request(reqwest::Method::GET, "/v1/nodes").header("origin", "https://shop.example");
+    Answer::of(page).await.problem(403, "origin_not_allowed");
+    eventually("the log names the origin", async || {
+        server.process().said().contains("https://shop.example").then_some(())
+    })
+    .await;
+}
+
+/// Over HTTP to a server that speaks TLS, by GET and by HEAD.
+#[tokio::test(flavor = "multi_thread")]
+async fn http_for_https_is_told() {
+    let (store, authority) = (Store::sqlite(), Authority::new());
+    let files = Files::new(&authority.issue());
+    let server = Launch::dev(&store).secured(&files, &authority).start().await;
+    let plain = server.http().base().replace("https://", "http://");
+    for words in [&["nodes"][..], &["publish", "doc", "hi"], &["tail", "--stream", "doc"]] {
+        let ended = Launch::command(words[0]).with(words[1..].iter().copied());
+        let ended = ended.with(["--url", &plain]).run().await;
+        says(&ended, 1, &["write https:// instead of http://"]);
+    }
+    let unknown = Launch::command("nodes").with(["--url", server.http().base()]).run().await;
+    says(&unknown, 1, &["invalid peer certificate", "--ca FILE"]);
+}
+
+/// The owner of a database who is nobody else: no superuser, and none who makes roles. All but live queries works at
+/// once, and what those need is told at the start, by `watch`, by the query and by the doctor, to be run as it stands.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ordinary_owner_is_told_what_live_queries_need() {
+    let url = fresh_database().await;
+    let admin = Sql::connect(&url).await.expect("a connection");
+    let mut owned = reqwest::Url::parse(&url).expect("a URL");
+    let database = owned.path().trim_start_matches('/').to_owned();
+    let (owner, role) = (format!("owner_of_{database}"), format!("live_of_{database}"));
+    // In versions before 15 everyone may make tables in the schema public.
+    let make = format!("CREATE ROLE {owner} LOGIN; ALTER DATABASE {database} OWNER TO {owner}");
+    admin.batch_execute(&make).await.expect("an owner");
+    owned.set_username(&owner).expect("a name");
+    let store = Store::Postgres { url: owned.to_string() };
+    let mut server = Launch::serve(&store, KEY).set("TIDEWIRE_QUERIES_ROLE", &role).start().await;
+    let http = server.http().clone();
+    let http = &http;
+
+    let needs =
+        [format!("CREATE ROLE \"{role}\" NOLOGIN;"), format!("GRANT \"{role}\" TO \"{owner}\";")];
+    let needs: Vec<&str> = needs.iter().map(String::as_str).collect();
+    eventually("the log says what to run", async || {
+        let said = server.process().said().replace("\\\"", "\"");
+        needs.iter().all(|statement| said.contains(statement)).then_some(())
+    })
+    .await;
+    run(http, "CREATE TABLE orders (id INTEGER PRIMARY KEY)").await;
+    let watched = tidewire(http, Some(KEY), &["watch", "orders"]).await;
+    says(&watched, 0, &[&["Live queries of it do not work yet"][..], &needs].concat());
+    let doctor = tidewire(http, Some(KEY), &["doctor"]).await;
+    says(&doctor, 1, &[&["bad   live queries"][..], &needs].concat());
+    let asked = tidewire(http, Some(KEY), &["sql", "--live", "SELECT id FROM orders"]).await;
+    let told = format!("CREATE ROLE \"{role}\" NOLOGIN; GRANT \"{role}\" TO \"{owner}\"");
+    says(&asked, 1, &["query_role_missing", &told]);
+
+    admin.batch_execute(&needs.join(" ")).await.expect("what it says can be run");
+    run(http, "INSERT INTO orders VALUES (1)").await;
+    let mut tab = QueryTab::open(http).await;
+    tab.follow(&json!({ "query_id": "q", "sql": "SELECT id FROM orders" })).await;
+    tab.until("q", &[json!({ "id": 1 })]).await;
+    says(&tidewire(http, Some(KEY), &["doctor"]).await, 0, &["good  live queries"]);
+
+    // A table of someone else's is the owner's to open.
+    let other = format!(
+        "CREATE SCHEMA hers; CREATE TABLE hers.bills (id INTEGER PRIMARY KEY); \
+         GRANT USAGE ON SCHEMA hers TO {owner}; GRANT SELECT, TRIGGER ON hers.bills TO {owner}; \
+         SELECT tidewire.watch('hers.bills')"
+    );
+    admin.batch_execute(&other).await.expect("a table");
+    let doctor = tidewire(http, Some(KEY), &["doctor"]).await;
+    let grants = [
+        format!("GRANT USAGE ON SCHEMA hers TO {role};"),
+        format!("GRANT SELECT ON hers.bills TO {role};"),
+    ];
+    says(&doctor, 1, &["bad   live queries", &grants[0], &grants[1]]);
+    admin.batch_execute(&grants.join(" ")).await.expect("rights");
+    says(&tidewire(http, Some(KEY), &["doctor"]).await, 0, &["good  live queries"]);
+    server.stop().await;
+    drop(admin);
+    let cluster =
+        Sql::connect(&std::env::var("TIDEWIRE_TEST_DATABASE_URL").expect("a cluster")).await;
+    let cluster = cluster.expect("a connection");
+    cluster.batch_execute(&format!("DROP DATABASE {database} WITH (FORCE)")).await.expect("gone");
+    cluster.batch_execute(&format!("DROP ROLE {owner}, {role}")).await.expect("gone");
+}
