@@ -50,7 +50,7 @@ impl Visit {
         };
         let origin = String::from_utf8_lossy(origin.as_bytes());
         let shown: String = origin.chars().take(ORIGIN_SHOWN_MAX).collect();
-        format!("the origin {shown:?} is not among allowed_origins")
+        format!("the origin {shown} is not among allowed_origins")
     }
 
     /// Dresses the answer for browsers: what every answer carries.

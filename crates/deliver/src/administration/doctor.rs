@@ -187,7 +187,11 @@ fn rules(configured: &std::collections::BTreeMap<String, String>, watches: &[Wat
     let is_watched = |name: &String| watches.iter().any(|watch| watch.table == *name);
     let missing: Vec<&String> = configured.keys().filter(|name| !is_watched(name)).collect();
     if missing.is_empty() {
-        return Check::new("rules", Status::Good, format!("{} tables have one", configured.len()));
+        let text = match configured.len() {
+            0 => "none is configured".to_owned(),
+            count => format!("{count} configured, each for a watched table"),
+        };
+        return Check::new("rules", Status::Good, text);
     }
     let text = format!("{} of {} name no watched table", missing.len(), configured.len());
     let mut check = Check::new("rules", Status::Bad, text);

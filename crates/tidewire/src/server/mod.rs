@@ -167,7 +167,8 @@ async fn say_what_live_queries_need(store: &SharedStore) {
     match store.live_query_needs(None).await {
         Ok(needs) if needs.is_empty() => {}
         Ok(needs) => tracing::warn!(
-            run = format!("{};", needs.join("; ")),
+            // As it is, so that it can be copied.
+            run = %format_args!("{};", needs.join("; ")),
             "live queries do not work yet: let a superuser, or the owner of what is named, run this in the database"
         ),
         Err(error) => tracing::debug!(%error, "it is not known whether live queries can be read"),
