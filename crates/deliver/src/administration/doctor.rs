@@ -76,7 +76,11 @@ pub(crate) async fn handle(node: &Node, request: Request) -> Answer {
     match &watches {
         Ok(watches) => {
             checks.push(tables(watches));
-            checks.push(rules(&node.options.tables, watches));
+            let configured = &node.options.tables;
+            let is_watched = |name: &&str| watches.iter().any(|watch| watch.table == *name);
+            let names = configured.keys().map(String::as_str);
+            let missing: Vec<&str> = names.filter(|name| !is_watched(name)).collect();
+            checks.push(rules(configured.len(), &missing, watches));
         }
         Err(error) => checks.push(Check::unknown("tables", error)),
     }
@@ -182,20 +186,18 @@ fn tables(watches: &[WatchView]) -> Check {
     check
 }
 
-/// The configured row rules, and whether there are tables that they are about.
-fn rules(configured: &std::collections::BTreeMap<String, String>, watches: &[WatchView]) -> Check {
-    let is_watched = |name: &String| watches.iter().any(|watch| watch.table == *name);
-    let missing: Vec<&String> = configured.keys().filter(|name| !is_watched(name)).collect();
+/// The configured row rules, and those without a table that they are about.
+fn rules(configured: usize, missing: &[&str], watches: &[WatchView]) -> Check {
     if missing.is_empty() {
-        let text = match configured.len() {
+        let text = match configured {
             0 => "none is configured".to_owned(),
             count => format!("{count} configured, each for a watched table"),
         };
         return Check::new("rules", Status::Good, text);
     }
-    let text = format!("{} of {} name no watched table", missing.len(), configured.len());
+    let text = format!("{} of {configured} name no watched table", missing.len());
     let mut check = Check::new("rules", Status::Bad, text);
-    for name in missing.into_iter().take(NAMES_SHOWN_MAX) {
+    for name in missing.iter().take(NAMES_SHOWN_MAX) {
         let near = nearest(name, watches.iter().map(|watch| watch.table.as_str()));
         let meant = near.map_or_else(String::new, |near| format!("did you mean {near}? "));
         check = check
@@ -250,15 +252,14 @@ mod tests {
 
     #[test]
     fn a_rule_without_its_table_is_bad_and_names_the_nearest() {
-        let configured = [("orders", "true"), ("Orders", "a = 1"), ("custmers", "b = 2")];
-        let configured = configured.map(|(name, rule)| (name.to_owned(), rule.to_owned())).into();
-        let found = rules(&configured, &[watch("orders", &["id"]), watch("customers", &["id"])]);
+        let watches = [watch("orders", &["id"]), watch("customers", &["id"])];
+        let found = rules(3, &["Orders", "custmers"], &watches);
         assert_eq!(found.status, Status::Bad);
         let todo = found.todo.join("\n");
         assert!(todo.contains("[tables.Orders]: did you mean orders?"), "{todo}");
         assert!(todo.contains("[tables.custmers]: did you mean customers?"), "{todo}");
         assert_eq!(found.todo.len(), 2, "{todo}");
-        assert_eq!(rules(&Default::default(), &[]).status, Status::Good);
+        assert_eq!(rules(1, &[], &watches).status, Status::Good);
     }
 
     #[test]
