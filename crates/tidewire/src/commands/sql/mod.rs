@@ -41,6 +41,9 @@ pub(crate) async fn run(flags: SqlFlags) -> anyhow::Result<ExitCode> {
         Ok(answer) => answer,
         Err(error) => {
             eprintln!("tidewire: {}", explain(&sql, &error));
+            if let Some(hint) = super::hints::of(&error) {
+                eprintln!("hint: {hint}");
+            }
             return Ok(ExitCode::FAILURE);
         }
     };
