@@ -59,6 +59,7 @@ async fn subscribed(http: &Http, subscription: &Value) -> WebSocket {
     let mut socket = WebSocket::connect(http, "/v1/ws").await;
     socket.hears("hello").await;
     socket.say(&json!({ "type": "subscribe", "subscriptions": [subscription] })).await;
+    socket.hears("subscription_created").await;
     socket
 }
 
@@ -85,7 +86,6 @@ async fn a_rule_shows_the_rows_of_all_rooms_of_a_claim(store: Store) {
         let mut tab = QueryTab::open(&ann).await;
         tab.follow(&all).await;
         let mut socket = subscribed(&ann, &json!({ "query_id": "t", "table": table })).await;
-        socket.hears("subscription_created").await;
         run(http, &format!("INSERT INTO {table} VALUES (5, 'c', 5), (6, 'a', 6)")).await;
         run(http, &format!("UPDATE {table} SET room = 'c' WHERE id = 2")).await;
         tab.until("q", &ids(&[1, 6])).await;

@@ -221,7 +221,8 @@ async fn a_group_that_lags_is_waited_for_and_then_stops(store: Store) {
     let batch = claimed.json();
     let keys = batch["groups"].as_array().expect("keys").iter();
     let events = keys.flat_map(|key| key["events"].as_array().expect("events"));
-    let offsets: Vec<_> = events.map(|event| event["offset"].clone()).collect();
+    let is_row = |it: &serde_json::Value| positions.iter().any(|at| *it == offset(*at).as_str());
+    let offsets: Vec<_> = events.map(|event| event["offset"].clone()).filter(is_row).collect();
     // What is given up lies there for a while: some of it may come, and all that is kept does.
     let kept: Vec<_> = positions[3..].iter().map(|at| json!(offset(*at))).collect();
     assert!(offsets.ends_with(&kept), "{offsets:?}");
