@@ -114,7 +114,7 @@ async fn capture(node: &Node, watches: Result<&[WatchView], &StoreError>) -> Che
 
 /// How changes come into the log. That nobody brings them is bad only where there are tables to watch.
 fn captured(view: &CaptureView, has_tables: bool) -> Check {
-    let mode = view.mode.as_str();
+    let mode = if view.decided { view.mode.as_str() } else { "undecided" };
     let text = match view.reason.as_str() {
         "" => mode.to_owned(),
         reason => format!("{mode}: {reason}"),
@@ -233,12 +233,14 @@ mod tests {
             last: None,
             waiting: 0,
             waiting_ms: 0,
+            notes: Vec::new(),
         }
     }
 
     fn view(mode: CaptureMode) -> CaptureView {
         CaptureView {
             mode,
+            decided: true,
             reason: String::new(),
             advice: Vec::new(),
             leader: Some("node".to_owned()),
@@ -247,6 +249,7 @@ mod tests {
             failed: 0,
             dead: 0,
             retained_wal_bytes: None,
+            repairs: Vec::new(),
         }
     }
 
