@@ -62,9 +62,29 @@ max_prepared_transactions = 0
 EOF
 }
 
+# The servers that npm carries, besides the system's own: their packages are in tests/versions.
+pg_versions=(14 16 17 18)
+
+# fetch_versions: into tests/versions/node_modules. Newer versions of npm do not run a package's install script unless
+# told to, so it is run here: it makes the links between shared libraries that a package cannot hold.
+fetch_versions() {
+  npm ci --prefix tests/versions --ignore-scripts --no-audit --no-fund || return
+  local version
+  for version in "${pg_versions[@]}"; do
+    (cd "tests/versions/node_modules/postgres-$version" && node scripts/hydrate-symlinks.js) || return
+  done
+}
+
+# use_version VERSION FOLDER: PostgreSQL of that version from here on. A copy, because the user `postgres` may not be
+# allowed into this folder.
+use_version() {
+  cp -a "tests/versions/node_modules/postgres-$1/native" "$2" || return
+  pg_bin="$2/bin"
+}
+
 # start_postgres FOLDER: exports what the tests need to find the cluster and to start their own.
 start_postgres() {
-  require_postgres
+  [[ -n $pg_bin ]] || require_postgres
   headline "start PostgreSQL from $pg_bin"
   mkdir "$1"
   ((EUID != 0)) || chown postgres: "$1"
