@@ -50,7 +50,8 @@ impl Cluster {
 
     /// A standby of this cluster, which follows it under a name. It takes connections once it does.
     pub async fn standby(&self, name: &str) -> Cluster {
-        let mut standby = Cluster::place(&[]).await;
+        let settings: Vec<&str> = self.settings.iter().map(String::as_str).collect();
+        let mut standby = Cluster::place(&settings).await;
         let data = standby.folder.join("data");
         let source =
             format!("postgres://postgres@127.0.0.1:{}/postgres?application_name={name}", self.port);
@@ -86,6 +87,17 @@ impl Cluster {
     /// The database that every cluster has.
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// The same of whichever of two clusters takes writes.
+    pub fn url_with(&self, other: &Cluster) -> String {
+        let (port, other) = (self.port, other.port);
+        format!("postgres://postgres@127.0.0.1:{port},127.0.0.1:{other}/postgres")
+    }
+
+    /// Makes a standby the one that takes writes, with what it has.
+    pub async fn promote(&self) {
+        succeed(self.command("pg_ctl").args(["promote", "--wait", "--silent"])).await;
     }
 
     /// `pg_ctl restart`, but for one thing: the new server is a child of this test, as the old one

@@ -82,6 +82,7 @@ mod subscribing_under_load;
 mod system_live_queries;
 mod table_subscriptions;
 mod tenants;
+mod the_database_fails_over;
 mod the_disk_is_full;
 mod the_door_is_shut;
 mod the_server_is_told_to_stop;

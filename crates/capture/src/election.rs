@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(crate) async fn run(options: CaptureOptions, link: CaptureLink, stop: CancellationToken) {
     let mut complained = false;
     while !stop.is_cancelled() {
-        match candidate(&options, &link, &stop).await {
+        match Box::pin(candidate(&options, &link, &stop)).await {
             Ok(()) => complained = false,
             Err(error) => {
                 // While the database is away everyone says so; once is enough here.
@@ -63,7 +63,7 @@ async fn candidate(
     link: &CaptureLink,
     stop: &CancellationToken,
 ) -> Result<(), StoreError> {
-    let session = match stop.run_until_cancelled(link.session(SETTINGS)).await {
+    let session = match stop.run_until_cancelled(Box::pin(link.session(SETTINGS))).await {
         Some(session) => session?,
         None => return Ok(()),
     };

@@ -65,15 +65,16 @@ impl Leadership {
         self.session.client()
     }
 
-    /// Begins a transaction and takes the offset lock. None, and the transaction is over, if this
+    /// Begins a transaction and takes the offset lock, if the database is the one that was opened. None, and the transaction is over, if this
     /// leadership is, or if changes do not come from `mode` any more.
     pub(crate) async fn begin(&self, mode: CaptureMode) -> Result<Result<Head, End>, StoreError> {
         let client = self.client();
+        let seen = self.link.seen();
         let begin = async {
             // In one flight. Each statement sees what the lock's last holder committed, because in
             // READ COMMITTED each has a snapshot of its own.
             let lock = client.prepare_cached(sql!("lock")).await?;
-            let head = client.prepare_cached(sql!("head")).await?;
+            let head = client.prepare_cached(&self.link.fitted(sql!("head"))).await?;
             let (_, _, row) = try_join3(
                 client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
                 client.execute(&lock, &[&OFFSET_LOCK]),
@@ -91,19 +92,26 @@ impl Leadership {
                 client.batch_execute("ROLLBACK").await?;
                 return Ok(Err(end));
             }
-            Ok(Ok(Head {
+            let head = Head {
                 tip: Position::from_sql(row.try_get(0)?),
                 now_ms: row.try_get(1)?,
                 chunk_txid: row.try_get(4)?,
-            }))
+            };
+            Ok(Ok((head, row)))
         };
-        begin.await.map_err(broken("take the offset lock"))
+        match begin.await.map_err(broken("take the offset lock"))? {
+            Err(end) => Ok(Err(end)),
+            Ok((head, row)) => {
+                self.link.check(&row, 5, seen)?;
+                Ok(Ok(head))
+            }
+        }
     }
 
     /// Where changes come from.
     async fn mode(&self) -> Result<CaptureMode, StoreError> {
         let read = async {
-            let row = query_one(self.client(), sql!("head"), &[]).await?;
+            let row = query_one(self.client(), &self.link.fitted(sql!("head")), &[]).await?;
             Ok(CaptureMode::parse(row.try_get(3)?).unwrap_or(CaptureMode::Outbox))
         };
         read.await.map_err(broken("read how changes are captured"))

@@ -135,6 +135,15 @@ impl From<StoreError> for Problem {
                 "try again after the time in Retry-After",
             )
             .retry_after_s(1),
+            StoreError::Replaced(_) => Problem::new(
+                unavailable,
+                "store_replaced",
+                "the database failed over to another server, or was put back to an older state; \
+                 nothing was written",
+                "try again after the time in Retry-After; if offsets are then answered 410, begin \
+                 anew from -1 or now",
+            )
+            .retry_after_s(1),
             StoreError::Unknown(_) => Problem::new(
                 unavailable,
                 "outcome_unknown",

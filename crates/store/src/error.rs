@@ -11,6 +11,9 @@ pub enum StoreError {
     /// The database cannot be reached; nothing was written.
     #[error("the database cannot be reached: {0}")]
     Unavailable(String),
+    /// The database is not the one that was opened, or is an older state of it; nothing was written.
+    #[error("the database was replaced: {0}")]
+    Replaced(String),
     /// The connection broke while a commit was under way: the write may or may not be durable.
     /// Only an idempotent producer can retry without the risk of a duplicate.
     #[error("the connection broke during commit; the write may or may not have happened: {0}")]
@@ -45,6 +48,7 @@ impl StoreError {
     pub fn temporary(&self) -> bool {
         match self {
             StoreError::Unavailable(_)
+            | StoreError::Replaced(_)
             | StoreError::Unknown(_)
             | StoreError::Full(_)
             | StoreError::Closed

@@ -61,7 +61,7 @@ pub use log::{Found, Log, Page, PageLimit, SharedStore, Store, StreamView, Swept
 pub use migration::SCHEMA_VERSION;
 pub use nodes::{NodeReport, NodeView, Nodes};
 pub use offset::{Epoch, MalformedOffset, Offset, Position};
-pub use options::{CommitOptions, PostgresOptions, SqliteOptions};
+pub use options::{CommitOptions, Failover, PostgresOptions, SqliteOptions};
 pub use queries::{
     CheckedQuery, LiveQueryEdit, LiveQueryRow, LiveRead, LiveRows, Queries, ShapeColumnView,
     ShapeView, TableRef, WatchedShape,

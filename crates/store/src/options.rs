@@ -42,6 +42,31 @@ impl SqliteOptions {
     }
 }
 
+/// What a node does when its database is not the one that the log's epoch was noted in: after a
+/// failover to a standby, or in a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Failover {
+    /// The log begins a new epoch, because its newest events may be missing.
+    #[default]
+    NewEpoch,
+    /// The node stops, and the operator decides.
+    Stop,
+    /// The log goes on: the operator's word that nothing is missing.
+    Lossless,
+}
+
+impl Failover {
+    /// Reads the word that configurations have for it.
+    pub fn parse(word: &str) -> Option<Failover> {
+        match word {
+            "new_epoch" => Some(Failover::NewEpoch),
+            "stop" => Some(Failover::Stop),
+            "lossless" => Some(Failover::Lossless),
+            _ => None,
+        }
+    }
+}
+
 /// The shared store.
 #[derive(Clone)]
 pub struct PostgresOptions {
@@ -61,6 +86,8 @@ pub struct PostgresOptions {
     /// How long to wait for a connection, and for a lost one to come back, before a command is
     /// refused as unavailable.
     pub connect_timeout: Duration,
+    /// What to do after a failover.
+    pub failover: Failover,
 }
 
 impl PostgresOptions {
@@ -74,6 +101,7 @@ impl PostgresOptions {
             query_connections: 10,
             query_role: "tidewire_live".to_owned(),
             connect_timeout: Duration::from_secs(5),
+            failover: Failover::default(),
         }
     }
 }
@@ -88,6 +116,7 @@ impl std::fmt::Debug for PostgresOptions {
             .field("query_connections", &self.query_connections)
             .field("query_role", &self.query_role)
             .field("connect_timeout", &self.connect_timeout)
+            .field("failover", &self.failover)
             .finish_non_exhaustive()
     }
 }

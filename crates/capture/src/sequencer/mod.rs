@@ -205,7 +205,8 @@ impl Sequencer<'_> {
             let rows = query(client, sql!("round"), &params).await?;
             // Where there is something to do, beginning to do it finds that out.
             if rows.is_empty() {
-                let head = query_one(client, sql!("head"), &[]).await?;
+                let head = self.leadership.link.fitted(sql!("head"));
+                let head = query_one(client, &head, &[]).await?;
                 if head.try_get::<_, &str>(3)? != self.mode.as_str() {
                     return Ok(Err(End::Switched));
                 }

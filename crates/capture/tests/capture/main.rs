@@ -2,6 +2,7 @@
 
 mod compat;
 mod contract;
+mod failover;
 mod history;
 mod kinds;
 mod leaders;

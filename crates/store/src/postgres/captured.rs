@@ -1,6 +1,7 @@
 //! What `tidewire-capture` needs of this store: sessions of its own, the rules by which staged rows
 //! become events of streams, and a way to tell the node that the log has grown.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,7 +9,7 @@ use deadpool_postgres::ClientWrapper;
 use futures_util::StreamExt;
 use futures_util::stream::poll_fn;
 use tokio::sync::Notify;
-use tokio_postgres::{AsyncMessage, Config};
+use tokio_postgres::{AsyncMessage, Config, Row};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -66,17 +67,19 @@ impl CaptureLink {
     /// One attempt to open a session with every session's settings, and `settings` besides.
     pub async fn session(&self, settings: &str) -> Result<CaptureSession, StoreError> {
         let open = async {
-            let (client, connection) = self.connector.raw().await?;
+            let failed = broken("connect to PostgreSQL");
+            let (client, connection) = self.connector.raw().await.map_err(&failed)?;
             let (ended, notified) = (CancellationToken::new(), Arc::new(Notify::new()));
             let drive = drive(connection, Arc::clone(&notified), ended.clone());
             let client = ClientWrapper::new(client, self.connector.tasks().spawn(drive));
-            client.batch_execute(SETTINGS).await?;
-            client.batch_execute(settings).await?;
+            client.batch_execute(SETTINGS).await.map_err(&failed)?;
+            client.batch_execute(settings).await.map_err(&failed)?;
+            self.connector.fence.admit(&client).await?;
             Ok(CaptureSession { client, ended, notified })
         };
         let timeout = self.connector.timeout;
         match tokio::time::timeout(timeout, open).await {
-            Ok(opened) => opened.map_err(broken("connect to PostgreSQL")),
+            Ok(opened) => opened,
             Err(_) => Err(StoreError::Unavailable(format!("no answer in {timeout:?}"))),
         }
     }
@@ -118,8 +121,25 @@ impl CaptureLink {
         made.map_err(broken("make a partition of the log"))
     }
 
+    /// A query that asks which database this is, without what the role may not ask.
+    pub fn fitted(&self, sql: &'static str) -> Cow<'static, str> {
+        self.connector.fence.fitted(sql)
+    }
+
+    /// The highest position that was seen, to be asked before a tip is read.
+    pub fn seen(&self) -> Position {
+        self.connector.fence.seen()
+    }
+
+    /// Checks, under the offset lock, that this is the database that was opened. The row has the tip
+    /// first, and from a column on what `head.sql` has from `epoch` on.
+    pub fn check(&self, row: &Row, first: usize, seen: Position) -> Result<(), StoreError> {
+        self.connector.fence.check(row, first, seen)
+    }
+
     /// Says that events up to `tip` are committed.
     pub fn appended(&self, tip: Position, room: i64) {
+        self.connector.fence.saw(tip);
         self.effects.partitions.known(room);
         self.effects.announce(tip.number());
     }

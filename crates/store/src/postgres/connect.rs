@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::error::{broken, text};
+use super::fence::Fence;
 use super::url;
 use crate::error::StoreError;
 use crate::options::PostgresOptions;
@@ -30,6 +31,8 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(5);
 /// nodes do not come back as one.
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_LAST: Duration = Duration::from_secs(2);
+
+const CONNECT: &str = "connect to PostgreSQL";
 
 /// Every session's settings. Whatever defaults the server, database or role have, these hold.
 ///
@@ -68,6 +71,8 @@ pub(crate) struct Connector {
     pub(crate) timeout: Duration,
     /// The role that live queries run as.
     pub(crate) query_role: String,
+    /// What every session is held to.
+    pub(crate) fence: Arc<Fence>,
 }
 
 /// A session, and the token that is cancelled when it has ended, for whatever reason.
@@ -113,7 +118,8 @@ impl Connector {
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
         let tasks = TaskTracker::new();
         let (timeout, query_role) = (options.connect_timeout, options.query_role.clone());
-        Ok(Connector { config, tls, protection, tasks, timeout, query_role })
+        let fence = Arc::new(Fence::new(options.failover));
+        Ok(Connector { config, tls, protection, tasks, timeout, query_role, fence })
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -167,25 +173,31 @@ impl Connector {
 
     /// One attempt to open a session, not longer than [`Connector::timeout`].
     async fn session(&self, settings: &str) -> Result<Session, StoreError> {
-        self.in_time(self.open(settings)).await
+        let opened = async {
+            let (client, task, ended) = self.open(settings).await.map_err(broken(CONNECT))?;
+            let client = ClientWrapper::new(client, task);
+            self.fence.admit(&client).await?;
+            Ok(Session { client, ended })
+        };
+        self.in_time(opened).await
     }
 
     async fn in_time(
         &self,
-        opened: impl Future<Output = Result<(Client, JoinHandle<()>, CancellationToken), Error>>,
+        opened: impl Future<Output = Result<Session, StoreError>>,
     ) -> Result<Session, StoreError> {
         match tokio::time::timeout(self.timeout, opened).await {
-            Ok(Ok((client, task, ended))) => {
-                Ok(Session { client: ClientWrapper::new(client, task), ended })
+            Ok(Err(StoreError::Unavailable(reason))) => {
+                Err(StoreError::Unavailable(format!("{reason} ({})", self.address())))
             }
-            Ok(Err(error)) => Err(match broken("connect to PostgreSQL")(error) {
-                StoreError::Unavailable(reason) => {
-                    StoreError::Unavailable(format!("{reason} ({})", self.address()))
-                }
-                other => other,
-            }),
+            Ok(opened) => opened,
             Err(_) => Err(StoreError::Unavailable(format!("no answer in {:?}", self.timeout))),
         }
+    }
+
+    /// Whether another attempt may go better.
+    fn may_mend(&self, error: &StoreError) -> bool {
+        error.temporary() && !self.fence.is_replaced()
     }
 
     /// Opens a session. While the database is away it is tried again, within the timeout.
@@ -193,7 +205,7 @@ impl Connector {
         let mut patience = Patience::new(self.timeout);
         loop {
             match self.session(settings).await {
-                Err(error) if error.temporary() && patience.wait().await => {}
+                Err(error) if self.may_mend(&error) && patience.wait().await => {}
                 other => return other,
             }
         }
@@ -205,14 +217,16 @@ impl Connector {
         let mut patience = Patience::new(self.timeout);
         loop {
             let opened = async {
-                let (client, connection) = self.raw().await?;
+                let (client, connection) = self.raw().await.map_err(broken(CONNECT))?;
                 let ended = CancellationToken::new();
-                let task = self.drive(connection, ended.clone());
-                welcome(&client, settings).await?;
-                Ok((client, task, ended))
+                let client = ClientWrapper::new(client, self.drive(connection, ended.clone()));
+                // Before a guest's role is taken, which may not look.
+                self.fence.admit(&client).await?;
+                welcome(&client, settings).await.map_err(broken(CONNECT))?;
+                Ok(Session { client, ended })
             };
             match self.in_time(opened).await {
-                Err(error) if error.temporary() && patience.wait().await => {}
+                Err(error) if self.may_mend(&error) && patience.wait().await => {}
                 other => return other,
             }
         }

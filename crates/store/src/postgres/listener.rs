@@ -12,13 +12,14 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use futures_util::stream::poll_fn;
-use tokio_postgres::{AsyncMessage, Client, Error, Notification};
+use tokio_postgres::{AsyncMessage, Client, Notification};
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{Connector, RawConnection, SETTINGS, backoff};
-use super::error::text;
+use super::error::{broken, text};
 use super::query::{sql, unsigned};
 use super::writer::Effects;
+use crate::error::StoreError;
 use crate::session::SessionSignal;
 
 /// Who is told.
@@ -76,8 +77,9 @@ pub(crate) async fn run(connector: Arc<Connector>, ears: Arc<impl Ears>, stop: C
                 }
                 Ok(Ok((client, connection))) => {
                     attempt = 0;
-                    let error = listen(&client, connection, &*ears).await;
-                    tracing::warn!(error = error.as_ref().map(text), "stopped listening");
+                    let error = listen(&connector, &client, connection, &*ears).await;
+                    let error = error.map(|error| error.to_string());
+                    tracing::warn!(error, "stopped listening");
                 }
             }
             tokio::time::sleep(backoff(attempt)).await;
@@ -91,25 +93,32 @@ pub(crate) async fn run(connector: Arc<Connector>, ears: Arc<impl Ears>, stop: C
 }
 
 /// Listens until the connection ends, and returns why it did.
-async fn listen(client: &Client, mut connection: RawConnection, ears: &impl Ears) -> Option<Error> {
+async fn listen(
+    connector: &Connector,
+    client: &Client,
+    mut connection: RawConnection,
+    ears: &impl Ears,
+) -> Option<StoreError> {
+    let failed = broken("listen");
     let mut messages = poll_fn(move |context| connection.poll_message(context));
     let hear = async {
         while let Some(message) = messages.next().await {
             match message {
                 Ok(AsyncMessage::Notification(notification)) => ears.heard(&notification),
                 Ok(_) => {}
-                Err(error) => return Some(error),
+                Err(error) => return Some(failed(error)),
             }
         }
         None
     };
     let start = async {
-        client.batch_execute(SETTINGS).await?;
-        client.batch_execute(ears.channels()).await?;
+        client.batch_execute(SETTINGS).await.map_err(&failed)?;
+        connector.fence.admit(client).await?;
+        client.batch_execute(ears.channels()).await.map_err(&failed)?;
         ears.begun();
-        let tip: i64 = client.query_one(sql!("tip"), &[]).await?.try_get(0)?;
-        ears.tip_is(unsigned(tip));
-        Ok::<(), Error>(())
+        let tip = client.query_one(sql!("tip"), &[]).await.and_then(|row| row.try_get(0));
+        ears.tip_is(unsigned(tip.map_err(&failed)?));
+        Ok::<(), StoreError>(())
     };
     match select(Box::pin(hear), Box::pin(start)).await {
         Either::Left((ended, _)) => ended,

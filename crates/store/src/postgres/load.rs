@@ -7,6 +7,7 @@ use futures_util::future::try_join5;
 use tokio_postgres::{Error, Row, Statement};
 
 use super::error::broken;
+use super::fence::Fence;
 use super::query::{Params, prepare, query, query_one, sql, unsigned};
 use super::read;
 use crate::command::{Command, Create, ForkFrom};
@@ -27,10 +28,12 @@ pub(crate) async fn tip(client: &ClientWrapper) -> Result<Position, StoreError> 
 }
 
 /// Begins a transaction, takes the offset lock, and loads what the commands are sure to need: all
-/// in one flight. Each statement after the lock sees what the lock's last holder committed, because
+/// in one flight. Nothing is appended in a database that is not the one that was opened, which the
+/// statement that reads the tip says too. Each statement after the lock sees what the lock's last holder committed, because
 /// in READ COMMITTED each has a snapshot of its own.
 pub(crate) async fn begin(
     client: &ClientWrapper,
+    fence: &Fence,
     commands: &[Command],
 ) -> Result<World, StoreError> {
     let names = World::default().streams_wanted(commands);
@@ -38,15 +41,13 @@ pub(crate) async fn begin(
     let (owners, ids): (Vec<&str>, Vec<&str>) =
         producers_wanted.iter().map(|(stream, id)| (stream.as_str(), id.as_str())).unzip();
     let load = async {
-        let [lock, tip_and_clock, streams, producers] = prepare(
-            client,
-            [sql!("lock"), sql!("tip_and_clock"), sql!("streams"), sql!("producers")],
-        )
-        .await?;
+        let head = fence.fitted(sql!("head"));
+        let [lock, head, streams, producers] =
+            prepare(client, [sql!("lock"), &head, sql!("streams"), sql!("producers")]).await?;
         let (_, _, at, streams, producers) = try_join5(
             client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
             client.execute(&lock, &[&OFFSET_LOCK]),
-            client.query_one(&tip_and_clock, &[]),
+            client.query_one(&head, &[]),
             query_unless(names.is_empty(), client, &streams, &[&names]),
             query_unless(ids.is_empty(), client, &producers, &[&owners, &ids]),
         )
@@ -54,9 +55,12 @@ pub(crate) async fn begin(
         let mut world = World::new(at.try_get(1)?, Position::from_sql(at.try_get(0)?));
         put_streams(&mut world, &names, &streams)?;
         put_producers(&mut world, &producers_wanted, &producers)?;
-        Ok(world)
+        Ok((world, at))
     };
-    load.await.map_err(broken("load what is to be decided"))
+    let seen = fence.seen();
+    let (world, at) = load.await.map_err(broken("load what is to be decided"))?;
+    fence.check(&at, 2, seen)?;
+    Ok(world)
 }
 
 async fn query_unless(

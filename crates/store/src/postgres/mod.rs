@@ -17,8 +17,11 @@ mod connect;
 mod control;
 mod entities;
 mod error;
+mod failover;
+mod fence;
 mod flight;
 pub mod groups;
+mod identity;
 mod keys;
 mod listener;
 mod live_queries;
@@ -84,13 +87,17 @@ use crate::stats::{CaptureCounters, CommitStats, Counters};
 use crate::subscription::{Interest, Op, Reply, Subscription, Subscriptions};
 
 pub use compat::{CompatName, CompatSchemas, compat};
+pub use fence::Replaced;
 pub use restore::restore;
 
 use captured::CaptureLink;
 use connect::Connector;
+use error::broken;
 use partitions::Partitions;
 use pool::{Lent, Pool};
 use writer::{Effects, Writer};
+
+const HALT: &str = "note that the log ends too early";
 
 /// The shared store. Cheap to share; close it to finish what waits and let go of the database.
 #[derive(Debug)]
@@ -121,13 +128,16 @@ impl PostgresStore {
     /// for a database that is away, for as long as the options say.
     pub async fn open(options: PostgresOptions) -> Result<Arc<PostgresStore>, StoreError> {
         let connector = Arc::new(Connector::new(&options)?);
-        let epoch = open::prepare(&connector).await?;
+        let session = open::prepare(&connector).await?;
+        let epoch = open::settle(&connector, &session).await?;
+        drop(session);
         let pool = Pool::new(&connector, options.read_connections)?;
         let guests = statements::Guests::new(&connector, options.sql_connections);
         let live = statements::Live::new(&connector, options.query_connections);
         let (queue, taker) = Queue::new(&options.commit);
         let effects = Arc::new(Effects {
             counters: Counters::default(),
+            fence: Arc::clone(&connector.fence),
             partitions: Partitions::default(),
             grown: watch::Sender::new(0),
             session_signals: broadcast::Sender::new(SIGNALS_MAX),
@@ -139,7 +149,7 @@ impl PostgresStore {
         connector.tasks().spawn(writer.run());
         let listener = listener::run(Arc::clone(&connector), Arc::clone(&effects), stop.clone());
         connector.tasks().spawn(listener);
-        let groups = groups::PostgresGroups::of_store(epoch, &connector, &pool, &guests, &effects);
+        let groups = groups::PostgresGroups::of_store(&connector, &pool, &guests, &effects);
         Ok(Arc::new(PostgresStore {
             epoch,
             queue,
@@ -166,6 +176,28 @@ impl PostgresStore {
             counters: Arc::clone(&self.capture),
             closing: self.stop_listening.clone(),
         }
+    }
+
+    /// Returns when this store cannot go on with its database, and why. Where the log is shorter than it
+    /// was, that is noted first, so that no node goes on from there.
+    pub async fn replaced(&self) -> Replaced {
+        let why = match self.connector.fence.replaced().await {
+            Replaced::Stop(why) => why,
+            reopen @ Replaced::Reopen(_) => return reopen,
+        };
+        let note = async {
+            let (client, connection) = self.connector.raw().await.map_err(broken(HALT))?;
+            tokio::select! {
+                ended = connection => ended.map_err(broken(HALT)),
+                halted = failover::halt(&client, &why) => halted,
+            }
+        };
+        match tokio::time::timeout(self.connector.timeout, note).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "other nodes were not told"),
+            Err(_) => tracing::error!("the database does not answer; other nodes were not told"),
+        }
+        Replaced::Stop(failover::halted(&why))
     }
 
     /// Runs a transaction that changes sessions, when it is its turn.
@@ -215,11 +247,16 @@ impl Log for PostgresStore {
         wants_payload: WantsPayload,
     ) -> Result<Vec<TailEvent>, StoreError> {
         let wants_payload = &wants_payload;
-        self.pool
+        let events = self
+            .pool
             .read(
                 |client| async move { read::follow(&client, after, limit, &**wants_payload).await },
             )
-            .await
+            .await?;
+        if let Some(last) = events.last() {
+            self.effects.fence.saw(last.position);
+        }
+        Ok(events)
     }
 
     async fn tip(&self) -> Result<Position, StoreError> {

@@ -3,8 +3,11 @@
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::Error;
 
-use super::connect::Connector;
+use super::connect::{Connector, Session};
 use super::error::broken;
+use super::failover;
+use super::identity::{Abilities, epoch_of};
+use super::load::OFFSET_LOCK;
 use super::query::{query_one, sql};
 use super::statements::make_role;
 use crate::error::StoreError;
@@ -18,15 +21,51 @@ const VERSION_MIN: i32 = 140_000;
 pub(super) const MIGRATION_LOCK: i64 = 0x7469_6465_0000_0002;
 
 /// Checks the server, brings the schema up to date, makes the role of live queries where it can, and
-/// returns the log's epoch.
-pub(crate) async fn prepare(connector: &Connector) -> Result<Epoch, StoreError> {
+/// returns the session it did so in.
+pub(crate) async fn prepare(connector: &Connector) -> Result<Session, StoreError> {
     // Building an index may take its time, and so may another node's migration.
     let session =
         connector.session_in_time("SET statement_timeout = 0; SET lock_timeout = 0").await?;
     check(&session.client).await?;
+    contend(connector, &session.client).await?;
     migrate(&session.client, migration::POSTGRES).await?;
     make_role(&session.client, &connector.query_role).await;
-    epoch(&session.client).await
+    Ok(session)
+}
+
+/// Sees which database it is and which epoch the log has, and holds all sessions from here on to both.
+pub(crate) async fn settle(connector: &Connector, session: &Session) -> Result<Epoch, StoreError> {
+    let failover = connector.fence.failover();
+    let abilities = Abilities::of(&session.client).await?;
+    let epoch = failover::settle(&session.client, failover, abilities).await?;
+    connector.fence.hold(epoch, abilities);
+    Ok(epoch)
+}
+
+/// Lets two sessions want the offset lock. Engines that speak PostgreSQL's protocol may give it to both,
+/// and two nodes would give the same offsets.
+async fn contend(connector: &Connector, first: &ClientWrapper) -> Result<(), StoreError> {
+    let second = connector.session_in_time("").await?;
+    let got = async |client: &ClientWrapper| -> Result<bool, Error> {
+        let wish = "SELECT pg_catalog.pg_try_advisory_xact_lock($1)";
+        client.query_one(wish, &[&OFFSET_LOCK]).await?.try_get(0)
+    };
+    let both = async {
+        first.batch_execute("BEGIN").await?;
+        // If it is another node's at this moment, the lock does what it should.
+        let both = got(first).await? && got(&second.client).await?;
+        first.batch_execute("ROLLBACK").await?;
+        Ok(both)
+    };
+    if both.await.map_err(broken("try the offset lock"))? {
+        return Err(StoreError::Refused(
+            "two sessions of this server can hold the same advisory lock at once \
+             (pg_try_advisory_xact_lock), so that two nodes would give the same offsets. The server \
+             is not PostgreSQL, or a proxy stands before it; give --database a PostgreSQL server"
+                .to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 async fn check(client: &ClientWrapper) -> Result<(), StoreError> {
@@ -101,11 +140,7 @@ pub(super) async fn version(client: &ClientWrapper) -> Result<i32, Error> {
 
 pub(super) async fn epoch(client: &ClientWrapper) -> Result<Epoch, StoreError> {
     let read = async { query_one(client, sql!("epoch"), &[]).await?.try_get(0) };
-    let number: i16 = read.await.map_err(broken("read the log's epoch"))?;
-    u16::try_from(number)
-        .ok()
-        .and_then(Epoch::new)
-        .ok_or_else(|| StoreError::Refused(format!("the log's epoch {number} is out of range")))
+    epoch_of(read.await.map_err(broken("read the log's epoch"))?)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use deadpool_postgres::{
-    Connect, Manager, ManagerConfig, Object, PoolError, RecyclingMethod, Runtime,
+    Connect, Hook, HookError, Manager, ManagerConfig, Object, PoolError, RecyclingMethod, Runtime,
 };
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, Error};
@@ -31,7 +31,16 @@ impl Pool {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let connect = Ours(Arc::clone(connector));
         let manager = Manager::from_connect(connector.config().clone(), connect, recycling);
+        let fence = Arc::clone(&connector.fence);
+        let admit = Hook::async_fn(move |client, _| {
+            let fence = Arc::clone(&fence);
+            Box::pin(async move {
+                let admitted = fence.admit(client).await;
+                admitted.map_err(|error| HookError::message(error.to_string()))
+            })
+        });
         let inner = deadpool_postgres::Pool::builder(manager)
+            .post_create(admit)
             .max_size(connections.max(1))
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(connector.timeout))
@@ -59,6 +68,9 @@ impl Pool {
                 Err(PoolError::Backend(error)) => broken("connect to PostgreSQL")(error),
                 Err(error) => StoreError::Unavailable(error.to_string()),
             };
+            if self.connector.fence.is_replaced() {
+                return Err(StoreError::Replaced(error.to_string()));
+            }
             if !error.temporary() || !patience.wait().await {
                 return Err(error);
             }

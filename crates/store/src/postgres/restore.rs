@@ -9,9 +9,10 @@ use deadpool_postgres::ClientWrapper;
 
 use super::connect::{APPLICATION_NAME, Connector};
 use super::error::broken;
-use super::load::OFFSET_LOCK;
+use super::failover;
+use super::identity::Abilities;
 use super::open;
-use super::query::{execute, query_one, sql};
+use super::query::{query_one, sql};
 use crate::backup::{RestoreOptions, Restored, next_epoch};
 use crate::error::StoreError;
 use crate::offset::{Epoch, Position};
@@ -42,7 +43,7 @@ pub async fn restore(
 }
 
 async fn run(connector: &Connector, restore: &RestoreOptions) -> Result<Restored, StoreError> {
-    let epoch_before = open::prepare(connector).await?;
+    let epoch_before = open::epoch(&open::prepare(connector).await?.client).await?;
     let epoch = next_epoch(epoch_before, None, restore.epoch)?;
     let session = connector.session_in_time(SETTINGS).await?;
     alone(&session.client).await?;
@@ -86,16 +87,10 @@ async fn alone(client: &ClientWrapper) -> Result<(), StoreError> {
 }
 
 async fn begin_anew(client: &ClientWrapper, epoch: Epoch) -> Result<Position, StoreError> {
-    let work = async {
-        client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
-        execute(client, sql!("lock"), &[&OFFSET_LOCK]).await?;
-        let number = i16::try_from(epoch.number()).unwrap_or(i16::MAX);
-        execute(client, sql!("restore_epoch"), &[&number]).await?;
-        execute(client, sql!("restore_forget"), &[]).await?;
-        execute(client, sql!("restore_capture"), &[]).await?;
-        let tip = query_one(client, sql!("tip"), &[]).await?.try_get(0)?;
-        client.batch_execute("COMMIT").await?;
-        Ok(Position::from_sql(tip))
-    };
-    work.await.map_err(broken("begin a new epoch"))
+    let abilities = Abilities::of(client).await?;
+    failover::begin(client).await?;
+    let standing = failover::standing(client, abilities).await?;
+    failover::begin_anew(client, epoch, &standing.found, true).await?;
+    client.batch_execute("COMMIT").await.map_err(broken("begin a new epoch"))?;
+    Ok(standing.tip)
 }

@@ -64,7 +64,7 @@ pub(crate) async fn change(
     op: &Op,
 ) -> Result<Reply, StoreError> {
     let started = Instant::now();
-    let mut world = load::begin(client, &[]).await?;
+    let mut world = load::begin(client, &effects.fence, &[]).await?;
     let now_ms = world.now_ms;
     let loaded = load_all(client, id).await?;
     let (current, gone) = loaded.map_or((None, BTreeSet::new()), |(s, gone)| (Some(s), gone));

@@ -2,6 +2,7 @@
 //! server; `./test` starts one.
 
 mod access;
+mod failover;
 mod group_sessions;
 mod groups;
 mod guests;

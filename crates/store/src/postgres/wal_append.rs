@@ -119,7 +119,7 @@ async fn commit(
     client: &ClientWrapper,
     batch: Batch<'_>,
 ) -> Result<Appended, StoreError> {
-    let Some(begun) = begin(client, &batch).await? else {
+    let Some(begun) = begin(link, client, &batch).await? else {
         client.batch_execute("ROLLBACK").await.map_err(broken(OPERATION))?;
         return Ok(Appended::NotLeader);
     };
@@ -184,7 +184,11 @@ struct StagedHere {
 }
 
 /// Begins the transaction, takes the lock and looks; none if another node leads.
-async fn begin(client: &ClientWrapper, batch: &Batch<'_>) -> Result<Option<Begun>, StoreError> {
+async fn begin(
+    link: &CaptureLink,
+    client: &ClientWrapper,
+    batch: &Batch<'_>,
+) -> Result<Option<Begun>, StoreError> {
     let ids: Vec<i64> = batch
         .items
         .iter()
@@ -194,8 +198,9 @@ async fn begin(client: &ClientWrapper, batch: &Batch<'_>) -> Result<Option<Begun
         })
         .collect();
     let load = async {
-        let queries = [sql!("lock"), sql!("wal_hold"), sql!("tip_and_clock"), sql!("wal_staged")];
-        let [lock, hold, tip_and_clock, staged] = prepare(client, queries).await?;
+        let head = link.fitted(sql!("head"));
+        let queries = [sql!("lock"), sql!("wal_hold"), &head, sql!("wal_staged")];
+        let [lock, hold, head, staged] = prepare(client, queries).await?;
         let staged_rows = async {
             if ids.is_empty() { Ok(Vec::new()) } else { client.query(&staged, &[&ids]).await }
         };
@@ -204,7 +209,7 @@ async fn begin(client: &ClientWrapper, batch: &Batch<'_>) -> Result<Option<Begun
             client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
             client.execute(&lock, &[&OFFSET_LOCK]),
             client.query(&hold, generation),
-            client.query_one(&tip_and_clock, &[]),
+            client.query_one(&head, &[]),
             staged_rows,
         )
         .await?;
@@ -213,9 +218,14 @@ async fn begin(client: &ClientWrapper, batch: &Batch<'_>) -> Result<Option<Begun
         }
         let staged = staged.iter().map(staged_of_row).collect::<Result<_, _>>()?;
         let tip = Position::from_sql(at.try_get(0)?);
-        Ok(Some(Begun { tip, now_ms: at.try_get(1)?, staged }))
+        Ok(Some((at.try_get(1)?, tip, staged, at)))
     };
-    load.await.map_err(broken(OPERATION))
+    let seen = link.seen();
+    let Some((now_ms, tip, staged, at)) = load.await.map_err(broken(OPERATION))? else {
+        return Ok(None);
+    };
+    link.check(&at, 2, seen)?;
+    Ok(Some(Begun { tip, now_ms, staged }))
 }
 
 fn staged_of_row(row: &Row) -> Result<(i64, StagedHere), tokio_postgres::Error> {

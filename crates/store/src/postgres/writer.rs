@@ -15,11 +15,13 @@ use tokio::sync::{broadcast, watch};
 use super::batch::Batch;
 use super::connect::{Connector, Session};
 use super::error::broken;
+use super::fence::Fence;
 use super::partitions::Partitions;
 use super::{load, save};
 use crate::command::Command;
 use crate::decide::{Plan, decide};
 use crate::error::StoreError;
+use crate::options::Failover;
 use crate::queue::{Next, Taker};
 use crate::session::SessionSignal;
 use crate::stats::Counters;
@@ -28,6 +30,7 @@ use crate::stats::Counters;
 #[derive(Debug)]
 pub(crate) struct Effects {
     pub(crate) counters: Counters,
+    pub(crate) fence: Arc<Fence>,
     pub(crate) partitions: Partitions,
     pub(crate) grown: watch::Sender<u64>,
     pub(crate) session_signals: broadcast::Sender<SessionSignal>,
@@ -44,6 +47,7 @@ impl Effects {
         let bytes = plan.events.iter().filter_map(|event| event.payload.as_ref()).map(|p| p.len());
         let (answers, events) = (plan.answers.len(), plan.events.len());
         self.counters.committed(answers, events, bytes.sum(), started.elapsed());
+        self.fence.saw(last.position);
         self.announce(last.position.number());
     }
 
@@ -168,8 +172,18 @@ impl Writer {
             };
             effects.counters.failed();
             tracing::error!(%error, commands = batch.commands.len(), "commit failed");
-            let alive = self.roll_back().await;
-            if alive || retried || !matches!(error, StoreError::Unavailable(_)) {
+            let mut alive = self.roll_back().await;
+            let nothing_written = match &error {
+                StoreError::Unavailable(_) => true,
+                StoreError::Replaced(_) => {
+                    // A session that is opened anew is looked at, and may be admitted.
+                    self.link = Link::down(&self.connector);
+                    alive = false;
+                    effects.fence.failover() == Failover::Lossless
+                }
+                _ => false,
+            };
+            if alive || retried || !nothing_written {
                 return Err((error, batch));
             }
             retried = true;
@@ -216,7 +230,7 @@ async fn commit(
     effects: &Effects,
 ) -> Result<Plan, StoreError> {
     let client = &session.client;
-    let mut world = load::begin(client, commands).await?;
+    let mut world = load::begin(client, &effects.fence, commands).await?;
     load::complete(client, &mut world, commands).await?;
     let now_ms = world.now_ms;
     let plan = decide(world, commands);

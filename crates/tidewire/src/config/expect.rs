@@ -26,6 +26,9 @@ const SOURCES: [&str; 3] = ["auto", "wal", "outbox"];
 /// The words of `wake`.
 const WAKES: [&str; 2] = ["auto", "always"];
 
+/// The words of `postgres.failover`.
+const FAILOVERS: [&str; 3] = ["new_epoch", "stop", "lossless"];
+
 /// The words of `auth.cookie_same_site`.
 const SAME_SITE: [&str; 3] = ["strict", "lax", "none"];
 
@@ -181,6 +184,7 @@ fn text_fits(key: &str, text: &str) -> bool {
         "public_url" => text.is_empty() || has_scheme_and_host(text, &["http://", "https://"]),
         "capture" => SOURCES.contains(&text),
         "wake" => WAKES.contains(&text),
+        "postgres.failover" => FAILOVERS.contains(&text),
         "telemetry.level" => LEVELS.contains(&text),
         "telemetry.format" => FORMATS.contains(&text),
         "auth.cookie" => {
@@ -225,6 +229,7 @@ fn expected(default: &Setting) -> String {
         "trusted_proxies" => "a list of addresses and networks such as [\"10.0.0.0/8\", \"::1\"]",
         "capture" => return format!("one of {}", SOURCES.join(", ")),
         "wake" => return format!("one of {}", WAKES.join(", ")),
+        "postgres.failover" => return format!("one of {}", FAILOVERS.join(", ")),
         "telemetry.level" => return format!("one of {}", LEVELS.join(", ")),
         "telemetry.format" => return format!("one of {}", FORMATS.join(", ")),
         "auth.cookie_same_site" => return format!("one of {}", SAME_SITE.join(", ")),
@@ -284,6 +289,8 @@ mod tests {
             ("capture", "triggers", false),
             ("wake", "always", true),
             ("wake", "never", false),
+            ("postgres.failover", "lossless", true),
+            ("postgres.failover", "ignore", false),
             ("telemetry.level", "verbose", false),
         ] {
             assert_eq!(text_fits(key, text), fits, "{key} = {text}");

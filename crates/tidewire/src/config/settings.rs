@@ -95,6 +95,7 @@ impl Settings {
                 query_connections: self.postgres.query_connections,
                 query_role: self.queries.role.clone(),
                 connect_timeout: self.postgres.connect_timeout_ms,
+                failover: self.postgres.failover,
                 ..PostgresOptions::new(self.database.clone())
             })
         }

@@ -30,6 +30,12 @@ pub(crate) fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     })
 }
 
+/// The same socket once more: whoever connects while one server ends and the next begins waits in the
+/// kernel's queue.
+pub(crate) fn again(listener: &std::net::TcpListener) -> std::io::Result<TcpListener> {
+    TcpListener::from_std(listener.try_clone()?)
+}
+
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // A restart must not wait for connections of the life before to fade away.

@@ -1,4 +1,5 @@
-//! The life of a server: check, listen, open the store, serve, drain, close.
+//! The life of a server: check, listen, open the store, serve, drain, close. After a failover of its
+//! database it opens the store again and serves on, at the same address.
 //!
 //! What can be refused is refused in [`Plan::new`], before anything is touched. The address is taken
 //! before the store is opened, so that a second server on a port never migrates a database.
@@ -11,16 +12,18 @@ pub(crate) mod store;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use tidewire_capture::{Capture, CaptureOptions};
 use tidewire_deliver::{Access, Options, Reload, Server, TlsOptions};
 use tidewire_store::SharedStore;
+use tidewire_store::postgres::{PostgresStore, Replaced};
 
 use crate::config::secret::{AdminKey, NoAdminKey};
 use crate::config::{Config, StoreOptions, listen_address};
-use signals::Signals;
+use signals::{Ending, Signals};
 use store::Opened;
 
 /// How long the store may take to close. Its work is durable before it is acknowledged, so that one
@@ -40,6 +43,10 @@ pub(crate) enum Mode {
     Serve,
 }
 
+/// How long a node whose database failed over waits for it to be there again. As long as one waits
+/// whose database is away: until it is told to stop.
+const REOPEN_WAIT: Duration = Duration::from_secs(365 * 24 * 3_600);
+
 /// A server that could be started.
 pub(crate) struct Plan {
     mode: Mode,
@@ -56,6 +63,23 @@ struct Running {
     server: Server,
     capture: Option<Capture>,
     store: SharedStore,
+    shared: Option<Arc<PostgresStore>>,
+}
+
+impl Running {
+    /// Returns when the store cannot go on with its database, and why.
+    async fn replaced(&self) -> Replaced {
+        match &self.shared {
+            Some(store) => store.replaced().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Why a server that runs is to end.
+enum Cue {
+    Signal(Ending),
+    Replaced(Replaced),
 }
 
 impl Plan {
@@ -109,46 +133,80 @@ impl Plan {
     }
 }
 
-/// Runs until a signal, then drains. A second signal ends the process at once.
-pub(crate) async fn run(plan: Plan) -> anyhow::Result<ExitCode> {
+/// Runs until a signal, then drains. A second signal ends the process at once. A database that failed
+/// over is opened anew, by a server that begins anew: nothing outlasts an epoch.
+pub(crate) async fn run(mut plan: Plan) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let grace = plan.grace;
-    let running = tokio::select! {
-        running = start(plan) => running?,
-        signal = signals.next(|| {}) => return Ok(ExitCode::from(signal.exit_code())),
-    };
-    let signal = signals.next(|| running.server.reload()).await;
-    tracing::info!(?grace, "{signal}: finishing requests under way; a second one ends at once");
-    tokio::select! {
-        () = drain(running, grace) => {
-            tracing::info!("stopped");
-            Ok(ExitCode::SUCCESS)
+    let listener = listen::bind(plan.address)?.into_std().context("cannot listen")?;
+    let mut listener = Some(listener);
+    let mut first = true;
+    while let Some(socket) = &listener {
+        let running = tokio::select! {
+            running = Box::pin(start(&plan, socket, first)) => running?,
+            signal = signals.next(|| {}) => return Ok(ExitCode::from(signal.exit_code())),
+        };
+        first = false;
+        let cue = tokio::select! {
+            signal = signals.next(|| running.server.reload()) => Cue::Signal(signal),
+            why = running.replaced() => Cue::Replaced(why),
+        };
+        match &cue {
+            Cue::Signal(signal) => tracing::info!(
+                ?grace,
+                "{signal}: finishing requests under way; a second one ends at once"
+            ),
+            Cue::Replaced(Replaced::Reopen(why)) => tracing::error!(
+                why,
+                "the database is not the one that was opened; this node opens it anew"
+            ),
+            Cue::Replaced(Replaced::Stop(why)) => tracing::error!("stopping: {why}"),
         }
-        signal = signals.next(|| {}) => {
-            tracing::warn!("{signal} again: ending at once");
-            std::process::exit(signal.exit_code().into())
+        if !matches!(cue, Cue::Replaced(Replaced::Reopen(_))) {
+            // Whoever wants to connect meanwhile goes elsewhere.
+            listener = None;
+        }
+        tokio::select! {
+            () = Box::pin(drain(running, grace)) => {}
+            signal = signals.next(|| {}) => {
+                tracing::warn!("{signal}: ending at once");
+                std::process::exit(signal.exit_code().into())
+            }
+        }
+        match cue {
+            Cue::Signal(_) => {}
+            Cue::Replaced(Replaced::Stop(why)) => bail!("{why}"),
+            Cue::Replaced(Replaced::Reopen(_)) => plan.database_wait = REOPEN_WAIT,
         }
     }
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
 }
 
-async fn start(plan: Plan) -> anyhow::Result<Running> {
-    let listener = listen::bind(plan.address)?;
-    let Opened { store, capture } = store::open(&plan.store, plan.database_wait).await?;
+async fn start(
+    plan: &Plan,
+    listener: &std::net::TcpListener,
+    first: bool,
+) -> anyhow::Result<Running> {
+    let Opened { store, capture, shared } = store::open(&plan.store, plan.database_wait).await?;
+    let listener = listen::again(listener).context("cannot listen")?;
     let backend = store.backend();
     let scheme = plan.options.scheme();
     let encrypted = plan.options.tls.is_some();
     someone_may_come_in(&plan.options, &store).await?;
     let has_queries = plan.options.queries.enabled;
-    let server = Server::start(plan.options, SharedStore::clone(&store), listener).await;
+    let server = Server::start(plan.options.clone(), SharedStore::clone(&store), listener).await;
     let server = server.context("cannot start the server")?;
-    let options = CaptureOptions { node: server.node_id().to_owned(), ..plan.capture };
+    let options = CaptureOptions { node: server.node_id().to_owned(), ..plan.capture.clone() };
     let capture = capture.map(|link| tidewire_capture::start(options, link));
     let address = server.local_addr();
     let place = store::place(&plan.store);
-    let url = banner::url(scheme, address);
-    let banner = banner::text(plan.mode, &banner::program(), &url, backend, &place);
-    // Whoever started us may not be listening to our output; that is no reason to stop.
-    let _ = std::io::stdout().lock().write_all(banner.as_bytes());
+    if first {
+        let url = banner::url(scheme, address);
+        let banner = banner::text(plan.mode, &banner::program(), &url, backend, &place);
+        // Whoever started us may not be listening to our output; that is no reason to stop.
+        let _ = std::io::stdout().lock().write_all(banner.as_bytes());
+    }
     tracing::info!(%address, backend, %place, "serving");
     if plan.mode == Mode::Serve && !encrypted && !address.ip().is_loopback() {
         tracing::warn!(
@@ -159,7 +217,7 @@ async fn start(plan: Plan) -> anyhow::Result<Running> {
     if has_queries {
         say_what_live_queries_need(&store).await;
     }
-    Ok(Running { server, capture, store })
+    Ok(Running { server, capture, store, shared })
 }
 
 /// Tells the operator what to run where the database does not let us read for live queries. All else works without.

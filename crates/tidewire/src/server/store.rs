@@ -1,5 +1,6 @@
 //! Opening the store that the configuration names.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -22,6 +23,8 @@ const WAIT_MAX: Duration = Duration::from_secs(3);
 pub(crate) struct Opened {
     pub(crate) store: SharedStore,
     pub(crate) capture: Option<CaptureLink>,
+    /// The same store where it is PostgreSQL, which may fail over.
+    pub(crate) shared: Option<Arc<PostgresStore>>,
 }
 
 /// Opens it. A database that cannot be reached is tried again until `patience` is over; anything
@@ -55,12 +58,12 @@ pub(crate) fn place(options: &StoreOptions) -> String {
 async fn attempt(options: &StoreOptions) -> Result<Opened, StoreError> {
     Ok(match options.clone() {
         StoreOptions::Sqlite(options) => {
-            Opened { store: SqliteStore::open(options).await?, capture: None }
+            Opened { store: SqliteStore::open(options).await?, capture: None, shared: None }
         }
         StoreOptions::Postgres(options) => {
             let store = PostgresStore::open(options).await?;
             let capture = Some(store.capture_link());
-            Opened { store, capture }
+            Opened { store: Arc::clone(&store) as SharedStore, capture, shared: Some(store) }
         }
     })
 }

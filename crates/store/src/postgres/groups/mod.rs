@@ -27,6 +27,7 @@ use tokio_util::sync::DropGuard;
 
 use super::PostgresStore;
 use super::connect::Connector;
+use super::fence::Fence;
 use super::load;
 use super::pool::{Lent, Pool};
 use super::statements::{self, Guests};
@@ -50,7 +51,8 @@ const WORK_CONNECTIONS: usize = 8;
 /// The groups of a database. A node's store has them, and a worker connects to them alone.
 #[derive(Debug)]
 pub struct PostgresGroups {
-    epoch: Epoch,
+    /// Knows the log's epoch.
+    fence: Arc<Fence>,
     pool: Pool,
     /// For statements that come with acks.
     guests: Guests,
@@ -64,14 +66,13 @@ pub struct PostgresGroups {
 impl PostgresGroups {
     /// Those of a store that is open.
     pub(super) fn of_store(
-        epoch: Epoch,
         connector: &Arc<Connector>,
         pool: &Pool,
         guests: &Guests,
         effects: &Effects,
     ) -> PostgresGroups {
         PostgresGroups {
-            epoch,
+            fence: Arc::clone(&connector.fence),
             pool: pool.clone(),
             guests: guests.clone(),
             sessions: Arc::new(Sessions::new(connector, WORK_CONNECTIONS)),
@@ -102,7 +103,7 @@ impl Grouped for PostgresStore {
 #[async_trait]
 impl Groups for PostgresGroups {
     fn log_epoch(&self) -> Epoch {
-        self.epoch
+        self.fence.epoch()
     }
 
     async fn log_tip(&self) -> Result<Position, StoreError> {
@@ -126,8 +127,9 @@ impl Groups for PostgresGroups {
         if let Some(group) = read(&self.pool, "look for a group", found).await? {
             return Ok((group, false));
         }
-        let make =
-            |client: Lent| async move { administer::make(&client, self.epoch, group, wish).await };
+        let make = |client: Lent| async move {
+            administer::make(&client, self.fence.epoch(), group, wish).await
+        };
         administer(&self.pool, "make a group", make).await
     }
 
@@ -153,7 +155,7 @@ impl Groups for PostgresGroups {
         drop_letters: bool,
     ) -> Result<GroupView, GroupError> {
         let reset = |client: Lent| async move {
-            change::reset(&client, self.epoch, group, to, partition, drop_letters).await
+            change::reset(&client, self.fence.epoch(), group, to, partition, drop_letters).await
         };
         administer(&self.pool, "reset a group", reset).await
     }
@@ -206,7 +208,8 @@ impl Groups for PostgresGroups {
     }
 
     async fn place_at(&self, start: Start) -> Result<Position, GroupError> {
-        let place = |client: Lent| async move { pages::place_at(&client, self.epoch, start).await };
+        let place =
+            |client: Lent| async move { pages::place_at(&client, self.fence.epoch(), start).await };
         read(&self.pool, "find a place in the log", place).await
     }
 

@@ -75,7 +75,7 @@ pub(super) async fn connect(
              run `tidewire migrate`, or start a server of this version on it"
         )));
     }
-    let epoch = epoch(&session.client).await?;
+    connector.fence.follow(epoch(&session.client).await?);
     drop(session);
     let pool = Pool::new(&connector, OTHER_CONNECTIONS)?;
     let signals = Signals { grown: watch::Sender::new(0), groups: watch::Sender::new(0) };
@@ -84,7 +84,7 @@ pub(super) async fn connect(
     let listener = listener::run(Arc::clone(&connector), Arc::new(signals), stop.clone());
     connector.tasks().spawn(listener);
     Ok(Arc::new(PostgresGroups {
-        epoch,
+        fence: Arc::clone(&connector.fence),
         pool,
         guests: Guests::new(&connector, GUESTS),
         sessions: Arc::new(Sessions::new(&connector, connections)),

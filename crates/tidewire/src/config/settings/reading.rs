@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use tidewire_capture::{Source, Wake};
 use tidewire_deliver as deliver;
-use tidewire_store::StreamRule;
+use tidewire_store::{Failover, StreamRule};
 
 pub(super) fn ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     u64::deserialize(deserializer).map(Duration::from_millis)
@@ -20,6 +20,12 @@ pub(super) fn source<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sourc
 pub(super) fn wake<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Wake, D::Error> {
     let word = String::deserialize(deserializer)?;
     Wake::parse(&word).ok_or_else(|| D::Error::custom(format!("{word} says nothing of waking")))
+}
+
+pub(super) fn failover<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Failover, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    Failover::parse(&word)
+        .ok_or_else(|| D::Error::custom(format!("{word} says nothing of a failover")))
 }
 
 pub(super) fn networks<'de, D: Deserializer<'de>>(

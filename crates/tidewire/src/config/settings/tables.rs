@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tidewire_deliver as deliver;
-use tidewire_store::{RetentionRules, StreamRule};
+use tidewire_store::{Failover, RetentionRules, StreamRule};
 
-use super::reading::{ms, stream_rules};
+use super::reading::{failover, ms, stream_rules};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,6 +83,8 @@ pub(crate) struct Postgres {
     pub(super) query_connections: usize,
     #[serde(deserialize_with = "ms")]
     pub(super) connect_timeout_ms: Duration,
+    #[serde(deserialize_with = "failover")]
+    pub(super) failover: Failover,
 }
 
 #[derive(Deserialize)]
