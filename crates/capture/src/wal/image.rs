@@ -66,7 +66,7 @@ pub(crate) fn unwritten<'a>(
 pub(crate) fn object(table: &Table, cells: &[Cell], written: &Written, form: Form) -> String {
     let mut out = String::from("{");
     for ((name, kind), cell) in table.columns.iter().zip(cells) {
-        if *cell == Cell::Unchanged {
+        if *cell == Cell::Unchanged || *kind == Kind::LeftOut {
             continue;
         }
         if out.len() > 1 {

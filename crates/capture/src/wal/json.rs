@@ -49,7 +49,7 @@ pub(crate) fn value(out: &mut String, kind: &Kind, text: &str) -> Result<(), Val
             other => return Err(ValueError::NotBoolean(other.to_owned())),
         }),
         Kind::Number if is_number(text) => out.push_str(text),
-        Kind::Number | Kind::Text => string(out, text),
+        Kind::Number | Kind::Text | Kind::LeftOut => string(out, text),
         Kind::Json => out.push_str(&without_zeros(text)),
         Kind::Time => string(out, &time(text)),
         Kind::Bytes => bytes(out, text)?,

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Text,
     /// An array of a kind, whose elements are parted by a character.
     Array(Box<Kind>, u8),
+    /// Of a generated column: left out of events.
+    LeftOut,
     /// Only the database knows; it is asked with the type's full name.
     Database(String),
 }

@@ -125,6 +125,7 @@ async fn read(
         }
         Some(_) => {}
     }
+    wal::make_publications(client).await?;
     wal::end_sender(client, &state.slot).await?;
     let Some(place) = wal::place(client).await? else {
         return Ok(Ended::SlotLost("it is not known how far it was read".to_owned()));

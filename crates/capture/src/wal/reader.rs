@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::assemble::{Actor, Assembler, Change, Piece};
 use super::kind::Kind;
 use super::meter::{Meter, Verdict};
-use super::pgoutput::{Cell, Message, Relation};
+use super::pgoutput::{Cell, Column, Message, Relation};
 use super::stream::{Arrival, Stream, StreamError};
 use super::table::{Role, Table};
 use super::translate;
@@ -275,9 +275,17 @@ impl<'a> Reader<'a> {
                 let kinds: HashMap<u32, Kind> =
                     types.iter().map(|row| (row.id, Kind::of(row))).collect();
                 let kind = |id: u32| kinds.get(&id).cloned().unwrap_or(Kind::Text);
-                let columns = relation.columns.iter();
+                let client = self.leadership.client();
+                let generated = wal::generated_columns(client, relation.id).await?;
+                let column = |column: &Column| {
+                    let kind = match generated.contains(&column.name) {
+                        true => Kind::LeftOut,
+                        false => kind(column.type_id),
+                    };
+                    (column.name.clone(), kind)
+                };
                 Table {
-                    columns: columns.map(|c| (c.name.clone(), kind(c.type_id))).collect(),
+                    columns: relation.columns.iter().map(column).collect(),
                     role: self.role(relation.id),
                 }
             }

@@ -1,2 +1,2 @@
--- PostgreSQL's part of this number is about failover to another server. The embedded store has none.
-SELECT 1;
+-- PostgreSQL's part of this number is about failover to another server, and about what it publishes. The embedded store
+-- has neither.

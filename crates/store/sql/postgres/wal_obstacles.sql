@@ -19,5 +19,10 @@ SELECT current_setting('wal_level'),
        coalesce((SELECT string_agg(table_id::regclass::text, ', ' ORDER BY table_name)
         FROM tidewire.watches JOIN pg_catalog.pg_class ON pg_class.oid = table_id
         WHERE NOT pg_catalog.pg_has_role(relowner, 'USAGE')), ''),
-       current_setting('max_slot_wal_keep_size')
+       current_setting('max_slot_wal_keep_size'),
+       coalesce((SELECT string_agg(table_id::regclass::text, ', ' ORDER BY table_name)
+        FROM tidewire.watches WHERE EXISTS (
+            SELECT FROM pg_catalog.pg_attribute
+            WHERE attrelid = table_id AND attgenerated = 'v' AND NOT attisdropped
+        )), '')
 FROM pg_catalog.pg_roles WHERE rolname = current_user

@@ -7,13 +7,13 @@ use tokio_postgres::types::PgLsn;
 use tokio_postgres::{Error, Row};
 
 use super::error::broken;
-use super::query::{execute, query, query_one, sql, unsigned};
+use super::query::{execute, query, query_one, sql, texts, unsigned};
 use crate::error::StoreError;
 
 pub use super::wal_append::{Appended, Batch, Item, Read, RowItem, append};
 pub use super::wal_obstacles::{Obstacles, obstacles};
 pub use super::wal_repair::{Difference, Gap, begin_repair, repair_number};
-pub use super::wal_slot::{SlotState, drop_slot, end_sender, make_slot, slot};
+pub use super::wal_slot::{SlotState, drop_slot, end_sender, make_publications, make_slot, slot};
 pub use super::wal_switch::{Chooser, SWITCH_SETTINGS, drop_orphan, switch};
 pub use super::wal_target::{CheckOf, Target, targets};
 
@@ -154,6 +154,15 @@ pub async fn watched(client: &ClientWrapper) -> Result<Vec<WatchedTable>, StoreE
             .collect::<Result<Vec<_>, Error>>()
     };
     read.await.map_err(broken("read what is watched"))
+}
+
+/// The generated columns of a table, which are left out of events. Some versions of PostgreSQL send them.
+pub async fn generated_columns(
+    client: &ClientWrapper,
+    table_id: u32,
+) -> Result<Vec<String>, StoreError> {
+    let rows = query(client, sql!("wal_generated"), &[&table_id]).await;
+    rows.and_then(|rows| texts(&rows)).map_err(broken("read what a table looks like"))
 }
 
 /// Has the database write values of a type, given by its full name, as JSON. None where it cannot.

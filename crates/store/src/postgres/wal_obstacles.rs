@@ -33,6 +33,7 @@ pub async fn obstacles(client: &ClientWrapper) -> Result<Obstacles, StoreError> 
             unlogged: row.try_get(10)?,
             not_owned: row.try_get(11)?,
             keep_size: row.try_get(12)?,
+            virtual_columns: row.try_get(13)?,
         })
     };
     let facts: Facts = read.await.map_err(broken("look what capture from the log needs"))?;
@@ -53,6 +54,7 @@ struct Facts {
     unlogged: String,
     not_owned: String,
     keep_size: String,
+    virtual_columns: String,
 }
 
 impl Facts {
@@ -107,6 +109,13 @@ impl Facts {
                 self.not_owned
             ));
         }
+        if !self.virtual_columns.is_empty() {
+            blocking.push(format!(
+                "watched tables have virtual generated columns, which PostgreSQL cannot publish: make \
+                 them STORED, or unwatch them: {}",
+                self.virtual_columns
+            ));
+        }
         let mut advice = Vec::new();
         if self.keep_size == "-1" {
             advice.push(
@@ -139,6 +148,7 @@ mod tests {
             unlogged: String::new(),
             not_owned: String::new(),
             keep_size: "10GB".to_owned(),
+            virtual_columns: String::new(),
         }
     }
 
@@ -149,7 +159,7 @@ mod tests {
 
     #[test]
     fn each_obstacle_says_what_to_do_about_it() {
-        let cases: [(Facts, &str); 8] = [
+        let cases: [(Facts, &str); 9] = [
             (Facts { version: 130_000, ..fine() }, "upgrade it"),
             (Facts { wal_level: "replica".to_owned(), ..fine() }, "SET wal_level = logical"),
             (Facts { may_replicate: false, ..fine() }, "ALTER ROLE \"app\" REPLICATION"),
@@ -158,6 +168,7 @@ mod tests {
             (Facts { may_publish: false, ..fine() }, "GRANT CREATE ON DATABASE \"shop\""),
             (Facts { unlogged: "quick".to_owned(), ..fine() }, "SET LOGGED"),
             (Facts { not_owned: "orders".to_owned(), ..fine() }, "a member of their owners"),
+            (Facts { virtual_columns: "sums".to_owned(), ..fine() }, "make them STORED"),
         ];
         for (facts, advice) in cases {
             let Obstacles { blocking, .. } = facts.obstacles();

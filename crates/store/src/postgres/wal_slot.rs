@@ -47,6 +47,13 @@ pub async fn slot(client: &ClientWrapper, name: &str) -> Result<Option<SlotState
     read.await.map_err(broken("look at the replication slot"))
 }
 
+/// Makes the publications, if they are not there, as the server's version wants them: which may have
+/// been upgraded under the slot.
+pub async fn make_publications(client: &ClientWrapper) -> Result<(), StoreError> {
+    let made = execute(client, sql!("wal_publications"), &[]).await;
+    made.map(drop).map_err(broken("make the publications"))
+}
+
 /// Making a slot waits for everyone who writes anything at all, each by a lock. Nobody waits for it
 /// meanwhile.
 const WAIT_FOR_WRITERS: &str = "SET lock_timeout = 0; SET statement_timeout = '60s'";
@@ -54,8 +61,7 @@ const WAIT_FOR_WRITERS: &str = "SET lock_timeout = 0; SET statement_timeout = '6
 /// Makes the publications and the slot, if they are not there. The session's timeouts are others
 /// after it.
 pub async fn make_slot(client: &ClientWrapper, name: &str) -> Result<(), StoreError> {
-    let made = execute(client, sql!("wal_publications"), &[]).await;
-    made.map_err(broken("make the publications"))?;
+    make_publications(client).await?;
     if let Some(state) = slot(client, name).await? {
         if !state.lost {
             return Ok(());
