@@ -71,6 +71,7 @@ pub use engine::{
     AskId, AskKind, Change, EndReason, Engine, EngineOptions, EngineStats, Event, Kind, Output,
     QueryId, ReadFailed, Rows, Subscriber, TableNews, To,
 };
+pub use evaluate::Effort;
 pub use index::Index;
 pub use place::Place;
 pub use plan::{
@@ -82,6 +83,6 @@ pub use refusal::Refusal;
 pub use row::{Row, RowError, Unsure};
 pub use shape::{Access, QueryLimits, ShapeColumn, TableName, TableShape, TenantRule};
 pub use snapshot::Snapshot;
-pub use statement::{Binding, Draft, nearest, rule_tables};
+pub use statement::{Binding, Draft, RuleUse, check_rule, nearest, rule_tables};
 pub use table::{Column, Dialect, Table};
 pub use truth::Truth;

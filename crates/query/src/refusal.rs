@@ -37,12 +37,14 @@ pub(crate) const QUERY_NOT_SUPPORTED: &str = "query_not_supported";
 pub(crate) const NO_FUNCTION: &str = "function_not_allowed";
 /// A table that is not there, or is not watched.
 pub(crate) const NO_TABLE: &str = "table_not_found";
+/// A rule for a table's rows, which is the operator's, cannot be kept.
+pub(crate) const RULE: &str = "rule_not_supported";
 /// A parameter that was not given, or cannot be one.
 pub(crate) const PARAMETER: &str = "query_parameter";
 
 impl Refusal {
     /// All codes there are.
-    pub const CODES: [&'static str; 12] = [
+    pub const CODES: [&'static str; 13] = [
         SYNTAX,
         TOO_LARGE,
         NOT_SUPPORTED,
@@ -54,6 +56,7 @@ impl Refusal {
         QUERY_NOT_SUPPORTED,
         NO_FUNCTION,
         NO_TABLE,
+        RULE,
         PARAMETER,
     ];
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::table::Column;
+use crate::table::{Column, Dialect, Table};
 
 /// A table's name as a query writes it, folded as the database folds it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -34,6 +34,14 @@ pub struct TableShape {
     /// Others inherit from it, which are no partitions: their rows are found in it, and their changes
     /// are not its.
     pub inherited: bool,
+}
+
+impl TableShape {
+    /// The table for predicates: the columns that images have.
+    pub(crate) fn images(&self, dialect: Dialect) -> Table {
+        let stored = self.columns.iter().filter(|column| !column.generated);
+        Table { dialect, columns: stored.map(|column| column.column.clone()).collect() }
+    }
 }
 
 /// A column of a table.

@@ -67,7 +67,7 @@ pub use queries::{
     ShapeView, TableRef, WatchedShape,
 };
 pub use retention::{Lagging, Retained, Retention, RetentionRules, StreamRule};
-pub use row::{Operation, RowChange, TABLE_PREFIX};
+pub use row::{Operation, RowChange, TABLE_PREFIX, table_name};
 pub use session::{
     Owner, SESSION_SUBSCRIPTIONS_MAX, Session, SessionChange, SessionOutcome, SessionRules,
     SessionSignal, SessionSubscription, Sessions, Start, SweptSessions,
@@ -77,5 +77,6 @@ pub use stats::{CaptureCounters, CaptureStats, CommitStats, Distribution};
 pub use stream::{Lifetime, ProducerStamp, StreamState};
 pub use tickets::Tickets;
 pub use watch::{
-    CaptureMode, CaptureView, ColumnView, NewWatch, RepairView, TableView, WatchView, Watches,
+    CaptureMode, CaptureView, ColumnView, NewWatch, RepairView, TableView, WatchView, WatchedName,
+    Watches,
 };

@@ -55,6 +55,19 @@ pub struct WatchView {
     pub notes: Vec<String>,
 }
 
+/// How SQL calls a watched table, whose events may have another name for it: it may have been renamed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchedName {
+    /// Its name, as its events have it.
+    pub table: String,
+    /// The schema it is in.
+    pub schema: String,
+    /// Its name there, as the database keeps it.
+    pub name: String,
+    /// Whether SQL finds it by that name without the schema.
+    pub bare: bool,
+}
+
 /// A column of a watched table, as its rows' images have it: generated ones are not among them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ColumnView {
@@ -168,6 +181,9 @@ pub trait Watches: Send + Sync {
 
     /// What is watched, in order of name.
     async fn watches(&self) -> Result<Vec<WatchView>, StoreError>;
+
+    /// How SQL calls what is watched. One that is not there any more is left out.
+    async fn watched_names(&self) -> Result<Vec<WatchedName>, StoreError>;
 
     /// What a table is made of, by the name that its events have.
     async fn columns(&self, table: &str) -> Result<TableView, StoreError>;

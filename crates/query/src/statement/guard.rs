@@ -10,7 +10,7 @@ use super::walk::Known;
 use crate::caller::Caller;
 use crate::plan::Conditions;
 use crate::predicate::Predicate;
-use crate::refusal::{NO_TABLE, QUERY_NOT_SUPPORTED, Refusal};
+use crate::refusal::{NO_TABLE, QUERY_NOT_SUPPORTED, RULE, Refusal};
 use crate::shape::{TableName, TableShape, TenantRule};
 use crate::table::{Dialect, Table};
 
@@ -46,17 +46,18 @@ fn guard(
     dialect: Dialect,
 ) -> Result<Guard, Refusal> {
     let shape = &known.shape;
-    let stored = shape.columns.iter().filter(|column| !column.generated);
-    let table = Table { dialect, columns: stored.map(|column| column.column.clone()).collect() };
+    let table = shape.images(dialect);
     let mut conditions = Conditions::default();
     let mut sql = Vec::new();
     // What a rule says is not for everyone to read.
-    let refuse = |what: &str| {
+    let refuse_by = |code, what: &str| {
         let message =
             format!("the rows of {} cannot be shown by a live query: {what}", known.name.name);
-        Refusal::new(QUERY_NOT_SUPPORTED, message)
-            .hint("ask whoever configured the table's row rules and tenants")
+        Refusal::new(code, message).hint(
+            "ask whoever configured the table's row rules and tenants; the server's log says why",
+        )
     };
+    let refuse = |what: &str| refuse_by(RULE, what);
     let (mut is_exact, mut columns, mut reads) = (true, Vec::new(), Vec::new());
     for rule in &known.access.rules {
         let pieces = read_rule(rule, dialect).map_err(|_| refuse("its row rule is no SQL"))?;
@@ -84,7 +85,8 @@ fn guard(
             Some(column) => {
                 let declared = shape.columns.iter().find(|it| it.column.name == *column);
                 if declared.is_none_or(|it| it.generated) {
-                    return Err(refuse("its column of tenants is in no event"));
+                    let what = "its column of tenants is in no event";
+                    return Err(refuse_by(QUERY_NOT_SUPPORTED, what));
                 }
                 let type_name = declared.map_or("", |it| it.column.type_name.as_str());
                 sql.push(tenants(column, type_name, rule, dialect));
@@ -92,7 +94,10 @@ fn guard(
             }
             // All its rows are of no tenant.
             None if rule.shared => {}
-            None => return Err(refuse("it does not say whose tenant's its rows are")),
+            None => {
+                let what = "it does not say whose tenant's its rows are";
+                return Err(refuse_by(QUERY_NOT_SUPPORTED, what));
+            }
         }
     }
     Ok(Guard { table, conditions, is_exact, columns, reads, sql })

@@ -11,14 +11,17 @@ mod bind;
 mod clock;
 mod emit;
 mod expression;
+mod extent;
 mod from;
 mod functions;
 mod guard;
 mod identities;
+mod names;
 mod nearest;
 mod parameters;
 mod rule;
 mod scope;
+mod search;
 mod select;
 mod series;
 #[cfg(test)]
@@ -28,6 +31,7 @@ mod tokens;
 mod walk;
 mod r#where;
 mod words;
+mod wrap;
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,7 +44,7 @@ use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Word};
 
 pub(crate) use self::bind::Bound;
 pub use self::nearest::nearest;
-pub use self::rule::rule_tables;
+pub use self::rule::{RuleUse, check_rule, rule_tables};
 pub(crate) use self::scope::Output;
 use self::select::{Around, Ctes};
 use self::tokens::{Piece, too_large};
@@ -54,7 +58,13 @@ use crate::shape::{Access, QueryLimits, TableName, TableShape};
 use crate::table::Dialect;
 
 /// Calls of the parser within each other, at most.
-const CALLS_MAX: usize = 50;
+pub(crate) const CALLS_MAX: usize = 50;
+
+/// Tables in FROM, at most, of a query whose caller may see part of a table only. What the database's planner
+/// expects tells of all rows, so nobody of those is refused by it.
+const NARROWED_TABLES_MAX: usize = 16;
+/// Rows that `generate_series` makes for such a query, multiplied, at most.
+const NARROWED_GENERATED_MAX: u64 = 1_000_000;
 
 /// A SELECT that was read and checked, and is bound to no tables yet.
 #[derive(Debug, Clone)]
@@ -135,10 +145,26 @@ impl Draft {
         walk.audit()?;
         let outputs = outputs.ok_or_else(|| not_supported("a result of unknown columns"))?;
         let guards = guard::guards(&known, with.tables, with.caller, self.dialect)?;
+        if guards.iter().any(|guard| !guard.sql.is_empty()) {
+            within_structure(&walk)?;
+        }
         let hide_timing = with.limits.hide_timing;
         let statement = &statement;
         then(&Bound { walk, known: &known, guards, outputs, statement, hide_timing })
     }
+}
+
+/// Refuses what is large by its structure: all that bounds, besides time, those who see part of a table.
+fn within_structure(walk: &Walk<'_>) -> Result<(), Refusal> {
+    if walk.occurrences.len() > NARROWED_TABLES_MAX {
+        let what = format!("reads more than {NARROWED_TABLES_MAX} tables");
+        return Err(too_large(&what));
+    }
+    if walk.generated > NARROWED_GENERATED_MAX {
+        let what = format!("generates more than {NARROWED_GENERATED_MAX} rows");
+        return Err(too_large(&what));
+    }
+    Ok(())
 }
 
 /// Parses tokens. Every span in what comes of it counts tokens: the first is in column 1.

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use sqlparser::tokenizer::Token;
 
 use super::emit::{Edits, emit, quoted};
+use super::parameters;
 use super::select::{Around, Ctes};
 use super::tokens::{self, Piece, read_rule};
 use super::walk::{Known, Walk, not_supported};
-use crate::refusal::Refusal;
+use crate::caller::Caller;
+use crate::predicate::Predicate;
+use crate::refusal::{NOT_SUPPORTED, Refusal};
 use crate::shape::{Access, TableName, TableShape};
 use crate::table::Dialect;
 
@@ -53,6 +56,39 @@ pub fn rule_tables(
         }
     }
     Ok(tables)
+}
+
+/// By what a rule can be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleUse {
+    /// By images of rows, and so whichever way the table is read.
+    Everywhere,
+    /// By the database only, and so in live queries only.
+    LiveQueries,
+}
+
+/// Looks at a rule for the rows of a table before anyone asks for them. `tables` are those that it reads
+/// besides ([`rule_tables`]), as far as they are watched. The refusal says where in the rule it is wrong.
+pub fn check_rule(
+    rule: &str,
+    of: &TableName,
+    shape: &Arc<TableShape>,
+    tables: &[(TableName, Arc<TableShape>)],
+    dialect: Dialect,
+) -> Result<RuleUse, Refusal> {
+    let nobody: &dyn Caller = &();
+    let mut pieces = read_rule(rule, dialect)?;
+    parameters::fill(&mut pieces, nobody)?;
+    let plain = match Predicate::parse(rule, &shape.images(dialect), nobody) {
+        Ok(_) => return Ok(RuleUse::Everywhere),
+        Err(refusal) => refusal,
+    };
+    match run_by_the_database(&whole(of.clone(), shape), pieces, tables, dialect) {
+        Ok(_) => Ok(RuleUse::LiveQueries),
+        // Of a plain condition, that it is none says less than what is wrong with it.
+        Err(refusal) if plain.code == NOT_SUPPORTED => Err(refusal),
+        Err(_) => Err(plain),
+    }
 }
 
 /// A rule that is held to what queries are held to, but sees all columns.

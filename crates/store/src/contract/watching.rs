@@ -9,7 +9,7 @@ use crate::command::Actor;
 use crate::event::Control;
 use crate::offset::Position;
 use crate::sql::Statements;
-use crate::watch::{NewWatch, TableView};
+use crate::watch::{NewWatch, TableView, WatchedName};
 
 /// Rows come into the log as they were and as they are; what was there before is not told.
 pub async fn changes_of_rows_come_into_the_log(data: &dyn Opener) {
@@ -453,6 +453,29 @@ pub async fn collations_of_columns_are_known(data: &dyn Opener) {
     let collation = |place: usize| columns[place].collation.clone().unwrap_or_default();
     assert_eq!(collation(1), bytes.trim_matches('"'));
     assert_eq!(collation(2), other.trim_matches('"'));
+}
+
+/// What SQL calls a watched table is known, also after it has another name there than its events have.
+pub async fn names_of_watched_tables_are_known(data: &dyn Opener) {
+    let store = Subject::open(data).await;
+    let usual = if store.backend() == "SQLite" { "main" } else { "public" };
+    let known = async || {
+        let names = store.watched_names().await.expect("names");
+        let shown = |it: WatchedName| (it.table, format!("{}.{}", it.schema, it.name), it.bare);
+        names.into_iter().map(shown).collect::<Vec<_>>()
+    };
+    let of = |table: &str, name: &str| (table.to_owned(), format!("{usual}.{name}"), true);
+    assert_eq!(known().await, []);
+    rows::orders(&store).await;
+    rows::run(&store, "CREATE TABLE \"Odd Name\" (id INTEGER PRIMARY KEY)").await;
+    watch(&store, "ORDERS").await;
+    watch(&store, "\"Odd Name\"").await;
+    assert_eq!(known().await, [of("Odd Name", "Odd Name"), of("orders", "orders")]);
+    rows::run(&store, "ALTER TABLE orders RENAME TO purchases").await;
+    eventually("the other name", async || {
+        (known().await == [of("Odd Name", "Odd Name"), of("orders", "purchases")]).then_some(())
+    })
+    .await;
 }
 
 async fn columns(store: &Subject, table: &str) -> TableView {

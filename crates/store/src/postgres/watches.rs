@@ -15,7 +15,8 @@ use crate::offset::Position;
 use crate::sql::{SqlError, SqlProblem};
 use crate::stats::CaptureStats;
 use crate::watch::{
-    CaptureMode, CaptureView, ColumnView, NewWatch, RepairView, TableView, WatchView, Watches,
+    CaptureMode, CaptureView, ColumnView, NewWatch, RepairView, TableView, WatchView, WatchedName,
+    Watches,
 };
 
 #[async_trait]
@@ -50,6 +51,10 @@ impl Watches for PostgresStore {
     async fn watches(&self) -> Result<Vec<WatchView>, StoreError> {
         let views = self.pool.read(|client| async move { list(&client, None).await }).await?;
         Ok(views.into_iter().map(|(view, _)| view).collect())
+    }
+
+    async fn watched_names(&self) -> Result<Vec<WatchedName>, StoreError> {
+        self.pool.read(|client| async move { names(&client).await }).await
     }
 
     async fn columns(&self, table: &str) -> Result<TableView, StoreError> {
@@ -148,6 +153,30 @@ async fn list(
         rows.iter().map(watch_of_row).collect::<Result<Vec<_>, Error>>()
     };
     read.await.map_err(broken("list what is watched"))
+}
+
+/// The search path that sessions of people have, which is the role's or the database's. Ours have none.
+const PEOPLES_PATH: &str = "BEGIN READ ONLY; SET LOCAL search_path TO DEFAULT";
+
+async fn names(client: &ClientWrapper) -> Result<Vec<WatchedName>, StoreError> {
+    let failed = broken("list what is watched");
+    client.batch_execute(PEOPLES_PATH).await.map_err(&failed)?;
+    let read = async {
+        let name = |row: &Row| {
+            Ok(WatchedName {
+                table: row.try_get(0)?,
+                schema: row.try_get(1)?,
+                name: row.try_get(2)?,
+                bare: row.try_get(3)?,
+            })
+        };
+        let rows = query(client, sql!("watched_names"), &[]).await?;
+        rows.iter().map(name).collect::<Result<Vec<_>, Error>>()
+    };
+    let names = read.await;
+    let end = if names.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    client.batch_execute(end).await.map_err(&failed)?;
+    names.map_err(failed)
 }
 
 fn watch_of_row(row: &Row) -> Result<(WatchView, bool), Error> {

@@ -5,7 +5,9 @@ use async_trait::async_trait;
 use super::{SqliteStore, capture};
 use crate::error::StoreError;
 use crate::sql::{SqlError, SqlProblem};
-use crate::watch::{CaptureMode, CaptureView, NewWatch, TableView, WatchView, Watches};
+use crate::watch::{
+    CaptureMode, CaptureView, NewWatch, TableView, WatchView, WatchedName, Watches,
+};
 
 #[async_trait]
 impl Watches for SqliteStore {
@@ -20,6 +22,10 @@ impl Watches for SqliteStore {
 
     async fn watches(&self) -> Result<Vec<WatchView>, StoreError> {
         self.readers.run(|connection| capture::list(connection)).await
+    }
+
+    async fn watched_names(&self) -> Result<Vec<WatchedName>, StoreError> {
+        self.readers.run(|connection| capture::names(connection)).await
     }
 
     async fn columns(&self, table: &str) -> Result<TableView, StoreError> {

@@ -147,7 +147,7 @@ fn a_rule_cannot_end_what_is_put_around_it() {
     ] {
         let refusal = bind_as(sql, "[]", Dialect::Postgres, &ruled(rule));
         let refusal = refusal.map(|query| query.rerun).expect_err(rule);
-        assert_eq!(refusal.code, crate::refusal::QUERY_NOT_SUPPORTED, "{rule}");
+        assert_eq!(refusal.code, crate::refusal::RULE, "{rule}");
         assert!(!refusal.to_string().contains("nowhere"), "{refusal}");
     }
     assert_eq!(bind(sql, Dialect::Postgres).expect(sql).plan.name(), PlanName::Filter);

@@ -42,7 +42,7 @@ pub(crate) use live::{check as check_live, read as read_live, shapes};
 pub(crate) use problem::too_slow;
 pub(crate) use system::with_view;
 pub(crate) use transaction::{Capturing, deferred, read, transact, write};
-pub(crate) use watched::{describe, list, unwatch, watch};
+pub(crate) use watched::{describe, list, names, unwatch, watch};
 
 use collect::{Collector, TRANSACTION_BYTES_MAX};
 use table::Watched;

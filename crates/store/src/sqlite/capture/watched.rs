@@ -18,7 +18,7 @@ use crate::sql::SqlError;
 use crate::sqlite::error::broken;
 use crate::sqlite::sql;
 use crate::sqlite::writer::Writer;
-use crate::watch::{ColumnView, NewWatch, TableView, WatchView};
+use crate::watch::{ColumnView, NewWatch, TableView, WatchView, WatchedName};
 
 /// The watched tables with their columns as they are.
 pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Vec<Arc<Watched>>> {
@@ -68,6 +68,18 @@ fn columns(shape: &str) -> Vec<Column> {
         real: false,
     };
     shape.into_iter().enumerate().map(column).collect()
+}
+
+/// How SQL calls what is watched. There is one schema for tables, and all are found without it.
+pub(crate) fn names(connection: &Connection) -> Result<Vec<WatchedName>, StoreError> {
+    let named = |watched: Watched| WatchedName {
+        table: watched.name,
+        schema: "main".to_owned(),
+        name: watched.table.name,
+        bare: true,
+    };
+    let stored = stored(connection).map_err(broken("list what is watched"))?;
+    Ok(stored.into_iter().map(named).collect())
 }
 
 /// What is watched, for people.
