@@ -70,7 +70,7 @@ mod websocket;
 pub use options::{
     Access, AuthOptions, GroupOptions, JwksSource, JwtOptions, Limits, LiveOptions, LogOptions,
     NodeOptions, Options, QueryOptions, Rate, RateOptions, Reload, SameSite, SessionOptions,
-    SqlOptions, StreamOptions, TlsOptions, Tunable, WebhookOptions,
+    SqlOptions, StreamOptions, TableRule, TlsOptions, Tunable, WebhookOptions,
 };
 pub use peer::{Network, NoNetwork};
 pub use server::{Server, StartError};

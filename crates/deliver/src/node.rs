@@ -1,6 +1,7 @@
 //! What all request handlers of a node share.
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -8,12 +9,13 @@ use tokio_util::sync::CancellationToken;
 use tidewire_store::{Offset, Position, SharedStore};
 
 use crate::auth::gates::Gates;
+use crate::auth::names::TableNames;
 use crate::auth::{Credentials, Identity, Who};
 use crate::budget::Budget;
 use crate::entities::Entities;
 use crate::groups::Office;
 use crate::hub::{Dormant, Hub};
-use crate::lens::Tables;
+use crate::lens::{Rules, Tables, dialect};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::nodes;
@@ -49,6 +51,10 @@ pub(crate) struct Node {
     pub(crate) tail: Tail,
     /// What tables are made of, and what of them is seen.
     pub(crate) tables: Arc<Tables>,
+    /// What tables are called.
+    pub(crate) names: TableNames,
+    /// What must hold of rows that are read.
+    pub(crate) rules: Rules,
     pub(crate) hub: Hub,
     pub(crate) sessions: Sessions,
     pub(crate) entities: Entities,
@@ -94,7 +100,9 @@ impl Node {
     ) -> Result<Assembled, StartError> {
         let tls = options.tls.as_ref().map(Keeper::open).transpose()?;
         let tip = store.tip().await?;
-        let tables = Arc::<Tables>::default();
+        let names = TableNames::new(dialect(&store));
+        names.look(&store, Duration::ZERO).await?;
+        let tables = Arc::new(Tables::new(names.clone()));
         let (hub, shards, sinks, query_sinks) = Hub::new(shards, tip);
         let tail = Tail::new(tip, Arc::clone(&tables));
         let (queries, orders) = Queries::new();
@@ -118,7 +126,9 @@ impl Node {
             pages: Pages::new(options.streams.page_cache_bytes_max),
             views: Views::default(),
             signer: Signer::load(&store).await?,
-            credentials: Credentials::new(&options, &store)?,
+            credentials: Credentials::new(&options, &store, &names)?,
+            rules: Rules::new(&options.tables, &names),
+            names,
             rates: Gates::new(&options.tunable.rates),
             places: Seats::default(),
             anyone: Identity::of_this_machine(),
@@ -147,6 +157,8 @@ impl Node {
                 self.rates.set(&tunable.rates);
                 *self.tuned.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tunable);
                 tracing::info!("read the configuration again");
+                self.rules.say_again();
+                self.names.doubt();
             }
             Err(error) => tracing::warn!(error, "the configuration is wrong; it stays as it was"),
         }

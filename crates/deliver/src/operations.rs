@@ -36,8 +36,13 @@ pub(crate) fn readyz(node: &Node) -> Result<Response<Body>, Problem> {
     let tip = node.readiness.tip(Instant::now()).map_err(not_ready)?;
     // The node may have seen more of the log since.
     let tip = node.offset(tip.max(node.tail.position())).to_string();
-    let document = Json(json!({ "status": "ready", "store": node.store.backend(), "tip": tip }));
-    Ok(([(header::CACHE_CONTROL, "no-store")], document).into_response())
+    let mut document = json!({ "status": "ready", "store": node.store.backend(), "tip": tip });
+    // Tables may come later, so that this is no reason not to be ready.
+    let lost = node.rules.without_table();
+    if !lost.is_empty() {
+        document["rules_without_table"] = lost.iter().map(|name| &**name).collect();
+    }
+    Ok(([(header::CACHE_CONTROL, "no-store")], Json(document)).into_response())
 }
 
 /// Prometheus' text format.

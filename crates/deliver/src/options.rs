@@ -113,6 +113,18 @@ pub struct Tunable {
     pub allowed_origins: Vec<String>,
     /// How often callers may ask.
     pub rates: RateOptions,
+    /// The rules for tables as they are written by then. Those of the start stay in force; these are
+    /// looked at, and what is wrong with them is said.
+    pub tables: BTreeMap<String, TableRule>,
+}
+
+/// What must hold of the rows of a table that are read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TableRule {
+    /// A predicate.
+    pub read: String,
+    /// Where it is written, for people.
+    pub place: String,
 }
 
 /// Reads the configuration again. The error says what is wrong with it.
@@ -322,8 +334,8 @@ pub struct Options {
     pub groups: GroupOptions,
     /// What is kept of the log, and for how long.
     pub retention: RetentionRules,
-    /// What must hold of the rows that are read of a table: a predicate by the table's name.
-    pub tables: BTreeMap<String, String>,
+    /// What must hold of the rows that are read of a table, by its name as one writes it in SQL.
+    pub tables: BTreeMap<String, TableRule>,
     /// How webhooks are sent.
     pub webhooks: WebhookOptions,
     /// How live connections are served.

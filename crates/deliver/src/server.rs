@@ -18,6 +18,7 @@ use crate::control;
 use crate::entities::Entities;
 use crate::groups;
 use crate::hub::{Dormant, Hub};
+use crate::lens;
 use crate::memory;
 use crate::node::{Assembled, Node};
 use crate::nodes;
@@ -83,6 +84,7 @@ impl Server {
         let assembled = Box::pin(Node::assemble(options, store, public_url, shards)).await?;
         let Assembled { node, shards, sinks, desk } = assembled;
         let node = Arc::new(node);
+        node.note_rules_without_table();
         let server = Server {
             node,
             local_addr,
@@ -135,6 +137,7 @@ impl Server {
         self.tasks.spawn(Registry::run(node(), stop()));
         self.tasks.spawn(groups::keep(node(), stop()));
         self.tasks.spawn(nodes::keep(node(), stop()));
+        self.tasks.spawn(lens::report::keep(node(), stop()));
         self.tasks.spawn(memory::keep(node(), stop()));
         self.tasks.spawn(readiness::keep(node(), stop()));
         self.tasks.spawn(Keeper::watch(node(), stop()));

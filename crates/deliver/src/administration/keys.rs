@@ -74,11 +74,13 @@ async fn create(node: &Node, request: Request, identity: &Identity) -> Answer {
     }
     let bytes = body::read(request, node).await?;
     let Document { name, scopes, expires_in_ms } = parse(&bytes, invalid)?;
-    Scopes::parse(scopes.get(), &()).map_err(wrong_scopes)?;
+    Scopes::parse(scopes.get(), &(), &node.names).map_err(wrong_scopes)?;
     let Fresh { key, hash } = fresh()?;
     let new = NewKey { name, hash, scopes: scopes.get().to_owned(), expires_in_ms };
     let view = node.store.create_key(new).await?;
     audit::administered(identity, "create key", &view.id.to_string());
+    // Its rules are looked at, so that the log says what is wrong with them before it is used.
+    node.names.doubt();
     Ok(uncached(StatusCode::CREATED, with_key(&view, &key)))
 }
 

@@ -1,5 +1,7 @@
 //! `/v1/watch`: the tables whose changes come into the log.
 
+use std::time::Duration;
+
 use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use axum::response::IntoResponse;
@@ -53,6 +55,10 @@ async fn watch(node: &Node, request: Request, identity: &Identity) -> Answer {
     let view = node.store.watch(watch).await.map_err(sql_problem)?;
     audit::administered(identity, "watch table", &view.table);
     Horizon::committed().settled(node).await;
+    node.names.doubt();
+    // What is wrong with its rules is told by and by; that it has them holds at once.
+    node.names.look(&node.store, Duration::ZERO).await?;
+    node.note_rules_without_table();
     Ok(uncached(StatusCode::OK, shown(node, &view, Some(needs(node, &view.table).await))))
 }
 

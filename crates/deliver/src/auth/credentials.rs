@@ -17,6 +17,7 @@ use tidewire_store::{KeyView, SharedStore, StoreError};
 
 use super::identity::{Identity, Who};
 use super::jwt::{Claims, Refusal, Verifier};
+use super::names::TableNames;
 use super::scopes::{Holder, Scopes};
 use super::standing::Ended;
 use super::{digest, ended, hex, key, unauthorized};
@@ -34,6 +35,7 @@ const TOKEN_BYTES_MAX: usize = 8 << 10;
 /// What to go by.
 pub(crate) struct Credentials {
     store: SharedStore,
+    names: TableNames,
     /// Of the bootstrap key. Digests are compared, so that the key's length shows in no timing.
     admin: Option<([u8; 32], Identity)>,
     tokens_of: Option<TokenRules>,
@@ -52,10 +54,10 @@ struct TokenRules {
 }
 
 impl TokenRules {
-    fn new(options: &Options) -> Result<Option<TokenRules>, StartError> {
+    fn new(options: &Options, names: &TableNames) -> Result<Option<TokenRules>, StartError> {
         let default_scopes = options.auth.jwt_scopes.clone();
         if let Some(scopes) = &default_scopes {
-            Scopes::parse(scopes, &()).map_err(StartError::TokenScopes)?;
+            Scopes::parse(scopes, &(), names).map_err(StartError::TokenScopes)?;
         }
         let verifier = options.auth.jwt.as_ref().map(Verifier::new).transpose();
         let verifier = verifier.map_err(StartError::Tokens)?;
@@ -100,7 +102,11 @@ pub(crate) struct Found {
 }
 
 impl Credentials {
-    pub(crate) fn new(options: &Options, store: &SharedStore) -> Result<Credentials, StartError> {
+    pub(crate) fn new(
+        options: &Options,
+        store: &SharedStore,
+        names: &TableNames,
+    ) -> Result<Credentials, StartError> {
         let admin_key = match &options.access {
             Access::OpenOnLoopback => None,
             Access::Guarded { admin_key } => admin_key.as_deref(),
@@ -111,7 +117,8 @@ impl Credentials {
         Ok(Credentials {
             store: SharedStore::clone(store),
             admin,
-            tokens_of: TokenRules::new(options)?,
+            tokens_of: TokenRules::new(options, names)?,
+            names: names.clone(),
             remember: options.auth.key_cache,
             known: Mutex::default(),
             lookups: Semaphore::new(LOOKUPS_MAX),
@@ -221,7 +228,7 @@ impl Credentials {
             }
             known.forget_key(view.id, Ended::Changed);
         }
-        let scopes = Scopes::parse(&view.scopes, &()).map_err(|error| {
+        let scopes = Scopes::parse(&view.scopes, &(), &self.names).map_err(|error| {
             tracing::warn!(key = view.id, error, "a key's scopes are not understood");
             unauthorized("the key's scopes are not understood by this version")
         })?;
@@ -243,7 +250,7 @@ impl Credentials {
             (_, Some(default)) => default.clone(),
             (_, None) => r#"{"can": []}"#.to_owned(),
         };
-        let identity = user(&claims, &scopes)?;
+        let identity = user(&claims, &scopes, &self.names)?;
         let identity = self.remember_user(hash, identity, scopes);
         Ok(Found { identity, first: Some("token") })
     }
@@ -403,8 +410,8 @@ impl Entry {
 }
 
 /// An end user, as a token or a ticket describes them.
-pub(crate) fn user(claims: &Claims, scopes: &str) -> Result<Identity, Problem> {
-    let allowed = Scopes::parse(scopes, claims).map_err(|error| {
+pub(crate) fn user(claims: &Claims, scopes: &str, names: &TableNames) -> Result<Identity, Problem> {
+    let allowed = Scopes::parse(scopes, claims, names).map_err(|error| {
         tracing::debug!(error, "a token's scopes are not understood");
         unauthorized("the token's scopes are not understood")
     })?;
@@ -474,7 +481,8 @@ mod tests {
         let options = SqliteOptions::new(folder.path());
         let store: SharedStore = SqliteStore::open(options).await.expect("a store");
         let options = Options::new(Access::Guarded { admin_key: None });
-        let credentials = Credentials::new(&options, &store).expect("usable options");
+        let credentials =
+            Credentials::new(&options, &store, &TableNames::none()).expect("usable options");
         let key::Fresh { key, hash } = key::generate().expect("randomness");
         let scopes = r#"{"tables": []}"#.to_owned();
         let new = NewKey { name: "k".to_owned(), hash, scopes, expires_in_ms: None };

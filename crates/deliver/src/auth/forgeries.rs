@@ -7,6 +7,7 @@ use serde_json::json;
 use tidewire_store::NewKey;
 
 use super::key::{self, Fresh};
+use super::names::TableNames;
 use super::scopes::Scopes;
 use super::{Identity, Who, credentials, jwt, ticket};
 use crate::testing::{ADMIN_KEY, Bench, changed_text, changes};
@@ -42,7 +43,8 @@ fn user() -> Identity {
     let expires_at_ms = crate::node::now_ms() + 3_600_000;
     let claims =
         jwt::Claims { user: "ada".to_owned(), host: None, scopes: None, expires_at_ms, all };
-    credentials::user(&claims, r#"{"streams": ["user/{user_id}/**"]}"#).expect("a user")
+    let scopes = r#"{"streams": ["user/{user_id}/**"]}"#;
+    credentials::user(&claims, scopes, &TableNames::none()).expect("a user")
 }
 
 #[test]

@@ -66,6 +66,11 @@ impl Identity {
         self.0.claims.as_ref().map(|(claims, scopes)| (claims, scopes.as_str()))
     }
 
+    /// Whether it is an end user, whom a token names.
+    pub(crate) fn is_end_user(&self) -> bool {
+        matches!(self.0.who, Who::User { .. })
+    }
+
     /// Anyone on this machine, who may do everything: `dev`.
     pub(crate) fn of_this_machine() -> Identity {
         Identity::new(Who::Anyone, Scopes::unlimited(), None)

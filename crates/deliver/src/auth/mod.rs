@@ -1,6 +1,7 @@
 //! Who someone is, and what they may do.
 //!
 //! - [`identity`]: who a request comes from; [`scopes`]: what that allows, with [`pattern`]s over names
+//! - [`names`]: which table a name means
 //! - [`permit`]: the one place that every route and every subscription passes
 //! - [`credentials`]: keys, tokens and tickets, looked up once and remembered; [`standing`]: whether
 //!   they still hold, for those who stay
@@ -16,6 +17,7 @@ pub(crate) mod gates;
 pub(crate) mod identity;
 pub(crate) mod jwt;
 pub(crate) mod key;
+pub(crate) mod names;
 pub(crate) mod pattern;
 pub(crate) mod permit;
 pub(crate) mod places;

@@ -6,6 +6,12 @@
 //! and has to be one segment without a star in it: otherwise the user `a` could reach what is the
 //! user `a/b`'s.
 
+use std::borrow::Cow;
+
+use tidewire_query::Dialect;
+
+use super::names::{TableNames, Written};
+
 /// A pattern, ready to be matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pattern(Vec<Token>);
@@ -90,6 +96,78 @@ impl Pattern {
             _ => !pattern.contains("**") && self.matches(pattern),
         }
     }
+}
+
+/// A pattern over the names of tables, which databases know under several spellings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TablePattern {
+    /// Over the names of events, as it is written.
+    plain: Pattern,
+    other: Spelling,
+}
+
+/// How it may be meant besides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Spelling {
+    /// It is one table's name.
+    Name(Written),
+    /// Folded as the database folds names; over tables of the usual schema alone, if it names that.
+    Folded { pattern: Pattern, usual_only: bool },
+    /// It holds what a caller brings along, which is taken as it is.
+    AsItIs,
+}
+
+impl TablePattern {
+    /// As [`Pattern::parse`].
+    pub(crate) fn parse(
+        text: &str,
+        own: impl Fn(&str) -> Option<String>,
+        names: &TableNames,
+    ) -> Result<Option<TablePattern>, String> {
+        let Some(plain) = Pattern::parse(text, &own)? else { return Ok(None) };
+        let other = if text.contains('{') || text == "*" {
+            Spelling::AsItIs
+        } else if !text.contains('*') {
+            Spelling::Name(names.read(text))
+        } else {
+            let folded = text.to_ascii_lowercase();
+            let usual = format!("{}.", names.usual_schema());
+            let (rest, usual_only) = match folded.strip_prefix(&usual) {
+                Some(rest) if !rest.is_empty() => (rest, true),
+                _ => (folded.as_str(), false),
+            };
+            match Pattern::parse(rest, own)? {
+                Some(pattern) => Spelling::Folded { pattern, usual_only },
+                None => Spelling::AsItIs,
+            }
+        };
+        Ok(Some(TablePattern { plain, other }))
+    }
+
+    /// Whether it takes in a table, by the name of its events.
+    pub(crate) fn matches(&self, table: &str, names: &TableNames) -> bool {
+        match &self.other {
+            Spelling::Name(written) => names.grants(written, table),
+            Spelling::AsItIs => self.plain.matches(table),
+            Spelling::Folded { pattern, usual_only } => {
+                let folded = match names.dialect() {
+                    Dialect::Postgres => Cow::Borrowed(table),
+                    Dialect::Sqlite => Cow::Owned(table.to_ascii_lowercase()),
+                };
+                let of_pattern = !usual_only || is_bare(table);
+                self.plain.matches(table) || (of_pattern && pattern.matches(&folded))
+            }
+        }
+    }
+}
+
+/// Whether a name of events has no schema in it. A dot of the name itself is in quotes.
+fn is_bare(table: &str) -> bool {
+    let mut quoted = false;
+    !table.chars().any(|sign| {
+        quoted ^= sign == '"';
+        sign == '.' && !quoted
+    })
 }
 
 fn flush(tokens: &mut Vec<Token>, literal: &mut String) {
@@ -201,6 +279,41 @@ mod tests {
             ("doc/*", "doc/1", true),
         ] {
             assert_eq!(pattern(text).covers(other), expected, "{text} over {other}");
+        }
+    }
+
+    #[test]
+    fn patterns_of_tables_are_folded_as_the_database_folds_names() {
+        let (orders, sales) =
+            (("orders", "public", "orders", true), ("sales.orders", "sales", "orders", false));
+        let postgres = TableNames::of(Dialect::Postgres, &[orders, sales]);
+        let sqlite = TableNames::of(Dialect::Sqlite, &[("Orders", "main", "Orders", true)]);
+        let matches = |text: &str, table: &str, names: &TableNames| {
+            let pattern = TablePattern::parse(text, |_| Some("Orders".to_owned()), names);
+            pattern.expect("well formed").is_some_and(|pattern| pattern.matches(table, names))
+        };
+        for (text, table, expected) in [
+            ("*", "sales.orders", true),
+            ("Ord*", "orders", true),
+            ("Ord*", "Ordinals", true),
+            ("public.*", "orders", true),
+            ("Public.o*", "orders", true),
+            ("public.*", "sales.orders", false),
+            ("p*", "orders", false),
+            ("public*", "orders", false),
+            ("sales.*", "sales.orders", true),
+            ("sales.*", "orders", false),
+            ("public.orders", "orders", true),
+            ("\"Orders\"", "orders", false),
+            ("{claim}", "orders", false),
+            ("{claim}", "Orders", true),
+        ] {
+            assert_eq!(matches(text, table, &postgres), expected, "{text} on {table}");
+        }
+        for (text, expected) in
+            [("ORD*", true), ("main.*", true), ("main.orders", true), ("public.*", false)]
+        {
+            assert_eq!(matches(text, "Orders", &sqlite), expected, "{text}");
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) enum Act<'a> {
     /// To read a stream, or to follow it.
     Read(&'a str),
     /// To be told of entities of a code that no watched table carries. Where tables do, those are asked
-    /// about ([`Identity::may_read_all_of`]).
+    /// about ([`Identity::may_read_of`]).
     ReadEntity(&'a str),
     /// To make a stream, append to it or close it.
     Append(&'a str),
@@ -114,23 +114,12 @@ impl Identity {
         if allowed { Ok(()) } else { Err(forbidden(act)) }
     }
 
-    /// Whether it may read a table with all its rows and columns, which is what `act` needs. The
-    /// configuration may have a rule for the table, which is for all but administrators.
-    pub(crate) fn may_read_all_of(
-        &self,
-        table: &str,
-        has_rule: bool,
-        act: Act<'_>,
-    ) -> Result<(), Problem> {
+    /// Whether it may read a table in some part, for something that is about it.
+    pub(crate) fn may_read_of(&self, table: &str, act: Act<'_>) -> Result<(), Problem> {
         if let Some(ended) = self.standing().ended() {
             return Err(super::ended(ended));
         }
-        match self.scopes() {
-            scopes if !scopes.covers_table(table) => Err(forbidden(act)),
-            scopes if has_rule && !scopes.is_admin() => Err(cannot_tell_apart(act)),
-            scopes if scopes.narrowing(table).is_any() => Err(cannot_tell_apart(act)),
-            _ => Ok(()),
-        }
+        if self.scopes().covers_table(table) { Ok(()) } else { Err(forbidden(act)) }
     }
 }
 
@@ -184,7 +173,7 @@ fn forbidden(act: Act<'_>) -> Problem {
 }
 
 /// That something changed does not say which rows and columns it was.
-fn cannot_tell_apart(act: Act<'_>) -> Problem {
+pub(crate) fn cannot_tell_apart(act: Act<'_>) -> Problem {
     Problem::new(
         StatusCode::FORBIDDEN,
         "rule_not_supported",
@@ -201,11 +190,16 @@ fn cannot_tell_apart(act: Act<'_>) -> Problem {
 mod tests {
     use super::*;
     use crate::auth::identity::Who;
+    use crate::auth::names::TableNames;
     use crate::auth::scopes::Scopes;
     use crate::auth::standing::Ended;
 
     fn holder(scopes: &str) -> Identity {
-        Identity::new(Who::Key(1), Scopes::parse(scopes, &()).expect("well formed"), None)
+        Identity::new(
+            Who::Key(1),
+            Scopes::parse(scopes, &(), &TableNames::none()).expect("well formed"),
+            None,
+        )
     }
 
     #[test]
@@ -221,19 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn entities_are_for_those_who_may_read_their_tables_whole() {
+    fn entities_are_for_those_who_may_read_their_tables() {
         let act = Act::ReadEntity("order");
         let code = |result: Result<(), Problem>| result.err().map(|problem| problem.code());
         let reader = holder(r#"{"tables": ["orders"]}"#);
-        assert_eq!(code(reader.may_read_all_of("orders", false, act)), None);
-        assert_eq!(code(reader.may_read_all_of("orders", true, act)), Some("rule_not_supported"));
-        assert_eq!(code(reader.may_read_all_of("customers", false, act)), Some("forbidden"));
+        assert_eq!(code(reader.may_read_of("orders", act)), None);
+        assert_eq!(code(reader.may_read_of("customers", act)), Some("forbidden"));
         assert_eq!(code(reader.may(act)), Some("forbidden"), "it names no such stream");
-        for rule in [r#""rows": {"orders": "total < 5"}"#, r#""columns": {"orders": ["id"]}"#] {
-            let narrowed = holder(&format!(r#"{{"tables": ["orders"], {rule}}}"#));
-            let refused = code(narrowed.may_read_all_of("orders", false, act));
-            assert_eq!(refused, Some("rule_not_supported"), "{rule}");
-        }
         let named = holder(r#"{"tables": [], "streams": ["entity/order"]}"#);
         assert_eq!(code(named.may(act)), None);
         assert_eq!(code(named.may(Act::ReadEntity("task"))), Some("forbidden"));

@@ -17,7 +17,8 @@ use serde::Deserialize;
 
 use tidewire_store::Reach;
 
-use super::pattern::Pattern;
+use super::names::{TableNames, Written};
+use super::pattern::{Pattern, TablePattern};
 
 /// Something that a scope can allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -70,33 +71,39 @@ const HOST_BYTES_MAX: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scopes {
     can: Vec<Ability>,
-    tables: Vec<Pattern>,
+    tables: Vec<TablePattern>,
     streams: Vec<Pattern>,
     /// Where to append, if not to all of `streams`.
     append: Option<Vec<Pattern>>,
     /// Consumer groups to work for.
     groups: Vec<Pattern>,
     /// Of tables of which not all columns may be seen, those that may.
-    columns: BTreeMap<String, Vec<Box<str>>>,
+    columns: Vec<(Written, Vec<Box<str>>)>,
     /// Of tables of which not all rows may be seen, what holds of those that may.
-    rows: BTreeMap<String, String>,
+    rows: Vec<(Written, Box<str>)>,
     host: Option<String>,
     reach: Reach,
+    /// What the names of tables mean.
+    names: Option<TableNames>,
 }
 
 /// What may be seen of a table, if not all of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Narrowing<'a> {
-    pub(crate) columns: Option<&'a [Box<str>]>,
-    /// A predicate, as it was written.
-    pub(crate) rows: Option<&'a str>,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Narrowing {
+    pub(crate) columns: Option<Vec<Box<str>>>,
+    /// Predicates, as they were written.
+    pub(crate) rows: Vec<Box<str>>,
+    /// Whether the scopes themselves say which rows, be it all.
+    pub(crate) says_rows: bool,
 }
 
-impl Narrowing<'_> {
-    /// Whether it is less than all.
-    pub(crate) fn is_any(&self) -> bool {
-        self.columns.is_some() || self.rows.is_some()
+/// Whether a rule lets every row pass, and so is none.
+pub(crate) fn is_no_rule(rule: &str) -> bool {
+    let mut rule = rule.trim();
+    while let Some(inner) = rule.strip_prefix('(').and_then(|rule| rule.strip_suffix(')')) {
+        rule = inner.trim();
     }
+    rule.eq_ignore_ascii_case("true")
 }
 
 /// Whose scopes they are: what the names in a pattern's braces stand for.
@@ -132,15 +139,21 @@ impl Scopes {
             streams: Vec::new(),
             append: None,
             groups: Vec::new(),
-            columns: BTreeMap::new(),
-            rows: BTreeMap::new(),
+            columns: Vec::new(),
+            rows: Vec::new(),
             host: None,
             reach: Reach::All,
+            names: None,
         }
     }
 
-    /// Reads scopes as they are stored or claimed. The error says what is wrong with them.
-    pub(crate) fn parse(text: &str, holder: &impl Holder) -> Result<Scopes, String> {
+    /// Reads scopes as they are stored or claimed, with tables' names as a database has them. The error
+    /// says what is wrong with them.
+    pub(crate) fn parse(
+        text: &str,
+        holder: &impl Holder,
+        names: &TableNames,
+    ) -> Result<Scopes, String> {
         let document: Document =
             serde_json::from_str(text).map_err(|error| format!("the scopes are wrong: {error}"))?;
         if document.columns.len() > TABLES_MAX || document.rows.len() > TABLES_MAX {
@@ -161,20 +174,23 @@ impl Scopes {
             "host_id" => host.clone(),
             name => holder.own(name),
         };
-        let patterns = |texts: &[String]| patterns(texts, own);
-        let boxed = |(table, columns): (String, Vec<String>)| {
-            (table, columns.into_iter().map(Into::into).collect())
+        let patterns = |texts: &[String]| all(texts, |text| Pattern::parse(text, own));
+        let table = |text: &str| TablePattern::parse(text, own, names);
+        let columns = |(table, columns): (String, Vec<String>)| {
+            (names.read(&table), columns.into_iter().map(Into::into).collect())
         };
+        let rows = |(table, rule): (String, String)| (names.read(&table), rule.into());
         Ok(Scopes {
             can: document.can.unwrap_or_else(|| vec![Ability::Read]),
-            tables: patterns(&document.tables)?,
+            tables: all(&document.tables, table)?,
             streams: patterns(&document.streams)?,
             append: document.append.as_deref().map(patterns).transpose()?,
             groups: patterns(&document.groups)?,
-            columns: document.columns.into_iter().map(boxed).collect(),
-            rows: document.rows,
+            columns: document.columns.into_iter().map(columns).collect(),
+            rows: document.rows.into_iter().map(rows).collect(),
             reach: reach(host.as_deref(), document.hosts),
             host,
+            names: Some(names.clone()),
         })
     }
 
@@ -196,8 +212,10 @@ impl Scopes {
 
     /// Whether they allow to read a table, in some part at least.
     pub(crate) fn covers_table(&self, table: &str) -> bool {
-        let admin = self.can.contains(&Ability::Admin);
-        admin || (self.can(Ability::Read) && any(&self.tables, table))
+        let Some(names) = self.names.as_ref().filter(|_| !self.is_admin()) else {
+            return self.is_admin();
+        };
+        self.can(Ability::Read) && self.tables.iter().any(|pattern| pattern.matches(table, names))
     }
 
     /// Whether they allow to work for a consumer group.
@@ -205,15 +223,38 @@ impl Scopes {
         self.is_admin() || (self.can(Ability::Consume) && any(&self.groups, group))
     }
 
-    /// What of a table may be seen, if not all of it.
-    pub(crate) fn narrowing(&self, table: &str) -> Narrowing<'_> {
-        if self.is_admin() {
-            return Narrowing::default();
+    /// What of a table may be seen, if not all of it. With several rules for it, all hold.
+    pub(crate) fn narrowing(&self, table: &str) -> Narrowing {
+        let mut narrowing = Narrowing::default();
+        let Some(names) = self.names.as_ref().filter(|_| !self.is_admin()) else {
+            return narrowing;
+        };
+        for (_, columns) in self.columns.iter().filter(|(name, _)| names.narrows(name, table)) {
+            match &mut narrowing.columns {
+                None => narrowing.columns = Some(columns.clone()),
+                Some(seen) => seen.retain(|column| columns.contains(column)),
+            }
         }
-        Narrowing {
-            columns: self.columns.get(table).map(Vec::as_slice),
-            rows: self.rows.get(table).map(String::as_str),
+        for (name, rule) in self.rows.iter().filter(|(name, _)| names.narrows(name, table)) {
+            narrowing.says_rows |= names.grants(name, table);
+            if !is_no_rule(rule) {
+                narrowing.rows.push(rule.clone());
+            }
         }
+        narrowing
+    }
+
+    /// The rules for tables, by the names that they are under: of rows, and of columns without a text.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = (&Written, Option<&str>)> {
+        let columns = self.columns.iter().map(|(name, _)| (name, None));
+        let rows = self.rows.iter().map(|(name, rule)| (name, Some(&**rule)));
+        rows.chain(columns).filter(|_| !self.is_admin())
+    }
+
+    /// A name that a rule is under, and that is no watched table's. What it was to hide is not known.
+    pub(crate) fn rule_without_table(&self) -> Option<&Written> {
+        let names = self.names.as_ref()?;
+        self.rules().map(|(name, _)| name).find(|name| !names.means_any(name))
     }
 
     /// Whether they allow everything.
@@ -246,15 +287,14 @@ fn any(patterns: &[Pattern], name: &str) -> bool {
     patterns.iter().any(|pattern| pattern.matches(name))
 }
 
-fn patterns(
+fn all<P>(
     texts: &[String],
-    own: impl Fn(&str) -> Option<String>,
-) -> Result<Vec<Pattern>, String> {
+    read: impl Fn(&str) -> Result<Option<P>, String>,
+) -> Result<Vec<P>, String> {
     if texts.len() > PATTERNS_MAX {
         return Err(format!("a list has at most {PATTERNS_MAX} patterns"));
     }
-    let read = |text: &String| Pattern::parse(text, &own).transpose();
-    texts.iter().filter_map(read).collect()
+    texts.iter().filter_map(|text| read(text).transpose()).collect()
 }
 
 /// Whose streams can be reached: the tenant's own, unless the scopes say otherwise. `"*"` is
@@ -279,7 +319,7 @@ mod tests {
     use super::*;
 
     fn scopes(text: &str) -> Scopes {
-        Scopes::parse(text, &()).expect("well formed")
+        Scopes::parse(text, &(), &TableNames::none()).expect("well formed")
     }
 
     #[test]
@@ -329,6 +369,31 @@ mod tests {
     }
 
     #[test]
+    fn rules_hold_under_any_spelling_and_those_without_a_table_are_found() {
+        let names = TableNames::of(
+            tidewire_query::Dialect::Postgres,
+            &[("orders", "public", "orders", true), ("sales.items", "sales", "items", false)],
+        );
+        let scopes = |text: &str| Scopes::parse(text, &(), &names).expect("well formed");
+        let both = scopes(
+            r#"{"tables": ["*"], "rows": {"public.orders": "a > 1", "ORDERS": "b > 2", "orders": "(TRUE)"},
+                "columns": {"Orders": ["a", "b"], "orders": ["b", "c"]}}"#,
+        );
+        let seen = both.narrowing("orders");
+        assert_eq!(seen.rows, ["b > 2".into(), "a > 1".into()]);
+        assert_eq!(seen.columns, Some(vec!["b".into()]), "what all of them let pass");
+        assert!(seen.says_rows && !both.narrowing("sales.items").says_rows);
+        assert_eq!(both.rule_without_table(), None);
+        for text in [r#""rows": {"items": "a > 1"}"#, r#""columns": {"order": ["a"]}"#] {
+            let lost = scopes(&format!(r#"{{"tables": ["*"], {text}}}"#));
+            assert!(lost.rule_without_table().is_some(), "{text}");
+        }
+        let admin = scopes(r#"{"can": ["admin"], "rows": {"order": "a > 1"}}"#);
+        assert_eq!(admin.rule_without_table(), None, "rules are not for administrators");
+        assert!(scopes(r#"{"tables": ["PUBLIC.Orders"]}"#).covers_table("orders"));
+    }
+
+    #[test]
     fn what_is_not_understood_is_refused() {
         for text in [
             "",
@@ -339,7 +404,7 @@ mod tests {
             r#"{"tables": [], "streams": [""]}"#,
             "{\"tables\": [], \"host\": \"a\\u0000\"}",
         ] {
-            assert!(Scopes::parse(text, &()).is_err(), "{text}");
+            assert!(Scopes::parse(text, &(), &TableNames::none()).is_err(), "{text}");
         }
     }
 }

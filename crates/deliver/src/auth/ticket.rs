@@ -72,7 +72,7 @@ pub(crate) async fn redeem(node: &Node, ticket: &str) -> Result<Found, Problem> 
         },
         Holder::Key { id } => node.credentials.holder_of_key(id).await?,
         Holder::User { claims, scopes } => {
-            let identity = credentials::user(&claims, &scopes)?;
+            let identity = credentials::user(&claims, &scopes, &node.names)?;
             if identity.standing().is_due(std::time::Instant::now()) {
                 return Err(super::ended(super::Ended::Expired));
             }

@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
+use tidewire_query::Access;
 use tidewire_store::{ENTITY_PREFIX, StoreError, TABLE_PREFIX, WatchView};
 
+use crate::auth::permit::cannot_tell_apart;
 use crate::auth::{Act, Identity, audit};
 use crate::node::Node;
 use crate::problem::Problem;
@@ -64,17 +66,16 @@ impl Node {
     ) -> Result<(), Problem> {
         let now = Instant::now();
         let act = Act::ReadEntity(code);
-        let mut allowed = self.may(identity, act, &self.carriers(now.checked_sub(FRESH)).await?);
+        let carriers = self.carriers(now.checked_sub(FRESH)).await?;
+        let mut allowed = self.may(identity, act, &carriers).await;
         if allowed.is_err() {
             // A table may have come to carry the code, or ceased to, a moment ago.
-            allowed = self.may(identity, act, &self.carriers(Some(now)).await?);
+            allowed = self.may(identity, act, &self.carriers(Some(now)).await?).await;
         }
         allowed.inspect_err(|problem| audit::turned_away(self, Some(identity), act, problem))
     }
-}
 
-impl Node {
-    fn may(
+    async fn may(
         &self,
         identity: &Identity,
         act: Act<'_>,
@@ -82,26 +83,30 @@ impl Node {
     ) -> Result<(), Problem> {
         let of_code = |(_, carried): &&(String, String)| carried == act.subject();
         let mut tables = carriers.iter().filter(of_code).peekable();
-        match tables.peek() {
-            None => identity.may(act),
-            Some(_) => tables.try_for_each(|(table, _)| self.may_read_all_of(identity, table, act)),
+        if tables.peek().is_none() {
+            return identity.may(act);
         }
-    }
-
-    fn may_read_all_of(
-        &self,
-        identity: &Identity,
-        table: &str,
-        act: Act<'_>,
-    ) -> Result<(), Problem> {
-        identity.may_read_all_of(table, self.options.tables.contains_key(table), act)
+        for (table, _) in tables {
+            identity.may_read_of(table, act)?;
+            sees_all(&self.access(identity, table).await?, act)?;
+        }
+        Ok(())
     }
 
     /// Whether someone who was permitted may be told of what comes from a stream.
     pub(crate) fn may_hear_from(&self, identity: &Identity, stream: &str) -> bool {
-        match stream.strip_prefix(TABLE_PREFIX) {
-            Some(table) => self.may_read_all_of(identity, table, Act::Read(stream)).is_ok(),
-            None => true,
-        }
+        let Some(table) = stream.strip_prefix(TABLE_PREFIX) else { return true };
+        let act = Act::Read(stream);
+        let allowed = identity.may_read_of(table, act);
+        let access = allowed.and_then(|()| self.access_as_known(identity, table));
+        access.is_ok_and(|access| sees_all(&access, act).is_ok())
+    }
+}
+
+/// A rule cannot be applied to the word that something changed. Whose tenant's it is, is said with it.
+fn sees_all(access: &Access, act: Act<'_>) -> Result<(), Problem> {
+    match access.columns.is_none() && access.rules.is_empty() {
+        true => Ok(()),
+        false => Err(cannot_tell_apart(act)),
     }
 }

@@ -8,6 +8,7 @@
 //!   what is seen        UPDATE             DELETE        INSERT       nothing
 //! ```
 //!
+//! - [`rules`]: what of a table someone may see at all; [`report`]: what is wrong with rules, for the operator
 //! - [`view`]: what is asked for and by whom, before it is known whether the table has such columns;
 //!   equal views are seen alike, so that their events are made once
 //! - [`tables`]: the columns of tables, and the lenses that were made of views with them
@@ -23,21 +24,25 @@
 mod image;
 mod look;
 mod refusal;
+pub(crate) mod report;
+mod rules;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod view;
 
 pub(crate) use look::{Lens, Opened};
-pub(crate) use refusal::{table_not_found, table_not_watched};
+pub(crate) use refusal::{rule_cannot_be_kept, table_not_found, table_not_watched};
+pub(crate) use report::{Untried, blame};
+pub(crate) use rules::Rules;
 pub(crate) use tables::{Tables, dialect};
-pub(crate) use view::{Person, View, access, covers};
+pub(crate) use view::{Person, View, covers};
 
 use std::sync::Arc;
 
 use tidewire_store::{Event, Found, Page, PageLimit, Position, Reach};
 
-use crate::auth::Identity;
+use crate::auth::{Act, Identity, audit};
 use crate::horizon;
 use crate::node::Node;
 use crate::problem::Problem;
@@ -80,21 +85,24 @@ impl Look {
 
 impl Node {
     /// How someone sees a stream: as it is, unless it is a table's and not all of it is theirs to see,
-    /// or to be seen.
-    pub(crate) fn view(
+    /// or to be seen. Refuses those who may see nothing of the table.
+    pub(crate) async fn view(
         &self,
         identity: &Identity,
         stream: &str,
         filter: Option<&str>,
-    ) -> Option<View> {
-        let table = view::table_of(stream)?;
-        let rule = self.options.tables.get(table).map(String::as_str);
-        View::new(identity, table, rule, filter)
+    ) -> Result<Option<View>, Problem> {
+        let Some(table) = view::table_of(stream) else { return Ok(None) };
+        let access = self.access(identity, table).await;
+        let access = access.inspect_err(|problem| {
+            audit::turned_away(self, Some(identity), Act::Read(stream), problem);
+        })?;
+        Ok(View::new(identity, table, access, filter))
     }
 
     /// Refuses what cannot be done in part to whoever sees a stream only so.
-    pub(crate) fn sees_all(&self, identity: &Identity, stream: &str) -> Result<(), Problem> {
-        match self.view(identity, stream, None) {
+    pub(crate) async fn sees_all(&self, identity: &Identity, stream: &str) -> Result<(), Problem> {
+        match self.view(identity, stream, None).await? {
             Some(view) => Err(refusal::cannot_narrow(view.table())),
             None => Ok(()),
         }

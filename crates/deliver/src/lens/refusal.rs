@@ -22,7 +22,12 @@ pub(super) fn filter_refused(refusal: Refusal) -> Problem {
 
 /// A rule that cannot be evaluated. What it says is not for those whom it keeps out.
 pub(super) fn rule_refused(table: &str, rule: &str, refusal: &Refusal) -> Problem {
-    tracing::warn!(table, rule, reason = %refusal, "a row rule cannot be kept; nobody is shown rows by it");
+    super::blame(table, rule, refusal.position, &refusal.message);
+    rule_cannot_be_kept(table)
+}
+
+/// The same, when the log has the reason.
+pub(crate) fn rule_cannot_be_kept(table: &str) -> Problem {
     Problem::new(
         StatusCode::FORBIDDEN,
         "rule_not_supported",
@@ -30,6 +35,34 @@ pub(super) fn rule_refused(table: &str, rule: &str, refusal: &Refusal) -> Proble
         "a live query (sql) can keep rules that read other tables; an administrator finds the reason in the \
          server's log",
     )
+}
+
+/// A rule of the credential's own is under the name of no watched table.
+pub(super) fn rule_without_table(written: &str) -> Problem {
+    Problem::new(
+        StatusCode::FORBIDDEN,
+        "rule_without_table",
+        format!(
+            "the credential's scopes have a rule for {written:?}, which is no watched table, so it reads none"
+        ),
+        "correct the name under rows or columns in the credential's scopes, or have that table watched; the \
+         server's log has the nearest name",
+    )
+}
+
+/// Nothing says which rows of a table end users may read.
+pub(super) fn read_rule_missing(table: &str) -> Problem {
+    let hint = format!(
+        "write [tables.{table}] read = \"owner_id = auth.user_id()\" in the server's configuration (read = \
+         \"true\" is every row), or give the token's scopes rows for {table}"
+    );
+    Problem::new(
+        StatusCode::FORBIDDEN,
+        "read_rule_missing",
+        format!("end users read {table:?} only where it is said which rows, and it is not"),
+        "",
+    )
+    .with_hint(hint)
 }
 
 /// Something that cannot be done with a part of a table.

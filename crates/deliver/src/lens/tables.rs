@@ -18,15 +18,18 @@ use tidewire_store::{Control, Position, SharedStore, TableView, TailEvent};
 use super::look::Lens;
 use super::refusal;
 use super::view::{View, covers, table_of};
+use crate::auth::names::TableNames;
 use crate::problem::Problem;
 
 /// Tables that are remembered. Those that are looked at stay, whatever their number.
 const TABLES_MAX: usize = 1_000;
 
 /// What this node knows of tables.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tables {
     known: Mutex<HashMap<Box<str>, Arc<Schema>>>,
+    /// Which are to be read again when a table is not what it was.
+    names: TableNames,
 }
 
 /// What is known of one table.
@@ -85,6 +88,10 @@ impl Schema {
 }
 
 impl Tables {
+    pub(crate) fn new(names: TableNames) -> Tables {
+        Tables { known: Mutex::default(), names }
+    }
+
     fn schema(&self, table: &str) -> Arc<Schema> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(schema) = known.get(table) {
@@ -105,6 +112,7 @@ impl Tables {
             matches!(control, Some(Control::Schema | Control::Create | Control::Delete))
         });
         for table in changes.filter_map(|event| table_of(&event.stream)) {
+            self.names.doubt();
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(schema) = known.get(table) {
                 schema.generation.fetch_add(1, Ordering::AcqRel);

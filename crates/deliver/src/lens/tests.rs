@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use tidewire_query::Dialect;
 use tidewire_store::sqlite::SqliteStore;
 use tidewire_store::{
     Actor, Epoch, Event, NewWatch, Operation, Position, RowChange, SharedStore, SqlLimits,
@@ -15,6 +16,7 @@ use tidewire_store::{
 
 use super::look::Doubt;
 use super::{Lens, Tables, View};
+use crate::auth::names::TableNames;
 use crate::auth::scopes::Scopes;
 use crate::auth::{Identity, Who};
 use crate::problem::Problem;
@@ -49,13 +51,19 @@ impl World {
             store.watch(watch).await.expect("a watch");
             store
         });
-        World { store, tables: Tables::default(), runtime, _folder: folder }
+        World {
+            store,
+            tables: Tables::new(TableNames::new(Dialect::Sqlite)),
+            runtime,
+            _folder: folder,
+        }
     }
 
     fn lens(&self, scopes: &Value, rule: Option<&str>, filter: Option<&str>) -> Arc<Lens> {
-        let scopes = Scopes::parse(&scopes.to_string(), &()).expect("scopes");
+        let scopes = Scopes::parse(&scopes.to_string(), &(), &TableNames::new(Dialect::Sqlite))
+            .expect("scopes");
         let identity = Identity::new(Who::Key(1), scopes, None);
-        let view = View::new(&identity, "orders", rule, filter).expect("not all is seen");
+        let view = View::through(&identity, "orders", rule, filter).expect("not all is seen");
         self.bound(&view, 7).unwrap_or_else(|problem| panic!("{}", problem.message(None)))
     }
 
@@ -72,9 +80,10 @@ impl World {
     }
 
     fn refused(&self, scopes: &Value, filter: &str) -> &'static str {
-        let scopes = Scopes::parse(&scopes.to_string(), &()).expect("scopes");
+        let scopes = Scopes::parse(&scopes.to_string(), &(), &TableNames::new(Dialect::Sqlite))
+            .expect("scopes");
         let identity = Identity::new(Who::Key(1), scopes, None);
-        let view = View::new(&identity, "orders", None, Some(filter)).expect("not all is seen");
+        let view = View::through(&identity, "orders", None, Some(filter)).expect("not all is seen");
         let bound = self.runtime.block_on(self.tables.bind(&self.store, &view, Position::new(7)));
         bound.expect_err("a refusal").code()
     }
@@ -238,9 +247,14 @@ fn equal_views_share_a_lens() {
 
 /// A view of the rows that satisfy a condition, whoever asks.
 fn filtered(filter: &str) -> View {
-    let scopes = Scopes::parse(&json!({ "tables": ["orders"] }).to_string(), &()).expect("scopes");
+    let scopes = Scopes::parse(
+        &json!({ "tables": ["orders"] }).to_string(),
+        &(),
+        &TableNames::new(Dialect::Sqlite),
+    )
+    .expect("scopes");
     let identity = Identity::new(Who::Key(1), scopes, None);
-    View::new(&identity, "orders", None, Some(filter)).expect("not all is seen")
+    View::through(&identity, "orders", None, Some(filter)).expect("not all is seen")
 }
 
 /// Invariant 3: a table is changed at once, and its stream says so a little later.

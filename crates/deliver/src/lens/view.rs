@@ -9,6 +9,7 @@ use tidewire_query::{Access, Caller, TenantRule};
 use tidewire_store::{Reach, TABLE_PREFIX};
 
 use crate::auth::Identity;
+use crate::auth::scopes::Narrowing;
 
 /// What someone asks to see of a table, or may. Cheap to clone; equal ones are seen alike.
 #[derive(Debug, Clone)]
@@ -55,14 +56,12 @@ pub(crate) fn covers(tenants: &TenantRule, host: Option<&str>) -> bool {
     }
 }
 
-/// What of a table someone may see: by the configuration's rule for it, and by their scopes.
-pub(crate) fn access(identity: &Identity, table: &str, rule: Option<&str>) -> Access {
-    let narrowing = identity.scopes().narrowing(table);
-    // Administrators see everything, as their scopes say.
-    let rule = rule.filter(|_| !identity.scopes().is_admin());
+/// What of a table someone may see: by the configuration's rules for it, and by their scopes.
+pub(super) fn access(identity: &Identity, table: &str, rules: Vec<Box<str>>) -> Access {
+    let Narrowing { columns, rows, .. } = identity.scopes().narrowing(table);
     Access {
-        columns: narrowing.columns.map(|columns| columns.to_vec()),
-        rules: rule.into_iter().chain(narrowing.rows).map(Into::into).collect(),
+        columns,
+        rules: rules.into_iter().chain(rows).collect(),
         tenants: match identity.scopes().reach() {
             Reach::All => None,
             Reach::Of { hosts, shared } => {
@@ -102,15 +101,15 @@ pub(super) fn table_of(stream: &str) -> Option<&str> {
 }
 
 impl View {
-    /// What someone sees of a table through the configuration's rule, their scopes and a filter. None if
-    /// that is all of it.
+    /// What someone sees of a table through what they may see of it and a filter. None if that is all of
+    /// it.
     pub(crate) fn new(
         identity: &Identity,
         table: &str,
-        rule: Option<&str>,
+        access: Access,
         filter: Option<&str>,
     ) -> Option<View> {
-        let Access { columns, rules, tenants } = access(identity, table, rule);
+        let Access { columns, rules, tenants } = access;
         if filter.is_none() && rules.is_empty() && columns.is_none() && tenants.is_none() {
             return None;
         }
@@ -122,6 +121,18 @@ impl View {
         let mut hasher = DefaultHasher::new();
         asked.hash(&mut hasher);
         Some(View { asked, hash: hasher.finish() })
+    }
+
+    /// The same of a table that has a rule, as tests want it.
+    #[cfg(test)]
+    pub(crate) fn through(
+        identity: &Identity,
+        table: &str,
+        rule: Option<&str>,
+        filter: Option<&str>,
+    ) -> Option<View> {
+        let access = access(identity, table, rule.into_iter().map(Into::into).collect());
+        View::new(identity, table, access, filter)
     }
 
     pub(crate) fn table(&self) -> &str {

@@ -7,6 +7,7 @@ use tidewire_store::{Position, Session, SessionChange, SessionSubscription};
 use crate::auth::{Act, Identity, audit};
 use crate::horizon::Horizon;
 use crate::hub::{Command, Handle, Key, Manner, Request, SessionLink, StartFrom};
+use crate::lens::View;
 use crate::node::Node;
 use crate::problem::Problem;
 
@@ -67,30 +68,35 @@ pub(crate) async fn follow(
     session: &Session,
     cursor: Option<Position>,
 ) {
-    let mut allowed = Vec::with_capacity(session.subscriptions.len());
+    let mut requests = Vec::with_capacity(session.subscriptions.len());
     for subscription in &session.subscriptions {
         let act = Act::Read(&subscription.stream);
-        match identity.may(act) {
-            Ok(()) => allowed.push(subscription),
+        let allowed = identity.may(act);
+        let allowed = allowed.inspect_err(|p| audit::turned_away(node, Some(identity), act, p));
+        let seen = match allowed {
+            Ok(()) => node.view(identity, &subscription.stream, None).await,
+            Err(problem) => Err(problem),
+        };
+        match seen {
+            Ok(view) => requests.push(request(node, subscription, identity, cursor, view)),
             Err(problem) => {
-                audit::turned_away(node, Some(identity), act, &problem);
                 let message = problem.message(Some(&subscription.query_id));
                 shard.ask(Command::Say { key, message }).await;
             }
         }
     }
-    let requests = requests(node, &allowed, identity, cursor);
     shard.ask(Command::Follow { key, requests, revision: session.revision }).await;
 }
 
-/// A session's subscriptions, as a connection is asked to follow them.
-fn requests(
+/// A session's subscription, as a connection is asked to follow it.
+fn request(
     node: &Node,
-    subscriptions: &[&SessionSubscription],
+    subscription: &SessionSubscription,
     identity: &Identity,
     cursor: Option<Position>,
-) -> Vec<Request> {
-    let request = |subscription: &&SessionSubscription| Request {
+    view: Option<View>,
+) -> Request {
+    Request {
         query_id: subscription.query_id.as_str().into(),
         stream: subscription.stream.as_str().into(),
         reach: node.reach(identity, &subscription.stream),
@@ -100,9 +106,8 @@ fn requests(
             epoch: subscription.epoch,
             went_live: subscription.live_since.is_some(),
         }),
-        manner: Manner { to_table: false, view: node.view(identity, &subscription.stream, None) },
-    };
-    subscriptions.iter().map(request).collect()
+        manner: Manner { to_table: false, view },
+    }
 }
 
 /// Where a subscription continues for a client that got everything up to a cursor. The cursor covers

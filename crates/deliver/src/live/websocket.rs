@@ -401,7 +401,7 @@ impl Client {
         allowed.inspect_err(|p| audit::turned_away(&self.node, Some(identity), act, p))?;
         let reach = self.node.reach(identity, &stream);
         let filter = table.as_ref().and_then(|rows| rows.filter.as_deref());
-        let view = self.node.view(identity, &stream, filter);
+        let view = self.node.view(identity, &stream, filter).await?;
         let manner = Manner { to_table: table.is_some(), view };
         // A session keeps what it follows by the stream's name alone, so a table's rows are the
         // connection's own.

@@ -11,14 +11,14 @@ use serde_json::value::RawValue;
 
 use tidewire_query::{
     Access, Binding, Dialect, Draft, Plan, Projected, Query, QueryKey, QueryLimits, Refusal,
-    ShapeColumn, TableName, TableShape,
+    RuleUse, ShapeColumn, TableName, TableShape,
 };
 use tidewire_store::{CheckedQuery, LiveRead, SqlError, SqlLimits, StoreError, TABLE_PREFIX};
 
 use super::catalogue::Named;
 use super::problem;
 use crate::auth::{Act, Identity, Who, audit};
-use crate::lens::{self, Person};
+use crate::lens::{self, Person, Untried};
 use crate::node::Node;
 use crate::options::QueryOptions;
 use crate::problem::Problem;
@@ -73,20 +73,32 @@ impl Node {
         let draft = Draft::parse(sql, params, lens::dialect(&self.store));
         let draft = draft.map_err(problem::refused)?;
         let named = self.queries.catalogue.look_up(&self.store, draft.tables()).await?;
-        let mut tables = self.permitted(identity, draft.tables(), named)?;
-        let access = |table: &str| {
-            let rule = self.options.tables.get(table).map(String::as_str);
-            lens::access(identity, table, rule)
-        };
-        let access: HashMap<String, Access> =
-            tables.iter().map(|(_, shape)| (shape.name.clone(), access(&shape.name))).collect();
+        let access = self.access_to(identity, draft.tables(), &named).await?;
+        let mut tables = within_reach(identity, draft.tables(), named, &access)?;
         let ruled = ruled(&tables, &access, lens::dialect(&self.store));
         self.add_ruled(&ruled, &mut tables).await?;
         let origin = Arc::new(Origin { draft, access, ruled, person: Person::of(identity) });
-        let query = origin.bind(&tables, self.query_limits()).map_err(problem::refused)?;
-        let place = |position| origin.place(&tables, self.query_limits(), position);
-        let checked = self.check(&query).await;
-        let checked = checked.map_err(|error| problem::check_failed(error, place))?;
+        let query = match origin.bind(&tables, self.query_limits()) {
+            Ok(query) => query,
+            Err(refusal) => {
+                if refusal.code == problem::RULE {
+                    self.blame_rules(&origin, &tables).await;
+                }
+                return Err(problem::refused(refusal));
+            }
+        };
+        let checked = match self.check(&query).await {
+            Ok(checked) => checked,
+            Err(error) => {
+                // What the database says of a rule is not for those whom the rule keeps out.
+                let is_wrong = matches!(&error, SqlError::Wrong(wrong) if is_of_text(wrong.code));
+                if is_wrong && let Some(table) = self.blame_rules(&origin, &tables).await {
+                    return Err(lens::rule_cannot_be_kept(&table));
+                }
+                let place = |position| origin.place(&tables, self.query_limits(), position);
+                return Err(problem::check_failed(error, place));
+            }
+        };
         let cost_max = self.options.queries.cost_max;
         match checked.cost {
             #[expect(clippy::cast_precision_loss, reason = "a cost is a rough guess")]
@@ -105,46 +117,89 @@ impl Node {
         }
     }
 
-    /// The tables of a query, if its caller may read them all.
-    fn permitted(
+    /// What the caller may see of each table of a query, by the names of their events: of all that it
+    /// names, be they there or not, so that a refusal tells nothing.
+    async fn access_to(
         &self,
         identity: &Identity,
         names: &[TableName],
-        named: Vec<Named>,
-    ) -> Result<Vec<(TableName, Arc<TableShape>)>, Problem> {
-        let event_name = |name: &TableName, named: &Named| match (named, &name.schema) {
-            (Named::Watched(shape), _) => shape.name.clone(),
-            (Named::NotWatched(name), _) => name.clone(),
-            (Named::Unknown, Some(schema)) => format!("{schema}.{}", name.name),
-            (Named::Unknown, None) => name.name.to_string(),
-        };
-        for (name, named) in names.iter().zip(&named) {
-            let stream = format!("{TABLE_PREFIX}{}", event_name(name, named));
+        named: &[Named],
+    ) -> Result<HashMap<String, Access>, Problem> {
+        let mut all = HashMap::with_capacity(names.len());
+        for (name, named) in names.iter().zip(named) {
+            let table = event_name(name, named);
+            let stream = format!("{TABLE_PREFIX}{table}");
             let act = Act::Read(&stream);
-            let allowed = identity.may(act);
-            allowed.inspect_err(|problem| {
+            let access = match identity.may(act) {
+                Ok(()) => self.access(identity, &table).await,
+                Err(problem) => Err(problem),
+            };
+            let access = access.inspect_err(|problem| {
                 audit::turned_away(self, Some(identity), act, problem);
             })?;
+            all.insert(table, access);
         }
-        let is_of_tenants = identity.scopes().reach() != &tidewire_store::Reach::All;
-        let mut tables = Vec::with_capacity(names.len());
-        for (name, named) in names.iter().zip(named) {
-            let told = event_name(name, &named);
-            match named {
-                Named::Watched(shape) => {
-                    if !reaches(&lens::access(identity, &told, None), &shape) {
-                        // Its rows are of no tenant, and out of this caller's reach.
-                        return Err(lens::table_not_found(&told));
-                    }
-                    tables.push((name.clone(), shape));
+        Ok(all)
+    }
+
+    /// Says in the log what is wrong with the rules that a query was to keep, and for which table.
+    async fn blame_rules(
+        &self,
+        origin: &Origin,
+        tables: &[(TableName, Arc<TableShape>)],
+    ) -> Option<String> {
+        let mut blamed = None;
+        for (name, shape) in tables {
+            let rules = origin.access.get(&shape.name).into_iter().flat_map(|it| &it.rules);
+            for rule in rules {
+                if let Err(Untried::Wrong { message, position }) = self.try_rule(name, rule).await {
+                    lens::blame(&shape.name, rule, position, &message);
+                    blamed = Some(shape.name.clone());
                 }
-                Named::NotWatched(_) if !is_of_tenants => {
-                    return Err(lens::table_not_watched(&told));
-                }
-                Named::NotWatched(_) | Named::Unknown => return Err(lens::table_not_found(&told)),
             }
         }
-        Ok(tables)
+        blamed
+    }
+
+    /// Looks at a rule for the rows of a table, as a live query would be with it.
+    pub(crate) async fn try_rule(&self, table: &TableName, rule: &str) -> Result<RuleUse, Untried> {
+        let dialect = lens::dialect(&self.store);
+        let later = |error: StoreError| Untried::Later(error.to_string());
+        let wrong = |refusal: Refusal| Untried::Wrong {
+            position: refusal.position,
+            message: match refusal.hint {
+                Some(hint) => format!("{} ({hint})", refusal.message),
+                None => refusal.message,
+            },
+        };
+        let named = self.queries.catalogue.look_up(&self.store, std::slice::from_ref(table)).await;
+        let Some(Named::Watched(shape)) = named.map_err(later)?.into_iter().next() else {
+            return Err(Untried::Later("its table is not watched".to_owned()));
+        };
+        // One that cannot be read is refused where it is looked at as a whole.
+        let ruled = tidewire_query::rule_tables(rule, table, dialect).unwrap_or_default();
+        let mut tables = Vec::new();
+        self.add_ruled(&ruled, &mut tables).await.map_err(later)?;
+        let kept = tidewire_query::check_rule(rule, table, &shape, &tables, dialect);
+        let kept = kept.map_err(wrong)?;
+        if kept == RuleUse::Everywhere || !self.options.queries.enabled {
+            return Ok(kept);
+        }
+        // What the database thinks of its functions and types only it can say.
+        let select = format!("SELECT count(*) AS n FROM {}", shape.sql_name);
+        let draft = Draft::parse(&select, &[], dialect).map_err(wrong)?;
+        let rules = vec![rule.into()];
+        let access = HashMap::from([(shape.name.clone(), Access { rules, ..Access::default() })]);
+        tables.extend(draft.tables().iter().map(|name| (name.clone(), Arc::clone(&shape))));
+        let origin = Origin { draft, access, ruled, person: Person::default() };
+        let query = origin.bind(&tables, self.query_limits()).map_err(wrong)?;
+        match self.check(&query).await {
+            Ok(_) => Ok(kept),
+            Err(SqlError::Wrong(problem)) if is_of_text(problem.code) => {
+                Err(Untried::Wrong { message: problem.message, position: None })
+            }
+            Err(error) => Err(Untried::Later(error.to_string())),
+        }
     }
 
     /// Adds what tables are that rules read. One that is not watched is missed where it is named.
@@ -203,6 +258,49 @@ impl Node {
             },
         }
     }
+}
+
+/// The tables of a query, if all are watched and within its caller's reach.
+fn within_reach(
+    identity: &Identity,
+    names: &[TableName],
+    named: Vec<Named>,
+    access: &HashMap<String, Access>,
+) -> Result<Vec<(TableName, Arc<TableShape>)>, Problem> {
+    let is_of_tenants = identity.scopes().reach() != &tidewire_store::Reach::All;
+    let mut tables = Vec::with_capacity(names.len());
+    for (name, named) in names.iter().zip(named) {
+        let told = event_name(name, &named);
+        match named {
+            Named::Watched(shape) => {
+                if !access.get(&told).is_some_and(|access| reaches(access, &shape)) {
+                    // Its rows are of no tenant, and out of this caller's reach.
+                    return Err(lens::table_not_found(&told));
+                }
+                tables.push((name.clone(), shape));
+            }
+            Named::NotWatched(_) if !is_of_tenants => {
+                return Err(lens::table_not_watched(&told));
+            }
+            Named::NotWatched(_) | Named::Unknown => return Err(lens::table_not_found(&told)),
+        }
+    }
+    Ok(tables)
+}
+
+/// The name that a table's events have or would have.
+fn event_name(name: &TableName, named: &Named) -> String {
+    match (named, &name.schema) {
+        (Named::Watched(shape), _) => shape.name.clone(),
+        (Named::NotWatched(name), _) => name.clone(),
+        (Named::Unknown, Some(schema)) => format!("{schema}.{}", name.name),
+        (Named::Unknown, None) => name.name.to_string(),
+    }
+}
+
+/// Whether a problem that the database has is with the text of a statement, and stays.
+fn is_of_text(code: &str) -> bool {
+    matches!(code, "sql_syntax" | "sql_refused" | "sql_failed" | "query_failed")
 }
 
 /// Whether rows of a table may be someone's to see: one without a tenant's column is of no tenant.

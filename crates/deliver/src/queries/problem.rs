@@ -8,6 +8,8 @@ use tidewire_store::{SqlError, SqlProblem};
 use crate::options::QueryOptions;
 use crate::problem::Problem;
 
+/// A rule for the rows of a table cannot be kept.
+pub(super) const RULE: &str = "rule_not_supported";
 /// The database took too long.
 pub(super) const TOO_SLOW: &str = "query_too_slow";
 /// More came back than may.
@@ -24,8 +26,13 @@ pub(super) const FAILED: &str = "query_failed";
 /// A SELECT that cannot be kept live. It names only what the caller may see.
 pub(super) fn refused(refusal: Refusal) -> Problem {
     let Refusal { code, message, hint, position } = refusal;
+    // What is wrong with a rule is nothing that the caller has written.
+    let status = match code {
+        RULE => StatusCode::FORBIDDEN,
+        _ => StatusCode::BAD_REQUEST,
+    };
     let problem =
-        Problem::bad_request(code, message, "PROTOCOL.md, section 29, says what can be followed");
+        Problem::new(status, code, message, "PROTOCOL.md, section 29, says what can be followed");
     let problem = match hint {
         Some(hint) => problem.with_hint(hint),
         None => problem,

@@ -62,6 +62,8 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     identity.may(Act::Read(&stream))?;
+    // What of it is seen is decided when a connection follows it; here, whether anything is.
+    node.view(identity, &stream, None).await?;
     document.horizon.read(node)?.reached(node).await?;
     let start = document.offset.as_deref().map(|text| start_from(node, text)).transpose()?;
     let following = Following {

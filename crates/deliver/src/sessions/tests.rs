@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::PREFIX;
+use crate::auth::names::TableNames;
 use crate::auth::scopes::Scopes;
 use crate::auth::{Identity, Who};
 use crate::testing::{Bench, changed, changed_text, changes};
@@ -15,7 +16,7 @@ const CASES: u32 = 2_000;
 
 fn of_tenant(who: Who, host: Option<&str>) -> Identity {
     let scopes = json!({ "tables": [], "host": host }).to_string();
-    Identity::new(who, Scopes::parse(&scopes, &()).expect("well formed"), None)
+    Identity::new(who, Scopes::parse(&scopes, &(), &TableNames::none()).expect("well formed"), None)
 }
 
 /// Everyone there is. Names and tenants are such that they could be taken for each other's.

@@ -26,7 +26,7 @@ pub(super) async fn create(
     let fork = fork_from(node, request.headers())?;
     if let Some(fork) = &fork {
         identity.may(Act::Read(&fork.source))?;
-        node.sees_all(identity, &fork.source)?;
+        node.sees_all(identity, &fork.source).await?;
         if is_of_entities(&fork.source) && identity.reach() != Reach::All {
             return Err(refusal::problem(node, Refusal::SourceNotFound));
         }

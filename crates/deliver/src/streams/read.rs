@@ -66,8 +66,8 @@ pub(super) async fn get(
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
     let mut query = Query::parse(node, request.uri.query().unwrap_or_default())?;
+    query.view = node.view(identity, name.as_str(), query.filter.as_deref()).await?;
     query.horizon.reached(node).await?;
-    query.view = node.view(identity, name.as_str(), query.filter.as_deref());
     if query.filter.is_some() && query.view.is_none() {
         return Err(where_without_table());
     }
@@ -151,8 +151,9 @@ pub(super) async fn head(
     name: StreamName,
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
+    let seen = node.view(identity, name.as_str(), None).await?;
     let mut page = lookup::view(node, name.as_str(), &node.reach(identity, name.as_str())).await?;
-    node.see(node.view(identity, name.as_str(), None).as_ref(), &mut page).await?;
+    node.see(seen.as_ref(), &mut page).await?;
     let view = page.view;
     let mut response = StatusCode::OK.into_response();
     let headers = response.headers_mut();

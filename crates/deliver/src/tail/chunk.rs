@@ -147,14 +147,16 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
+    use crate::auth::names::TableNames;
     use crate::auth::scopes::Scopes;
     use crate::auth::{Identity, Who};
 
     fn view(n: usize) -> View {
-        let scopes = Scopes::parse(r#"{"tables": ["orders"]}"#, &()).expect("scopes");
+        let scopes =
+            Scopes::parse(r#"{"tables": ["orders"]}"#, &(), &TableNames::none()).expect("scopes");
         let identity = Identity::new(Who::Key(1), scopes, None);
         let filter = format!("total > {n}");
-        View::new(&identity, "orders", None, Some(&filter)).expect("not all is seen")
+        View::through(&identity, "orders", None, Some(&filter)).expect("not all is seen")
     }
 
     #[test]

@@ -11,6 +11,7 @@ use tidewire_store::{
 };
 
 use super::{Patience, RETRY_MIN, read_page, see_page};
+use crate::auth::names::TableNames;
 use crate::auth::scopes::Scopes;
 use crate::auth::{Identity, Who};
 use crate::node::Node;
@@ -48,9 +49,12 @@ async fn who_sees_a_part_waits_for_a_node_that_lags() {
     let (node, _folder) = node_that_lags().await;
     let behind = node.tail.position();
     run(&node.store, "INSERT INTO orders VALUES (1, 10), (2, 1)").await;
-    let scopes = Scopes::parse(&json!({ "tables": ["orders"] }).to_string(), &()).expect("scopes");
+    let scopes =
+        Scopes::parse(&json!({ "tables": ["orders"] }).to_string(), &(), &TableNames::none())
+            .expect("scopes");
     let identity = Identity::new(Who::Key(1), scopes, None);
-    let view = node.view(&identity, "table/orders", Some("total > 5")).expect("a view");
+    let view = node.view(&identity, "table/orders", Some("total > 5")).await;
+    let view = view.expect("allowed").expect("a view");
     let mut page =
         read_page(&node, "table/orders", &Reach::All, behind, LIMIT).await.expect("rows");
     assert_eq!(page.events.len(), 2);

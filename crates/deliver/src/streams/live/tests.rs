@@ -12,6 +12,7 @@ use tidewire_store::{Actor, NewWatch, SharedStore, SqlLimits, SqliteOptions, Sta
 
 use super::super::read::get;
 use super::*;
+use crate::auth::names::TableNames;
 use crate::auth::scopes::Scopes;
 use crate::auth::{Ended, Who};
 use crate::options::{Access, Options};
@@ -45,7 +46,8 @@ async fn run(store: &SharedStore, sql: &str) {
 }
 
 fn identity() -> Identity {
-    let scopes = Scopes::parse(r#"{"tables": ["orders"]}"#, &()).expect("scopes");
+    let scopes =
+        Scopes::parse(r#"{"tables": ["orders"]}"#, &(), &TableNames::none()).expect("scopes");
     Identity::new(Who::Key(1), scopes, None)
 }
 
