@@ -114,6 +114,12 @@ fn apply(effective: &mut Vec<Setting>, setting: Setting) -> Result<(), Problem> 
             (None, _) => unknown(effective, setting),
         };
     };
+    if rule_of(&setting.key).is_some() {
+        // A file that has [tables.sales.orders] may have [tables."sales.orders"] too: neither is to be
+        // passed over.
+        let expected = format!("one rule for each table, and there is one in {}", place.origin);
+        return Err(wrong(setting, expected));
+    }
     match expect::check(place, &setting.value) {
         Ok(()) => {
             *place = setting;
@@ -162,7 +168,9 @@ fn typed(effective: &[Setting]) -> Settings {
     for setting in effective {
         let value = setting.value.clone();
         if let Some(table) = rule_of(&setting.key) {
-            rules.insert(table.to_owned(), value);
+            let place = Value::String(setting.origin.to_string());
+            let rule = [("read".to_owned(), value), ("place".to_owned(), place)];
+            rules.insert(table.to_owned(), Value::Table(rule.into_iter().collect()));
             continue;
         }
         match setting.table() {

@@ -24,7 +24,7 @@ use reading::{ms, networks, source, wake};
 use tables::given;
 use tables::{
     Auth, Commit, Jwt, Limits, Live, Log, Node, Postgres, Rates, Retention, Sequencer, Sessions,
-    Shutdown, Sql, Sqlite, Streams, Telemetry, Tls, Wal, Webhooks,
+    Shutdown, Sql, Sqlite, Streams, TableRule, Telemetry, Tls, Wal, Webhooks,
 };
 
 /// All of it.
@@ -53,7 +53,7 @@ pub(crate) struct Settings {
     pub(crate) retention: Retention,
     /// Row rules, by table.
     #[serde(default)]
-    pub(crate) tables: BTreeMap<String, String>,
+    pub(crate) tables: BTreeMap<String, TableRule>,
     pub(crate) commit: Commit,
     pub(crate) sqlite: Sqlite,
     pub(crate) postgres: Postgres,
@@ -121,11 +121,20 @@ impl Settings {
         }
     }
 
+    fn rules(&self) -> BTreeMap<String, deliver::TableRule> {
+        let rule = |rule: &TableRule| deliver::TableRule {
+            read: rule.read.clone(),
+            place: rule.place.clone(),
+        };
+        self.tables.iter().map(|(table, own)| (table.clone(), rule(own))).collect()
+    }
+
     /// What can change while the server runs.
     pub(crate) fn tunable(&self) -> deliver::Tunable {
         deliver::Tunable {
             allowed_origins: self.allowed_origins.clone(),
             rates: self.rates.options(),
+            tables: self.rules(),
         }
     }
 
@@ -192,7 +201,7 @@ impl Settings {
             queries: self.queries.options(),
             groups: self.groups.options(),
             retention: self.retention.rules(),
-            tables: self.tables.clone(),
+            tables: self.rules(),
             webhooks: deliver::WebhookOptions {
                 allow_loopback: self.webhooks.allow_loopback,
                 timeout: self.webhooks.timeout_ms,

@@ -7,6 +7,19 @@ const HEAD: &str = "\
 # are defaults. `tidewire config --default` explains them.
 ";
 
+/// A table's name as TOML has it. Those of the database's tables may have any sign in them.
+fn header(table: &str) -> String {
+    let is_bare = |part: &str| {
+        !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+    };
+    match table.strip_prefix("tables.") {
+        Some(name) if !name.split('.').all(is_bare) => {
+            format!("tables.{}", toml::Value::String(name.to_owned()))
+        }
+        _ => table.to_owned(),
+    }
+}
+
 /// What `tidewire config` prints: a file that could be used again, but for the secrets.
 pub(crate) fn effective(config: &Config) -> String {
     let mut text = String::from(HEAD);
@@ -19,7 +32,7 @@ pub(crate) fn effective(config: &Config) -> String {
     for setting in &config.effective {
         if setting.table() != table {
             table = setting.table();
-            text += &format!("\n[{table}]\n");
+            text += &format!("\n[{}]\n", header(table));
         }
         text += &format!("{} = {}", setting.name(), setting.shown());
         if setting.origin != Origin::Default {

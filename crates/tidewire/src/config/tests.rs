@@ -94,19 +94,38 @@ fn what_is_shown_can_be_used_as_a_file() {
 fn tables_have_rules_of_their_own() {
     let file = "[tables.orders]\nread = \"owner = auth.user_id()\"\n\n[tables.sales.orders]\nread = \"a > 1\"\n";
     let config = load_from(Some(file), &[], Vec::new()).expect("a configuration");
-    let rules: Vec<(&str, &str)> = config
-        .settings
-        .tables
-        .iter()
-        .map(|(table, rule)| (table.as_str(), rule.as_str()))
-        .collect();
-    assert_eq!(rules, [("orders", "owner = auth.user_id()"), ("sales.orders", "a > 1")]);
+    let rules = |config: &Config| -> Vec<(String, String, String)> {
+        let tables = config.settings.tables.iter();
+        tables.map(|(table, it)| (table.clone(), it.read.clone(), it.place.clone())).collect()
+    };
+    let rule = |table: &str, read: &str, line: usize| {
+        (table.to_owned(), read.to_owned(), format!("tidewire.toml line {line}"))
+    };
+    let expected = [rule("orders", "owner = auth.user_id()", 2), rule("sales.orders", "a > 1", 5)];
+    assert_eq!(rules(&config), expected);
     let shown = show::effective(&config);
     let again = load_from(Some(&shown), &[], Vec::new()).expect("what is shown can be used");
-    assert_eq!(again.settings.tables, config.settings.tables);
+    let texts = |config: &Config| -> Vec<(String, String)> {
+        rules(config).into_iter().map(|(table, read, _)| (table, read)).collect()
+    };
+    assert_eq!(texts(&again), texts(&config));
     assert!(shown.contains("[tables.orders]\nread = "), "{shown}");
     for wrong in ["[tables.orders]\nread = 5\n", "[tables.orders]\nread = \" \"\n"] {
         assert!(refused(wrong, &[]).contains("a condition on a row"), "{wrong}");
     }
     assert!(refused("[tables.orders]\nwrite = \"x\"\n", &[]).contains("unknown key"));
+    let twice = "[tables.sales.orders]\nread = \"a\"\n[tables.\"sales.orders\"]\nread = \"b\"\n";
+    assert!(refused(twice, &[]).contains("one rule for each table"), "{}", refused(twice, &[]));
+}
+
+#[test]
+fn odd_names_of_tables_are_shown_so_that_they_can_be_used() {
+    let file =
+        "[tables.'\"Odd.Name\"']\nread = \"a > 1\"\n[tables.\"public.Orders\"]\nread = \"true\"\n";
+    let config = load_from(Some(file), &[], Vec::new()).expect("a configuration");
+    let names = |config: &Config| config.settings.tables.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&config), ["\"Odd.Name\"", "public.Orders"]);
+    let shown = show::effective(&config);
+    let again = load_from(Some(&shown), &[], Vec::new()).expect("what is shown can be used");
+    assert_eq!(names(&again), names(&config));
 }

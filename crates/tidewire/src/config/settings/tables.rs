@@ -61,6 +61,15 @@ pub(crate) struct Retention {
     pub(super) streams: Vec<StreamRule>,
 }
 
+/// What must hold of the rows of a table that are read.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TableRule {
+    pub(crate) read: String,
+    /// Where that is written: it is no key of the file.
+    pub(crate) place: String,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Commit {
