@@ -21,12 +21,16 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Starts `count` nodes of `tidewire serve` with the same settings, one after the other.
+    /// Starts `count` nodes of `tidewire serve` with the same settings, one after the other. A setting
+    /// that is called `tidewire.toml` is the text of that file; all others are variables.
     pub async fn start(count: usize, store: &Store, settings: &[(&str, &str)]) -> Nodes {
         let mut nodes = Nodes { launches: Vec::new(), servers: Vec::new(), https: Vec::new() };
         for _ in 0..count {
             let launch = Launch::serve(store, KEY);
-            let set = |launch: Launch, (name, value): &(&str, &str)| launch.set(name, value);
+            let set = |launch: Launch, (name, value): &(&str, &str)| match *name {
+                "tidewire.toml" => launch.configured(value),
+                name => launch.set(name, value),
+            };
             let launch = settings.iter().fold(launch, set);
             let server = launch.start().await;
             nodes.https.push(server.http().clone());

@@ -113,7 +113,7 @@ async fn a_rule_over_a_table_that_is_not_watched_shows_nothing(store: Store) {
     let notes = json!({ "query_id": "q", "sql": "SELECT id FROM notes" });
     tab.ask(std::slice::from_ref(&notes)).await;
     let error = tab.hear_until("error").await;
-    assert_eq!(error["code"], "query_not_supported", "{error}");
+    assert_eq!(error["code"], "rule_not_supported", "{error}");
     assert!(error["message"].as_str().expect("a text").contains("not watched"), "{error}");
     assert!(!error.to_string().contains("members"), "{error}");
     // Once it is watched the rule can be kept; when it is no more, the query ends.

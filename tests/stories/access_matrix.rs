@@ -105,7 +105,7 @@ impl Trial<'_> {
         let told = outcome.said.contains(&things.content);
         assert_eq!(told, cell.shown, "{about}: whether the content is in {outcome:?}");
         // Another tenant is not told whatever else it may do; and one's own cookie is a credential.
-        let foreign = self.caller.column == "foreign";
+        let foreign = ["foreign", "user"].contains(&self.caller.column);
         let private = things.private(self.caller).filter(|_| cell.refused() || foreign);
         let secrets = self.callers.secrets().iter().filter(|_| cell.refused());
         for secret in secrets.map(String::as_str).chain(private) {

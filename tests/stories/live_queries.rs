@@ -154,7 +154,7 @@ fn user(http: &Http, name: &str, scopes: &Value) -> Http {
 /// I6: rows, columns and tenants as for every other way of reading a table.
 async fn parameters_and_who_asks_are_part_of_a_query(store: Store) {
     let launch = Launch::serve(&store, KEY).set("TIDEWIRE_JWT_SECRET", SECRET);
-    let server = launch.start().await;
+    let server = launch.configured("[tables.orders]\nread = \"true\"\n").start().await;
     let http = server.http();
     orders(http).await;
     run(http, "INSERT INTO orders VALUES (1,'ann','open',1),(2,'bob','open',2),(3,'ann','paid',3)")
@@ -198,7 +198,7 @@ async fn parameters_and_who_asks_are_part_of_a_query(store: Store) {
 /// I6: a refusal is the same whether or not there is such a table.
 async fn nothing_is_said_of_tables_that_may_not_be_read(store: Store) {
     let launch = Launch::serve(&store, KEY).set("TIDEWIRE_JWT_SECRET", SECRET);
-    let server = launch.start().await;
+    let server = launch.configured("[tables.visible]\nread = \"true\"\n").start().await;
     let http = server.http();
     orders(http).await;
     run(http, "CREATE TABLE visible (id INTEGER PRIMARY KEY)").await;

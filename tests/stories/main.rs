@@ -69,6 +69,7 @@ mod reading_by_sse;
 mod reading_own_writes;
 mod requests_take_all_memory;
 mod resuming;
+mod rules_fail_closed;
 mod secrets_stay_secret;
 mod session_ids;
 mod session_keys;

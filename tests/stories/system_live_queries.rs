@@ -13,8 +13,11 @@ on_both_stores!(
 );
 
 const SECRET: &str = "a secret of HS256 that is longer than thirty-two bytes";
-const SETTINGS: [(&str, &str); 2] =
-    [("TIDEWIRE_JWT_SECRET", SECRET), ("TIDEWIRE_NODE_LEASE_MS", "2000")];
+const SETTINGS: [(&str, &str); 3] = [
+    ("TIDEWIRE_JWT_SECRET", SECRET),
+    ("TIDEWIRE_NODE_LEASE_MS", "2000"),
+    ("tidewire.toml", "[tables.messages]\nread = \"true\"\n"),
+];
 
 /// Of one query.
 const FOLLOWED: &str = "SELECT id, total FROM messages WHERE total > 1";

@@ -92,9 +92,14 @@ async fn good(http: &Http) -> Vec<Caller> {
     for (column, scopes) in columns {
         let (_, key) = key(http, &scopes, None).await;
         callers.push(Caller::new(column, "a key", &key).known());
-        if ["foreign", "elsewhere", "reader"].contains(&column) {
+        let of_user = match column {
+            "foreign" => Some("user"),
+            "elsewhere" | "reader" => Some(column),
+            _ => None,
+        };
+        if let Some(of_user) = of_user {
             let token = Issuer::hs256(JWT_SECRET).token(&claims(column, &scopes, 3_600));
-            callers.push(Caller::new(column, "a user's token", &token).known());
+            callers.push(Caller::new(of_user, "a user's token", &token).known());
         }
     }
     callers.push(Caller::new("admin", "the admin key", ADMIN_KEY).known());

@@ -5,12 +5,13 @@ use reqwest::Method;
 const TEXT: &str = include_str!("../access_matrix.md");
 
 /// The columns of credentials, in the order of the tables. `wake` is in one table only.
-pub(crate) const COLUMNS: [&str; 13] = [
+pub(crate) const COLUMNS: [&str; 14] = [
     "none",
     "wrong",
     "expired",
     "revoked",
     "foreign",
+    "user",
     "elsewhere",
     "reader",
     "writer",
@@ -33,8 +34,8 @@ pub(crate) struct Row {
     pub(crate) texts: Vec<String>,
     /// For each column that the table has.
     pub(crate) cells: Vec<(&'static str, Cell)>,
-    /// Codes of statuses, where they are not the usual ones.
-    pub(crate) special: Vec<(u16, String)>,
+    /// Codes of statuses, where they are not the usual ones: for all columns, or for one.
+    pub(crate) special: Vec<(u16, String, Option<String>)>,
 }
 
 /// How a request is made.
@@ -78,7 +79,9 @@ impl Row {
 
     /// The code that a refusal with this status has for a column.
     pub(crate) fn code(&self, column: &str, status: u16) -> &str {
-        if let Some((_, code)) = self.special.iter().find(|(special, _)| *special == status) {
+        let mut special = self.special.iter().filter(|(special, ..)| *special == status);
+        let is_its_own = |of: &Option<String>| of.as_deref().is_none_or(|of| of == column);
+        if let Some((_, code, _)) = special.find(|(_, _, of)| is_its_own(of)) {
             return code;
         }
         match (status, column) {
@@ -92,7 +95,7 @@ impl Row {
 
     /// Whether a client of a WebSocket that is told this code is also told to go.
     pub(crate) fn closes(code: &str) -> bool {
-        !["forbidden", "stream_not_found", "table_not_found"].contains(&code)
+        !["forbidden", "read_rule_missing", "stream_not_found", "table_not_found"].contains(&code)
     }
 }
 
@@ -142,7 +145,11 @@ fn row(head: &[&str], cells: &[&str]) -> Row {
     };
     let special = titled("special").expect("codes").split(", ");
     let special = special.filter_map(|one| one.split_once(' ')).map(|(status, code)| {
-        (status.parse().expect("a status"), code.trim_matches('`').to_owned())
+        let (code, of) = match code.split_once(' ') {
+            Some((code, of)) => (code, Some(of.trim_matches(['(', ')']).to_owned())),
+            None => (code, None),
+        };
+        (status.parse().expect("a status"), code.trim_matches('`').to_owned(), of)
     });
     let special = special.collect();
     let (cells, path) = (COLUMNS.into_iter().filter_map(read).collect(), path.to_owned());
@@ -162,7 +169,7 @@ fn someone_may_do_what_each_row_asks_for() {
     for row in rows() {
         // An administrator is understood, whatever the answer is.
         let understood = |(column, cell): &(&str, Cell)| {
-            let special = row.special.iter().any(|(status, _)| *status == cell.status);
+            let special = row.special.iter().any(|(status, ..)| *status == cell.status);
             !cell.refused() || (*column == "admin" && special)
         };
         assert!(row.cells.iter().any(understood), "{}: nobody succeeds", row.name);

@@ -7,7 +7,11 @@ use tidewire_stories::{Http, Issuer, WebSocket};
 /// Of tokens of end users.
 pub(crate) const SECRET: &str = "a secret of HS256 that is longer than thirty-two bytes";
 
-pub(crate) const SETTINGS: [(&str, &str); 1] = [("TIDEWIRE_JWT_SECRET", SECRET)];
+/// End users read all rows of these tables.
+const READ: &str = "[tables]\nprojects.read = \"true\"\nsecret_projects.read = \"true\"\n";
+
+pub(crate) const SETTINGS: [(&str, &str); 2] =
+    [("TIDEWIRE_JWT_SECRET", SECRET), ("tidewire.toml", READ)];
 
 /// Runs SQL, and waits until what it did is in the log.
 pub(crate) async fn run(http: &Http, text: &str) -> Value {
