@@ -223,7 +223,7 @@ pub async fn run_sqlite(store: &SqliteStore, text: &str) {
 }
 
 fn statements(text: &str) -> Statements {
-    let actor = Actor { host_id: None, user_id: None, reach: Reach::All };
+    let actor = Actor { reach: Reach::All, ..Actor::default() };
     Statements { sql: text.to_owned(), params: Vec::new(), actor, limits: LIMITS }
 }
 

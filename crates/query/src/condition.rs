@@ -63,8 +63,8 @@ pub(crate) enum Test {
     In { field: Field, values: Vec<Constant>, null: bool, collation: Collation, negated: bool },
     /// `column IS [NOT] NULL`.
     Null { field: Field, negated: bool },
-    /// `column [NOT] LIKE pattern`.
-    Like { field: Field, pattern: Pattern, negated: bool },
+    /// `column [NOT] LIKE pattern`. One that a client sent is not tried on a long text where others wait.
+    Like { field: Field, pattern: Pattern, negated: bool, of_client: bool },
     /// SQLite: a number that is not zero, or is.
     Holds { field: Field, negated: bool },
 }
@@ -169,8 +169,8 @@ impl Test {
                 Test::In { field, values, null, collation, negated: !negated }
             }
             Test::Null { field, negated } => Test::Null { field, negated: !negated },
-            Test::Like { field, pattern, negated } => {
-                Test::Like { field, pattern, negated: !negated }
+            Test::Like { field, pattern, negated, of_client } => {
+                Test::Like { field, pattern, negated: !negated, of_client }
             }
             Test::Holds { field, negated } => Test::Holds { field, negated: !negated },
         }
@@ -214,7 +214,7 @@ impl fmt::Display for Test {
                 f.write_str(if *null { "NULL)" } else { ")" })
             }
             Test::Null { field, negated } => write!(f, "{field} IS {}NULL", not(*negated)),
-            Test::Like { field, pattern, negated } => {
+            Test::Like { field, pattern, negated, of_client: _ } => {
                 write!(f, "{field} {}{pattern}", not(*negated))
             }
             Test::Holds { field, negated } => write!(f, "{}{field}", not(*negated)),

@@ -6,22 +6,44 @@
 use std::cmp::Ordering;
 
 use crate::condition::{Condition, Field, Test};
+use crate::like::SHARED_TEXT_BYTES_MAX;
 use crate::reading::Read;
 use crate::row::{Row, Unsure};
 use crate::truth::Truth;
 use crate::value::Value;
 
+/// How much work may be done for a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// As much as is fair to others, who wait meanwhile: no client's pattern is tried on a long text.
+    Shared,
+    /// Whatever it takes, in a task of its own.
+    Whole,
+}
+
 impl Condition {
     /// What it is for a row.
-    pub(crate) fn test(&self, row: &Row<'_>) -> Result<Truth, Unsure> {
+    pub(crate) fn test(&self, row: &Row<'_>, effort: Effort) -> Result<Truth, Unsure> {
         match self {
             Condition::Constant(truth) => Ok(*truth),
-            Condition::And(parts) => join(parts, row, Truth::False, Truth::True),
-            Condition::Or(parts) => join(parts, row, Truth::True, Truth::False),
+            Condition::And(parts) => join(parts, row, effort, (Truth::False, Truth::True)),
+            Condition::Or(parts) => join(parts, row, effort, (Truth::True, Truth::False)),
             Condition::Is { condition, truth, negated } => {
-                Ok(((condition.test(row)? == *truth) != *negated).into())
+                Ok(((condition.test(row, effort)? == *truth) != *negated).into())
             }
-            Condition::Test(test) => test.test(row),
+            Condition::Test(test) => test.test(row, effort),
+        }
+    }
+
+    /// How many patterns of clients are in it.
+    pub(crate) fn patterns(&self) -> usize {
+        match self {
+            Condition::And(parts) | Condition::Or(parts) => {
+                parts.iter().map(Condition::patterns).sum()
+            }
+            Condition::Is { condition, .. } => condition.patterns(),
+            Condition::Test(Test::Like { of_client: true, .. }) => 1,
+            Condition::Constant(_) | Condition::Test(_) => 0,
         }
     }
 }
@@ -31,15 +53,17 @@ impl Condition {
 fn join(
     parts: &[Condition],
     row: &Row<'_>,
-    decides: Truth,
-    neutral: Truth,
+    effort: Effort,
+    (decides, neutral): (Truth, Truth),
 ) -> Result<Truth, Unsure> {
     let mut answer = Ok(neutral);
     for part in parts {
-        match part.test(row) {
+        match part.test(row, effort) {
             Ok(truth) if truth == decides => return Ok(decides),
             Ok(Truth::Unknown) if answer.is_ok() => answer = Ok(Truth::Unknown),
             Ok(_) => {}
+            // That a text is too long is mended by another effort, and so comes before all else.
+            Err(_) if matches!(answer, Err(Unsure::TooLong { .. })) => {}
             Err(unsure) => answer = Err(unsure),
         }
     }
@@ -47,7 +71,7 @@ fn join(
 }
 
 impl Test {
-    fn test(&self, row: &Row<'_>) -> Result<Truth, Unsure> {
+    fn test(&self, row: &Row<'_>, effort: Effort) -> Result<Truth, Unsure> {
         match self {
             Test::Compare { field, operator, value, collation } => {
                 let read = field.read(row)?;
@@ -86,7 +110,14 @@ impl Test {
                 })
             }
             Test::Null { field, negated } => Ok(((field.json(row)? == "null") != *negated).into()),
-            Test::Like { field, pattern, negated } => match field.read(row)? {
+            Test::Like { field, pattern, negated, of_client } => match field.read(row)? {
+                Read::Value(Value::Text(text))
+                    if *of_client
+                        && effort == Effort::Shared
+                        && text.len() > SHARED_TEXT_BYTES_MAX =>
+                {
+                    Err(Unsure::TooLong { column: field.name().to_owned() })
+                }
                 Read::Value(Value::Text(text)) if text.contains('\0') => Err(field.ambiguous()),
                 Read::Value(Value::Text(text)) => Ok((pattern.matches(&text) != *negated).into()),
                 Read::Null => Ok(Truth::Unknown),

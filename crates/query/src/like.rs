@@ -1,9 +1,32 @@
 //! `LIKE` and `ILIKE`.
 //!
-//! Patterns are matched character by character, whatever the collation. In time that grows with the
-//! product of pattern and text at most: only the last `%` is ever tried again.
+//! Patterns are matched character by character, whatever the collation. A short text is gone through with
+//! only the last `%` ever tried again, which takes the product of pattern and text at most. Of a long one
+//! the parts between the `%` are searched in turn (`search`), in time that grows with the text alone as long
+//! as a pattern has no more characters than a client's may have.
+
+mod search;
 
 use std::fmt;
+
+use crate::refusal::{Refusal, TOO_LARGE};
+
+/// Characters of a pattern that a client sends, of what it looks for in a text, and of a set of characters.
+/// The work that a database does for one, and does not let itself be interrupted at, grows with it.
+pub(crate) const PATTERN_CHARS_MAX: usize = 256;
+
+/// Why a pattern, or what else is looked for in a text, is not taken from a client.
+pub(crate) fn too_long(what: &str) -> Refusal {
+    let message = format!("{what} has more than {PATTERN_CHARS_MAX} characters");
+    Refusal::new(TOO_LARGE, message).hint("look for something shorter, or compare with =")
+}
+
+/// Bytes of a text that a client's pattern is tried on where others wait for it.
+pub(crate) const SHARED_TEXT_BYTES_MAX: usize = 64 << 10;
+
+/// Up to this product of a text's bytes and a pattern's parts nothing is prepared to search it: that would
+/// take longer.
+const DIRECT_STEPS_MAX: usize = 16 << 10;
 
 /// A pattern, read once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -52,6 +75,13 @@ impl Pattern {
 
     /// Whether a text is like it.
     pub(crate) fn matches(&self, text: &str) -> bool {
+        match text.len().saturating_mul(self.pieces.len()) <= DIRECT_STEPS_MAX {
+            true => self.matches_directly(text),
+            false => self.matches_by_search(text),
+        }
+    }
+
+    fn matches_directly(&self, text: &str) -> bool {
         let mut rest = text.chars();
         let mut at = 0;
         // Where to go on after the last `%`, with one character more left to it.
@@ -176,5 +206,47 @@ mod tests {
             let chars = |text: &str| text.chars().collect::<Vec<char>>();
             prop_assert_eq!(like(&text, &pattern), slowly(&chars(&text), &chars(&pattern)));
         }
+
+        /// Both ways to match, on texts and patterns that are almost alike, folded or not.
+        #[test]
+        fn a_search_finds_what_going_through_finds(
+            text in "[abAü]{0,12}",
+            pattern in "[abAü%_]{0,9}",
+            folds in proptest::bool::ANY,
+        ) {
+            let read = Pattern::parse(&pattern, None, folds).expect("a pattern");
+            prop_assert_eq!(read.matches_by_search(&text), read.matches_directly(&text));
+        }
+
+        /// Parts of more than 64 characters have masks of more than one word.
+        #[test]
+        fn long_parts_are_found_too(
+            before in "[ab]{0,90}",
+            part in "[abü_]{60,200}",
+            after in "[ab]{0,90}",
+            other in "[abü]",
+            at in 0usize..60,
+        ) {
+            let read = Pattern::parse(&format!("%{part}%"), None, false).expect("a pattern");
+            let mut found: Vec<char> = part.replace('_', "a").chars().collect();
+            for _ in 0..2 {
+                let text = format!("{before}{}{after}", found.iter().collect::<String>());
+                prop_assert_eq!(read.matches_by_search(&text), read.matches_directly(&text));
+                found[at] = other.chars().next().expect("a character");
+            }
+        }
+    }
+
+    /// The product of the two would be 2 · 10^9 steps.
+    #[test]
+    fn a_long_text_is_gone_through_once() {
+        let text = "a".repeat(8 << 20);
+        for part in ["a".repeat(255), "a_".repeat(127)] {
+            assert!(!like(&text, &format!("%{part}b%")));
+            assert!(like(&text, &format!("%{part}%a")));
+        }
+        let many = "%a".repeat(120);
+        assert!(!like(&text, &format!("{many}%b")));
+        assert!(like(&text, &many));
     }
 }

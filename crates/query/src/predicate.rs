@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use crate::bind::bind;
 use crate::caller::Caller;
 use crate::condition::Condition;
+use crate::evaluate::Effort;
 use crate::names;
 use crate::parse::Source;
 use crate::refusal::Refusal;
@@ -27,17 +28,42 @@ pub struct Predicate {
 }
 
 impl Predicate {
-    /// Reads a condition in the SQL of the table's database, for a caller.
+    /// Reads a condition in the SQL of the table's database, for a caller: one that whoever runs the server
+    /// wrote.
     pub fn parse(text: &str, table: &Table, caller: &dyn Caller) -> Result<Predicate, Refusal> {
+        Predicate::read(text, table, caller, false)
+    }
+
+    /// The same of a condition that a client sent: its patterns are bounded.
+    pub fn of_client(text: &str, table: &Table, caller: &dyn Caller) -> Result<Predicate, Refusal> {
+        Predicate::read(text, table, caller, true)
+    }
+
+    fn read(
+        text: &str,
+        table: &Table,
+        caller: &dyn Caller,
+        of_client: bool,
+    ) -> Result<Predicate, Refusal> {
         let source = Source::new(text);
         let expression = source.parse(table.dialect)?;
-        let (condition, columns) = bind(&source, &expression, table, caller)?;
+        let (condition, columns) = bind(&source, &expression, table, caller, of_client)?;
         Ok(Predicate { condition, columns: names::columns(columns), key: OnceLock::new() })
     }
 
-    /// What the condition is for a row.
+    /// What the condition is for a row, where others wait for the answer.
     pub fn test(&self, row: &Row<'_>) -> Result<Truth, Unsure> {
-        self.condition.test(row)
+        self.test_with(row, Effort::Shared)
+    }
+
+    /// What the condition is for a row.
+    pub fn test_with(&self, row: &Row<'_>, effort: Effort) -> Result<Truth, Unsure> {
+        self.condition.test(row, effort)
+    }
+
+    /// How many patterns of a client are in it.
+    pub fn patterns(&self) -> usize {
+        self.condition.patterns()
     }
 
     /// The columns it names, each once: also those that turned out not to matter.

@@ -45,6 +45,12 @@ pub enum Unsure {
         /// The column.
         column: String,
     },
+    /// A client's pattern is not tried on so long a text where others wait for it.
+    #[error("the row's value of {column} is too long to be searched where others wait")]
+    TooLong {
+        /// The column.
+        column: String,
+    },
 }
 
 impl<'a> Row<'a> {

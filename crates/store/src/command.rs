@@ -45,6 +45,8 @@ pub struct Actor {
     pub user_id: Option<String>,
     /// Which streams they may use. Theirs should be among them.
     pub reach: Reach,
+    /// On whose account they use what there are few of; none for the server's own work.
+    pub account: Option<Arc<str>>,
 }
 
 /// Make a stream.

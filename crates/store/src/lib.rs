@@ -31,6 +31,7 @@ mod migration;
 pub mod nodes;
 pub mod offset;
 pub mod options;
+mod places;
 pub mod postgres;
 pub mod queries;
 mod queue;

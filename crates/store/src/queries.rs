@@ -14,6 +14,7 @@
 //! | `sql_refused` | it is not one SELECT, or reads another table than it says |
 //! | `shape_changed` | a table is not as the query was made for: look at the shapes again |
 //! | `query_too_slow`, `result_too_large` | it goes beyond its limits |
+//! | `predicate_too_large` | it searches a computed text, or for one, that is longer than may be |
 //! | `query_failed` | the database gave it up while it read rows |
 //! | `query_role_missing` | the role of live queries is not there, or may not read a table |
 //!
@@ -30,6 +31,7 @@
 mod plan;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
@@ -117,6 +119,8 @@ pub struct LiveRead {
     pub tables: Vec<(String, u64)>,
     /// How much it may give, and how long it may take.
     pub limits: SqlLimits,
+    /// On whose account it is read; none for the server's own.
+    pub account: Option<Arc<str>>,
 }
 
 /// What it gave.

@@ -18,7 +18,12 @@ async fn read_of(store: &PostgresStore, columns: &str, table: &str) -> LiveRead 
     let shapes = store.shapes(&[asked]).await.expect("a shape");
     let [ShapeView::Watched(shape)] = &shapes[..] else { panic!("{table} is {shapes:?}") };
     let sql = format!("SELECT {columns} FROM {} AS t ORDER BY 1", shape.sql_name);
-    LiveRead { sql, tables: vec![(shape.name.clone(), shape.fingerprint)], limits: LIMITS }
+    LiveRead {
+        sql,
+        tables: vec![(shape.name.clone(), shape.fingerprint)],
+        limits: LIMITS,
+        account: None,
+    }
 }
 
 fn first(rows: &LiveRows) -> Vec<&str> {

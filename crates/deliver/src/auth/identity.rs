@@ -41,6 +41,18 @@ pub(crate) enum Who {
     User { name: Box<str>, host: Option<Box<str>> },
 }
 
+impl Who {
+    /// On whose account the store works for them: no two have the same.
+    pub(crate) fn account(&self) -> Arc<str> {
+        match self {
+            Who::Anyone => "anyone".into(),
+            Who::Admin => "admin".into(),
+            Who::Key(id) => format!("key {id}").into(),
+            Who::User { name, host } => format!("user {name:?} of {host:?}").into(),
+        }
+    }
+}
+
 impl Identity {
     pub(crate) fn new(who: Who, scopes: Scopes, ends_at: Option<Instant>) -> Identity {
         let standing = Standing::until(ends_at);
@@ -108,7 +120,12 @@ impl Identity {
             Who::User { name, .. } => Some(name.to_string()),
             Who::Anyone | Who::Admin | Who::Key(_) => None,
         };
-        Actor { host_id: self.0.scopes.host().map(ToOwned::to_owned), user_id, reach: self.reach() }
+        Actor {
+            host_id: self.0.scopes.host().map(ToOwned::to_owned),
+            user_id,
+            reach: self.reach(),
+            account: Some(self.0.who.account()),
+        }
     }
 
     /// Which tenants' streams it can use.

@@ -20,6 +20,7 @@ use super::replay::Verdict;
 use super::unsorted::Delivery;
 use crate::horizon::Horizon;
 use crate::lens::Lens;
+use crate::queries::PatternSeat;
 use crate::websocket::deflate::Deflater;
 
 /// A connection of a shard: its place, and which of those that have had the place it is.
@@ -56,6 +57,8 @@ pub(crate) struct Request {
     pub(crate) horizon: Horizon,
     pub(crate) link: Option<SessionLink>,
     pub(crate) manner: Manner,
+    /// Its places among the patterns of whoever asks.
+    pub(crate) patterns: Option<PatternSeat>,
 }
 
 /// A subscription.
@@ -69,6 +72,7 @@ pub(super) struct Subscription {
     pub(super) horizon: Horizon,
     pub(super) link: Option<SessionLink>,
     pub(super) manner: Manner,
+    _patterns: Option<PatternSeat>,
     /// What its view is seen through, kept for as long as it is.
     pub(super) lens: Option<Arc<Lens>>,
     pub(super) state: State,
@@ -237,6 +241,7 @@ impl Connection {
             horizon: request.horizon,
             link: request.link,
             manner: request.manner,
+            _patterns: request.patterns,
             lens: None,
             state: State::Replaying(0),
             announced: false,

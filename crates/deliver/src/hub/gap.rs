@@ -122,6 +122,7 @@ mod tests {
                         horizon: crate::horizon::Horizon::default(),
                         link: None,
                         manner: Manner::default(),
+                        patterns: None,
                     },
                     false,
                 );

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use tidewire_query::Effort;
 use tidewire_store::{Epoch, Event, Position};
 
 use super::audience::{Circle, Member};
@@ -107,7 +108,9 @@ impl Job {
         let Some(view) = self.circle.view().filter(|_| !unseen.is_empty()) else { return true };
         let Some(lens) = tables.current(view) else { return false };
         for chunk in &mut self.chunks[unseen] {
-            let Ok(seen) = chunk.seen_through(view, || lens.sift(&chunk.events, epoch)) else {
+            let Ok(seen) =
+                chunk.seen_through(view, || lens.sift(&chunk.events, epoch, Effort::Shared))
+            else {
                 return false;
             };
             *chunk = seen;
@@ -130,7 +133,7 @@ impl Job {
             let Some(lens) = tables.current(view) else { continue };
             let see = || {
                 let opened = opened.get_or_init(|| Opened::all(&chunk.events));
-                lens.see_all(opened, epoch)
+                lens.see_all(opened, epoch, Effort::Shared)
             };
             // In doubt the lens is not current any more, and the job is found to be unseen.
             if let Ok(seen) = chunk.seen_through(view, see) {

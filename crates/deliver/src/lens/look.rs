@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
-use tidewire_query::{Predicate, Row, TenantRule, Truth, Unsure};
+use tidewire_query::{Effort, Predicate, Row, TenantRule, Truth, Unsure};
 use tidewire_store::{Epoch, Event, Operation, Position, RowChange};
 
 use super::image;
@@ -35,11 +35,16 @@ pub(crate) struct Lens {
     pub(super) is_doubted: AtomicBool,
 }
 
-/// A row that came after the columns were read is not as they say: they have to be read again before
-/// it can be said whether it is seen. The database changes a table at once, and its stream tells of
-/// that a little later.
+/// Why it cannot be said whether a row is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Doubt;
+pub(crate) enum Doubt {
+    /// A row that came after the columns were read is not as they say: they have to be read again. The
+    /// database changes a table at once, and its stream tells of that a little later.
+    Columns,
+    /// A text is too long to be searched where others wait: whoever wants to know reads the store, and looks
+    /// at it in a task of their own.
+    TooLong,
+}
 
 /// An event whose images have been read, for any number of lenses.
 #[derive(Debug)]
@@ -83,14 +88,34 @@ impl Lens {
     }
 
     /// Those of some events that are seen, as they are seen.
-    pub(crate) fn sift(&self, events: &[Event], epoch: Epoch) -> Result<Vec<Event>, Doubt> {
-        self.see_all(&Opened::all(events), epoch)
+    pub(crate) fn sift(
+        &self,
+        events: &[Event],
+        epoch: Epoch,
+        effort: Effort,
+    ) -> Result<Vec<Event>, Doubt> {
+        self.see_all(&Opened::all(events), epoch, effort)
+    }
+
+    /// How many patterns of the client's each row is tried on.
+    pub(crate) fn patterns(&self) -> usize {
+        self.filter.as_ref().map_or(0, Predicate::patterns)
+    }
+
+    pub(crate) fn table(&self) -> &str {
+        self.view.table()
     }
 
     /// The same of events that have been opened.
-    pub(crate) fn see_all(&self, opened: &[Opened<'_>], epoch: Epoch) -> Result<Vec<Event>, Doubt> {
-        let seen = opened.iter().filter_map(|opened| self.see(opened, epoch).transpose()).collect();
-        if let (Err(Doubt), Some(last)) = (&seen, opened.last()) {
+    pub(crate) fn see_all(
+        &self,
+        opened: &[Opened<'_>],
+        epoch: Epoch,
+        effort: Effort,
+    ) -> Result<Vec<Event>, Doubt> {
+        let see = |opened: &Opened<'_>| self.see(opened, epoch, effort).transpose();
+        let seen = opened.iter().filter_map(see).collect();
+        if let (Err(Doubt::Columns), Some(last)) = (&seen, opened.last()) {
             self.schema.doubt(last.event.position);
             self.is_doubted.store(true, Ordering::Release);
         }
@@ -98,11 +123,16 @@ impl Lens {
     }
 
     /// An event as it is seen, if it is.
-    fn see(&self, opened: &Opened<'_>, epoch: Epoch) -> Result<Option<Event>, Doubt> {
+    fn see(
+        &self,
+        opened: &Opened<'_>,
+        epoch: Epoch,
+        effort: Effort,
+    ) -> Result<Option<Event>, Doubt> {
         let Some(change) = opened.event.row.as_deref() else { return Ok(None) };
         let seen = match change.operation {
             Operation::Truncate => Some((self.of(change, Operation::Truncate, None, None), false)),
-            _ => self.changed(change, opened)?,
+            _ => self.changed(change, opened, effort)?,
         };
         let Event { position, append_id, .. } = *opened.event;
         Ok(seen.map(|(shown, left)| {
@@ -116,15 +146,20 @@ impl Lens {
         &self,
         change: &RowChange,
         opened: &Opened<'_>,
+        effort: Effort,
     ) -> Result<Option<(RowChange, bool)>, Doubt> {
         let is_later = opened.event.position > self.as_of;
-        let pass = |row: &Option<Row<'_>>| match row.as_ref().map(|row| (row, self.pass(row))) {
-            None => Ok(Pass::Hidden),
-            Some((_, Ok(pass))) => Ok(pass),
-            Some((row, Err((_, unsure)))) if is_later && self.is_odd(row, &unsure) => Err(Doubt),
-            // The image is older than the columns, or a part of a row.
-            Some((_, Err((pass, _)))) => Ok(pass),
-        };
+        let pass =
+            |row: &Option<Row<'_>>| match row.as_ref().map(|row| (row, self.pass(row, effort))) {
+                None => Ok(Pass::Hidden),
+                Some((_, Ok(pass))) => Ok(pass),
+                Some((_, Err((_, Unsure::TooLong { .. })))) => Err(Doubt::TooLong),
+                Some((row, Err((_, unsure)))) if is_later && self.is_odd(row, &unsure) => {
+                    Err(Doubt::Columns)
+                }
+                // The image is older than the columns, or a part of a row.
+                Some((_, Err((pass, _)))) => Ok(pass),
+            };
         let passes = (pass(&opened.before)?, pass(&opened.after)?);
         Ok(self.shown(change, opened, passes))
     }
@@ -165,11 +200,11 @@ impl Lens {
     }
 
     /// What becomes of an image. Where that cannot be decided it does not pass, for the reason given.
-    fn pass(&self, row: &Row<'_>) -> Result<Pass, (Pass, Unsure)> {
+    fn pass(&self, row: &Row<'_>, effort: Effort) -> Result<Pass, (Pass, Unsure)> {
         if !self.may_pass(row).map_err(|unsure| (Pass::Hidden, unsure))? {
             return Ok(Pass::Hidden);
         }
-        match self.filter.as_ref().map(|filter| filter.test(row)) {
+        match self.filter.as_ref().map(|filter| filter.test_with(row, effort)) {
             None | Some(Ok(Truth::True)) => Ok(Pass::Seen),
             Some(Ok(_)) => Ok(Pass::Unwanted),
             Some(Err(unsure)) => Err((Pass::Unwanted, unsure)),
@@ -190,7 +225,7 @@ impl Lens {
             Unsure::NotOfType { .. } => true,
             // An image may be the key alone.
             Unsure::Missing { .. } => self.values.iter().any(|name| row.get(name).is_some()),
-            Unsure::Ambiguous { .. } => false,
+            Unsure::Ambiguous { .. } | Unsure::TooLong { .. } => false,
         }
     }
 

@@ -40,13 +40,19 @@ pub(crate) use view::{Person, View, covers};
 
 use std::sync::Arc;
 
-use tidewire_store::{Event, Found, Page, PageLimit, Position, Reach};
+use bytes::Bytes;
+use tidewire_query::Effort;
+use tidewire_store::{Epoch, Event, Found, Page, PageLimit, Position, Reach, StoreError};
 
 use crate::auth::{Act, Identity, audit};
 use crate::horizon;
 use crate::node::Node;
 use crate::problem::Problem;
+use crate::queries::PatternSeat;
 use crate::tail::Look;
+
+/// Bytes of a row's images from which on patterns are tried on them apart from everything else.
+const APART_BYTES: usize = 64 << 10;
 
 /// What a reader finds in memory, of what it sees of the stream.
 #[derive(Debug)]
@@ -127,7 +133,7 @@ impl Node {
         loop {
             let lens = self.lens(view, up_to).await?;
             // If in doubt the columns are read once more, and are then later than all of the page.
-            if let Ok(seen) = lens.sift(&page.events, self.store.epoch()) {
+            if let Some(seen) = sift_apart(&lens, page, self.store.epoch()).await? {
                 page.events = seen;
                 return Ok(Some(lens));
             }
@@ -182,6 +188,46 @@ impl Node {
     pub(crate) fn remembered(&self, view: Option<&View>, events: Vec<Event>) -> Option<Vec<Event>> {
         let Some(view) = view else { return Some(events) };
         let lens = self.tables.current(view)?;
-        lens.sift(&events, self.store.epoch()).ok()
+        lens.sift(&events, self.store.epoch(), Effort::Shared).ok()
     }
+
+    /// Takes places among the patterns of someone for a filter of a table. One that cannot be made yet is
+    /// refused where it is.
+    pub(crate) async fn filter_seat(
+        &self,
+        identity: &Identity,
+        view: Option<&View>,
+    ) -> Result<Option<PatternSeat>, Problem> {
+        let Some(view) = view else { return Ok(None) };
+        match self.tables.bind(&self.store, view, self.tail.position()).await {
+            Ok(lens) => self.pattern_seat(identity, lens.table(), lens.patterns()),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// A page's events as they are seen, with all the effort that takes; none if the lens is in doubt. Long texts
+/// are searched on a thread where nobody else waits.
+async fn sift_apart(
+    lens: &Arc<Lens>,
+    page: &mut Page,
+    epoch: Epoch,
+) -> Result<Option<Vec<Event>>, Problem> {
+    let size = |event: &Event| {
+        let image = |image: &Option<Bytes>| image.as_ref().map_or(0, Bytes::len);
+        event.row.as_ref().map_or(0, |row| image(&row.before) + image(&row.after))
+    };
+    let is_long = lens.patterns() > 0 && page.events.iter().any(|event| size(event) > APART_BYTES);
+    if !is_long {
+        return Ok(lens.sift(&page.events, epoch, Effort::Whole).ok());
+    }
+    let (lens, events) = (Arc::clone(lens), std::mem::take(&mut page.events));
+    let sift = move || {
+        let seen = lens.sift(&events, epoch, Effort::Whole);
+        (events, seen)
+    };
+    let sifted = tokio::task::spawn_blocking(sift).await;
+    let (events, seen) = sifted.map_err(|_| Problem::from(StoreError::Closed))?;
+    page.events = events;
+    Ok(seen.ok())
 }

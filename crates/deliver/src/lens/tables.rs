@@ -245,7 +245,7 @@ fn make(
             .map_err(|refused| refusal::rule_refused(&asked.table, text, &refused))
     };
     let filter = |text: &str| {
-        Predicate::parse(text, &visible, &asked.person).map_err(refusal::filter_refused)
+        Predicate::of_client(text, &visible, &asked.person).map_err(refusal::filter_refused)
     };
     Ok(Lens {
         view: view.clone(),

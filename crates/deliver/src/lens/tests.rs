@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use tidewire_query::Dialect;
+use tidewire_query::{Dialect, Effort};
 use tidewire_store::sqlite::SqliteStore;
 use tidewire_store::{
     Actor, Epoch, Event, NewWatch, Operation, Position, RowChange, SharedStore, SqlLimits,
@@ -119,7 +119,10 @@ fn event(before: Option<&Value>, after: Option<&Value>) -> Event {
 }
 
 fn seen(lens: &Lens, event: &Event) -> Option<Value> {
-    let seen = lens.sift(std::slice::from_ref(event), Epoch::FIRST).expect("no doubt").pop()?;
+    let seen = lens
+        .sift(std::slice::from_ref(event), Epoch::FIRST, Effort::Shared)
+        .expect("no doubt")
+        .pop()?;
     Some(serde_json::from_slice(&seen.payload).expect("JSON"))
 }
 
@@ -266,7 +269,10 @@ fn a_row_that_is_newer_than_the_columns_is_seen_with_those_of_its_time() {
     let others = world.bound(&other, 6).expect("a lens");
     world.run("ALTER TABLE orders RENAME COLUMN secret TO hint");
     let renamed = event(None, Some(&json!({ "id": 1, "owner": "ann", "total": 5, "hint": "x" })));
-    assert_eq!(lens.sift(std::slice::from_ref(&renamed), Epoch::FIRST), Err(Doubt));
+    assert_eq!(
+        lens.sift(std::slice::from_ref(&renamed), Epoch::FIRST, Effort::Shared),
+        Err(Doubt::Columns)
+    );
     assert!(!lens.is_current() && others.is_current());
     assert!(world.tables.current(&view).is_none(), "nobody else looks through it");
     let refused = world.bound(&view, 7).expect_err("the column is gone");
@@ -283,7 +289,10 @@ fn a_row_is_doubted_once() {
     let others = world.bound(&other, 6).expect("a lens");
     let odd = event(None, Some(&json!({ "id": 1, "owner": "ann", "total": 5 })));
     let lens = world.bound(&view, 6).expect("a lens");
-    assert_eq!(lens.sift(std::slice::from_ref(&odd), Epoch::FIRST), Err(Doubt));
+    assert_eq!(
+        lens.sift(std::slice::from_ref(&odd), Epoch::FIRST, Effort::Shared),
+        Err(Doubt::Columns)
+    );
     let lens = world.bound(&view, 7).expect("a lens");
     assert_eq!(seen(&lens, &odd), None);
     assert!(lens.is_current());
@@ -297,4 +306,26 @@ fn an_image_of_the_key_alone_says_nothing_of_the_columns() {
     let deleted = event(Some(&json!({ "id": 1 })), None);
     assert_eq!(seen(&lens, &deleted), None);
     assert!(lens.is_current());
+}
+
+/// Where others wait a client's pattern is not tried on a long text, and where they do not it is.
+#[test]
+fn a_long_text_is_looked_at_apart() {
+    let world = World::new();
+    let lens = world.bound(&filtered("secret LIKE '%needle'"), 6).expect("a lens");
+    assert_eq!(lens.patterns(), 1);
+    let long = "hay".repeat(30_000);
+    for (secret, is_seen) in [(format!("{long}needle"), true), (long, false)] {
+        let events = [event(None, Some(&row(1, "ann", 5, &secret)))];
+        assert_eq!(lens.sift(&events, Epoch::FIRST, Effort::Shared), Err(Doubt::TooLong));
+        assert!(lens.is_current(), "the columns are not in doubt");
+        let seen = lens.sift(&events, Epoch::FIRST, Effort::Whole).expect("no doubt");
+        assert_eq!(!seen.is_empty(), is_seen);
+    }
+    assert!(seen(&lens, &event(None, Some(&row(1, "ann", 5, "a needle")))).is_some());
+    // A rule is the operator's, and is kept on every row.
+    let ruled = world.lens(&json!({ "tables": ["orders"] }), Some("secret LIKE '%x'"), None);
+    assert_eq!(ruled.patterns(), 0);
+    let long = event(None, Some(&row(1, "ann", 5, &"x".repeat(100_000))));
+    assert!(seen(&ruled, &long).is_some());
 }

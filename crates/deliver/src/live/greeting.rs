@@ -107,6 +107,7 @@ fn request(
             went_live: subscription.live_since.is_some(),
         }),
         manner: Manner { to_table: false, view },
+        patterns: None,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::horizon::{Horizon, HorizonDocument};
 use crate::hub::{Command, QueryDeed, QueryRequest};
 use crate::node::Node;
 use crate::problem::Problem;
-use crate::queries::for_those_without_sql;
+use crate::queries::{QuerySeats, for_those_without_sql};
 use crate::streams::malformed_offset;
 
 /// Queries of one message that are looked at together.
@@ -146,6 +146,7 @@ impl Asker<'_> {
                 true => problem,
                 false => for_those_without_sql(problem),
             })?;
+        let patterns = self.node.pattern_seats(self.identity, &compiled)?;
         if let Resume::After(position) = resume {
             // Another node may have seen more. An offset that nobody gave is not waited for longer.
             let seen = self.node.tail.reached(position);
@@ -162,7 +163,7 @@ impl Asker<'_> {
             compiled: Arc::new(compiled),
             resume: from,
             has_rows: resume != Resume::Nothing,
-            seat,
+            seats: QuerySeats::new(seat, patterns),
         })
     }
 }

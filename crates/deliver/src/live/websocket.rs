@@ -402,13 +402,26 @@ impl Client {
         let reach = self.node.reach(identity, &stream);
         let filter = table.as_ref().and_then(|rows| rows.filter.as_deref());
         let view = self.node.view(identity, &stream, filter).await?;
+        let patterns = match filter {
+            Some(_) => self.node.filter_seat(identity, view.as_ref()).await?,
+            None => None,
+        };
         let manner = Manner { to_table: table.is_some(), view };
         // A session keeps what it follows by the stream's name alone, so a table's rows are the
         // connection's own.
         let Some((session, _)) = self.serving.as_ref().filter(|_| !manner.to_table) else {
             let start = start.unwrap_or(StartFrom::Now);
             let link = None;
-            return Ok(hub::Request { query_id, stream, reach, start, horizon, link, manner });
+            return Ok(hub::Request {
+                query_id,
+                stream,
+                reach,
+                start,
+                horizon,
+                link,
+                manner,
+                patterns,
+            });
         };
         let following = Following {
             session,
@@ -428,6 +441,7 @@ impl Client {
             reach,
             horizon,
             manner,
+            patterns,
         })
     }
 

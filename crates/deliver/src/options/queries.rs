@@ -38,6 +38,8 @@ pub struct QueryOptions {
     pub node_state_bytes_max: usize,
     /// Queries over one table that no index finds.
     pub unindexed_max: usize,
+    /// Patterns (LIKE) of one key, user or administrator that each changed row of a table is tried on.
+    pub patterns_max: usize,
     /// Changed rows of one transaction that are held for a query.
     pub transaction_rows_max: usize,
     /// Events of the log that a query which is resumed is told again.
@@ -65,6 +67,7 @@ impl Default for QueryOptions {
             state_bytes_max: 8 << 20,
             node_state_bytes_max: 512 << 20,
             unindexed_max: 10_000,
+            patterns_max: 100,
             transaction_rows_max: 10_000,
             resume_events_max: 100_000,
             registry: Duration::from_secs(1),

@@ -87,7 +87,7 @@ impl Node {
                 return Err(problem::refused(refusal));
             }
         };
-        let checked = match self.check(&query).await {
+        let checked = match self.check(&query, identity.who()).await {
             Ok(checked) => checked,
             Err(error) => {
                 // What the database says of a rule is not for those whom the rule keeps out.
@@ -100,7 +100,9 @@ impl Node {
             }
         };
         let cost_max = self.options.queries.cost_max;
-        match checked.cost {
+        // The planner knows all rows. Whoever may not see them all learns nothing of what it expects, neither
+        // by a number nor by being refused: what the query is made of bounds them, and how long it may take.
+        match checked.cost.filter(|_| !origin.sees_part()) {
             #[expect(clippy::cast_precision_loss, reason = "a cost is a rough guess")]
             Some(cost) if cost_max > 0 && cost > cost_max as f64 => {
                 Err(problem::too_expensive(cost_max))
@@ -223,12 +225,12 @@ impl Node {
     }
 
     /// What the database says of a query, asked once.
-    async fn check(&self, query: &Query) -> Result<Arc<CheckedQuery>, SqlError> {
+    async fn check(&self, query: &Query, owner: &Who) -> Result<Arc<CheckedQuery>, SqlError> {
         let lock = || self.queries.checks.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().get(&query.key) {
             return Ok(Arc::clone(known));
         }
-        let read = self.live_read(query, &query.rerun);
+        let read = self.live_read(query, &query.rerun, owner);
         let checked = self.store.check_query(&read).await.inspect_err(|error| {
             if is_of_another_shape(error) {
                 self.queries.catalogue.forget();
@@ -244,7 +246,7 @@ impl Node {
     }
 
     /// What is read of the database for a query.
-    pub(super) fn live_read(&self, query: &Query, sql: &str) -> LiveRead {
+    pub(super) fn live_read(&self, query: &Query, sql: &str, owner: &Who) -> LiveRead {
         let options = &self.options.queries;
         let tables = query.dependencies.iter();
         LiveRead {
@@ -256,6 +258,7 @@ impl Node {
                 rows_max: options.rows_max + 2 * options.window_slack,
                 bytes_max: options.bytes_max,
             },
+            account: Some(owner.account()),
         }
     }
 }
@@ -330,6 +333,12 @@ fn ruled(
 }
 
 impl Origin {
+    /// Whether rows are hidden from the caller.
+    fn sees_part(&self) -> bool {
+        let hides = |access: &Access| !access.rules.is_empty() || access.tenants.is_some();
+        self.access.values().any(hides)
+    }
+
     /// Whether it is a table of the query, and its caller's to see.
     fn reaches(&self, shape: &TableShape) -> bool {
         self.access.get(&shape.name).is_some_and(|access| reaches(access, shape))
@@ -416,7 +425,7 @@ impl Compiled {
         let tables = shapes(tables);
         let mut cost = self.cost;
         if !has_same_types((&self.query, &self.tables), (&query, &tables)) {
-            let checked = match node.check(&query).await {
+            let checked = match node.check(&query, &self.owner).await {
                 Ok(checked) => checked,
                 Err(error) if is_of_another_shape(&error) => return Err(error),
                 Err(SqlError::Store(error)) => return Err(error.into()),
@@ -432,7 +441,7 @@ impl Compiled {
             if columns(&query, &checked) != *self.columns {
                 return Ok(changed(None));
             }
-            cost = checked.cost;
+            cost = checked.cost.filter(|_| !self.origin.sees_part());
         }
         Ok(Rebound::Other(Box::new(Compiled {
             columns: Arc::clone(&self.columns),

@@ -59,6 +59,22 @@ pub(crate) use news::{Change, News, QuerySight, piece};
 pub(crate) use problem::{ended, for_those_without_sql, not_over_sse, too_many};
 pub(crate) use registry::Registry;
 
+/// Patterns that each changed row of a table is tried on, given back when dropped.
+pub(crate) type PatternSeat = Arc<Seat<(Who, Box<str>)>>;
+
+/// The places of a query among those of someone, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct QuerySeats {
+    _one: Seat<Who>,
+    _patterns: Vec<PatternSeat>,
+}
+
+impl QuerySeats {
+    pub(crate) fn new(one: Seat<Who>, patterns: Vec<PatternSeat>) -> QuerySeats {
+        QuerySeats { _one: one, _patterns: patterns }
+    }
+}
+
 /// Where the desk's sights go: one way for each shard.
 pub(crate) type QuerySinks = Vec<mpsc::Sender<Arc<QuerySight>>>;
 
@@ -92,6 +108,8 @@ pub(crate) struct Queries {
     catalogue: Catalogue,
     checks: Checks,
     seats: Seats<Who>,
+    /// Patterns of someone on a table.
+    patterns: Seats<(Who, Box<str>)>,
     counters: Counters,
     pub(crate) registry: Registry,
 }
@@ -106,6 +124,7 @@ impl Queries {
             catalogue: Catalogue::default(),
             checks: Checks::default(),
             seats: Seats::default(),
+            patterns: Seats::default(),
             counters: Counters::default(),
             registry: Registry::default(),
         };
@@ -132,5 +151,32 @@ impl Node {
         let per_identity_max = self.options.queries.per_identity_max;
         let seat = self.queries.seats.take(identity.who().clone(), per_identity_max);
         seat.ok_or_else(|| problem::too_many("queries.per_identity_max", per_identity_max))
+    }
+
+    /// Places among the patterns of someone on a table, if there are any to be tried.
+    pub(crate) fn pattern_seat(
+        &self,
+        identity: &Identity,
+        table: &str,
+        patterns: usize,
+    ) -> Result<Option<PatternSeat>, Problem> {
+        if patterns == 0 {
+            return Ok(None);
+        }
+        let (holder, max) =
+            ((identity.who().clone(), table.into()), self.options.queries.patterns_max);
+        let seat = self.queries.patterns.take_several(holder, patterns, max);
+        seat.map(Arc::new).map(Some).ok_or_else(|| problem::too_many_patterns(table, max))
+    }
+
+    /// The same for all tables of a query.
+    pub(crate) fn pattern_seats(
+        &self,
+        identity: &Identity,
+        compiled: &Compiled,
+    ) -> Result<Vec<PatternSeat>, Problem> {
+        let patterns = compiled.query.unindexed_patterns().into_iter();
+        let seats = patterns.map(|(table, count)| self.pattern_seat(identity, table, count));
+        seats.filter_map(Result::transpose).collect()
     }
 }

@@ -164,6 +164,16 @@ pub(crate) fn too_many(which: &str, max: usize) -> Problem {
     )
 }
 
+/// Every changed row of the table would be tried on more patterns of one caller than may be.
+pub(super) fn too_many_patterns(table: &str, max: usize) -> Problem {
+    Problem::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        "too_many_patterns",
+        format!("at most {max} patterns on {table:?} that no index narrows (queries.patterns_max)"),
+        "unsubscribe from some, or compare a column with a value beside LIKE in a live query",
+    )
+}
+
 pub(crate) fn not_over_sse() -> Problem {
     Problem::bad_request(
         "unsupported_subscription",

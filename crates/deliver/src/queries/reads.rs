@@ -62,6 +62,13 @@ struct Pace {
     failures: u32,
 }
 
+/// What is under way on someone's account.
+#[derive(Debug, Default)]
+struct Running {
+    reads: usize,
+    requeries: usize,
+}
+
 /// Asks that wait, of one kind.
 #[derive(Debug, Default)]
 struct Waiting {
@@ -139,17 +146,17 @@ pub(super) struct Reads {
     sweep_at: usize,
     running: JoinSet<Done>,
     requeries: usize,
-    /// How many are under way on whose account.
-    owners: HashMap<Who, usize>,
+    /// How many are under way on whose account, and how many of them run a query again.
+    owners: HashMap<Who, Running>,
     paces: HashMap<QueryId, Pace>,
     reads_max: usize,
     requeries_max: usize,
     pause: Duration,
 }
 
-/// Reads that may be under way on one account: all but a quarter, which are for others.
+/// Reads that may be under way on one account: all but a quarter, which are for others, as one is in any case.
 fn own_max(reads_max: usize) -> usize {
-    (reads_max - reads_max / 4).max(1)
+    (reads_max - (reads_max / 4).max(1).min(reads_max)).max(1)
 }
 
 fn rank(kind: AskKind) -> usize {
@@ -228,9 +235,14 @@ impl Reads {
     }
 
     fn next_ready(&mut self, rank: usize) -> Option<Ask> {
-        let own_max = own_max(self.reads_max);
+        let (reads_max, requeries_max) = (own_max(self.reads_max), own_max(self.requeries_max));
+        let is_requery = rank == self::rank(AskKind::Requery);
         let owners = &self.owners;
-        let may = |owner: &Who| owners.get(owner).is_none_or(|running| *running < own_max);
+        let may = |owner: &Who| {
+            owners.get(owner).is_none_or(|running| {
+                running.reads < reads_max && (!is_requery || running.requeries < requeries_max)
+            })
+        };
         self.waiting[rank].ready.pop(may)
     }
 
@@ -240,8 +252,11 @@ impl Reads {
     }
 
     fn run(&mut self, store: &SharedStore, ask: Ask) {
-        self.requeries += usize::from(ask.kind == AskKind::Requery);
-        *self.owners.entry(ask.owner.clone()).or_default() += 1;
+        let is_requery = usize::from(ask.kind == AskKind::Requery);
+        self.requeries += is_requery;
+        let running = self.owners.entry(ask.owner.clone()).or_default();
+        running.reads += 1;
+        running.requeries += is_requery;
         let store = SharedStore::clone(store);
         self.running.spawn(async move {
             let begun = Instant::now();
@@ -274,7 +289,7 @@ impl Reads {
             match self.running.join_next().await {
                 Some(Ok(done)) => {
                     self.requeries -= usize::from(done.ask.kind == AskKind::Requery);
-                    self.ended(&done.ask.owner);
+                    self.ended(&done.ask.owner, done.ask.kind);
                     return done;
                 }
                 Some(Err(error)) => tracing::error!(%error, "a read for a live query broke off"),
@@ -283,10 +298,11 @@ impl Reads {
         }
     }
 
-    fn ended(&mut self, owner: &Who) {
+    fn ended(&mut self, owner: &Who, kind: AskKind) {
         if let Some(running) = self.owners.get_mut(owner) {
-            *running -= 1;
-            if *running == 0 {
+            running.reads -= 1;
+            running.requeries -= usize::from(kind == AskKind::Requery);
+            if running.reads == 0 {
                 self.owners.remove(owner);
             }
         }
@@ -341,7 +357,7 @@ mod tests {
 
     fn ask(id: u64, kind: AskKind, now: Instant) -> Ask {
         let limits = SqlLimits { timeout_ms: 1, rows_max: 1, bytes_max: 1 };
-        let read = LiveRead { sql: String::new(), tables: Vec::new(), limits };
+        let read = LiveRead { sql: String::new(), tables: Vec::new(), limits, account: None };
         Ask { id: AskId(id), query: QueryId(1), kind, owner: Who::Anyone, read, due: now }
     }
 
@@ -391,15 +407,36 @@ mod tests {
     #[test]
     fn some_places_are_never_one_callers() {
         let (mut reads, now) = (Reads::new(&QueryOptions::default()), Instant::now());
-        reads.owners.insert(Who::Anyone, own_max(reads.reads_max));
+        let reads_own = own_max(reads.reads_max);
+        reads.owners.insert(Who::Anyone, Running { reads: reads_own, requeries: 0 });
         reads.push(ask(1, AskKind::Begin, now));
         reads.push(Ask { owner: Who::Admin, ..ask(2, AskKind::Begin, now) });
         reads.waiting[0].ripen(now);
         assert_eq!(reads.next_ready(0).map(|ask| ask.id.0), Some(2), "another has room");
         assert!(reads.next_ready(0).is_none(), "it has all the places it may have");
-        reads.ended(&Who::Anyone);
+        reads.ended(&Who::Anyone, AskKind::Begin);
         assert_eq!(reads.next_ready(0).map(|ask| ask.id.0), Some(1));
-        assert!((1..=8).all(|places| own_max(places) >= 1 && own_max(places) <= places));
+        assert_eq!(own_max(1), 1);
+        assert!((2..=8).all(|places| own_max(places) >= 1 && own_max(places) < places));
+    }
+
+    #[test]
+    fn some_places_to_run_queries_again_are_never_one_callers() {
+        let (mut reads, now) = (Reads::new(&QueryOptions::default()), Instant::now());
+        let again = own_max(reads.requeries_max);
+        assert!(again < reads.requeries_max);
+        reads.owners.insert(Who::Anyone, Running { reads: again, requeries: again });
+        reads.push(ask(1, AskKind::Requery, now));
+        reads.push(Ask { owner: Who::Admin, ..ask(2, AskKind::Requery, now) });
+        reads.push(ask(3, AskKind::Begin, now));
+        for rank in [0, 2] {
+            reads.waiting[rank].ripen(now);
+        }
+        assert_eq!(reads.next_ready(2).map(|ask| ask.id.0), Some(2), "another has room");
+        assert!(reads.next_ready(2).is_none(), "it has all the places it may have for these");
+        assert_eq!(reads.next_ready(0).map(|ask| ask.id.0), Some(3), "and others besides");
+        reads.ended(&Who::Anyone, AskKind::Requery);
+        assert_eq!(reads.next_ready(2).map(|ask| ask.id.0), Some(1));
     }
 
     #[test]

@@ -68,8 +68,8 @@ impl Keeper {
         // The first ask of a query comes before its follower is seated.
         let known = self.engine.query(query).map(Arc::clone);
         let Some(bound) = known else { return };
-        let read = self.node.live_read(&bound, sql);
         let owner = self.kept.get(&query).map_or(Who::Anyone, |kept| kept.compiled.owner.clone());
+        let read = self.node.live_read(&bound, sql, &owner);
         self.reads.push(Ask { id, query, kind, owner, read, due: Instant::now() });
         self.asks.insert(id, query);
         self.node.queries.counters.asked(kind);

@@ -37,8 +37,10 @@ pub(crate) fn bind(
     expression: &Expr,
     table: &Table,
     caller: &dyn Caller,
+    of_client: bool,
 ) -> Result<(Condition, Vec<String>), Refusal> {
-    let mut binder = Binder { source, table, caller, named: vec![false; table.columns.len()] };
+    let named = vec![false; table.columns.len()];
+    let mut binder = Binder { source, table, caller, of_client, named };
     let condition = binder.condition(expression)?;
     let named = table.columns.iter().zip(&binder.named).filter(|(_, named)| **named);
     Ok((condition, named.map(|(column, _)| column.name.clone()).collect()))
@@ -48,6 +50,8 @@ struct Binder<'a> {
     source: &'a Source<'a>,
     table: &'a Table,
     caller: &'a dyn Caller,
+    /// A client wrote it, and not whoever runs the server.
+    of_client: bool,
     /// Which columns were named so far.
     named: Vec<bool>,
 }

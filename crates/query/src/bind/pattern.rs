@@ -5,7 +5,7 @@ use sqlparser::ast::{Expr, Value as Sql};
 use super::operand::{Literal, Operand};
 use super::{Binder, field, postgres, sqlite};
 use crate::condition::{Condition, Test};
-use crate::like::Pattern;
+use crate::like::{PATTERN_CHARS_MAX, Pattern, too_long};
 use crate::refusal::{NOT_SUPPORTED, Refusal};
 use crate::table::Dialect;
 use crate::truth::Truth;
@@ -29,6 +29,10 @@ impl Binder<'_> {
             Operand::Literal(literal) if literal.text().is_some() => literal.text(),
             _ => return Err(self.unsupported(pattern, "a pattern that is not a text")),
         };
+        let text = text.unwrap_or_default();
+        if self.of_client && text.chars().nth(PATTERN_CHARS_MAX).is_some() {
+            return Err(too_long("a pattern").at(wanted.position));
+        }
         let column = match &side.operand {
             Operand::Column(column) => Some(*column),
             Operand::Literal(_) => None,
@@ -41,12 +45,16 @@ impl Binder<'_> {
             let message = "the pattern ends in its escape character";
             Refusal::new(NOT_SUPPORTED, message).at(wanted.position)
         };
-        let pattern = Pattern::parse(text.unwrap_or_default(), escape, folds_ascii)
-            .map_err(ends_in_escape)?;
+        let pattern = Pattern::parse(text, escape, folds_ascii).map_err(ends_in_escape)?;
         match &side.operand {
             Operand::Column(column) => {
                 let field = field(column, reading);
-                Ok(Condition::Test(Test::Like { field, pattern, negated }))
+                Ok(Condition::Test(Test::Like {
+                    field,
+                    pattern,
+                    negated,
+                    of_client: self.of_client,
+                }))
             }
             Operand::Literal(Literal::Null) => Ok(Condition::Constant(Truth::Unknown)),
             Operand::Literal(literal) => match literal.text() {

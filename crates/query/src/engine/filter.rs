@@ -109,8 +109,8 @@ impl Filter {
                 }
                 true
             }
-            Err(_) => {
-                self.lose(Lost::Unsure);
+            Err(unsure) => {
+                self.lose(unsure.into());
                 true
             }
         }

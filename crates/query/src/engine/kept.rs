@@ -154,8 +154,9 @@ impl Kept {
             None => Ok(false),
         };
         let (before, after) = (images.before.as_ref(), images.after.as_ref());
-        let (Ok(was), Ok(is)) = (admitted(before), admitted(after)) else {
-            return self.lose(Lost::Unsure, by);
+        let (was, is) = match (admitted(before), admitted(after)) {
+            (Ok(was), Ok(is)) => (was, is),
+            (Err(unsure), _) | (_, Err(unsure)) => return self.lose(unsure.into(), by),
         };
         let (before, after) = (before.filter(|_| was), after.filter(|_| is));
         match &mut self.stage {

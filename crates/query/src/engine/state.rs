@@ -16,8 +16,14 @@ pub(crate) enum Lost {
 }
 
 impl From<Unsure> for Lost {
-    fn from(_: Unsure) -> Lost {
-        Lost::Unsure
+    fn from(unsure: Unsure) -> Lost {
+        match unsure {
+            // The database says it, and of the next row an image may.
+            Unsure::TooLong { .. } => Lost::Dry,
+            Unsure::Missing { .. } | Unsure::NotOfType { .. } | Unsure::Ambiguous { .. } => {
+                Lost::Unsure
+            }
+        }
     }
 }
 

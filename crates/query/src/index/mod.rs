@@ -117,6 +117,11 @@ impl Index {
         }
     }
 
+    /// Whether conditions have an anchor, so that not every row is tested on them.
+    pub(crate) fn finds(conditions: &Conditions) -> bool {
+        anchors(conditions, &mut Slots::default(), &RandomState::new()).is_some()
+    }
+
     /// Conditions that have no anchor, so that every row is tested on them.
     pub fn unindexed(&self) -> usize {
         self.unindexed.len()

@@ -26,6 +26,8 @@ pub(crate) use order::Direction;
 pub(crate) use window::Shown;
 pub use window::WindowPlan;
 
+use crate::index::Index;
+use crate::predicate::Predicate;
 use crate::refusal::Refusal;
 
 /// What makes two queries the same: tables, text, parameters and what their callers may see. Equal
@@ -63,6 +65,30 @@ impl Query {
             && self.columns == other.columns
             && self.dependencies == other.dependencies
             && self.plan.name() == other.plan.name()
+    }
+}
+
+impl Query {
+    /// Patterns of the client's that each changed row of a table is tried on, because no index finds the
+    /// query: by the table, each once.
+    pub fn unindexed_patterns(&self) -> Vec<(&str, usize)> {
+        let count = |conditions: &Conditions| match Index::finds(conditions) {
+            true => 0,
+            false => conditions.predicates.iter().map(Predicate::patterns).sum(),
+        };
+        let of_one = |filter: &FilterPlan| count(&filter.conditions);
+        let all: Vec<(&str, usize)> = match &self.plan {
+            Plan::Filter(filter) => vec![(&filter.table, of_one(filter))],
+            Plan::Window(window) => vec![(&window.filter.table, of_one(&window.filter))],
+            Plan::Aggregate(aggregate) => {
+                vec![(&aggregate.filter.table, of_one(&aggregate.filter))]
+            }
+            Plan::Requery(plan) => {
+                let of_table = |it: &Relevance| it.any_of.iter().map(count).sum();
+                plan.relevance.iter().map(|it| (&*it.table, of_table(it))).collect()
+            }
+        };
+        all.into_iter().filter(|(_, patterns)| *patterns > 0).collect()
     }
 }
 

@@ -398,3 +398,37 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_clients_pattern_is_bounded_and_an_operators_is_not() {
+    let condition = |chars: usize| format!("status LIKE '{}'", "ä".repeat(chars));
+    let read = |chars| Predicate::of_client(&condition(chars), &orders(), &Anna);
+    assert!(read(256).is_ok_and(|predicate| predicate.patterns() == 1));
+    assert_eq!(read(257).map(|_| ()).map_err(|refusal| refusal.code), Err("predicate_too_large"));
+    let rule = Predicate::parse(&condition(257), &orders(), &Anna).expect("a rule");
+    assert_eq!(rule.patterns(), 0, "it is not the client's");
+}
+
+#[test]
+fn a_clients_pattern_is_not_tried_on_a_long_text_where_others_wait() {
+    let image = |bytes: usize| json!({ "id": 1, "status": "a".repeat(bytes) }).to_string();
+    let (short, long) = (image(64 << 10), image((64 << 10) + 1));
+    let (short, long) = (Row::parse(short.as_bytes()), Row::parse(long.as_bytes()));
+    let (short, long) = (short.expect("a row"), long.expect("a row"));
+    let too_long = Err(Unsure::TooLong { column: "status".to_owned() });
+    for (condition, expected) in [
+        ("status LIKE '%b'", Ok(Truth::False)),
+        ("status NOT LIKE '%b'", Ok(Truth::True)),
+        ("status LIKE '%b' AND missing = 1", Ok(Truth::False)),
+    ] {
+        let condition = condition.replace("missing", "small");
+        let predicate = Predicate::of_client(&condition, &orders(), &Anna).expect("a predicate");
+        assert_eq!(predicate.test(&short), expected, "{condition}");
+        assert_eq!(predicate.test(&long), too_long, "{condition}");
+        assert_eq!(predicate.test_with(&long, Effort::Whole), expected, "{condition}");
+        let rule = Predicate::parse(&condition, &orders(), &Anna).expect("a rule");
+        assert_eq!(rule.test(&long), expected, "{condition} as a rule");
+    }
+    let decided = Predicate::of_client("id = 2 AND status LIKE '%b'", &orders(), &Anna);
+    assert_eq!(decided.expect("a predicate").test(&long), Ok(Truth::False), "without a search");
+}

@@ -30,6 +30,9 @@ impl Bound<'_> {
             }
             self.as_images(&mut edits);
         }
+        for wrap in &self.walk.wraps {
+            edits.put_around(wrap.from, wrap.to, wrap.kind.around(self.dialect()));
+        }
         emit(self.walk.pieces, 0, self.walk.pieces.len(), &edits)
     }
 

@@ -13,11 +13,29 @@ pub(crate) struct Edits {
     instead: BTreeMap<usize, (usize, String)>,
     /// What comes before a token.
     before: BTreeMap<usize, &'static str>,
+    /// What is put around tokens: by the first, and by the one after the last.
+    opened: BTreeMap<usize, Vec<(usize, String)>>,
+    closed: BTreeMap<usize, Vec<(usize, String)>>,
 }
 
 impl Edits {
     pub(crate) fn replace(&mut self, from: usize, to: usize, text: String) {
         self.instead.insert(from, (to, text));
+    }
+
+    /// Puts something around tokens. What is around fewer of them is within what is around more.
+    pub(crate) fn put_around(
+        &mut self,
+        from: usize,
+        to: usize,
+        (before, behind): (String, String),
+    ) {
+        let opened = self.opened.entry(from).or_default();
+        opened.push((to, before));
+        opened.sort_by_key(|(to, _)| std::cmp::Reverse(*to));
+        let closed = self.closed.entry(to).or_default();
+        closed.push((from, behind));
+        closed.sort_by_key(|(from, _)| std::cmp::Reverse(*from));
     }
 
     pub(crate) fn put_before(&mut self, at: usize, text: &'static str) {
@@ -58,16 +76,23 @@ pub(crate) fn emit(pieces: &[Piece], from: usize, to: usize, edits: &Edits) -> E
     let mut at = from;
     while at < to {
         let piece = &pieces[at];
-        if let Some((end, text)) = edits.instead.get(&at) {
-            emitted.push(text, piece.at);
-            at = *end;
-            continue;
+        for (_, before) in edits.opened.get(&at).into_iter().flatten() {
+            emitted.push(before, piece.at);
         }
-        match edits.before.get(&at) {
-            Some(before) => emitted.push(&format!("{before}{}", text(&piece.token)), piece.at),
-            None => emitted.push(&text(&piece.token), piece.at),
+        match (edits.instead.get(&at), edits.before.get(&at)) {
+            (Some((end, text)), _) => {
+                emitted.push(text, piece.at);
+                at = *end;
+            }
+            (None, before) => {
+                let before = before.copied().unwrap_or_default();
+                emitted.push(&format!("{before}{}", text(&piece.token)), piece.at);
+                at += 1;
+            }
         }
-        at += 1;
+        for (_, behind) in edits.closed.get(&at).into_iter().flatten() {
+            emitted.push(behind, piece.at);
+        }
     }
     emitted
 }

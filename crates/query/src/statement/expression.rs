@@ -16,6 +16,14 @@ use super::words;
 use crate::refusal::{NO_FUNCTION, Refusal};
 use crate::table::Dialect;
 
+/// Whether something is looked for by an operator.
+fn searches_texts(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::Like { .. } | Expr::ILike { .. } | Expr::SimilarTo { .. } | Expr::BinaryOp { .. }
+    )
+}
+
 impl Walk<'_> {
     pub(crate) fn expression(
         &mut self,
@@ -25,7 +33,12 @@ impl Walk<'_> {
     ) -> Result<(), Refusal> {
         // Chains lean to the left as deep as they are long, and what follows a value as well.
         let mut rest = expr;
+        // What searches is looked at when it is known what all names in it are.
+        let mut searches = Vec::new();
         loop {
+            if searches_texts(rest) {
+                searches.push(rest);
+            }
             rest = match rest {
                 // Where it stands before a claim, it has become IN.
                 Expr::AnyOp { .. } | Expr::AllOp { .. }
@@ -96,8 +109,28 @@ impl Walk<'_> {
                     }
                     root
                 }
-                other => return self.single(other, scope, ctes),
+                other => {
+                    self.single(other, scope, ctes)?;
+                    return searches.into_iter().rev().try_for_each(|expr| self.searched(expr));
+                }
             };
+        }
+    }
+
+    /// Bounds what a text is searched for by an operator.
+    fn searched(&mut self, expr: &Expr) -> Result<(), Refusal> {
+        match expr {
+            Expr::Like { expr, pattern, negated, .. } => {
+                self.search_by_word((expr, pattern), &["like"], *negated)
+            }
+            Expr::ILike { expr, pattern, negated, .. } => {
+                self.search_by_word((expr, pattern), &["ilike"], *negated)
+            }
+            Expr::SimilarTo { expr, pattern, negated, .. } => {
+                self.search_by_word((expr, pattern), &["to"], *negated)
+            }
+            Expr::BinaryOp { left, op, right } => self.search_by_operator(left, op, right),
+            _ => Ok(()),
         }
     }
 
@@ -116,7 +149,8 @@ impl Walk<'_> {
             Expr::Extract { expr: inner, .. } => self.expression(inner, scope, ctes),
             Expr::Position { expr: left, r#in: right } => {
                 self.expression(left, scope, ctes)?;
-                self.expression(right, scope, ctes)
+                self.expression(right, scope, ctes)?;
+                self.search_by_position(expr, (left, right))
             }
             Expr::Exists { subquery, .. } | Expr::Subquery(subquery) => {
                 self.query(subquery, around).map(|_| ())
@@ -162,13 +196,17 @@ impl Walk<'_> {
             }
             Expr::Substring { expr, substring_from, substring_for, .. } => {
                 self.expression(expr, scope, ctes)?;
+                self.search_by_substring(substring_from.as_deref())?;
                 self.optional(substring_from.as_deref(), scope, ctes)?;
                 self.optional(substring_for.as_deref(), scope, ctes)
             }
-            Expr::Trim { trim_what, expr, trim_characters, .. } => {
+            Expr::Trim { trim_what, expr: text, trim_characters, .. } => {
+                let characters = trim_characters.as_deref().unwrap_or_default();
                 self.optional(trim_what.as_deref(), scope, ctes)?;
-                self.expressions(trim_characters.as_deref().unwrap_or_default(), scope, ctes)?;
-                self.expression(expr, scope, ctes)
+                self.expressions(characters, scope, ctes)?;
+                self.expression(text, scope, ctes)?;
+                let set = trim_what.as_deref().or(characters.first());
+                self.search_by_trim(expr, text, set)
             }
             Expr::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
                 self.expression(expr, scope, ctes)?;
@@ -295,6 +333,7 @@ impl Walk<'_> {
             }
         }
         self.pure(expr, &name, &list.args)?;
+        self.search_by_call(&name, function)?;
         self.optional(function.filter.as_deref(), scope, ctes)?;
         self.keys(&function.within_group, scope, ctes)?;
         match &function.over {

@@ -343,6 +343,9 @@ impl Walk<'_> {
             return Err(Refusal::new(NO_FUNCTION, message).hint(names).at(self.position(name)));
         };
         self.claim(function, Claim::Function)?;
+        if folded == "generate_series" {
+            self.generated = self.generated.saturating_mul(series::rows(arguments));
+        }
         for argument in arguments {
             match argument {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => {

@@ -255,6 +255,114 @@ const SQLITE: &[&str] = &[
     "row_number",
 ];
 
+/// Functions that look for something in their first argument, and which of the others say for what, or what
+/// is put in its place: that too makes much of little.
+const POSTGRES_SEARCHING: &[(&str, &[usize])] = &[
+    ("btrim", &[1]),
+    ("ltrim", &[1]),
+    ("rtrim", &[1]),
+    ("replace", &[1, 2]),
+    ("translate", &[1, 2]),
+    ("strpos", &[1]),
+    ("split_part", &[1]),
+    ("string_to_array", &[1]),
+    ("regexp_match", &[1]),
+    ("regexp_replace", &[1, 2]),
+    ("regexp_split_to_array", &[1]),
+];
+const SQLITE_SEARCHING: &[(&str, &[usize])] =
+    &[("trim", &[1]), ("ltrim", &[1]), ("rtrim", &[1]), ("replace", &[1, 2])];
+
+/// Functions whose result has no more characters than their first argument, or very few.
+pub(crate) const SHRINKING: &[&str] = &[
+    "btrim",
+    "initcap",
+    "left",
+    "lower",
+    "ltrim",
+    "max",
+    "md5",
+    "min",
+    "reverse",
+    "right",
+    "rtrim",
+    "split_part",
+    "substr",
+    "substring",
+    "trim",
+    "upper",
+];
+
+/// Functions whose result may be an array.
+pub(crate) const MAKE_ARRAYS: &[&str] = &[
+    "array",
+    "array_agg",
+    "array_append",
+    "array_cat",
+    "array_prepend",
+    "array_remove",
+    "array_replace",
+    "coalesce",
+    "first_value",
+    "greatest",
+    "lag",
+    "last_value",
+    "lead",
+    "least",
+    "max",
+    "min",
+    "mode",
+    "nth_value",
+    "nullif",
+    "regexp_match",
+    "regexp_split_to_array",
+    "string_to_array",
+];
+
+/// PostgreSQL's aggregates and window functions.
+pub(crate) const AGGREGATES: &[&str] = &[
+    "array_agg",
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bool_and",
+    "bool_or",
+    "corr",
+    "count",
+    "covar_pop",
+    "covar_samp",
+    "cume_dist",
+    "dense_rank",
+    "every",
+    "first_value",
+    "grouping",
+    "json_agg",
+    "json_object_agg",
+    "jsonb_agg",
+    "jsonb_object_agg",
+    "lag",
+    "last_value",
+    "lead",
+    "max",
+    "min",
+    "mode",
+    "nth_value",
+    "ntile",
+    "percent_rank",
+    "percentile_cont",
+    "percentile_disc",
+    "rank",
+    "row_number",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "string_agg",
+    "sum",
+    "var_pop",
+    "var_samp",
+    "variance",
+];
+
 /// SQLite's functions of times, and how many arguments come before the time: without one, or with
 /// `'now'`, they ask the clock, and `'localtime'` and `'utc'` the machine's zone.
 const SQLITE_TIMES: &[(&str, usize)] = &[
@@ -294,6 +402,15 @@ pub(crate) fn names(dialect: Dialect) -> impl Iterator<Item = &'static str> {
         Dialect::Sqlite => SQLITE,
     };
     functions.iter().copied()
+}
+
+/// Of a function that searches its first argument, which of the others say for what.
+pub(crate) fn searching(name: &str, dialect: Dialect) -> Option<&'static [usize]> {
+    let all = match dialect {
+        Dialect::Postgres => POSTGRES_SEARCHING,
+        Dialect::Sqlite => SQLITE_SEARCHING,
+    };
+    all.iter().find(|(known, _)| *known == name).map(|(_, patterns)| *patterns)
 }
 
 /// Of SQLite's functions of times, how many arguments come before the time.

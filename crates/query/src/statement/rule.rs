@@ -158,7 +158,8 @@ impl About {
 
     fn walk<'a>(&'a self, known: Option<&'a [Known]>) -> Result<Walk<'a>, Refusal> {
         let statement = super::parse(&self.pieces, self.dialect)?;
-        let mut walk = Walk::new(self.dialect, &self.pieces, known);
+        let walk = Walk::new(self.dialect, &self.pieces, known);
+        let mut walk = Walk { of_client: false, ..walk };
         walk.query(&statement, Around { scope: None, ctes: &Ctes::default() })?;
         walk.audit()?;
         Ok(walk)

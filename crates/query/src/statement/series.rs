@@ -1,7 +1,7 @@
 //! How long a `generate_series` is must be written in the query: what the planner cannot compute it takes
 //! for a thousand rows, and then a query that makes billions is run as if it were a small one.
 
-use sqlparser::ast::{DataType, Expr, UnaryOperator, Value};
+use sqlparser::ast::{DataType, Expr, FunctionArg, FunctionArgExpr, UnaryOperator, Value};
 
 /// Digits of a whole number, at most: PostgreSQL makes a `numeric` of one that does not fit in 64 bits, and
 /// plans a series of those as if it knew nothing.
@@ -24,6 +24,32 @@ pub(super) fn is_literal(argument: &Expr) -> bool {
             _ => false,
         },
         _ => false,
+    }
+}
+
+/// How many rows a series of whole numbers has. One of times counts as one row: time bounds it.
+pub(super) fn rows(arguments: &[FunctionArg]) -> u64 {
+    let number = |at: usize| match arguments.get(at) {
+        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))) => whole(expr),
+        _ => None,
+    };
+    let (Some(first), Some(last)) = (number(0), number(1)) else { return 1 };
+    let step = number(2).unwrap_or(1).unsigned_abs().max(1);
+    u64::try_from(first.abs_diff(last) / step).unwrap_or(u64::MAX).saturating_add(1)
+}
+
+fn whole(expr: &Expr) -> Option<i128> {
+    match expr {
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => whole(inner),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => whole(expr).map(|number| -number),
+        Expr::UnaryOp { op: UnaryOperator::Plus, expr } => whole(expr),
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) | Value::SingleQuotedString(digits) => {
+                digits.trim().parse().ok()
+            }
+            _ => None,
+        },
+        _ => None,
     }
 }
 

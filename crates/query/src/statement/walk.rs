@@ -12,6 +12,7 @@ use super::nearest::nearest;
 use super::scope::{Found, Scope, folded};
 use super::tokens::Piece;
 use super::words;
+use super::wrap::Wrap;
 use crate::bind::VALUE_WORDS;
 use crate::refusal::{NO_COLUMN, NO_TABLE, QUERY_NOT_SUPPORTED, Refusal};
 use crate::shape::{Access, TableName, TableShape};
@@ -76,6 +77,14 @@ pub(crate) struct Walk<'a> {
     pub(crate) selects: usize,
     /// Where the first window function is.
     pub(crate) window: Option<usize>,
+    /// Rows that are generated, multiplied, as far as that can be told.
+    pub(crate) generated: u64,
+    /// A client wrote it, and not whoever runs the server.
+    pub(crate) of_client: bool,
+    /// What the database is to measure.
+    pub(crate) wraps: Vec<Wrap>,
+    /// Characters of literals that are looked for in texts, so far.
+    pub(crate) unwatched: usize,
 }
 
 impl<'a> Walk<'a> {
@@ -90,6 +99,10 @@ impl<'a> Walk<'a> {
             ctes: Vec::new(),
             selects: 0,
             window: None,
+            generated: 1,
+            of_client: true,
+            wraps: Vec::new(),
+            unwatched: 0,
         }
     }
 

@@ -71,7 +71,7 @@ impl Bound<'_> {
     ) -> Result<Conjunct, Refusal> {
         let table = self.occurrences()[occurrence].table;
         let emitted = self.over_own_columns(occurrence, (from, to))?;
-        let predicate = Predicate::parse(&emitted.text, &self.guards[table].table, &());
+        let predicate = Predicate::of_client(&emitted.text, &self.guards[table].table, &());
         let predicate = predicate.map_err(|mut refusal| {
             refusal.position = refusal.position.and_then(|at| emitted.origin(at));
             refusal.at(self.walk.pieces.get(from).map(|piece| piece.at))

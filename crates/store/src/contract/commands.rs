@@ -84,7 +84,7 @@ pub(crate) fn delete(stream: &str) -> Command {
 /// Someone of a tenant, who may use that tenant's streams and, if they are shared, those of none.
 pub(crate) fn tenant(host: &str, shared: bool) -> Actor {
     let reach = Reach::Of { hosts: Arc::new([host.to_owned()]), shared };
-    Actor { host_id: Some(host.to_owned()), user_id: None, reach }
+    Actor { host_id: Some(host.to_owned()), user_id: None, reach, account: None }
 }
 
 /// The end of a stream by someone's hand.

@@ -37,7 +37,7 @@ async fn read_of(store: &Subject, sql: &str, names: &[&str]) -> LiveRead {
         sql = sql.replace(&format!("<{name}>"), &shape.sql_name);
         tables.push((shape.name, shape.fingerprint));
     }
-    LiveRead { sql, tables, limits: LIMITS }
+    LiveRead { sql, tables, limits: LIMITS, account: None }
 }
 
 async fn read(store: &Subject, sql: &str) -> LiveRows {

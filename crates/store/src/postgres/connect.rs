@@ -13,6 +13,8 @@ use tokio_util::task::TaskTracker;
 
 use super::error::{broken, text};
 use super::fence::Fence;
+use super::query::sql;
+use super::statements::Backend;
 use super::url;
 use crate::error::StoreError;
 use crate::options::PostgresOptions;
@@ -79,6 +81,8 @@ pub(crate) struct Connector {
 pub(crate) struct Session {
     pub(crate) client: ClientWrapper,
     pub(crate) ended: CancellationToken,
+    /// What serves it, where that is asked for.
+    pub(super) backend: Option<Backend>,
 }
 
 pub(crate) type RawConnection =
@@ -177,7 +181,7 @@ impl Connector {
             let (client, task, ended) = self.open(settings).await.map_err(broken(CONNECT))?;
             let client = ClientWrapper::new(client, task);
             self.fence.admit(&client).await?;
-            Ok(Session { client, ended })
+            Ok(Session { client, ended, backend: None })
         };
         self.in_time(opened).await
     }
@@ -223,11 +227,17 @@ impl Connector {
                 // Before a guest's role is taken, which may not look.
                 self.fence.admit(&client).await?;
                 welcome(&client, settings).await.map_err(broken(CONNECT))?;
-                Ok(Session { client, ended })
+                Ok(Session { client, ended, backend: None })
             };
             match self.in_time(opened).await {
                 Err(error) if self.may_mend(&error) && patience.wait().await => {}
-                other => return other,
+                Ok(session) => {
+                    // Without an answer the session is broken, which whoever uses it finds out.
+                    let said = session.client.simple_query(sql!("backend")).await;
+                    let backend = said.ok().as_deref().and_then(Backend::of);
+                    return Ok(Session { backend, ..session });
+                }
+                Err(error) => return Err(error),
             }
         }
     }

@@ -5,6 +5,7 @@
 //! run with its results as text, which PostgreSQL has for every type there is. After a transaction that
 //! wrote something a mark is set; once the log has it, it has all that the transaction did.
 
+mod ending;
 mod guests;
 mod live;
 mod marks;
@@ -37,6 +38,7 @@ use crate::log::Log;
 use crate::offset::Position;
 use crate::sql::{Sql, SqlAnswer, SqlColumn, SqlError, SqlLimits, SqlProblem, Statements};
 
+pub(super) use ending::Backend;
 use guests::Guest;
 pub(crate) use guests::Guests;
 pub(crate) use live::{Live, make_role};
@@ -68,13 +70,13 @@ const MARK_POLL: Duration = Duration::from_millis(100);
 impl Sql for PostgresStore {
     async fn run_sql(&self, statements: Statements) -> Result<SqlAnswer, SqlError> {
         let before = self.tip().await?;
-        let guest = self.guests.take().await?;
+        let guest = self.guests.take(statements.actor.account.as_ref()).await?;
         let used = guest.used;
         match self.run_in(guest, &statements, before).await {
             // Nothing of it was kept. Functions that somebody called before can take from a session what the
             // driver has prepared in it: in a new one it is known whose fault it is.
             Err(error) if used && trouble::is_of_session(&error) => {
-                let guest = self.guests.take_new().await?;
+                let guest = self.guests.take_new(statements.actor.account.as_ref()).await?;
                 self.run_in(guest, &statements, before).await
             }
             ran => ran,
@@ -115,7 +117,7 @@ impl PostgresStore {
         let done = match tokio::time::timeout(limit, transact(client, statements)).await {
             Ok(done) => done,
             Err(_) => {
-                self.guests.cancel(guest);
+                guest.cancel();
                 return Err(trouble::timeout(statements.limits.timeout_ms));
             }
         };
@@ -133,7 +135,7 @@ impl PostgresStore {
             Err(Failed { error, overflows }) => {
                 if overflows {
                     // The rest of its rows is on the way, or yet to be made.
-                    self.guests.cancel(guest);
+                    guest.cancel();
                 } else if trouble::is_of_session(&error) {
                     drop(guest);
                 } else if client.batch_execute("ROLLBACK").await.is_ok() {

@@ -15,6 +15,7 @@ use super::sql;
 use crate::error::StoreError;
 use crate::migration::{self, Migration};
 use crate::offset::Epoch;
+use crate::places::Places;
 use crate::sql::SqlError;
 
 pub(super) const FILE_NAME: &str = "tidewire.db";
@@ -183,7 +184,7 @@ pub(crate) struct Readers {
     /// As many permits as connections, so a holder of a permit always finds one idle.
     permits: Arc<Semaphore>,
     /// How many may run the user's SQL, which may take long: readers of streams find one, too.
-    sql_permits: Arc<Semaphore>,
+    sql_places: Places,
     count: u32,
 }
 
@@ -205,8 +206,8 @@ impl Readers {
             .collect::<rusqlite::Result<Vec<_>>>()
             .map_err(broken("open the store for reading"))?;
         let permits = Arc::new(Semaphore::new(idle.len()));
-        let sql_permits = Arc::new(Semaphore::new(idle.len().div_ceil(2)));
-        Ok(Readers { idle: Mutex::new(idle), permits, sql_permits, count })
+        let sql_places = Places::new(idle.len().div_ceil(2));
+        Ok(Readers { idle: Mutex::new(idle), permits, sql_places, count })
     }
 
     /// Refuses when the store is closed, where nothing needs to be read from the file.
@@ -218,7 +219,7 @@ impl Readers {
     pub(crate) async fn close(&self) {
         if let Ok(_all) = self.permits.acquire_many(self.count).await {
             self.permits.close();
-            self.sql_permits.close();
+            self.sql_places.close();
             self.idle().clear();
         }
     }
@@ -232,14 +233,23 @@ impl Readers {
         self.lend(move |reader| work(&mut reader.connection)).await
     }
 
-    /// Runs the user's SQL on a thread where it may block.
-    pub(crate) async fn run_sql<T, F>(self: &Arc<Self>, work: F) -> Result<T, SqlError>
+    /// Runs the user's SQL on a thread where it may block, on their account.
+    pub(crate) async fn run_sql<T, F>(
+        self: &Arc<Self>,
+        account: Option<&Arc<str>>,
+        work: F,
+    ) -> Result<T, SqlError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Connection, &Guard) -> Result<T, SqlError> + Send + 'static,
     {
-        let _permit = self.sql_permits.acquire().await.map_err(|_| StoreError::Closed)?;
-        self.lend(move |reader| work(&mut reader.connection, &reader.guard)).await
+        let place = self.sql_places.take(account).await.map_err(|_| StoreError::Closed)?;
+        // The place goes with the work: it is not free because nobody waits for the answer any more.
+        let work = move |reader: &mut Reader| {
+            let _place = place;
+            work(&mut reader.connection, &reader.guard)
+        };
+        self.lend(work).await
     }
 
     async fn lend<T, E, F>(self: &Arc<Self>, work: F) -> Result<T, E>

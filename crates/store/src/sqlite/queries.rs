@@ -22,10 +22,10 @@ impl Queries for SqliteStore {
     }
 
     async fn check_query(&self, read: &LiveRead) -> Result<CheckedQuery, SqlError> {
-        let read = read.clone();
+        let (read, account) = (read.clone(), read.account.as_ref());
         let check =
             move |connection: &mut _, guard: &_| capture::check_live(connection, guard, &read);
-        self.readers.run_sql(check).await
+        self.readers.run_sql(account, check).await
     }
 
     /// What another process wrote is in the rows before it is in the log. So whether one did is looked
@@ -35,10 +35,10 @@ impl Queries for SqliteStore {
         let disturbances = || self.counters.snapshot().foreign_writes;
         for _ in 0..READS_MAX {
             let before = disturbances();
-            let read = Arc::clone(&read);
+            let asked = Arc::clone(&read);
             let run =
-                move |connection: &mut _, guard: &_| capture::read_live(connection, guard, &read);
-            let rows = self.readers.run_sql(run).await?;
+                move |connection: &mut _, guard: &_| capture::read_live(connection, guard, &asked);
+            let rows = self.readers.run_sql(read.account.as_ref(), run).await?;
             self.exclusively(capture::notice).await?;
             if disturbances() == before {
                 return Ok(rows);

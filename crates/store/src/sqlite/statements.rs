@@ -22,7 +22,9 @@ impl Sql for SqliteStore {
         let read = Arc::clone(&statements);
         let answer = self
             .readers
-            .run_sql(move |connection, guard| capture::read(connection, guard, &read))
+            .run_sql(statements.actor.account.as_ref(), move |connection, guard| {
+                capture::read(connection, guard, &read)
+            })
             .await?;
         if let Some(answer) = answer {
             return Ok(answer);

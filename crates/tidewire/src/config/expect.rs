@@ -53,6 +53,7 @@ pub(crate) fn range(key: &str) -> Option<RangeInclusive<i64>> {
         "queries.per_connection_max" | "queries.per_identity_max" | "queries.unindexed_max" => {
             1..=10_000_000
         }
+        "queries.patterns_max" => 1..=1_000_000,
         "queries.timeout_ms" => 1..=HOUR_MS,
         "queries.cost_max" => 0..=i64::MAX,
         "queries.reads_max" | "queries.requeries_max" => 1..=1_000,

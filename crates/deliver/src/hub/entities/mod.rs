@@ -158,6 +158,7 @@ impl Shard {
                 horizon: request.horizon,
                 link: None,
                 manner: Manner::default(),
+                patterns: None,
             },
             renewed,
         );

@@ -6,8 +6,7 @@ use tidewire_query::{PlanName, QueryId, Subscriber};
 
 use super::super::outbox::Parcel;
 use super::begin::Pieces;
-use crate::auth::Who;
-use crate::seats::Seat;
+use crate::queries::QuerySeats;
 
 /// The part of a subscription that only one to a live query has.
 #[derive(Debug)]
@@ -33,7 +32,7 @@ pub(in crate::hub) struct LiveQuery {
     pub(super) held_bytes: usize,
     /// The desk has ended it.
     pub(super) ended: bool,
-    _seat: Seat<Who>,
+    _seats: QuerySeats,
 }
 
 impl LiveQuery {
@@ -42,7 +41,7 @@ impl LiveQuery {
         live_id: Arc<str>,
         plan: PlanName,
         has_rows: bool,
-        seat: Seat<Who>,
+        seats: QuerySeats,
     ) -> LiveQuery {
         LiveQuery {
             who,
@@ -58,7 +57,7 @@ impl LiveQuery {
             held_events: 0,
             held_bytes: 0,
             ended: false,
-            _seat: seat,
+            _seats: seats,
         }
     }
 

@@ -27,10 +27,8 @@ use super::connection::{Connection, Key, Request, StartFrom, State};
 use super::outbox::Slot;
 use super::shard::Shard;
 use super::stats::add;
-use crate::auth::Who;
 use crate::horizon::Horizon;
-use crate::queries::{Compiled, Order, too_many};
-use crate::seats::Seat;
+use crate::queries::{Compiled, Order, QuerySeats, too_many};
 
 pub(in crate::hub) use begin::Piece;
 pub(super) use live_query::LiveQuery;
@@ -54,7 +52,7 @@ pub(crate) struct QueryRequest {
     /// It has rows from before.
     pub(crate) has_rows: bool,
     /// Its place among the queries of who asks.
-    pub(crate) seat: Seat<Who>,
+    pub(crate) seats: QuerySeats,
 }
 
 /// What a shard knows of queries.
@@ -134,7 +132,7 @@ impl Shard {
         let who = self.node.queries.next_subscriber();
         let node_id = self.node.id.clone();
         let Some(connection) = self.connection(key) else { return };
-        let QueryRequest { query_id, sql, compiled, resume, has_rows, seat } = request;
+        let QueryRequest { query_id, sql, compiled, resume, has_rows, seats } = request;
         let slot = connection.add(
             Request {
                 query_id: Arc::clone(&query_id),
@@ -144,13 +142,14 @@ impl Shard {
                 horizon: Horizon::default(),
                 link: None,
                 manner: Manner::default(),
+                patterns: None,
             },
             renewed,
         );
         let facts = Arc::clone(&connection.facts);
         let live_id: Arc<str> = format!("{}-{query_id}", facts.id).into();
         let plan = compiled.query.plan.name();
-        let query = LiveQuery::new(who, Arc::clone(&live_id), plan, has_rows || renewed, seat);
+        let query = LiveQuery::new(who, Arc::clone(&live_id), plan, has_rows || renewed, seats);
         if let Some(subscription) = connection.subscription(slot) {
             subscription.state = State::Live;
             subscription.tables =

@@ -20,6 +20,7 @@ use super::LiveQuery;
 use super::begin::Pieces;
 use crate::auth::Who;
 use crate::horizon::Horizon;
+use crate::queries::QuerySeats;
 use crate::seats::Seats;
 
 /// A connection that follows one query, of which the test is the other end.
@@ -48,6 +49,7 @@ impl Client {
         };
         let slot = connection.add(request, false);
         let seat = Seats::default().take(Who::Admin, 1).expect("a seat");
+        let seat = QuerySeats::new(seat, Vec::new());
         let mut query = LiveQuery::new(Subscriber(1), "c-q".into(), PlanName::Filter, false, seat);
         query.begun = true;
         connection.subscription(slot).expect("just added").query = Some(Box::new(query));

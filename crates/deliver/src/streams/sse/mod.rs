@@ -41,6 +41,11 @@ pub(super) async fn stream(
     let (mut page, after) = first_page(node, name, &reach, from, PASSAGE_LIMIT).await?;
     beyond_tip(node, after, &page)?;
     let lens = node.see(query.view.as_ref(), &mut page).await?;
+    let patterns = match &lens {
+        Some(lens) => node.pattern_seat(identity, lens.table(), lens.patterns())?,
+        None => None,
+    };
+    let kept = (kept, patterns);
     lookup::renew(node, &page.view.state).await;
     let client_cursor = query.cursor.as_deref();
     let voice = Voice::new(node.store.epoch(), &page.view.state.content_type, client_cursor);

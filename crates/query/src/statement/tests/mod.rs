@@ -5,6 +5,7 @@ mod filters;
 mod grammar;
 mod refusals;
 mod rules;
+mod searches;
 
 use std::sync::Arc;
 

@@ -97,7 +97,7 @@ pub(super) async fn ack_with(
     let Some(first) = statements.first() else {
         return Err(GroupError::Invalid("there is no statement".to_owned()));
     };
-    let guest = guests.take().await?;
+    let guest = guests.take(first.actor.account.as_ref()).await?;
     let timeout_ms = first.limits.timeout_ms;
     let limit = Duration::from_millis(timeout_ms) + statements::GRACE;
     let client = &guest.session.client;
@@ -114,7 +114,7 @@ pub(super) async fn ack_with(
     let done = match tokio::time::timeout(limit, work).await {
         Ok(done) => done,
         Err(_) => {
-            guests.cancel(guest);
+            guest.cancel();
             return Err(GroupError::Sql(statements::timeout(timeout_ms)));
         }
     };

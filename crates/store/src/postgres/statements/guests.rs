@@ -5,12 +5,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use tokio_postgres::{Client, Error, SimpleQueryMessage};
+use tokio_postgres::{CancelToken, Client, Error, SimpleQueryMessage};
+use tokio_util::sync::CancellationToken;
 
 use super::super::connect::{self, Connector, Session};
+use super::ending::{self, Backend};
 use crate::error::StoreError;
+use crate::places::{Place, Places};
 
 /// A session that stops in the middle of a transaction is ended by the server.
 const SETTINGS: &str = "
@@ -42,9 +43,10 @@ const KEEP_PLANS: &str = "SET plan_cache_mode = force_generic_plan;";
 #[derive(Debug, Clone)]
 pub(crate) struct Guests {
     connector: Arc<Connector>,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     idle: Arc<Mutex<Idle>>,
     keep_plans: bool,
+    closing: CancellationToken,
 }
 
 #[derive(Default)]
@@ -59,21 +61,61 @@ impl std::fmt::Debug for Idle {
     }
 }
 
-/// A session in use. Closed when dropped, unless it is given back.
+/// A session in use. One that is dropped, and not given back, is closed.
 pub(in crate::postgres) struct Guest {
     pub(in crate::postgres) session: Session,
     /// Others have used it before.
     pub(super) used: bool,
-    place: OwnedSemaphorePermit,
+    held: Held,
+}
+
+/// What a session in use holds. Unless it is known that the server is done with it, its place is not another's
+/// before that is so ([`ending`](super::ending)).
+struct Held {
+    place: Option<Place>,
+    connector: Arc<Connector>,
+    token: CancelToken,
+    backend: Option<Backend>,
+    /// The store is closed: nothing is waited for.
+    closing: CancellationToken,
+}
+
+impl Guest {
+    /// Ends what a session that is not answering in time still does, and closes it. Its place is free once that
+    /// has ended.
+    pub(in crate::postgres) fn cancel(self) {
+        drop(self);
+    }
+}
+
+impl Held {
+    /// The server is done with the session.
+    fn give_back(mut self) {
+        self.place = None;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some(place) = self.place.take() else { return };
+        let (connector, token) = (Arc::clone(&self.connector), self.token.clone());
+        let (backend, closing) = (self.backend.take(), self.closing.clone());
+        self.connector.tasks().spawn(async move {
+            let ended = Box::pin(ending::end(connector, token, backend));
+            closing.run_until_cancelled(ended).await;
+            drop(place);
+        });
+    }
 }
 
 impl Guests {
     pub(crate) fn new(connector: &Arc<Connector>, count: usize) -> Guests {
         Guests {
             connector: Arc::clone(connector),
-            places: Arc::new(Semaphore::new(count.max(1))),
+            places: Arc::new(Places::new(count)),
             idle: Arc::default(),
             keep_plans: false,
+            closing: CancellationToken::new(),
         }
     }
 
@@ -87,33 +129,46 @@ impl Guests {
         format!("{SETTINGS}{}", if self.keep_plans { KEEP_PLANS } else { "" })
     }
 
-    /// A session, waited for within the timeout of connections.
-    pub(in crate::postgres) async fn take(&self) -> Result<Guest, StoreError> {
-        let place = self.place().await?;
+    /// A session on someone's account, waited for within the timeout of connections.
+    pub(in crate::postgres) async fn take(
+        &self,
+        account: Option<&Arc<str>>,
+    ) -> Result<Guest, StoreError> {
+        let place = self.place(account).await?;
         let kept = self.idle().sessions.pop().filter(|session| !session.ended.is_cancelled());
         match kept {
             Some(session) if session.client.check_connection().await.is_ok() => {
-                Ok(Guest { session, used: true, place })
+                Ok(self.guest(session, true, place))
             }
             _ => self.open(place).await,
         }
     }
 
     /// A session that nobody has used, likewise.
-    pub(super) async fn take_new(&self) -> Result<Guest, StoreError> {
-        let place = self.place().await?;
+    pub(super) async fn take_new(&self, account: Option<&Arc<str>>) -> Result<Guest, StoreError> {
+        let place = self.place(account).await?;
         self.open(place).await
     }
 
-    async fn open(&self, place: OwnedSemaphorePermit) -> Result<Guest, StoreError> {
+    async fn open(&self, place: Place) -> Result<Guest, StoreError> {
         let session = self.connector.guest_in_time(&self.settings()).await?;
-        Ok(Guest { session, used: false, place })
+        Ok(self.guest(session, false, place))
     }
 
-    async fn place(&self) -> Result<OwnedSemaphorePermit, StoreError> {
+    fn guest(&self, session: Session, used: bool, place: Place) -> Guest {
+        let held = Held {
+            place: Some(place),
+            connector: Arc::clone(&self.connector),
+            token: session.client.cancel_token(),
+            backend: session.backend.clone(),
+            closing: self.closing.clone(),
+        };
+        Guest { session, used, held }
+    }
+
+    async fn place(&self, account: Option<&Arc<str>>) -> Result<Place, StoreError> {
         let timeout = self.connector.timeout;
-        let place = Arc::clone(&self.places).acquire_owned();
-        match tokio::time::timeout(timeout, place).await {
+        match tokio::time::timeout(timeout, self.places.take(account)).await {
             Ok(Ok(place)) => Ok(place),
             Ok(Err(_)) => Err(StoreError::Closed),
             Err(_) => {
@@ -130,42 +185,18 @@ impl Guests {
         let discard = if self.keep_plans { "" } else { DISCARD_PLANS };
         let (settings, timeout) = (self.settings(), self.connector.timeout);
         self.connector.tasks().spawn(async move {
-            let Guest { session, place, .. } = guest;
-            let cleaned = clean(&session.client, discard, &settings);
+            let cleaned = clean(&guest.session.client, discard, &settings);
             let cleaned = tokio::time::timeout(timeout, cleaned).await;
             if matches!(cleaned, Ok(Ok(true))) {
-                session.client.clear_type_cache();
-                let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
-                if !idle.closed {
-                    idle.sessions.push(session);
-                }
+                guest.session.client.clear_type_cache();
+                keep(&idle, guest);
             }
-            drop(place);
         });
     }
 
     /// Gives back a session in which only our own statements ran, each by itself.
     pub(super) fn give_back_untouched(&self, guest: Guest) {
-        let Guest { session, place, .. } = guest;
-        let mut idle = self.idle();
-        if !idle.closed {
-            idle.sessions.push(session);
-        }
-        drop(idle);
-        drop(place);
-    }
-
-    /// Ends what a session that is not answering in time still does, and closes it.
-    pub(in crate::postgres) fn cancel(&self, guest: Guest) {
-        let connector = Arc::clone(&self.connector);
-        self.connector.tasks().spawn(async move {
-            let token = guest.session.client.cancel_token();
-            let cancelled = tokio::time::timeout(connector.timeout, connector.cancel(&token));
-            if !matches!(cancelled.await, Ok(Ok(()))) {
-                tracing::debug!("a statement could not be cancelled; its session is closed");
-            }
-            drop(guest);
-        });
+        keep(&self.idle, guest);
     }
 
     /// Lets go of the database.
@@ -174,11 +205,23 @@ impl Guests {
         idle.closed = true;
         idle.sessions.clear();
         self.places.close();
+        self.closing.cancel();
     }
 
     fn idle(&self) -> MutexGuard<'_, Idle> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Keeps a session for the next request.
+fn keep(idle: &Mutex<Idle>, guest: Guest) {
+    let Guest { session, held, .. } = guest;
+    let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+    if !idle.closed {
+        idle.sessions.push(session);
+    }
+    drop(idle);
+    held.give_back();
 }
 
 /// Takes away what was left in a session, and says whether nothing is left.

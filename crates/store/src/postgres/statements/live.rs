@@ -71,7 +71,7 @@ impl PostgresStore {
         &self,
         tables: &[TableRef],
     ) -> Result<Vec<ShapeView>, StoreError> {
-        let guest = self.live.guests.take().await?;
+        let guest = self.live.guests.take(None).await?;
         let looked = look::names(&guest.session.client, tables).await?;
         self.live.guests.give_back_untouched(guest);
         Ok(looked)
@@ -94,12 +94,12 @@ impl PostgresStore {
     /// given.
     async fn in_live_session(&self, read: &LiveRead, run: bool) -> Result<Done, SqlError> {
         for granted in [false, true] {
-            let guest = self.live.guests.take().await?;
+            let guest = self.live.guests.take(read.account.as_ref()).await?;
             let done = self.live.once(&guest.session.client, read, run);
             let done = tokio::time::timeout(whole(&read.limits), done).await;
             let failed = match done {
                 Err(_) => {
-                    self.live.guests.cancel(guest);
+                    guest.cancel();
                     return Err(trouble::too_slow(read.limits.timeout_ms));
                 }
                 Ok(Ok(done)) => {
@@ -111,7 +111,7 @@ impl PostgresStore {
             match failed {
                 Failed::Overflow(error) => {
                     // The rest of its rows is on the way, or yet to be made.
-                    self.live.guests.cancel(guest);
+                    guest.cancel();
                     return Err(error);
                 }
                 Failed::Sql(error) => {

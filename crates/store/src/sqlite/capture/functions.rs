@@ -8,14 +8,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rusqlite::functions::{Context, FunctionFlags};
-use rusqlite::types::{Null, ValueRef};
+use rusqlite::types::{Null, Value, ValueRef};
 use rusqlite::{Connection, Error};
 use serde_json::value::RawValue;
 
 use super::collect::Collector;
+use super::guard::Guard;
 use crate::entity::{ENTITY_PREFIX, EntityAction, EntityChange, is_entity_code, is_entity_id};
 use crate::groups::partition_of;
 use crate::row::TABLE_PREFIX;
+
+/// Measures a value, and writes nothing.
+pub(crate) const WITHIN: &str = "tidewire_within";
+/// What it says of one that is too long.
+pub(crate) const TOO_LONG: &str = "tidewire_within: the value is too long";
 
 /// Tells the partition of a host, and writes nothing.
 pub(crate) const PARTITION_OF: &str = "tidewire_partition_of";
@@ -71,6 +77,34 @@ pub(crate) fn register(
         connection.create_scalar_function("tidewire_set_actor", arguments, flags, set_actor)?;
     }
     Ok(())
+}
+
+/// `tidewire_within(value, characters_max)`: the value, or an error if it is a text or bytes with more. What a
+/// live query computes and searches goes through it, because SQLite looks at the clock between instructions
+/// and not within a function: so it is looked at here as well.
+pub(crate) fn register_measure(
+    connection: &Connection,
+    guard: &Arc<Guard>,
+) -> rusqlite::Result<()> {
+    let guard = Arc::clone(guard);
+    // Not deterministic, or else it would be called once for all rows and not look at the clock again.
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
+    connection.create_scalar_function(WITHIN, 2, flags, move |context| {
+        let chars_max = context.get::<Option<i64>>(1)?.and_then(|max| usize::try_from(max).ok());
+        let chars = match context.get_raw(0) {
+            // What begins a character is not one of those that go on with one.
+            ValueRef::Text(text) => text.iter().filter(|byte| **byte & 0xC0 != 0x80).count(),
+            ValueRef::Blob(bytes) => bytes.len(),
+            _ => 0,
+        };
+        if chars_max.is_some_and(|max| chars > max) {
+            return Err(wrong(TOO_LONG));
+        }
+        if guard.look() {
+            return Err(wrong("tidewire_within: the time is up"));
+        }
+        context.get::<Value>(0)
+    })
 }
 
 fn wrong(message: &str) -> Error {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization, TransactionOperation};
 
 use super::allowed::{self, Doing};
-use super::functions::PARTITION_OF;
+use super::functions::{PARTITION_OF, WITHIN};
 
 /// What is said of a statement that may not be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -222,7 +222,8 @@ fn savepoint(operation: TransactionOperation, name: &str) -> Option<Savepoint> {
 
 /// Whether a function writes, though a `SELECT` that calls it does not look like it.
 fn publishes(function: &str) -> bool {
-    allowed::has_prefix(function) && !function.eq_ignore_ascii_case(PARTITION_OF)
+    allowed::has_prefix(function)
+        && ![PARTITION_OF, WITHIN].iter().any(|it| function.eq_ignore_ascii_case(it))
 }
 
 /// Why a live query may not do something, if it may not. What it reads of its tables was decided when

@@ -12,6 +12,7 @@ use rusqlite::{Batch, Connection, Error, ErrorCode, Statement};
 use serde_json::value::RawValue;
 
 use super::allowed;
+use super::functions::TOO_LONG;
 use super::guard::{Guard, Readable, Stopped};
 use super::problem::wrong;
 use super::table::{self, Named, Table, Watched};
@@ -307,6 +308,12 @@ fn failed(error: &Error, guard: &Guard, limits: &SqlLimits) -> SqlError {
         let hint = "ask for less, or add an index; the limit is the server's queries.timeout_ms";
         let message = format!("it took longer than {} ms", limits.timeout_ms);
         return wrong("query_too_slow", message, hint.to_owned());
+    }
+    if matches!(error, Error::SqliteFailure(_, Some(said)) if said == TOO_LONG) {
+        let message = "a computed text that is searched, or what it is searched for, is too long: \
+                       1,048,576 characters, or 256 of a pattern";
+        let hint = "search columns as they are stored, and for something shorter";
+        return wrong("predicate_too_large", message, hint.to_owned());
     }
     if error.sqlite_error_code() == Some(ErrorCode::TooBig) {
         return too_large(format!("a value has more than {} bytes", value_bytes_max(limits)));

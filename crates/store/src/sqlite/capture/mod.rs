@@ -54,6 +54,7 @@ pub(crate) fn prepare(
     guard: &Arc<Guard>,
 ) -> rusqlite::Result<()> {
     functions::register(connection, collector)?;
+    functions::register_measure(connection, guard)?;
     let authorizer = Arc::clone(guard);
     connection.authorizer(Some(move |context: rusqlite::hooks::AuthContext<'_>| {
         authorizer.authorize(&context)

@@ -31,6 +31,7 @@ pub(crate) struct Queries {
     state_bytes_max: usize,
     node_state_bytes_max: usize,
     unindexed_max: usize,
+    patterns_max: usize,
     transaction_rows_max: usize,
     resume_events_max: usize,
     #[serde(deserialize_with = "ms")]
@@ -56,6 +57,7 @@ impl Queries {
             state_bytes_max: self.state_bytes_max,
             node_state_bytes_max: self.node_state_bytes_max,
             unindexed_max: self.unindexed_max,
+            patterns_max: self.patterns_max,
             transaction_rows_max: self.transaction_rows_max,
             resume_events_max: self.resume_events_max,
             registry: self.registry_ms,

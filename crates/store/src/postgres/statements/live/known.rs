@@ -119,7 +119,7 @@ mod tests {
     fn key(sql: &str, tables: &[(&str, u64)]) -> Key {
         let limits = SqlLimits { timeout_ms: 1, rows_max: 1, bytes_max: 1 };
         let tables = tables.iter().map(|(name, print)| ((*name).to_owned(), *print)).collect();
-        Key::of(&LiveRead { sql: sql.to_owned(), tables, limits })
+        Key::of(&LiveRead { sql: sql.to_owned(), tables, limits, account: None })
     }
 
     fn known(columns: usize) -> Known {

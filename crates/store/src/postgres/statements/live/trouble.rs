@@ -36,9 +36,16 @@ impl<E: Into<SqlError>> From<E> for Failed {
 
 const READ: &str = "read for a live query";
 
+/// Characters that a computed pattern may have, and a computed text that is searched. The query says so too.
+const PATTERN_CHARS_MAX: usize = 256;
+const SEARCHED_CHARS_MAX: usize = 1 << 20;
+
 /// An error in a query's words: no row has been read.
 pub(super) fn of_words(error: &Error, limits: &SqlLimits) -> Failed {
     let Some(said) = error.as_db_error() else { return of_rows(error, limits) };
+    if let Some(what) = measured(error) {
+        return too_long(what).into();
+    }
     let class = said.code().code().get(..2).unwrap_or_default();
     if !matches!(class, "42" | "22") || *said.code() == SqlState::INSUFFICIENT_PRIVILEGE {
         return of_rows(error, limits);
@@ -58,6 +65,9 @@ pub(super) fn of_words(error: &Error, limits: &SqlLimits) -> Failed {
 /// An error that rows may have made.
 pub(super) fn of_rows(error: &Error, limits: &SqlLimits) -> Failed {
     let Some(code) = error.code() else { return sort(READ, error).into() };
+    if let Some(what) = measured(error) {
+        return too_long(what).into();
+    }
     if *code == SqlState::QUERY_CANCELED {
         return too_slow(limits.timeout_ms).into();
     }
@@ -76,6 +86,32 @@ pub(super) fn of_rows(error: &Error, limits: &SqlLimits) -> Failed {
         }
         weather => weather.into(),
     }
+}
+
+/// What was too long, if that is what the error says: computed values that are searched are measured by the
+/// assignment of a `varchar`, and collections by an error with words of ours in it.
+fn measured(error: &Error) -> Option<&'static str> {
+    let said = error.as_db_error()?;
+    let is_of = |chars: usize| said.message().contains(&format!("({})", chars + 1));
+    match said.code() {
+        code if *code == SqlState::STRING_DATA_RIGHT_TRUNCATION && is_of(PATTERN_CHARS_MAX) => {
+            Some("a computed pattern has more than 256 characters")
+        }
+        code if *code == SqlState::STRING_DATA_RIGHT_TRUNCATION && is_of(SEARCHED_CHARS_MAX) => {
+            Some("a computed text that is searched has more than 1,048,576 characters")
+        }
+        code if *code == SqlState::INVALID_TEXT_REPRESENTATION
+            && said.message().contains("tidewire: a collection has too many bytes: ") =>
+        {
+            Some("a computed array or document that is compared part by part has more than 64 KiB")
+        }
+        _ => None,
+    }
+}
+
+fn too_long(what: &str) -> SqlError {
+    let hint = "search columns as they are stored, and for something shorter";
+    refused("predicate_too_large", what, None, hint)
 }
 
 /// An error of the statements that begin a read.

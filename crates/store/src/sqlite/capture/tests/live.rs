@@ -11,7 +11,10 @@ async fn read(subject: &Subject, sql: &str) -> Result<LiveRows, SqlError> {
     let shapes = subject.store.shapes(&[asked]).await.expect("shapes can be read");
     let [ShapeView::Watched(shape)] = &shapes[..] else { panic!("not watched: {shapes:?}") };
     let tables = vec![(shape.name.clone(), shape.fingerprint)];
-    subject.store.read_query(LiveRead { sql: sql.to_owned(), tables, limits: LIMITS }).await
+    subject
+        .store
+        .read_query(LiveRead { sql: sql.to_owned(), tables, limits: LIMITS, account: None })
+        .await
 }
 
 /// The results are small: it is on the way to them that a value is large.

@@ -1,0 +1,72 @@
+//! What the database's planner expects depends on all rows. Whoever may see some of them gets the same answer
+//! whatever the others are (I6).
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidewire_stories::query_tab::{run, watch};
+use tidewire_stories::{Http, Launch, QueryTab, Store};
+
+const KEY: &str = "story-e13f6a0b52c94d78";
+
+const ASKED: [&str; 4] = [
+    "SELECT id FROM salaries WHERE amount > 100",
+    "SELECT a.id FROM salaries a, salaries b WHERE a.amount < b.amount",
+    "SELECT id, amount FROM salaries ORDER BY amount DESC LIMIT 3",
+    "SELECT count(*) AS n FROM salaries WHERE amount BETWEEN 100 AND 5000",
+];
+
+/// What a caller is answered, without what differs from time to time.
+async fn answers(http: &Http) -> Vec<Value> {
+    let mut all = Vec::new();
+    for sql in ASKED {
+        let mut tab = QueryTab::open(http).await;
+        tab.ask(&[json!({ "query_id": "q", "sql": sql })]).await;
+        let answer = loop {
+            let message = tab.hear().await;
+            if message["type"] == "error" {
+                break message["code"].clone();
+            }
+            let entry = &message["subscriptions"][0];
+            if entry["query_id"] == "q" {
+                break json!([entry["plan"], entry["row_count"], entry["initial_results"]]);
+            }
+        };
+        all.push(answer);
+        let explain = json!({ "sql": format!("EXPLAIN LIVE {sql}") });
+        let told = http.json(Method::POST, "/v1/sql", &explain).await;
+        let told = told.json();
+        let rows = told["rows"].as_array().cloned().unwrap_or_default();
+        let lines = rows.into_iter().filter(|row| row["key"] != "shared_by");
+        all.push(lines.collect());
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hidden_rows_make_no_difference_to_what_is_answered() {
+    let store = Store::postgres().await;
+    let server = Launch::serve(&store, KEY).set("TIDEWIRE_QUERIES_COST_MAX", "500").start().await;
+    let admin = server.http();
+    run(admin, "CREATE TABLE salaries (id INTEGER PRIMARY KEY, owner TEXT, amount INTEGER)").await;
+    watch(admin, &json!({ "table": "salaries", "host_column": "owner" })).await;
+    run(admin, "INSERT INTO salaries VALUES (1, 'acme', 50), (2, 'acme', 200)").await;
+    run(admin, "ANALYZE salaries").await;
+    let key = async |scopes: Value| admin.holder(&admin.make_key(&scopes).await);
+    let ruled = key(json!({
+        "tables": ["salaries"], "can": ["read", "sql"], "rows": { "salaries": "owner = 'acme'" },
+    }))
+    .await;
+    let of_tenant =
+        key(json!({ "tables": ["salaries"], "can": ["read"], "hosts": ["acme"] })).await;
+    let before = (answers(&ruled).await, answers(&of_tenant).await);
+    assert!(!answers(admin).await.contains(&json!("query_too_expensive")));
+    run(admin, "INSERT INTO salaries SELECT n, 'other', n FROM generate_series(1000, 5000) AS n")
+        .await;
+    run(admin, "ANALYZE salaries").await;
+    // Who sees all of it is refused now; who does not is told what they were told.
+    assert!(answers(admin).await.contains(&json!("query_too_expensive")));
+    let after = (answers(&ruled).await, answers(&of_tenant).await);
+    assert_eq!(before, after);
+    let text = serde_json::to_string(&after).expect("JSON");
+    assert!(!text.contains("\"cost\"") && !text.contains("query_too_expensive"), "{text}");
+}
