@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sqlparser::tokenizer::Token;
 
 use super::emit::{Edits, emit, quoted};
-use super::parameters;
+use super::identities;
 use super::select::{Around, Ctes};
 use super::tokens::{self, Piece, read_rule};
 use super::walk::{Known, Walk, not_supported};
@@ -77,8 +77,7 @@ pub fn check_rule(
     dialect: Dialect,
 ) -> Result<RuleUse, Refusal> {
     let nobody: &dyn Caller = &();
-    let mut pieces = read_rule(rule, dialect)?;
-    parameters::fill(&mut pieces, nobody)?;
+    let pieces = identities::fill(&read_rule(rule, dialect)?, nobody, dialect)?;
     let plain = match Predicate::parse(rule, &shape.images(dialect), nobody) {
         Ok(_) => return Ok(RuleUse::Everywhere),
         Err(refusal) => refusal,
