@@ -8,7 +8,8 @@ use tidewire_stories::{Http, Issuer, WebSocket};
 pub(crate) const SECRET: &str = "a secret of HS256 that is longer than thirty-two bytes";
 
 /// End users read all rows of these tables.
-const READ: &str = "[tables]\nprojects.read = \"true\"\nsecret_projects.read = \"true\"\n";
+const READ: &str =
+    "[tables]\nprojects.read = \"true\"\nsecret_projects.read = \"true\"\nnotes.read = \"true\"\n";
 
 pub(crate) const SETTINGS: [(&str, &str); 2] =
     [("TIDEWIRE_JWT_SECRET", SECRET), ("tidewire.toml", READ)];
