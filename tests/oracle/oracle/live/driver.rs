@@ -307,7 +307,8 @@ impl<'a> Driver<'a> {
             let Some(query) = self.engine.query(asked.query).cloned() else { continue };
             let tables = query.dependencies.iter();
             let tables = tables.map(|it| (it.table.to_string(), it.fingerprint)).collect();
-            let read = LiveRead { sql: asked.sql.to_string(), tables, limits: LIMITS };
+            let read =
+                LiveRead { sql: asked.sql.to_string(), tables, limits: LIMITS, account: None };
             match self.ground.store.read_query(read).await {
                 Ok(rows) => {
                     let snapshot = rows.snapshot.as_deref().map_or(Snapshot::Place, |text| {

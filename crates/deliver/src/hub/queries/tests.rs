@@ -46,6 +46,7 @@ impl Client {
             horizon: Horizon::default(),
             link: None,
             manner: Manner::default(),
+            patterns: None,
         };
         let slot = connection.add(request, false);
         let seat = Seats::default().take(Who::Admin, 1).expect("a seat");
