@@ -76,11 +76,9 @@ pub(crate) async fn handle(node: &Node, request: Request) -> Answer {
     match &watches {
         Ok(watches) => {
             checks.push(tables(watches));
-            let configured = &node.options.tables;
-            let is_watched = |name: &&str| watches.iter().any(|watch| watch.table == *name);
-            let names = configured.keys().map(String::as_str);
-            let missing: Vec<&str> = names.filter(|name| !is_watched(name)).collect();
-            checks.push(rules(configured.len(), &missing, watches));
+            let missing = node.rules.without_table();
+            let missing: Vec<&str> = missing.iter().map(|name| &**name).collect();
+            checks.push(rules(node.options.tables.len(), &missing, watches));
         }
         Err(error) => checks.push(Check::unknown("tables", error)),
     }
