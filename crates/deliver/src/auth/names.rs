@@ -304,8 +304,12 @@ mod tests {
         let granted = |text: &str, table: &str| names.grants(&names.read(text), table);
         assert!(granted("Orders", "Orders") && !granted("Orders", "orders"));
         assert!(granted("ORDERS", "orders") && !granted("ORDERS", "Orders"));
-        assert!(granted("items", "sales.items") && !granted("items", "items"));
+        assert!(granted("items", "sales.items") && !granted("items", "stock.bins"));
         assert!(granted("public.later", "later"), "one that is not watched");
+        let tables = [("items", "public", "items", false), ("sales.items", "sales", "items", true)];
+        let names = TableNames::of(Dialect::Postgres, &tables);
+        let granted = |table: &str| names.grants(&names.read("items"), table);
+        assert!(granted("items") && !granted("sales.items"), "events of that very name come first");
     }
 
     #[test]

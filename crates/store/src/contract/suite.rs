@@ -75,8 +75,8 @@ macro_rules! contract_suite {
                 a_renamed_table_keeps_its_stream
                 a_dropped_table_ends_its_stream
                 columns_are_known_by_the_tables_name
-                names_of_watched_tables_are_known
-                collations_of_columns_are_known;
+                collations_of_columns_are_known
+                names_of_watched_tables_are_known;
         }
     };
     (nodes: $fresh:expr) => {
