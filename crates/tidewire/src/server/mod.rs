@@ -194,7 +194,10 @@ async fn start(
     let scheme = plan.options.scheme();
     let encrypted = plan.options.tls.is_some();
     someone_may_come_in(&plan.options, &store).await?;
-    let has_queries = plan.options.queries.enabled;
+    // Before anyone is served: from then on a signal to stop is a wish to drain.
+    if plan.options.queries.enabled {
+        say_what_live_queries_need(&store).await;
+    }
     let server = Server::start(plan.options.clone(), SharedStore::clone(&store), listener).await;
     let server = server.context("cannot start the server")?;
     let options = CaptureOptions { node: server.node_id().to_owned(), ..plan.capture.clone() };
@@ -213,9 +216,6 @@ async fn start(
             %address,
             "connections are not encrypted: set tls.certificate and tls.key, or put a TLS proxy in front"
         );
-    }
-    if has_queries {
-        say_what_live_queries_need(&store).await;
     }
     Ok(Running { server, capture, store, shared })
 }
