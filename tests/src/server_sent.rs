@@ -66,7 +66,7 @@ impl ServerSent {
     }
 
     /// The next event, however long that takes. `None`: the response has ended.
-    pub(crate) async fn whenever(&mut self) -> Option<Sent> {
+    pub async fn whenever(&mut self) -> Option<Sent> {
         loop {
             if let Some(sent) = self.arrived.pop_front() {
                 return Some(sent);

@@ -5,7 +5,7 @@
 //! `./test faults` tells it with 100,000 changes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use tidewire_stories::{
     Http, Jobs, Launch, Process, QueryTab, ServerSent, Store, StreamSource, Tab, WebSocket, faults,
     on_both_stores,
 };
-use tokio::sync::Barrier;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 on_both_stores!(every_kind_of_client_gets_all_of_it_once_and_in_order);
@@ -121,22 +121,26 @@ impl Told {
     }
 }
 
+/// Held by each client until it has read the past. It listens on meanwhile, as a client must that wants to be
+/// taken for alive: when all have dropped theirs, the first live change is made.
+type OnTheWay = mpsc::Sender<Infallible>;
+
 /// Someone who can be asked for the next rows that they are told of.
 trait Client: Send {
     /// Takes what comes next.
     fn hear(&mut self, told: &mut Told) -> impl Future<Output = ()> + Send;
 }
 
-/// Reads the past, meets the others, and reads what is live then.
-async fn reads(mut client: impl Client, mut told: Told, all_are_back: Arc<Barrier>) {
+/// Reads the past, says so, and reads on to what is live.
+async fn reads(mut client: impl Client, mut told: Told, on_the_way: OnTheWay) {
     let who = told.who;
     while !told.is_at(LAST) {
         within_patience(&format!("the past, for {who}"), client.hear(&mut told)).await;
     }
     told.is_whole();
-    all_are_back.wait().await;
+    drop(on_the_way);
     while !told.is_at(LIVE) {
-        within_patience(&format!("what is live, for {who}"), client.hear(&mut told)).await;
+        client.hear(&mut told).await;
     }
 }
 
@@ -167,7 +171,7 @@ impl Client for Socket {
 /// A session, over Server-Sent Events.
 impl Client for ServerSent {
     async fn hear(&mut self, told: &mut Told) {
-        let sent = self.next().await.expect("a response that goes on");
+        let sent = self.whenever().await.expect("a response that goes on");
         match sent.message["type"].as_str() {
             Some("event") => told.row(&sent.message["payload"]["data"]),
             Some("progress" | "subscription_created") => {}
@@ -247,12 +251,14 @@ async fn has_printed(tail: &Process, note: &str) {
 }
 
 /// `tidewire tail --table`: all that it prints, one change a line.
-async fn tails(http: Http, all_are_back: Arc<Barrier>) {
+async fn tails(http: Http, on_the_way: OnTheWay) {
     let words = ["--table", "orders", "--from", "start", "--url", http.base()];
     let tail = Launch::command("tail").with(words).spawn();
     has_printed(&tail, LAST).await;
-    all_are_back.wait().await;
-    has_printed(&tail, LIVE).await;
+    drop(on_the_way);
+    while !tail.has_just_printed(LIVE) {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
     let mut told = Told::nothing("tail", 0);
     for line in tail.printed().lines().take_while(|line| !line.contains(LIVE)) {
         let change: Value = serde_json::from_str(line).expect("a change");
@@ -262,7 +268,7 @@ async fn tails(http: Http, all_are_back: Arc<Barrier>) {
 }
 
 /// A subscription to the rows as entities: whoever comes back is told of each once.
-async fn hears_of_entities(http: Http, since: String, all_are_back: Arc<Barrier>) {
+async fn hears_of_entities(http: Http, since: String, on_the_way: OnTheWay) {
     let mut socket = WebSocket::connect(&http, "/v1/ws").await;
     socket.hears("hello").await;
     let ids: Vec<String> = (1..=ENTITIES).map(|id| id.to_string()).collect();
@@ -279,14 +285,14 @@ async fn hears_of_entities(http: Http, since: String, all_are_back: Arc<Barrier>
     }
     told.sort_by_key(|id| id.parse::<i64>().expect("a number"));
     assert_eq!(told, ids, "each once");
-    all_are_back.wait().await;
+    drop(on_the_way);
     let message = socket.hears("INVALIDATE").await;
     assert_eq!(message["payload"]["changes"][0]["entityId"], "1", "{message}");
 }
 
 /// A live query that goes on from its offset. Each of its changes says what the row was before, and the
 /// client has that, or complains.
-async fn resumes_a_query(http: Http, mut tab: QueryTab, all_are_back: Arc<Barrier>) {
+async fn resumes_a_query(http: Http, mut tab: QueryTab, on_the_way: OnTheWay) {
     let offset = tab.offset("q").expect("an offset").to_owned();
     let etag = tab.entry("q")["etag"].clone();
     let mut back = QueryTab::open(&http).await;
@@ -301,7 +307,7 @@ async fn resumes_a_query(http: Http, mut tab: QueryTab, all_are_back: Arc<Barrie
         first.and_then(|row| row["version"].as_i64()).expect("a row")
     };
     assert_eq!(version(&back), dimensions().1 + 1);
-    all_are_back.wait().await;
+    drop(on_the_way);
     while version(&back) != dimensions().1 + 2 {
         back.hear().await;
     }
@@ -322,39 +328,38 @@ async fn every_kind_of_client_gets_all_of_it_once_and_in_order(store: Store) {
     change_all(http).await;
 
     let mut clients = JoinSet::new();
-    let all_are_back = Arc::new(Barrier::new(11));
-    let meeting = Arc::clone(&all_are_back);
-    let back = || Arc::clone(&meeting);
+    let (on_the_way, mut all_are_back) = mpsc::channel(1);
     let table = json!({ "query_id": "t", "table": "orders", "offset": "-1" });
     let stream = json!({ "query_id": "s", "stream": STREAM, "offset": since });
     let socket = Socket::open(http, &table).await;
-    clients.spawn(reads(socket, Told::nothing("the socket of the table", 0), back()));
+    clients.spawn(reads(socket, Told::nothing("the socket of the table", 0), on_the_way.clone()));
     let socket = Socket::open(http, &stream).await;
-    clients.spawn(reads(socket, Told::nothing("the socket of the stream", 1), back()));
+    clients.spawn(reads(socket, Told::nothing("the socket of the stream", 1), on_the_way.clone()));
     let tab = Tab::open(http).await;
     tab.subscribe_at(STREAM, &since).await;
     let session = ServerSent::open(http, &tab.session, None).await;
-    clients.spawn(reads(session, Told::nothing("the session", 1), back()));
+    clients.spawn(reads(session, Told::nothing("the session", 1), on_the_way.clone()));
     let source = StreamSource::open(http, STREAM, "-1").await;
     let source = Responses { http: http.clone(), source, offset: "-1".to_owned() };
-    clients.spawn(reads(source, Told::nothing("live=sse", 0), back()));
+    clients.spawn(reads(source, Told::nothing("live=sse", 0), on_the_way.clone()));
     for (who, offset, first, waits) in
         [("catch-up", "-1", 0, false), ("long-poll", since.as_str(), 1, true)]
     {
         let requests = Requests { http: http.clone(), offset: offset.to_owned(), waits };
-        clients.spawn(reads(requests, Told::nothing(who, first), back()));
+        clients.spawn(reads(requests, Told::nothing(who, first), on_the_way.clone()));
     }
-    clients.spawn(reads(group, Told::nothing("the group", 0), back()));
-    clients.spawn(tails(http.clone(), back()));
-    clients.spawn(hears_of_entities(http.clone(), since, back()));
-    clients.spawn(resumes_a_query(http.clone(), query, back()));
+    clients.spawn(reads(group, Told::nothing("the group", 0), on_the_way.clone()));
+    clients.spawn(tails(http.clone(), on_the_way.clone()));
+    clients.spawn(hears_of_entities(http.clone(), since, on_the_way.clone()));
+    clients.spawn(resumes_a_query(http.clone(), query, on_the_way.clone()));
 
-    let writer = http.clone();
-    clients.spawn(async move {
-        all_are_back.wait().await;
-        one_more(&writer, LIVE).await;
-    });
-    while let Some(ended) = clients.join_next().await {
-        ended.expect("a client that was told everything");
-    }
+    drop(on_the_way);
+    all_are_back.recv().await;
+    one_more(http, LIVE).await;
+    let everyone_hears = async {
+        while let Some(ended) = clients.join_next().await {
+            ended.expect("a client that was told everything");
+        }
+    };
+    within_patience("everyone is told of what is live", everyone_hears).await;
 }
