@@ -13,16 +13,14 @@
 //! batches of groups (`groups.batch_memory_bytes_max`).
 
 use std::fmt::Write as _;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
 use axum::http::{Method, Response, StatusCode};
 use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
 
+use crate::kept_body::keep_with;
 use crate::node::Node;
 use crate::problem::Problem;
 
@@ -271,33 +269,7 @@ impl Node {
             Err(problem) if method.is_safe() => return Err(problem),
             Err(_) => held.grow_anyway(bytes),
         }
-        Ok(answer.map(|body| Body::new(HeldBody { body, _held: held })))
-    }
-}
-
-/// A body whose bytes are held.
-struct HeldBody {
-    body: Body,
-    _held: Held,
-}
-
-impl HttpBody for HeldBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        Ok(answer.map(|body| keep_with(body, held)))
     }
 }
 

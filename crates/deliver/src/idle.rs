@@ -17,12 +17,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use axum::body::{Body, HttpBody};
-use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
+use axum::body::Body;
 use hyper::rt::{Sleep, Timer};
 
 use crate::hub::clock_ms;
+use crate::kept_body::keep_with;
 use crate::line::Line;
 use crate::options::Limits;
 
@@ -170,7 +169,7 @@ pub(crate) struct Underway(Arc<Requests>);
 impl Underway {
     /// Stays with the answer's body to its end.
     pub(crate) fn attend(self, body: Body) -> Body {
-        Body::new(Attended { body, _underway: self })
+        keep_with(body, self)
     }
 }
 
@@ -178,31 +177,5 @@ impl Drop for Underway {
     fn drop(&mut self) {
         self.0.quiet_since_ms.store(clock_ms(), Ordering::Relaxed);
         self.0.open.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// A body that counts as under way.
-struct Attended {
-    body: Body,
-    _underway: Underway,
-}
-
-impl HttpBody for Attended {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

@@ -37,6 +37,7 @@ mod groups;
 mod horizon;
 mod hub;
 mod idle;
+mod kept_body;
 mod lens;
 mod line;
 mod live;

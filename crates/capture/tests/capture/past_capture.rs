@@ -22,16 +22,6 @@ async fn stage_of(options: CaptureOptions) -> Stage {
     stage
 }
 
-/// What those who follow tables were told besides rows, once it has been told so many times.
-async fn told(stage: &Stage, times: usize) -> Vec<String> {
-    let there = format!("SELECT count(*) >= {times} FROM tidewire.log WHERE control = 'schema'");
-    stage.until(&there).await;
-    let log = stage.log().await.into_iter();
-    log.filter(|event| event.control.as_deref() == Some("schema"))
-        .filter_map(|event| event.payload)
-        .collect()
-}
-
 /// The changes from an offset on: operation, and the first column of the key.
 async fn changes_after(stage: &Stage, offset: i64) -> Vec<String> {
     let changes = stage.log().await.into_iter().filter(|event| event.offset > offset);
@@ -80,7 +70,7 @@ async fn partitions_that_go_and_come_are_told_as_differences() {
         stage.run(PARTS).await;
         let from = tip(&stage).await;
         stage.run("ALTER TABLE parts DETACH PARTITION feb").await;
-        let what = told(&stage, 1).await;
+        let what = stage.told(1).await;
         assert!(what[0].contains("feb is no partition of it any more"), "{what:?}");
         let mut changes = changes_after(&stage, from).await;
         changes.sort();
@@ -93,7 +83,7 @@ async fn partitions_that_go_and_come_are_told_as_differences() {
         stage
             .run("ALTER TABLE parts ATTACH PARTITION feb FOR VALUES FROM ('2024-02-01') TO ('2024-03-01')")
             .await;
-        let what = told(&stage, 2).await;
+        let what = stage.told(2).await;
         assert!(what[1].contains("feb came as a partition. Its rows follow"), "{what:?}");
         let mut changes = changes_after(&stage, from).await;
         changes.sort();
@@ -101,7 +91,7 @@ async fn partitions_that_go_and_come_are_told_as_differences() {
 
         let from = tip(&stage).await;
         stage.run("DROP TABLE feb").await;
-        let what = told(&stage, 3).await;
+        let what = stage.told(3).await;
         assert!(what[2].contains("feb is no partition of it any more"), "{what:?}");
         let mut changes = changes_after(&stage, from).await;
         changes.sort();
@@ -143,7 +133,7 @@ async fn disabled_triggers_are_noticed_and_what_was_missed_is_told() {
     stage.run("INSERT INTO orders VALUES (4, 'd'); UPDATE orders SET v = 'x' WHERE id = 1").await;
     stage.run("DELETE FROM orders WHERE id = 2").await;
     stage.run("ALTER TABLE orders ENABLE TRIGGER ALL").await;
-    let what = told(&stage, 1).await;
+    let what = stage.told(1).await;
     assert!(what[0].contains("triggers that capture its changes were disabled"), "{what:?}");
     stage.until("SELECT tidewire.is_armed('orders'::regclass)").await;
     stage.run("INSERT INTO orders VALUES (5, 'e')").await;
@@ -178,7 +168,7 @@ async fn a_table_that_is_taken_out_of_the_publication_is_put_back_and_compared()
               INSERT INTO orders VALUES (2, 'c'); COMMIT",
         )
         .await;
-    let what = told(&stage, 1).await;
+    let what = stage.told(1).await;
     assert!(what[0].contains("taken out of the publication"), "{what:?}");
     stage.run("INSERT INTO orders VALUES (3, 'd')").await;
     stage.caught_up().await;
@@ -201,16 +191,16 @@ async fn other_names_inside_of_types_are_told() {
         .await;
     stage.caught_up().await;
     stage.run("ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'").await;
-    let what = told(&stage, 2).await;
+    let what = stage.told(2).await;
     let said = "has the label 'blue' instead of 'sad'";
     assert!(what.iter().all(|what| what.contains(said)), "{what:?}");
     stage.run("ALTER TYPE mood ADD VALUE 'fine'").await;
     let known = "SELECT bool_and(shape ->> 'types' LIKE '%fine%') FROM tidewire.watches";
     stage.until(known).await;
     stage.caught_up().await;
-    assert_eq!(told(&stage, 2).await.len(), 2, "another label changes no row");
+    assert_eq!(stage.told(2).await.len(), 2, "another label changes no row");
     stage.run("ALTER TYPE place RENAME ATTRIBUTE x TO y").await;
-    let what = told(&stage, 3).await;
+    let what = stage.told(3).await;
     assert!(what[2].contains("has the field y integer instead of x integer"), "{what:?}");
     stage.strike().await;
 }

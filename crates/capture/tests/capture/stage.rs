@@ -149,6 +149,17 @@ impl Stage {
         self.sql.query_one(sql, &[]).await.expect(sql).get(0)
     }
 
+    /// What followers of tables were told besides rows, once they have been told so many things.
+    pub(crate) async fn told(&self, times: usize) -> Vec<String> {
+        let there =
+            format!("SELECT count(*) >= {times} FROM tidewire.log WHERE control = 'schema'");
+        self.until(&there).await;
+        let log = self.log().await.into_iter();
+        log.filter(|event| event.control.as_deref() == Some("schema"))
+            .filter_map(|event| event.payload)
+            .collect()
+    }
+
     /// The log, but for marks.
     pub(crate) async fn log(&self) -> Vec<Logged> {
         let sql = "SELECT c_offset, stream_id, control, operation, table_name, entity_code, entity_id,

@@ -11,16 +11,6 @@ async fn watched(table: &str) -> Stage {
     stage
 }
 
-/// Waits until the log tells of a change of the table, and returns what it says.
-async fn told(stage: &Stage, times: i64) -> Vec<String> {
-    let there = format!("SELECT count(*) >= {times} FROM tidewire.log WHERE control = 'schema'");
-    stage.until(&there).await;
-    let log = stage.log().await.into_iter();
-    log.filter(|event| event.control.as_deref() == Some("schema"))
-        .filter_map(|event| event.payload)
-        .collect()
-}
-
 #[tokio::test]
 async fn columns_that_come_and_go_are_told_and_captured_at_once() {
     let stage = watched("CREATE TABLE orders (id int PRIMARY KEY, note text)").await;
@@ -35,14 +25,14 @@ async fn columns_that_come_and_go_are_told_and_captured_at_once() {
     let image = json!({"number": 1, "note": "a", "picture": "AP8="});
     assert_eq!(inserted.after.as_ref(), Some(&image));
     assert_eq!(inserted.entity_id.as_deref(), Some("1"));
-    let what = told(&stage, 1).await.concat();
+    let what = stage.told(1).await.concat();
     for said in ["column picture was added (bytea)", "column id was renamed to number"] {
         assert!(what.contains(said), "{what}");
     }
     let keys = "SELECT array_to_string(key_columns, ',') FROM tidewire.watches";
     assert_eq!(stage.text(keys).await, "number");
     stage.run("ALTER TABLE orders DROP COLUMN note").await;
-    let what = told(&stage, 2).await;
+    let what = stage.told(2).await;
     assert_eq!(what.last().map(String::as_str), Some(r#"{"what": "column note was dropped"}"#));
     stage.strike().await;
 }
@@ -51,7 +41,7 @@ async fn columns_that_come_and_go_are_told_and_captured_at_once() {
 async fn a_renamed_table_keeps_its_stream() {
     let stage = watched("CREATE TABLE orders (id int PRIMARY KEY)").await;
     stage.run("ALTER TABLE orders RENAME TO purchases").await;
-    let what = told(&stage, 1).await.concat();
+    let what = stage.told(1).await.concat();
     assert_eq!(what, r#"{"what": "the table was renamed to purchases"}"#);
     stage.run("INSERT INTO purchases VALUES (1)").await;
     stage.caught_up().await;
