@@ -32,13 +32,15 @@ inserted AS (
     INSERT INTO tidewire.log (
         c_offset, stream_id, append_id, host_id, user_id, table_name, operation, entity_code,
         entity_id, before_data, after_data, payload, content_type, control, txid, tx_last,
-        trace_context, created_at, entity_was, entity_action, outbox_id, published_at
+        trace_context, created_at, entity_was, entity_action, outbox_id, published_at,
+        row_bytes
     )
     SELECT c_offset, stream_id, c_offset, host_id, user_id, table_name, operation, entity_code,
            entity_id, before_data, after_data, payload, content_type, control, txid,
            last_of_tx AND $4::boolean, trace_context, created_at, entity_was, entity_action,
            CASE WHEN operation IS NOT NULL THEN id END,
-           CASE WHEN operation IS NOT NULL THEN clock_timestamp() END
+           CASE WHEN operation IS NOT NULL THEN clock_timestamp() END,
+           CASE WHEN operation IS NOT NULL THEN tidewire.images_bytes(before_data, after_data) END
     FROM numbered
 )
 SELECT count(*) FROM placed

@@ -36,6 +36,9 @@ pub struct Key {
 pub struct NewKey {
     /// The key itself. The server cannot show it again.
     pub key: String,
+    /// What the server noticed about its rules, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// What is known of it.
     #[serde(flatten)]
     pub known: Key,

@@ -184,15 +184,15 @@ pub(crate) fn make_inert(headers: &mut HeaderMap) {
 
 /// Refuses a request to an open server under a name that is not this machine's.
 pub(crate) fn check_host(request: &Request) -> Result<(), Problem> {
-    if named_host(request).is_some_and(|host| !is_loopback(&host)) {
-        return Err(Problem::new(
-            StatusCode::FORBIDDEN,
-            "host_not_allowed",
-            "this server answers under loopback names only",
-            "use http://localhost or http://127.0.0.1; tidewire serve is for other hosts",
-        ));
-    }
-    Ok(())
+    let Some(host) = named_host(request).filter(|host| !is_loopback(host)) else { return Ok(()) };
+    let problem = Problem::new(
+        StatusCode::FORBIDDEN,
+        "host_not_allowed",
+        "this server answers under loopback names only",
+        "use http://localhost or http://127.0.0.1; tidewire serve is for other hosts",
+    );
+    let shown: String = host.chars().take(ORIGIN_SHOWN_MAX).collect();
+    Err(problem.with_note(format!("the host was {shown:?}")))
 }
 
 /// This server's address as the client knows it: the configured one, or the one it asked.

@@ -63,8 +63,8 @@ pub struct PageLimit {
     /// At most this many events.
     pub events: usize,
     /// Stop after the event that reaches this many bytes of payload, or of a row's images as the
-    /// store holds them: in PostgreSQL that is the size on disk, and not the length of the text. A
-    /// single larger event is still returned, alone, so that reading always moves.
+    /// store measures them: in PostgreSQL that is the size of `jsonb`, and not the length of the text.
+    /// A single larger event is still returned, alone, so that reading always moves.
     pub bytes: usize,
 }
 

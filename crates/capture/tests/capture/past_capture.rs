@@ -1,7 +1,6 @@
 //! What changes a watched table past row triggers and the write-ahead log is noticed, told and repaired, whichever
 //! way changes are captured.
 
-use tidewire_capture::CaptureOptions;
 use tidewire_store::Watches as _;
 
 use crate::stage::{Stage, quick, reading};
@@ -12,15 +11,6 @@ const PARTS: &str = "CREATE TABLE parts (id int, day date, v text, PRIMARY KEY (
     INSERT INTO parts VALUES (100, '2024-01-31', 'there before');
     SELECT tidewire.watch('parts');
     INSERT INTO parts VALUES (1, '2024-01-05', 'a'), (2, '2024-02-05', 'b'), (3, '2024-02-06', 'c')";
-
-async fn stage_of(options: CaptureOptions) -> Stage {
-    let wal = options.source == tidewire_capture::Source::Wal;
-    let stage = Stage::set_with(options).await;
-    if wal {
-        stage.until("SELECT mode = 'wal' FROM tidewire.capture").await;
-    }
-    stage
-}
 
 /// The changes from an offset on: operation, and the first column of the key.
 async fn changes_after(stage: &Stage, offset: i64) -> Vec<String> {
@@ -40,7 +30,7 @@ async fn tip(stage: &Stage) -> i64 {
 #[tokio::test]
 async fn a_partition_that_is_emptied_tells_of_each_row_in_its_place() {
     for options in [quick("a"), reading("a")] {
-        let stage = stage_of(options).await;
+        let stage = Stage::set_begun(options).await;
         stage.run(PARTS).await;
         let from = tip(&stage).await;
         stage
@@ -66,7 +56,7 @@ async fn a_partition_that_is_emptied_tells_of_each_row_in_its_place() {
 #[tokio::test]
 async fn partitions_that_go_and_come_are_told_as_differences() {
     for options in [quick("a"), reading("a")] {
-        let stage = stage_of(options).await;
+        let stage = Stage::set_begun(options).await;
         stage.run(PARTS).await;
         let from = tip(&stage).await;
         stage.run("ALTER TABLE parts DETACH PARTITION feb").await;
@@ -103,7 +93,7 @@ async fn partitions_that_go_and_come_are_told_as_differences() {
 #[tokio::test]
 async fn a_partition_that_is_made_and_written_to_is_no_news() {
     for options in [quick("a"), reading("a")] {
-        let stage = stage_of(options).await;
+        let stage = Stage::set_begun(options).await;
         stage.run(PARTS).await;
         let from = tip(&stage).await;
         stage

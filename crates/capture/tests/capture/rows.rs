@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::stage::Stage;
+use crate::stage::{Stage, quick, reading};
 
 fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     let owned = |(operation, entity): &(&str, &str)| ((*operation).into(), (*entity).into());
@@ -118,6 +118,22 @@ async fn large_values_that_did_not_change_are_in_both_images() {
         }
     }
     stage.strike().await;
+}
+
+#[tokio::test]
+async fn the_size_of_a_change_is_that_of_what_is_not_compressed() {
+    for options in [quick("a"), reading("a")] {
+        let stage = Stage::set_begun(options).await;
+        stage.run("CREATE TABLE docs (id int PRIMARY KEY, body text)").await;
+        stage.run("SELECT tidewire.watch('docs')").await;
+        stage.run("INSERT INTO docs VALUES (1, repeat('x', 100000))").await;
+        stage.run("UPDATE docs SET id = 2; DELETE FROM docs; TRUNCATE docs").await;
+        stage.caught_up().await;
+        let sizes = "SELECT array_agg(row_bytes / 100000 ORDER BY c_offset) = '{1, 2, 1, 0}'
+                     FROM tidewire.log WHERE operation IS NOT NULL";
+        stage.until(sizes).await;
+        stage.strike().await;
+    }
 }
 
 #[tokio::test]

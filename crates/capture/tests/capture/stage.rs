@@ -59,8 +59,16 @@ pub(crate) fn reading(node: &str) -> CaptureOptions {
 impl Stage {
     /// A fresh database, with one node that reads changes from the write-ahead log, and has begun to.
     pub(crate) async fn set_with_wal() -> Stage {
-        let stage = Stage::set_with(reading("a")).await;
-        stage.until("SELECT mode = 'wal' FROM tidewire.capture").await;
+        Stage::set_begun(reading("a")).await
+    }
+
+    /// A fresh database, with one node that captures as its options say, and has begun to.
+    pub(crate) async fn set_begun(options: CaptureOptions) -> Stage {
+        let reads_wal = options.source == Source::Wal;
+        let stage = Stage::set_with(options).await;
+        if reads_wal {
+            stage.until("SELECT mode = 'wal' FROM tidewire.capture").await;
+        }
         stage
     }
 

@@ -37,7 +37,7 @@ fn notify(query_id: &'static str, position: u64) -> Message<'static> {
 }
 
 fn ended(query_id: &'static str, reason: &str) -> Message<'static> {
-    Message::Ended { query_id: Cow::Borrowed(query_id), reason: reason.to_owned() }
+    Message::Ended { query_id: Cow::Borrowed(query_id), reason: reason.to_owned(), what: None }
 }
 
 fn problem(query_id: &'static str, temporary: bool) -> Message<'static> {

@@ -53,7 +53,7 @@ impl State {
             Message::SchemaChanged { query_id, offset, what } => {
                 self.schema_changed(&query_id, &offset, what);
             }
-            Message::Ended { query_id, reason } => self.ended(&query_id, reason),
+            Message::Ended { query_id, reason, what } => self.ended(&query_id, reason, what),
             Message::Problem { query_id, problem } => self.problem(query_id.as_deref(), problem),
             Message::Hello { connection_id, node } => {
                 self.updates.push_back(Update::Connected { node, connection_id });
@@ -216,13 +216,13 @@ impl State {
         self.lanes.insert(query_id, Lane { stream, wire, subscription });
     }
 
-    fn ended(&mut self, query_id: &str, reason: String) {
+    fn ended(&mut self, query_id: &str, reason: String, what: Option<String>) {
         let Some(lane) = self.lanes.get_mut(query_id) else {
             return;
         };
         let (fate, wanted) = lane.ended(&reason);
         if let Some(subscription) = lane.subscription.as_mut().filter(|_| wanted)
-            && subscription.end(reason, &mut self.updates)
+            && subscription.end(reason, what, &mut self.updates)
         {
             self.lanes.remove(query_id);
         } else {

@@ -61,7 +61,7 @@ struct CatchUp {
     held: VecDeque<Event>,
     held_bytes: usize,
     /// The subscription has ended, once this is caught up.
-    end: Option<String>,
+    end: Option<(String, Option<String>)>,
 }
 
 impl Subscription {
@@ -192,13 +192,18 @@ impl Subscription {
     }
 
     /// Nothing more comes from the server. Whether all of it was given out already.
-    pub(super) fn end(&mut self, reason: String, out: &mut VecDeque<Update>) -> bool {
+    pub(super) fn end(
+        &mut self,
+        reason: String,
+        what: Option<String>,
+        out: &mut VecDeque<Update>,
+    ) -> bool {
         if let Some(catch_up) = &mut self.catch_up {
-            catch_up.end = Some(reason);
+            catch_up.end = Some((reason, what));
             return false;
         }
         let (query_id, stream) = (self.query_id.clone(), self.stream.clone());
-        out.push_back(Update::Ended { query_id, stream, reason });
+        out.push_back(Update::Ended { query_id, stream, reason, what });
         true
     }
 
@@ -254,7 +259,7 @@ impl Subscription {
                 self.give(event, out);
             }
         }
-        Some(catch_up.end.is_some_and(|reason| self.end(reason, out)))
+        Some(catch_up.end.is_some_and(|(reason, what)| self.end(reason, what, out)))
     }
 
     fn has(&self, offset: &str) -> bool {

@@ -104,6 +104,8 @@ pub enum Update {
         stream: Arc<str>,
         /// `stream_closed`, `stream_deleted`, `session_expired`, or `unsubscribed` by someone else.
         reason: String,
+        /// More about that, in a sentence, where the server says it.
+        what: Option<String>,
     },
     /// The server refused something. A subscription that cannot be had has ended with this, unless
     /// the problem is temporary: then it is asked for again by itself.

@@ -156,6 +156,7 @@ pub(crate) enum Message<'a> {
     Ended {
         query_id: Cow<'a, str>,
         reason: String,
+        what: Option<String>,
     },
     Problem {
         query_id: Option<Cow<'a, str>>,
@@ -308,6 +309,7 @@ impl<'a> Members<'a> {
             "subscription_ended" => Message::Ended {
                 query_id: self.query_id.ok_or_else(query_id)?.0,
                 reason: self.reason.unwrap_or_default(),
+                what: self.what,
             },
             "error" => Message::Problem {
                 query_id: self.query_id.map(|text| text.0),

@@ -3,15 +3,17 @@
 //! Nothing is changed by looking. A check that cannot be made is itself a finding, so that one database that does not
 //! answer hides nothing else.
 
+use std::time::Duration;
+
 use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use tidewire_query::nearest;
-use tidewire_store::{CaptureMode, CaptureView, StoreError, WatchView};
+use tidewire_store::{CaptureMode, CaptureView, RepairView, StoreError, WatchView};
 
 use super::Answer;
 use crate::document::{only, uncached};
+use crate::lens::WrongRules;
 use crate::node::Node;
 
 /// Changes that wait longer for their place in the log are worth a word: it takes milliseconds.
@@ -21,7 +23,7 @@ const WAITING_MS_MAX: u64 = 10_000;
 const NAMES_SHOWN_MAX: usize = 20;
 
 /// How something was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Status {
     Good,
     /// It may be meant so.
@@ -76,9 +78,11 @@ pub(crate) async fn handle(node: &Node, request: Request) -> Answer {
     match &watches {
         Ok(watches) => {
             checks.push(tables(watches));
-            let missing = node.rules.without_table();
-            let missing: Vec<&str> = missing.iter().map(|name| &**name).collect();
-            checks.push(rules(node.options.tables.len(), &missing, watches));
+            let looked = node.names.look(&node.store, Duration::ZERO).await;
+            checks.push(match looked {
+                Ok(()) => rules(node.options.tables.len(), &node.wrong_rules().await),
+                Err(error) => Check::unknown("rules", &error),
+            });
         }
         Err(error) => checks.push(Check::unknown("tables", error)),
     }
@@ -137,6 +141,15 @@ fn captured(view: &CaptureView, has_tables: bool) -> Check {
         check =
             check.todo(format!("{} changes were given up: the server's log says why", view.dead));
     }
+    for repair in view.repairs.iter().take(NAMES_SHOWN_MAX) {
+        check.status = check.status.max(Status::Note);
+        let RepairView { table, why, .. } = repair;
+        let told = match repair.events {
+            Some(count) => format!("followers were told the difference ({count} events)"),
+            None => "followers were told to read it again".to_owned(),
+        };
+        check = check.todo(format!("{table} was changed past capture: {why}; {told}"));
+    }
     if view.mode != CaptureMode::Embedded && view.leader.is_none() && has_tables {
         check.status = Status::Bad;
         check = check.todo("no node brings changes into the log: look at the servers' logs");
@@ -184,24 +197,25 @@ fn tables(watches: &[WatchView]) -> Check {
     check
 }
 
-/// The configured row rules, and those without a table that they are about.
-fn rules(configured: usize, missing: &[&str], watches: &[WatchView]) -> Check {
-    if missing.is_empty() {
-        let text = match configured {
-            0 => "none is configured".to_owned(),
-            count => format!("{count} configured, each for a watched table"),
-        };
-        return Check::new("rules", Status::Good, text);
+/// The row rules: those of the configuration, and those of keys and tokens.
+fn rules(configured: usize, wrong: &WrongRules) -> Check {
+    let text = match configured {
+        0 => "none is configured".to_owned(),
+        count => format!("{count} configured"),
+    };
+    let (status, text) = match (wrong.configured.is_empty(), wrong.others.is_empty()) {
+        (true, true) if configured == 0 => (Status::Good, text),
+        (true, true) => (Status::Good, format!("{text}, and each can be kept")),
+        (true, false) => (Status::Note, text),
+        (false, _) => (Status::Bad, format!("{text}, and not all can be kept")),
+    };
+    let mut todo: Vec<String> = wrong.configured.iter().chain(&wrong.others).cloned().collect();
+    let more = todo.len().saturating_sub(NAMES_SHOWN_MAX);
+    if more > 0 {
+        todo.truncate(NAMES_SHOWN_MAX);
+        todo.push(format!("and {more} more, which the server's log has"));
     }
-    let text = format!("{} of {configured} name no watched table", missing.len());
-    let mut check = Check::new("rules", Status::Bad, text);
-    for name in missing.iter().take(NAMES_SHOWN_MAX) {
-        let near = nearest(name, watches.iter().map(|watch| watch.table.as_str()));
-        let meant = near.map_or_else(String::new, |near| format!("did you mean {near}? "));
-        check = check
-            .todo(format!("[tables.{name}]: {meant}Correct the name, or: tidewire watch {name}"));
-    }
-    check
+    Check { todo, ..Check::new("rules", status, text) }
 }
 
 /// Names, as many as are read with pleasure.
@@ -252,15 +266,18 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_without_its_table_is_bad_and_names_the_nearest() {
-        let watches = [watch("orders", &["id"]), watch("customers", &["id"])];
-        let found = rules(3, &["Orders", "custmers"], &watches);
-        assert_eq!(found.status, Status::Bad);
-        let todo = found.todo.join("\n");
-        assert!(todo.contains("[tables.Orders]: did you mean orders?"), "{todo}");
-        assert!(todo.contains("[tables.custmers]: did you mean customers?"), "{todo}");
-        assert_eq!(found.todo.len(), 2, "{todo}");
-        assert_eq!(rules(1, &[], &watches).status, Status::Good);
+    fn rules_that_cannot_be_kept_are_bad_and_those_of_others_are_noted() {
+        let wrong = |configured: usize, others: usize| WrongRules {
+            configured: vec!["[tables.a] read: no such column".to_owned(); configured],
+            others: vec!["key 1: no such table".to_owned(); others],
+        };
+        assert_eq!(rules(1, &wrong(0, 0)).status, Status::Good);
+        assert_eq!(rules(0, &wrong(0, 1)).status, Status::Note);
+        let found = rules(2, &wrong(1, 1));
+        assert_eq!((found.status, found.todo.len()), (Status::Bad, 2), "{found:?}");
+        let found = rules(90, &wrong(90, 0));
+        assert_eq!(found.todo.len(), NAMES_SHOWN_MAX + 1, "{found:?}");
+        assert!(found.todo[NAMES_SHOWN_MAX].contains("70 more"), "{found:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tidewire_store::{KeyView, NewKey, StoreError};
 
 use super::{Answer, invalid};
 use crate::auth::key::{self, Fresh};
-use crate::auth::scopes::Scopes;
+use crate::auth::scopes::{Scopes, is_no_rule};
 use crate::auth::{Identity, audit};
 use crate::body;
 use crate::document::{only, parse, uncached};
@@ -74,14 +74,36 @@ async fn create(node: &Node, request: Request, identity: &Identity) -> Answer {
     }
     let bytes = body::read(request, node).await?;
     let Document { name, scopes, expires_in_ms } = parse(&bytes, invalid)?;
-    Scopes::parse(scopes.get(), &(), &node.names).map_err(wrong_scopes)?;
+    let notes = wrong_in(node, scopes.get()).await?;
     let Fresh { key, hash } = fresh()?;
     let new = NewKey { name, hash, scopes: scopes.get().to_owned(), expires_in_ms };
     let view = node.store.create_key(new).await?;
     audit::administered(identity, "create key", &view.id.to_string());
     // Its rules are looked at, so that the log says what is wrong with them before it is used.
     node.names.doubt();
-    Ok(uncached(StatusCode::CREATED, with_key(&view, &key)))
+    let mut document = with_key(&view, &key);
+    if !notes.is_empty() {
+        document["notes"] = notes.into();
+    }
+    Ok(uncached(StatusCode::CREATED, document))
+}
+
+/// What is wrong with scopes: those that are none are refused. A rule for a table that is not watched, or not as
+/// the rule says, is worth a note, because the table may come later.
+async fn wrong_in(node: &Node, scopes: &str) -> Result<Vec<String>, Problem> {
+    let scopes = Scopes::parse(scopes, &(), &node.names).map_err(wrong_scopes)?;
+    if scopes.rules().next().is_none() {
+        return Ok(Vec::new());
+    }
+    node.names.look(&node.store, Duration::ZERO).await?;
+    for (table, rule) in scopes.rules() {
+        let rule = rule.filter(|rule| !is_no_rule(rule));
+        if let Some(refusal) = rule.and_then(|rule| node.unreadable_rule(table, rule)) {
+            let what = format!("rows of {:?}: {}", table.text, refusal.message);
+            return Err(wrong_scopes(what));
+        }
+    }
+    Ok(node.wrong_in_scopes("this key", &scopes).await)
 }
 
 async fn revoke(node: &Node, id: i64, identity: &Identity) -> Answer {
@@ -150,8 +172,8 @@ fn wrong_scopes(detail: String) -> Problem {
     Problem::bad_request(
         "invalid_scopes",
         detail,
-        "scopes are an object with tables, and perhaps streams, append, columns, rows, can, host \
-         and hosts; PROTOCOL.md describes them",
+        "scopes are an object with tables, and perhaps streams, append, columns, rows, groups, can, \
+         host and hosts; PROTOCOL.md describes them",
     )
 }
 

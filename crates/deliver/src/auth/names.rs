@@ -31,6 +31,13 @@ pub(crate) struct Written {
     name: Option<TableName>,
 }
 
+impl Written {
+    /// The name as SQL reads it, if it is one there.
+    pub(crate) fn sql_name(&self) -> Option<&TableName> {
+        self.name.as_ref()
+    }
+}
+
 /// The names of the watched tables. Cheap to clone; all clones know the same.
 #[derive(Debug, Clone)]
 pub(crate) struct TableNames(Arc<Shared>);

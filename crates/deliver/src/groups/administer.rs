@@ -11,6 +11,7 @@ use tidewire_store::groups::{Filter, GroupChange, GroupWish, OnDead, PARTITIONS_
 use super::Answer;
 use super::document::described;
 use super::problem::{self, invalid};
+use crate::auth::names::FRESH;
 use crate::auth::{Identity, audit};
 use crate::body;
 use crate::document::{only, parse};
@@ -117,8 +118,13 @@ async fn check_watched(node: &Node, group: &str, filter: Option<&Filter>) -> Res
     let is_read =
         |table: &String| known.as_ref().is_some_and(|it| it.filter.tables.contains(table));
     let missing = filter.tables.iter().find(|table| !is_watched(table) && !is_read(table));
+    let Some(table) = missing else { return Ok(()) };
+    node.names.look(&node.store, FRESH).await?;
+    if let [(name, _)] = node.names.meant(&node.names.read(table)).as_slice() {
+        return Err(problem::watched_as(table, name));
+    }
     let names = watches.iter().map(|watch| watch.table.as_str());
-    missing.map_or(Ok(()), |table| Err(problem::not_watched(table, names)))
+    Err(problem::not_watched(table, names))
 }
 
 /// Makes, looks at, or removes a group.

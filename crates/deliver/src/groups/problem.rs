@@ -19,6 +19,12 @@ pub(super) fn invalid(detail: String) -> Problem {
     )
 }
 
+/// A table that a group shall read, under another name than its events have.
+pub(super) fn watched_as(table: &str, name: &str) -> Problem {
+    invalid(format!("the table {table} is watched as {name}"))
+        .with_hint(format!("name it as its events do: {name}"))
+}
+
 /// A table that a group shall read, and whose changes nobody captures.
 pub(super) fn not_watched<'a>(
     table: &str,

@@ -33,7 +33,7 @@ mod view;
 
 pub(crate) use look::{Lens, Opened};
 pub(crate) use refusal::{rule_cannot_be_kept, table_not_found, table_not_watched};
-pub(crate) use report::{Untried, blame};
+pub(crate) use report::{Untried, WrongRules, blame};
 pub(crate) use rules::Rules;
 pub(crate) use tables::{Tables, dialect};
 pub(crate) use view::{Person, View, covers};
@@ -44,6 +44,7 @@ use bytes::Bytes;
 use tidewire_query::Effort;
 use tidewire_store::{Epoch, Event, Found, Page, PageLimit, Position, Reach, StoreError};
 
+use crate::auth::names::FRESH;
 use crate::auth::{Act, Identity, audit};
 use crate::horizon;
 use crate::node::Node;
@@ -153,6 +154,12 @@ impl Node {
             _ => problem,
         };
         let watched = self.tables.watched(&self.store, table, self.tail.position()).await;
+        let watched = match watched {
+            Err(problem) if view.is_none_or(|view| !view.is_of_tenants()) => {
+                Err(self.with_its_name(table, problem).await?)
+            }
+            watched => watched,
+        };
         match (watched, view) {
             (Err(problem), None) if !problem.is_temporary() => match self.has(stream).await? {
                 true => Ok(()),
@@ -165,6 +172,18 @@ impl Node {
             }
             (Ok(()), None) => Ok(()),
         }
+    }
+
+    /// A table that is not there under this name may be there under another, which SQL takes for the same.
+    async fn with_its_name(&self, table: &str, problem: Problem) -> Result<Problem, Problem> {
+        if !matches!(problem.code(), "table_not_watched" | "table_not_found") {
+            return Ok(problem);
+        }
+        self.names.look(&self.store, FRESH).await?;
+        Ok(match self.names.meant(&self.names.read(table)).as_slice() {
+            [(name, _)] => problem.with_hint(format!("it is watched as {name}: name it so")),
+            _ => problem,
+        })
     }
 
     /// Whether there is a stream of this name.

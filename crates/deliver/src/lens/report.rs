@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use tidewire_query::RuleUse;
+use tidewire_query::{Refusal, RuleUse, TableName, rule_tables};
 
 use super::rules::Configured;
 use crate::auth::names::Written;
@@ -41,21 +41,27 @@ pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
     }
 }
 
+/// What is wrong with rules, in words.
+pub(crate) struct WrongRules {
+    /// With those of the configuration.
+    pub(crate) configured: Vec<String>,
+    /// With those of keys and tokens, and with what end users can read.
+    pub(crate) others: Vec<String>,
+}
+
 impl Node {
     /// Looks at all rules, and says what is wrong with them that was not said before.
     pub(crate) async fn look_at_rules(&self) {
         if self.rules.again.swap(false, Ordering::AcqRel) {
-            self.look_at_written_rules().await;
             self.rules.said.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
         if let Err(error) = self.names.look(&self.store, Duration::ZERO).await {
             tracing::warn!(%error, "the names of tables could not be read; rules are looked at later");
             return;
         }
-        let mut found = self.wrong_in_configuration(&self.rules.configured).await;
         self.note_rules_without_table();
-        found.extend(self.wrong_in_keys().await);
-        found.extend(self.unreadable_by_users());
+        let WrongRules { configured, others } = self.wrong_rules().await;
+        let found: Vec<String> = configured.into_iter().chain(others).collect();
         let mut said = self.rules.said.lock().unwrap_or_else(PoisonError::into_inner);
         for message in found.iter().filter(|message| !said.contains(*message)) {
             tracing::warn!("{message}");
@@ -63,21 +69,29 @@ impl Node {
         *said = found.into_iter().collect::<HashSet<_>>();
     }
 
-    /// Looks at the rules as they are written by now, which take effect with the next start.
-    async fn look_at_written_rules(&self) {
-        let written = self.tunable();
-        let text = |rules: &BTreeMap<String, TableRule>| -> Vec<(String, String)> {
-            rules.iter().map(|(table, rule)| (table.clone(), rule.read.clone())).collect()
+    /// What is wrong with rules as they are written by now. Those of the configuration take effect with the
+    /// next start.
+    pub(crate) async fn wrong_rules(&self) -> WrongRules {
+        let written = Configured::all(&self.written_rules(), &self.names);
+        let mut configured = self.wrong_in_configuration(&written).await;
+        let same = |(new, old): (&Configured, &Configured)| {
+            (&new.table.text, &new.read) == (&old.table.text, &old.read)
         };
-        if text(&written.tables) == text(&self.options.tables) {
-            return;
+        let started_with = &self.rules.configured;
+        if written.len() != started_with.len() || !written.iter().zip(started_with).all(same) {
+            let restart = "the rules of [tables] have changed: restart the server to apply them";
+            configured.insert(0, restart.to_owned());
         }
-        tracing::warn!(
-            "the rules of [tables] have changed; those of the start stay in force until the next"
-        );
-        let others = Configured::all(&written.tables, &self.names);
-        for message in self.wrong_in_configuration(&others).await {
-            tracing::warn!("{message}");
+        let mut others = self.wrong_in_keys().await;
+        others.extend(self.unreadable_by_users(&written));
+        WrongRules { configured, others }
+    }
+
+    /// The rules that the configuration has by now.
+    fn written_rules(&self) -> BTreeMap<String, TableRule> {
+        match self.rules.reread.load(Ordering::Acquire) {
+            true => self.tunable().tables.clone(),
+            false => self.options.tables.clone(),
         }
     }
 
@@ -99,12 +113,12 @@ impl Node {
             match self.names.means_any(table) {
                 true => found.extend(self.wrong_with(&placed).await),
                 false => {
-                    let Placed { place, .. } = placed;
                     let nearest = self.nearest(table);
                     found.push(format!(
-                        "{place}: no watched table is called {:?}{nearest}; the rule applies once there is one",
-                        table.text
+                        "{}: no watched table is called {:?}{nearest}; the rule applies once there is one",
+                        placed.place, table.text
                     ));
+                    found.extend(self.is_no_condition(&placed));
                 }
             }
         }
@@ -128,26 +142,31 @@ impl Node {
         let mut found = Vec::new();
         for (place, scopes) in written {
             let Ok(scopes) = Scopes::parse(&scopes, &(), &self.names) else { continue };
-            for (table, rule) in scopes.rules() {
-                let place = match rule {
-                    Some(_) => format!("{place}, rows of {:?}", table.text),
-                    None => format!("{place}, columns of {:?}", table.text),
-                };
-                if !self.names.means_any(table) {
-                    let nearest = self.nearest(table);
-                    found.push(format!(
-                        "{place}: no watched table is called so{nearest}; it reads no table"
-                    ));
-                } else if let Some(rule) = rule {
-                    found.extend(self.wrong_with(&Placed { place, table, rule }).await);
-                }
+            found.extend(self.wrong_in_scopes(&place, &scopes).await);
+        }
+        found
+    }
+
+    /// What is wrong with the rules of a credential, which are written at a place.
+    pub(crate) async fn wrong_in_scopes(&self, place: &str, scopes: &Scopes) -> Vec<String> {
+        let mut found = Vec::new();
+        for (table, rule) in scopes.rules() {
+            let what = if rule.is_some() { "rows" } else { "columns" };
+            let place = format!("{place}, {what} of {:?}", table.text);
+            if !self.names.means_any(table) {
+                let nearest = self.nearest(table);
+                found.push(format!(
+                    "{place}: no watched table is called so{nearest}; it reads no table"
+                ));
+            } else if let Some(rule) = rule {
+                found.extend(self.wrong_with(&Placed { place, table, rule }).await);
             }
         }
         found
     }
 
     /// Tables that end users would read by `jwt.scopes`, and do not because nothing says which rows.
-    fn unreadable_by_users(&self) -> Option<String> {
+    fn unreadable_by_users(&self, written: &[Configured]) -> Option<String> {
         let scopes =
             self.options.auth.jwt_scopes.as_deref().filter(|_| self.options.auth.jwt.is_some());
         let scopes = Scopes::parse(scopes?, &(), &self.names).ok()?;
@@ -155,7 +174,7 @@ impl Node {
             scopes.covers_table(table)
                 && !scopes.is_admin()
                 && !scopes.narrowing(table).says_rows
-                && !self.rules.says_rows(&self.names, table)
+                && !written.iter().any(|rule| self.names.grants(&rule.table, table))
         };
         let tables = self.names.tables();
         let hidden: Vec<&str> =
@@ -171,6 +190,23 @@ impl Node {
     fn nearest(&self, table: &Written) -> String {
         let nearest = self.names.nearest(table);
         nearest.map_or_else(String::new, |nearest| format!(" (the nearest is {nearest:?})"))
+    }
+
+    /// That a rule is no condition at all, whatever its table may be.
+    fn is_no_condition(&self, placed: &Placed<'_>) -> Option<String> {
+        let Placed { place, table, rule } = placed;
+        let refusal = self.unreadable_rule(table, rule)?;
+        let at = refusal.position.map_or_else(String::new, |at| format!(", character {at}"));
+        Some(format!("{place}{at}: the rule cannot be kept: {}", refusal.message))
+    }
+
+    /// What keeps a rule from being read as a condition, if something does.
+    pub(crate) fn unreadable_rule(&self, table: &Written, rule: &str) -> Option<Refusal> {
+        let name = table
+            .sql_name()
+            .cloned()
+            .unwrap_or_else(|| TableName { schema: None, name: table.text.clone() });
+        rule_tables(rule, &name, self.names.dialect()).err()
     }
 
     /// What is wrong with a rule, for each table that it is for.

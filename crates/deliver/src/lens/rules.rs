@@ -39,6 +39,8 @@ pub(crate) struct Rules {
     pub(super) said: Mutex<HashSet<String>>,
     /// Whether everything is to be said again.
     pub(super) again: AtomicBool,
+    /// Whether the configuration was read again since the start.
+    pub(super) reread: AtomicBool,
 }
 
 /// A rule of the configuration.
@@ -67,11 +69,13 @@ impl Rules {
             without_table: RwLock::new(Arc::default()),
             said: Mutex::default(),
             again: AtomicBool::new(false),
+            reread: AtomicBool::new(false),
         }
     }
 
     /// The configuration was read again: what is wrong with rules is said again when they are looked at.
     pub(crate) fn say_again(&self) {
+        self.reread.store(true, Ordering::Release);
         self.again.store(true, Ordering::Release);
     }
 

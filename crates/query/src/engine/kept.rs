@@ -21,7 +21,7 @@ use super::said::{
 };
 use super::state::{Lost, State};
 use super::transaction::Transaction;
-use super::turn::{Turn, UNSURE_MAX, too_large};
+use super::turn::{Turn, UNSURE_MAX, too_many_rows};
 use crate::place::Place;
 use crate::plan::{Conditions, Plan, Query};
 
@@ -285,7 +285,7 @@ impl Kept {
         };
         let (held, is_early) = (std::mem::take(held), rows.tip < *since);
         if self.is_run_again && rows.rows.len() > turn.options.rows_max {
-            turn.over = Some(too_large(turn.options.rows_max));
+            turn.over = Some(too_many_rows(turn.options.rows_max));
             return;
         }
         match self.state.load(&rows.rows) {

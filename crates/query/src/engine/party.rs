@@ -14,7 +14,7 @@ use super::handover::Reading;
 use super::project;
 use super::said::{AskId, AskKind, EndReason, Output, Rows, Subscriber, To};
 use super::transaction::Transaction;
-use super::turn::{Turn, UNSURE_MAX, too_large};
+use super::turn::{Turn, UNSURE_MAX, too_many_bytes, too_many_rows};
 use crate::delta::{Delta, Multiset, RowText};
 use crate::place::Place;
 use crate::plan::Query;
@@ -295,9 +295,12 @@ impl Untold {
 
     fn check(&self, turn: &Turn<'_>) -> Result<(), EndReason> {
         let options = turn.options;
-        match self.rows.len() > options.rows_max || self.bytes > options.state_bytes_max {
-            true => Err(too_large(options.rows_max)),
-            false => Ok(()),
+        if self.rows.len() > options.rows_max {
+            return Err(too_many_rows(options.rows_max));
         }
+        if self.bytes > options.state_bytes_max {
+            return Err(too_many_bytes(options.state_bytes_max));
+        }
+        Ok(())
     }
 }

@@ -115,11 +115,16 @@ pub(super) fn whole(position: Place, open: Option<&Transaction>) -> Place {
 }
 
 /// The result has more rows than a result may have.
-pub(super) fn too_large(rows_max: usize) -> EndReason {
-    let message = format!(
-        "the result has more than {rows_max} rows (queries.rows_max), or more bytes than may be held \
-         (queries.state_bytes_max); ask for less, with a narrower WHERE or a LIMIT"
-    );
+pub(super) fn too_many_rows(rows_max: usize) -> EndReason {
+    too_large(format!("the result has more than {rows_max} rows (queries.rows_max)"))
+}
+
+/// The result has more bytes than may be held of it.
+pub(super) fn too_many_bytes(bytes_max: usize) -> EndReason {
+    too_large(format!("the result has more than {bytes_max} bytes (queries.state_bytes_max)"))
+}
+
+fn too_large(message: String) -> EndReason {
     EndReason { code: "result_too_large", message: Some(message) }
 }
 

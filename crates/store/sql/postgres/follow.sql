@@ -1,8 +1,8 @@
--- The sizes are those on disk, so that nothing is fetched to be measured. An entity's id is left out
+-- The sizes stand beside the events, so that nothing is fetched to be measured. An entity's id is left out
 -- where it is too long for anyone to subscribe to.
 SELECT c_offset, stream_id, control, created_at,
        CASE WHEN operation IS NULL THEN octet_length(payload)
-            ELSE coalesce(pg_column_size(before_data), 0) + coalesce(pg_column_size(after_data), 0)
+            ELSE tidewire.event_bytes(row_bytes, before_data, after_data, NULL)
        END,
        operation IS NOT NULL, entity_code,
        CASE WHEN entity_code IS NOT NULL AND octet_length(entity_id) <= 1024 THEN entity_id END,

@@ -1,10 +1,7 @@
--- Where a page is cut is decided by the sizes on disk: those past the limit are not fetched. Mostly all are
--- within it. That is found out first, because adding up row by row takes longer than adding up all.
+-- Where a page is cut is decided by the sizes that stand beside the events: those past the limit are not fetched.
+-- Mostly all are within it. That is found out first, because adding up row by row takes longer than adding up all.
 WITH stretch AS MATERIALIZED (
-    SELECT coalesce(sum(
-               coalesce(pg_column_size(before_data), 0) + coalesce(pg_column_size(after_data), 0)
-               + coalesce(octet_length(payload), 0)
-           ), 0) AS bytes
+    SELECT coalesce(sum(tidewire.event_bytes(row_bytes, before_data, after_data, payload)), 0) AS bytes
     FROM tidewire.log
     WHERE c_offset > $1 AND c_offset <= $2
 )
@@ -21,9 +18,7 @@ WHERE c_offset > $1 AND c_offset <= CASE
                    sum(bytes) OVER (ORDER BY c_offset ROWS UNBOUNDED PRECEDING) AS bytes_through
             FROM (
                 SELECT c_offset,
-                       coalesce(pg_column_size(before_data), 0)
-                       + coalesce(pg_column_size(after_data), 0)
-                       + coalesce(octet_length(payload), 0) AS bytes
+                       tidewire.event_bytes(row_bytes, before_data, after_data, payload) AS bytes
                 FROM tidewire.log
                 WHERE c_offset > $1 AND c_offset <= $2
                 ORDER BY c_offset

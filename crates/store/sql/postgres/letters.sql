@@ -1,5 +1,5 @@
--- Where they are cut is decided by the sizes on disk: those past the limit are not fetched. Each says
--- whether another follows it; one more than asked for is looked at for that.
+-- Where they are cut is decided by their sizes. Each says whether another follows it; one more than asked for is
+-- looked at for that.
 SELECT letter.c_offset, letter.append_id, letter.stream_id, false, letter.host_id, letter.user_id,
        letter.txid, letter.tx_last, letter.created_at,
        letter.trace_context, letter.operation, letter.table_name, letter.entity_code, letter.entity_id,
@@ -10,9 +10,7 @@ FROM (
     SELECT *, sum(bytes) OVER by_offset AS bytes_through,
            lead(c_offset) OVER by_offset IS NOT NULL AS follows
     FROM (
-        SELECT *,
-               coalesce(pg_column_size(before_data), 0) + coalesce(pg_column_size(after_data), 0)
-                   + coalesce(octet_length(payload), 0) AS bytes
+        SELECT *, tidewire.event_bytes(NULL, before_data, after_data, payload) AS bytes
         FROM tidewire.consumer_dead_letters
         WHERE group_id = $1 AND c_offset > $2 AND ($4::text IS NULL OR state = $4)
         ORDER BY c_offset

@@ -1,5 +1,5 @@
--- A page, as in segment.sql. The size of a row is the one on disk: what is past the limit is not
--- fetched. It is not that of the text, so nobody measures that to find out where the page was cut.
+-- A page, as in segment.sql. The size of a change stands beside it, so that what is past the limit is not fetched.
+-- It is not the length of the text, so nobody measures that to find out where the page was cut.
 SELECT c_offset, append_id, operation, table_name, entity_code, entity_id, before_data::text,
        after_data::text, host_id, user_id, txid, tx_last, created_at, bytes, follows
 FROM (
@@ -9,8 +9,7 @@ FROM (
     FROM (
         SELECT c_offset, append_id, operation, table_name, entity_code, entity_id, before_data,
                after_data, host_id, user_id, txid, tx_last, created_at,
-               coalesce(pg_column_size(before_data), 0) + coalesce(pg_column_size(after_data), 0)
-                   AS bytes
+               tidewire.event_bytes(row_bytes, before_data, after_data, NULL) AS bytes
         FROM tidewire.log
         WHERE stream_id = $1 AND control IS NULL AND c_offset > $2 AND c_offset <= $3
         ORDER BY c_offset

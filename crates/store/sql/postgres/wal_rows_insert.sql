@@ -3,7 +3,8 @@
 -- is used.
 INSERT INTO tidewire.log (
     c_offset, stream_id, append_id, host_id, user_id, table_name, operation, entity_code, entity_id,
-    before_data, after_data, txid, tx_last, created_at, entity_was, outbox_id, published_at
+    before_data, after_data, txid, tx_last, created_at, entity_was, outbox_id, published_at,
+    row_bytes
 )
 SELECT c_offset, stream_id, c_offset,
        CASE WHEN host_column IS NULL THEN actor_host ELSE image ->> host_column END,
@@ -11,7 +12,8 @@ SELECT c_offset, stream_id, c_offset,
        table_name, operation, entity_code, entity_id, before_data, after_data, txid, tx_last,
        '2000-01-01 00:00:00+00'::timestamptz + committed_at * interval '1 microsecond',
        CASE WHEN octet_length(entity_was) <= 1024 THEN nullif(entity_was, entity_id) END,
-       nextval('tidewire.staging_id_seq'), clock_timestamp()
+       nextval('tidewire.staging_id_seq'), clock_timestamp(),
+       tidewire.images_bytes(before_data, after_data)
 FROM (
     SELECT *, coalesce(after_data, before_data) AS image
     FROM (

@@ -9,9 +9,9 @@ WITH taken AS (
 INSERT INTO tidewire.log (
     c_offset, stream_id, append_id, host_id, user_id, table_name, operation, entity_code, entity_id,
     before_data, after_data, txid, tx_last, trace_context, created_at, entity_was, outbox_id,
-    published_at
+    published_at, row_bytes
 )
 SELECT c_offset, stream_id, c_offset, host_id, user_id, table_name, operation, entity_code, entity_id,
        before_data, after_data, whole_txid, last, trace_context, created_at, entity_was, id,
-       clock_timestamp()
+       clock_timestamp(), tidewire.images_bytes(before_data, after_data)
 FROM taken

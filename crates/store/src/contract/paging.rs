@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use rand::Rng as _;
+use serde_json::json;
 
 use super::Opener;
 use super::paging_history::{
@@ -18,6 +19,7 @@ use crate::groups::{
 };
 use crate::log::PageLimit;
 use crate::offset::Position;
+use crate::row::RowChange;
 
 /// Limits that each test reads by.
 const LIMITS: usize = 6;
@@ -65,6 +67,37 @@ pub async fn ordinary_rows_are_read_whole(data: &dyn Opener) {
     for bytes in [64 << 10, 256 << 10, 512 << 10, 1 << 20] {
         let limit = PageLimit { events: 2_000, bytes };
         read_stream(&store, ORDERS, 0, limit, &history.rows, &format!("{limit:?}")).await;
+    }
+}
+
+/// Rows whose text repeats itself take little on disk, and no more of them are read at once for that.
+pub async fn rows_that_compress_well_fill_a_page_as_texts(data: &dyn Opener) {
+    const IMAGE_BYTES: usize = 40_000;
+    let mut builder = Builder::new(data, 8).await;
+    builder
+        .rows(50, |_, id| json!({ "id": id, "note": "again and ".repeat(IMAGE_BYTES / 10) }))
+        .await;
+    let (store, history, _) = builder.finish().await;
+    let limit = PageLimit { events: 1_000, bytes: 4 * IMAGE_BYTES };
+    // The event that reaches the limit is part of the page.
+    let is_within = |changes: &[usize]| changes.iter().rev().skip(1).sum::<usize>() < limit.bytes;
+    let bytes = |change: &Option<Arc<RowChange>>| change.as_ref().map_or(0, |row| row.bytes());
+
+    let page = store.page(ORDERS, Position::START, limit).await;
+    let sizes: Vec<usize> = page.events.iter().map(|event| bytes(&event.row)).collect();
+    assert!(!page.up_to_date() && is_within(&sizes), "a page: {sizes:?}");
+
+    let everything = Arc::new(|_: &str| true);
+    let page = store.follow(Position::START, limit, everything).await.expect("the log is followed");
+    let sizes: Vec<usize> = page.iter().map(|event| bytes(&event.row)).collect();
+    assert!(is_within(&sizes), "the log: {sizes:?}");
+
+    for tables in [[].as_slice(), &["orders"]] {
+        let (tip, wants) = (Position::new(history.tip), wants(None, tables, limit.bytes));
+        let page = store.groups().log_page(Position::START, tip, &wants).await.expect("a page");
+        let events = page.entries.iter().filter_map(|entry| entry.event.as_ref());
+        let sizes: Vec<usize> = events.map(|event| bytes(&event.change)).collect();
+        assert!(is_within(&sizes), "a group's page of {tables:?}: {sizes:?}");
     }
 }
 

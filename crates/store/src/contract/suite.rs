@@ -343,6 +343,7 @@ macro_rules! contract_suite {
                 a_wake_that_cannot_be_announced_can_be_claimed;
             paging:
                 ordinary_rows_are_read_whole
+                rows_that_compress_well_fill_a_page_as_texts
                 streams_are_read_whole_in_pieces
                 the_log_is_followed_whole_in_pieces
                 groups_read_the_log_whole_in_pieces

@@ -25,7 +25,14 @@ impl Watches for PostgresStore {
         let NewWatch { table, key_columns, entity_code, host_column, user_column } = &watch;
         let work = |client: Lent| async move {
             let params: Params<'_> = &[table, key_columns, entity_code, host_column, user_column];
-            table_lock::run(&client, table, (sql!("watch"), params), said).await
+            let done = table_lock::run(&client, table, (sql!("watch"), params), said).await?;
+            match done {
+                Err(problem) if problem.hint.is_none() => {
+                    let hint = who_may(&client, table).await?;
+                    Ok(Err(SqlProblem { hint, ..problem }))
+                }
+                done => Ok(done),
+            }
         };
         let done = self.pool.write(work).await?;
         done.map_err(|problem| SqlError::Wrong(Box::new(problem)))?;
@@ -93,7 +100,7 @@ impl Watches for PostgresStore {
 
     async fn switch_capture(&self, mode: CaptureMode) -> Result<CaptureView, SqlError> {
         if mode == CaptureMode::Embedded {
-            return Err(StoreError::Refused("only SQLite is embedded".to_owned()).into());
+            return Err(mode_refused("only SQLite is embedded".to_owned()));
         }
         let session = self.connector.session_in_time(wal::SWITCH_SETTINGS).await?;
         let switched =
@@ -106,6 +113,7 @@ impl Watches for PostgresStore {
                 let problem = table_lock::in_use("a watched table", &users);
                 return Err(SqlError::Wrong(Box::new(problem)));
             }
+            Err(StoreError::Refused(message)) => return Err(mode_refused(message)),
             other => other?,
         }
         Ok(self.capture().await?)
@@ -114,6 +122,29 @@ impl Watches for PostgresStore {
     fn capture_stats(&self) -> Option<CaptureStats> {
         Some(self.capture.snapshot())
     }
+}
+
+/// What to run so that a table may be watched, where it is another role's.
+async fn who_may(client: &ClientWrapper, table: &str) -> Result<Option<String>, StoreError> {
+    let failed = broken("look whose a table is");
+    let found = query(client, sql!("table_owner"), &[&table]).await.map_err(&failed)?;
+    let Some(row) = found.first() else { return Ok(None) };
+    let text = |column: usize| row.try_get::<_, &str>(column).map_err(&failed);
+    let (name, owner, user) = (text(0)?, text(1)?, text(2)?);
+    Ok(Some(format!(
+        "the role that the server connects as must own the table, or be a member of the role that does. Let \
+         {owner} or a superuser run one of these: GRANT {owner} TO {user}; ALTER TABLE {name} OWNER TO {user}"
+    )))
+}
+
+/// Changes cannot be captured so.
+fn mode_refused(message: String) -> SqlError {
+    SqlError::Wrong(Box::new(SqlProblem {
+        code: "capture_mode_refused",
+        message,
+        position: None,
+        hint: Some("see to it and try again; until then it stays as it is".to_owned()),
+    }))
 }
 
 /// What the database said against it, if it was the database.
@@ -129,17 +160,12 @@ fn problem(said: &DbError) -> SqlProblem {
     };
     let is_no_name = said.code() == &tokio_postgres::error::SqlState::INVALID_NAME;
     let name = "name it as in SQL: orders, sales.orders, \"Odd Name\"";
-    let lacks_rights = said.code() == &tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE;
-    let grant = "the role that tidewire connects as needs the TRIGGER privilege on the table, or must \
-                 own it: GRANT TRIGGER, SELECT ON … TO …";
     let hint = said.hint().map(ToOwned::to_owned);
     SqlProblem {
         code: "table_not_watchable",
         message: said.message().to_owned(),
         position,
-        hint: hint
-            .or_else(|| lacks_rights.then(|| grant.to_owned()))
-            .or_else(|| is_no_name.then(|| name.to_owned())),
+        hint: hint.or_else(|| is_no_name.then(|| name.to_owned())),
     }
 }
 

@@ -96,7 +96,10 @@ fn row(key: &Key) -> [String; 6] {
 
 /// The key alone on the standard output, so that a script can take it; the rest beside it.
 fn print_once(client: &Client, made: &NewKey) -> anyhow::Result<()> {
-    let NewKey { key, known } = made;
+    let NewKey { key, notes, known } = made;
+    for note in notes {
+        eprintln!("Note: {note}");
+    }
     // A key is good at one server only, and which one that is may have come from a variable.
     eprintln!("Key {} ({}) of {}, shown this once:", known.id, known.name, client.url());
     writeln!(io::stdout().lock(), "{key}")?;

@@ -4,6 +4,7 @@ mod ask;
 pub(crate) mod backup;
 pub(crate) mod capture;
 pub(crate) mod config;
+mod connecting;
 pub(crate) mod connections;
 pub(crate) mod consume;
 pub(crate) mod control;

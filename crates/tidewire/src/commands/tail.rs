@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use tidewire_client::{LiveEvent, LiveOptions, Update};
 
+use super::connecting::Connecting;
 use crate::cli::TailFlags;
 
 /// Follows until Ctrl-C, or until every stream has ended.
@@ -26,6 +27,7 @@ pub(crate) async fn run(flags: TailFlags) -> anyhow::Result<ExitCode> {
     let streams: Vec<String> = flags.streams.iter().cloned().chain(tables).collect();
     let mut tail = Tail::new(BufWriter::new(io::stdout().lock()), &streams);
     let mut unflushed = false;
+    let mut connecting = Connecting::default();
     let ended = tokio::signal::ctrl_c();
     tokio::pin!(ended);
     loop {
@@ -49,7 +51,7 @@ pub(crate) async fn run(flags: TailFlags) -> anyhow::Result<ExitCode> {
             tail.out.flush()?;
             return Ok(if tail.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         };
-        tail.take(update)?;
+        tail.take(connecting.take(update).with_context(following)?)?;
         unflushed = true;
     }
 }
@@ -84,7 +86,7 @@ impl<'a, W: Write> Tail<'a, W> {
                 self.lost = false;
                 self.say("connected again".to_owned())?;
             }
-            Update::Ended { stream, reason, .. } => match reason.as_str() {
+            Update::Ended { stream, reason, what, .. } => match reason.as_str() {
                 "stream_closed" => self.say(format!("the stream {stream} is closed"))?,
                 "stream_deleted" => {
                     self.ok = false;
@@ -92,7 +94,8 @@ impl<'a, W: Write> Tail<'a, W> {
                 }
                 other => {
                     self.ok = false;
-                    self.say(format!("{stream} is not followed any more ({other})"))?;
+                    let what = what.map_or_else(String::new, |what| format!(": {what}"));
+                    self.say(format!("{stream} is not followed any more ({other}){what}"))?;
                 }
             },
             Update::SchemaChanged { stream, what, .. } => {

@@ -134,7 +134,11 @@ impl Server {
             self.pointers.remove(&ended.stream);
         }
         let query_id = Cow::Owned(query_id.to_owned());
-        self.to_client.push_back(Message::Ended { query_id, reason: reason.to_owned() });
+        self.to_client.push_back(Message::Ended {
+            query_id,
+            reason: reason.to_owned(),
+            what: None,
+        });
     }
 
     pub(super) fn repeat(&mut self, stream: usize, back: usize) {

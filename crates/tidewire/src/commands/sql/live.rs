@@ -15,6 +15,7 @@ use tidewire_client::{
 };
 
 use super::super::CLEAR;
+use super::super::connecting::Connecting;
 use super::{Form, explain, grid};
 
 /// The subscription's name.
@@ -32,6 +33,7 @@ pub(super) async fn run(
     live.query(QUERY, sql, params)?;
     let redraws = on_terminal && form != Form::Json;
     let mut follower = Follower { out: io::stdout().lock(), sql, form, redraws, lost: false };
+    let mut connecting = Connecting::default();
     let ended = tokio::signal::ctrl_c();
     tokio::pin!(ended);
     loop {
@@ -45,6 +47,7 @@ pub(super) async fn run(
             update = live.next() => update.context("cannot follow the query")?,
         };
         let Some(update) = update else { return Ok(ExitCode::FAILURE) };
+        let update = connecting.take(update).context("cannot follow the query")?;
         follower.take(update, &live)?;
         follower.out.flush()?;
     }
@@ -81,8 +84,9 @@ impl<W: Write> Follower<'_, W> {
                 self.lost = false;
                 eprintln!("tidewire: connected again");
             }
-            Update::Ended { reason, .. } => {
-                eprintln!("tidewire: the query is not followed any more ({reason})");
+            Update::Ended { reason, what, .. } => {
+                let what = what.map_or_else(String::new, |what| format!(": {what}"));
+                eprintln!("tidewire: the query is not followed any more ({reason}){what}");
             }
             Update::Problem { query_id: Some(_), problem } => self.problem(problem),
             _ => {}

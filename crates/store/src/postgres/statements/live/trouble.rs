@@ -167,14 +167,19 @@ pub(super) fn unread(tables: &str, user: &str) -> SqlError {
     let message = "the role that the server connects as may not read a table of the query";
     role_missing(
         message,
-        &format!("let the table's owner run this: GRANT SELECT ON {tables} TO {user}"),
+        &format!(
+            "let a superuser, or the table's owner, run this: GRANT SELECT ON {tables} TO {user}"
+        ),
     )
 }
 
 /// The role may not read the tables, and we may not let it.
 pub(super) fn lacking(statements: &[String]) -> SqlError {
     let message = "the role that live queries run as may not read a table of the query";
-    let hint = format!("let the table's owner run this: {}", statements.join("; "));
+    let hint = format!(
+        "let a superuser, or the owner of what is named, run this: {}",
+        statements.join("; ")
+    );
     role_missing(message, &hint)
 }
 

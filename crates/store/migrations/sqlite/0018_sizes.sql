@@ -1,0 +1,1 @@
+-- Images are texts here, and are measured as such: there is nothing to keep beside them.

@@ -1,0 +1,30 @@
+//! The first connection of a command that follows something.
+//!
+//! Later ones are made for as long as it takes, because servers come back. But an address that begins wrongly, or a
+//! certificate that does not hold here, does not get better by itself: who has just typed the command is told so at once.
+
+use tidewire_client::{ClientError, Unreached, Update};
+
+/// Whether there was a connection.
+#[derive(Debug, Default)]
+pub(super) struct Connecting {
+    is_done: bool,
+}
+
+impl Connecting {
+    /// Hands an update on, unless it says that there never will be a connection.
+    pub(super) fn take(&mut self, update: Update) -> Result<Update, ClientError> {
+        match update {
+            Update::Disconnected { error, retry_in } => match error.unreached() {
+                Some(Unreached::NotEncrypted | Unreached::Certificate) if !self.is_done => {
+                    Err(error)
+                }
+                _ => Ok(Update::Disconnected { error, retry_in }),
+            },
+            update => {
+                self.is_done |= matches!(update, Update::Connected { .. });
+                Ok(update)
+            }
+        }
+    }
+}
