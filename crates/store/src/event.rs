@@ -96,3 +96,11 @@ pub struct TailEvent {
     /// When it was appended, by the store's clock.
     pub created_at_ms: i64,
 }
+
+impl TailEvent {
+    /// Bytes of what it carries.
+    pub(crate) fn bytes(&self) -> usize {
+        let row = self.row.as_ref().map_or(0, |row| row.bytes());
+        self.payload.as_ref().map_or(0, Bytes::len) + row
+    }
+}

@@ -38,6 +38,7 @@ mod queue;
 pub mod retention;
 pub mod row;
 pub mod session;
+mod source;
 pub mod sql;
 pub mod sqlite;
 pub mod stats;

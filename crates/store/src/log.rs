@@ -74,6 +74,28 @@ impl PageLimit {
     pub(crate) fn is_reached(self, events: usize, bytes: usize) -> bool {
         events >= self.events || (events > 0 && bytes >= self.bytes)
     }
+
+    /// The page that a follower gets of events that are in memory, in order.
+    pub(crate) fn follow<'a>(
+        self,
+        events: impl Iterator<Item = &'a TailEvent>,
+        wants_payload: &dyn Fn(&str) -> bool,
+    ) -> Vec<TailEvent> {
+        let mut bytes = 0;
+        let mut page = Vec::new();
+        for event in events.take(self.events) {
+            let mut event = event.clone();
+            if !wants_payload(&event.stream) {
+                (event.payload, event.row) = (None, None);
+            }
+            bytes += event.bytes();
+            page.push(event);
+            if self.is_reached(page.len(), bytes) {
+                break;
+            }
+        }
+        page
+    }
 }
 
 /// A stream and where it ends.
@@ -153,6 +175,15 @@ pub enum Found {
         host_id: Option<String>,
     },
 }
+
+/// Streams that upkeep expires a call.
+pub(crate) const SWEPT_STREAMS_MAX: usize = 500;
+/// Deleted streams whose events upkeep removes a call.
+pub(crate) const SWEPT_PURGES_MAX: usize = 20;
+/// Events of deleted streams that upkeep removes a call: few enough that appends do not notice.
+pub(crate) const SWEPT_EVENTS_MAX: usize = 2_000;
+/// How long the events of a deleted stream stay, so that a read under way finishes.
+pub(crate) const PURGE_DELAY_MS: i64 = 60_000;
 
 /// Says of which streams a follower wants the payloads.
 pub type WantsPayload = Arc<dyn Fn(&str) -> bool + Send + Sync>;

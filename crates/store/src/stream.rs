@@ -136,6 +136,14 @@ impl StreamState {
         if self.trimmed > self.created { self.trimmed.max(inherited) } else { inherited }
     }
 
+    /// The end of the stream, whose last own event lies at `own`.
+    pub(crate) fn tail(&self, own: Option<Position>) -> Position {
+        match &self.closed {
+            Some(closed) => closed.position,
+            None => own.unwrap_or_else(|| self.inherited_tail()),
+        }
+    }
+
     /// What it has of its own lies after this.
     pub fn begins_after(&self) -> Position {
         self.created.max(self.trimmed)

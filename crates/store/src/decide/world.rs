@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::command::{Actor, Answer, Command, Reach};
 use crate::entity::EntityChange;
-use crate::event::{Control, Event};
+use crate::event::{Control, Event, TailEvent};
 use crate::offset::Position;
 use crate::row::RowChange;
 use crate::stream::{ProducerState, StreamState};
@@ -65,6 +65,21 @@ impl NewEvent {
     pub(crate) fn bytes(&self) -> usize {
         let row = self.row.as_ref().map_or(0, |row| row.bytes());
         self.payload.as_ref().map_or(0, Bytes::len) + row
+    }
+
+    /// As those who follow the log see it, once it is committed.
+    pub(crate) fn followed(&self, now_ms: i64) -> TailEvent {
+        TailEvent {
+            entity: self.entity.clone(),
+            position: self.position,
+            stream: self.stream.clone(),
+            control: self.control,
+            payload: self.payload.clone(),
+            row: self.row.clone(),
+            txid: self.txid,
+            tx_last: self.tx_last,
+            created_at_ms: now_ms,
+        }
     }
 }
 
@@ -191,10 +206,7 @@ impl World {
 
     /// The end of a stream, from its last own event or what it inherited.
     pub(super) fn tail(&self, state: &StreamState) -> Position {
-        match &state.closed {
-            Some(closed) => closed.position,
-            None => self.tails.get(&state.name).copied().unwrap_or_else(|| state.inherited_tail()),
-        }
+        state.tail(self.tails.get(&state.name).copied())
     }
 
     pub(super) fn state(&self, stream: &str) -> Option<&StreamState> {

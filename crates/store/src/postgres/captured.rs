@@ -18,10 +18,10 @@ use super::connect::{Connector, RawConnection, SETTINGS};
 use super::flight::{self, Query, Then};
 use super::load;
 use super::query::sql;
-use super::save::PURGE_DELAY_MS;
 use super::writer::Effects;
 use crate::decide::{Staged, World, decide_staged, plan_of_staged};
 use crate::error::StoreError;
+use crate::log::PURGE_DELAY_MS;
 use crate::offset::Position;
 use crate::stats::CaptureCounters;
 

@@ -40,7 +40,7 @@ pub(crate) async fn read(
     if state.expired(now_ms) {
         return Ok(Found::NotFound);
     }
-    let tail = tail(&state, own_tail);
+    let tail = state.tail(own_tail);
     let run = if limit.events == 0 || after >= tail {
         Run { events: Vec::new(), complete: after >= tail }
     } else {
@@ -48,14 +48,6 @@ pub(crate) async fn read(
     };
     let view = StreamView { state, tail, lost: stream::lost(&chain) };
     Ok(Found::Stream(Box::new(Page::of_run(view, run, after, tip))))
-}
-
-/// A stream's end.
-pub(crate) fn tail(state: &StreamState, own_tail: Option<Position>) -> Position {
-    match &state.closed {
-        Some(closed) => closed.position,
-        None => own_tail.unwrap_or_else(|| state.inherited_tail()),
-    }
 }
 
 /// What is known of a stream at one moment.

@@ -7,10 +7,10 @@ use tokio_postgres::{Error, Row};
 use super::error::broken;
 use super::pool::Lent;
 use super::query::{Params, execute, query, query_one, sql, unsigned};
-use super::save::PURGE_DELAY_MS;
 use super::{PostgresStore, partitions};
 use crate::error::StoreError;
 use crate::groups::Filter;
+use crate::log::PURGE_DELAY_MS;
 use crate::offset::{Epoch, Position};
 use crate::retention::{
     BUCKET_OFFSETS, BUCKETS_PAGE, Bucket, Cuts, EVENT_BYTES, Hold, Limit, MEASURED_MAX, Measured,

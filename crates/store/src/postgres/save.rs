@@ -9,9 +9,7 @@ use super::partitions::Partitions;
 use super::query::sql;
 use crate::decide::Plan;
 use crate::error::StoreError;
-
-/// How long the events of a deleted stream stay on disk, so that a read under way finishes.
-pub(crate) const PURGE_DELAY_MS: i64 = 60_000;
+use crate::log::PURGE_DELAY_MS;
 
 const OPERATION: &str = "write to the log";
 

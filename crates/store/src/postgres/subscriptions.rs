@@ -15,12 +15,9 @@ use crate::decide::{announcement, decide_change};
 use crate::error::StoreError;
 use crate::offset::Position;
 use crate::subscription::{
-    Change, Config, Context, Ends, Interest, Kind, Link, Op, Reply, Subscription, Wake, apply,
-    glob, snapshot_from_json, snapshot_to_json,
+    Change, Config, Context, Ends, Interest, Kind, Link, NAMES_AT_ONCE, Op, Reply, Subscription,
+    Wake, apply, glob, snapshot_from_json, snapshot_to_json,
 };
-
-/// Names looked at together when a pattern is matched against all streams there are.
-const NAMES_AT_ONCE: usize = 10_000;
 
 /// A subscription with its streams and their ends.
 pub(crate) async fn load(
@@ -44,10 +41,7 @@ async fn load_all(
         let mut gone = BTreeSet::new();
         for row in query(client, sql!("subscription_links"), &[&id]).await? {
             let (name, link, exists) = link_of_row(&row)?;
-            // A pattern covers streams that are; one that is gone is covered anew when it is back.
-            if exists || link.explicit {
-                subscription.links.insert(name, link);
-            } else {
+            if !subscription.put_link(&name, link, exists) {
                 gone.insert(name);
             }
         }
@@ -88,25 +82,20 @@ pub(crate) async fn change(
 
 /// Where the streams that an operation concerns end, and where the forks among them start.
 async fn ends(client: &ClientWrapper, op: &Op) -> Result<Ends, StoreError> {
-    let names = match op {
-        Op::Create(config) => {
-            let mut names = config.streams.clone();
-            if let Some(pattern) = &config.pattern {
-                names.extend(matching(client, pattern).await?);
-            }
-            names
-        }
-        Op::AddStreams(names) => names.clone(),
-        Op::Grown { stream } => vec![stream.clone()],
-        _ => return Ok(Ends::default()),
-    };
+    let (mut names, pattern) = op.concerns();
+    if let Some(pattern) = pattern {
+        names.extend(matching(client, pattern).await?);
+    }
+    if names.is_empty() {
+        return Ok(Ends::default());
+    }
     let find = async {
         let mut states = load::streams(client, &names).await?;
         states.retain(|state| !state.soft_deleted);
         let own = load::own_tails(client, states.iter()).await?;
         let mut ends = Ends::default();
         for state in states {
-            let tail = read::tail(&state, own.get(&state.name).copied());
+            let tail = state.tail(own.get(&state.name).copied());
             ends.starts.insert(state.name.clone(), state.inherited_tail());
             ends.tails.insert(state.name, tail);
         }

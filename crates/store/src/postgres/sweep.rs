@@ -9,21 +9,16 @@ use super::load;
 use super::partitions::Partitions;
 use super::query::{execute, limit, query, sql, texts};
 use crate::error::StoreError;
-
-/// Streams expired a call.
-const STREAMS_MAX: i64 = 500;
-/// Purges looked at a call.
-const PURGES_MAX: i64 = 20;
-/// Events removed a call: few enough that appends do not notice.
-const EVENTS_MAX: usize = 2_000;
+use crate::log::{SWEPT_EVENTS_MAX, SWEPT_PURGES_MAX, SWEPT_STREAMS_MAX};
 
 /// Streams whose time has run out.
 pub(crate) async fn expired(client: &ClientWrapper) -> Result<Vec<String>, StoreError> {
-    let read = async { texts(&query(client, sql!("streams_expired"), &[&STREAMS_MAX]).await?) };
+    let streams_max = limit(SWEPT_STREAMS_MAX);
+    let read = async { texts(&query(client, sql!("streams_expired"), &[&streams_max]).await?) };
     read.await.map_err(broken("find expired streams"))
 }
 
-/// Removes events of deleted streams, at most [`EVENTS_MAX`]. The offset lock is not needed: an
+/// Removes events of deleted streams, at most [`SWEPT_EVENTS_MAX`]. The offset lock is not needed: an
 /// event that is not the tip never becomes it.
 pub(crate) async fn purge(client: &ClientWrapper) -> Result<usize, StoreError> {
     let work = async {
@@ -37,10 +32,10 @@ pub(crate) async fn purge(client: &ClientWrapper) -> Result<usize, StoreError> {
 
 async fn purge_some(client: &ClientWrapper) -> Result<usize, Error> {
     let mut removed = 0;
-    for due in query(client, sql!("purges_due"), &[&PURGES_MAX]).await? {
+    for due in query(client, sql!("purges_due"), &[&limit(SWEPT_PURGES_MAX)]).await? {
         let (stream, after, up_to): (&str, i64, i64) =
             (due.try_get(0)?, due.try_get(1)?, due.try_get(2)?);
-        let left = EVENTS_MAX - removed;
+        let left = SWEPT_EVENTS_MAX - removed;
         let purge =
             execute(client, sql!("purge_events"), &[&stream, &after, &up_to, &limit(left)]).await?;
         let rows = usize::try_from(purge).unwrap_or(left);

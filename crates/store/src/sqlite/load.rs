@@ -5,12 +5,11 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::cache::StreamCache;
 use super::error::broken;
 use super::{read, sql};
-use crate::command::{Command, Create, ForkFrom};
-use crate::decide::{CutAppend, World};
 use crate::error::StoreError;
-use crate::event::Event;
+use crate::log::{PageLimit, Run};
 use crate::offset::Position;
-use crate::stream::{Closed, Fork, Lifetime, ProducerStamp, ProducerState, StreamState, segments};
+use crate::source::Source;
+use crate::stream::{Closed, Fork, Lifetime, ProducerStamp, ProducerState, Segment, StreamState};
 
 /// The log's highest position.
 pub(crate) fn tip(connection: &Connection) -> Result<Position, StoreError> {
@@ -21,131 +20,90 @@ pub(crate) fn tip(connection: &Connection) -> Result<Position, StoreError> {
         .map_err(broken("read the log's tip"))
 }
 
-/// Everything the commands need to know.
-pub(crate) fn world(
-    connection: &Connection,
-    cache: &mut StreamCache,
-    commands: &[Command],
+/// The rows of the log, as they are in one transaction.
+pub(crate) struct Rows<'a> {
+    connection: &'a Connection,
+    cache: Option<&'a mut StreamCache>,
     now_ms: i64,
-) -> Result<World, StoreError> {
-    let mut world = World::new(now_ms, tip(connection)?);
-    loop {
-        let wanted = world.streams_wanted(commands);
-        if wanted.is_empty() {
-            break;
+}
+
+impl<'a> Rows<'a> {
+    pub(crate) fn new(connection: &'a Connection, now_ms: i64) -> Rows<'a> {
+        Rows { connection, cache: None, now_ms }
+    }
+
+    /// The same for the writer, which knows the rows of many streams.
+    pub(crate) fn cached(
+        connection: &'a Connection,
+        cache: &'a mut StreamCache,
+        now_ms: i64,
+    ) -> Rows<'a> {
+        Rows { connection, cache: Some(cache), now_ms }
+    }
+}
+
+impl Source for Rows<'_> {
+    type Error = StoreError;
+
+    fn now_ms(&self) -> i64 {
+        self.now_ms
+    }
+
+    fn tip(&self) -> Result<Position, StoreError> {
+        tip(self.connection)
+    }
+
+    fn stream(&mut self, name: &str) -> Result<Option<StreamState>, StoreError> {
+        if let Some(known) = self.cache.as_ref().and_then(|cache| cache.get(name)) {
+            return Ok(known.clone());
         }
-        for name in wanted {
-            let state = match cache.get(&name) {
-                Some(known) => known.clone(),
-                None => {
-                    let state = stream(connection, &name)?;
-                    cache.put(&name, state.as_ref());
-                    state
-                }
-            };
-            world.streams.insert(name, state);
+        let state = self
+            .connection
+            .prepare_cached(sql!("stream"))
+            .and_then(|mut query| query.query_row([name], state_of_row).optional())
+            .map_err(broken("read a stream"))?;
+        if let Some(cache) = &mut self.cache {
+            cache.put(name, state.as_ref());
         }
+        Ok(state)
     }
-    for name in world.tails_wanted(commands) {
-        let Some(Some(state)) = world.streams.get(&name) else { continue };
-        if let Some(tail) = own_tail(connection, state)? {
-            world.tails.insert(name, tail);
-        }
-    }
-    for (stream, id) in World::producers_wanted(commands) {
-        let state = producer(connection, &stream, &id)?;
-        world.producers.insert((stream, id), state);
-    }
-    if let [Command::Create(create)] = commands {
-        world.fork_append = fork_append(connection, &world, create)?;
-    }
-    Ok(world)
-}
 
-/// A stream's row.
-pub(crate) fn stream(
-    connection: &Connection,
-    name: &str,
-) -> Result<Option<StreamState>, StoreError> {
-    connection
-        .prepare_cached(sql!("stream"))
-        .and_then(|mut query| query.query_row([name], state_of_row).optional())
-        .map_err(broken("read a stream"))
-}
-
-/// The position of a stream's last own event.
-pub(crate) fn own_tail(
-    connection: &Connection,
-    state: &StreamState,
-) -> Result<Option<Position>, StoreError> {
-    connection
-        .prepare_cached(sql!("stream_tail"))
-        .and_then(|mut query| {
-            query.query_row((&state.name, state.created.to_sql()), |row| row.get(0))
-        })
-        .map(|tail: Option<i64>| tail.map(Position::from_sql))
-        .map_err(broken("find a stream's end"))
-}
-
-/// A stream's end, for readers.
-pub(crate) fn tail(connection: &Connection, state: &StreamState) -> Result<Position, StoreError> {
-    if let Some(closed) = &state.closed {
-        return Ok(closed.position);
+    fn own_tail(&self, state: &StreamState) -> Result<Option<Position>, StoreError> {
+        self.connection
+            .prepare_cached(sql!("stream_tail"))
+            .and_then(|mut query| {
+                query.query_row((&state.name, state.created.to_sql()), |row| row.get(0))
+            })
+            .map(|tail: Option<i64>| tail.map(Position::from_sql))
+            .map_err(broken("find a stream's end"))
     }
-    Ok(own_tail(connection, state)?.unwrap_or_else(|| state.inherited_tail()))
-}
 
-/// A stream, its source, that one's source, and so on.
-pub(crate) fn chain(
-    connection: &Connection,
-    state: StreamState,
-) -> Result<Vec<StreamState>, StoreError> {
-    let mut chain = vec![state];
-    while let Some(fork) = chain.last().and_then(|state| state.fork.as_ref()) {
-        match stream(connection, &fork.source)? {
-            Some(source) => chain.push(source),
-            None => break,
-        }
+    fn producer(&self, stream: &str, id: &str) -> Result<Option<ProducerState>, StoreError> {
+        let of_row = |row: &Row<'_>| {
+            Ok(ProducerState {
+                epoch: row.get(0)?,
+                seq: row.get(1)?,
+                position: Position::from_sql(row.get(2)?),
+            })
+        };
+        self.connection
+            .prepare_cached(sql!("producer"))
+            .and_then(|mut query| query.query_row((stream, id), of_row).optional())
+            .map_err(broken("read a producer"))
     }
-    Ok(chain)
-}
 
-fn producer(
-    connection: &Connection,
-    stream: &str,
-    id: &str,
-) -> Result<Option<ProducerState>, StoreError> {
-    let of_row = |row: &Row<'_>| {
-        Ok(ProducerState {
-            epoch: row.get(0)?,
-            seq: row.get(1)?,
-            position: Position::from_sql(row.get(2)?),
-        })
-    };
-    connection
-        .prepare_cached(sql!("producer"))
-        .and_then(|mut query| query.query_row((stream, id), of_row).optional())
-        .map_err(broken("read a producer"))
-}
-
-/// The events of the append that a fork's sub-offset cuts through.
-fn fork_append(
-    connection: &Connection,
-    world: &World,
-    create: &Create,
-) -> Result<Vec<Event>, StoreError> {
-    let Some(ForkFrom { source, offset, sub_offset }) = &create.fork else {
-        return Ok(Vec::new());
-    };
-    let Some(Some(state)) = world.streams.get(source) else { return Ok(Vec::new()) };
-    let Some(after) = offset.filter(|_| *sub_offset > 0) else { return Ok(Vec::new()) };
-    let segments = segments(&chain(connection, state.clone())?);
-    let mut cut = CutAppend::new(after, *sub_offset, state.is_json());
-    while let Some((after, limit)) = cut.next() {
-        let run = read::segments(connection, &segments, after, limit)?;
-        cut.take(run.events, run.complete);
+    fn run(
+        &self,
+        segments: &[Segment],
+        after: Position,
+        limit: PageLimit,
+    ) -> Result<Run, StoreError> {
+        read::segments(self.connection, segments, after, limit)
     }
-    Ok(cut.into_events())
+
+    fn names(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        read::names(self.connection, prefix, after, limit)
+    }
 }
 
 fn state_of_row(row: &Row<'_>) -> rusqlite::Result<StreamState> {

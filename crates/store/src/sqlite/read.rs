@@ -6,14 +6,16 @@ use bytes::Bytes;
 use rusqlite::{Connection, Row};
 
 use super::error::{broken, now_ms};
-use super::{load, sql};
+use super::load::Rows;
+use super::sql;
 use crate::entity::{EntityAction, EntityChange, EntityHeader};
 use crate::error::StoreError;
 use crate::event::{Control, Event, TailEvent};
-use crate::log::{Found, Page, PageLimit, Run, StreamView};
+use crate::log::{Found, PageLimit, Run};
 use crate::offset::Position;
 use crate::row::{Operation, RowChange, TABLE_PREFIX};
-use crate::stream::{self, Segment};
+use crate::source;
+use crate::stream::Segment;
 
 /// Reads a stream, all of it in one snapshot.
 pub(crate) fn read(
@@ -23,23 +25,7 @@ pub(crate) fn read(
     limit: PageLimit,
 ) -> Result<Found, StoreError> {
     let snapshot = connection.transaction().map_err(broken("begin a read"))?;
-    let Some(state) = load::stream(&snapshot, name)? else { return Ok(Found::NotFound) };
-    if state.soft_deleted {
-        return Ok(Found::Gone { host_id: state.host_id });
-    }
-    if state.expired(now_ms()) {
-        return Ok(Found::NotFound);
-    }
-    let tip = load::tip(&snapshot)?;
-    let tail = load::tail(&snapshot, &state)?;
-    let chain = load::chain(&snapshot, state.clone())?;
-    let view = StreamView { state, tail, lost: stream::lost(&chain) };
-    let run = if limit.events == 0 || after >= tail {
-        Run { events: Vec::new(), complete: after >= tail }
-    } else {
-        segments(&snapshot, &stream::segments(&chain), after, limit)?
-    };
-    Ok(Found::Stream(Box::new(Page::of_run(view, run, after, tip))))
+    source::read(&mut Rows::new(&snapshot, now_ms()), name, after, limit)
 }
 
 /// Reads runs of events one after the other, until a limit is reached.

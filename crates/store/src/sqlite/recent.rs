@@ -7,8 +7,6 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-
 use crate::decide::Plan;
 use crate::event::TailEvent;
 use crate::log::PageLimit;
@@ -29,11 +27,6 @@ struct Inner {
     covered_from: Position,
     events: VecDeque<TailEvent>,
     bytes: usize,
-}
-
-fn size(event: &TailEvent) -> usize {
-    let row = event.row.as_ref().map_or(0, |row| row.bytes());
-    event.payload.as_ref().map_or(0, Bytes::len) + row
 }
 
 impl Recent {
@@ -57,23 +50,13 @@ impl Recent {
     pub(crate) fn push(&self, plan: &Plan, now_ms: i64) {
         let mut inner = self.inner();
         for event in &plan.events {
-            let event = TailEvent {
-                entity: event.entity.clone(),
-                position: event.position,
-                stream: event.stream.clone(),
-                control: event.control,
-                payload: event.payload.clone(),
-                row: event.row.clone(),
-                txid: event.txid,
-                tx_last: event.tx_last,
-                created_at_ms: now_ms,
-            };
-            inner.bytes += size(&event);
+            let event = event.followed(now_ms);
+            inner.bytes += event.bytes();
             inner.events.push_back(event);
         }
         while inner.events.len() > EVENTS_MAX || inner.bytes > BYTES_MAX {
             let Some(oldest) = inner.events.pop_front() else { break };
-            inner.bytes -= size(&oldest);
+            inner.bytes -= oldest.bytes();
             inner.covered_from = oldest.position;
         }
     }
@@ -90,19 +73,6 @@ impl Recent {
             return None;
         }
         let first = inner.events.partition_point(|event| event.position <= position);
-        let mut bytes = 0;
-        let mut page = Vec::new();
-        for event in inner.events.range(first..).take(limit.events) {
-            let mut event = event.clone();
-            if !wants_payload(&event.stream) {
-                (event.payload, event.row) = (None, None);
-            }
-            bytes += size(&event);
-            page.push(event);
-            if limit.is_reached(page.len(), bytes) {
-                break;
-            }
-        }
-        Some(page)
+        Some(limit.follow(inner.events.range(first..), wants_payload))
     }
 }

@@ -7,11 +7,11 @@ use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use super::error::{broken, now_ms};
 use super::groups;
-use super::save::PURGE_DELAY_MS;
 use super::writer::Writer;
 use super::{SqliteStore, capture, load, sql};
 use crate::error::StoreError;
 use crate::groups::Filter;
+use crate::log::PURGE_DELAY_MS;
 use crate::offset::{Epoch, Position};
 use crate::retention::{
     BUCKET_OFFSETS, BUCKETS_PAGE, Bucket, Cuts, EVENT_BYTES, Hold, Limit, MEASURED_MAX, Measured,

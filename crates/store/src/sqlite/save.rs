@@ -6,10 +6,8 @@ use super::error::broken;
 use super::sql;
 use crate::decide::{NewEvent, Plan};
 use crate::error::StoreError;
+use crate::log::PURGE_DELAY_MS;
 use crate::stream::{Lifetime, StreamState};
-
-/// How long the events of a deleted stream stay on disk, so that a read under way finishes.
-pub(crate) const PURGE_DELAY_MS: i64 = 60_000;
 
 /// Writes a plan.
 pub(crate) fn plan(

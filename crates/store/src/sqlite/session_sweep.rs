@@ -58,7 +58,7 @@ pub(crate) fn sweep(
 }
 
 /// A limit as SQLite takes it.
-fn limit(count: usize) -> i64 {
+pub(crate) fn limit(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 

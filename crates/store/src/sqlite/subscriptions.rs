@@ -6,18 +6,17 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::cache::StreamCache;
 use super::error::{broken, now_ms};
+use super::load::Rows;
 use super::writer::Writer;
-use super::{load, read, save, sql};
+use super::{save, sql};
 use crate::decide::{announcement, decide_change};
 use crate::error::StoreError;
 use crate::offset::Position;
+use crate::source;
 use crate::subscription::{
     Change, Config, Context, Ends, Interest, Kind, Link, Op, Reply, Subscription, Wake, apply,
-    glob, snapshot_from_json, snapshot_to_json,
+    snapshot_from_json, snapshot_to_json,
 };
-
-/// Names looked at together when a pattern is matched against all streams there are.
-const NAMES_AT_ONCE: usize = 10_000;
 
 /// A subscription with its streams and their ends.
 pub(crate) fn load(connection: &Connection, id: &str) -> Result<Option<Subscription>, StoreError> {
@@ -40,10 +39,7 @@ fn load_all(
     let mut rows = query.query([id]).map_err(&failed)?;
     while let Some(row) = rows.next().map_err(&failed)? {
         let (name, link, exists) = link_of_row(row).map_err(&failed)?;
-        // A pattern covers streams that are; one that is gone is covered anew when it comes back.
-        if exists || link.explicit {
-            subscription.links.insert(name, link);
-        } else {
+        if !subscription.put_link(&name, link, exists) {
             gone.insert(name);
         }
     }
@@ -60,58 +56,19 @@ pub(crate) fn change(writer: &mut Writer, id: &str, op: &Op) -> Result<Reply, St
             .flat_map(|subscription| subscription.links.keys().cloned())
             .chain(gone)
             .collect();
-        let Ends { tails, starts } = ends(transaction, op)?;
+        let mut rows = Rows::new(transaction, now_ms);
+        let Ends { tails, starts } = source::ends(&mut rows, op)?;
         let context =
             Context { now_ms, wake_id: uuid::Uuid::now_v7().simple().to_string(), tails, starts };
         let change = apply(id, current, op, &context);
         save_change(transaction, id, &change, &linked).map_err(broken("save a subscription"))?;
         let commands = announcement(&change);
-        let world = load::world(transaction, streams, &commands, now_ms)?;
+        let world = source::world(&mut Rows::cached(transaction, streams, now_ms), &commands)?;
         let plan = decide_change(world, id, &change, commands);
         save::plan(transaction, &plan, now_ms)?;
         Ok((change.reply, plan))
     };
     writer.commit(commit).map(|(reply, _)| reply)
-}
-
-/// Where the streams that an operation concerns end, and where the forks among them start.
-fn ends(connection: &Connection, op: &Op) -> Result<Ends, StoreError> {
-    let names = match op {
-        Op::Create(config) => {
-            let mut names = config.streams.clone();
-            if let Some(pattern) = &config.pattern {
-                names.extend(matching(connection, pattern)?);
-            }
-            names
-        }
-        Op::AddStreams(names) => names.clone(),
-        Op::Grown { stream } => vec![stream.clone()],
-        _ => Vec::new(),
-    };
-    let mut ends = Ends::default();
-    for name in names {
-        if let Some(state) = load::stream(connection, &name)?
-            && !state.soft_deleted
-        {
-            let tail = load::tail(connection, &state)?;
-            ends.starts.insert(name.clone(), state.inherited_tail());
-            ends.tails.insert(name, tail);
-        }
-    }
-    Ok(ends)
-}
-
-/// All streams whose names match a pattern.
-fn matching(connection: &Connection, pattern: &str) -> Result<Vec<String>, StoreError> {
-    let prefix = glob::literal_prefix(pattern);
-    let mut matching = Vec::new();
-    let mut after = String::new();
-    loop {
-        let names = read::names(connection, prefix, &after, NAMES_AT_ONCE)?;
-        let Some(last) = names.last() else { return Ok(matching) };
-        after.clone_from(last);
-        matching.extend(names.into_iter().filter(|name| glob::matches(pattern, name)));
-    }
 }
 
 fn save_change(

@@ -13,12 +13,14 @@ use super::cache::StreamCache;
 use super::capture::{self, Capture};
 use super::checkpoint::Checkpoints;
 use super::error::{broken, now_ms};
+use super::load::Rows;
 use super::recent::Recent;
-use super::{load, save};
+use super::save;
 use crate::command::{Answer, Command};
 use crate::decide::{NewEvent, Plan, decide};
 use crate::error::StoreError;
 use crate::queue::{Next, Taker, Waiting};
+use crate::source;
 use crate::stats::Counters;
 
 /// Work that needs the writer's connection to itself.
@@ -139,7 +141,8 @@ impl Writer {
         let (commands, replies): (Vec<Command>, Vec<_>) =
             batch.into_iter().map(|waiting| (waiting.command, waiting.reply)).unzip();
         let result: Result<_, StoreError> = self.commit(|transaction, streams, now_ms| {
-            let world = load::world(transaction, streams, &commands, now_ms)?;
+            let mut rows = Rows::cached(transaction, streams, now_ms);
+            let world = source::world(&mut rows, &commands)?;
             let plan = decide(world, &commands);
             save::plan(transaction, &plan, now_ms)?;
             Ok(((), plan))

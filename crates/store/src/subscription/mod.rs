@@ -121,11 +121,24 @@ pub struct Subscription {
 }
 
 impl Subscription {
+    /// Takes a link that is kept, with its stream's end; false if its stream is gone. A pattern covers
+    /// streams that are: one that is gone is covered anew when it comes back.
+    pub(crate) fn put_link(&mut self, name: &str, link: Link, exists: bool) -> bool {
+        let linked = exists || link.explicit;
+        if linked {
+            self.links.insert(name.to_owned(), link);
+        }
+        linked
+    }
+
     /// Whether any of its streams has events past its cursor.
     pub fn pending(&self) -> bool {
         self.links.values().any(Link::pending)
     }
 }
+
+/// Names looked at together when a pattern is matched against all streams there are.
+pub(crate) const NAMES_AT_ONCE: usize = 10_000;
 
 /// Where streams end, and where the forks among them start. Streams that do not exist are left out.
 #[derive(Debug, Default)]
@@ -211,6 +224,18 @@ pub enum Op {
         /// What the receiver said.
         outcome: Delivery,
     },
+}
+
+impl Op {
+    /// The streams whose ends it is applied against: those that it names, and those that match.
+    pub(crate) fn concerns(&self) -> (Vec<String>, Option<&str>) {
+        match self {
+            Op::Create(config) => (config.streams.clone(), config.pattern.as_deref()),
+            Op::AddStreams(names) => (names.clone(), None),
+            Op::Grown { stream } => (vec![stream.clone()], None),
+            _ => (Vec::new(), None),
+        }
+    }
 }
 
 /// How a webhook's delivery went.

@@ -14,11 +14,13 @@ use crate::command::Actor;
 use crate::decide::{Plan, Step, Unpublished, commands_of, decide_transaction};
 use crate::error::StoreError;
 use crate::offset::Position;
+use crate::source;
 use crate::sql::{SqlAnswer, SqlError, Statements};
 use crate::sqlite::cache::StreamCache;
 use crate::sqlite::error::broken;
+use crate::sqlite::load::{self, Rows};
+use crate::sqlite::save;
 use crate::sqlite::writer::Writer;
-use crate::sqlite::{load, save};
 
 /// Disarms the guard, however the work ends.
 struct Armed<'a>(&'a Guard);
@@ -258,7 +260,8 @@ pub(super) fn log(
     steps: Vec<Step>,
     now_ms: i64,
 ) -> Result<(Plan, Position), SqlError> {
-    let world = load::world(transaction, streams, &commands_of(&steps), now_ms)?;
+    let mut rows = Rows::cached(transaction, streams, now_ms);
+    let world = source::world(&mut rows, &commands_of(&steps))?;
     let tip = world.tip;
     let plan = decide_transaction(world, steps).map_err(unpublished)?;
     save::plan(transaction, &plan, now_ms)?;
