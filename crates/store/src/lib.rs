@@ -17,6 +17,7 @@
 //! - [`contract`]: the tests that both pass
 
 pub mod backup;
+pub mod clock;
 pub mod command;
 pub mod contract;
 pub mod control;
@@ -48,6 +49,7 @@ pub mod tickets;
 pub mod watch;
 
 pub use backup::{Backup, BackupProgress, RestoreOptions, Restored};
+pub use clock::Clock;
 pub use command::{Actor, Answer, Append, Command, Create, ForkFrom, Reach, Refusal};
 pub use control::{ControlChannel, ControlCursor, ControlMessage};
 pub use decide::Staged;

@@ -4,6 +4,9 @@ use rusqlite::ErrorCode;
 
 use crate::error::StoreError;
 
+/// The system's clock is the store's clock here: one process owns the file.
+pub(crate) use crate::clock::system_ms as now_ms;
+
 /// Names the operation that failed and sorts the reason.
 pub(crate) fn broken(operation: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
     move |error| {
@@ -29,10 +32,4 @@ fn grew_shared_memory(error: &rusqlite::Error) -> bool {
     use rusqlite::ffi::{SQLITE_IOERR_SHMMAP, SQLITE_IOERR_SHMSIZE};
     let code = error.sqlite_error().map(|error| error.extended_code);
     matches!(code, Some(SQLITE_IOERR_SHMSIZE | SQLITE_IOERR_SHMMAP))
-}
-
-/// The system's clock, which is the store's clock here: one process owns the file.
-pub(crate) fn now_ms() -> i64 {
-    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since_epoch.map_or(0, |elapsed| i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
 }
