@@ -1,7 +1,7 @@
 //! The tests that every store passes, written once.
 //!
 //! Each is an async function over an [`Opener`]; [`contract_suite!`](crate::contract_suite) turns
-//! them into one named test each, for one store. They cite the invariants of the design by number:
+//! them into one named test each, for one store, which may name the parts that it passes. They cite the invariants of the design by number:
 //!
 //! 1. An acknowledged append survives a restart of anything.
 //! 2. Offsets are gapless when given, and no reader sees one before it is durable.
@@ -72,7 +72,7 @@ pub trait Opener: Send + Sync {
 
     /// Runs a statement behind the store's back, as a person with a database client might, and
     /// returns the first column of its rows as text. It is one that both databases understand, with
-    /// the tables named as they are in PostgreSQL.
+    /// the tables named as they are in PostgreSQL. Only the parts about tables and groups call it.
     async fn run_sql(&self, sql: &str) -> Vec<String>;
 
     /// Removes the data. Not called for a test that fails, whose data may tell why.

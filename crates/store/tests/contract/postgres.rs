@@ -31,3 +31,4 @@ async fn fresh() -> Database {
 
 tidewire_store::contract_suite!(fresh().await);
 tidewire_store::contract_suite!(nodes: fresh().await);
+tidewire_store::contract_suite!(group_nodes: fresh().await);
