@@ -14,7 +14,8 @@
 //! - [`keys`], [`tickets`]: who may come in; [`control`]: what nodes tell each other
 //! - [`backup`]: copies of all of it, and putting one in its place
 //! - [`sqlite`], [`postgres`]: the two backends, file by file alike
-//! - [`contract`]: the tests that both pass
+//! - [`memory`]: a store without tables, for tests and simulations; [`clock`]: the time it goes by
+//! - [`contract`]: the tests that they pass
 
 pub mod backup;
 pub mod clock;
@@ -28,6 +29,7 @@ pub mod event;
 pub mod groups;
 pub mod keys;
 pub mod log;
+pub mod memory;
 mod migration;
 pub mod nodes;
 pub mod offset;

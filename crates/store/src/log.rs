@@ -203,7 +203,7 @@ pub trait Log: Send + Sync + std::fmt::Debug {
     /// Which history this is.
     fn epoch(&self) -> Epoch;
 
-    /// A short name of the backend, for people: `SQLite` or `PostgreSQL`.
+    /// A short name of the backend, for people: `SQLite`, `PostgreSQL` or `memory`.
     fn backend(&self) -> &'static str;
 
     /// Carries out a command. Returns when its effects are durable and visible.

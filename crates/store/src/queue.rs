@@ -20,6 +20,17 @@ pub(crate) struct Waiting {
     pub(crate) queued_at: Instant,
 }
 
+/// The answer of a command that is queued.
+#[derive(Debug)]
+pub(crate) struct Awaited(oneshot::Receiver<Result<Answer, StoreError>>);
+
+impl Awaited {
+    pub(crate) async fn get(self) -> Result<Answer, StoreError> {
+        // The writer answers everything it takes; a dropped reply means it is gone.
+        self.0.await.map_err(|_| StoreError::Closed)?
+    }
+}
+
 /// Work for the writer: commands to be committed together, or something of its own (`E`).
 #[derive(Debug)]
 #[expect(
@@ -55,10 +66,14 @@ impl<E> Queue<E> {
 
     /// Queues a command and waits for its answer.
     pub(crate) async fn submit(&self, command: Command) -> Result<Answer, StoreError> {
+        self.enter(command)?.get().await
+    }
+
+    /// Queues a command.
+    pub(crate) fn enter(&self, command: Command) -> Result<Awaited, StoreError> {
         let (reply, answer) = oneshot::channel();
         self.push(Job::Command(Waiting { command, reply, queued_at: Instant::now() }))?;
-        // The writer answers everything it takes; a dropped reply means it is gone.
-        answer.await.map_err(|_| StoreError::Closed)?
+        Ok(Awaited(answer))
     }
 
     pub(crate) fn push(&self, job: Job<E>) -> Result<(), StoreError> {
@@ -101,6 +116,12 @@ impl<E> Taker<E> {
             Some(job) => job,
             None => self.receiver.recv().await?,
         };
+        Some(self.gather(first))
+    }
+
+    /// The work that waits already. `None` when there is none.
+    pub(crate) fn next_waiting(&mut self) -> Option<Next<E>> {
+        let first = self.held_over.take().or_else(|| self.receiver.try_recv().ok())?;
         Some(self.gather(first))
     }
 

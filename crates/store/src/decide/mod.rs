@@ -18,7 +18,7 @@ pub(crate) use staged::{decide_staged, plan_of_staged};
 pub(crate) use transaction::{
     Step, Unpublished, commands_of, decide_transaction, invalidation, json_stream, publication,
 };
-pub(crate) use world::{NewEvent, Plan, World};
+pub(crate) use world::{NewEvent, Plan, Purge, World};
 
 use crate::command::{Actor, Answer, Append, Command};
 use crate::event::Control;

@@ -92,7 +92,7 @@ pub const MEMBERS_MAX: u64 = 1_000;
 /// The groups of a store, shared by all who work in them.
 pub type SharedGroups = Arc<dyn Groups>;
 
-/// What has groups: every store.
+/// What has groups: every store with a database. One without says that there are none.
 pub trait Grouped {
     /// Its groups.
     fn groups(self: Arc<Self>) -> SharedGroups;
