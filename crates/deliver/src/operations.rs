@@ -59,7 +59,7 @@ pub(crate) fn metrics(node: &Node) -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
-    use tidewire_store::{SharedStore, SqliteOptions, sqlite::SqliteStore};
+    use tidewire_store::memory::MemoryStore;
 
     use super::*;
     use crate::node::Assembled;
@@ -69,11 +69,9 @@ mod tests {
     /// node itself looks now and then; here nothing of it runs.)
     #[tokio::test]
     async fn whether_it_is_ready_is_told_without_the_store() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let store = SqliteStore::open(SqliteOptions::new(folder.path())).await;
-        let store: SharedStore = store.expect("a store");
         let options = Options::new(Access::OpenOnLoopback);
-        let node = Node::assemble(options, store, "http://localhost".to_owned(), 1).await;
+        let node =
+            Node::assemble(options, MemoryStore::fresh(), "http://localhost".to_owned(), 1).await;
         let Assembled { node, .. } = node.expect("a node");
         node.store.close().await;
         assert!(node.store.tip().await.is_err(), "the store is gone");

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use tidewire_store::{SharedStore, SqliteOptions, sqlite::SqliteStore};
+use tidewire_store::{SharedStore, SqliteOptions, memory::MemoryStore, sqlite::SqliteStore};
 
 use crate::hub::Facts;
 use crate::node::Node;
@@ -19,20 +19,29 @@ use crate::server::Server;
 /// The key that may do everything.
 pub(crate) const ADMIN_KEY: &str = "test-2c9e41d7b3865f0a";
 
-/// A node that asks for credentials, over an embedded store of its own. Gone when dropped.
+/// A node that asks for credentials, over a store of its own. Gone when dropped.
 pub(crate) struct Bench {
     server: Server,
     runtime: Runtime,
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 impl Bench {
+    /// Over a store in memory: there is no SQL, and there are no groups.
     pub(crate) fn start() -> Bench {
+        Bench::over(Runtime::new().expect("a runtime"), MemoryStore::fresh(), None)
+    }
+
+    /// Over an embedded store.
+    pub(crate) fn start_on_sqlite() -> Bench {
         let runtime = Runtime::new().expect("a runtime");
         let folder = tempfile::tempdir().expect("a folder");
+        let store = runtime.block_on(SqliteStore::open(SqliteOptions::new(folder.path())));
+        Bench::over(runtime, store.expect("a store"), Some(folder))
+    }
+
+    fn over(runtime: Runtime, store: SharedStore, folder: Option<TempDir>) -> Bench {
         let start = async {
-            let store = SqliteStore::open(SqliteOptions::new(folder.path())).await;
-            let store: SharedStore = store.expect("a store");
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             let access = Access::Guarded { admin_key: Some(ADMIN_KEY.to_owned()) };
             Server::start(Options::new(access), store, listener).await.expect("a server")

@@ -472,14 +472,12 @@ fn not_verified(refusal: Refusal) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidewire_store::{NewKey, SqliteOptions, sqlite::SqliteStore};
+    use tidewire_store::{NewKey, memory::MemoryStore};
 
     /// What the store said before a key was revoked arrives after that was heard.
     #[tokio::test]
     async fn old_news_of_a_key_is_not_believed() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let options = SqliteOptions::new(folder.path());
-        let store: SharedStore = SqliteStore::open(options).await.expect("a store");
+        let store: SharedStore = MemoryStore::fresh();
         let options = Options::new(Access::Guarded { admin_key: None });
         let credentials =
             Credentials::new(&options, &store, &TableNames::none()).expect("usable options");

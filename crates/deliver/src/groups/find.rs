@@ -205,7 +205,7 @@ mod tests {
     /// A batch of what the group read before would be leased, and the rest never handed out.
     #[test]
     fn a_group_that_was_changed_since_is_looked_at_again() {
-        let bench = Bench::start();
+        let bench = Bench::start_on_sqlite();
         let node = bench.node();
         let wish = GroupWish { partitions: Some(1), ..GroupWish::default() };
         let made = bench.wait(node.groups.store.put_group("g", &wish)).expect("a group");

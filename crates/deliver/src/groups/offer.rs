@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_claim_for_which_there_is_no_room_is_told_so() {
-        let bench = Bench::start();
+        let bench = Bench::start_on_sqlite();
         let node = bench.node();
         let wish = GroupWish { partitions: Some(1), ..GroupWish::default() };
         bench.wait(node.groups.store.put_group("g", &wish)).expect("a group");

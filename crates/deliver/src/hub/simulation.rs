@@ -2,18 +2,17 @@
 //! what its stream holds after its start, whatever it was live for, caught up on, or read again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::Interval;
 
-use tidewire_store::sqlite::SqliteStore;
+use tidewire_store::memory::{MemoryData, MemoryStore, Pace};
 use tidewire_store::{
-    Actor, Append, Command as LogCommand, Create, PageLimit, Position, Reach, SharedStore,
-    SqliteOptions,
+    Actor, Append, Clock, Command as LogCommand, Create, PageLimit, Position, Reach, SharedStore,
 };
 
 use super::outlet::ServerSent;
@@ -26,6 +25,8 @@ use crate::streams::{Voice, find_page};
 use crate::tail::Sinks;
 
 const STREAMS: [&str; 2] = ["left", "right"];
+/// How many times others run before the store answers, call by call: pages come early and late.
+const LATE: [u32; 11] = [0, 2, 0, 7, 1, 0, 12, 3, 0, 1, 5];
 /// Everything comes to rest within this, or never.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -87,14 +88,14 @@ struct World {
     clients: Vec<Client>,
     /// Messages of each stream.
     appended: [usize; STREAMS.len()],
-    _folder: TempDir,
 }
 
 impl World {
     async fn new(fan_out_threshold: usize) -> World {
-        let folder = tempfile::tempdir().expect("a folder");
-        let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("a store");
-        let store: SharedStore = store;
+        let data = MemoryData::new(Clock::new(|| 0));
+        let calls = AtomicUsize::new(0);
+        let late = move || LATE[calls.fetch_add(1, Ordering::Relaxed) % LATE.len()];
+        let store: SharedStore = MemoryStore::open_paced(&data, Pace::new(late));
         for stream in STREAMS {
             let create = Create {
                 stream: stream.to_owned(),
@@ -122,7 +123,6 @@ impl World {
             tick: tokio::time::interval(Duration::from_secs(1)),
             clients: Vec::new(),
             appended: [0; STREAMS.len()],
-            _folder: folder,
         }
     }
 

@@ -8,13 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::Value;
-use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::Interval;
 use tokio_util::sync::CancellationToken;
 
-use tidewire_store::sqlite::SqliteStore;
-use tidewire_store::{EntityAction, EntityChange, Position, SharedStore, SqliteOptions, TailEvent};
+use tidewire_store::memory::MemoryStore;
+use tidewire_store::{EntityAction, EntityChange, Position, SharedStore, TailEvent};
 
 use super::super::outlet::ServerSent;
 use super::super::shard::Shard;
@@ -94,14 +93,11 @@ struct World {
     tick: Interval,
     tabs: Vec<Tab>,
     position: u64,
-    _folder: TempDir,
 }
 
 impl World {
     async fn new() -> World {
-        let folder = tempfile::tempdir().expect("a folder");
-        let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("a store");
-        let store: SharedStore = store;
+        let store: SharedStore = MemoryStore::fresh();
         let options = Options::new(Access::OpenOnLoopback);
         let assembled = Node::assemble(options, store, String::new(), 1).await;
         let Assembled { node, mut shards, sinks, .. } = assembled.expect("a node");
@@ -124,7 +120,6 @@ impl World {
             sinks,
             tick: tokio::time::interval(Duration::from_secs(1)),
             tabs,
-            _folder: folder,
         }
     }
 
