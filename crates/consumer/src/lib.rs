@@ -6,7 +6,7 @@
 //!
 //! - [`builder`]: how a member is described and started; [`settings`]: what can be set, also by a file
 //! - [`handler`], [`context`], [`event`], [`error`]: what a handler gets and says
-//! - [`steward`]: membership and shares; [`partition`]: one partition's loop; [`reading`]: its batches
+//! - [`steward`]: membership and shares; [`partition`]: one partition's loop; [`shared`]: what its tasks share
 //! - [`run`]: one batch; [`turn`]: one run of the handler; [`policy`]: what each error means
 //! - [`stats`]: what a member has done; [`signals`]: how it is told to stop
 
@@ -17,7 +17,6 @@ mod event;
 mod handler;
 mod partition;
 mod policy;
-mod reading;
 mod run;
 mod settings;
 mod shared;

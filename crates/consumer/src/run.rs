@@ -137,10 +137,8 @@ struct Run<'a, 'w> {
 
 impl<'a, 'w> Run<'a, 'w> {
     fn new(job: &'a Job<'a>, plan: &'a mut Plan, work: &'w mut dyn Work) -> Run<'a, 'w> {
-        let Batch { next, park, redrive, .. } = job.batch;
-        let ending =
-            Ending { next: *next, park: park.clone(), free: redrive.clone(), ..Ending::default() };
-        let counts = Counts { parked: park.len() as u64, ..Counts::default() };
+        let ending = job.batch.ending();
+        let counts = Counts { parked: ending.park.len() as u64, ..Counts::default() };
         let (failures, after, savepoints) = (Vec::new(), None, 0);
         let sign = Instant::now();
         Run { job, plan, work, ending, counts, failures, after, savepoints, sign }
@@ -148,10 +146,9 @@ impl<'a, 'w> Run<'a, 'w> {
 
     async fn all(&mut self) -> Result<(), Halt> {
         for keys in &self.job.batch.groups {
-            let attempts = self.attempts(&keys.key);
-            let last_time = attempts.is_some_and(|(attempts, verdict)| {
-                verdict == Verdict::Dead || self.is_last(attempts)
-            });
+            let attempts = self.job.held.attempts.get(&keys.key);
+            let last_time = attempts
+                .is_some_and(|&(_, verdict)| verdict == Verdict::Dead || self.is_last(&keys.key));
             if last_time || self.plan.careful.contains(&keys.key) {
                 self.carefully(keys).await?;
             } else {
@@ -167,7 +164,7 @@ impl<'a, 'w> Run<'a, 'w> {
     /// All events of a key at once.
     async fn usually(&mut self, keys: &KeyEvents) -> Result<(), Halt> {
         let several = self.job.batch.groups.len() > 1;
-        let savepoint = self.attempts(&keys.key).is_some()
+        let savepoint = self.job.held.attempts.contains_key(&keys.key)
             || self.plan.check_each
             || (several && self.savepoints < SAVEPOINTS_MAX);
         let Err(fault) = self.turn(&keys.key, &keys.events, savepoint).await else {
@@ -175,8 +172,7 @@ impl<'a, 'w> Run<'a, 'w> {
             return Ok(());
         };
         let verdict = self.verdict_of(&fault)?;
-        let attempts = self.attempts(&keys.key).map_or(0, |(attempts, _)| attempts);
-        if verdict == Verdict::Dead || self.is_last(attempts) {
+        if verdict == Verdict::Dead || self.is_last(&keys.key) {
             self.plan.careful.insert(keys.key.clone());
             if let Some(culprit) = culprit(keys, fault.named) {
                 self.plan.doomed.insert(culprit, fault.text.clone());
@@ -246,7 +242,7 @@ impl<'a, 'w> Run<'a, 'w> {
             user: &key.user,
             events,
             partition: self.job.held.partition.partition,
-            attempt: self.attempts(key).map_or(0, |(attempts, _)| attempts),
+            attempt: self.job.held.attempts_of(key),
             redrive: self.job.batch.redrive.is_some(),
             epoch: self.job.epoch,
         };
@@ -297,7 +293,7 @@ impl<'a, 'w> Run<'a, 'w> {
     }
 
     fn died(&mut self, key: &Key, events: &[Arc<GroupEvent>], error: &str) {
-        let attempts = self.attempts(key).map_or(0, |(attempts, _)| attempts).saturating_add(1);
+        let attempts = self.job.held.attempts_of(key).saturating_add(1);
         let error = kept_error(error);
         self.counts.dead += events.len() as u64;
         self.ending.dead.extend(events.iter().map(|event| Letter {
@@ -334,13 +330,8 @@ impl<'a, 'w> Run<'a, 'w> {
         }
     }
 
-    fn attempts(&self, key: &Key) -> Option<(u32, Verdict)> {
-        self.job.held.attempts.get(key).copied()
-    }
-
-    /// Whether the run after so many failed ones is the last.
-    fn is_last(&self, attempts: u32) -> bool {
-        attempts.saturating_add(1) >= self.job.held.group.max_attempts
+    fn is_last(&self, key: &Key) -> bool {
+        self.job.held.is_last_attempt(key)
     }
 }
 
@@ -354,8 +345,7 @@ pub(crate) fn only_unit(batch: &Batch) -> Option<&KeyEvents> {
 fn culprit(keys: &KeyEvents, named: Option<Position>) -> Option<Position> {
     let mut units = keys.units();
     let only = units.next().filter(|_| units.next().is_none());
-    let has = |unit: &&[Arc<GroupEvent>]| unit.iter().any(|event| Some(event.position) == named);
-    only.or_else(|| keys.units().find(has)).map(first)
+    only.or_else(|| keys.unit_of(named?)).map(first)
 }
 
 #[cfg(test)]

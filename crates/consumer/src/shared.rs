@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tidewire_store::groups::{
-    Claim, GroupView, Holdings, PAGE_BYTES_MAX, Pages, SharedGroups, Wants,
+    Assembled, Claim, GroupView, Holdings, Limits, PAGE_BYTES_MAX, Pages, SharedGroups, Wants,
 };
 use tidewire_store::{Position, StoreError};
 use tokio::sync::{Mutex, Notify, watch};
@@ -69,6 +69,21 @@ impl Shared {
         Ok(tip.position)
     }
 
+    /// The batch of a partition that begins at `from`, a place at or past its `next`.
+    pub(crate) async fn assemble(
+        &self,
+        wants: &Arc<Wants>,
+        held: &Holdings,
+        from: Position,
+        limits: Limits,
+        grown: &mut watch::Receiver<u64>,
+    ) -> Result<Assembled, StoreError> {
+        // Marked as seen before the end is read: what grows later is a new sign.
+        let sign = *grown.borrow_and_update();
+        let tip = self.tip(sign).await?;
+        self.pages.assemble(&*self.groups, wants, held, limits, from, tip).await
+    }
+
     /// The next to ask for the log's end reads it, sign or not.
     pub(crate) async fn doubt_tip(&self) {
         self.tip.lock().await.sign = None;
@@ -103,13 +118,6 @@ impl Shared {
     /// A partition as it is known.
     pub(crate) fn claim(&self, held: &Holdings) -> Claim {
         let timeout = self.settings.handler_timeout.as_millis();
-        Claim {
-            group: held.group.group.clone(),
-            partition: held.partition.partition,
-            member: self.member.clone(),
-            generation: held.partition.generation,
-            next: held.partition.next,
-            timeout_ms: u64::try_from(timeout).unwrap_or(u64::MAX),
-        }
+        held.claim(&self.member, u64::try_from(timeout).unwrap_or(u64::MAX))
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::to_raw_value;
+use tidewire_store::groups::decide::is_at_barrier;
 use tidewire_store::groups::{
     GroupError, GroupView, MemberKind, MemberReport, Renewed, Sharer, retry_in, shares,
 };
@@ -122,8 +123,7 @@ impl Steward {
             counts,
         };
         let Renewed { group, .. } = shared.groups.renew_member(&report, MEMBER_LEASE_MS).await?;
-        let at_barrier = |barrier| group.partitions.iter().all(|one| one.next >= barrier);
-        if group.barrier.is_some_and(at_barrier)
+        if is_at_barrier(&group)
             && shared.groups.finish_change(&group.group).await?
             && let Some(group) = shared.groups.group(&group.group).await?
         {

@@ -57,6 +57,12 @@ impl Position {
         Position::new(self.0 + 1)
     }
 
+    /// The position before this one: of a `next`, the last that was consumed.
+    #[must_use]
+    pub fn before(self) -> Position {
+        Position(self.0.saturating_sub(1))
+    }
+
     /// The position as the signed integer that both databases store.
     pub fn to_sql(self) -> i64 {
         i64::try_from(self.0).unwrap_or(i64::MAX)

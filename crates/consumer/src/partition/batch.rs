@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_store::SqlError;
+use tidewire_store::groups::decide::TAKEN_WAIT;
 use tidewire_store::groups::view::kept_error;
 use tidewire_store::groups::{
     Assembled, Batch, Begun, Claim, Ending, Failure, GroupError, Verdict, Wants, Work, retry_in,
 };
 
-use super::{MOVES_MAX, Pause, SHRINK, STANDING_WAIT, TAKEN_WAIT, Worker, jitter};
+use super::{MOVES_MAX, Pause, SHRINK, STANDING_WAIT, Worker, jitter};
 use crate::error::Error;
 use crate::policy::{Reaction, reaction, sql_overran};
-use crate::reading::assemble;
 use crate::run::{Counts, Job, Plan, Ran, only_unit, run};
 use crate::turn::first;
 
@@ -27,10 +27,7 @@ impl Worker<'_> {
         let claim = self.shared.claim(held);
         let work = match self.shared.groups.begin(&claim).await? {
             Begun::Work(work) => work,
-            Begun::Taken => {
-                self.held = None;
-                return Ok(Pause::While(jitter(TAKEN_WAIT)));
-            }
+            Begun::Taken => return Ok(self.leave_for(jitter(TAKEN_WAIT))),
             Begun::Moved => return Ok(self.moved()),
         };
         let job = Job {
@@ -65,7 +62,7 @@ impl Worker<'_> {
     /// A batch to be run again at once. Letters are read again.
     fn keep(&mut self, batch: Batch) {
         if batch.redrive.is_some() {
-            self.letters_first = true;
+            self.letters_were_last = false;
         } else {
             self.ahead = Some(Assembled::Batch(batch));
         }
@@ -80,6 +77,7 @@ impl Worker<'_> {
         counts: Counts,
         wants: &Arc<Wants>,
     ) -> Result<Pause, Error> {
+        let limits = self.limits();
         let Some(held) = self.held.as_mut() else { return Ok(Pause::None) };
         // Where nothing but the advance is written, what is held stays true.
         let plain = batch.redrive.is_none()
@@ -88,7 +86,7 @@ impl Worker<'_> {
             && ending.settled.is_empty();
         let (finished, ahead) = if plain {
             held.partition.next = ending.next;
-            let ahead = assemble(self.shared, wants, held, ending.next, self.size, &mut self.grown);
+            let ahead = self.shared.assemble(wants, held, ending.next, limits, &mut self.grown);
             tokio::join!(work.finish(&ending), async { ahead.await.ok() })
         } else {
             (work.finish(&ending).await, None)
@@ -129,8 +127,7 @@ impl Worker<'_> {
         let Some(held) = self.held.as_ref() else { return Ok(Pause::None) };
         let attempts_max = held.group.max_attempts;
         if let Some(keys) = only_unit(&batch) {
-            let tried = held.attempts.get(&keys.key).map_or(0, |(attempts, _)| *attempts);
-            if tried.saturating_add(1) >= attempts_max {
+            if held.is_last_attempt(&keys.key) {
                 self.plan.doom(keys, text);
                 self.keep(batch);
                 return Ok(self.storm(text));
@@ -156,9 +153,9 @@ impl Worker<'_> {
             claim.group
         );
         tracing::error!(partition = self.partition, "{text}");
-        self.held = None;
+        let pause = self.leave_for(STANDING_WAIT);
         self.shared.groups.set_trouble(claim, Some(&text)).await?;
-        Ok(Pause::While(STANDING_WAIT))
+        Ok(pause)
     }
 
     /// Notes what failed, apart from the transaction that was rolled back.
@@ -168,27 +165,20 @@ impl Worker<'_> {
         failures: &[Failure],
         after: Option<Duration>,
     ) -> Result<Pause, Error> {
-        let settings = &self.shared.settings;
-        let attempts = self.held.as_ref().map(|held| &held.attempts);
-        let tried = |failure: &Failure| {
-            attempts.and_then(|all| all.get(&failure.key)).map_or(0, |(n, _)| *n)
-        };
-        let most = failures.iter().map(tried).max().unwrap_or(0).saturating_add(1);
-        let wait = after.unwrap_or_else(|| {
-            retry_in(most, settings.retry, settings.retry_max, &mut rand::rng())
-        });
+        let Some(held) = self.held.take() else { return Ok(Pause::None) };
+        let (base, cap) = (self.shared.settings.retry, self.shared.settings.retry_max);
+        let wait = after.unwrap_or_else(|| held.wait_after(failures, base, cap, &mut rand::rng()));
         for failure in failures {
             tracing::warn!(
                 partition = self.partition,
                 host = &*failure.key.host,
                 user = &*failure.key.user,
-                attempt = tried(failure) + 1,
+                attempt = held.attempts_of(&failure.key).saturating_add(1),
                 "the handler failed, to be tried again in {wait:?}: {}",
                 failure.error
             );
         }
         self.shared.tally.failed(failures.len());
-        self.held = None;
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         self.shared.groups.note_failures(claim, failures, wait_ms).await?;
         Ok(Pause::None)

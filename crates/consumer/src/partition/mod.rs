@@ -8,30 +8,25 @@ mod batch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_store::groups::{Assembled, Batch, GroupError, Holdings, Wants, retry_in};
-use tidewire_store::{PageLimit, Position};
+use tidewire_store::Position;
+use tidewire_store::groups::decide::{TAKEN_WAIT, Unfinished, skip_in};
+use tidewire_store::groups::{
+    Assembled, Batch, Decision, GroupError, Holdings, Limits, Source, TooLarge, Wants, decide,
+    retry_in,
+};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 use crate::policy::{Reaction, reaction};
-use crate::reading::assemble;
 use crate::run::Plan;
 use crate::shared::Shared;
 
-/// A partition that somebody else holds is tried again after this.
-const TAKEN_WAIT: Duration = Duration::from_millis(250);
-/// A partition without events of its own writes down that it has passed others' when they are so many,
-const IDLE_SKIP_OFFSETS: u64 = 10_000;
-/// or when it has been behind for so long.
-const IDLE_SKIP_AFTER: Duration = Duration::from_secs(5);
 /// So often in a row a partition may have moved before it is left alone for a while.
 const MOVES_MAX: u32 = 3;
 /// What stands still is looked at again after this, even if nobody says that it moved.
 const STANDING_WAIT: Duration = Duration::from_secs(1);
-/// A transaction whose end does not come into the log for so long is told of, and again after as long.
-const INCOMPLETE_TOLD_AFTER: Duration = Duration::from_secs(60);
 /// A batch that cannot be committed whole is made so many times smaller, and grows again by doubling.
 const SHRINK: usize = 4;
 
@@ -84,11 +79,11 @@ struct Worker<'a> {
     /// What was put together beforehand, for what is held.
     ahead: Option<Assembled>,
     plan: Plan,
-    /// The log and letters take turns.
-    letters_first: bool,
+    /// Whether the last turn was the letters'.
+    letters_were_last: bool,
     idle_since: Option<Instant>,
-    /// Since when the end of a transaction is waited for, or when that was told.
-    incomplete_since: Option<Instant>,
+    /// The transaction whose end is waited for.
+    unfinished: Option<Unfinished>,
     /// Events that a batch is to have: fewer than the settings say after one that could not be committed.
     size: usize,
     /// Times in a row that the smallest of batches could not be.
@@ -113,9 +108,9 @@ impl<'a> Worker<'a> {
             seen: Position::START,
             ahead: None,
             plan: Plan::default(),
-            letters_first: true,
+            letters_were_last: false,
             idle_since: None,
-            incomplete_since: None,
+            unfinished: None,
             size: shared.settings.batch_size,
             unfits: 0,
             moves: 0,
@@ -127,30 +122,45 @@ impl<'a> Worker<'a> {
     async fn step(&mut self) -> Result<Pause, Error> {
         self.look().await?;
         let Some(held) = self.held.as_ref() else { return Ok(Pause::None) };
-        if let Some(pause) = standing(held) {
-            self.held = None;
-            return Ok(pause);
-        }
-        let at_barrier = held.group.barrier.is_some_and(|barrier| held.partition.next >= barrier);
-        let Some(wants) = self.shared.wants(held).filter(|_| !at_barrier) else {
-            // It is for the steward to end the change; or it knows the group otherwise than this partition
-            // does, and one of both is older.
-            self.shared.look.notify_one();
-            self.held = None;
-            return Ok(Pause::While(STANDING_WAIT));
+        let sources = match decide(&held.group, &held.partition, self.letters_were_last) {
+            Decision::HandOut(sources) => sources,
+            // Who has a lease mostly ends it long before its time, and on PostgreSQL without a word.
+            Decision::Leased(_) => return Ok(self.leave_for(jitter(STANDING_WAIT))),
+            Decision::Failed(wait) => return Ok(self.leave_for(wait)),
+            Decision::Stopped => return Ok(self.leave_for(STANDING_WAIT)),
+            Decision::AtBarrier => return Ok(self.leave_to_steward()),
         };
-        if held.partition.redrive && self.letters_first {
-            self.letters_first = false;
-            if let Some(batch) = self.letters_due().await? {
-                return self.work_off(batch, &wants).await;
+        let Some(wants) = self.shared.wants(held) else { return Ok(self.leave_to_steward()) };
+        let mut pause = None;
+        for source in sources {
+            match source {
+                Source::Letters => {
+                    if let Some(batch) = self.letters_due().await? {
+                        self.letters_were_last = true;
+                        return self.work_off(batch, &wants).await;
+                    }
+                }
+                Source::Log => match self.read_on(&wants).await? {
+                    idle @ Pause::Growth(_) => pause = Some(idle),
+                    other => return Ok(other),
+                },
             }
-            self.held.iter_mut().for_each(|held| held.partition.redrive = false);
         }
-        self.letters_first = true;
-        let pause = self.read_on(&wants).await?;
-        let redrives = self.held.as_ref().is_some_and(|held| held.partition.redrive);
-        // Where the log has nothing, it is the letters' turn at once.
-        Ok(if redrives && matches!(pause, Pause::Growth(_)) { Pause::None } else { pause })
+        // Without the log there was nothing to wait for but the barrier.
+        Ok(pause.unwrap_or_else(|| self.leave_to_steward()))
+    }
+
+    /// Leaves the partition alone for a while, and then looks at it again.
+    fn leave_for(&mut self, wait: Duration) -> Pause {
+        self.held = None;
+        Pause::While(wait)
+    }
+
+    /// It is for the steward to end a change; or it knows the group otherwise than this partition does, and one of
+    /// both is older.
+    fn leave_to_steward(&mut self) -> Pause {
+        self.shared.look.notify_one();
+        self.leave_for(STANDING_WAIT)
     }
 
     /// Reads what must be known of the partition, unless that is known and nobody said that it changed.
@@ -173,10 +183,8 @@ impl<'a> Worker<'a> {
     }
 
     async fn letters_due(&self) -> Result<Option<Batch>, GroupError> {
-        let settings = &self.shared.settings;
-        let limit = PageLimit { events: self.size, bytes: settings.transaction_bytes_max };
-        let groups = &self.shared.groups;
-        Ok(groups.letters_due(&settings.group, self.partition, limit).await?)
+        let (groups, group) = (&self.shared.groups, &self.shared.settings.group);
+        Ok(groups.letters_due(group, self.partition, self.limits().letters()).await?)
     }
 
     /// The next batch of the log.
@@ -184,15 +192,15 @@ impl<'a> Worker<'a> {
         let Some(held) = self.held.as_ref() else { return Ok(Pause::None) };
         let assembled = match self.ahead.take() {
             Some(assembled) => assembled,
-            None => assemble(self.shared, wants, held, self.seen, self.size, &mut self.grown)
-                .await
-                .map_err(GroupError::from)?,
+            None => {
+                let limits = self.limits();
+                let read = self.shared.assemble(wants, held, self.seen, limits, &mut self.grown);
+                read.await.map_err(GroupError::from)?
+            }
         };
-        if !matches!(assembled, Assembled::Incomplete { .. }) {
-            self.incomplete_since = None;
-        }
         match assembled {
             Assembled::Batch(batch) => {
+                self.letters_were_last = false;
                 let oldest = batch.groups.iter().flat_map(|keys| keys.events.first());
                 let oldest = oldest.map(|event| event.created_at_ms).min();
                 let next = held.partition.next;
@@ -204,23 +212,30 @@ impl<'a> Worker<'a> {
                 self.tell_incomplete(txid);
                 Ok(Pause::Growth(self.shared.settings.wait_period))
             }
-            Assembled::TooLarge { txid, events, bytes } => {
-                let text = self.too_large(txid, events, bytes);
+            Assembled::TooLarge(too_large) => {
+                let text = self.too_large(&too_large);
                 tracing::error!(partition = self.partition, "{text}");
                 let claim = self.shared.claim(held);
                 self.shared.groups.set_trouble(&claim, Some(&text)).await?;
-                self.held = None;
-                Ok(Pause::While(STANDING_WAIT))
+                Ok(self.leave_for(STANDING_WAIT))
             }
         }
     }
 
-    /// Mostly the end is there a moment later. It may also never come, if it was set aside or retired; the next
-    /// transaction that is captured makes that known.
+    /// What a batch may have. All of it is in one transaction, so a usual one may have as much as a large one.
+    fn limits(&self) -> Limits {
+        let settings = &self.shared.settings;
+        Limits {
+            batch_events: self.size,
+            batch_bytes: settings.transaction_bytes_max,
+            transaction_events_max: settings.transaction_events_max,
+            transaction_bytes_max: settings.transaction_bytes_max,
+        }
+    }
+
     fn tell_incomplete(&mut self, txid: Option<i64>) {
-        let since = *self.incomplete_since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= INCOMPLETE_TOLD_AFTER {
-            self.incomplete_since = None;
+        let now = Instant::now().into_std();
+        if Unfinished::is_to_be_told(&mut self.unfinished, self.seen, now) {
             tracing::warn!(
                 partition = self.partition,
                 txid,
@@ -230,18 +245,12 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn too_large(&self, txid: Option<i64>, events: usize, bytes: usize) -> String {
+    fn too_large(&self, too_large: &TooLarge) -> String {
         let settings = &self.shared.settings;
-        let (events_max, bytes_max) =
-            (settings.transaction_events_max, settings.transaction_bytes_max);
-        let which =
-            txid.map_or_else(|| "an append".to_owned(), |txid| format!("transaction {txid}"));
         format!(
-            "transaction_too_large: {which} has {events} events and {bytes} bytes or more in this \
-             partition, and a batch may have {events_max} (transactionEventsMax) and {bytes_max} \
-             (transactionBytesMax); raise the limit for all members, then resume the group with \
-             `tidewire groups resume {}`",
-            settings.group
+            "{too_large}, and one may have {} (transactionEventsMax) and {} (transactionBytesMax); raise the \
+             limit for all members, then resume the group with `tidewire groups resume {}`",
+            settings.transaction_events_max, settings.transaction_bytes_max, settings.group
         )
     }
 
@@ -253,15 +262,14 @@ impl<'a> Worker<'a> {
         self.forget_pages();
         let Some(held) = self.held.as_mut() else { return Ok(Pause::None) };
         let wait = self.shared.settings.wait_period;
-        let passed = next.number().saturating_sub(held.partition.next.number());
-        if passed == 0 {
-            self.idle_since = None;
-            return Ok(Pause::Growth(wait));
-        }
         let since = *self.idle_since.get_or_insert_with(Instant::now);
-        let at_barrier = held.group.barrier.is_some_and(|barrier| next >= barrier);
-        if passed < IDLE_SKIP_OFFSETS && !at_barrier && since.elapsed() < IDLE_SKIP_AFTER {
-            return Ok(Pause::Growth(wait.min(IDLE_SKIP_AFTER - since.elapsed())));
+        match skip_in(held, next, since.elapsed()) {
+            None => {
+                self.idle_since = None;
+                return Ok(Pause::Growth(wait));
+            }
+            Some(later) if !later.is_zero() => return Ok(Pause::Growth(wait.min(later))),
+            Some(_) => {}
         }
         let claim = self.shared.claim(held);
         if self.shared.groups.skip(&claim, next).await? {
@@ -270,13 +278,12 @@ impl<'a> Worker<'a> {
             self.idle_since = None;
             return Ok(Pause::None);
         }
-        self.held = None;
-        Ok(Pause::While(jitter(TAKEN_WAIT)))
+        Ok(self.leave_for(jitter(TAKEN_WAIT)))
     }
 
     fn forget_pages(&self) {
         if let Some(from) = self.shared.tally.read_from() {
-            self.shared.pages.forget_up_to(Position::new(from.number().saturating_sub(1)));
+            self.shared.pages.forget_up_to(from.before());
         }
     }
 
@@ -306,20 +313,6 @@ impl<'a> Worker<'a> {
             },
         }
     }
-}
-
-/// Why a partition must not be worked on now, and how long to wait before looking again.
-fn standing(held: &Holdings) -> Option<Pause> {
-    let partition = &held.partition;
-    if held.group.stopped.is_some() || partition.trouble.is_some() {
-        return Some(Pause::While(STANDING_WAIT));
-    }
-    if partition.lease_ms.is_some_and(|left| left > 0) {
-        // Who has a lease mostly ends it long before its time, and on PostgreSQL without a word.
-        return Some(Pause::While(jitter(STANDING_WAIT)));
-    }
-    let wait_ms = partition.retry_in_ms.filter(|left| *left > 0)?;
-    Some(Pause::While(Duration::from_millis(wait_ms)))
 }
 
 fn jitter(wait: Duration) -> Duration {

@@ -13,8 +13,10 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use tidewire_store::Position;
+use tidewire_store::groups::decide::{TAKEN_WAIT, Unfinished, is_at_barrier};
 use tidewire_store::groups::{
-    GroupError, GroupView, MemberKind, MemberReport, Pages, PartitionView, Wants,
+    Decision, GroupError, GroupView, MemberKind, MemberReport, Pages, PartitionView, Source, Wants,
+    decide,
 };
 
 use super::ask::{Ask, Refused};
@@ -29,8 +31,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Workers that are made known in one look. When a thousand come at once, work is not to wait until all of them are
 /// written down, nor is a node that goes away.
 const MADE_KNOWN_MAX: usize = 32;
-/// When to look again at a partition that someone else has, without a lease.
-pub(super) const TAKEN_PAUSE: Duration = Duration::from_millis(250);
 
 /// See the [module documentation](self).
 #[derive(Debug)]
@@ -54,21 +54,16 @@ pub(super) struct Foreman {
 pub(super) struct Known {
     /// When it was handed out last, as a number that rises.
     pub(super) taken: u64,
-    /// Whether that were letters: then the log comes first.
-    pub(super) redrove: bool,
+    /// Whether that were letters.
+    pub(super) letters_were_last: bool,
     /// As it was when there was nothing to do: generation, next, and the log's tip.
     pub(super) empty: Option<(u64, Position, Position)>,
     /// The transaction whose end it waits for.
     pub(super) unfinished: Option<Unfinished>,
 }
 
-/// A transaction whose end is not in the log, of a partition that stands before it.
-#[derive(Debug)]
-pub(super) struct Unfinished {
-    pub(super) next: Position,
-    pub(super) since: Instant,
-    pub(super) told: bool,
-}
+/// A partition that can be handed out, and of what.
+type Free<'a> = (&'a PartitionView, &'static [Source]);
 
 /// What came of looking at a partition.
 #[derive(Debug)]
@@ -185,7 +180,7 @@ impl Foreman {
                 Ok(true) => return Ok(Some(Duration::ZERO)),
                 Ok(false) => {}
                 // Someone holds a partition for a moment, or does the same.
-                Err(error) if error.temporary() => return Ok(Some(TAKEN_PAUSE)),
+                Err(error) if error.temporary() => return Ok(Some(TAKEN_WAIT)),
                 Err(error) => return Err(error),
             }
         }
@@ -196,21 +191,17 @@ impl Foreman {
         self.queue.iter_mut().skip(known).for_each(|ask| ask.looked = false);
         let tip = store.log_tip().await?;
         let wants = self.wants_of(&view);
-        let mut free: Vec<&PartitionView> =
-            view.partitions.iter().filter(|at| is_free(at, &view)).collect();
-        free.sort_by_key(|at| self.known.get(&at.partition).map_or(0, |known| known.taken));
-        let mut again = match strangers {
-            true => Some(Duration::ZERO),
-            false => view.partitions.iter().filter_map(next_change).min(),
-        };
-        for at in free {
+        let (mut free, waits) = self.decide(&view);
+        free.sort_by_key(|(at, _)| self.known.get(&at.partition).map_or(0, |known| known.taken));
+        let mut again = if strangers { Some(Duration::ZERO) } else { waits };
+        for (at, sources) in free {
             if self.first_for(at.partition).is_none() {
                 continue;
             }
-            let offered = match self.offer(&view, at, &wants, tip).await {
+            let offered = match self.offer(&view, at, sources, &wants, tip).await {
                 // It is not as it was seen any more: the next look will tell.
                 Err(GroupError::Moved | GroupError::Fenced | GroupError::NotFound) => {
-                    Offered::Again(TAKEN_PAUSE)
+                    Offered::Again(TAKEN_WAIT)
                 }
                 offered => offered?,
             };
@@ -219,9 +210,27 @@ impl Foreman {
             }
         }
         if let Some(first) = view.partitions.iter().map(|at| at.next).min() {
-            self.pages.forget_up_to(find::before(first));
+            self.pages.forget_up_to(first.before());
         }
         Ok(again)
+    }
+
+    /// The partitions that can be handed out, and of what; and when the first of the others can be.
+    fn decide<'a>(&self, view: &'a GroupView) -> (Vec<Free<'a>>, Option<Duration>) {
+        let (mut free, mut waits) = (Vec::new(), None);
+        for at in &view.partitions {
+            let known = self.known.get(&at.partition);
+            match decide(view, at, known.is_some_and(|known| known.letters_were_last)) {
+                Decision::HandOut(sources) => free.push((at, sources)),
+                Decision::Leased(wait) | Decision::Failed(wait) => {
+                    // A moment later, so that it is over when looked at.
+                    let wait = wait + Duration::from_millis(1);
+                    waits = Some(waits.map_or(wait, |least: Duration| least.min(wait)));
+                }
+                Decision::Stopped | Decision::AtBarrier => {}
+            }
+        }
+        (free, waits)
     }
 
     /// Those who want a partition that is not there, or that stands still.
@@ -326,25 +335,4 @@ impl Foreman {
 /// Over HTTP it is the server who counts.
 fn nothing_counted() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
-}
-
-/// Whether a change of the number of partitions can be ended.
-pub(super) fn is_at_barrier(view: &GroupView) -> bool {
-    view.barrier.is_some_and(|barrier| view.partitions.iter().all(|at| at.next >= barrier))
-}
-
-/// Whether a partition can be handed out.
-pub(super) fn is_free(at: &PartitionView, view: &GroupView) -> bool {
-    at.lease_ms.is_none_or(|left| left <= 0)
-        && at.retry_in_ms.is_none_or(|wait| wait == 0)
-        && at.trouble.is_none()
-        && (view.barrier.is_none_or(|barrier| at.next < barrier) || at.redrive)
-}
-
-/// When a partition that cannot be handed out can be.
-fn next_change(at: &PartitionView) -> Option<Duration> {
-    let lease = at.lease_ms.filter(|left| *left > 0).and_then(|left| u64::try_from(left).ok());
-    let retry = at.retry_in_ms.filter(|wait| *wait > 0);
-    // A moment later, so that it is over when looked at.
-    lease.max(retry).map(|wait| Duration::from_millis(wait + 1))
 }

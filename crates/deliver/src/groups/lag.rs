@@ -9,7 +9,6 @@ use std::sync::Arc;
 use tidewire_store::groups::{GroupView, PAGE_BYTES_MAX, PartitionView, Wants};
 use tidewire_store::{Position, StoreError};
 
-use super::find::before;
 use crate::node::{Node, now_ms};
 
 /// How far a group is behind.
@@ -102,10 +101,10 @@ pub(super) async fn measure(
         }
     }
     let first = view.partitions.iter().map(|at| at.next).min().unwrap_or_else(|| tip.next());
-    let mut lag = Lag { tip, scanned_to: before(first), now_ms: now_ms(), partitions };
+    let mut lag = Lag { tip, scanned_to: first.before(), now_ms: now_ms(), partitions };
     if tip.number().saturating_sub(lag.scanned_to.number()) > offsets_max {
         // Enough to see how old the oldest is.
-        scan(node, view, &mut lag, Position::new(before(first).number() + offsets_max.min(1_000)))
+        scan(node, view, &mut lag, Position::new(first.before().number() + offsets_max.min(1_000)))
             .await?;
         return Ok(lag);
     }

@@ -5,50 +5,47 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use tidewire_store::Position;
+use tidewire_store::groups::decide::{TAKEN_WAIT, Unfinished};
 use tidewire_store::groups::{
-    Assembled, Batch, Ending, GroupError, GroupView, LeaseRef, PartitionView, Wants,
+    Assembled, Batch, GroupError, GroupView, Holdings, LeaseRef, Limits, PartitionView, Source,
+    Wants,
 };
-use tidewire_store::{PageLimit, Position};
 
 use super::ask::Leased;
 use super::counters::Counts;
-use super::find::{Scene, too_large};
-use super::foreman::{Foreman, Offered, TAKEN_PAUSE, Unfinished};
+use super::find;
+use super::foreman::{Foreman, Offered};
 use super::room::Place;
 use super::token::Token;
 use super::upkeep;
 
-/// How long the end of a transaction may be missing before that is said.
-const UNFINISHED_AGE: Duration = Duration::from_secs(60);
-
 impl Foreman {
-    /// Looks for work in a partition that is free, and gives it to whoever waits first.
+    /// Looks for work in a partition that is free, in these of its sources, and gives it to whoever waits first.
     pub(super) async fn offer(
         &mut self,
         view: &GroupView,
         at: &PartitionView,
+        sources: &[Source],
         wants: &Arc<Wants>,
         tip: Position,
     ) -> Result<Offered, GroupError> {
         let known = self.known.entry(at.partition).or_default();
         let seen = (at.generation, at.next, tip);
         let empty = known.empty == Some(seen);
-        if empty && !at.redrive {
+        if empty && sources == [Source::Log] {
             return Ok(Offered::Nothing);
         }
-        let letters_first = at.redrive && !known.redrove;
-        let scene = Scene::of(&self.node, view, at).await?;
-        if letters_first && let Some(offered) = self.offer_letters(&scene).await? {
-            return Ok(offered);
-        }
-        if !empty && let Some(offered) = self.offer_log(&scene, wants, tip).await? {
-            return Ok(offered);
-        }
-        if at.redrive
-            && !letters_first
-            && let Some(offered) = self.offer_letters(&scene).await?
-        {
-            return Ok(offered);
+        let held = find::holdings(&self.node, view, at).await?;
+        for source in sources {
+            let offered = match source {
+                Source::Letters => self.offer_letters(&held).await?,
+                Source::Log if empty => None,
+                Source::Log => self.offer_log(&held, wants, tip).await?,
+            };
+            if let Some(offered) = offered {
+                return Ok(offered);
+            }
         }
         self.known.entry(at.partition).or_default().empty = Some(seen);
         Ok(Offered::Nothing)
@@ -57,67 +54,66 @@ impl Foreman {
     /// The next events of the log.
     async fn offer_log(
         &mut self,
-        scene: &Scene,
+        held: &Holdings,
         wants: &Arc<Wants>,
         tip: Position,
     ) -> Result<Option<Offered>, GroupError> {
-        let Some(index) = self.first_for(scene.at.partition) else { return Ok(None) };
-        let size = self.queue[index].batch_size;
-        let options = &self.node.options.groups;
-        let Some(mut place) = self.node.groups.room.try_take(options.batch_bytes) else {
-            return Ok(Some(self.crowded(scene.at.partition)));
+        let at = &held.partition;
+        let Some(limits) = self.limits_for(at.partition) else { return Ok(None) };
+        let store = Arc::clone(&self.node.groups.store);
+        let read = |limits| self.pages.assemble(&*store, wants, held, limits, at.next, tip);
+        let Some(mut place) = self.node.groups.room.try_take(limits.batch_bytes) else {
+            return Ok(Some(self.crowded(at.partition)));
         };
-        let mut assembled = scene.assemble(&self.node, &self.pages, wants, tip, size).await?;
-        if matches!(assembled, Assembled::TooLarge { .. }) {
+        // A transaction that has more bytes than a usual batch needs more room first.
+        let usual = Limits { transaction_bytes_max: limits.batch_bytes, ..limits };
+        let mut assembled = read(usual).await?;
+        if matches!(assembled, Assembled::TooLarge(_)) {
             drop(place);
-            match self.node.groups.room.try_take(options.transaction_bytes_max) {
+            match self.node.groups.room.try_take(limits.transaction_bytes_max) {
                 Some(larger) => place = larger,
-                None => return Ok(Some(self.crowded(scene.at.partition))),
+                None => return Ok(Some(self.crowded(at.partition))),
             }
-            assembled = scene.assemble_one(&self.node, &self.pages, wants, tip, size).await?;
+            assembled = read(limits).await?;
         }
         match assembled {
-            Assembled::Batch(batch) => self.hand_out(scene, batch, None, place).await.map(Some),
+            Assembled::Batch(batch) => self.hand_out(held, batch, None, place).await.map(Some),
             Assembled::Nothing { next } => {
-                upkeep::pass(&self.node, scene, next).await?;
+                upkeep::pass(&self.node, held, next).await?;
                 Ok(None)
             }
             Assembled::Incomplete { txid } => {
-                self.wait_for_end(scene, txid);
+                self.wait_for_end(at, txid);
                 Ok(None)
             }
-            Assembled::TooLarge { txid, events, bytes } => {
-                let trouble = too_large(&self.node, txid, events, bytes);
-                tracing::warn!(group = self.group, partition = scene.at.partition, trouble);
-                let store = &self.node.groups.store;
-                store.set_trouble(&scene.claim("tidewire", 0), Some(&trouble)).await?;
+            Assembled::TooLarge(too_large) => {
+                let trouble = find::trouble(&self.node.options.groups, &too_large);
+                tracing::warn!(group = self.group, partition = at.partition, trouble);
+                store.set_trouble(&held.claim("tidewire", 0), Some(&trouble)).await?;
                 Ok(Some(Offered::Again(Duration::ZERO)))
             }
         }
     }
 
-    /// A transaction's end is not in the log yet. If that stays so it is said, once: it may have been lost with
-    /// its stream, and the next transaction that is captured ends it.
-    fn wait_for_end(&mut self, scene: &Scene, txid: Option<i64>) {
-        let at = &scene.at;
+    /// What a batch of a partition may have, for whoever is to have it.
+    fn limits_for(&self, partition: u32) -> Option<Limits> {
+        let size = self.queue[self.first_for(partition)?].batch_size;
+        Some(find::limits(&self.node.options.groups, size))
+    }
+
+    /// A transaction's end is not in the log yet.
+    fn wait_for_end(&mut self, at: &PartitionView, txid: Option<i64>) {
         let known = self.known.entry(at.partition).or_default();
-        match &mut known.unfinished {
-            Some(unfinished) if unfinished.next == at.next => {
-                if !unfinished.told && unfinished.since.elapsed() >= UNFINISHED_AGE {
-                    unfinished.told = true;
-                    let (group, partition) = (&self.group, at.partition);
-                    tracing::warn!(
-                        group,
-                        partition,
-                        txid,
-                        "a partition waits for the end of a transaction, which is not in the log; the next \
-                         change of a watched table lets it go on"
-                    );
-                }
-            }
-            other => {
-                *other = Some(Unfinished { next: at.next, since: Instant::now(), told: false });
-            }
+        let now = Instant::now().into_std();
+        if Unfinished::is_to_be_told(&mut known.unfinished, at.next, now) {
+            let (group, partition) = (&self.group, at.partition);
+            tracing::warn!(
+                group,
+                partition,
+                txid,
+                "a partition waits for the end of a transaction, which is not in the log; the next \
+                 change of a watched table lets it go on"
+            );
         }
     }
 
@@ -126,38 +122,37 @@ impl Foreman {
         for ask in self.queue.iter_mut().filter(|ask| ask.takes(partition)) {
             ask.crowded = true;
         }
-        Offered::Again(TAKEN_PAUSE)
+        Offered::Again(TAKEN_WAIT)
     }
 
     /// Letters that are to be worked off again.
-    async fn offer_letters(&mut self, scene: &Scene) -> Result<Option<Offered>, GroupError> {
-        let options = &self.node.options.groups;
-        let limit =
-            PageLimit { events: options.batch_size_max, bytes: options.transaction_bytes_max };
-        let Some(place) = self.node.groups.room.try_take(options.transaction_bytes_max) else {
-            return Ok(Some(self.crowded(scene.at.partition)));
+    async fn offer_letters(&mut self, held: &Holdings) -> Result<Option<Offered>, GroupError> {
+        let at = &held.partition;
+        let Some(limits) = self.limits_for(at.partition) else { return Ok(None) };
+        // Those of one transaction are together, however large.
+        let Some(place) = self.node.groups.room.try_take(limits.transaction_bytes_max) else {
+            return Ok(Some(self.crowded(at.partition)));
         };
         let store = &self.node.groups.store;
-        let due = store.letters_due(&self.group, scene.at.partition, limit).await?;
+        let due = store.letters_due(&self.group, at.partition, limits.letters()).await?;
         let Some(mut batch) = due else { return Ok(None) };
         let Some(key) = batch.redrive.clone() else { return Ok(None) };
-        scene.count_attempts(&mut batch);
-        (batch.from, batch.next) = (scene.at.next, scene.at.next);
+        (batch.from, batch.next) = (at.next, at.next);
         let events = batch.groups.iter().flat_map(|group| &group.events);
         let last = events.map(|event| event.position).max();
         let letters = last.map(|last| (key.hash(), last));
-        self.hand_out(scene, batch, letters, place).await.map(Some)
+        self.hand_out(held, batch, letters, place).await.map(Some)
     }
 
     /// Leases a batch and gives it to whoever waits first. What nobody needs to work on is passed.
     async fn hand_out(
         &mut self,
-        scene: &Scene,
+        held: &Holdings,
         batch: Batch,
         letters: Option<([u8; 32], Position)>,
         mut place: Place,
     ) -> Result<Offered, GroupError> {
-        let partition = scene.at.partition;
+        let partition = held.partition.partition;
         let events = batch.groups.iter().flat_map(|key| &key.events);
         place.shrink_to(events.map(|event| event.bytes()).sum());
         let index = self.first_for(partition);
@@ -165,36 +160,35 @@ impl Foreman {
             return Ok(Offered::Nothing);
         };
         let lease_ms = u64::try_from(ask.lease.as_millis()).unwrap_or(u64::MAX);
-        let claim = scene.claim(&ask.member, lease_ms);
+        let claim = held.claim(&ask.member, lease_ms);
         let store = Arc::clone(&self.node.groups.store);
         let leased = store.lease(&claim, batch.next, lease_ms).await;
         let generation = match leased {
             Ok(Some(generation)) => generation,
             Ok(None) => {
                 self.queue.push_front(ask);
-                return Ok(Offered::Again(TAKEN_PAUSE));
+                return Ok(Offered::Again(TAKEN_WAIT));
             }
             Err(error) => {
                 self.queue.push_front(ask);
                 return Err(error);
             }
         };
-        if scene.at.lease_ms.is_some() {
+        if held.partition.lease_ms.is_some() {
             let more = Counts { lease_expirations: 1, ..Counts::default() };
             self.node.groups.counters.count(&self.group, more);
         }
         let lease = LeaseRef { group: self.group.clone(), partition, generation };
+        let known = self.known.entry(partition).or_default();
+        known.letters_were_last = batch.redrive.is_some();
         let events = batch.groups.iter().map(|key| key.events.len()).sum();
         if events == 0 {
             self.queue.push_front(ask);
-            let free = batch.redrive.clone();
-            let ending = Ending { next: batch.next, park: batch.park, free, ..Ending::default() };
-            store.ack(&lease, &ending, Vec::new()).await?;
+            store.ack(&lease, &batch.ending(), Vec::new()).await?;
             return Ok(Offered::Again(Duration::ZERO));
         }
         self.handed_out += 1;
-        let known = self.known.entry(partition).or_default();
-        (known.taken, known.redrove) = (self.handed_out, letters.is_some());
+        known.taken = self.handed_out;
         let token = Token { partition, generation, events, letters };
         if ask.reply.send(Ok(Some(Leased { token, batch, place }))).is_err() {
             // Whoever asked is gone: the next one shall have it at once.

@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use tidewire_store::groups::{Assembled, GroupError, GroupView, Pages};
+use tidewire_store::groups::decide::{is_at_barrier, skip_in};
+use tidewire_store::groups::{
+    Assembled, Decision, GroupError, GroupView, Holdings, Pages, PartitionView, Source, decide,
+};
 use tidewire_store::{Position, StoreError};
 
 use super::counters::Counts;
-use super::find::{self, Scene};
-use super::foreman::{is_at_barrier, is_free};
+use super::find;
 use super::lag::{self, Lag};
 use crate::node::{Node, now_ms};
 
-/// A partition that has nothing to do is moved along when it is so many offsets behind,
-const IDLE_OFFSETS: u64 = 10_000;
-/// or so long.
-const IDLE_AGE: Duration = Duration::from_secs(5);
+/// A partition that nobody works on is looked at when it is so many offsets behind.
+const BEHIND_OFFSETS: u64 = 10_000;
 /// Offsets that are looked through at once to move a partition along.
 const LOOK_OFFSETS: u64 = 50_000;
 /// How long moving a partition along may take.
@@ -107,20 +107,28 @@ async fn tend(node: &Node, view: &GroupView, tip: Position) -> Result<(), GroupE
     // Those who work move their partitions along themselves; but workers over HTTP count as members for
     // as long as their last lease lasts, and a change of partitions need not wait for that.
     let nobody = view.members.is_empty();
-    let behind = |at: Position| nobody && tip.number().saturating_sub(at.number()) >= IDLE_OFFSETS;
-    let due = view.partitions.iter().filter(|at| {
-        is_free(at, view) && (behind(at.next) || view.barrier.is_some_and(|to| at.next < to))
-    });
+    let behind =
+        |at: Position| nobody && tip.number().saturating_sub(at.number()) >= BEHIND_OFFSETS;
+    let reads = |at: &PartitionView| match decide(view, at, false) {
+        Decision::HandOut(sources) => sources.contains(&Source::Log),
+        _ => false,
+    };
+    let due = view
+        .partitions
+        .iter()
+        .filter(|at| reads(at) && (behind(at.next) || view.barrier.is_some_and(|to| at.next < to)));
     let due: Vec<_> = due.collect();
     if !due.is_empty() {
         let wants = find::wants(view, Some(due.iter().map(|at| at.partition).collect()));
         let pages = Pages::new(node.options.groups.page_cache_bytes_max);
         for at in due {
-            let scene = Scene::of(node, view, at).await?;
+            let held = find::holdings(node, view, at).await?;
             let up_to = tip.min(Position::new(at.next.number() + LOOK_OFFSETS));
-            let assembled = scene.assemble_one(node, &pages, &wants, up_to, 1).await?;
-            if let Assembled::Nothing { next } = assembled {
-                pass(node, &scene, next).await?;
+            let limits = find::limits(&node.options.groups, 1);
+            let store = &*node.groups.store;
+            let read = pages.assemble(store, &wants, &held, limits, at.next, up_to);
+            if let Assembled::Nothing { next } = read.await? {
+                pass(node, &held, next).await?;
             }
         }
     }
@@ -131,14 +139,12 @@ async fn tend(node: &Node, view: &GroupView, tip: Position) -> Result<(), GroupE
 }
 
 /// Moves a partition past what is not its own, if it is far enough behind to be worth a write.
-pub(super) async fn pass(node: &Node, scene: &Scene, next: Position) -> Result<(), GroupError> {
-    let at = &scene.at;
-    let offsets = next.number().saturating_sub(at.next.number());
-    let age_ms = now_ms().saturating_sub(at.moved_at_ms.unwrap_or_default());
-    let old = u128::try_from(age_ms).is_ok_and(|age| age >= IDLE_AGE.as_millis());
-    let at_barrier = scene.barrier == Some(next);
-    if offsets > 0 && (offsets >= IDLE_OFFSETS || old || at_barrier) {
-        let claim = scene.claim(at.member.as_deref().unwrap_or("tidewire"), PASS_TIMEOUT_MS);
+pub(super) async fn pass(node: &Node, held: &Holdings, next: Position) -> Result<(), GroupError> {
+    let at = &held.partition;
+    let idle_ms = now_ms().saturating_sub(at.moved_at_ms.unwrap_or_default());
+    let idle_for = Duration::from_millis(u64::try_from(idle_ms).unwrap_or(0));
+    if skip_in(held, next, idle_for).is_some_and(|wait| wait.is_zero()) {
+        let claim = held.claim(at.member.as_deref().unwrap_or("tidewire"), PASS_TIMEOUT_MS);
         node.groups.store.skip(&claim, next).await?;
     }
     Ok(())

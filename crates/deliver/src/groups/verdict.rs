@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use tidewire_store::Position;
 use tidewire_store::groups::{
-    Batch, Failure, GroupEvent, Key, KeyEvents, Letter, Verdict, kept_error, retry_in,
+    Batch, Failure, GroupEvent, Key, KeyEvents, Letter, Verdict, kept_error,
 };
 
 use super::problem::invalid;
@@ -54,8 +54,8 @@ pub(super) fn judge(
     let most_ms = u64::try_from(options.retry_max.as_millis()).unwrap_or(u64::MAX);
     let keys = batch.into_iter().flat_map(|batch| &batch.groups);
     let keys: HashMap<&Key, &KeyEvents> = keys.map(|group| (&group.key, group)).collect();
+    let held = &held.holdings;
     let mut judged = Judged::default();
-    let mut attempts_most = 0;
     for failed in failed {
         let dead = match failed.verdict.as_deref() {
             None | Some("retry") => false,
@@ -67,9 +67,9 @@ pub(super) fn judge(
         let group = found.ok_or_else(|| not_in_batch("the batch has no events of such a key"))?;
         let blamed = failed.offset.as_deref().map(|text| parse_offset(text, node.store.epoch()));
         let events = unit(group, blamed.transpose()?)?;
-        let attempts = held.scene.attempts.get(&key).map_or(0, |(attempts, _)| *attempts) + 1;
         let error = kept_error(&failed.error);
-        if dead || attempts >= held.view.max_attempts {
+        if dead || held.is_last_attempt(&key) {
+            let attempts = held.attempts_of(&key).saturating_add(1);
             let letter = |event: &Arc<GroupEvent>| Letter {
                 event: Arc::clone(event),
                 error: error.clone(),
@@ -77,16 +77,15 @@ pub(super) fn judge(
             };
             judged.dead.extend(events.iter().map(letter));
         } else {
-            attempts_most = attempts_most.max(attempts);
             let first = events.first().map_or(Position::START, |event| event.position);
             judged.failures.push(Failure { key, first, verdict: Verdict::Retry, error });
         }
     }
     judged.retry_in_ms = match asked_ms {
         Some(asked) => asked.min(most_ms),
-        None if attempts_most == 0 => 0,
         None => {
-            let wait = retry_in(attempts_most, options.retry, options.retry_max, &mut rand::rng());
+            let (base, cap) = (options.retry, options.retry_max);
+            let wait = held.wait_after(&judged.failures, base, cap, &mut rand::rng());
             u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
         }
     };
@@ -96,10 +95,7 @@ pub(super) fn judge(
 /// The events that fail together: those of the blamed event's source transaction, or all of the key's.
 fn unit(group: &KeyEvents, blamed: Option<Position>) -> Result<&[Arc<GroupEvent>], Problem> {
     let Some(blamed) = blamed else { return Ok(&group.events) };
-    let mut units = group.units();
-    units
-        .find(|unit| unit.iter().any(|event| event.position == blamed))
-        .ok_or_else(|| not_in_batch("the batch has no such event of the key"))
+    group.unit_of(blamed).ok_or_else(|| not_in_batch("the batch has no such event of the key"))
 }
 
 fn not_in_batch(detail: &str) -> Problem {

@@ -10,13 +10,15 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use tidewire_store::Position;
-use tidewire_store::groups::{Acked, Assembled, Batch, Ending, GroupError, GroupView, Pages};
+use tidewire_store::groups::{
+    Acked, Assembled, Batch, Ending, GroupError, Holdings, Limits, Pages,
+};
 use tidewire_store::{SqlLimits, Statements};
 
 use super::claim::lease;
 use super::counters::Counts;
 use super::document::consumed;
-use super::find::{self, Scene, before};
+use super::find;
 use super::problem::{self, invalid};
 use super::room::Place;
 use super::token::Token;
@@ -29,8 +31,7 @@ use crate::problem::Problem;
 
 /// A lease that holds, and what it is about.
 pub(super) struct Held {
-    pub(super) view: GroupView,
-    pub(super) scene: Scene,
+    pub(super) holdings: Holdings,
     /// Where the partition is to stand; none if the lease is over.
     to: Option<Position>,
 }
@@ -38,19 +39,20 @@ pub(super) struct Held {
 /// Finds what a token is about. One of another generation is lost.
 pub(super) async fn held(node: &Node, group: &str, token: &Token) -> Result<Held, Problem> {
     let store = &node.groups.store;
-    let view = store.group(group).await?.ok_or_else(problem::not_found)?;
     let holdings = match store.holdings(group, token.partition).await {
         Ok(holdings) => holdings,
-        // The number of partitions was changed.
-        Err(GroupError::NotFound) => return Err(problem::lease_lost()),
+        Err(GroupError::NotFound) => {
+            store.group(group).await?.ok_or_else(problem::not_found)?;
+            // The number of partitions was changed.
+            return Err(problem::lease_lost());
+        }
         Err(error) => return Err(problem::of(error)),
     };
     if holdings.partition.generation != token.generation {
         return Err(problem::lease_lost());
     }
     let to = holdings.partition.lease_ms.and(holdings.partition.leased_to);
-    let scene = Scene::held(&view, holdings);
-    Ok(Held { view, scene, to })
+    Ok(Held { holdings, to })
 }
 
 impl Held {
@@ -60,7 +62,7 @@ impl Held {
         node.memory.make_room()?;
         if let Some(letters) = token.letters {
             let place = room.take(options.transaction_bytes_max).await?;
-            let batch = redrive::letters(node, &self.scene, letters).await;
+            let batch = redrive::letters(node, &self.holdings, letters).await;
             return Ok((batch.map_err(problem::of)?, place));
         }
         let place = room.take(options.batch_bytes).await?;
@@ -81,14 +83,16 @@ impl Held {
         token: &Token,
         bytes_max: usize,
     ) -> Result<Option<Batch>, Problem> {
-        let from = self.scene.at.next;
+        let mut held = self.holdings.clone();
+        let from = held.partition.next;
         let to = self.to.unwrap_or(from);
         let only = Some([token.partition].into());
-        let (pages, wants) = (Pages::new(0), find::wants(&self.view, only));
-        let scene = Scene { barrier: Some(to), ..self.scene.clone() };
-        let whole = scene.assemble_all(node, &pages, &wants, before(to), bytes_max).await?;
+        let (pages, wants) = (Pages::new(0), find::wants(&held.group, only));
+        held.group.barrier = Some(to);
+        let (store, limits) = (&*node.groups.store, Limits::of_bytes(bytes_max));
+        let whole = pages.assemble(store, &wants, &held, limits, from, to.before()).await?;
         Ok(match whole {
-            Assembled::TooLarge { .. } => None,
+            Assembled::TooLarge(_) => None,
             // One that was cut has an end before the lease's.
             Assembled::Batch(batch) => {
                 (batch.next >= to || bytes_max == usize::MAX).then_some(batch)
@@ -104,19 +108,14 @@ impl Held {
     async fn ending(&self, node: &Node, token: &Token) -> Result<(Ending, Option<Place>), Problem> {
         let Some(next) = self.to else {
             // A repeated ack: the store says so, and does nothing.
-            return Ok((Ending { next: self.scene.at.next, ..Ending::default() }, None));
+            return Ok((Ending { next: self.holdings.partition.next, ..Ending::default() }, None));
         };
-        if token.letters.is_some() {
-            let (batch, place) = self.batch(node, token).await?;
-            return Ok((redrive::done(next, &batch), Some(place)));
-        }
-        if self.scene.parked.is_empty() && self.scene.attempts.is_empty() {
+        let Holdings { parked, attempts, .. } = &self.holdings;
+        if token.letters.is_none() && parked.is_empty() && attempts.is_empty() {
             return Ok((Ending { next, ..Ending::default() }, None));
         }
         let (batch, place) = self.batch(node, token).await?;
-        let keys = batch.groups.into_iter().map(|key| key.key);
-        let settled = keys.filter(|key| self.scene.attempts.contains_key(key)).collect();
-        Ok((Ending { next, park: batch.park, settled, ..Ending::default() }, Some(place)))
+        Ok((Ending { next, ..batch.done(&self.holdings) }, Some(place)))
     }
 }
 
@@ -235,7 +234,7 @@ pub(super) async fn nack(node: &Node, group: &str, request: Request) -> Answer {
     let ended = match batch {
         // Letters that failed again for good are letters still.
         Some(batch) if token.letters.is_some() && dead > 0 => {
-            let ending = redrive::given_up(held.scene.at.next, batch, judged.dead);
+            let ending = redrive::given_up(batch, judged.dead);
             store.ack(&lease, &ending, Vec::new()).await.map(|_| ())
         }
         _ => store.nack(&lease, &judged.failures, &judged.dead, retry_in_ms).await,

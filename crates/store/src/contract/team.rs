@@ -10,9 +10,9 @@ use super::rows::{LIMITS, values};
 use super::subject::Subject;
 use crate::command::{Actor, Append};
 use crate::groups::{
-    Assembled, Assembler, Batch, Begun, Claim, Ending, Failure, Filter, GroupEvent, GroupView,
-    GroupWish, Holdings, Key, LETTERS_BYTES_MAX, Letter, LogPage, PAGE_BYTES_MAX, Pages,
-    SharedGroups, Spec, Verdict, Wants, Work,
+    Assembled, Batch, Begun, Claim, Ending, Failure, Filter, GroupEvent, GroupView, GroupWish,
+    Holdings, Key, LETTERS_BYTES_MAX, Letter, Limits, LogPage, PAGE_BYTES_MAX, Pages, SharedGroups,
+    Verdict, Wants, Work,
 };
 use crate::log::PageLimit;
 use crate::offset::Position;
@@ -69,7 +69,7 @@ pub(super) fn handled(batch: &Batch) -> Vec<Arc<GroupEvent>> {
 
 /// What a batch ends with if all of it was handled.
 pub(super) fn well_done(batch: &Batch) -> Ending {
-    Ending { next: batch.next, park: batch.park.clone(), ..Ending::default() }
+    batch.ending()
 }
 
 impl<'a> Team<'a> {
@@ -127,15 +127,7 @@ impl<'a> Team<'a> {
 
     /// The partition as it is, for somebody who wants to work on it.
     pub(super) async fn claim(&self, partition: u32, member: &str) -> Claim {
-        let holdings = self.holds(partition).await;
-        Claim {
-            group: GROUP.to_owned(),
-            partition,
-            member: member.to_owned(),
-            generation: holdings.partition.generation,
-            next: holdings.partition.next,
-            timeout_ms: 20_000,
-        }
+        self.holds(partition).await.claim(member, 20_000)
     }
 
     pub(super) async fn begins(&self, claim: &Claim) -> Begun {
@@ -173,25 +165,13 @@ impl<'a> Team<'a> {
         let wants = self.wants(holdings.group.filter.clone(), Some(&[partition])).await;
         let tip = self.groups.log_tip().await.expect("a tip");
         let (pages, next) = (Pages::new(1 << 20), holdings.partition.next);
-        let spec = Spec {
-            partition,
-            batch_size: 10_000,
-            events_max: 10_000,
-            bytes_max: 64 << 20,
-            stop_at: holdings.group.barrier,
-            parked: &holdings.parked,
+        let limits = Limits {
+            batch_events: 10_000,
+            transaction_events_max: 10_000,
+            ..Limits::of_bytes(64 << 20)
         };
-        let mut assembler = Assembler::new(spec, next);
-        let mut after = Position::new(next.number() - 1);
-        while after < tip {
-            let page = pages.after(&*self.groups, &wants, after, tip).await.expect("a page");
-            assert!(page.scanned_to > after, "reading does not move past {after:?}");
-            after = page.scanned_to;
-            if !assembler.feed(&page) {
-                break;
-            }
-        }
-        match assembler.finish() {
+        let assembled = pages.assemble(&*self.groups, &wants, &holdings, limits, next, tip).await;
+        match assembled.expect("the log can be read") {
             Assembled::Batch(batch) => Some(batch),
             Assembled::Nothing { .. } => None,
             other => panic!("expected a batch, got {other:?}"),

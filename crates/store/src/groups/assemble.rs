@@ -17,34 +17,22 @@
 #[cfg(test)]
 mod properties;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
+use super::holdings::Holdings;
 use super::key::Key;
+use super::limits::{Limits, Taken};
 use super::page::{Entry, GroupEvent, LogPage};
+use super::view::Ending;
 use crate::offset::Position;
-
-/// What to make a batch of.
-#[derive(Debug, Clone, Copy)]
-pub struct Spec<'a> {
-    /// The partition.
-    pub partition: u32,
-    /// It ends at the first boundary with so many events or more.
-    pub batch_size: usize,
-    /// It never has more events than this,
-    pub events_max: usize,
-    /// nor more bytes, but for a single event.
-    pub bytes_max: usize,
-    /// Nothing at or past this is taken.
-    pub stop_at: Option<Position>,
-    /// Keys whose events are set aside from a position on.
-    pub parked: &'a BTreeMap<Key, Position>,
-}
 
 /// Takes pages in order and makes a batch of them.
 #[derive(Debug)]
 pub struct Assembler<'a> {
-    spec: Spec<'a>,
+    held: &'a Holdings,
+    limits: Limits,
     from: Position,
     /// Everything before this was looked at.
     at: Position,
@@ -68,14 +56,7 @@ struct Open {
     append: Option<Position>,
 }
 
-/// How much was taken, parked events too.
-#[derive(Debug, Clone, Copy, Default)]
-struct Taken {
-    events: usize,
-    bytes: usize,
-}
-
-/// A boundary, and what was taken before it.
+/// A boundary, and what was taken before it: parked events too, and those that are letters.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     next: Position,
@@ -107,14 +88,30 @@ pub enum Assembled {
         txid: Option<i64>,
     },
     /// A transaction has more than a batch may hold.
-    TooLarge {
-        /// Which.
-        txid: Option<i64>,
-        /// Its events in the partition, so far as they were counted.
-        events: usize,
-        /// Their bytes.
-        bytes: usize,
-    },
+    TooLarge(TooLarge),
+}
+
+/// A transaction that has more than a batch may hold. Shown, it is the reason why its partition stands still,
+/// without what to do about it.
+#[derive(Debug, Clone, Copy)]
+pub struct TooLarge {
+    /// Which.
+    pub txid: Option<i64>,
+    /// Its events in the partition, so far as they were counted.
+    pub events: usize,
+    /// Their bytes.
+    pub bytes: usize,
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("transaction_too_large: ")?;
+        match self.txid {
+            Some(txid) => write!(f, "transaction {txid}")?,
+            None => f.write_str("an append")?,
+        }
+        write!(f, " has {} events and {} bytes or more in this partition", self.events, self.bytes)
+    }
 }
 
 /// A stretch of the log as one partition sees it.
@@ -143,22 +140,46 @@ pub struct KeyEvents {
     pub events: Vec<Arc<GroupEvent>>,
 }
 
+impl Batch {
+    /// How it begins to end: the partition moves on, what is parked is set aside, and a key without letters is free.
+    pub fn ending(&self) -> Ending {
+        let (park, free) = (self.park.clone(), self.redrive.clone());
+        Ending { next: self.next, park, free, ..Ending::default() }
+    }
+
+    /// How it ends if all of it is done.
+    pub fn done(&self, held: &Holdings) -> Ending {
+        let keys = self.groups.iter().map(|group| &group.key);
+        let events = self.groups.iter().flat_map(|group| &group.events);
+        let redriven = events.filter(|_| self.redrive.is_some()).map(|event| event.position);
+        Ending {
+            settled: keys.filter(|key| held.attempts.contains_key(key)).cloned().collect(),
+            redriven: redriven.collect(),
+            ..self.ending()
+        }
+    }
+}
+
 impl KeyEvents {
     /// The same by source transaction; what no transaction wrote, by append.
     pub fn units(&self) -> impl Iterator<Item = &[Arc<GroupEvent>]> {
-        self.events.chunk_by(|a, b| match (a.txid, b.txid) {
-            (None, None) => a.append_id == b.append_id,
-            (a, b) => a == b,
-        })
+        self.events.chunk_by(|a, b| a.is_of_one_unit(b))
+    }
+
+    /// The unit that an event is in.
+    pub fn unit_of(&self, position: Position) -> Option<&[Arc<GroupEvent>]> {
+        self.units().find(|unit| unit.iter().any(|event| event.position == position))
     }
 }
 
 impl<'a> Assembler<'a> {
-    /// Begins at a partition's `next`.
-    pub fn new(spec: Spec<'a>, next: Position) -> Assembler<'a> {
+    /// Begins at a partition's `next`, or past it where nothing lies between. Nothing at or past the group's barrier
+    /// is taken.
+    pub fn new(held: &'a Holdings, limits: Limits, next: Position) -> Assembler<'a> {
         let taken = Taken::default();
         Assembler {
-            spec,
+            held,
+            limits,
             from: next,
             at: next,
             open: Open::default(),
@@ -175,10 +196,11 @@ impl<'a> Assembler<'a> {
     /// Takes the page that follows. Says whether more are wanted. What of it lies before the place that was
     /// reached is passed over.
     pub fn feed(&mut self, page: &LogPage) -> bool {
-        let whole = page.wants.partitions.as_ref().is_none_or(|p| p.contains(&self.spec.partition));
+        let partition = self.held.partition.partition;
+        let whole = page.wants.partitions.as_ref().is_none_or(|p| p.contains(&partition));
         let follows = page.after < self.at;
         // A page for others lacks this partition's events, and one further on those between.
-        debug_assert!(whole && follows, "partition {} at {:?}", self.spec.partition, self.at);
+        debug_assert!(whole && follows, "partition {partition} at {:?}", self.at);
         if !whole || !follows || self.end.is_some() {
             return false;
         }
@@ -188,7 +210,7 @@ impl<'a> Assembler<'a> {
                 return false;
             }
             if let Some(event) = &entry.event
-                && entry.partition == self.spec.partition
+                && entry.partition == partition
                 && !entry.control
                 && !self.take(event)
             {
@@ -196,14 +218,14 @@ impl<'a> Assembler<'a> {
             }
             self.at = entry.position.next();
             self.open.passed(entry);
-            if self.open.nothing() && self.full() {
+            if self.open.nothing() && self.limits.is_reached(self.taken) {
                 self.mark();
                 self.end = Some(End::Whole);
                 return false;
             }
         }
         self.at = self.at.max(page.scanned_to.next());
-        if let Some(stop_at) = self.spec.stop_at.filter(|stop_at| self.at >= *stop_at) {
+        if let Some(stop_at) = self.held.group.barrier.filter(|stop_at| self.at >= *stop_at) {
             self.stop(stop_at);
         }
         self.end.is_none()
@@ -217,7 +239,7 @@ impl<'a> Assembler<'a> {
         let Mark { next, taken } = self.boundary;
         if let Some(End::TooLarge { txid }) = self.end {
             let Taken { events, bytes } = self.taken;
-            return Assembled::TooLarge { txid, events, bytes };
+            return Assembled::TooLarge(TooLarge { txid, events, bytes });
         }
         match (taken.events, self.taken.events) {
             (0, 0) => Assembled::Nothing { next },
@@ -228,7 +250,8 @@ impl<'a> Assembler<'a> {
 
     /// Whether the batch ends before an event. Notes the boundary, if there is one.
     fn stops_before(&mut self, entry: &Entry) -> bool {
-        if let Some(stop_at) = self.spec.stop_at.filter(|stop_at| entry.position >= *stop_at) {
+        let barrier = self.held.group.barrier;
+        if let Some(stop_at) = barrier.filter(|stop_at| entry.position >= *stop_at) {
             self.stop(stop_at);
             return true;
         }
@@ -236,7 +259,7 @@ impl<'a> Assembler<'a> {
         self.at = entry.position;
         if self.open.nothing() {
             self.mark();
-            if self.full() {
+            if self.limits.is_reached(self.taken) {
                 self.end = Some(End::Whole);
             }
         }
@@ -255,33 +278,26 @@ impl<'a> Assembler<'a> {
         self.boundary = Mark { next: self.at, taken: self.taken };
     }
 
-    fn full(&self) -> bool {
-        let Taken { events, bytes } = self.taken;
-        events > 0
-            && (events >= self.spec.batch_size.min(self.spec.events_max)
-                || bytes >= self.spec.bytes_max)
-    }
-
     /// Takes an event of the partition. False if it does not fit any more.
     fn take(&mut self, event: &Arc<GroupEvent>) -> bool {
-        let before = self.taken.events;
-        self.taken.events += 1;
-        self.taken.bytes += event.bytes();
-        let over =
-            self.taken.events > self.spec.events_max || self.taken.bytes > self.spec.bytes_max;
-        if over && before > 0 {
+        self.taken.add(event.bytes());
+        if !self.limits.allow(self.boundary.taken, self.taken) {
             self.end = Some(match self.boundary.taken.events {
                 0 => End::TooLarge { txid: self.open.transaction.or(event.txid) },
                 _ => End::Whole,
             });
             return false;
         }
+        // By the word of a worker that did not move the partition on: neither handled nor parked once more.
+        if self.held.dead.contains(&event.position) {
+            return true;
+        }
         let (host, user) = (event.host_id.as_deref(), event.user_id.as_deref());
         let place = match self.last {
             Some(place) if self.groups[place].key.is_of(host, user) => place,
             _ => {
                 let key = Key::of(host, user);
-                if self.spec.parked.get(&key).is_some_and(|from| event.position >= *from) {
+                if self.held.parked.get(&key).is_some_and(|from| event.position >= *from) {
                     self.park.push(Arc::clone(event));
                     return true;
                 }
@@ -295,11 +311,12 @@ impl<'a> Assembler<'a> {
     /// The place of a key in the list.
     fn place(&mut self, key: Key) -> usize {
         let place = *self.places.entry(key).or_insert_with_key(|key| {
-            self.groups.push(KeyEvents { key: key.clone(), attempt: 0, events: Vec::new() });
+            let (key, attempt) = (key.clone(), self.held.attempts_of(key));
+            self.groups.push(KeyEvents { key, attempt, events: Vec::new() });
             self.groups.len() - 1
         });
         // The next event of a key that is to be parked may be past the place from where on it is.
-        let ever_parked = self.spec.parked.contains_key(&self.groups[place].key);
+        let ever_parked = self.held.parked.contains_key(&self.groups[place].key);
         self.last = (!ever_parked).then_some(place);
         place
     }

@@ -20,14 +20,21 @@
 //! - **A key that cannot be handled is parked**: the failing transaction's events of that key become dead
 //!   letters, those behind them are copied beside them, and the rest of the partition goes on.
 //!
-//! The parts: [`key`] and [`filter`] say what is whose; [`page`], [`Pages`] and [`assemble`] make batches of
-//! the log; [`share`] says who works on what; [`retry`] when to try again; [`view`] is what is told and
-//! asked; [`work`] is an open transaction that holds a partition.
+//! Two drive groups: the library, in transactions of its own, and the server, by leases. What both decide is decided
+//! here, from what is known ([`holdings`]) and without a clock: whether a partition is handed out and of what
+//! ([`decide`]), what is in a batch ([`assemble`]) and how much ([`limits`]), and when a key has failed for good.
+//!
+//! The other parts: [`key`] and [`filter`] say what is whose; [`page`] and [`Pages`] are the log as it is read;
+//! [`share`] says who works on what; [`retry`] when to try again; [`view`] is what is told and asked; [`work`] is an
+//! open transaction that holds a partition.
 
 pub mod assemble;
+pub mod decide;
 pub mod driver;
 pub mod filter;
+pub mod holdings;
 pub mod key;
+pub mod limits;
 pub mod page;
 mod pages;
 pub mod retry;
@@ -46,18 +53,21 @@ use crate::log::PageLimit;
 use crate::offset::{Epoch, Position};
 use crate::sql::Statements;
 
-pub use assemble::{Assembled, Assembler, Batch, KeyEvents, Spec};
+pub use assemble::{Assembled, Assembler, Batch, KeyEvents, TooLarge};
+pub use decide::{Decision, Source, decide};
 pub use filter::Filter;
+pub use holdings::{Claim, Holdings};
 pub use key::{Key, partition_of};
+pub use limits::Limits;
 pub use page::{Entry, GroupEvent, LogPage, Wants};
 pub use pages::Pages;
 pub use retry::retry_in;
 pub use share::{Sharer, shares};
 pub(crate) use view::not_passed;
 pub use view::{
-    Acked, Claim, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish, Holdings,
-    LeaseRef, Letter, LetterPage, LetterState, LetterView, MemberKind, MemberReport, MemberView,
-    OnDead, PartitionView, Renewed, Start, Verdict, Which, kept_error,
+    Acked, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish, LeaseRef, Letter,
+    LetterPage, LetterState, LetterView, MemberKind, MemberReport, MemberView, OnDead,
+    PartitionView, Renewed, Start, Verdict, Which, kept_error,
 };
 pub use work::{Begun, PostgresWork, Work};
 

@@ -46,6 +46,15 @@ impl GroupEvent {
         Key::of(self.host_id.as_deref(), self.user_id.as_deref())
     }
 
+    /// Whether the next event of the key was made by the same source transaction; what no transaction wrote, by the
+    /// same append.
+    pub fn is_of_one_unit(&self, next: &GroupEvent) -> bool {
+        match (self.txid, next.txid) {
+            (None, None) => self.append_id == next.append_id,
+            (a, b) => a == b,
+        }
+    }
+
     /// Bytes it takes to hold, roughly.
     pub fn bytes(&self) -> usize {
         let document = self.payload.as_ref().map_or(0, Bytes::len);

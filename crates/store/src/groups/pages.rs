@@ -10,6 +10,9 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::assemble::{Assembled, Assembler};
+use super::holdings::Holdings;
+use super::limits::Limits;
 use super::page::{Entry, LogPage, Wants};
 use super::{Groups, PAGE_OFFSETS};
 use crate::error::StoreError;
@@ -86,6 +89,30 @@ impl Pages {
             kept.keep(&Arc::new(ahead), self.bytes_max);
         }
         Ok(page)
+    }
+
+    /// The batch of a partition that begins at `from`, its `next` or a place past it before which there is nothing,
+    /// made of the log up to `tip`.
+    pub async fn assemble(
+        &self,
+        log: &dyn Groups,
+        wants: &Arc<Wants>,
+        held: &Holdings,
+        limits: Limits,
+        from: Position,
+        tip: Position,
+    ) -> Result<Assembled, StoreError> {
+        let mut assembler = Assembler::new(held, limits, from);
+        let barrier = held.group.barrier;
+        let mut after = from.before();
+        while after < tip && barrier.is_none_or(|barrier| after.next() < barrier) {
+            let page = self.after(log, wants, after, tip).await?;
+            if !assembler.feed(&page) || page.scanned_to <= after {
+                break;
+            }
+            after = page.scanned_to;
+        }
+        Ok(assembler.finish())
     }
 
     /// Lets go of all.

@@ -1,6 +1,5 @@
 //! What is told of groups, and asked of them.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -147,6 +146,20 @@ pub struct GroupView {
     pub parked: u64,
 }
 
+impl GroupView {
+    /// Without its lists, which may be long.
+    pub fn alone(&self) -> GroupView {
+        GroupView {
+            group: self.group.clone(),
+            filter: self.filter.clone(),
+            stopped: self.stopped.clone(),
+            partitions: Vec::new(),
+            members: Vec::new(),
+            ..*self
+        }
+    }
+}
+
 /// A partition as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionView {
@@ -233,39 +246,6 @@ pub struct Renewed {
     pub group: GroupView,
     /// When the member joined, as the store has it.
     pub joined_at_ms: i64,
-}
-
-/// What must be known to work on a partition: good for one generation.
-#[derive(Debug, Clone)]
-pub struct Holdings {
-    /// The group; its lists of partitions and members may be empty.
-    pub group: GroupView,
-    /// The partition.
-    pub partition: PartitionView,
-    /// Keys that are parked, and from where on.
-    pub parked: BTreeMap<Key, Position>,
-    /// Keys with failed attempts: how many, and what the last one was.
-    pub attempts: BTreeMap<Key, (u32, Verdict)>,
-    /// Dead letters of the partition at or past its `next`. A nack makes them without moving on: they are not
-    /// to be handled, also where their keys are not parked.
-    pub dead: BTreeSet<Position>,
-}
-
-/// A partition as somebody knew it who wants to work on it.
-#[derive(Debug, Clone)]
-pub struct Claim {
-    /// The group.
-    pub group: String,
-    /// The partition.
-    pub partition: u32,
-    /// Who.
-    pub member: String,
-    /// Its generation.
-    pub generation: u64,
-    /// Its `next`.
-    pub next: Position,
-    /// The work's transaction is given up by the store after this.
-    pub timeout_ms: u64,
 }
 
 /// How a batch ends.
@@ -486,8 +466,46 @@ impl GroupError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// A group that gives keys so many attempts.
+    pub(in crate::groups) fn group(max_attempts: u32) -> GroupView {
+        GroupView {
+            group: "g".to_owned(),
+            total: 1,
+            wanted: None,
+            barrier: None,
+            filter: Filter::default(),
+            max_attempts,
+            on_dead: OnDead::Park,
+            stopped: None,
+            lost_to: Position::START,
+            created_at_ms: 0,
+            partitions: Vec::new(),
+            members: Vec::new(),
+            dead: 0,
+            parked: 0,
+        }
+    }
+
+    /// A partition that nothing happened to.
+    pub(in crate::groups) fn partition() -> PartitionView {
+        PartitionView {
+            partition: 0,
+            next: Position::new(1),
+            generation: 1,
+            member: None,
+            moved_at_ms: None,
+            lease_ms: None,
+            leased_to: None,
+            retry_in_ms: None,
+            failing: 0,
+            parked: 0,
+            redrive: false,
+            trouble: None,
+        }
+    }
 
     #[test]
     fn an_error_is_cut_between_letters_and_has_no_zero_bytes() {

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::groups::{Filter, PAGE_BYTES_MAX, Wants};
+use crate::groups::view::tests::{group, partition};
+use crate::groups::{Filter, GroupView, PAGE_BYTES_MAX, PartitionView, Verdict, Wants};
 
 /// An event of the partition under test is for host "own"; any other host is of another partition.
 const OWN: u32 = 1;
@@ -37,11 +38,10 @@ struct Row {
     removed: bool,
 }
 
+/// How much a batch may have, and the barrier.
 #[derive(Debug, Clone)]
-struct Limits {
-    batch_size: usize,
-    events_max: usize,
-    bytes_max: usize,
+struct Bounds {
+    limits: Limits,
     stop_at: Option<u64>,
 }
 
@@ -68,15 +68,41 @@ fn source() -> impl Strategy<Value = Source> {
     ]
 }
 
-fn limits() -> impl Strategy<Value = Limits> {
-    (1usize..12, 1usize..16, 300usize..6_000, prop::option::weighted(0.3, 1u64..60)).prop_map(
-        |(batch_size, events_max, bytes_max, stop_at)| Limits {
-            batch_size,
-            events_max,
-            bytes_max,
-            stop_at,
+fn bounds() -> impl Strategy<Value = Bounds> {
+    let stop_at = prop::option::weighted(0.3, 1u64..60);
+    (1usize..12, 300usize..6_000, 1usize..16, 300usize..6_000, stop_at).prop_map(
+        |(batch_events, batch_bytes, transaction_events_max, transaction_bytes_max, stop_at)| {
+            let limits =
+                Limits { batch_events, batch_bytes, transaction_events_max, transaction_bytes_max };
+            Bounds { limits, stop_at }
         },
     )
+}
+
+/// What is known of the partition's keys.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    parked: BTreeMap<Key, Position>,
+    dead: BTreeSet<Position>,
+    failed: Option<Key>,
+}
+
+impl Known {
+    /// How often a key failed.
+    fn attempt(&self, key: &Key) -> u32 {
+        u32::from(self.failed.as_ref() == Some(key)) * 2
+    }
+
+    fn held(&self, bounds: &Bounds) -> Holdings {
+        let failed = self.failed.iter().map(|key| (key.clone(), (2, Verdict::Retry)));
+        Holdings {
+            group: GroupView { barrier: bounds.stop_at.map(Position::new), ..group(5) },
+            partition: PartitionView { partition: OWN, ..partition() },
+            parked: self.parked.clone(),
+            attempts: failed.collect(),
+            dead: self.dead.clone(),
+        }
+    }
 }
 
 /// The log: positions are given without gaps, then some are removed.
@@ -169,7 +195,7 @@ fn pages(entries: &[Entry], tip: u64, cuts: &BTreeSet<u64>) -> Vec<LogPage> {
 /// What the model and the assembler are compared by.
 #[derive(Debug, PartialEq)]
 enum Told {
-    Batch { next: u64, groups: Vec<(Key, Vec<u64>)>, park: Vec<u64> },
+    Batch { next: u64, groups: Vec<(Key, u32, Vec<u64>)>, park: Vec<u64> },
     Nothing { next: u64 },
     Incomplete,
     TooLarge,
@@ -184,30 +210,20 @@ fn told(assembled: Assembled, from: u64) -> Told {
         Assembled::Batch(batch) => {
             assert_eq!(batch.from.number(), from);
             let groups = batch.groups.iter();
-            let groups = groups.map(|group| (group.key.clone(), numbers(&group.events))).collect();
+            let told =
+                |group: &KeyEvents| (group.key.clone(), group.attempt, numbers(&group.events));
+            let groups = groups.map(told).collect();
             Told::Batch { next: batch.next.number(), groups, park: numbers(&batch.park) }
         }
         Assembled::Nothing { next } => Told::Nothing { next: next.number() },
         Assembled::Incomplete { .. } => Told::Incomplete,
-        Assembled::TooLarge { .. } => Told::TooLarge,
+        Assembled::TooLarge(_) => Told::TooLarge,
     }
 }
 
-fn assemble(
-    pages: &[LogPage],
-    limits: &Limits,
-    parked: &BTreeMap<Key, Position>,
-    from: u64,
-) -> Told {
-    let spec = Spec {
-        partition: OWN,
-        batch_size: limits.batch_size,
-        events_max: limits.events_max,
-        bytes_max: limits.bytes_max,
-        stop_at: limits.stop_at.map(Position::new),
-        parked,
-    };
-    let mut assembler = Assembler::new(spec, Position::new(from));
+fn assemble(pages: &[LogPage], bounds: &Bounds, known: &Known, from: u64) -> Told {
+    let held = known.held(bounds);
+    let mut assembler = Assembler::new(&held, bounds.limits, Position::new(from));
     for page in pages.iter().filter(|page| page.scanned_to.number() >= from) {
         if !assembler.feed(page) {
             break;
@@ -261,13 +277,20 @@ impl Model<'_> {
         mine.filter_map(|entry| entry.event.clone()).collect()
     }
 
-    fn assemble(&self, limits: &Limits, parked: &BTreeMap<Key, Position>, from: u64) -> Told {
-        let stop = limits.stop_at.unwrap_or(u64::MAX).max(from);
+    fn assemble(&self, bounds: &Bounds, known: &Known, from: u64) -> Told {
+        let limits = &bounds.limits;
+        let stop = bounds.stop_at.unwrap_or(u64::MAX).max(from);
         let to = self.tip.min(stop - 1);
         let size =
             |own: &[Arc<GroupEvent>]| -> usize { own.iter().map(|event| event.bytes()).sum() };
-        let over = |own: &[Arc<GroupEvent>]| {
-            own.len() > 1 && (own.len() > limits.events_max || size(own) > limits.bytes_max)
+        // The last transaction has more than one may have, or more than fits beside those before it.
+        let over = |before: &[Arc<GroupEvent>], own: &[Arc<GroupEvent>]| {
+            let last = &own[before.len()..];
+            let alone = last.len() > limits.transaction_events_max
+                || size(last) > limits.transaction_bytes_max;
+            let events_max = limits.batch_events.max(limits.transaction_events_max);
+            let beside = own.len() > events_max || size(own) > limits.batch_bytes;
+            own.len() > 1 && (alone || (!before.is_empty() && beside))
         };
         let (mut best, mut own) = (from - 1, Vec::new());
         for place in from..=to {
@@ -275,46 +298,51 @@ impl Model<'_> {
                 continue;
             }
             let up_to = self.own(from, place);
-            if over(&up_to) {
+            if over(&own, &up_to) {
                 break;
             }
             (best, own) = (place, up_to);
-            let full = own.len() >= limits.batch_size.min(limits.events_max);
-            if !own.is_empty() && (full || size(&own) >= limits.bytes_max) {
+            let full = own.len() >= limits.batch_events || size(&own) >= limits.batch_bytes;
+            if !own.is_empty() && full {
                 break;
             }
         }
         let all = self.own(from, to);
         match (own.is_empty(), all.is_empty()) {
-            (false, _) => self::batch(best + 1, &own, parked),
+            (false, _) => self::batch(best + 1, &own, known),
             (true, true) => Told::Nothing { next: best + 1 },
-            (true, false) if over(&all) => Told::TooLarge,
+            (true, false) if over(&[], &all) => Told::TooLarge,
             (true, false) => Told::Incomplete,
         }
     }
 }
 
-fn batch(next: u64, own: &[Arc<GroupEvent>], parked: &BTreeMap<Key, Position>) -> Told {
-    let mut groups: Vec<(Key, Vec<u64>)> = Vec::new();
+fn batch(next: u64, own: &[Arc<GroupEvent>], known: &Known) -> Told {
+    let mut groups: Vec<(Key, u32, Vec<u64>)> = Vec::new();
     let mut park = Vec::new();
-    for event in own {
+    for event in own.iter().filter(|event| !known.dead.contains(&event.position)) {
         let (key, number) = (event.key(), event.position.number());
-        if parked.get(&key).is_some_and(|from| event.position >= *from) {
+        if known.parked.get(&key).is_some_and(|from| event.position >= *from) {
             park.push(number);
         } else if let Some(group) = groups.iter_mut().find(|group| group.0 == key) {
-            group.1.push(number);
+            group.2.push(number);
         } else {
-            groups.push((key, vec![number]));
+            let attempt = known.attempt(&key);
+            groups.push((key, attempt, vec![number]));
         }
     }
     Told::Batch { next, groups, park }
 }
 
-fn parked_keys() -> impl Strategy<Value = BTreeMap<Key, Position>> {
-    prop::collection::btree_map(0u8..4, 1u64..60, 0..3).prop_map(|parked| {
+fn known() -> impl Strategy<Value = Known> {
+    let parked = prop::collection::btree_map(0u8..4, 1u64..60, 0..3);
+    let dead = prop::collection::btree_set(1u64..60, 0..12);
+    (parked, dead, prop::option::of(0u8..4)).prop_map(|(parked, dead, failed)| {
         let user = |user: u8| (user > 0).then(|| user.to_string());
         let key = |number: u8| Key::of(Some("own"), user(number).as_deref());
-        parked.into_iter().map(|(user, from)| (key(user), Position::new(from))).collect()
+        let parked = parked.into_iter().map(|(user, from)| (key(user), Position::new(from)));
+        let dead = dead.into_iter().map(Position::new);
+        Known { parked: parked.collect(), dead: dead.collect(), failed: failed.map(key) }
     })
 }
 
@@ -324,8 +352,8 @@ proptest! {
         sources in prop::collection::vec(source(), 1..12),
         cuts in prop::collection::btree_set(1u64..80, 0..12),
         missing in 0u64..6,
-        limits in limits(),
-        parked in parked_keys(),
+        bounds in bounds(),
+        known in known(),
     ) {
         let entries = entries(&sources);
         let last = entries.last().map_or(0, |entry| entry.position.number());
@@ -334,9 +362,9 @@ proptest! {
         let (cut, whole) = (pages(&entries, tip, &cuts), pages(&entries, tip, &BTreeSet::new()));
         let (mut next, mut handled) = (1, Vec::new());
         loop {
-            let told = assemble(&cut, &limits, &parked, next);
-            prop_assert_eq!(&told, &assemble(&whole, &limits, &parked, next), "another cut, at {}", next);
-            prop_assert_eq!(&told, &model.assemble(&limits, &parked, next), "the model, at {}", next);
+            let told = assemble(&cut, &bounds, &known, next);
+            prop_assert_eq!(&told, &assemble(&whole, &bounds, &known, next), "another cut, at {}", next);
+            prop_assert_eq!(&told, &model.assemble(&bounds, &known, next), "the model, at {}", next);
             let Told::Batch { next: after, groups, park } = told else {
                 if let Told::Nothing { next: after } = told {
                     prop_assert!(model.own(next, after - 1).is_empty());
@@ -344,14 +372,16 @@ proptest! {
                 }
                 break;
             };
-            let mut events: Vec<u64> = groups.into_iter().flat_map(|group| group.1).chain(park).collect();
+            let mut events: Vec<u64> = groups.into_iter().flat_map(|group| group.2).chain(park).collect();
             events.sort_unstable();
             prop_assert!(after > next && events.iter().all(|event| (next..after).contains(event)));
             handled.extend(events);
             next = after;
         }
-        prop_assert_eq!(handled, numbers(&model.own(1, next - 1)), "each event once");
-        let wished = limits.stop_at.is_some_and(|stop_at| next == stop_at);
+        let mut own = model.own(1, next - 1);
+        own.retain(|event| !known.dead.contains(&event.position));
+        prop_assert_eq!(handled, numbers(&own), "each event once, and letters never");
+        let wished = bounds.stop_at.is_some_and(|stop_at| next == stop_at);
         prop_assert!(wished || model.boundaries.contains(&(next - 1)), "{} is no boundary", next - 1);
     }
 }
@@ -367,16 +397,23 @@ fn whole(rows: Vec<Row>) -> Source {
     Source::Transaction { rows, append_after: None, ends: true }
 }
 
-const LIMITS: Limits =
-    Limits { batch_size: 100, events_max: 10_000, bytes_max: 1 << 30, stop_at: None };
+const BOUNDS: Bounds = Bounds {
+    limits: Limits {
+        batch_events: 100,
+        batch_bytes: 1 << 30,
+        transaction_events_max: 10_000,
+        transaction_bytes_max: 1 << 30,
+    },
+    stop_at: None,
+};
 
 #[test]
 fn a_batch_is_extended_to_the_end_of_its_transaction() {
     let entries = entries(&[whole(rows(120)), whole(rows(3))]);
-    let told =
-        assemble(&pages(&entries, 123, &BTreeSet::from([100])), &LIMITS, &BTreeMap::new(), 1);
+    let pages = pages(&entries, 123, &BTreeSet::from([100]));
+    let told = assemble(&pages, &BOUNDS, &Known::default(), 1);
     let Told::Batch { next: 121, groups, .. } = told else { panic!("{told:?}") };
-    assert_eq!(groups[0].1.len(), 120);
+    assert_eq!(groups[0].2.len(), 120);
 }
 
 #[test]
@@ -386,7 +423,7 @@ fn a_transaction_that_has_not_ended_is_waited_for() {
     let behind = |log: &[Source], from| {
         let entries = entries(log);
         let tip = entries.last().expect("events").position.number();
-        assemble(&pages(&entries, tip, &BTreeSet::new()), &LIMITS, &BTreeMap::new(), from)
+        assemble(&pages(&entries, tip, &BTreeSet::new()), &BOUNDS, &Known::default(), from)
     };
     assert!(matches!(behind(&log, 1), Told::Batch { next: 3, .. }));
     assert_eq!(behind(&log, 3), Told::Incomplete);
@@ -412,5 +449,5 @@ fn a_page_that_was_read_for_others_is_refused() {
     let mut pages = pages(&entries(&[whole(rows(1))]), 1, &BTreeSet::new());
     let others = Wants { partitions: Some(BTreeSet::from([0])), ..(*pages[0].wants).clone() };
     pages[0].wants = Arc::new(others);
-    assemble(&pages, &LIMITS, &BTreeMap::new(), 1);
+    assemble(&pages, &BOUNDS, &Known::default(), 1);
 }
