@@ -13,5 +13,5 @@ WHERE key.group_id = $1 AND key.partition_id = $2 AND key.redrive_at_ms IS NOT N
       WHERE letter.group_id = key.group_id AND letter.key_hash = key.key_hash
         AND letter.c_offset >= held.next_offset
   )
-ORDER BY key.redrive_at_ms, key.key_hash
+ORDER BY key.redrive_at_ms, key.from_offset, key.key_hash
 LIMIT 1

@@ -10,5 +10,5 @@ LEFT JOIN main.tidewire_consumer_attempts AS a
 WHERE k.group_id = ?1 AND k.partition_id = ?2 AND k.redrive_at_ms IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM main.tidewire_consumer_dead_letters AS l
                   WHERE l.group_id = k.group_id AND l.key_hash = k.key_hash AND l.c_offset >= o.next_offset)
-ORDER BY k.redrive_at_ms, k.from_offset
+ORDER BY k.redrive_at_ms, k.from_offset, k.key_hash
 LIMIT 1

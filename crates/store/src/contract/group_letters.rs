@@ -384,6 +384,39 @@ pub async fn too_many_letters_stop_a_group(data: &dyn Opener) {
     team.works(&team.claim(0, "m").await).await.abandon().await;
 }
 
+/// Letters are cut where a batch of the log would be, and of keys that were marked at once the one that was parked
+/// first comes first.
+pub async fn letters_are_cut_as_the_log_is(data: &dyn Opener) {
+    let team = Team::of(data, 1).await;
+    team.say("h", "b", &["1", "2"]).await;
+    team.say("h", "a", &["3"]).await;
+    team.say("h", "b", &["4", "5", "6"]).await;
+    let batch = team.batch(0).await;
+    let events = handled(&batch);
+    let firsts = [&events[0], &events[2]];
+    let dead = firsts.iter().map(|event| letter(event, "poison")).collect();
+    let parked_from = firsts.iter().map(|event| (event.key(), event.position)).collect();
+    let park = events.iter().filter(|event| !firsts.contains(event)).cloned().collect();
+    team.ends(0, &Ending { dead, park, parked_from, ..well_done(&batch) }).await;
+    assert_eq!(team.redrives(&Which::All).await, 2);
+    assert_eq!(team.redrives(&Which::Key(key("h", "b"))).await, 1, "and it keeps its turn");
+    let of_b: Vec<_> = events.iter().filter(|event| event.key() == key("h", "b")).collect();
+    let bytes = |count: usize| of_b[..count].iter().map(|event| event.bytes()).sum::<usize>();
+    for (events, bytes, together) in [
+        (1, usize::MAX, 2),
+        (2, usize::MAX, 2),
+        (3, usize::MAX, 5),
+        (100, 1, 2),
+        (100, bytes(5) - 1, 2),
+        (100, bytes(5), 5),
+    ] {
+        let due = team.due(PageLimit { events, bytes }).await.expect("letters are due");
+        assert_eq!(due.redrive, Some(key("h", "b")));
+        let numbers: Vec<_> = of_b[..together].iter().map(|event| event.position).collect();
+        assert_eq!(positions(&due), numbers, "{events} events, {bytes} bytes");
+    }
+}
+
 /// Letters of a group that is not there cannot be worked off.
 pub async fn letters_of_no_group_are_not_there(data: &dyn Opener) {
     let team = Team::of(data, 1).await;

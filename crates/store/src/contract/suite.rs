@@ -460,6 +460,7 @@ macro_rules! contract_suite {
                 letters_wait_until_their_events_are_passed
                 letters_are_worked_off_once
                 too_many_letters_stop_a_group
+                letters_are_cut_as_the_log_is
                 letters_of_no_group_are_not_there;
             group_members:
                 members_are_listed_as_they_report

@@ -12,7 +12,7 @@ use super::pages::event_of_row;
 use super::step::Step;
 use super::view::small;
 use crate::groups::{
-    Batch, GroupError, GroupEvent, Key, KeyEvents, LETTERS_BYTES_MAX, Letter, LetterPage,
+    Batch, GroupError, Key, KeyEvents, LETTERS_BYTES_MAX, Letter, LetterBatch, LetterPage,
     LetterState, LetterView, Which, not_passed,
 };
 use crate::log::PageLimit;
@@ -73,35 +73,26 @@ pub(super) async fn due(
         let params: Params<'_> =
             &[&group, &hash, &one_less(count.saturating_add(1)), &rows_max(bytes)];
         let rows = query(client, sql!("letters_due"), params).await?;
-        let events: Vec<GroupEvent> = rows.iter().map(event_of_row).collect::<Result<_, _>>()?;
+        let mut batch = LetterBatch::new(limit);
+        let mut ended = false;
+        for row in &rows {
+            ended = !batch.take(event_of_row(row)?);
+            if ended {
+                break;
+            }
+        }
         let follows: bool = rows.last().map_or(Ok(false), |row| row.try_get(18))?;
-        if !follows && events.len() <= count {
-            break events;
+        if ended || !follows {
+            break batch.finish();
         }
-        let whole = whole_units(events, count);
-        if !whole.is_empty() {
-            break whole;
-        }
+        // The last transaction's end was not among them.
         (count, bytes) = (count.saturating_mul(2), bytes.saturating_mul(2));
     };
-    let events: Vec<Arc<GroupEvent>> = events.into_iter().map(Arc::new).collect();
     let groups = match events.is_empty() {
         true => Vec::new(),
         false => vec![KeyEvents { key: key.clone(), attempt, events }],
     };
     Ok(Some(Batch { from: next, next, groups, park: Vec::new(), redrive: Some(key) }))
-}
-
-/// The most of these that end with a source transaction's last, when there are more after them.
-fn whole_units(mut events: Vec<GroupEvent>, count_max: usize) -> Vec<GroupEvent> {
-    let same = |a: &GroupEvent, b: &GroupEvent| match (a.txid, b.txid) {
-        (None, None) => a.append_id == b.append_id,
-        (a, b) => a == b,
-    };
-    let ends = |at: &usize| !same(&events[*at - 1], &events[*at]);
-    let last = (1..events.len()).rev().filter(|at| *at <= count_max).find(ends);
-    events.truncate(last.unwrap_or(0));
-    events
 }
 
 /// Whose letters are meant: of one key, or all. None if there is no such letter.

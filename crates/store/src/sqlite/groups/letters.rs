@@ -9,8 +9,8 @@ use super::ending::Place;
 use super::{pages, view};
 use crate::error::StoreError;
 use crate::groups::{
-    Batch, GroupError, GroupEvent, Key, KeyEvents, LETTERS_BYTES_MAX, Letter, LetterPage,
-    LetterState, LetterView, Which, not_passed,
+    Batch, GroupError, GroupEvent, Key, KeyEvents, LETTERS_BYTES_MAX, Letter, LetterBatch,
+    LetterPage, LetterState, LetterView, Which, not_passed,
 };
 use crate::log::PageLimit;
 use crate::offset::Position;
@@ -106,30 +106,17 @@ fn first_due(
     };
     let mut query = connection.prepare_cached(sql!("group_letters_of_key"))?;
     let mut letters = query.query((group, key.hash()))?;
-    let (mut events, mut bytes): (Vec<Arc<GroupEvent>>, usize) = (Vec::new(), 0);
-    while let Some(row) = letters.next()? {
-        let event = event_of_row(row)?;
-        let full = events.len() >= limit.events || bytes >= limit.bytes;
-        // What one transaction did is worked off together.
-        if full && !events.last().is_some_and(|last| of_one_unit(last, &event)) {
-            break;
-        }
-        bytes += event.bytes();
-        events.push(Arc::new(event));
-    }
+    let mut batch = LetterBatch::new(limit);
+    while let Some(row) = letters.next()?
+        && batch.take(event_of_row(row)?)
+    {}
+    let events = batch.finish();
     let groups = if events.is_empty() {
         Vec::new()
     } else {
         vec![KeyEvents { key: key.clone(), attempt, events }]
     };
     Ok(Some(Batch { from: next, next, groups, park: Vec::new(), redrive: Some(key) }))
-}
-
-fn of_one_unit(a: &GroupEvent, b: &GroupEvent) -> bool {
-    match (a.txid, b.txid) {
-        (None, None) => a.append_id == b.append_id,
-        (a, b) => a == b,
-    }
 }
 
 /// The keys that have such letters, and their partitions.
@@ -156,9 +143,10 @@ pub(super) fn redrive(writer: &mut Writer, group: &str, which: &Which) -> Result
     let transaction = begin(writer, group)?;
     let mark = || -> rusqlite::Result<u64> {
         let keys = keys(&transaction, group, which)?;
+        let now_ms = now_ms();
         let mut partitions = BTreeSet::new();
         for (key, partition) in &keys {
-            let marked = (group, key.hash(), now_ms());
+            let marked = (group, key.hash(), now_ms);
             let mut mark = transaction.prepare_cached(sql!("group_redrive"))?;
             if mark.execute(marked)? == 0 {
                 // Those behind it were let go on. The key is put beside the parked ones without holding
@@ -192,6 +180,7 @@ pub(super) fn drop_some(
     };
     let drop = || -> rusqlite::Result<(usize, bool)> {
         let (mut dropped, mut left, mut partitions) = (0, false, BTreeSet::new());
+        let now_ms = now_ms();
         for (key, partition) in keys(&transaction, group, which)? {
             let hash = key.hash();
             let mut drop = transaction.prepare_cached(sql!("group_drop_letters"))?;
@@ -199,7 +188,7 @@ pub(super) fn drop_some(
             let mut ask = transaction.prepare_cached(sql!("group_letters_left"))?;
             left |= ask.query_row((group, hash, with_parked, only), |row| row.get::<_, bool>(0))?;
             let mut go_on = transaction.prepare_cached(sql!("group_redrive_if_alive"))?;
-            go_on.execute((group, hash, now_ms()))?;
+            go_on.execute((group, hash, now_ms))?;
             partitions.insert(partition);
         }
         tell(&transaction, group, &partitions)?;
