@@ -79,7 +79,7 @@ async fn mistakes_are_told_with_what_to_do(store: Store) {
     run(http, "CREATE TABLE orders (id INTEGER PRIMARY KEY)").await;
     watch(http, &json!({ "table": "orders" })).await;
     let doctor = tidewire(http, Some(KEY), &["doctor"]).await;
-    says(&doctor, 1, &["bad   rules", "[tables.order]", "did you mean orders?"]);
+    says(&doctor, 1, &["bad   rules", "[tables.order]", "the nearest is \"orders\""]);
 
     for token in [None, Some("wrong")] {
         let ended = tidewire(http, token, &["nodes"]).await;
@@ -119,6 +119,17 @@ async fn mistakes_are_told_with_what_to_do(store: Store) {
         0,
         &[],
     );
+    let spelt = match store {
+        Store::Sqlite { .. } => "main.Orders",
+        Store::Postgres { .. } => "public.orders",
+    };
+    let create = ["groups", "create", "others", "--tables", spelt];
+    let other = format!("the table {spelt} is watched as orders");
+    says(&tidewire(http, Some(KEY), &create).await, 1, &[&other]);
+    let tail = tidewire(http, Some(KEY), &["tail", "--table", spelt]).await;
+    says(&tail, 1, &["it is watched as orders: name it so"]);
+    let absent = tidewire(http, Some(KEY), &["watch", "nosuchschema.orders"]).await;
+    says(&absent, 1, &["there is no table"]);
     // Nothing has happened that could be handled, and it is told all the same.
     let consume = ["consume", "--group", "jobs", "--exec", "no-such-program"];
     says(
@@ -139,6 +150,17 @@ async fn mistakes_are_told_with_what_to_do(store: Store) {
     let encrypted = http.base().replace("http://", "https://");
     let encrypted = Launch::command("nodes").with(["--url", &encrypted]).run().await;
     says(&encrypted, 1, &["does not speak TLS", "write http:// instead of https://"]);
+    // Who follows comes back to a server that was there once; to this one there is no coming back.
+    let encrypted = http.base().replace("http://", "https://");
+    for command in [&["tail", "--stream", "doc"][..], &["sql", "--live", "SELECT id FROM orders"]] {
+        let following =
+            Launch::command(command[0]).with(command[1..].to_vec()).with(["--url", &encrypted]);
+        says(
+            &following.run().await,
+            1,
+            &["does not speak TLS", "write http:// instead of https://"],
+        );
+    }
 
     let page =
         http.request(reqwest::Method::GET, "/v1/nodes").header("origin", "https://shop.example");
@@ -207,6 +229,21 @@ async fn an_ordinary_owner_is_told_what_live_queries_need() {
     tab.until("q", &[json!({ "id": 1 })]).await;
     says(&tidewire(http, Some(KEY), &["doctor"]).await, 0, &["good  live queries"]);
 
+    let switch = tidewire(http, Some(KEY), &["capture", "switch", "wal"]).await;
+    says(&switch, 1, &["capture_mode_refused", &format!("ALTER ROLE \"{owner}\" REPLICATION")]);
+    // Somebody else's table is watched once one of two statements was run, as they stand.
+    let theirs = format!("theirs_of_{database}");
+    let make = format!(
+        "CREATE ROLE {theirs}; CREATE TABLE theirs (id INTEGER PRIMARY KEY);
+                        ALTER TABLE theirs OWNER TO {theirs}; GRANT ALL ON theirs TO {owner}"
+    );
+    admin.batch_execute(&make).await.expect("a table");
+    let refused = tidewire(http, Some(KEY), &["watch", "theirs"]).await;
+    let grant = format!("GRANT {theirs} TO {owner}");
+    says(&refused, 1, &[&grant, &format!("ALTER TABLE public.theirs OWNER TO {owner}")]);
+    admin.batch_execute(&grant).await.expect("what it says can be run");
+    says(&tidewire(http, Some(KEY), &["watch", "theirs"]).await, 0, &[]);
+
     // A table that has become someone else's is theirs to open.
     run(http, "CREATE SCHEMA hers; CREATE TABLE hers.bills (id INTEGER PRIMARY KEY)").await;
     watch(http, &json!({ "table": "hers.bills" })).await;
@@ -227,5 +264,5 @@ async fn an_ordinary_owner_is_told_what_live_queries_need() {
         Sql::connect(&std::env::var("TIDEWIRE_TEST_DATABASE_URL").expect("a cluster")).await;
     let cluster = cluster.expect("a connection");
     cluster.batch_execute(&format!("DROP DATABASE {database} WITH (FORCE)")).await.expect("gone");
-    cluster.batch_execute(&format!("DROP ROLE {owner}, {role}")).await.expect("gone");
+    cluster.batch_execute(&format!("DROP ROLE {owner}, {role}, {theirs}")).await.expect("gone");
 }

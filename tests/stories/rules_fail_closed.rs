@@ -186,6 +186,15 @@ async fn rules_hold_under_every_spelling_of_a_table(store: Store) {
         table(admin, "sales.bins").await;
         let rows = json!({ "rows": { "Sales.BINS": "total >= 100" } });
         assert_eq!(ids(&holder(admin, rows).await, "sales.bins").await, [2]);
+        // The rows of a table that inherits from another are that one's too.
+        run(admin, "CREATE TABLE boxes () INHERITS (sales.bins)").await;
+        watch(admin, &json!({ "table": "boxes", "key": ["id"] })).await;
+        run(admin, "INSERT INTO boxes VALUES (3, 3), (4, 400)").await;
+        let rows = json!({ "rows": { "sales.bins": "total >= 100" } });
+        assert_eq!(ids(&holder(admin, rows).await, "boxes").await, [4]);
+        let columns = json!({ "columns": { "sales.bins": ["id"] } });
+        let read = holder(admin, columns).await.get("/v1/stream/table/boxes").await;
+        assert!(!read.text().contains("total"), "columns of the parent: {}", read.text());
         let bare = holder(admin, json!({ "rows": { "bins": "total >= 100" } })).await;
         let answer = bare.get("/v1/stream/table/sales.bins").await;
         answer.problem(403, "rule_without_table");
@@ -326,6 +335,7 @@ async fn what_is_wrong_with_rules_is_told_to_the_operator(store: Store) {
         .await;
     };
     says(&mut server, "tidewire.toml line 2, [tables.oders] read: no watched table", 1).await;
+    says(&mut server, "[tables.broken] read: the rule cannot be kept", 1).await;
     let ready = async || {
         let ready = admin.get("/readyz").await;
         assert_eq!(ready.status, 200, "{}", ready.text());
@@ -350,6 +360,27 @@ async fn what_is_wrong_with_rules_is_told_to_the_operator(store: Store) {
     for what in wrong {
         says(&mut server, what, 1).await;
     }
+    let doctor = admin.get("/v1/doctor").await.json();
+    let checks = doctor["checks"].as_array().expect("checks").clone();
+    let rules = checks.iter().find(|check| check["name"] == "rules").expect("rules");
+    assert_eq!(rules["status"], "bad", "{rules}");
+    assert!(
+        wrong.iter().all(|what| rules["todo"].to_string().contains(&what.replace('"', "\\\""))),
+        "{rules}"
+    );
+    let key = |rule: &str| {
+        let scopes = json!({ "tables": ["orders"], "rows": { "orders": rule } });
+        let body = json!({ "name": "story", "scopes": scopes });
+        let admin = admin.clone();
+        async move { admin.json(Method::POST, "/v1/keys", &body).await }
+    };
+    key("id <").await.problem(400, "invalid_scopes");
+    let noted = key("totl < 100").await.json();
+    assert!(
+        noted["notes"][0].as_str().is_some_and(|note| note.contains("cannot be kept")),
+        "{noted}"
+    );
+    assert_eq!(key("total < 100").await.json()["notes"], Value::Null);
     let before = wrong.map(|what| server.process().said().matches(what).count());
     server.process().signal("HUP");
     for (what, before) in wrong.iter().zip(before) {

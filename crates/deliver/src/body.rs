@@ -45,6 +45,8 @@ struct Terms {
     bytes_max: usize,
     too_large: fn(usize) -> Problem,
     timeout: Duration,
+    /// Bytes of the request that are in memory besides its body, for as long as that takes to arrive.
+    besides: usize,
     held: Held,
 }
 
@@ -57,19 +59,22 @@ pub(crate) async fn read(request: Request, node: &Node) -> Result<Received, Prob
         bytes_max: limits.body_bytes_max,
         too_large: body_too_large,
         timeout: limits.body_timeout,
+        besides: 0,
         held: node.budget.open(Purpose::Body, account),
     };
     terms.read(request.into_body(), node).await
 }
 
 /// Reads the body of a request of someone who has shown no credential and may do so in the body: less of
-/// it, in as little time as headers have, and from the part of the budget that strangers share.
+/// it, in as little time as headers have, and from the part of the budget that strangers share. Their
+/// head counts too: an HTTP/2 connection brings hundreds of them, and no body need ever follow.
 pub(crate) async fn read_of_stranger(request: Request, node: &Node) -> Result<Received, Problem> {
     let limits = &node.options.limits;
     let terms = Terms {
         bytes_max: STRANGER_BYTES_MAX.min(limits.body_bytes_max),
         too_large: strangers_body_too_large,
         timeout: limits.header_timeout.min(limits.body_timeout),
+        besides: limits.header_bytes_max,
         held: node.budget.open(Purpose::Body, node.budget.strangers()),
     };
     terms.read(request.into_body(), node).await
@@ -85,7 +90,8 @@ impl Terms {
     }
 
     async fn read_whole(mut self, body: Body, node: &Node) -> Result<Received, Problem> {
-        let (bytes_max, too_large) = (self.bytes_max, self.too_large);
+        let Terms { bytes_max, too_large, besides, .. } = self;
+        node.hold(&mut self.held, besides)?;
         let mut limited = Limited::new(body, bytes_max.saturating_mul(DRAIN_FACTOR));
         let mut whole = BytesMut::new();
         let mut size = 0usize;
@@ -110,11 +116,11 @@ impl Terms {
                 // Copied, because the frame is a part of what was read from the socket: an event that is kept in
                 // memory for its hundred bytes would keep all of that, and the next request would need another.
                 whole.extend_from_slice(&data);
-                refused = node.hold(&mut self.held, whole.capacity()).err();
+                refused = node.hold(&mut self.held, besides + whole.capacity()).err();
             }
             if refused.is_some() {
                 whole = BytesMut::new();
-                self.held.shrink_to(0);
+                self.held.shrink_to(besides);
             }
         }
         match refused {
@@ -167,7 +173,7 @@ mod tests {
         let node = bench.node();
         let held = node.budget.open(Purpose::Body, &Arc::default());
         let timeout = Duration::from_secs(60);
-        let terms = Terms { bytes_max, too_large: body_too_large, timeout, held };
+        let terms = Terms { bytes_max, too_large: body_too_large, timeout, besides: 0, held };
         let received = bench.wait(terms.read(body, node)).map_err(|problem| problem.code())?;
         Ok(received.bytes.clone())
     }
@@ -180,6 +186,30 @@ mod tests {
         let body = read(Body::from(buffer.freeze()), 1_000).expect("a body");
         assert_eq!(*body, [b'x'; 100]);
         assert!(BytesMut::from(body).capacity() <= 1_000, "the whole buffer is held");
+    }
+
+    /// Heads of strangers whose bodies never come are bounded like their bodies.
+    #[test]
+    fn a_strangers_request_counts_before_its_body_comes() {
+        let bench = Bench::start();
+        let node = bench.node();
+        let silent = || {
+            let body =
+                Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
+            read_of_stranger(Request::new(body), node)
+        };
+        let head = node.options.limits.header_bytes_max;
+        let room = node.options.limits.inflight_bytes_max / 8 / head;
+        bench.wait(async {
+            let mut waiting: Vec<_> = (0..room).map(|_| Box::pin(silent())).collect();
+            for one in &mut waiting {
+                assert!(futures_util::poll!(one).is_pending(), "there is room for it");
+            }
+            let refused = silent().await.map(drop).map_err(|problem| problem.code());
+            assert_eq!(refused, Err("inflight_bytes_exhausted"));
+            drop(waiting.pop());
+            assert!(futures_util::poll!(Box::pin(silent())).is_pending(), "one has left");
+        });
     }
 
     #[test]

@@ -66,6 +66,8 @@ pub struct WatchedName {
     pub name: String,
     /// Whether SQL finds it by that name without the schema.
     pub bare: bool,
+    /// The watched tables that it inherits from, by the names of their events: its rows are theirs too.
+    pub ancestors: Vec<String>,
 }
 
 /// A column of a watched table, as its rows' images have it: generated ones are not among them.

@@ -63,6 +63,8 @@ struct Known {
     tables: BTreeMap<Box<str>, TableName>,
     /// By what SQL calls them, the names of their events.
     by_sql: HashMap<TableName, Box<str>>,
+    /// The watched tables that one inherits from, where there are any.
+    ancestors: HashMap<Box<str>, Vec<String>>,
 }
 
 /// Two lists of names are alike if they speak of the same database.
@@ -94,8 +96,15 @@ impl TableNames {
         Written { text: text.into(), name: TableName::read(text, self.0.dialect) }
     }
 
-    /// Whether a rule under this name is one for a table, by the name of its events: if it can mean it.
+    /// Whether a rule under this name is one for a table, by the name of its events: if it can mean it, or
+    /// a table that it inherits from, whose rows its own are.
     pub(crate) fn narrows(&self, written: &Written, table: &str) -> bool {
+        let known = self.known();
+        let mut ancestors = known.ancestors.get(table).into_iter().flatten();
+        self.can_mean(written, table) || ancestors.any(|above| self.can_mean(written, above))
+    }
+
+    fn can_mean(&self, written: &Written, table: &str) -> bool {
         *written.text == *table
             || written.name.as_ref().is_some_and(|name| {
                 self.known().by_sql.get(name).is_some_and(|known| **known == *table)
@@ -212,12 +221,15 @@ impl TableNames {
 
     fn learn(&self, names: Vec<WatchedName>, now: Instant, doubts: u64) {
         let mut known = Known { as_of: Some(now), doubts, ..Known::default() };
-        for WatchedName { table, schema, name, bare } in names {
+        for WatchedName { table, schema, name, bare, ancestors } in names {
             let folded = match self.0.dialect {
                 Dialect::Postgres => name,
                 Dialect::Sqlite => name.to_ascii_lowercase(),
             };
             let table: Box<str> = table.into();
+            if !ancestors.is_empty() {
+                known.ancestors.insert(table.clone(), ancestors);
+            }
             let bare = bare.then(|| TableName { schema: None, name: folded.as_str().into() });
             let full = TableName { schema: Some(schema.into()), name: folded.into() };
             known.by_sql.extend(bare.map(|bare| (bare, table.clone())));
@@ -242,6 +254,7 @@ impl TableNames {
             schema: (*schema).to_owned(),
             name: (*name).to_owned(),
             bare: *bare,
+            ancestors: Vec::new(),
         };
         names.learn(tables.iter().map(name).collect(), Instant::now(), 0);
         names
@@ -317,6 +330,23 @@ mod tests {
         let names = TableNames::of(Dialect::Postgres, &tables);
         let granted = |table: &str| names.grants(&names.read("items"), table);
         assert!(granted("items") && !granted("sales.items"), "events of that very name come first");
+    }
+
+    #[test]
+    fn a_rule_for_a_table_holds_for_those_that_inherit_from_it_and_a_permission_does_not() {
+        let names = TableNames::new(Dialect::Postgres);
+        let named = |table: &str, ancestors: &[&str]| WatchedName {
+            table: table.to_owned(),
+            schema: "public".to_owned(),
+            name: table.to_owned(),
+            bare: true,
+            ancestors: ancestors.iter().map(|&name| name.to_owned()).collect(),
+        };
+        names.learn(vec![named("par", &[]), named("chi", &["par"])], Instant::now(), 0);
+        let written = names.read("public.par");
+        assert!(names.narrows(&written, "par") && names.narrows(&written, "chi"));
+        assert!(names.grants(&written, "par") && !names.grants(&written, "chi"));
+        assert!(!names.narrows(&names.read("chi"), "par"));
     }
 
     #[test]

@@ -194,6 +194,7 @@ async fn names(client: &ClientWrapper) -> Result<Vec<WatchedName>, StoreError> {
                 schema: row.try_get(1)?,
                 name: row.try_get(2)?,
                 bare: row.try_get(3)?,
+                ancestors: row.try_get(4)?,
             })
         };
         let rows = query(client, sql!("watched_names"), &[]).await?;

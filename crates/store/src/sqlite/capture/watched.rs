@@ -77,6 +77,7 @@ pub(crate) fn names(connection: &Connection) -> Result<Vec<WatchedName>, StoreEr
         schema: "main".to_owned(),
         name: watched.table.name,
         bare: true,
+        ancestors: Vec::new(),
     };
     let stored = stored(connection).map_err(broken("list what is watched"))?;
     Ok(stored.into_iter().map(named).collect())
