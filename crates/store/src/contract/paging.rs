@@ -10,7 +10,8 @@ use serde_json::json;
 
 use super::Opener;
 use super::paging_history::{
-    Builder, CODE, ENTITIES, HOST, ORDERS, USER, ordinary_image, random_limit,
+    Builder, CODE, ENTITIES, HOST, History, ORDERS, TRANSACTION_ROWS_MAX, USER, ordinary_image,
+    random_limit,
 };
 use super::subject::Subject;
 use super::team::{GROUP, letter, wish};
@@ -192,7 +193,7 @@ pub async fn groups_read_the_log_whole_in_pieces(data: &dyn Opener) {
 }
 
 /// A group with a letter of each change of a row, all of one key.
-async fn letters(data: &dyn Opener, seed: u64) -> (Subject, Vec<u64>, rand::rngs::StdRng) {
+async fn letters(data: &dyn Opener, seed: u64) -> (Subject, History, rand::rngs::StdRng) {
     let (store, history, rng) = Builder::mixed(data, seed).await;
     let groups = store.groups();
     let (_, made) = groups.put_group(GROUP, &wish(1)).await.expect("a group is made");
@@ -219,12 +220,12 @@ async fn letters(data: &dyn Opener, seed: u64) -> (Subject, Vec<u64>, rand::rngs
         ..Ending::default()
     };
     work.finish(&ending).await.expect("the batch ends");
-    (store, history.rows, rng)
+    (store, history, rng)
 }
 
 /// Letters, as a person lists them.
 pub async fn letters_are_listed_whole_in_pieces(data: &dyn Opener) {
-    let (store, rows, mut rng) = letters(data, 4).await;
+    let (store, History { rows, .. }, mut rng) = letters(data, 4).await;
     let groups = store.groups();
     for _ in 0..LIMITS {
         let limit = random_limit(&mut rng);
@@ -241,9 +242,10 @@ pub async fn letters_are_listed_whole_in_pieces(data: &dyn Opener) {
     }
 }
 
-/// Letters, as they are worked off again: a piece is a beginning of all, and never empty.
+/// Letters, as they are worked off again: a piece is a beginning of all, never empty, and ends where a transaction
+/// does.
 pub async fn letters_that_are_due_come_in_whole_units(data: &dyn Opener) {
-    let (store, rows, mut rng) = letters(data, 5).await;
+    let (store, History { rows, transactions, .. }, mut rng) = letters(data, 5).await;
     let groups = store.groups();
     groups.redrive(GROUP, &Which::All).await.expect("they are marked");
     for _ in 0..LIMITS {
@@ -251,8 +253,12 @@ pub async fn letters_that_are_due_come_in_whole_units(data: &dyn Opener) {
         let batch = groups.letters_due(GROUP, 0, limit).await.expect("letters").expect("due");
         let events = batch.groups.iter().flat_map(|group| &group.events);
         let got = numbers(events.map(|event| event.position));
-        assert!(!got.is_empty() && got.len() <= limit.events, "{limit:?}: {got:?}");
+        // Of the last transaction more may be taken than were asked for, rather than a part.
+        let most = limit.events + TRANSACTION_ROWS_MAX - 1;
+        assert!(!got.is_empty() && got.len() <= most, "{limit:?}: {got:?}");
         assert_eq!(got, rows[..got.len()], "{limit:?}");
+        let (last, next) = (transactions[got.len() - 1], transactions.get(got.len()));
+        assert_ne!(Some(&last), next, "{limit:?}: a transaction is torn apart after {got:?}");
     }
     let everything = PageLimit { events: usize::MAX, bytes: usize::MAX };
     let batch = groups.letters_due(GROUP, 0, everything).await.expect("letters").expect("due");

@@ -24,6 +24,8 @@ pub(super) const HOST: &str = "h";
 pub(super) const USER: &str = "u";
 /// Entities that changes are about.
 pub(super) const ENTITIES: u64 = 12;
+/// Changes of rows in one transaction, at most.
+pub(super) const TRANSACTION_ROWS_MAX: usize = 3;
 
 /// What is in the log, by the word of those who put it there.
 #[derive(Debug, Default)]
@@ -37,6 +39,8 @@ pub(super) struct History {
     pub(super) messages: Vec<u64>,
     /// What streams that were forked show.
     pub(super) forks: Vec<(&'static str, Vec<u64>)>,
+    /// The transactions of those, one for each.
+    pub(super) transactions: Vec<u64>,
     /// Changes that are told of an entity, by position and number.
     pub(super) told: Vec<(u64, u64)>,
 }
@@ -64,6 +68,7 @@ impl<'a> Builder<'a> {
     /// Puts so many changes of rows into the log, as if they had been captured.
     pub(super) async fn rows(&mut self, count: u64, image: fn(&mut StdRng, u64) -> Value) {
         let mut values = String::new();
+        let mut ends_at = 0;
         for number in 0..count {
             let (at, id) = (self.history.tip + 1 + number, self.rng.random_range(0..ENTITIES));
             let [before, after] = [(); 2].map(|()| quoted(&image(&mut self.rng, id).to_string()));
@@ -77,14 +82,25 @@ impl<'a> Builder<'a> {
                 0 if operation == "UPDATE" => ("k".repeat(1_100), quoted(&id.to_string()), false),
                 _ => (id.to_string(), "NULL".to_owned(), true),
             };
+            let is_first = number == ends_at;
+            if is_first {
+                let more = self.rng.random_range(1..=TRANSACTION_ROWS_MAX as u64);
+                ends_at = count.min(number + more);
+            }
+            let transaction = match self.history.transactions.last() {
+                Some(last) if !is_first => *last,
+                _ => at,
+            };
+            let is_last = number + 1 == ends_at;
             let comma = if number == 0 { "" } else { "," };
             write!(
                 values,
                 "{comma} ({at}, '{ORDERS}', {at}, '{HOST}', '{USER}', 'orders', '{operation}', '{CODE}',
-                  '{key}', {was}, {before}, {after}, {at}, true, to_timestamp(1700000000))"
+                  '{key}', {was}, {before}, {after}, {transaction}, {is_last}, to_timestamp(1700000000))"
             )
             .expect("a string takes all");
             self.history.rows.push(at);
+            self.history.transactions.push(transaction);
             if told {
                 self.history.told.push((at, id));
             }
