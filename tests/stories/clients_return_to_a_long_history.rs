@@ -13,8 +13,8 @@ use tidewire_stories::jobs::events;
 use tidewire_stories::query_tab::{run, watch};
 use tidewire_stories::wait::within_patience;
 use tidewire_stories::{
-    Http, Jobs, Launch, Process, QueryTab, ServerSent, Store, StreamSource, Tab, WebSocket, faults,
-    on_both_stores,
+    Http, Jobs, Launch, Process, QueryTab, ServerSent, Store, StreamSource, Tab, WebSocket,
+    eventually, faults, on_both_stores,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -311,6 +311,38 @@ async fn resumes_a_query(http: Http, mut tab: QueryTab, on_the_way: OnTheWay) {
     while version(&back) != dimensions().1 + 2 {
         back.hear().await;
     }
+}
+
+/// I3: of what became of an entity some is told to nobody, such as that it got a name that none can have. Where that
+/// is among the first that are read, what comes after them is told all the same. Only PostgreSQL notes down such names.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_past_of_an_entity_goes_on_after_what_is_told_to_nobody() {
+    let store = Store::postgres().await;
+    let server = Launch::dev(&store).start().await;
+    let http = server.http();
+    run(http, "CREATE TABLE things (id TEXT PRIMARY KEY, n INTEGER)").await;
+    watch(http, &json!({ "table": "things", "entity": "thing" })).await;
+    let since = http.tail("table/things").await;
+    let unheard = "k".repeat(1_100);
+    run(http, "INSERT INTO things VALUES ('a', 0)").await;
+    run(http, &format!("UPDATE things SET id = '{unheard}'")).await;
+    run(http, "INSERT INTO things VALUES ('a', 0)").await;
+    // More than are read at once.
+    let changes = "DO $$ BEGIN FOR i IN 1..2500 LOOP UPDATE things SET n = i WHERE id = 'a'; END LOOP; END $$";
+    run(http, changes).await;
+    run(http, "DELETE FROM things WHERE id = 'a'").await;
+    eventually("all of it is in the past", async || {
+        (store.count("log", "operation = 'DELETE'").await == 1).then_some(())
+    })
+    .await;
+    let mut socket = WebSocket::connect(http, "/v1/ws").await;
+    socket.hears("hello").await;
+    let wanted =
+        json!({ "query_id": "e", "entity_code": "thing", "entity_ids": ["a"], "offset": since });
+    socket.subscribe(&wanted).await;
+    let told = socket.hears("INVALIDATE").await;
+    let changes = &told["payload"]["changes"];
+    assert_eq!((&changes[0]["entityId"], &changes[0]["action"]), (&json!("a"), &json!("DELETE")));
 }
 
 /// I3, for everyone.
