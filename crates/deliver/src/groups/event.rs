@@ -77,7 +77,7 @@ fn put_payload(out: &mut BytesMut, event: &GroupEvent) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use serde_json::{Value, json};
@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    fn event() -> GroupEvent {
+    pub(in crate::groups) fn event() -> GroupEvent {
         GroupEvent {
             position: Position::new(41),
             append_id: Position::new(41),

@@ -208,7 +208,41 @@ pub(super) async fn drop(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tidewire_store::groups::Letter;
+
+    use super::super::event::tests::event;
     use super::*;
+
+    fn letters(count: usize) -> Vec<LetterView> {
+        let view = |_| LetterView {
+            letter: Letter { event: Arc::new(event()), error: String::new(), attempts: 1 },
+            partition: 0,
+            state: LetterState::Dead,
+            died_at_ms: 0,
+            redrive: false,
+        };
+        (1..=count).map(view).collect()
+    }
+
+    /// Who lists letters goes on for as long as there are more, whoever has cut the list: the store, which measures
+    /// otherwise, or the answer.
+    #[test]
+    fn a_list_goes_on_while_there_are_more() {
+        let size = event().bytes();
+        for (more, bytes_max, held, goes_on) in [
+            (false, 3 * size, 3, false),
+            (true, 3 * size, 3, true),
+            (false, 2 * size, 2, true),
+            (true, 2 * size, 2, true),
+            (false, 0, 1, true),
+        ] {
+            let page = LetterPage { letters: letters(3), more };
+            let (letters, says_more) = within(page, bytes_max);
+            assert_eq!((letters.len(), says_more), (held, goes_on), "{more}, {bytes_max} bytes");
+        }
+    }
 
     #[test]
     fn letters_are_named_one_way() {
