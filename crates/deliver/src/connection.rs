@@ -209,3 +209,64 @@ impl Drop for Open {
         self.0.dec();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::testing::Bench;
+
+    const SETTINGS: u8 = 4;
+    const INITIAL_WINDOW_SIZE: u16 = 4;
+    const WINDOW_UPDATE: u8 = 8;
+    /// What HTTP/2 begins with, if nobody says otherwise.
+    const USUAL_WINDOW_BYTES: u32 = (64 << 10) - 1;
+
+    /// How long the server may take to say something; waited out only by a failing test.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// The kind of the next frame, and what is in it.
+    async fn frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+        let [a, b, c, kind, ..] = {
+            let mut head = [0; 9];
+            let heard = tokio::time::timeout(PATIENCE, stream.read_exact(&mut head)).await;
+            heard.expect("in time").expect("a frame");
+            head
+        };
+        let mut content = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        stream.read_exact(&mut content).await.expect("what is in it");
+        (kind, content)
+    }
+
+    fn number(bytes: &[u8]) -> u32 {
+        u32::from_be_bytes(bytes.try_into().expect("four bytes"))
+    }
+
+    /// How much a client may send before anyone has looked at it stands in the server's first words: of one
+    /// request, and of all of a connection together.
+    #[test]
+    fn what_a_client_of_http2_may_send_unasked_is_little() {
+        let bench = Bench::start();
+        let (of_request, of_connection) = bench.wait(async {
+            let mut stream = TcpStream::connect(bench.address()).await.expect("a connection");
+            let hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+            stream.write_all(hello).await.expect("it listens");
+            let (kind, settings) = frame(&mut stream).await;
+            assert_eq!(kind, SETTINGS);
+            let mut settings = settings.chunks_exact(6);
+            let window = settings.find(|it| it[..2] == INITIAL_WINDOW_SIZE.to_be_bytes());
+            let of_request = window.map_or(USUAL_WINDOW_BYTES, |it| number(&it[2..]));
+            // What it says of the whole connection comes in a frame of its own.
+            loop {
+                let (kind, content) = frame(&mut stream).await;
+                if kind == WINDOW_UPDATE {
+                    break (of_request, USUAL_WINDOW_BYTES + number(&content));
+                }
+            }
+        });
+        assert_eq!(of_request, HTTP2_STREAM_WINDOW_BYTES);
+        assert_eq!(of_connection, HTTP2_CONNECTION_WINDOW_BYTES);
+        assert!(of_connection <= 128 << 10, "{of_connection} bytes of one who has shown nothing");
+    }
+}

@@ -54,6 +54,10 @@ impl Bench {
         self.server.node()
     }
 
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.server.local_addr()
+    }
+
     /// Waits for something, where a test cannot.
     pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing::Bench;
 
 const MAX: usize = 8_000;
 
@@ -109,4 +110,34 @@ proptest! {
         prop_assert_eq!(used(&budget), 0);
         prop_assert!(accounts.iter().all(|account| account.used.load(Ordering::Relaxed) == 0));
     }
+}
+
+/// Answers of every route are held until they are sent, and those that only tell something are refused where there
+/// is no room.
+#[test]
+fn an_answer_is_held_until_it_is_sent() {
+    let bench = Bench::start();
+    let node = bench.node();
+    let account = Arc::default();
+    let small_bytes = usize::try_from(SMALL_ANSWER_BYTES).expect("a size");
+    let answer = |bytes: usize| Response::new(Body::from(vec![b'x'; bytes]));
+    let held = || node.budget.tally(Purpose::Answer).bytes.load(Ordering::Relaxed);
+    let hold = |bytes, method| {
+        let held = node.hold_answer(answer(bytes), &account, &method);
+        held.map_err(|problem| problem.code())
+    };
+    let small = hold(small_bytes, Method::GET).expect("it is small");
+    assert_eq!(held(), 0);
+    let large = small_bytes + 1;
+    let told = hold(large, Method::GET).expect("there is room");
+    assert_eq!(held(), large);
+    drop((small, told));
+    assert_eq!(held(), 0);
+    let mut all = node.budget.open(Purpose::Body, &Arc::default());
+    all.grow_anyway(node.options.limits.inflight_bytes_max);
+    let refused = hold(large, Method::GET).expect_err("there is no room");
+    assert_eq!(refused, "inflight_bytes_exhausted");
+    let done = hold(large, Method::POST).expect("what is done is told");
+    assert_eq!(held(), large);
+    drop(done);
 }
