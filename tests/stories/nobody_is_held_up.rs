@@ -4,7 +4,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidewire_stories::query_tab::{run, watch};
-use tidewire_stories::{Http, Launch, QueryTab, Server, Store, WebSocket, on_both_stores};
+use tidewire_stories::{Http, Launch, Metrics, QueryTab, Server, Store, WebSocket, on_both_stores};
 
 use crate::table_subscriptions::connect;
 
@@ -243,6 +243,8 @@ async fn a_long_text_is_searched_apart_and_nothing_is_left_out(store: Store) {
         tab.follow(&json!({ "query_id": "count", "sql": count })).await["plan"],
         "aggregate"
     );
+    let catch_ups = async || Metrics::read(http).await.get("live_catch_ups_total");
+    let before = catch_ups().await;
     let long = "hay ".repeat(30_000);
     for (id, text) in [
         (10, "a needle".to_owned()),
@@ -274,6 +276,8 @@ async fn a_long_text_is_searched_apart_and_nothing_is_left_out(store: Store) {
         json!(["INSERT", 15]),
     ];
     assert_eq!(seen, expected);
+    // Those that wait for others' events did not wait for the search: the store was read for this one apart.
+    assert!(catch_ups().await > before, "a long text was searched where others wait");
     tab.until_as_run(http, "filter", sql, false).await;
     tab.until_as_run(http, "count", count, false).await;
 }

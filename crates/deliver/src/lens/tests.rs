@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -10,12 +11,12 @@ use tempfile::TempDir;
 use tidewire_query::{Dialect, Effort};
 use tidewire_store::sqlite::SqliteStore;
 use tidewire_store::{
-    Actor, Epoch, Event, NewWatch, Operation, Position, RowChange, SharedStore, SqlLimits,
-    SqliteOptions, Statements,
+    Actor, Epoch, Event, Found, NewWatch, Operation, Page, PageLimit, Position, RowChange,
+    SharedStore, SqlLimits, SqliteOptions, Statements,
 };
 
 use super::look::Doubt;
-use super::{Lens, Tables, View};
+use super::{Lens, Tables, View, sift_apart};
 use crate::auth::names::TableNames;
 use crate::auth::scopes::Scopes;
 use crate::auth::{Identity, Who};
@@ -328,4 +329,36 @@ fn a_long_text_is_looked_at_apart() {
     assert_eq!(ruled.patterns(), 0);
     let long = event(None, Some(&row(1, "ann", 5, &"x".repeat(100_000))));
     assert!(seen(&ruled, &long).is_some());
+}
+
+/// The thread that serves others does not search it: where there is no other thread, the page waits for one.
+#[test]
+fn long_texts_of_a_page_are_searched_on_another_thread() {
+    let world = World::new();
+    let lens = world.bound(&filtered("secret LIKE '%needle'"), 6).expect("a lens");
+    let nothing = PageLimit { events: 0, bytes: 0 };
+    let read = world.store.read("table/orders", Position::START, nothing);
+    let Found::Stream(page) = world.runtime.block_on(read).expect("an answer") else {
+        panic!("the table has a stream")
+    };
+    let page_of = |secret: &str| {
+        let events = vec![event(None, Some(&row(1, "ann", 5, secret)))];
+        Page { events, ..(*page).clone() }
+    };
+    let long = format!("{}needle", "hay".repeat(30_000));
+    let one = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
+    let one = one.expect("a runtime");
+    one.block_on(async {
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || held.recv());
+        let (mut short, mut apart) = (page_of("a needle"), page_of(&long));
+        let seen = sift_apart(&lens, &mut short, Epoch::FIRST).now_or_never();
+        assert!(seen.is_some(), "a short one is looked at where it is");
+        let mut sifting = std::pin::pin!(sift_apart(&lens, &mut apart, Epoch::FIRST));
+        assert!(sifting.as_mut().now_or_never().is_none(), "a long one waits for its thread");
+        release.send(()).expect("it waits");
+        busy.await.expect("no panic").expect("it was released");
+        let seen = sifting.await.unwrap_or_else(|problem| panic!("{}", problem.message(None)));
+        assert_eq!(seen.expect("no doubt").len(), 1);
+    });
 }
