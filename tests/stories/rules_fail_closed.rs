@@ -390,4 +390,10 @@ async fn what_is_wrong_with_rules_is_told_to_the_operator(store: Store) {
     table(admin, "oders").await;
     assert_eq!(ids(&reader, "oders").await, [1]);
     assert_eq!(ready().await, Value::Null);
+    let ended = Answer::of(admin.request(Method::DELETE, "/v1/watch?table=oders")).await;
+    assert_eq!(ended.status, 204, "{}", ended.text());
+    eventually("the rule is one without a table again", async || {
+        (ready().await == json!(["oders"])).then_some(())
+    })
+    .await;
 }

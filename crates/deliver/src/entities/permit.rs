@@ -110,3 +110,35 @@ fn sees_all(access: &Access, act: Act<'_>) -> Result<(), Problem> {
         false => Err(cannot_tell_apart(act)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::Who;
+    use crate::auth::scopes::Scopes;
+    use crate::testing::Bench;
+
+    /// A table may come to carry a code that someone follows already: of one that they may not read they are told
+    /// nothing.
+    #[test]
+    fn nobody_hears_from_a_table_that_they_may_not_read() {
+        let bench = Bench::start();
+        let node = bench.node();
+        let identity = |who, scopes: &str| {
+            Identity::new(who, Scopes::parse(scopes, &(), &node.names).expect("scopes"), None)
+        };
+        let user = || Who::User { name: "ann".into(), host: None };
+        for (who, scopes, hears) in [
+            (Who::Key(1), r#"{"tables": ["*"]}"#, true),
+            (Who::Key(1), r#"{"tables": ["items"]}"#, false),
+            (Who::Key(1), r#"{"tables": ["*"], "rows": {"orders": "id = 1"}}"#, false),
+            // Nobody has said which rows end users read.
+            (user(), r#"{"tables": ["*"]}"#, false),
+            (user(), r#"{"tables": ["*"], "rows": {"orders": "true"}}"#, true),
+        ] {
+            let identity = identity(who, scopes);
+            assert_eq!(node.may_hear_from(&identity, "table/orders"), hears, "{scopes}");
+            assert!(node.may_hear_from(&identity, "entity/order"));
+        }
+    }
+}
