@@ -380,6 +380,25 @@ fn may_be_read(table: &str, column: &str, doing: &Doing) -> bool {
 mod tests {
     use super::*;
 
+    /// Whoever gets something to be taken for the view sees no more by it than the view shows.
+    #[test]
+    fn by_way_of_the_view_only_what_it_shows_is_read() {
+        let view = Some("Tidewire_Live_Query");
+        for (table, column) in [("tidewire_live_queries", "query"), ("TIDEWIRE_nodes", "NODE_ID")] {
+            assert!(is_behind_view(table, column, view), "{table}.{column}");
+            assert!(!is_behind_view(table, column, None), "{table}.{column} by itself");
+            assert!(!is_behind_view(table, column, Some("mine")), "{table}.{column} by another");
+        }
+        for (table, column) in [
+            ("tidewire_secrets", "value"),
+            ("tidewire_secrets", ""),
+            ("tidewire_nodes", "address"),
+            ("tidewire_api_keys", "query"),
+        ] {
+            assert!(!is_behind_view(table, column, view), "{table}.{column}");
+        }
+    }
+
     #[test]
     fn own_names_are_known_in_any_case() {
         for name in ["log", "LOG", "log_counter", "tidewire_streams", "TideWire_x"] {

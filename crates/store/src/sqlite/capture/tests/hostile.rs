@@ -9,6 +9,7 @@ use crate::contract::commands;
 use crate::keys::{Keys, NewKey};
 use crate::log::Log;
 use crate::sql::{Sql, SqlError, SqlLimits, Statements};
+use crate::sqlite::capture::transact;
 
 /// Each is refused, and nothing of it is kept.
 async fn all_refused(store: &Subject, statements: &[&str]) {
@@ -255,6 +256,33 @@ async fn the_limit_of_time_holds_for_writes_as_a_whole() {
     store.problem("SELECT * FROM u").await;
     store.run("INSERT INTO t VALUES (1, 'in time')").await;
     assert_eq!(store.changes("t").await.len(), 1);
+}
+
+/// What statements may take by themselves does not matter: everyone else waits for the whole, of which bringing
+/// changes into the log is a part.
+#[tokio::test]
+async fn a_transaction_has_a_clock_besides_those_of_its_statements() {
+    let store = Subject::watching("CREATE TABLE t (id INTEGER PRIMARY KEY)", &["t"]).await;
+    let limits = SqlLimits { timeout_ms: 60_000, rows_max: 10, bytes_max: 1_000 };
+    let insert = Statements {
+        sql: "INSERT INTO t VALUES (1)".to_owned(),
+        params: Vec::new(),
+        actor: Actor::default(),
+        limits,
+    };
+    for statements in [Vec::new(), vec![insert]] {
+        let all = store.store.exclusively(move |writer| {
+            transact(writer, &Actor::default(), Some(0), |capturing| {
+                statements.iter().try_for_each(|one| capturing.run(one).map(drop))
+            })
+        });
+        match all.await {
+            Err(SqlError::Wrong(wrong)) => assert_eq!(wrong.code, "sql_timeout", "{wrong:?}"),
+            other => panic!("its time was up, and it gave {other:?}"),
+        }
+    }
+    assert!(store.rows("SELECT * FROM t").await.is_empty(), "nothing is kept");
+    assert!(store.changes("t").await.is_empty(), "nothing is told");
 }
 
 /// The clock is that of one transaction, and not of what the writer does next.
