@@ -87,3 +87,24 @@ async fn statements_of_the_driver_can_be_taken_away_by_nobody() {
     store.close().await;
     database.drop_database().await;
 }
+
+/// Under a name that is in nobody's way, it would be the next one's to run.
+#[tokio::test]
+async fn what_somebody_prepared_is_gone_with_its_session() {
+    let database = fresh_database().await;
+    let store = open(&database).await;
+    run(
+        &store,
+        "CREATE FUNCTION leave() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+            EXECUTE 'PREPARE left_behind AS SELECT 42 AS n';
+        END $$",
+    )
+    .await;
+    let before = backend(&store).await;
+    run(&store, "SELECT leave()").await;
+    let found = try_run(&store, "EXECUTE left_behind").await;
+    assert!(found.is_err(), "another finds what somebody prepared: {found:?}");
+    assert_ne!(backend(&store).await, before, "what cannot be cleaned is closed");
+    store.close().await;
+    database.drop_database().await;
+}
