@@ -129,7 +129,11 @@ async fn mistakes_are_told_with_what_to_do(store: Store) {
     let tail = tidewire(http, Some(KEY), &["tail", "--table", spelt]).await;
     says(&tail, 1, &["it is watched as orders: name it so"]);
     let absent = tidewire(http, Some(KEY), &["watch", "nosuchschema.orders"]).await;
-    says(&absent, 1, &["there is no table"]);
+    let why = match store {
+        Store::Sqlite { .. } => "tables there have no schema",
+        Store::Postgres { .. } => "there is no table 'nosuchschema.orders'",
+    };
+    says(&absent, 1, &[why]);
     // Nothing has happened that could be handled, and it is told all the same.
     let consume = ["consume", "--group", "jobs", "--exec", "no-such-program"];
     says(

@@ -188,7 +188,7 @@ async fn rules_hold_under_every_spelling_of_a_table(store: Store) {
         assert_eq!(ids(&holder(admin, rows).await, "sales.bins").await, [2]);
         // The rows of a table that inherits from another are that one's too.
         run(admin, "CREATE TABLE boxes () INHERITS (sales.bins)").await;
-        watch(admin, &json!({ "table": "boxes", "key": ["id"] })).await;
+        watch(admin, &json!({ "table": "boxes", "key_columns": ["id"] })).await;
         run(admin, "INSERT INTO boxes VALUES (3, 3), (4, 400)").await;
         let rows = json!({ "rows": { "sales.bins": "total >= 100" } });
         assert_eq!(ids(&holder(admin, rows).await, "boxes").await, [4]);

@@ -83,6 +83,6 @@ pub use refusal::Refusal;
 pub use row::{Row, RowError, Unsure};
 pub use shape::{Access, QueryLimits, ShapeColumn, TableName, TableShape, TenantRule};
 pub use snapshot::Snapshot;
-pub use statement::{Binding, Draft, RuleUse, check_rule, nearest, rule_tables};
+pub use statement::{Binding, Draft, RuleUse, check_rule, nearest, read_as_condition, rule_tables};
 pub use table::{Column, Dialect, Table};
 pub use truth::Truth;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use tidewire_query::{Refusal, RuleUse, TableName, rule_tables};
+use tidewire_query::{Refusal, RuleUse, TableName, read_as_condition};
 
 use super::rules::Configured;
 use crate::auth::names::Written;
@@ -206,7 +206,7 @@ impl Node {
             .sql_name()
             .cloned()
             .unwrap_or_else(|| TableName { schema: None, name: table.text.clone() });
-        rule_tables(rule, &name, self.names.dialect()).err()
+        read_as_condition(rule, &name, self.names.dialect()).err()
     }
 
     /// What is wrong with a rule, for each table that it is for.

@@ -44,7 +44,7 @@ use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Word};
 
 pub(crate) use self::bind::Bound;
 pub use self::nearest::nearest;
-pub use self::rule::{RuleUse, check_rule, rule_tables};
+pub use self::rule::{RuleUse, check_rule, read_as_condition, rule_tables};
 pub(crate) use self::scope::Output;
 use self::select::{Around, Ctes};
 use self::tokens::{Piece, too_large};

@@ -58,6 +58,12 @@ pub fn rule_tables(
     Ok(tables)
 }
 
+/// Whether a rule can be read as a condition at all, whatever its table may be like.
+pub fn read_as_condition(rule: &str, of: &TableName, dialect: Dialect) -> Result<(), Refusal> {
+    let about = About::new(read_rule(rule, dialect)?, of, dialect)?;
+    super::parse(&about.pieces, dialect).map(drop)
+}
+
 /// By what a rule can be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleUse {
