@@ -13,9 +13,9 @@ use axum::http::StatusCode;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use crate::budget::{Account, Held, Purpose};
+use crate::access::budget::{Account, Held, Purpose};
+use crate::access::problem::Problem;
 use crate::node::Node;
-use crate::problem::Problem;
 
 /// How much of a body that is too large, or for which there is no room, is read and thrown away, so that
 /// the client gets to see the answer instead of a broken connection.

@@ -15,11 +15,11 @@ use axum::http::{
 };
 use axum::response::IntoResponse;
 
+use crate::access::options::Access;
+use crate::access::problem::Problem;
 use crate::node::Node;
-use crate::options::Access;
-use crate::peer::Peer;
-use crate::problem::Problem;
 use crate::streams::{EXPOSED_HEADERS, REQUEST_HEADERS};
+use crate::wire::peer::Peer;
 
 /// Where a request says it comes from.
 #[derive(Debug)]

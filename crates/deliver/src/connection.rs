@@ -16,14 +16,14 @@ use hyper_util::server::conn::auto;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::TcpStream;
 
-use crate::idle::{HeadTimer, Overdue, Requests};
-use crate::line::{HttpSide, Line};
+use crate::access::options::Limits;
 use crate::node::Node;
-use crate::options::Limits;
-use crate::peer::Peer;
-use crate::places::Place;
 use crate::router;
-use crate::tls::{Failed, shake_hands};
+use crate::wire::idle::{HeadTimer, Overdue, Requests};
+use crate::wire::line::{HttpSide, Line};
+use crate::wire::peer::Peer;
+use crate::wire::places::Place;
+use crate::wire::tls::{Failed, shake_hands};
 
 /// Requests that an HTTP/2 client may have under way at once: those of all tabs of a browser, each with
 /// a few live responses.

@@ -8,7 +8,7 @@ use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::problem::Problem;
+use crate::access::problem::Problem;
 use crate::router::method_not_allowed;
 
 /// An answer that is true now and for its asker only.

@@ -196,7 +196,7 @@ fn observed(body: &mut String, node: &Node) -> std::fmt::Result {
     write_counters(body, &counters)?;
     node.budget.write_metrics(body)?;
     crate::hub::write_metrics(body, node)?;
-    crate::queries::write_metrics(body, node)?;
+    crate::hub::kinds::query::engine::write_metrics(body, node)?;
     crate::groups::write_metrics(body, node)?;
     if let Some(capture) = node.store.capture_stats() {
         write_capture(body, &capture)?;

@@ -8,28 +8,29 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{Offset, Position, SharedStore};
 
-use crate::auth::gates::Gates;
-use crate::auth::names::TableNames;
-use crate::auth::{Credentials, Identity, Who};
-use crate::budget::Budget;
-use crate::entities::Entities;
+use crate::access::auth::gates::Gates;
+use crate::access::auth::names::TableNames;
+use crate::access::auth::{Credentials, Identity, Who};
+use crate::access::budget::Budget;
+use crate::access::memory::Memory;
+use crate::access::options::{Options, Tunable};
 use crate::groups::Office;
+use crate::hub::kinds::entities::kept::Entities;
+use crate::hub::kinds::query::engine::{Desk, Queries};
+use crate::hub::lens::{Rules, Tables, dialect};
+use crate::hub::tail::{Sinks, Tail};
+use crate::hub::views::Views;
 use crate::hub::{Dormant, Hub};
-use crate::lens::{Rules, Tables, dialect};
-use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::nodes;
-use crate::options::{Options, Tunable};
-use crate::queries::{Desk, Queries};
 use crate::readiness::Readiness;
 use crate::retention::RetentionStats;
-use crate::seats::Seats;
 use crate::server::StartError;
 use crate::sessions::Sessions;
-use crate::streams::{Pages, Views};
+use crate::streams::Pages;
 use crate::subscriptions::Signer;
-use crate::tail::{Sinks, Tail};
-use crate::tls::Keeper;
+use crate::wire::seats::Seats;
+use crate::wire::tls::Keeper;
 
 /// One node's parts.
 #[derive(Debug)]

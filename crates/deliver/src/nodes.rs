@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{NodeReport, Position, SessionRules, StoreError};
 
-use crate::auth::Identity;
+use crate::access::auth::Identity;
+use crate::access::options::NodeOptions;
+use crate::access::problem::Problem;
 use crate::hub::rendezvous;
 use crate::node::Node;
-use crate::options::NodeOptions;
-use crate::problem::Problem;
 
 /// Rows that one sweep of sessions removes.
 const SWEEP_ROWS_MAX: usize = 5_000;
@@ -138,7 +138,8 @@ pub(crate) async fn route(
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
     let session = query.split('&').find_map(|pair| pair.strip_prefix("session="));
-    let Some(session) = session.map(crate::streams::decode_path).filter(|s| !s.is_empty()) else {
+    let Some(session) = session.map(crate::hub::encode::decode_path).filter(|s| !s.is_empty())
+    else {
         return Err(Problem::bad_request(
             "missing_session",
             "the query does not name a session",

@@ -8,9 +8,9 @@ use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use serde_json::json;
 
-use crate::budget::HeldAlready;
+use crate::access::budget::HeldAlready;
+use crate::access::problem::Problem;
 use crate::node::Node;
-use crate::problem::Problem;
 
 /// The process runs.
 pub(crate) fn healthz(node: &Node) -> Response<Body> {
@@ -62,8 +62,8 @@ mod tests {
     use tidewire_store::memory::MemoryStore;
 
     use super::*;
+    use crate::access::options::{Access, Options};
     use crate::node::Assembled;
-    use crate::options::{Access, Options};
 
     /// Anyone may ask, so asking costs the database nothing: not even one that is gone is noticed by it. (The
     /// node itself looks now and then; here nothing of it runs.)

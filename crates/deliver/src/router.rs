@@ -12,12 +12,13 @@ use axum::extract::Request;
 use axum::http::{Method, Response, StatusCode, Version};
 use axum::response::IntoResponse;
 
-use crate::auth::{Act, audit};
+use crate::access::auth::{Act, audit};
+use crate::access::problem::Problem;
 use crate::browser::{self, Visit};
 use crate::door::{self, Admission, Entry, Knock};
+use crate::hub::encode::decode_path;
 use crate::node::Node;
-use crate::problem::Problem;
-use crate::streams::{self, decode_path};
+use crate::streams;
 use crate::{
     administration, entities, groups, live, nodes, operations, page, sessions, sql, subscriptions,
 };
@@ -318,7 +319,7 @@ impl Route {
             Route::Connections => administration::connections::handle(node, request).await,
             Route::EntityStats => {
                 let query = request.uri().query().unwrap_or_default().to_owned();
-                entities::routes::stats(node, &query).await
+                entities::stats(node, &query).await
             }
             Route::BestNode => {
                 let query = request.uri().query().unwrap_or_default().to_owned();

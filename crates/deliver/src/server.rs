@@ -13,24 +13,24 @@ use tokio_util::task::TaskTracker;
 
 use tidewire_store::{SharedStore, StoreError};
 
+use crate::access::memory;
+use crate::access::options::Options;
 use crate::connection;
 use crate::control;
-use crate::entities::Entities;
 use crate::groups;
+use crate::hub::kinds::entities::kept::Entities;
+use crate::hub::kinds::query::engine::{Desk, Registry};
+use crate::hub::lens;
+use crate::hub::tail::Sinks;
 use crate::hub::{Dormant, Hub};
-use crate::lens;
-use crate::memory;
 use crate::node::{Assembled, Node};
 use crate::nodes;
-use crate::options::Options;
-use crate::places::Places;
-use crate::queries::{Desk, Registry};
 use crate::readiness;
 use crate::retention;
 use crate::sessions::{self, Sessions};
 use crate::subscriptions::Dispatcher;
-use crate::tail::Sinks;
-use crate::tls::{Keeper, TlsError};
+use crate::wire::places::Places;
+use crate::wire::tls::{Keeper, TlsError};
 
 /// The server could not be started.
 #[derive(Debug, thiserror::Error)]

@@ -3,6 +3,9 @@
 //! The answer is written here as text, because the values of its rows are JSON already, with every
 //! digit as the database has it.
 
+mod commands;
+mod explain;
+
 use std::collections::HashSet;
 
 use axum::body::Body;
@@ -14,14 +17,13 @@ use serde_json::value::RawValue;
 
 use tidewire_store::{SqlAnswer, SqlError, SqlLimits, SqlProblem, Statements, StoreError};
 
-use crate::auth::{Identity, audit};
+use crate::access::auth::{Identity, audit};
+use crate::access::problem::Problem;
 use crate::body;
 use crate::document::{only, parse};
-use crate::horizon::HorizonDocument;
+use crate::hub::encode::put_json_string;
+use crate::hub::horizon::HorizonDocument;
 use crate::node::Node;
-use crate::problem::Problem;
-use crate::queries::{commands, explain};
-use crate::streams::put_json_string;
 
 /// Runs statements. The caller was found to be trusted with the database.
 pub(crate) async fn handle(

@@ -11,9 +11,9 @@ use tokio::runtime::Runtime;
 
 use tidewire_store::{SharedStore, SqliteOptions, memory::MemoryStore, sqlite::SqliteStore};
 
+use crate::access::options::{Access, Options};
 use crate::hub::Facts;
 use crate::node::Node;
-use crate::options::{Access, Options};
 use crate::server::Server;
 
 /// The key that may do everything.

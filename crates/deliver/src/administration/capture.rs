@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tidewire_store::{CaptureMode, CaptureView, RepairView};
 
 use super::{Answer, invalid};
-use crate::auth::{Identity, audit};
+use crate::access::auth::{Identity, audit};
 use crate::body;
 use crate::document::{only, parse, uncached};
 use crate::node::Node;

@@ -5,12 +5,12 @@ use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Answer, invalid};
-use crate::auth::{Identity, Who};
+use crate::access::auth::{Identity, Who};
+use crate::access::problem::Problem;
 use crate::document::{moment, only, uncached};
+use crate::hub::encode::decode_path;
 use crate::hub::{Portrait, Wanted};
 use crate::node::Node;
-use crate::problem::Problem;
-use crate::streams::decode_path;
 
 /// Connections in one answer, where the caller does not say how many.
 const LIMIT: usize = 100;

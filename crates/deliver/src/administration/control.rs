@@ -5,7 +5,7 @@ use axum::http::{Method, StatusCode};
 use serde_json::json;
 
 use super::{Answer, invalid};
-use crate::auth::{Identity, audit};
+use crate::access::auth::{Identity, audit};
 use crate::body;
 use crate::control::Order;
 use crate::document::{only, parse, uncached};

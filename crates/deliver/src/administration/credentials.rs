@@ -9,12 +9,12 @@ use axum::response::IntoResponse;
 use serde_json::json;
 
 use super::Answer;
-use crate::auth::{Identity, ticket};
+use crate::access::auth::{Identity, ticket};
+use crate::access::options::{AuthOptions, SameSite};
+use crate::access::problem::Problem;
 use crate::document::{only, uncached};
 use crate::door::bearer;
 use crate::node::Node;
-use crate::options::{AuthOptions, SameSite};
-use crate::problem::Problem;
 
 /// `POST /v1/tickets`.
 pub(crate) async fn tickets(node: &Node, request: Request, identity: &Identity) -> Answer {

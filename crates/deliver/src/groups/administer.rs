@@ -11,12 +11,12 @@ use tidewire_store::groups::{Filter, GroupChange, GroupWish, OnDead, PARTITIONS_
 use super::Answer;
 use super::document::described;
 use super::problem::{self, invalid};
-use crate::auth::names::FRESH;
-use crate::auth::{Identity, audit};
+use crate::access::auth::names::FRESH;
+use crate::access::auth::{Identity, audit};
+use crate::access::problem::Problem;
 use crate::body;
 use crate::document::{only, parse};
 use crate::node::Node;
-use crate::problem::Problem;
 use crate::router::method_not_allowed;
 use crate::streams::{malformed_offset, parse_offset};
 

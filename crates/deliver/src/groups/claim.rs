@@ -20,14 +20,15 @@ use super::ask::{Ask, Leased, Reply};
 use super::document::consumed;
 use super::event::{put_event, put_text};
 use super::problem::invalid;
-use crate::auth::Identity;
+use crate::access::auth::Identity;
+use crate::access::budget::HeldAlready;
+use crate::access::options::GroupOptions;
+use crate::access::problem::Problem;
 use crate::body;
-use crate::budget::HeldAlready;
 use crate::document::{only, parse};
+use crate::hub::encode::put_json_string;
 use crate::node::Node;
-use crate::options::GroupOptions;
-use crate::problem::Problem;
-use crate::streams::{put_json_string, seat};
+use crate::streams::seat;
 
 /// The least that a lease lasts: less would be over before the answer has arrived.
 const LEASE_MS_MIN: u64 = 100;
@@ -125,7 +126,7 @@ pub(super) async fn handle(
             // The foreman went with the server.
             Ok(Ok(None)) | Err(_) => Ok(nothing(node)),
         },
-        ended = identity.standing().over() => Err(crate::auth::ended(ended)),
+        ended = identity.standing().over() => Err(crate::access::auth::ended(ended)),
     }
 }
 

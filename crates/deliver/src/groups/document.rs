@@ -9,9 +9,9 @@ use tidewire_store::groups::{GroupView, MemberView, PartitionView};
 
 use super::lag::Lag;
 use super::{Answer, problem};
+use crate::access::problem::Problem;
 use crate::document::{moment, uncached};
 use crate::node::Node;
-use crate::problem::Problem;
 use crate::router::method_not_allowed;
 
 /// Where a partition stands, as an offset: everything up to it is consumed.

@@ -9,7 +9,7 @@ use tidewire_store::groups::GroupEvent;
 use tidewire_store::stream::is_json;
 
 use crate::document::moment;
-use crate::streams::{base64, is_text, put_json_string};
+use crate::hub::encode::{base64, is_text, put_json_string};
 
 /// Writes a JSON string, or null.
 pub(super) fn put_text(out: &mut BytesMut, text: Option<&str>) {

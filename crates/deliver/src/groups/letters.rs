@@ -13,14 +13,15 @@ use tidewire_store::{Epoch, PageLimit, Position};
 use super::Answer;
 use super::event::{put_event, put_text};
 use super::problem::{self, invalid};
-use crate::auth::{Identity, audit};
+use crate::access::auth::{Identity, audit};
+use crate::access::budget::HeldAlready;
+use crate::access::problem::Problem;
 use crate::body;
-use crate::budget::HeldAlready;
 use crate::document::{moment, only, parse, uncached};
+use crate::hub::encode::decode_path;
 use crate::node::Node;
-use crate::problem::Problem;
 use crate::router::method_not_allowed;
-use crate::streams::{decode_path, parse_offset};
+use crate::streams::parse_offset;
 
 /// Letters of one answer, for who does not say how many, and at most.
 const LIMIT: usize = 100;

@@ -39,10 +39,10 @@ use axum::http::{Method, Response};
 
 use tidewire_store::groups::is_group_name;
 
-use crate::auth::{Act, Identity};
+use crate::access::auth::{Act, Identity};
+use crate::access::problem::Problem;
+use crate::hub::encode::decode_path;
 use crate::node::Node;
-use crate::problem::Problem;
-use crate::streams::decode_path;
 
 pub(crate) use metrics::write as write_metrics;
 pub(crate) use office::Office;

@@ -15,8 +15,8 @@ use super::foreman::Foreman;
 use super::lag::{self, Lag};
 use super::room::Room;
 use super::upkeep::Measured;
+use crate::access::options::GroupOptions;
 use crate::node::Node;
-use crate::options::GroupOptions;
 
 /// A node's part in consumer groups.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use tidewire_query::nearest;
 use tidewire_store::StoreError;
 use tidewire_store::groups::GroupError;
 
-use crate::problem::Problem;
+use crate::access::problem::Problem;
 use crate::sql::sql_problem;
 
 /// A request that is not right.

@@ -11,7 +11,7 @@ use tidewire_store::groups::LeaseRef;
 use tidewire_store::{Epoch, Position};
 
 use super::problem;
-use crate::problem::Problem;
+use crate::access::problem::Problem;
 use crate::subscriptions::Signer;
 
 /// What a token says.

@@ -12,8 +12,8 @@ use tidewire_store::groups::{
 
 use super::problem::invalid;
 use super::work::Held;
+use crate::access::problem::Problem;
 use crate::node::Node;
-use crate::problem::Problem;
 use crate::streams::parse_offset;
 
 /// A key that failed, as a worker says it.

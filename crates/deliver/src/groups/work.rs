@@ -23,11 +23,11 @@ use super::problem::{self, invalid};
 use super::room::Place;
 use super::token::Token;
 use super::{Answer, redrive, verdict};
-use crate::auth::{Act, Identity, audit};
+use crate::access::auth::{Act, Identity, audit};
+use crate::access::problem::Problem;
 use crate::body;
 use crate::document::{only, parse, uncached};
 use crate::node::Node;
-use crate::problem::Problem;
 
 /// A lease that holds, and what it is about.
 pub(super) struct Held {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::connection::Key;
 use super::outbox::Slot;
-use crate::lens::View;
-use crate::tail::Attendance;
+use crate::hub::lens::View;
+use crate::hub::tail::Attendance;
 
 /// One subscription of one connection, or a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::audience::Circle;
 use super::job::Job;
-use crate::tail::Topic;
+use crate::hub::tail::Topic;
 
 /// Rounds that wait or are under way.
 #[derive(Debug, Default)]

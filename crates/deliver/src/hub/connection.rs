@@ -9,19 +9,19 @@ use tokio::sync::oneshot;
 use tidewire_store::{Offset, Position, Reach};
 
 use super::audience::{Circle, Manner};
-use super::entities::Interest;
 use super::facts::Facts;
 use super::frames::{Dialect, Envelope, put};
 use super::outbox::{Cargo, Outbox, Parcel, Slot};
 use super::outlet::Outlet;
-use super::queries::LiveQuery;
 use super::reader::Reader;
 use super::replay::Verdict;
 use super::unsorted::Delivery;
-use crate::horizon::Horizon;
-use crate::lens::Lens;
-use crate::queries::PatternSeat;
-use crate::websocket::deflate::Deflater;
+use crate::hub::horizon::Horizon;
+use crate::hub::kinds::entities::Interest;
+use crate::hub::kinds::query::LiveQuery;
+use crate::hub::kinds::query::engine::PatternSeat;
+use crate::hub::lens::Lens;
+use crate::wire::websocket::deflate::Deflater;
 
 /// A connection of a shard: its place, and which of those that have had the place it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

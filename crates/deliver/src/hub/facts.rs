@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::connection::Connection;
 use super::shard::Shard;
 use super::{Command, Hub, Outlet};
-use crate::auth::{Identity, Who};
+use crate::access::auth::{Identity, Who};
 use crate::node::now_ms;
 
 use tidewire_store::TABLE_PREFIX;
@@ -185,7 +185,7 @@ mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
-    use crate::auth::scopes::Scopes;
+    use crate::access::auth::scopes::Scopes;
 
     fn facts(agent: &str) -> Facts {
         let mut headers = HeaderMap::new();

@@ -13,8 +13,8 @@ use super::outbox::{Cargo, Parcel, Slot};
 use super::shard::Shard;
 use super::stats::add;
 use super::unsorted::Delivery;
-use crate::streams::Frame;
-use crate::tail::{Ending, Glimpse, Notice, Sight};
+use crate::hub::reader::frame::Frame;
+use crate::hub::tail::{Ending, Glimpse, Notice, Sight};
 
 /// Followers of a large audience that are served before all else gets its turn. A write to a socket
 /// takes some microseconds, and whoever waits for this shard, or for the thread it runs on, waits for

@@ -7,11 +7,11 @@ use bytes::{Buf, Bytes, BytesMut};
 use super::connection::{Connection, Key, Subscription};
 use super::frames::{self, Dialect};
 use super::outbox::{Cargo, Flushed, Parcel, Sent, Slot};
-use super::queries::Piece;
 use super::replay::Verdict;
 use super::shard::Shard;
 use super::stats::{Stats, add};
-use crate::websocket::deflate::Deflater;
+use crate::hub::kinds::query::Piece;
+use crate::wire::websocket::deflate::Deflater;
 
 impl Shard {
     /// Notes that a connection has something to flush.

@@ -10,11 +10,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tidewire_store::stream::is_json;
 use tidewire_store::{Epoch, Event, Offset, Position};
 
-use crate::changes::BEGINNING;
-use crate::streams::{base64, is_text};
-use crate::tail::Chunk;
-use crate::websocket::deflate::Deflater;
-use crate::websocket::{CloseCode, frame};
+use crate::hub::changes::BEGINNING;
+use crate::hub::encode::{base64, is_text};
+use crate::hub::tail::Chunk;
+use crate::wire::websocket::deflate::Deflater;
+use crate::wire::websocket::{CloseCode, frame};
 
 /// How a connection is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

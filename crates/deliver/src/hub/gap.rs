@@ -16,7 +16,7 @@ use tidewire_store::Position;
 
 use super::connection::Connection;
 use super::outbox::{Cargo, Parcel, Slot};
-use crate::options::LiveOptions;
+use crate::access::options::LiveOptions;
 
 impl Connection {
     /// Whether so much more may wait. A socket that takes everything is never over its bounds,
@@ -119,7 +119,7 @@ mod tests {
                         stream: Arc::clone(&name),
                         reach: tidewire_store::Reach::All,
                         start: StartFrom::Now,
-                        horizon: crate::horizon::Horizon::default(),
+                        horizon: crate::hub::horizon::Horizon::default(),
                         link: None,
                         manner: Manner::default(),
                         patterns: None,

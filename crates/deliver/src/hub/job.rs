@@ -10,10 +10,10 @@ use tidewire_store::{Epoch, Event, Position};
 
 use super::audience::{Circle, Member};
 use super::frames::{Dialect, Envelope};
-use crate::lens::{Opened, Tables};
-use crate::streams::{Extent, Frame, Voice};
-use crate::tail::{Chunk, Ending, Glimpse, Notice, Topic};
-use crate::websocket::deflate::Deflater;
+use crate::hub::lens::{Opened, Tables};
+use crate::hub::reader::frame::{Extent, Frame, Voice};
+use crate::hub::tail::{Chunk, Ending, Glimpse, Notice, Topic};
+use crate::wire::websocket::deflate::Deflater;
 
 /// Payload bytes that one round takes along. What comes while a large audience is served goes out
 /// with the next round, in one write for each follower; more than this would be too much for a

@@ -18,7 +18,7 @@ use super::outbox::{Cargo, Slot};
 use super::replay::{Begun, End, Step, Verdict};
 use super::shard::Shard;
 use super::stats::add;
-use crate::horizon::Horizon;
+use crate::hub::horizon::Horizon;
 
 impl Shard {
     /// Takes what a replay brought.

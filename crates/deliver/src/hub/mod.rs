@@ -19,13 +19,18 @@
 //! - [`unsorted`]: several streams over one SSE response, in the log's order
 //! - [`gap`]: what becomes of events that a slow client has no room for
 //! - [`reader`]: responses that follow one stream
-//! - [`queries`]: who follows live queries, and what each is told
-//! - [`entities`]: who is told of entities, and what waits for each
+//! - [`kinds::query`]: who follows live queries, and what each is told
+//! - [`kinds::entities`]: who is told of entities, and what waits for each
 //! - [`replay`]: what happened before a subscription began, read from the store, and the exact
 //!   hand-over to what happens after
 //! - [`turns`]: what a shard does in a turn; [`upkeep`]: what it does now and then
 //! - [`facts`]: who is connected, and since when
 //! - [`presence`]: a place in the hub, as those hold it who have one
+//! - [`tail`]: how this node follows the log; [`horizon`]: waiting until it has seen some place in it
+//! - [`lens`]: what of a table someone sees; [`changes`]: rows as messages
+//! - [`lookup`], [`views`], [`refusal`]: streams as they are, and why there is none
+//! - [`directory`]: connections by name, and one for each user where that is wanted
+//! - [`session_notes`]: what is kept of sessions, many changes in one commit
 //! - [`outlet`]: a WebSocket or an SSE response, as somewhere to write to
 //!
 //! What must hold: the events a subscription gets are exactly its stream's after the offset it
@@ -34,31 +39,41 @@
 
 mod audience;
 mod backlog;
+pub(crate) mod bell;
+pub(crate) mod changes;
 pub(crate) mod connection;
-pub(crate) mod entities;
+pub(crate) mod directory;
+pub(crate) mod encode;
 mod facts;
 mod fan_out;
 mod flush;
 pub(crate) mod frames;
 mod gap;
+pub(crate) mod horizon;
 mod job;
 mod join;
+pub(crate) mod kinds;
+pub(crate) mod lens;
+pub(crate) mod lookup;
 mod metrics;
 mod outbox;
 mod outlet;
 mod presence;
-pub(crate) mod queries;
-mod reader;
+pub(crate) mod reader;
+pub(crate) mod refusal;
 pub(crate) mod rendezvous;
 mod replay;
+pub(crate) mod session_notes;
 mod shard;
 #[cfg(test)]
 mod simulation;
 mod stats;
 mod subscribe;
+pub(crate) mod tail;
 mod turns;
 mod unsorted;
 mod upkeep;
+pub(crate) mod views;
 
 use std::sync::Arc;
 
@@ -69,21 +84,21 @@ use tokio_util::task::TaskTracker;
 
 use tidewire_store::Position;
 
+use crate::access::problem::Problem;
+use crate::hub::kinds::query::engine::{QuerySight, QuerySinks};
+use crate::hub::tail::{Sight, Sinks};
 use crate::live::message::Ack;
 use crate::node::Node;
-use crate::problem::Problem;
-use crate::queries::{QuerySight, QuerySinks};
-use crate::tail::{Sight, Sinks};
-use crate::websocket::CloseCode;
+use crate::wire::websocket::CloseCode;
 
+pub(crate) use crate::hub::kinds::entities::{Deed as EntityDeed, EntityRequest};
+pub(crate) use crate::hub::kinds::query::{Deed as QueryDeed, QueryRequest};
 pub(crate) use audience::Manner;
 pub(crate) use connection::{Key, Request, SessionLink, StartFrom};
-pub(crate) use entities::{Deed as EntityDeed, EntityRequest};
 pub(crate) use facts::{Facts, Gathering, Portrait, Wanted};
 pub(crate) use metrics::write as write_metrics;
 pub(crate) use outlet::{Outlet, ServerSent, Socket};
 pub(crate) use presence::Presence;
-pub(crate) use queries::{Deed as QueryDeed, QueryRequest};
 pub(crate) use reader::{Arrival, PASSAGE_LIMIT, Passage};
 pub(crate) use replay::Step;
 pub(crate) use shard::clock_ms;

@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 use tidewire_store::Position;
 
 use super::outlet::{Outlet, Refused};
-use super::queries::Piece;
+use crate::hub::kinds::query::Piece;
 
 /// Pieces that go out in one write.
 const PIECES_MAX: usize = 64;

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::connection::Key;
 use super::frames::Dialect;
-use crate::line::Line;
+use crate::wire::line::Line;
 
 /// A socket that a shard writes to and something else reads.
 #[derive(Debug)]

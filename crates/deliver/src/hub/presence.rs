@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use tidewire_store::StoreError;
 
-use crate::auth::Ended;
+use crate::access::auth::Ended;
 
 use super::{Arrival, Command, Facts, Handle, Key, Outlet};
 

@@ -17,6 +17,9 @@
 //! goes live was given all that the tail remembers, which is at least what this shard has seen; so
 //! what the shard sees next, less what lies up to `position`, is exactly what is missing.
 
+pub(crate) mod cursor;
+pub(crate) mod frame;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,11 +37,11 @@ use super::replay::{read_page, renew_every, see_page};
 use super::shard::{Shard, ms};
 use super::stats::add;
 use super::{Command, Handle};
-use crate::lens::{Lens, Sees, View};
+use crate::access::problem::Problem;
+use crate::hub::lens::{Lens, Sees, View};
+use crate::hub::tail::{Attendance, Ending, Notice};
 use crate::node::{Node, now_ms};
-use crate::problem::Problem;
-use crate::streams::{Extent, Frame, Voice};
-use crate::tail::{Attendance, Ending, Notice};
+use frame::{Extent, Frame, Voice};
 
 /// What a reader is given of the store at a time: what a slow one holds of the server's memory.
 pub(crate) const PASSAGE_LIMIT: PageLimit = PageLimit { events: 2_000, bytes: 256 << 10 };

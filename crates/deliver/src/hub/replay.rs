@@ -27,12 +27,13 @@ use super::connection::{Key, StartFrom};
 use super::frames::{Dialect, Envelope, Form};
 use super::outbox::Slot;
 use super::{Command, Handle};
-use crate::horizon::Horizon;
-use crate::lens::{Lens, View};
+use crate::access::problem::Problem;
+use crate::hub::horizon::Horizon;
+use crate::hub::lens::{Lens, View};
+use crate::hub::lookup::{find as find_page, renew};
 use crate::node::Node;
-use crate::problem::Problem;
-use crate::streams::{beyond_tip, find_page, renew};
-use crate::websocket::deflate::Deflater;
+use crate::streams::beyond_tip;
+use crate::wire::websocket::deflate::Deflater;
 
 /// Events that one step reads, over all its streams.
 const STEP_EVENTS: usize = 2_000;

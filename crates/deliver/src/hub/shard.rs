@@ -15,18 +15,18 @@ use tidewire_store::Position;
 use super::audience::{Audience, Member};
 use super::backlog::Backlog;
 use super::connection::{Connection, Key};
-use super::entities::Desk;
 use super::facts::Facts;
 use super::outbox::{Cargo, Slot};
-use super::queries::Board;
 use super::stats::{Stats, add, set, subtract};
 use super::subscribe::{leave, unknown_subscription};
 use super::upkeep::Due;
 use super::{Command, Handle, Outlet};
+use crate::hub::kinds::entities::Desk;
+use crate::hub::kinds::query::Board;
+use crate::hub::reader::frame::Frame;
 use crate::node::{Node, now_ms};
-use crate::streams::Frame;
-use crate::websocket::CloseCode;
-use crate::websocket::deflate::Deflater;
+use crate::wire::websocket::CloseCode;
+use crate::wire::websocket::deflate::Deflater;
 
 /// Milliseconds of a clock that all connections of the process share, and that only moves forwards.
 pub(crate) fn clock_ms() -> u64 {
@@ -173,7 +173,7 @@ impl Shard {
 
     /// Ends a connection, or one of its subscriptions, because an operator says so.
     fn end_by_name(&mut self, id: &str, query_id: Option<&str>) {
-        let reason = crate::auth::Ended::Killed.reason();
+        let reason = crate::access::auth::Ended::Killed.reason();
         let named = |connection: &Connection| *connection.facts.id == *id;
         let found = self.connections.iter().find(|(_, connection)| named(connection));
         let Some((index, connection)) = found else { return };

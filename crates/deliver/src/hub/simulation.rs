@@ -19,10 +19,11 @@ use super::outlet::ServerSent;
 use super::shard::Shard;
 use super::turns::Incoming;
 use super::{Arrival, Key, Outlet, PASSAGE_LIMIT};
+use crate::access::options::{Access, Options};
+use crate::hub::lookup::find as find_page;
+use crate::hub::reader::frame::Voice;
+use crate::hub::tail::Sinks;
 use crate::node::{Assembled, Node};
-use crate::options::{Access, Options};
-use crate::streams::{Voice, find_page};
-use crate::tail::Sinks;
 
 const STREAMS: [&str; 2] = ["left", "right"];
 /// How many times others run before the store answers, call by call: pages come early and late.

@@ -11,8 +11,8 @@ use super::outbox::Slot;
 use super::replay::{self, Wanted};
 use super::shard::Shard;
 use super::stats::{add, set, subtract};
-use crate::problem::Problem;
-use crate::streams::Frame;
+use crate::access::problem::Problem;
+use crate::hub::reader::frame::Frame;
 
 impl Shard {
     /// Begins to follow streams.

@@ -16,9 +16,9 @@ use tidewire_store::Position;
 use super::connection::Key;
 use super::shard::{Shard, clock_ms};
 use super::{Command, Handle};
+use crate::hub::kinds::query::engine::QuerySight;
+use crate::hub::tail::Sight;
 use crate::node::{Node, now_ms};
-use crate::queries::QuerySight;
-use crate::tail::Sight;
 
 /// Commands taken in one turn.
 const COMMANDS_A_TURN: usize = 64;

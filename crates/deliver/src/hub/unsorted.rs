@@ -12,7 +12,7 @@ use super::audience::Circle;
 use super::connection::{Connection, Key, State};
 use super::outbox::{Cargo, Parcel, Slot};
 use super::shard::Shard;
-use crate::tail::Chunk;
+use crate::hub::tail::Chunk;
 
 /// A chunk that is to be put into the log's order with others.
 #[derive(Debug)]

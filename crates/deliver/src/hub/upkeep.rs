@@ -7,9 +7,9 @@ use tidewire_store::{Command as LogCommand, Position, SessionChange};
 
 use super::connection::{Connection, Key, State, Subscription};
 use super::outbox::{Cargo, Slot};
-use super::queries::LiveQuery;
 use super::shard::{Shard, ms};
 use super::stats::{add, set};
+use crate::hub::kinds::query::LiveQuery;
 use crate::live::message::{Ack, Acked};
 
 /// How often a lifetime is renewed at most.

@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 use tidewire_store::{ENTITY_CODE_BYTES_MAX, ENTITY_ID_BYTES_MAX, is_entity_code, is_entity_id};
 
 use super::message::{self, Refused, read, start_from};
-use crate::auth::Identity;
-use crate::horizon::{Horizon, HorizonDocument};
-use crate::hub::entities::own_name;
+use crate::access::auth::Identity;
+use crate::access::problem::Problem;
+use crate::hub::horizon::{Horizon, HorizonDocument};
+use crate::hub::kinds::entities::own_name;
 use crate::hub::{Command, EntityDeed, EntityRequest, Handle, Key, StartFrom};
 use crate::node::Node;
-use crate::problem::Problem;
 
 /// Entities that a client wants to be told of.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tidewire_store::{Position, Session, SessionChange, SessionSubscription};
 
-use crate::auth::{Act, Identity, audit};
-use crate::horizon::Horizon;
+use crate::access::auth::{Act, Identity, audit};
+use crate::access::problem::Problem;
+use crate::hub::horizon::Horizon;
+use crate::hub::lens::View;
 use crate::hub::{Command, Handle, Key, Manner, Request, SessionLink, StartFrom};
-use crate::lens::View;
 use crate::node::Node;
-use crate::problem::Problem;
 
 /// A session that a connection of this node serves. The session is let go when this is dropped.
 #[derive(Debug)]

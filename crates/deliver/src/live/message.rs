@@ -10,12 +10,13 @@ use tidewire_store::{Position, TABLE_PREFIX};
 
 use super::entities::{self, EntityFarewell, EntityWish};
 use super::queries::{self, QueryWish};
+use crate::access::problem::Problem;
+use crate::access::stream_name::{StreamName, relative_name};
 use crate::document::fault;
-use crate::horizon::{Horizon, HorizonDocument};
 use crate::hub::StartFrom;
+use crate::hub::horizon::{Horizon, HorizonDocument};
 use crate::node::Node;
-use crate::problem::Problem;
-use crate::streams::{StreamName, parse_offset, relative_name, where_without_table};
+use crate::streams::{parse_offset, where_without_table};
 
 /// Bytes of a subscription's name.
 const QUERY_ID_BYTES_MAX: usize = 256;

@@ -19,10 +19,10 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{Method, Response};
 
+use crate::access::problem::Problem;
 use crate::door::Admission;
 use crate::node::Node;
-use crate::problem::Problem;
-use crate::websocket::handshake;
+use crate::wire::websocket::handshake;
 
 pub(crate) use greeting::follow;
 pub(crate) use server_sent::written_by_hub;
@@ -38,7 +38,7 @@ pub(crate) fn multiplexed(
     }
     let query = request.uri().query().unwrap_or_default();
     let session = query.split('&').find_map(|pair| pair.strip_prefix("session="));
-    let session = session.map(crate::streams::decode_path);
+    let session = session.map(crate::hub::encode::decode_path);
     websocket::upgrade(node, request, admission, session)
 }
 

@@ -11,12 +11,12 @@ use tidewire_store::{Offset, Position};
 
 use super::entities::Asker;
 use super::message::{self, Refused};
-use crate::auth::Ability;
-use crate::horizon::{Horizon, HorizonDocument};
+use crate::access::auth::Ability;
+use crate::access::problem::Problem;
+use crate::hub::horizon::{Horizon, HorizonDocument};
+use crate::hub::kinds::query::engine::{QuerySeats, for_those_without_sql};
 use crate::hub::{Command, QueryDeed, QueryRequest};
 use crate::node::Node;
-use crate::problem::Problem;
-use crate::queries::{QuerySeats, for_those_without_sql};
 use crate::streams::malformed_offset;
 
 /// Queries of one message that are looked at together.

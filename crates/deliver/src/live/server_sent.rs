@@ -20,16 +20,17 @@ use tokio::sync::{mpsc, oneshot};
 use tidewire_store::Position;
 
 use super::greeting::{self, Serving};
-use crate::auth::Identity;
-use crate::auth::places::Place;
+use crate::access::auth::Identity;
+use crate::access::auth::places::Place;
+use crate::access::problem::Problem;
 use crate::connection::Carrier;
-use crate::entities::{Entities, Present, Registered};
+use crate::hub::directory::{Present, Registered};
+use crate::hub::kinds::entities::kept::Entities;
 use crate::hub::{Command, Facts, Outlet, Presence, ServerSent, Socket, clock_ms};
-use crate::line::Line;
 use crate::node::Node;
-use crate::peer::Peer;
-use crate::problem::Problem;
 use crate::streams::{malformed_offset, parse_offset, within_log};
+use crate::wire::line::Line;
+use crate::wire::peer::Peer;
 
 /// Pieces that wait between the hub and hyper: what waits longer stays in the hub.
 const BODY_PIECES: usize = 8;

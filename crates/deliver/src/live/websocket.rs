@@ -19,21 +19,22 @@ use tidewire_store::SessionChange;
 use super::entities::{Asker, EntityWish};
 use super::greeting::{self, Serving};
 use super::message::{self, Message, Refused, Wish};
-use crate::auth::places::Place;
-use crate::auth::{Act, Ended, Identity, audit};
-use crate::budget::{Held, Purpose};
+use crate::access::auth::places::Place;
+use crate::access::auth::{Act, Ended, Identity, audit};
+use crate::access::budget::{Held, Purpose};
+use crate::access::problem::Problem;
 use crate::connection::Carrier;
 use crate::door::Admission;
-use crate::entities::{Entities, Present, Registered};
+use crate::hub::directory::{Present, Registered};
+use crate::hub::kinds::entities::kept::Entities;
 use crate::hub::{
     self, Command, Facts, Handle, Key, Manner, Outlet, SessionLink, Socket, StartFrom, clock_ms,
 };
-use crate::line::{HttpSide, Line};
 use crate::node::Node;
-use crate::problem::Problem;
 use crate::sessions::{Following, subscribe};
-use crate::websocket::reader::{Incoming, Reader};
-use crate::websocket::{CloseCode, frame, handshake};
+use crate::wire::line::{HttpSide, Line};
+use crate::wire::websocket::reader::{Incoming, Reader};
+use crate::wire::websocket::{CloseCode, frame, handshake};
 
 /// Read from the socket at once.
 const READ_BYTES: usize = 8 << 10;
@@ -511,5 +512,5 @@ async fn over(identity: Option<&Identity>) -> Ended {
 }
 
 fn unauthorized(detail: &str) -> Problem {
-    crate::auth::unauthorized(detail)
+    crate::access::auth::unauthorized(detail)
 }

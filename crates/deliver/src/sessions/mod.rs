@@ -3,9 +3,8 @@
 //!
 //! - [`routes`]: `/v1/sessions`, `/v1/subscriptions`, `/v1/heartbeat`, `/v1/session-offsets/{id}`
 //! - [`subscribe`]: how a session begins to follow
-//! - [`batch`]: many changes, one commit; [`watch`]: changes that other requests and nodes made
+//! - [`watch`]: changes that other requests and nodes made
 
-mod batch;
 pub(crate) mod routes;
 mod subscribe;
 #[cfg(test)]
@@ -22,15 +21,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use tidewire_store::{Session, SessionChange, SessionOutcome, SharedStore};
 
-use crate::auth::Identity;
+use crate::access::auth::Identity;
+use crate::access::options::SessionOptions;
+use crate::access::problem::Problem;
+use crate::access::secret;
+use crate::hub::session_notes::Batch;
 use crate::hub::{Handle, Key};
 use crate::node::Node;
-use crate::options::SessionOptions;
-use crate::problem::Problem;
-use crate::secret;
 use crate::server::StartError;
-
-use batch::Batch;
 
 pub(crate) use subscribe::{Following, subscribe};
 pub(crate) use watch::watch;

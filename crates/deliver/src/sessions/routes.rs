@@ -11,15 +11,16 @@ use serde_json::json;
 
 use tidewire_store::SessionChange;
 
-use crate::auth::{Act, Identity};
+use crate::access::auth::{Act, Identity};
+use crate::access::problem::Problem;
+use crate::access::stream_name::{StreamName, relative_name};
 use crate::body;
 use crate::document::{only, parse, uncached};
 use crate::door::{Admission, address};
-use crate::horizon::HorizonDocument;
+use crate::hub::horizon::HorizonDocument;
 use crate::live::message::start_from;
 use crate::node::Node;
-use crate::problem::Problem;
-use crate::streams::{StreamName, parse_offset, relative_name};
+use crate::streams::parse_offset;
 
 use super::subscribe::{Following, subscribe};
 

@@ -4,10 +4,11 @@ use axum::http::StatusCode;
 
 use tidewire_store::{Reach, SessionChange, SessionOutcome, SessionSubscription, Start};
 
+use crate::access::problem::Problem;
 use crate::hub::StartFrom;
+use crate::hub::lookup::{not_lost, view};
 use crate::node::Node;
-use crate::problem::Problem;
-use crate::streams::{not_lost, view, within_log};
+use crate::streams::within_log;
 
 /// What a session is to follow.
 #[derive(Debug)]

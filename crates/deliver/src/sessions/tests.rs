@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::PREFIX;
-use crate::auth::names::TableNames;
-use crate::auth::scopes::Scopes;
-use crate::auth::{Identity, Who};
+use crate::access::auth::names::TableNames;
+use crate::access::auth::scopes::Scopes;
+use crate::access::auth::{Identity, Who};
 use crate::testing::{Bench, changed, changed_text, changes};
 
 const CASES: u32 = 2_000;

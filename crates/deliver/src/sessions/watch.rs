@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::SessionSignal;
 
-use crate::auth::Identity;
+use crate::access::auth::Identity;
 use crate::hub::{Command, Handle, Key};
 use crate::live::follow;
 use crate::node::Node;

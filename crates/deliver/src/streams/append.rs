@@ -7,12 +7,13 @@ use axum::response::IntoResponse;
 
 use tidewire_store::{Answer, Append, Command, ProducerStamp};
 
-use super::name::StreamName;
-use super::{encode, headers, refusal};
-use crate::auth::Identity;
+use super::headers;
+use crate::access::auth::Identity;
+use crate::access::problem::Problem;
+use crate::access::stream_name::StreamName;
 use crate::body;
+use crate::hub::{encode, refusal};
 use crate::node::Node;
-use crate::problem::Problem;
 
 /// Bytes of a W3C `traceparent`, which are kept with the events.
 const TRACEPARENT_BYTES_MAX: usize = 128;

@@ -8,13 +8,14 @@ use bytes::Bytes;
 
 use tidewire_store::{Answer, Command, Create, ForkFrom, Reach, Refusal};
 
-use super::name::{StreamName, is_of_entities, relative_name};
-use super::{encode, headers, refusal};
-use crate::auth::{Act, Identity};
+use super::headers;
+use crate::access::auth::{Act, Identity};
+use crate::access::problem::Problem;
+use crate::access::stream_name::{StreamName, is_of_entities, relative_name};
 use crate::body;
 use crate::browser::own_url;
+use crate::hub::{encode, refusal};
 use crate::node::Node;
-use crate::problem::Problem;
 
 pub(super) async fn create(
     node: &Node,
@@ -83,7 +84,7 @@ async fn first_messages(
     }
     let inherited = match (content_type, fork) {
         (None, Some(fork)) => {
-            super::lookup::content_type(node, &fork.source, &identity.reach()).await?
+            crate::hub::lookup::content_type(node, &fork.source, &identity.reach()).await?
         }
         _ => None,
     };

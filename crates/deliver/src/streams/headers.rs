@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, StatusCode};
 use tidewire_store::offset::ForeignEpoch;
 use tidewire_store::{Epoch, Lifetime, Offset, Position, ProducerStamp};
 
-use crate::problem::Problem;
+use crate::access::problem::Problem;
 
 pub(crate) const NEXT_OFFSET: &str = "stream-next-offset";
 pub(crate) const EARLIEST_OFFSET: &str = "stream-earliest-offset";

@@ -10,14 +10,16 @@ use tokio::time::Instant;
 
 use tidewire_store::{Event, Page, PageLimit, Position, Reach};
 
-use super::name::StreamName;
+use super::headers;
 use super::read::{Answer, From, Query, beyond_tip, render};
-use super::{cursor, encode, headers, lookup, refusal};
-use crate::auth::Identity;
-use crate::lens::{Lens, Sees, View};
+use crate::access::auth::Identity;
+use crate::access::problem::Problem;
+use crate::access::stream_name::StreamName;
+use crate::hub::lens::{Lens, Sees, View};
+use crate::hub::reader::cursor;
+use crate::hub::tail::Attendance;
+use crate::hub::{encode, lookup, refusal};
 use crate::node::{Node, now_ms};
-use crate::problem::Problem;
-use crate::tail::Attendance;
 
 /// A place among the readers that wait. Given back when dropped.
 pub(crate) fn seat(node: &Node) -> Result<OwnedSemaphorePermit, Problem> {
@@ -66,7 +68,7 @@ pub(super) async fn long_poll(
                 // Also between two pages of which nothing is seen: there may be any number of those.
                 tokio::select! {
                     biased;
-                    ended = identity.standing().over() => return Err(crate::auth::ended(ended)),
+                    ended = identity.standing().over() => return Err(crate::access::auth::ended(ended)),
                     () = node.draining.cancelled() => break,
                     () = tokio::time::sleep_until(deadline) => break,
                     // Timers are a little late, and pages may come faster.

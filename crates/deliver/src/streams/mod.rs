@@ -2,17 +2,11 @@
 
 mod append;
 mod create;
-mod cursor;
-mod encode;
-mod headers;
+pub(crate) mod headers;
 mod live;
-mod lookup;
-mod name;
 mod pages;
 mod read;
-mod refusal;
 mod sse;
-mod views;
 
 use std::sync::Arc;
 
@@ -23,20 +17,16 @@ use axum::response::IntoResponse;
 
 use tidewire_store::{Answer, Command};
 
-use crate::auth::Identity;
+use crate::access::auth::Identity;
+use crate::access::problem::Problem;
+use crate::access::stream_name::StreamName;
+use crate::hub::refusal;
 use crate::node::Node;
-use crate::problem::Problem;
 
-pub(crate) use encode::{base64, decode_path, is_text, path as encode_path, put_json_string};
 pub(crate) use headers::{EXPOSED_HEADERS, REQUEST_HEADERS, malformed_offset, parse_offset};
 pub(crate) use live::seat;
-pub(crate) use lookup::{find as find_page, not_lost, renew, view};
-pub(crate) use name::{StreamName, is_of_entities, relative_name};
 pub(crate) use pages::Pages;
 pub(crate) use read::{beyond_tip, where_without_table, within_log};
-pub(crate) use refusal::not_found;
-pub(crate) use sse::{Extent, Frame, Voice};
-pub(crate) use views::Views;
 
 /// All methods of a stream's URL. Appending is what happens most, so all else is boxed to keep what
 /// a connection holds small.

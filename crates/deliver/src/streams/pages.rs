@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tidewire_store::{Page, Position, StreamView};
 
 use super::read::Format;
-use crate::budget::Account;
+use crate::access::budget::Account;
 
 /// Smaller pages are as quickly read as found.
 const PAGE_BYTES_MIN: usize = 4 << 10;

@@ -8,15 +8,16 @@ use axum::response::IntoResponse;
 
 use tidewire_store::{Lifetime, Page, Position, StreamState, StreamView};
 
-use super::name::StreamName;
 use super::pages::Rendered;
-use super::{encode, headers, live, lookup, sse};
-use crate::auth::Identity;
-use crate::budget::HeldAlready;
-use crate::horizon::Horizon;
-use crate::lens::View;
+use super::{headers, live, sse};
+use crate::access::auth::Identity;
+use crate::access::budget::HeldAlready;
+use crate::access::problem::Problem;
+use crate::access::stream_name::StreamName;
+use crate::hub::horizon::Horizon;
+use crate::hub::lens::View;
+use crate::hub::{encode, lookup};
 use crate::node::Node;
-use crate::problem::Problem;
 
 /// Where a read starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,13 +20,13 @@ use axum::response::IntoResponse;
 
 use tidewire_store::subscription::{Config, Fence, Kind, Op, Reply, Subscription};
 
-use crate::auth::{Act, Identity};
+use crate::access::auth::{Act, Identity};
+use crate::access::problem::Problem;
+use crate::access::stream_name::{StreamName, relative_name};
 use crate::body;
 use crate::door::bearer;
 use crate::node::Node;
-use crate::problem::Problem;
 use crate::router::{Part, method_not_allowed, turned_away};
-use crate::streams::{StreamName, relative_name};
 
 pub(crate) use dispatch::Dispatcher;
 pub(crate) use sign::Signer;

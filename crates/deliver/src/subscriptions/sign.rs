@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use tidewire_store::SharedStore;
 
-use crate::secret;
+use crate::access::secret;
 use crate::server::StartError;
 
 const SIGNING_KEY: &str = "webhook-ed25519";

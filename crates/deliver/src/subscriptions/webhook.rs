@@ -64,7 +64,7 @@ impl Sender {
         let allow_loopback = node.options.webhooks.allow_loopback;
         let url =
             target::check_url(url, allow_loopback).map_err(|rejected| rejected.to_string())?;
-        let id = crate::streams::encode_path(&subscription.id);
+        let id = crate::hub::encode::path(&subscription.id);
         let body = json!({
             "subscription_id": subscription.id,
             "wake_id": wake.id,

@@ -11,12 +11,12 @@ use tidewire_store::{
 };
 
 use super::{Patience, RETRY_MIN, read_page, see_page};
-use crate::auth::names::TableNames;
-use crate::auth::scopes::Scopes;
-use crate::auth::{Identity, Who};
+use crate::access::auth::names::TableNames;
+use crate::access::auth::scopes::Scopes;
+use crate::access::auth::{Identity, Who};
+use crate::access::options::{Access, Options};
+use crate::access::problem::Problem;
 use crate::node::Node;
-use crate::options::{Access, Options};
-use crate::problem::Problem;
 
 const LIMITS: SqlLimits = SqlLimits { timeout_ms: 10_000, rows_max: 100, bytes_max: 1 << 20 };
 const LIMIT: PageLimit = PageLimit { events: 100, bytes: 1 << 20 };

@@ -12,10 +12,10 @@ use tidewire_store::{Actor, NewWatch, SharedStore, SqlLimits, SqliteOptions, Sta
 
 use super::super::read::get;
 use super::*;
-use crate::auth::names::TableNames;
-use crate::auth::scopes::Scopes;
-use crate::auth::{Ended, Who};
-use crate::options::{Access, Options};
+use crate::access::auth::names::TableNames;
+use crate::access::auth::scopes::Scopes;
+use crate::access::auth::{Ended, Who};
+use crate::access::options::{Access, Options};
 
 const LIMITS: SqlLimits = SqlLimits { timeout_ms: 10_000, rows_max: 100, bytes_max: 1 << 20 };
 const STREAM: &str = "table/orders";

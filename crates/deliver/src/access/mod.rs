@@ -1,0 +1,14 @@
+//! Who someone is and what they may do; and what they are told if they may not.
+//!
+//! - [`auth`]: credentials, scopes and permits; [`stream_name`]: the names that these are about
+//! - [`problem`]: errors as clients see them
+//! - [`options`]: how the server is set up; [`secret`]: what it signs with
+//! - [`budget`], [`memory`]: how much of this machine's memory clients may take
+
+pub(crate) mod auth;
+pub(crate) mod budget;
+pub(crate) mod memory;
+pub(crate) mod options;
+pub(crate) mod problem;
+pub(crate) mod secret;
+pub(crate) mod stream_name;

@@ -1,0 +1,140 @@
+//! What a subscription to entities needs of the store before it begins: its rows, and what became of
+//! its entities since the offset that the client has.
+//!
+//! The shard tells what happens from the moment it was asked. So what is read here only has to reach
+//! up to then, which any reading does that begins later; where the two overlap the later position
+//! wins, and the client is told once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng as _;
+
+use tidewire_store::{EntityAction, EntityPast, Found, PageLimit, Position};
+
+use super::Deed;
+use super::interest::concerns;
+use super::waiting::Told;
+use crate::access::auth::Identity;
+use crate::access::problem::Problem;
+use crate::hub::horizon::Horizon;
+use crate::hub::kinds::entities::kept::Committed;
+use crate::hub::lookup::not_lost;
+use crate::hub::outbox::Slot;
+use crate::hub::{Command, Handle, Key};
+use crate::node::Node;
+use crate::streams::within_log;
+
+/// Changes read at once.
+const PAGE_CHANGES: usize = 2_000;
+/// How long a store that does not answer is given before it is asked again: doubled each time.
+const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// The request that it is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target {
+    pub(super) key: Key,
+    pub(super) slot: Slot,
+    pub(super) joining: u32,
+}
+
+/// What is to be read.
+#[derive(Debug)]
+pub(super) struct Past {
+    pub(super) code: Arc<str>,
+    pub(super) ids: Vec<Arc<str>>,
+    pub(super) after: Position,
+    pub(super) identity: Identity,
+}
+
+/// Does what is needed, and tells the shard.
+pub(super) async fn run(
+    node: Arc<Node>,
+    shard: Handle,
+    target: Target,
+    committed: Option<Committed>,
+    horizon: Horizon,
+    past: Option<Past>,
+) {
+    let outcome = tokio::select! {
+        outcome = begin(&node, committed, horizon, past) => outcome,
+        () = node.draining.cancelled() => return,
+    };
+    let Target { key, slot, joining } = target;
+    let deed = Box::new(Deed::Begun { slot, joining, outcome });
+    shard.ask(Command::Entities { key, deed }).await;
+}
+
+async fn begin(
+    node: &Node,
+    committed: Option<Committed>,
+    horizon: Horizon,
+    past: Option<Past>,
+) -> Result<Vec<Told>, Problem> {
+    if let Some(committed) = committed {
+        // A batch that is gone belongs to a server that stops.
+        committed.await.map_err(|_| tidewire_store::StoreError::Closed)??;
+    }
+    horizon.reached(node).await?;
+    let Some(past) = past else { return Ok(Vec::new()) };
+    let mut wait = RETRY_MIN;
+    loop {
+        let place = node.hub.replay_reads().acquire().await;
+        let read = past.read(node).await;
+        drop(place);
+        match read {
+            Err(problem) if problem.is_temporary() => {
+                let spread = rand::rng().random_range(0.5..=1.0);
+                tokio::time::sleep(wait.mul_f64(spread)).await;
+                wait = (wait * 2).min(RETRY_MAX);
+            }
+            other => return other,
+        }
+    }
+}
+
+impl Past {
+    async fn read(&self, node: &Node) -> Result<Vec<Told>, Problem> {
+        within_log(node, self.after).await?;
+        for stream in node.entity_sources(&self.code).await? {
+            let limit = PageLimit { events: 0, bytes: 0 };
+            if let Found::Stream(page) = node.store.read(&stream, Position::START, limit).await? {
+                not_lost(node, &page.view, self.after)?;
+            }
+        }
+        let ids: Vec<String> = self.ids.iter().map(ToString::to_string).collect();
+        let mut latest: HashMap<&str, Option<(Position, EntityAction)>> =
+            self.ids.iter().map(|id| (&**id, None)).collect();
+        let mut after = self.after;
+        loop {
+            let page = node.store.entity_changes(&self.code, &ids, after, PAGE_CHANGES).await?;
+            for EntityPast { position, stream, change } in page.changes {
+                // A table that carried the code then may be one that they may not read.
+                let may_hear = concerns(self.identity.scopes().reach(), &change)
+                    && node.may_hear_from(&self.identity, &stream);
+                if !may_hear {
+                    continue;
+                }
+                let last = Some((position, change.action));
+                if let Some(was) = change.was.as_deref().and_then(|was| latest.get_mut(was)) {
+                    *was = Some((position, EntityAction::Delete));
+                }
+                match &change.id {
+                    Some(id) => _ = latest.get_mut(id.as_str()).map(|known| *known = last),
+                    None => latest.values_mut().for_each(|known| *known = last),
+                }
+            }
+            match page.next {
+                Some(next) => after = next,
+                None => break,
+            }
+        }
+        let told = |id: &Arc<str>| {
+            let (position, action) = (*latest.get(&**id)?)?;
+            Some(Told { id: Arc::clone(id), position, action })
+        };
+        Ok(self.ids.iter().filter_map(told).collect())
+    }
+}

@@ -1,0 +1,107 @@
+//! What one subscription to entities is about, and what it is yet to be told.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use tidewire_store::{EntityChange, Epoch, Position, Reach};
+
+use super::waiting::{self, Told, Waiting};
+use crate::access::auth::Identity;
+use crate::hub::tail::EntityNews;
+use crate::node::Node;
+
+/// The part of a subscription that only one to entities has.
+#[derive(Debug)]
+pub(in crate::hub) struct Interest {
+    pub(super) code: Arc<str>,
+    /// Each with the place after which it is told of.
+    pub(super) ids: HashMap<Arc<str>, Position>,
+    pub(super) waiting: Waiting,
+    pub(super) identity: Identity,
+    epoch: Epoch,
+    /// Whether it may hear of what comes from a stream, of those it came from so far.
+    sources: Vec<(Box<str>, bool)>,
+    /// Requests that are not answered yet.
+    pub(super) joining: Vec<Joining>,
+    /// It has its place among those who are told next, or in the outbox.
+    pub(super) queued: bool,
+}
+
+/// A request that the store is asked about.
+#[derive(Debug)]
+pub(super) struct Joining {
+    pub(super) serial: u32,
+    /// Everything after this will be told, of the ids that the request names.
+    pub(super) after: Position,
+    /// Whether the log is read for it: until that is done nothing is told, or the older would come
+    /// after the newer.
+    pub(super) reads: bool,
+    /// All that it names.
+    pub(super) ids: Vec<Arc<str>>,
+    /// Those of them that were not subscribed to before.
+    pub(super) fresh: Vec<Arc<str>>,
+}
+
+/// Whether a change concerns those with a reach: it is of a tenant of theirs, or of everything.
+pub(super) fn concerns(reach: &Reach, change: &EntityChange) -> bool {
+    change.id.is_none() || reach.covers(change.host_id.as_deref())
+}
+
+impl Interest {
+    pub(super) fn new(code: &Arc<str>, identity: Identity, epoch: Epoch) -> Interest {
+        Interest {
+            code: Arc::clone(code),
+            ids: HashMap::new(),
+            waiting: Waiting::default(),
+            identity,
+            epoch,
+            sources: Vec::new(),
+            joining: Vec::new(),
+            queued: false,
+        }
+    }
+
+    /// Whether its holder may be told of something.
+    pub(super) fn may_hear(&mut self, node: &Node, news: &EntityNews) -> bool {
+        if !concerns(self.identity.scopes().reach(), &news.change) {
+            return false;
+        }
+        let known = self.sources.iter().find(|(stream, _)| *stream == news.stream);
+        if let Some((_, allowed)) = known {
+            return *allowed;
+        }
+        let allowed = node.may_hear_from(&self.identity, &news.stream);
+        self.sources.push((news.stream.clone(), allowed));
+        allowed
+    }
+
+    /// Whether what waits is held back.
+    pub(super) fn is_held(&self) -> bool {
+        self.joining.iter().any(|joining| joining.reads)
+    }
+
+    /// Takes out a request that is answered.
+    pub(super) fn answered(&mut self, serial: u32) -> Option<Joining> {
+        let place = self.joining.iter().position(|joining| joining.serial == serial)?;
+        Some(self.joining.remove(place))
+    }
+
+    /// The ids that go with a request that failed: those that it brought, and nobody else names.
+    pub(super) fn given_up(&mut self, failed: Joining) -> Vec<Arc<str>> {
+        let mut given_up = failed.fresh;
+        for other in &mut self.joining {
+            let named: HashSet<&Arc<str>> = other.ids.iter().collect();
+            let (kept, rest): (Vec<_>, Vec<_>) =
+                given_up.into_iter().partition(|id| named.contains(id));
+            other.fresh.extend(kept);
+            given_up = rest;
+        }
+        given_up
+    }
+
+    /// Takes out what waits, as messages; with how many changes they tell, and up to where.
+    pub(super) fn take(&mut self, query_id: &str, sent: Position) -> (Vec<String>, Vec<Told>) {
+        let changes = self.waiting.take();
+        (waiting::messages(query_id, &self.code, &changes, sent, self.epoch), changes)
+    }
+}

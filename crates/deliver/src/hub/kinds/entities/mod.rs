@@ -1,0 +1,375 @@
+//! Subscriptions to entities: who is told that something changed, and not how.
+//!
+//! ```text
+//!   sight ──► index ──► what waits for a subscription ──► INVALIDATE, when the socket takes it
+//!             (code, id)  (of each id the last change)
+//! ```
+//!
+//! A subscription to entities is one among a connection's others, with a name and a place of its own.
+//! What it has besides is its [`interest`]. A change costs a look into the [`index`] and an entry for
+//! each subscription that it reaches; what waits is bounded by what is subscribed to ([`waiting`]), so
+//! there are no gaps.
+//!
+//! Everything about a connection's subscriptions is decided by its shard, in order, and so is what the
+//! store is told of them; what needs the store's answer is done in [`begin`] and comes back.
+//! [`review`] compares with the store where SQL has changed what a connection subscribes to.
+
+mod begin;
+mod index;
+mod interest;
+pub(crate) mod kept;
+mod review;
+#[cfg(test)]
+mod simulation;
+mod told;
+mod waiting;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+
+use tidewire_store::{ENTITY_PREFIX, ENTITY_USER_BYTES_MAX, EntityEdit, EntitySubscription};
+
+use crate::access::auth::Identity;
+use crate::access::problem::Problem;
+use crate::hub::audience::{Manner, Member};
+use crate::hub::connection::{Connection, Key, Request, StartFrom};
+use crate::hub::horizon::Horizon;
+use crate::hub::kinds::entities::kept::Kept;
+use crate::hub::outbox::Slot;
+use crate::hub::shard::Shard;
+use crate::hub::stats::{add, set};
+use crate::hub::tail::CodeAttendance;
+
+use index::Index;
+use interest::Joining;
+
+pub(in crate::hub) use interest::Interest;
+pub(crate) use waiting::Told;
+
+/// What a shard is asked about a connection's entities.
+#[derive(Debug)]
+pub(crate) enum Deed {
+    /// Its client wants to be told of some.
+    Subscribe(EntityRequest),
+    /// It does not want to be told of these any more, or of none of this code. Of those that
+    /// `SUBSCRIBE` named.
+    Unsubscribe { code: Arc<str>, ids: Option<Vec<String>> },
+    /// A request has all that it needs of the store: what became of its entities since its offset.
+    Begun { slot: Slot, joining: u32, outcome: Result<Vec<Told>, Problem> },
+    /// SQL has changed what it subscribes to.
+    Review { identity: Identity },
+    /// What the store has of it, after as many edits, and the codes of that it may not be told of.
+    Reviewed { identity: Identity, edits: u64, kept: Kept, refused: Vec<(String, Problem)> },
+}
+
+/// Entities that a client wants to be told of. It may be.
+#[derive(Debug)]
+pub(crate) struct EntityRequest {
+    pub(crate) query_id: Arc<str>,
+    pub(crate) code: Arc<str>,
+    pub(crate) ids: Vec<Arc<str>>,
+    pub(crate) start: StartFrom,
+    pub(crate) horizon: Horizon,
+    pub(crate) identity: Identity,
+    /// Whether they come to those that the subscription has.
+    pub(crate) adds: bool,
+    /// Whether the store has them already.
+    pub(crate) kept: bool,
+}
+
+/// What a shard knows of entities.
+#[derive(Debug, Default)]
+pub(in crate::hub) struct Desk {
+    index: Index<Member>,
+    /// Keep the codes' changes coming.
+    attendances: HashMap<Arc<str>, CodeAttendance>,
+    /// Subscriptions that something waits for, and that have no place in their outbox yet.
+    pub(in crate::hub) ready: VecDeque<Member>,
+}
+
+/// The name of the subscription that `SUBSCRIBE` makes, and of the stream behind a code.
+pub(crate) fn own_name(code: &str) -> Arc<str> {
+    format!("{ENTITY_PREFIX}{code}").into()
+}
+
+impl Shard {
+    pub(in crate::hub) fn obey_entities(&mut self, key: Key, deed: Deed) {
+        match deed {
+            Deed::Subscribe(request) => self.subscribe_entities(key, request),
+            Deed::Unsubscribe { code, ids } => self.unsubscribe_entities(key, &code, ids),
+            Deed::Begun { slot, joining, outcome } => self.begun(key, slot, joining, outcome),
+            Deed::Review { identity } => self.review(key, identity),
+            Deed::Reviewed { identity, edits, kept, refused } => {
+                self.reviewed(key, identity, edits, kept, &refused);
+            }
+        }
+        set(&self.stats.entities, self.entities.index.size());
+    }
+
+    fn subscribe_entities(&mut self, key: Key, request: EntityRequest) {
+        let (entities_max, subscriptions_max) =
+            (self.node.options.live.entities_max, self.node.options.live.subscriptions_max);
+        let Some(connection) = self.connection(key) else { return };
+        let existing = connection.find(&request.query_id);
+        let of_code = |interest: &Interest| request.adds && interest.code == request.code;
+        let extended = existing.filter(|slot| connection.interest(*slot).is_some_and(of_code));
+        let known = |id: &Arc<str>| {
+            let interest = extended.and_then(|slot| connection.interest(slot));
+            interest.is_some_and(|interest| interest.ids.contains_key(id))
+        };
+        let fresh: HashSet<&Arc<str>> = request.ids.iter().filter(|id| !known(id)).collect();
+        let kept = connection.entity_count(existing.filter(|_| extended.is_none()));
+        if kept + fresh.len() > entities_max {
+            let message = too_many(entities_max).message(Some(&request.query_id));
+            return self.say(key, &message);
+        }
+        if existing.is_none() && connection.slots().count() >= subscriptions_max {
+            let problem = crate::hub::subscribe::too_many(subscriptions_max);
+            return self.say(key, &problem.message(Some(&request.query_id)));
+        }
+        let fresh: Vec<Arc<str>> = fresh.into_iter().cloned().collect();
+        let slot = match (extended, existing) {
+            (Some(slot), _) => slot,
+            (None, existing) => {
+                if let Some(slot) = existing {
+                    connection.outbox.withdraw(slot);
+                    self.drop_subscription(key, slot);
+                }
+                let Some(slot) = self.add_interest(key, &request, existing.is_some()) else {
+                    return;
+                };
+                slot
+            }
+        };
+        self.join_entities(Member { key, slot }, request, fresh);
+    }
+
+    /// Makes a subscription that has no entities yet.
+    fn add_interest(&mut self, key: Key, request: &EntityRequest, renewed: bool) -> Option<Slot> {
+        let epoch = self.node.store.epoch();
+        let connection = self.connection(key)?;
+        let slot = connection.add(
+            Request {
+                query_id: Arc::clone(&request.query_id),
+                stream: own_name(&request.code),
+                reach: request.identity.reach(),
+                start: request.start,
+                horizon: request.horizon,
+                link: None,
+                manner: Manner::default(),
+                patterns: None,
+            },
+            renewed,
+        );
+        let interest = Interest::new(&request.code, request.identity.clone(), epoch);
+        connection.subscription(slot)?.entities = Some(Box::new(interest));
+        add(&self.stats.subscriptions, 1);
+        Some(slot)
+    }
+
+    /// Has a subscription told of entities from here on, and asks the store for the rest.
+    fn join_entities(&mut self, member: Member, request: EntityRequest, fresh: Vec<Arc<str>>) {
+        let Member { key, slot } = member;
+        let EntityRequest { code, ids, start, horizon, identity, kept, .. } = request;
+        let Desk { index, attendances, .. } = &mut self.entities;
+        let tail = &self.node.tail;
+        let attendance = attendances.entry(Arc::clone(&code));
+        let attendance = attendance.or_insert_with(|| tail.attend_code(&code));
+        let (after, reads) = match start {
+            StartFrom::After(after) => (after, true),
+            StartFrom::Now => (tail.position().max(attendance.since()), false),
+        };
+        let fresh: Vec<Arc<str>> = fresh.iter().map(|id| index.enter(&code, id, member)).collect();
+        let Some(connection) = self.connections.get_mut(key.index) else { return };
+        connection.next_replay += 1;
+        let serial = connection.next_replay;
+        let connection_id = connection.facts.id.to_string();
+        let Some(subscription) = connection.subscription(slot) else { return };
+        if !subscription.announced && subscription.sent < after {
+            subscription.sent = after;
+        }
+        let Some(interest) = subscription.entities.as_deref_mut() else { return };
+        interest.ids.extend(fresh.iter().map(|id| (Arc::clone(id), after)));
+        interest.joining.push(Joining { serial, after, reads, ids: ids.clone(), fresh });
+        connection.entity_edits += 1;
+        let past = reads.then(|| begin::Past {
+            code: Arc::clone(&code),
+            ids: ids.clone(),
+            after,
+            identity: identity.clone(),
+        });
+        let subscription =
+            || EntityEdit::Subscribe(self.kept(&identity, connection_id, &code, &ids));
+        let committed = (!kept).then(|| self.node.entities.ask(subscription()));
+        let (node, shard) = (Arc::clone(&self.node), self.handle.clone());
+        let target = begin::Target { key, slot, joining: serial };
+        self.node.hub.tasks.spawn(begin::run(node, shard, target, committed, horizon, past));
+    }
+
+    /// Subscriptions as the store keeps them.
+    fn kept<'a>(
+        &self,
+        identity: &Identity,
+        connection_id: String,
+        code: &str,
+        ids: impl IntoIterator<Item = &'a Arc<str>>,
+    ) -> EntitySubscription {
+        let actor = identity.actor();
+        let mut user_id = actor.user_id.unwrap_or_default();
+        // A name that is too long to be kept must not stand in the way of others.
+        while user_id.len() > ENTITY_USER_BYTES_MAX {
+            user_id.pop();
+        }
+        EntitySubscription {
+            user_id,
+            host_id: actor.host_id,
+            connection_id,
+            node_id: self.node.id.clone(),
+            code: code.to_owned(),
+            ids: ids.into_iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    fn unsubscribe_entities(&mut self, key: Key, code: &str, ids: Option<Vec<String>>) {
+        let name = own_name(code);
+        let Some(connection) = self.connection(key) else { return };
+        let found = connection.find(&name).filter(|slot| connection.interest(*slot).is_some());
+        let Some(slot) = found else {
+            let message = crate::hub::subscribe::unknown_subscription().message(Some(&name));
+            return self.say(key, &message);
+        };
+        match ids {
+            None => self.end(key, slot, "unsubscribed"),
+            Some(ids) => {
+                let ids: Vec<Arc<str>> = ids.into_iter().map(Arc::from).collect();
+                self.give_up(Member { key, slot }, &ids, true);
+                self.end_if_empty(key, slot);
+            }
+        }
+    }
+
+    /// Ends a subscription that has nothing more to tell.
+    fn end_if_empty(&mut self, key: Key, slot: Slot) {
+        let Some(connection) = self.connection(key) else { return };
+        if connection.interest(slot).is_some_and(|interest| interest.ids.is_empty()) {
+            self.end(key, slot, "unsubscribed");
+        }
+    }
+
+    /// Has a subscription told of some entities no longer. The store is told so unless it knows.
+    fn give_up(&mut self, member: Member, ids: &[Arc<str>], tell_store: bool) {
+        let Member { key, slot } = member;
+        let Some(connection) = self.connections.get_mut(key.index) else { return };
+        if connection.serial != key.serial {
+            return;
+        }
+        let interest = connection.subscription(slot).and_then(|s| s.entities.as_deref_mut());
+        let Some(interest) = interest else { return };
+        let code = Arc::clone(&interest.code);
+        let mut gone = Vec::new();
+        for id in ids.iter().filter(|id| interest.ids.remove(*id).is_some()) {
+            interest.waiting.forget(id);
+            self.entities.index.leave(&code, id, member);
+            gone.push(id.to_string());
+        }
+        self.entities.prune(&code);
+        // Another subscription of the connection may name the same.
+        gone.retain(|id| !connection.names(&code, id));
+        if tell_store && !gone.is_empty() {
+            connection.entity_edits += 1;
+            let connection_id = connection.facts.id.to_string();
+            let (code, ids) = (code.to_string(), Some(gone));
+            self.node.entities.note(EntityEdit::Unsubscribe { connection_id, code, ids });
+        }
+    }
+
+    /// A subscription is gone; its connection is there still.
+    pub(in crate::hub) fn leave_entities(&mut self, member: Member, interest: &Interest) {
+        self.entities.leave(member, interest);
+        set(&self.stats.entities, self.entities.index.size());
+        let Some(connection) = self.connection(member.key) else { return };
+        let gone = interest.ids.keys().filter(|id| !connection.names(&interest.code, id));
+        let gone: Vec<String> = gone.map(ToString::to_string).collect();
+        if !gone.is_empty() {
+            connection.entity_edits += 1;
+            let connection_id = connection.facts.id.to_string();
+            let (code, ids) = (interest.code.to_string(), Some(gone));
+            self.node.entities.note(EntityEdit::Unsubscribe { connection_id, code, ids });
+        }
+    }
+
+    /// A connection is gone.
+    pub(in crate::hub) fn forget_entities(&mut self, key: Key, connection: &Connection) {
+        if connection.entity_edits == 0 {
+            return;
+        }
+        for (slot, subscription) in connection.slots() {
+            if let Some(interest) = &subscription.entities {
+                self.entities.leave(Member { key, slot }, interest);
+            }
+        }
+        set(&self.stats.entities, self.entities.index.size());
+        let connection_id = connection.facts.id.to_string();
+        self.node.entities.note(EntityEdit::Disconnect { connection_id });
+    }
+
+    /// Says again what all connections subscribe to: this node was taken for dead, and others may have
+    /// removed it.
+    pub(in crate::hub) fn restore_entities(&mut self) {
+        for (_, connection) in &self.connections {
+            for (_, subscription) in connection.slots() {
+                let Some(interest) = &subscription.entities else { continue };
+                let Interest { identity, code, ids, .. } = &**interest;
+                let kept = self.kept(identity, connection.facts.id.to_string(), code, ids.keys());
+                self.node.entities.note(EntityEdit::Subscribe(kept));
+            }
+        }
+    }
+}
+
+impl Desk {
+    fn leave(&mut self, member: Member, interest: &Interest) {
+        for id in interest.ids.keys() {
+            self.index.leave(&interest.code, id, member);
+        }
+        self.prune(&interest.code);
+    }
+
+    /// Attends a code no longer that nobody is told of.
+    fn prune(&mut self, code: &str) {
+        if !self.index.has(code) {
+            self.attendances.remove(code);
+        }
+    }
+}
+
+impl Connection {
+    /// What a subscription is about, if it is one to entities.
+    fn interest(&self, slot: Slot) -> Option<&Interest> {
+        let subscription = self.subscriptions.get(slot.index as usize)?.as_ref()?;
+        subscription.entities.as_deref().filter(|_| subscription.serial == slot.serial)
+    }
+
+    /// Entities it is told of, but for one subscription's.
+    fn entity_count(&self, without: Option<Slot>) -> usize {
+        let others = self.slots().filter(|(slot, _)| Some(*slot) != without);
+        others.filter_map(|(_, s)| s.entities.as_deref()).map(|interest| interest.ids.len()).sum()
+    }
+
+    /// Whether one of its subscriptions names an entity.
+    fn names(&self, code: &str, id: &str) -> bool {
+        let mut interests = self.slots().filter_map(|(_, s)| s.entities.as_deref());
+        interests.any(|interest| *interest.code == *code && interest.ids.contains_key(id))
+    }
+}
+
+fn too_many(entities_max: usize) -> Problem {
+    Problem::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        "too_many_entities",
+        format!("a connection is told of at most {entities_max} entities (live.entities_max)"),
+        "unsubscribe from some, or subscribe to the table",
+    )
+}

@@ -1,0 +1,162 @@
+//! The rows of a result on their way to a client: the first with `subscription_created`, the others in
+//! pieces, each when the socket has taken the last. What happens meanwhile is held until they are out.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use tidewire_query::{PlanName, RowText};
+use tidewire_store::{Offset, Position};
+
+use crate::hub::audience::Member;
+use crate::hub::flush::Departing;
+use crate::hub::frames::{put, quoted};
+use crate::hub::kinds::query::engine::{Compiled, piece};
+use crate::hub::outbox::{Cargo, Parcel, Slot};
+use crate::hub::shard::Shard;
+
+/// Rows that are yet to be sent.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    rows: Arc<[RowText]>,
+    /// Those before are out.
+    next: usize,
+    part: usize,
+}
+
+impl Pieces {
+    /// Those after the first so many, which are out.
+    pub(super) fn after(rows: Arc<[RowText]>, next: usize) -> Pieces {
+        Pieces { rows, next, part: 1 }
+    }
+}
+
+/// A piece whose turn has come.
+#[derive(Debug, Default)]
+pub(in crate::hub) struct Piece {
+    pub(in crate::hub) bytes: Bytes,
+    /// Whether another comes after what waits.
+    pub(in crate::hub) more: bool,
+    /// What comes after it.
+    pub(in crate::hub) then: Vec<Parcel>,
+}
+
+/// A result that begins.
+#[derive(Debug)]
+pub(super) struct Beginning<'a> {
+    pub(super) compiled: &'a Compiled,
+    pub(super) plan: PlanName,
+    /// None if the client goes on from what it has.
+    pub(super) rows: Option<&'a Arc<[RowText]>>,
+    pub(super) at: Option<Position>,
+    pub(super) reset: bool,
+}
+
+impl Shard {
+    /// Gives someone all rows of a result, or has them go on without.
+    pub(super) fn begin_result(&mut self, member: Member, begins: &Beginning<'_>) {
+        let offset = begins.at.map(|at| self.node.offset(at));
+        let now_ms = self.now_ms;
+        let connection = self.connections.get_mut(member.key.index);
+        let connection = connection.filter(|c| c.serial == member.key.serial);
+        let Some(connection) = connection else { return };
+        // What waits is of a result that this one takes the place of.
+        if begins.rows.is_some()
+            && let Some(withdrawn) = connection.outbox.withdraw(member.slot)
+            && let Some(subscription) = connection.subscription(member.slot)
+        {
+            subscription.waiting = subscription.waiting.saturating_sub(withdrawn.parcels);
+        }
+        let rows = begins.rows.map(|rows| (piece(rows), rows));
+        let more = rows.as_ref().is_some_and(|((_, count), rows)| *count < rows.len());
+        let bytes_max = self.node.options.live.queue_bytes_max;
+        if rows.is_some() && connection.is_crowded(member.slot, more, bytes_max) {
+            return connection.postpone(member.slot, begins.reset);
+        }
+        let dialect = connection.dialect();
+        let Some(subscription) = connection.subscription(member.slot) else { return };
+        subscription.announced = true;
+        let query_id = Arc::clone(&subscription.query_id);
+        let Some(query) = subscription.query.as_deref_mut() else { return };
+        query.give_up();
+        query.begun = true;
+        query.plan = begins.plan;
+        // Who goes on is told where that ends.
+        query.unsettled = begins.at.is_none() || begins.rows.is_none();
+        let reset = begins.rows.is_some() && (begins.reset || query.has_rows);
+        query.has_rows = true;
+        let mut message = announcement(&query_id, &query.live_id, begins, offset, reset);
+        message.push_str(&match &rows {
+            Some(((text, _), rows)) => format!(
+                ",\"row_count\":{},\"more\":{more},\"initial_results\":{text}}}]}}",
+                rows.len()
+            ),
+            None => ",\"more\":false}]}".to_owned(),
+        });
+        query.results += 1;
+        let results = query.results;
+        if let (Some(((_, next), rows)), true) = (rows, more) {
+            query.pieces = Some(Pieces::after(Arc::clone(rows), next));
+        }
+        let mut bytes = BytesMut::new();
+        put(&mut bytes, dialect, message.as_bytes(), None, &mut self.deflater);
+        connection.queue(bytes.freeze(), Cargo::Replayed, now_ms);
+        if more {
+            connection.queue(Bytes::new(), Cargo::Piece(member.slot, results), now_ms);
+        }
+        self.touch(member.key.index);
+    }
+}
+
+/// The beginning of a `subscription_created`.
+fn announcement(
+    query_id: &str,
+    live_id: &str,
+    begins: &Beginning<'_>,
+    offset: Option<Offset>,
+    reset: bool,
+) -> String {
+    let offset = offset.map_or_else(|| "null".to_owned(), |offset| format!("\"{offset}\""));
+    format!(
+        "{{\"type\":\"subscription_created\",\"subscriptions\":[{{\"query_id\":{},\"live_id\":{},\
+         \"offset\":{offset},\"etag\":\"{}\",\"columns\":{},\"plan\":\"{}\",\"reset\":{reset}",
+        quoted(query_id),
+        quoted(live_id),
+        begins.compiled.etag,
+        begins.compiled.columns,
+        begins.plan,
+    )
+}
+
+impl Departing<'_> {
+    /// The next rows of a result. Nothing if another has taken its place.
+    pub(in crate::hub) fn next_piece(&mut self, slot: Slot, result: u32) -> Piece {
+        let dialect = self.dialect;
+        let Some(subscription) = self.subscription(slot) else { return Piece::default() };
+        let query_id = Arc::clone(&subscription.query_id);
+        let query = subscription.query.as_deref_mut().filter(|query| query.results == result);
+        let Some(query) = query else { return Piece::default() };
+        let Some(pieces) = &mut query.pieces else { return Piece::default() };
+        let (rows, count) = piece(&pieces.rows[pieces.next..]);
+        pieces.next += count;
+        let (part, more) = (pieces.part, pieces.next < pieces.rows.len());
+        pieces.part += 1;
+        let mut then = Vec::new();
+        let mut changes = 0;
+        if !more {
+            then = std::mem::take(&mut query.held);
+            query.give_up();
+            changes =
+                then.iter().filter(|parcel| matches!(parcel.cargo, Cargo::Live { .. })).count();
+        }
+        subscription.waiting += u32::try_from(changes).unwrap_or(u32::MAX);
+        let message = format!(
+            "{{\"type\":\"initial_batch\",\"query_id\":{},\"part\":{part},\"more\":{more},\
+             \"rows\":{rows}}}",
+            quoted(&query_id)
+        );
+        let mut bytes = BytesMut::new();
+        put(&mut bytes, dialect, message.as_bytes(), None, self.deflater);
+        Piece { bytes: bytes.freeze(), more, then }
+    }
+}

@@ -1,0 +1,369 @@
+//! The list of live queries, for people and programs (`system.live_queries`).
+//!
+//! Shards say what they serve; nobody waits for the list, and delivery does not read it. What the store is
+//! to be told is kept as what is to become of each row, so that a store that does not answer for a while
+//! costs no more memory than there are rows. Several changes of one row that wait are one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use tidewire_store::{LiveQueryEdit, LiveQueryRow, StoreError};
+
+use crate::hub::bell::Bell;
+use crate::node::Node;
+
+/// How long a change waits for others.
+const GATHER: Duration = Duration::from_millis(100);
+/// Rows in one commit.
+const COMMIT_ROWS_MAX: usize = 1_000;
+/// How long to wait before a failed commit is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+/// Connections that are gone and not yet said to be. Past it their rows are left to this node's lease.
+const GONE_MAX: usize = 100_000;
+/// How often rows of dead nodes are looked for, in leases of a node.
+const SWEEP_EVERY_LEASES: u32 = 4;
+/// How long the last changes get when the node stops. What is left goes with the lease.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What the store is to be told of this node's live queries.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    book: Mutex<Book>,
+    bell: Bell,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    /// What this node serves, by connection and `live_id`.
+    served: HashMap<String, BTreeMap<String, LiveQueryRow>>,
+    /// Rows that are to change, by `live_id`.
+    wishes: BTreeMap<String, Wish>,
+    /// Connections whose rows are to go.
+    gone: BTreeSet<String>,
+    /// What was counted since it was last said.
+    counts: HashMap<Arc<str>, Count>,
+}
+
+/// What is to become of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    /// It is to be there, with what was counted for it.
+    There,
+    /// It is to be there, as if it had not been.
+    Anew,
+    /// It is to go.
+    Gone,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Count {
+    changes: u64,
+    lag_ms: Option<u64>,
+    queue_depth: u64,
+    plan: &'static str,
+}
+
+/// What goes into one commit.
+#[derive(Debug, Default)]
+struct Taken {
+    wishes: Vec<(String, Wish)>,
+    gone: Vec<String>,
+    edits: Vec<LiveQueryEdit>,
+}
+
+/// A connection's id has no hyphen, and a query's name may have some.
+fn connection_of(live_id: &str) -> &str {
+    live_id.split_once('-').map_or(live_id, |(connection_id, _)| connection_id)
+}
+
+impl Book {
+    fn row(&self, live_id: &str) -> Option<&LiveQueryRow> {
+        self.served.get(connection_of(live_id))?.get(live_id)
+    }
+
+    /// Takes some of what is to be said.
+    fn take(&mut self) -> Taken {
+        let mut taken = Taken::default();
+        while taken.gone.len() < COMMIT_ROWS_MAX
+            && let Some(connection_id) = self.gone.pop_first()
+        {
+            let gone = connection_id.clone();
+            taken.edits.push(LiveQueryEdit::Disconnect { connection_id: gone });
+            taken.gone.push(connection_id);
+        }
+        while taken.wishes.len() < COMMIT_ROWS_MAX
+            && let Some((live_id, wish)) = self.wishes.pop_first()
+        {
+            if wish != Wish::There {
+                taken.edits.push(LiveQueryEdit::Close { live_id: live_id.clone() });
+            }
+            if wish != Wish::Gone {
+                taken.edits.extend(self.row(&live_id).cloned().map(LiveQueryEdit::Open));
+            }
+            taken.wishes.push((live_id, wish));
+        }
+        taken
+    }
+
+    /// What was taken has not been said. What was wished since counts.
+    fn take_back(&mut self, taken: Taken) {
+        for (live_id, wish) in taken.wishes {
+            let since = self.wishes.entry(live_id).or_insert(wish);
+            if wish == Wish::Anew && *since == Wish::There {
+                *since = Wish::Anew;
+            }
+        }
+        self.gone.extend(taken.gone);
+    }
+
+    fn take_counts(&mut self) -> Vec<LiveQueryEdit> {
+        let edit = |(live_id, count): (Arc<str>, Count)| LiveQueryEdit::Count {
+            live_id: live_id.to_string(),
+            changes: count.changes,
+            lag_ms: count.lag_ms,
+            queue_depth: count.queue_depth,
+            plan: count.plan.to_owned(),
+        };
+        self.counts.drain().map(edit).collect()
+    }
+}
+
+impl Registry {
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A query is followed.
+    pub(crate) fn opened(&self, row: LiveQueryRow) {
+        let mut book = self.book();
+        book.counts.remove(row.live_id.as_str());
+        book.wishes.insert(row.live_id.clone(), Wish::Anew);
+        let of_connection = book.served.entry(row.connection_id.clone()).or_default();
+        of_connection.insert(row.live_id.clone(), row);
+        drop(book);
+        self.bell.note();
+    }
+
+    /// It was told one more change, which was under way for so long, and so much waits for its
+    /// connection.
+    pub(crate) fn counted(
+        &self,
+        live_id: &Arc<str>,
+        lag_ms: Option<u64>,
+        queue_depth: usize,
+        plan: &'static str,
+    ) {
+        let mut book = self.book();
+        let count = book.counts.entry(Arc::clone(live_id)).or_default();
+        count.changes += 1;
+        count.lag_ms = lag_ms.or(count.lag_ms);
+        count.queue_depth = queue_depth as u64;
+        count.plan = plan;
+    }
+
+    /// It is followed no more.
+    pub(crate) fn closed(&self, live_id: &Arc<str>) {
+        let mut book = self.book();
+        let connection_id = connection_of(live_id);
+        let Some(of_connection) = book.served.get_mut(connection_id) else { return };
+        of_connection.remove(&**live_id);
+        if of_connection.is_empty() {
+            book.served.remove(connection_id);
+        }
+        book.counts.remove(live_id);
+        book.wishes.insert(live_id.to_string(), Wish::Gone);
+        drop(book);
+        self.bell.note();
+    }
+
+    /// A connection is gone, with all its queries.
+    pub(crate) fn disconnected(&self, connection_id: &Arc<str>) {
+        let mut book = self.book();
+        let Some(rows) = book.served.remove(&**connection_id) else { return };
+        for live_id in rows.keys() {
+            book.counts.remove(live_id.as_str());
+            book.wishes.remove(live_id);
+        }
+        if book.gone.len() < GONE_MAX {
+            book.gone.insert(connection_id.to_string());
+        }
+        drop(book);
+        self.bell.note();
+    }
+
+    /// A query that this node serves.
+    pub(crate) fn find(&self, live_id: &str) -> Option<LiveQueryRow> {
+        self.book().row(live_id).cloned()
+    }
+
+    /// Says all again: others took this node for dead, and may have removed its rows.
+    pub(crate) fn restore(&self) {
+        let mut book = self.book();
+        let served: Vec<String> =
+            book.served.values().flat_map(BTreeMap::keys).map(Clone::clone).collect();
+        for live_id in served {
+            book.wishes.entry(live_id).or_insert(Wish::There);
+        }
+        drop(book);
+        self.bell.note();
+    }
+
+    /// Tells the store what there is to tell, until the node stops.
+    pub(crate) async fn run(node: Arc<Node>, stop: CancellationToken) {
+        let registry = &node.queries.registry;
+        let every = |period: Duration| {
+            let mut interval = tokio::time::interval(period);
+            interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            interval
+        };
+        let mut count = every(node.options.queries.registry);
+        let mut sweep = every(node.options.node.lease * SWEEP_EVERY_LEASES);
+        loop {
+            let mut count_now = false;
+            tokio::select! {
+                stopping = registry.bell.heard(GATHER, &stop) => {
+                    if stopping {
+                        break;
+                    }
+                }
+                _ = count.tick() => count_now = true,
+                _ = sweep.tick() => match node.store.sweep_live_queries().await {
+                    Ok(0) => {}
+                    Ok(swept) => tracing::debug!(swept, "swept the list of live queries"),
+                    Err(error) => {
+                        tracing::warn!(%error, "the list of live queries could not be swept");
+                    }
+                },
+            }
+            // Whatever it was that woke it: a bell that rang is not heard a second time. And a row is
+            // there before something is counted for it.
+            registry.tell(&node, &stop).await;
+            if count_now {
+                registry.tell_counts(&node).await;
+            }
+        }
+        let _ = tokio::time::timeout(FAREWELL, registry.tell(&node, &stop)).await;
+    }
+
+    /// Says all that waits. What fails is tried again until the node stops.
+    async fn tell(&self, node: &Node, stop: &CancellationToken) {
+        loop {
+            let taken = self.book().take();
+            if taken.edits.is_empty() {
+                return;
+            }
+            let told: Result<(), StoreError> =
+                node.store.edit_live_queries(taken.edits.clone()).await;
+            let Err(error) = told else { continue };
+            tracing::debug!(%error, "the list of live queries could not be changed; trying again");
+            self.book().take_back(taken);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(RETRY) => {}
+            }
+        }
+    }
+
+    /// Counts are news and no state: what cannot be said of them is left out.
+    async fn tell_counts(&self, node: &Node) {
+        let mut edits = self.book().take_counts();
+        while !edits.is_empty() {
+            let rest = edits.split_off(edits.len().min(COMMIT_ROWS_MAX));
+            if let Err(error) = node.store.edit_live_queries(edits).await {
+                tracing::debug!(%error, "changes of live queries could not be counted");
+                return;
+            }
+            edits = rest;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(connection: &str, query: &str) -> LiveQueryRow {
+        LiveQueryRow {
+            live_id: format!("{connection}-{query}"),
+            connection_id: connection.to_owned(),
+            query_id: query.to_owned(),
+            user_id: String::new(),
+            query: "SELECT 1".to_owned(),
+            node: "n".to_owned(),
+            plan: "filter".to_owned(),
+            user_agent: None,
+            address: None,
+        }
+    }
+
+    fn close(live_id: &str) -> LiveQueryEdit {
+        LiveQueryEdit::Close { live_id: live_id.to_owned() }
+    }
+
+    fn open(connection: &str, query: &str) -> LiveQueryEdit {
+        LiveQueryEdit::Open(row(connection, query))
+    }
+
+    #[test]
+    fn several_changes_of_a_row_are_one() {
+        let registry = Registry::default();
+        registry.opened(row("c", "a"));
+        registry.closed(&"c-a".into());
+        registry.opened(row("c", "b-1"));
+        assert_eq!(registry.book().take().edits, [close("c-a"), close("c-b-1"), open("c", "b-1")]);
+        assert!(registry.book().take().edits.is_empty());
+        assert_eq!(registry.find("c-b-1"), Some(row("c", "b-1")));
+        assert_eq!(registry.find("c-a"), None);
+    }
+
+    #[test]
+    fn a_connection_that_is_gone_takes_its_rows_along() {
+        let registry = Registry::default();
+        registry.opened(row("c", "a"));
+        registry.counted(&"c-a".into(), Some(1), 0, "filter");
+        registry.disconnected(&"c".into());
+        registry.disconnected(&"without queries".into());
+        let edits = registry.book().take().edits;
+        assert_eq!(edits, [LiveQueryEdit::Disconnect { connection_id: "c".to_owned() }]);
+        assert!(registry.book().take_counts().is_empty());
+    }
+
+    #[test]
+    fn what_could_not_be_said_is_said_later_as_it_is_by_then() {
+        let registry = Registry::default();
+        registry.opened(row("c", "a"));
+        registry.opened(row("c", "b"));
+        let taken = registry.book().take();
+        registry.closed(&"c-a".into());
+        registry.book().take_back(taken);
+        assert_eq!(registry.book().take().edits, [close("c-a"), close("c-b"), open("c", "b")]);
+    }
+
+    #[test]
+    fn a_node_that_was_taken_for_dead_says_all_again() {
+        let registry = Registry::default();
+        registry.opened(row("c", "a"));
+        registry.book().take();
+        registry.restore();
+        assert_eq!(registry.book().take().edits, [open("c", "a")]);
+    }
+
+    #[test]
+    fn counts_are_summed() {
+        let registry = Registry::default();
+        registry.counted(&"c-a".into(), Some(5), 1, "filter");
+        registry.counted(&"c-a".into(), None, 2, "requery");
+        let expected = LiveQueryEdit::Count {
+            live_id: "c-a".to_owned(),
+            changes: 2,
+            lag_ms: Some(5),
+            queue_depth: 2,
+            plan: "requery".to_owned(),
+        };
+        assert_eq!(registry.book().take_counts(), [expected]);
+    }
+}

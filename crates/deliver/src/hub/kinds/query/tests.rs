@@ -1,0 +1,173 @@
+//! What a client that reads slowly gets of a query: pieces, then what happened meanwhile, or that it is
+//! to get all rows anew.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use tidewire_query::{PlanName, RowText, Subscriber};
+use tidewire_store::Position;
+
+use super::LiveQuery;
+use super::begin::Pieces;
+use crate::access::auth::Who;
+use crate::hub::audience::Manner;
+use crate::hub::connection::{Connection, Request, StartFrom};
+use crate::hub::flush::Departing;
+use crate::hub::frames::Dialect;
+use crate::hub::horizon::Horizon;
+use crate::hub::kinds::query::engine::QuerySeats;
+use crate::hub::outbox::{Cargo, Parcel, Slot};
+use crate::hub::outlet::{Outlet, ServerSent};
+use crate::hub::stats::Stats;
+use crate::wire::seats::Seats;
+
+/// A connection that follows one query, of which the test is the other end.
+struct Client {
+    connection: Connection,
+    body: mpsc::Receiver<Bytes>,
+    slot: Slot,
+    got: String,
+    /// How often all rows were asked for.
+    asked: usize,
+}
+
+impl Client {
+    fn new() -> Client {
+        let (sender, body) = mpsc::channel(1);
+        let outlet = Outlet::ServerSent(ServerSent { body: sender });
+        let mut connection = Connection::new(1, crate::testing::facts("c"), outlet, 0);
+        let request = Request {
+            query_id: "q".into(),
+            stream: "".into(),
+            reach: tidewire_store::Reach::All,
+            start: StartFrom::Now,
+            horizon: Horizon::default(),
+            link: None,
+            manner: Manner::default(),
+            patterns: None,
+        };
+        let slot = connection.add(request, false);
+        let seat = Seats::default().take(Who::Admin, 1).expect("a seat");
+        let seat = QuerySeats::new(seat, Vec::new());
+        let mut query = LiveQuery::new(Subscriber(1), "c-q".into(), PlanName::Filter, false, seat);
+        query.begun = true;
+        connection.subscription(slot).expect("just added").query = Some(Box::new(query));
+        Client { connection, body, slot, got: String::new(), asked: 0 }
+    }
+
+    fn query(&mut self) -> &mut LiveQuery {
+        let subscription = self.connection.subscription(self.slot).expect("there");
+        subscription.query.as_deref_mut().expect("a query")
+    }
+
+    /// A result of which the first rows are out.
+    fn begins(&mut self, rows: Vec<RowText>) {
+        let query = self.query();
+        query.results += 1;
+        let results = query.results;
+        query.pieces = Some(Pieces::after(rows.into(), 0));
+        self.connection.queue(Bytes::new(), Cargo::Piece(self.slot, results), 0);
+    }
+
+    fn change(&self, text: &'static str) -> Parcel {
+        let cargo = Cargo::live(self.slot, (Position::START, Position::START), 1, 0);
+        Parcel { bytes: Bytes::from_static(text.as_bytes()), cargo, queued_ms: 0 }
+    }
+
+    fn reads(&mut self, pieces: usize) {
+        let stats = Stats::default();
+        for _ in 0..=pieces {
+            let Connection { outbox, outlet, subscriptions, .. } = &mut self.connection;
+            let mut departing = Departing {
+                subscriptions,
+                stats: &stats,
+                deflater: &mut None,
+                dialect: Dialect::ServerSent,
+                wall_ms: 0,
+                fresh: Vec::new(),
+            };
+            outbox.flush(outlet, &mut departing);
+            self.asked += departing.fresh.len();
+            while let Ok(bytes) = self.body.try_recv() {
+                self.got.push_str(&String::from_utf8_lossy(&bytes));
+            }
+        }
+    }
+}
+
+fn large(count: usize) -> Vec<RowText> {
+    let row: RowText = format!("{{\"x\":\"{}\"}}", "x".repeat(40 << 10)).into();
+    vec![row; count]
+}
+
+#[test]
+fn what_happens_while_rows_go_out_comes_after_them() {
+    let mut client = Client::new();
+    client.begins(large(5));
+    let change = client.change("CHANGE");
+    client.query().held.push(change);
+    client.reads(20);
+    assert_eq!(client.got.matches("initial_batch").count(), 5, "a piece has 64 KiB at most");
+    assert_eq!(client.got.matches("\"more\":false").count(), 1);
+    let (last, change) = (client.got.rfind("initial_batch"), client.got.find("CHANGE"));
+    assert!(last < change, "the change is the last");
+    assert!(client.query().has_all());
+}
+
+#[test]
+fn who_lost_something_is_asked_for_once_and_gets_nothing_of_before() {
+    let mut client = Client::new();
+    for text in ["ONE", "TWO"] {
+        let change = client.change(text);
+        client.connection.queue_live(client.slot, change);
+    }
+    client.connection.lose_query(client.slot, 0);
+    client.connection.lose_query(client.slot, 0);
+    client.reads(10);
+    assert_eq!((client.asked, client.got.as_str()), (1, ""));
+    assert!(!client.query().has_all());
+}
+
+#[test]
+fn rows_of_one_result_go_out_after_those_of_another() {
+    let mut client = Client::new();
+    let other = Slot { index: client.slot.index + 1, serial: client.slot.serial + 1 };
+    assert!(!client.connection.is_crowded(other, true, 0));
+    client.begins(large(5));
+    assert!(client.connection.is_crowded(other, true, usize::MAX), "pieces of another go out");
+    assert!(!client.connection.is_crowded(other, false, usize::MAX), "it is small");
+    assert!(!client.connection.is_crowded(client.slot, true, usize::MAX), "it is its own");
+    client.connection.queue(Bytes::from_static(b"much"), Cargo::Replayed, 0);
+    assert!(client.connection.is_crowded(other, false, 3), "too much waits");
+    client.reads(20);
+    assert!(!client.connection.is_crowded(other, true, 3));
+}
+
+#[test]
+fn who_is_postponed_is_asked_for_once_when_nothing_waits() {
+    let mut client = Client::new();
+    let slot = client.slot;
+    client.connection.postpone(slot, false);
+    client.connection.postpone(slot, false);
+    assert!(!client.query().has_all());
+    assert_eq!(client.connection.next_postponed(), Some(slot));
+    assert_eq!(client.connection.next_postponed(), None);
+    client.connection.postpone(slot, false);
+    client.query().begun = true;
+    assert_eq!(client.connection.next_postponed(), None, "it has got its rows meanwhile");
+}
+
+#[test]
+fn a_piece_of_a_result_that_was_given_up_is_not_sent() {
+    let mut client = Client::new();
+    client.begins(large(5));
+    client.connection.lose_query(client.slot, 0);
+    client.reads(20);
+    assert_eq!((client.asked, client.got.as_str()), (1, ""));
+    let rows: Vec<RowText> = vec![Arc::from("{\"x\":1}")];
+    client.begins(rows);
+    client.reads(20);
+    assert_eq!(client.got.matches("initial_batch").count(), 1);
+}

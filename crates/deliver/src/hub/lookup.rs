@@ -1,0 +1,96 @@
+//! Finding a stream and reading pages of it, with the answers that follow when it is not there.
+//!
+//! All reading passes here, and a stream of a tenant that the reader cannot reach is not there.
+
+use tidewire_store::{
+    Command, Found, Page, PageLimit, Position, Reach, StoreError, StreamState, StreamView,
+};
+
+use super::refusal;
+use crate::access::problem::Problem;
+use crate::hub::changes;
+use crate::node::{Node, now_ms};
+
+/// What one answer to a read holds at most.
+pub(crate) fn page_limit(node: &Node) -> PageLimit {
+    PageLimit {
+        events: node.options.streams.read_events_max,
+        bytes: node.options.streams.read_bytes_max,
+    }
+}
+
+/// A page of a stream, or the problem that says why there is none.
+pub(crate) async fn page(
+    node: &Node,
+    stream: &str,
+    reach: &Reach,
+    after: Position,
+) -> Result<Page, Problem> {
+    find(node, stream, reach, after, page_limit(node)).await
+}
+
+/// A stream without its events.
+pub(crate) async fn view(node: &Node, stream: &str, reach: &Reach) -> Result<Page, Problem> {
+    page_of(node, reach, Position::START, look(node, stream).await?)
+}
+
+/// What a stream is, whoever asks.
+async fn look(node: &Node, stream: &str) -> Result<Found, StoreError> {
+    let nothing = PageLimit { events: 0, bytes: 0 };
+    node.views.find(stream, || node.store.read(stream, Position::START, nothing)).await
+}
+
+/// A stream's content type, if the stream is there.
+pub(crate) async fn content_type(
+    node: &Node,
+    stream: &str,
+    reach: &Reach,
+) -> Result<Option<String>, Problem> {
+    Ok(match look(node, stream).await? {
+        Found::Stream(page) if reach.covers(page.view.state.host_id.as_deref()) => {
+            Some(page.view.state.content_type)
+        }
+        Found::Stream(_) | Found::NotFound | Found::Gone { .. } => None,
+    })
+}
+
+/// A page of a stream within a limit, or the problem that says why there is none.
+pub(crate) async fn find(
+    node: &Node,
+    stream: &str,
+    reach: &Reach,
+    after: Position,
+    limit: PageLimit,
+) -> Result<Page, Problem> {
+    page_of(node, reach, after, node.store.read(stream, after, limit).await?)
+}
+
+/// What was found, if it is there for whoever can reach so much.
+fn page_of(node: &Node, reach: &Reach, after: Position, found: Found) -> Result<Page, Problem> {
+    match found {
+        Found::Stream(mut page) if reach.covers(page.view.state.host_id.as_deref()) => {
+            not_lost(node, &page.view, after)?;
+            let epoch = node.store.epoch();
+            page.events.iter_mut().for_each(|event| changes::render_event(event, epoch));
+            Ok(*page)
+        }
+        Found::Gone { host_id } if reach.covers(host_id.as_deref()) => Err(refusal::gone()),
+        Found::Stream(_) | Found::Gone { .. } | Found::NotFound => Err(refusal::not_found()),
+    }
+}
+
+/// Refuses a cursor whose stream lost events after it: going on from there would hide that.
+pub(crate) fn not_lost(node: &Node, view: &StreamView, after: Position) -> Result<(), Problem> {
+    if view.has_lost(after) { Err(refusal::trimmed(node, view.lost)) } else { Ok(()) }
+}
+
+/// Renews a sliding lifetime, if this read moves its end enough to be worth a write. The read is
+/// answered all the same if that fails: the stream is there now.
+pub(crate) async fn renew(node: &Node, state: &StreamState) {
+    if state.renewal_due(now_ms()) {
+        let touch = Command::Touch { stream: state.name.clone() };
+        if let Err(error) = node.store.submit(touch).await {
+            tracing::debug!(%error, stream = state.name, "a read did not renew the stream");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! `live=sse`: a stream as Server-Sent Events.
+//!
+//! Here a reader is let in and told from where it reads, with the stream's first page; what it gets
+//! from then on is the hub's business. `hub::reader::frame` is what goes over the wire.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::Response;
+use axum::http::request::Parts;
+
+use super::headers;
+use super::live::{first_page, seat};
+use super::read::{From, Query, beyond_tip};
+use crate::access::auth::Identity;
+use crate::access::problem::Problem;
+use crate::access::stream_name::StreamName;
+use crate::hub::reader::frame::Voice;
+use crate::hub::{Arrival, Facts, PASSAGE_LIMIT};
+use crate::hub::{encode, lookup};
+use crate::live::{connection_id, written_by_hub};
+use crate::node::Node;
+use crate::wire::peer::Peer;
+
+/// The response, which stays open.
+pub(super) async fn stream(
+    node: &Arc<Node>,
+    name: &StreamName,
+    from: From,
+    query: &Query,
+    request: &Parts,
+    identity: &Identity,
+) -> Result<Response<Body>, Problem> {
+    let kept = (seat(node)?, node.place(identity)?);
+    // From here on the node remembers what is appended, so nothing falls between this page and what
+    // the hub sees after it.
+    let attendance = node.tail.attend(name.as_str());
+    let reach = node.reach(identity, name.as_str());
+    let (mut page, after) = first_page(node, name, &reach, from, PASSAGE_LIMIT).await?;
+    beyond_tip(node, after, &page)?;
+    let lens = node.see(query.view.as_ref(), &mut page).await?;
+    let patterns = match &lens {
+        Some(lens) => node.pattern_seat(identity, lens.table(), lens.patterns())?,
+        None => None,
+    };
+    let kept = (kept, patterns);
+    lookup::renew(node, &page.view.state).await;
+    let client_cursor = query.cursor.as_deref();
+    let voice = Voice::new(node.store.epoch(), &page.view.state.content_type, client_cursor);
+    let (id, sight) = (connection_id(), (query.view.clone(), lens));
+    let facts = Facts::new(Arc::clone(&id), Peer::address(&request.extensions), &request.headers);
+    let facts = Arc::new(facts.of(identity.clone()));
+    let arrival = Box::new(Arrival::new(facts, attendance, reach, sight, &page, after, voice));
+    let shard = node.hub.shard_of(identity.tenant(), &id).clone();
+    let enter = async move |outlet| Ok((shard.admit(outlet, arrival).await?, kept));
+    let mut response = written_by_hub(node, request, identity, enter).await?;
+    if voice.is_base64() {
+        encode::insert(response.headers_mut(), headers::SSE_DATA_ENCODING, "base64");
+    }
+    Ok(response)
+}

@@ -1,0 +1,108 @@
+//! How many connections there may be: all together, and from one address.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+
+use crate::access::options::{Access, Options};
+use crate::wire::peer::{Network, holder, is_among};
+use crate::wire::seats::{Seat, Seats};
+
+/// The places that there are.
+#[derive(Debug)]
+pub(crate) struct Places {
+    all: Arc<Semaphore>,
+    /// 0: as many as there are places.
+    per_address_max: usize,
+    /// Those who speak for many.
+    exempt: Vec<Network>,
+    by_address: Seats<IpAddr>,
+}
+
+/// A connection's place, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _of_all: OwnedSemaphorePermit,
+    _of_address: Option<Seat<IpAddr>>,
+}
+
+impl Places {
+    pub(crate) fn new(options: &Options) -> Places {
+        Places {
+            all: Arc::new(Semaphore::new(options.limits.connections_max)),
+            per_address_max: match options.access {
+                // There is one address, and the developer's tools share it.
+                Access::OpenOnLoopback => 0,
+                Access::Guarded { .. } => options.limits.connections_per_address_max,
+            },
+            exempt: options.trusted_proxies.clone(),
+            by_address: Seats::default(),
+        }
+    }
+
+    /// Waits until there is a place for one more.
+    pub(crate) async fn vacant(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
+        Arc::clone(&self.all).acquire_owned().await
+    }
+
+    /// Takes the place for a client, unless its address has as many as it may.
+    pub(crate) fn take(&self, vacant: OwnedSemaphorePermit, client: IpAddr) -> Option<Place> {
+        if self.per_address_max == 0 || is_among(&self.exempt, client) {
+            return Some(Place { _of_all: vacant, _of_address: None });
+        }
+        let seat = self.by_address.take(holder(client), self.per_address_max)?;
+        Some(Place { _of_all: vacant, _of_address: Some(seat) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::options::Limits;
+
+    fn places(access: Access, per_address_max: usize) -> Places {
+        let limits = Limits { connections_per_address_max: per_address_max, ..Limits::default() };
+        let trusted_proxies = vec!["10.0.0.0/8".parse().expect("a network")];
+        Places::new(&Options { limits, trusted_proxies, ..Options::new(access) })
+    }
+
+    fn keyed() -> Access {
+        Access::Guarded { admin_key: None }
+    }
+
+    fn enter(places: &Places, address: &str) -> Option<Place> {
+        let vacant = Arc::clone(&places.all).try_acquire_owned().expect("a place");
+        places.take(vacant, address.parse().expect("an address"))
+    }
+
+    #[test]
+    fn an_address_has_so_many_places_and_gets_them_back() {
+        let places = places(keyed(), 2);
+        let first = enter(&places, "192.0.2.1").expect("the first");
+        let _second = enter(&places, "192.0.2.1").expect("the second");
+        assert!(enter(&places, "192.0.2.1").is_none(), "the third");
+        let other = enter(&places, "192.0.2.2").expect("another address");
+        drop(first);
+        let _again = enter(&places, "192.0.2.1").expect("after one has left");
+        drop(other);
+        assert_eq!(places.by_address.holders(), 1, "those who left are forgotten");
+    }
+
+    #[test]
+    fn neighbours_of_one_network_count_together() {
+        let places = places(keyed(), 1);
+        let _first = enter(&places, "2001:db8::1").expect("the first");
+        assert!(enter(&places, "2001:db8::ffff:2").is_none(), "the same 64 bits");
+        assert!(enter(&places, "2001:db8:0:1::1").is_some(), "others");
+    }
+
+    #[test]
+    fn proxies_and_developers_have_no_cap_and_nobody_has_one_of_zero() {
+        for places in [places(keyed(), 1), places(Access::OpenOnLoopback, 1), places(keyed(), 0)] {
+            let all = [enter(&places, "10.1.1.1"), enter(&places, "10.1.1.1")];
+            assert!(all.iter().all(Option::is_some));
+            assert_eq!(places.by_address.holders(), 0);
+        }
+    }
+}
