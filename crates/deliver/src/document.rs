@@ -9,11 +9,21 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::access::problem::Problem;
-use crate::router::method_not_allowed;
 
 /// An answer that is true now and for its asker only.
 pub(crate) fn uncached(status: StatusCode, document: Value) -> Response<Body> {
     (status, [(header::CACHE_CONTROL, "no-store")], Json(document)).into_response()
+}
+
+/// The answer to a method that the route does not know.
+pub(crate) fn method_not_allowed(allow: &'static str) -> Problem {
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        format!("this route knows {allow}"),
+        "PROTOCOL.md lists what each route knows",
+    )
+    .with_header("allow", allow)
 }
 
 /// Refuses methods that a route does not know.
@@ -49,11 +59,6 @@ pub(crate) fn fault(error: &serde_json::Error) -> String {
         (Some(from), Some(to)) => format!("{}a string{}", &said[..from], &said[to + 1..]),
         _ => said,
     }
-}
-
-/// A moment as text, in UTC.
-pub(crate) fn moment(ms: i64) -> String {
-    jiff::Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |at| format!("{at:.3}"))
 }
 
 #[cfg(test)]

@@ -47,13 +47,12 @@ mod subscriptions;
 mod testing;
 mod wire;
 
-pub use access::auth::jwt::{JwksSource, JwtOptions};
-pub use access::auth::rates::Rate;
 pub use access::options::{
-    Access, AuthOptions, GroupOptions, Limits, LiveOptions, LogOptions, NodeOptions, Options,
-    QueryOptions, RateOptions, Reload, SameSite, SessionOptions, SqlOptions, StreamOptions,
-    TableRule, TlsOptions, Tunable, WebhookOptions,
+    Access, AuthOptions, GroupOptions, JwksSource, JwtOptions, Limits, LiveOptions, LogOptions,
+    NodeOptions, Options, QueryOptions, Rate, RateOptions, Reload, SameSite, SessionOptions,
+    SqlOptions, StreamOptions, TableRule, TlsOptions, Tunable, WebhookOptions,
 };
-pub use server::{Server, StartError};
+pub use access::start_error::StartError;
+pub use server::Server;
 pub use wire::peer::{Network, NoNetwork};
 pub use wire::tls::TlsError;

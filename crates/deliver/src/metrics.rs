@@ -17,6 +17,7 @@ use prometheus_client::registry::Registry;
 use tidewire_store::CaptureStats;
 
 use crate::node::Node;
+use crate::wire::exposition::{write_counters, write_gauges};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -251,27 +252,6 @@ fn write_capture(body: &mut String, capture: &CaptureStats) -> std::fmt::Result 
         ),
     ];
     write_gauges(body, &gauges)
-}
-
-/// Writes counters that something else kept.
-pub(crate) fn write_counters(
-    body: &mut String,
-    counters: &[(&str, &str, u64)],
-) -> std::fmt::Result {
-    for (name, help, value) in counters {
-        writeln!(body, "# HELP tidewire_{name} {help}.\n# TYPE tidewire_{name} counter")?;
-        writeln!(body, "tidewire_{name}_total {value}")?;
-    }
-    Ok(())
-}
-
-/// Writes gauges that something else kept.
-pub(crate) fn write_gauges(body: &mut String, gauges: &[(&str, &str, u64)]) -> std::fmt::Result {
-    for (name, help, value) in gauges {
-        writeln!(body, "# HELP tidewire_{name} {help}.\n# TYPE tidewire_{name} gauge")?;
-        writeln!(body, "tidewire_{name} {value}")?;
-    }
-    Ok(())
 }
 
 /// Writes a histogram that something else kept.

@@ -14,6 +14,7 @@ use crate::access::auth::{Credentials, Identity, Who};
 use crate::access::budget::Budget;
 use crate::access::memory::Memory;
 use crate::access::options::{Options, Tunable};
+use crate::access::start_error::StartError;
 use crate::groups::Office;
 use crate::hub::kinds::entities::kept::Entities;
 use crate::hub::kinds::query::engine::{Desk, Queries};
@@ -25,7 +26,6 @@ use crate::metrics::Metrics;
 use crate::nodes;
 use crate::readiness::Readiness;
 use crate::retention::RetentionStats;
-use crate::server::StartError;
 use crate::sessions::Sessions;
 use crate::streams::Pages;
 use crate::subscriptions::Signer;
@@ -169,10 +169,4 @@ impl Node {
     pub(crate) fn offset(&self, position: Position) -> Offset {
         position.in_epoch(self.store.epoch())
     }
-}
-
-/// Milliseconds since the Unix epoch by this node's clock: for headers and hints, never for what is
-/// stored.
-pub(crate) fn now_ms() -> i64 {
-    jiff::Timestamp::now().as_millisecond()
 }

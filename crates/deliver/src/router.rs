@@ -15,6 +15,7 @@ use axum::response::IntoResponse;
 use crate::access::auth::{Act, audit};
 use crate::access::problem::Problem;
 use crate::browser::{self, Visit};
+use crate::document::method_not_allowed;
 use crate::door::{self, Admission, Entry, Knock};
 use crate::hub::encode::decode_path;
 use crate::node::Node;
@@ -406,17 +407,6 @@ async fn permit(
 
 fn only_get() -> Problem {
     method_not_allowed("GET, HEAD")
-}
-
-/// The answer to a method that the route does not know.
-pub(crate) fn method_not_allowed(allow: &'static str) -> Problem {
-    Problem::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "method_not_allowed",
-        format!("this route knows {allow}"),
-        "PROTOCOL.md lists what each route knows",
-    )
-    .with_header("allow", allow)
 }
 
 /// Does not repeat the path: people put sessions' ids and tickets there.

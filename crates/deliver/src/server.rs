@@ -11,10 +11,11 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use tidewire_store::{SharedStore, StoreError};
+use tidewire_store::SharedStore;
 
 use crate::access::memory;
 use crate::access::options::Options;
+use crate::access::start_error::StartError;
 use crate::connection;
 use crate::control;
 use crate::groups;
@@ -30,30 +31,7 @@ use crate::retention;
 use crate::sessions::{self, Sessions};
 use crate::subscriptions::Dispatcher;
 use crate::wire::places::Places;
-use crate::wire::tls::{Keeper, TlsError};
-
-/// The server could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The listening socket is of no use.
-    #[error("cannot listen: {0}")]
-    Listen(#[from] std::io::Error),
-    /// The store does not answer.
-    #[error("cannot read the store: {0}")]
-    Store(#[from] StoreError),
-    /// The certificate is of no use.
-    #[error("{0}")]
-    Tls(#[from] TlsError),
-    /// Tokens cannot be verified as the options say.
-    #[error("cannot verify tokens: {0}")]
-    Tokens(String),
-    /// The scopes of tokens that have none are of no use.
-    #[error("cannot use the scopes for tokens without any: {0}")]
-    TokenScopes(String),
-    /// The keys in the store are of no use.
-    #[error("cannot use the signing key in the store: {0}")]
-    SigningKey(String),
-}
+use crate::wire::tls::Keeper;
 
 /// A running server. Stop it with [`Server::shutdown`]; dropping it cuts everything off.
 #[derive(Debug)]

@@ -2,7 +2,8 @@
 //!
 //! - [`auth`]: credentials, scopes and permits; [`stream_name`]: the names that these are about
 //! - [`problem`]: errors as clients see them
-//! - [`options`]: how the server is set up; [`secret`]: what it signs with
+//! - [`options`]: how the server is set up; [`secret`]: what it signs with;
+//!   [`start_error`]: why it did not start
 //! - [`budget`], [`memory`]: how much of this machine's memory clients may take
 
 pub(crate) mod auth;
@@ -11,4 +12,5 @@ pub(crate) mod memory;
 pub(crate) mod options;
 pub(crate) mod problem;
 pub(crate) mod secret;
+pub(crate) mod start_error;
 pub(crate) mod stream_name;

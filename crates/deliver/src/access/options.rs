@@ -2,21 +2,23 @@
 //! the configuration's defaults.
 
 mod groups;
+mod jwt;
 mod live;
 mod queries;
+mod rates;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use crate::access::auth::jwt::JwtOptions;
-pub(crate) use crate::access::auth::rates::Rate;
 use crate::wire::peer::Network;
 use tidewire_store::RetentionRules;
 
 pub use groups::GroupOptions;
+pub use jwt::{JwksSource, JwtOptions};
 pub use live::{LiveOptions, SessionOptions};
 pub use queries::QueryOptions;
+pub use rates::Rate;
 
 /// Who may use the server.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 
 use tidewire_store::SharedStore;
 
-use crate::server::StartError;
+use crate::access::start_error::StartError;
 
 const SECRET_BYTES: usize = 32;
 

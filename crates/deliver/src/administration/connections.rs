@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use super::{Answer, invalid};
 use crate::access::auth::{Identity, Who};
 use crate::access::problem::Problem;
-use crate::document::{moment, only, uncached};
+use crate::document::{only, uncached};
 use crate::hub::encode::decode_path;
 use crate::hub::{Portrait, Wanted};
 use crate::node::Node;
+use crate::wire::clock::moment;
 
 /// Connections in one answer, where the caller does not say how many.
 const LIMIT: usize = 100;

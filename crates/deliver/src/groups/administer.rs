@@ -15,10 +15,10 @@ use crate::access::auth::names::FRESH;
 use crate::access::auth::{Identity, audit};
 use crate::access::problem::Problem;
 use crate::body;
+use crate::document::method_not_allowed;
 use crate::document::{only, parse};
+use crate::hub::offset::{malformed_offset, parse_offset};
 use crate::node::Node;
-use crate::router::method_not_allowed;
-use crate::streams::{malformed_offset, parse_offset};
 
 /// Attempts that may be asked for: with doubled waits, more would be for ever.
 const ATTEMPTS_MAX: u32 = 1_000;

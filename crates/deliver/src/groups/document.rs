@@ -10,9 +10,10 @@ use tidewire_store::groups::{GroupView, MemberView, PartitionView};
 use super::lag::Lag;
 use super::{Answer, problem};
 use crate::access::problem::Problem;
-use crate::document::{moment, uncached};
+use crate::document::method_not_allowed;
+use crate::document::uncached;
 use crate::node::Node;
-use crate::router::method_not_allowed;
+use crate::wire::clock::moment;
 
 /// Where a partition stands, as an offset: everything up to it is consumed.
 pub(super) fn consumed(node: &Node, next: Position) -> String {

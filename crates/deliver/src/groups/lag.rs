@@ -9,7 +9,8 @@ use std::sync::Arc;
 use tidewire_store::groups::{GroupView, PAGE_BYTES_MAX, PartitionView, Wants};
 use tidewire_store::{Position, StoreError};
 
-use crate::node::{Node, now_ms};
+use crate::node::Node;
+use crate::wire::clock::now_ms;
 
 /// How far a group is behind.
 #[derive(Debug, Clone)]

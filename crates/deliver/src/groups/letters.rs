@@ -17,11 +17,12 @@ use crate::access::auth::{Identity, audit};
 use crate::access::budget::HeldAlready;
 use crate::access::problem::Problem;
 use crate::body;
-use crate::document::{moment, only, parse, uncached};
+use crate::document::method_not_allowed;
+use crate::document::{only, parse, uncached};
 use crate::hub::encode::decode_path;
+use crate::hub::offset::parse_offset;
 use crate::node::Node;
-use crate::router::method_not_allowed;
-use crate::streams::parse_offset;
+use crate::wire::clock::moment;
 
 /// Letters of one answer, for who does not say how many, and at most.
 const LIMIT: usize = 100;

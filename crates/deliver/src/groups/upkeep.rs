@@ -15,7 +15,8 @@ use tidewire_store::{Position, StoreError};
 use super::counters::Counts;
 use super::find;
 use super::lag::{self, Lag};
-use crate::node::{Node, now_ms};
+use crate::node::Node;
+use crate::wire::clock::now_ms;
 
 /// A partition that nobody works on is looked at when it is so many offsets behind.
 const BEHIND_OFFSETS: u64 = 10_000;

@@ -13,8 +13,8 @@ use tidewire_store::groups::{
 use super::problem::invalid;
 use super::work::Held;
 use crate::access::problem::Problem;
+use crate::hub::offset::parse_offset;
 use crate::node::Node;
-use crate::streams::parse_offset;
 
 /// A key that failed, as a worker says it.
 #[derive(Debug, Deserialize)]

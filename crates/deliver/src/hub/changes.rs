@@ -7,8 +7,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use tidewire_store::{Epoch, Event, Position, RowChange, TailEvent};
 
-use crate::document::moment;
 use crate::hub::encode::put_json_string;
+use crate::wire::clock::moment;
 
 /// The version of the object's shape.
 const VERSION: &str = "1";

@@ -19,8 +19,8 @@ use super::unsorted::Delivery;
 use crate::hub::horizon::Horizon;
 use crate::hub::kinds::entities::Interest;
 use crate::hub::kinds::query::LiveQuery;
-use crate::hub::kinds::query::engine::PatternSeat;
 use crate::hub::lens::Lens;
+use crate::hub::lens::PatternSeat;
 use crate::wire::websocket::deflate::Deflater;
 
 /// A connection of a shard: its place, and which of those that have had the place it is.

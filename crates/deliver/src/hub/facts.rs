@@ -13,7 +13,7 @@ use super::connection::Connection;
 use super::shard::Shard;
 use super::{Command, Hub, Outlet};
 use crate::access::auth::{Identity, Who};
-use crate::node::now_ms;
+use crate::wire::clock::now_ms;
 
 use tidewire_store::TABLE_PREFIX;
 

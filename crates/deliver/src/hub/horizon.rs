@@ -11,8 +11,8 @@ use serde_json::Value;
 use tidewire_store::Position;
 
 use crate::access::problem::Problem;
+use crate::hub::offset::parse_offset;
 use crate::node::Node;
-use crate::streams::parse_offset;
 
 /// How far the log must have come before a reader begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 //!
 //! All reading passes here, and a stream of a tenant that the reader cannot reach is not there.
 
+use axum::http::StatusCode;
+
 use tidewire_store::{
     Command, Found, Page, PageLimit, Position, Reach, StoreError, StreamState, StreamView,
 };
@@ -9,7 +11,8 @@ use tidewire_store::{
 use super::refusal;
 use crate::access::problem::Problem;
 use crate::hub::changes;
-use crate::node::{Node, now_ms};
+use crate::node::Node;
+use crate::wire::clock::now_ms;
 
 /// What one answer to a read holds at most.
 pub(crate) fn page_limit(node: &Node) -> PageLimit {
@@ -93,4 +96,29 @@ pub(crate) async fn renew(node: &Node, state: &StreamState) {
             tracing::debug!(%error, stream = state.name, "a read did not renew the stream");
         }
     }
+}
+
+/// A cursor past the log's end belongs to a history that this log does not have.
+pub(crate) fn beyond_tip(node: &Node, after: Position, page: &Page) -> Result<(), Problem> {
+    if page.events.is_empty() && after > page.scanned_to && after > node.tail.position() {
+        return Err(past_the_end());
+    }
+    Ok(())
+}
+
+/// Refuses a position past the log's end.
+pub(crate) async fn within_log(node: &Node, position: Position) -> Result<(), Problem> {
+    if position > node.tail.position() && position > node.store.tip().await? {
+        return Err(past_the_end());
+    }
+    Ok(())
+}
+
+fn past_the_end() -> Problem {
+    Problem::new(
+        StatusCode::GONE,
+        "offset_beyond_tip",
+        "the offset lies past the end of the log",
+        "the log was replaced by an older one; read from the start (offset=-1)",
+    )
 }

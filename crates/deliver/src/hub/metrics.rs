@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use super::stats::LATENCY_MS;
-use crate::metrics::{write_counters, write_gauges};
 use crate::node::Node;
+use crate::wire::exposition::{write_counters, write_gauges};
 
 /// Writes the hub's metrics.
 pub(crate) fn write(body: &mut String, node: &Node) -> std::fmt::Result {

@@ -37,6 +37,7 @@
 //! agreed on, in order, each once, or a gap that says what is missing (invariant 3); and no client
 //! can make the hub wait or grow (invariant 5).
 
+pub(crate) mod ack;
 mod audience;
 mod backlog;
 pub(crate) mod bell;
@@ -56,6 +57,7 @@ pub(crate) mod kinds;
 pub(crate) mod lens;
 pub(crate) mod lookup;
 mod metrics;
+pub(crate) mod offset;
 mod outbox;
 mod outlet;
 mod presence;
@@ -85,9 +87,9 @@ use tokio_util::task::TaskTracker;
 use tidewire_store::Position;
 
 use crate::access::problem::Problem;
+use crate::hub::ack::Ack;
 use crate::hub::kinds::query::engine::{QuerySight, QuerySinks};
 use crate::hub::tail::{Sight, Sinks};
-use crate::live::message::Ack;
 use crate::node::Node;
 use crate::wire::websocket::CloseCode;
 
@@ -101,7 +103,6 @@ pub(crate) use outlet::{Outlet, ServerSent, Socket};
 pub(crate) use presence::Presence;
 pub(crate) use reader::{Arrival, PASSAGE_LIMIT, Passage};
 pub(crate) use replay::Step;
-pub(crate) use shard::clock_ms;
 pub(crate) use stats::Stats;
 use stats::Totals;
 pub(crate) use turns::Dormant;

@@ -40,7 +40,8 @@ use super::{Command, Handle};
 use crate::access::problem::Problem;
 use crate::hub::lens::{Lens, Sees, View};
 use crate::hub::tail::{Attendance, Ending, Notice};
-use crate::node::{Node, now_ms};
+use crate::node::Node;
+use crate::wire::clock::now_ms;
 use frame::{Extent, Frame, Voice};
 
 /// What a reader is given of the store at a time: what a slow one holds of the server's memory.

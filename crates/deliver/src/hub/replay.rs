@@ -30,9 +30,9 @@ use super::{Command, Handle};
 use crate::access::problem::Problem;
 use crate::hub::horizon::Horizon;
 use crate::hub::lens::{Lens, View};
+use crate::hub::lookup::beyond_tip;
 use crate::hub::lookup::{find as find_page, renew};
 use crate::node::Node;
-use crate::streams::beyond_tip;
 use crate::wire::websocket::deflate::Deflater;
 
 /// Events that one step reads, over all its streams.

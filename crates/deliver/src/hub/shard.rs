@@ -1,9 +1,9 @@
 //! A shard: one task, its connections, and everything they follow.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -24,17 +24,12 @@ use super::{Command, Handle, Outlet};
 use crate::hub::kinds::entities::Desk;
 use crate::hub::kinds::query::Board;
 use crate::hub::reader::frame::Frame;
-use crate::node::{Node, now_ms};
+use crate::node::Node;
+use crate::wire::clock::{clock_ms, now_ms};
 use crate::wire::websocket::CloseCode;
 use crate::wire::websocket::deflate::Deflater;
 
-/// Milliseconds of a clock that all connections of the process share, and that only moves forwards.
-pub(crate) fn clock_ms() -> u64 {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX)
-}
-
-/// A duration in milliseconds of that clock.
+/// A duration in milliseconds of the clock that only moves forwards.
 pub(super) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -14,11 +14,13 @@ use tokio_util::sync::CancellationToken;
 use tidewire_store::Position;
 
 use super::connection::Key;
-use super::shard::{Shard, clock_ms};
+use super::shard::Shard;
 use super::{Command, Handle};
 use crate::hub::kinds::query::engine::QuerySight;
 use crate::hub::tail::Sight;
-use crate::node::{Node, now_ms};
+use crate::node::Node;
+use crate::wire::clock::clock_ms;
+use crate::wire::clock::now_ms;
 
 /// Commands taken in one turn.
 const COMMANDS_A_TURN: usize = 64;

@@ -9,8 +9,8 @@ use super::connection::{Connection, Key, State, Subscription};
 use super::outbox::{Cargo, Slot};
 use super::shard::{Shard, ms};
 use super::stats::{add, set};
+use crate::hub::ack::{Ack, Acked};
 use crate::hub::kinds::query::LiveQuery;
-use crate::live::message::{Ack, Acked};
 
 /// How often a lifetime is renewed at most.
 const RENEWAL_MS_MIN: u64 = 100;

@@ -14,9 +14,11 @@ use crate::access::problem::Problem;
 use crate::access::stream_name::{StreamName, relative_name};
 use crate::document::fault;
 use crate::hub::StartFrom;
+use crate::hub::ack::{Ack, Acked};
 use crate::hub::horizon::{Horizon, HorizonDocument};
+use crate::hub::offset::parse_offset;
 use crate::node::Node;
-use crate::streams::{parse_offset, where_without_table};
+use crate::streams::where_without_table;
 
 /// Bytes of a subscription's name.
 const QUERY_ID_BYTES_MAX: usize = 256;
@@ -73,21 +75,6 @@ impl PartialEq for Refused {
 }
 
 impl Eq for Refused {}
-
-/// What a client has processed.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Ack {
-    pub(crate) of: Acked,
-    pub(crate) offset: Position,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Acked {
-    Query(String),
-    Stream(String),
-    /// All that a `progress` covers.
-    Everything,
-}
 
 #[derive(Deserialize)]
 struct AckDocument {

@@ -34,7 +34,7 @@ pub(crate) fn multiplexed(
     admission: Admission,
 ) -> Result<Response<Body>, Problem> {
     if *request.method() != Method::GET {
-        return Err(crate::router::method_not_allowed("GET"));
+        return Err(crate::document::method_not_allowed("GET"));
     }
     let query = request.uri().query().unwrap_or_default();
     let session = query.split('&').find_map(|pair| pair.strip_prefix("session="));
@@ -50,7 +50,7 @@ pub(crate) async fn of_session(
     admission: Admission,
 ) -> Result<Response<Body>, Problem> {
     if *request.method() != Method::GET {
-        return Err(crate::router::method_not_allowed("GET"));
+        return Err(crate::document::method_not_allowed("GET"));
     }
     if handshake::wanted(request.headers()) {
         return websocket::upgrade(node, request, admission, Some(session));

@@ -15,9 +15,9 @@ use crate::access::auth::Ability;
 use crate::access::problem::Problem;
 use crate::hub::horizon::{Horizon, HorizonDocument};
 use crate::hub::kinds::query::engine::{QuerySeats, for_those_without_sql};
+use crate::hub::offset::malformed_offset;
 use crate::hub::{Command, QueryDeed, QueryRequest};
 use crate::node::Node;
-use crate::streams::malformed_offset;
 
 /// Queries of one message that are looked at together.
 const TOGETHER: usize = 16;

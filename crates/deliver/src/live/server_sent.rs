@@ -26,9 +26,11 @@ use crate::access::problem::Problem;
 use crate::connection::Carrier;
 use crate::hub::directory::{Present, Registered};
 use crate::hub::kinds::entities::kept::Entities;
-use crate::hub::{Command, Facts, Outlet, Presence, ServerSent, Socket, clock_ms};
+use crate::hub::lookup::within_log;
+use crate::hub::offset::{malformed_offset, parse_offset};
+use crate::hub::{Command, Facts, Outlet, Presence, ServerSent, Socket};
 use crate::node::Node;
-use crate::streams::{malformed_offset, parse_offset, within_log};
+use crate::wire::clock::clock_ms;
 use crate::wire::line::Line;
 use crate::wire::peer::Peer;
 

@@ -25,13 +25,13 @@ use crate::access::budget::{Held, Purpose};
 use crate::access::problem::Problem;
 use crate::connection::Carrier;
 use crate::door::Admission;
+use crate::hub;
 use crate::hub::directory::{Present, Registered};
 use crate::hub::kinds::entities::kept::Entities;
-use crate::hub::{
-    self, Command, Facts, Handle, Key, Manner, Outlet, SessionLink, Socket, StartFrom, clock_ms,
-};
+use crate::hub::{Command, Facts, Handle, Key, Manner, Outlet, SessionLink, Socket, StartFrom};
 use crate::node::Node;
 use crate::sessions::{Following, subscribe};
+use crate::wire::clock::clock_ms;
 use crate::wire::line::{HttpSide, Line};
 use crate::wire::websocket::reader::{Incoming, Reader};
 use crate::wire::websocket::{CloseCode, frame, handshake};

@@ -25,10 +25,10 @@ use crate::access::auth::Identity;
 use crate::access::options::SessionOptions;
 use crate::access::problem::Problem;
 use crate::access::secret;
+use crate::access::start_error::StartError;
 use crate::hub::session_notes::Batch;
 use crate::hub::{Handle, Key};
 use crate::node::Node;
-use crate::server::StartError;
 
 pub(crate) use subscribe::{Following, subscribe};
 pub(crate) use watch::watch;

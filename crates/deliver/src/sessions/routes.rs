@@ -18,9 +18,9 @@ use crate::body;
 use crate::document::{only, parse, uncached};
 use crate::door::{Admission, address};
 use crate::hub::horizon::HorizonDocument;
+use crate::hub::offset::parse_offset;
 use crate::live::message::start_from;
 use crate::node::Node;
-use crate::streams::parse_offset;
 
 use super::subscribe::{Following, subscribe};
 

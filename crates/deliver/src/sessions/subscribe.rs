@@ -6,9 +6,9 @@ use tidewire_store::{Reach, SessionChange, SessionOutcome, SessionSubscription, 
 
 use crate::access::problem::Problem;
 use crate::hub::StartFrom;
+use crate::hub::lookup::within_log;
 use crate::hub::lookup::{not_lost, view};
 use crate::node::Node;
-use crate::streams::within_log;
 
 /// What a session is to follow.
 #[derive(Debug)]

@@ -8,11 +8,12 @@ use axum::response::IntoResponse;
 use tidewire_store::{Answer, Append, Command, ProducerStamp};
 
 use super::headers;
+use super::refusal;
 use crate::access::auth::Identity;
 use crate::access::problem::Problem;
 use crate::access::stream_name::StreamName;
 use crate::body;
-use crate::hub::{encode, refusal};
+use crate::hub::encode;
 use crate::node::Node;
 
 /// Bytes of a W3C `traceparent`, which are kept with the events.

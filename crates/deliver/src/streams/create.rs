@@ -9,12 +9,14 @@ use bytes::Bytes;
 use tidewire_store::{Answer, Command, Create, ForkFrom, Reach, Refusal};
 
 use super::headers;
+use super::refusal;
 use crate::access::auth::{Act, Identity};
 use crate::access::problem::Problem;
 use crate::access::stream_name::{StreamName, is_of_entities, relative_name};
 use crate::body;
 use crate::browser::own_url;
-use crate::hub::{encode, refusal};
+use crate::hub::encode;
+use crate::hub::offset::parse_offset;
 use crate::node::Node;
 
 pub(super) async fn create(
@@ -120,7 +122,7 @@ fn fork_from(node: &Node, request: &HeaderMap) -> Result<Option<ForkFrom>, Probl
     let offset = match offset {
         None => None,
         // An offset of another log cannot be one that the source has reached.
-        Some(text) => match headers::parse_offset(text, node.store.epoch()) {
+        Some(text) => match parse_offset(text, node.store.epoch()) {
             Ok(position) => Some(position),
             Err(problem) if problem.code() == "malformed_offset" => return Err(problem),
             Err(_) => Some(tidewire_store::Position::new(u64::MAX)),

@@ -1,14 +1,12 @@
 //! The protocol's headers: their names, and reading them strictly.
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 
-use tidewire_store::offset::ForeignEpoch;
-use tidewire_store::{Epoch, Lifetime, Offset, Position, ProducerStamp};
+use tidewire_store::{Lifetime, ProducerStamp};
 
 use crate::access::problem::Problem;
 
 pub(crate) const NEXT_OFFSET: &str = "stream-next-offset";
-pub(crate) const EARLIEST_OFFSET: &str = "stream-earliest-offset";
 pub(crate) const UP_TO_DATE: &str = "stream-up-to-date";
 pub(crate) const CLOSED: &str = "stream-closed";
 pub(crate) const CURSOR: &str = "stream-cursor";
@@ -146,25 +144,4 @@ pub(crate) fn seq(headers: &HeaderMap) -> Result<Option<String>, Problem> {
         )),
         seq => Ok(seq.map(ToOwned::to_owned)),
     }
-}
-
-/// An offset of this log. One of another epoch is gone, not malformed.
-pub(crate) fn parse_offset(text: &str, epoch: Epoch) -> Result<Position, Problem> {
-    let offset: Offset = text.parse().map_err(|_| malformed_offset())?;
-    offset.position_in(epoch).map_err(|ForeignEpoch| {
-        Problem::new(
-            StatusCode::GONE,
-            "offset_of_another_epoch",
-            "the offset belongs to another history of the log, which was replaced",
-            "read from the start (offset=-1), or from the tail (offset=now)",
-        )
-    })
-}
-
-pub(crate) fn malformed_offset() -> Problem {
-    Problem::bad_request(
-        "malformed_offset",
-        "the offset is not one that this server gave",
-        "use -1 for the start, now for the tail, or a Stream-Next-Offset as it was given",
-    )
 }

@@ -11,15 +11,17 @@ use tokio::time::Instant;
 use tidewire_store::{Event, Page, PageLimit, Position, Reach};
 
 use super::headers;
-use super::read::{Answer, From, Query, beyond_tip, render};
+use super::read::{Answer, From, Query, render};
 use crate::access::auth::Identity;
 use crate::access::problem::Problem;
 use crate::access::stream_name::StreamName;
 use crate::hub::lens::{Lens, Sees, View};
+use crate::hub::lookup::beyond_tip;
 use crate::hub::reader::cursor;
 use crate::hub::tail::Attendance;
 use crate::hub::{encode, lookup, refusal};
-use crate::node::{Node, now_ms};
+use crate::node::Node;
+use crate::wire::clock::now_ms;
 
 /// A place among the readers that wait. Given back when dropped.
 pub(crate) fn seat(node: &Node) -> Result<OwnedSemaphorePermit, Problem> {

@@ -2,10 +2,11 @@
 
 mod append;
 mod create;
-pub(crate) mod headers;
+mod headers;
 mod live;
 mod pages;
 mod read;
+mod refusal;
 mod sse;
 
 use std::sync::Arc;
@@ -20,13 +21,12 @@ use tidewire_store::{Answer, Command};
 use crate::access::auth::Identity;
 use crate::access::problem::Problem;
 use crate::access::stream_name::StreamName;
-use crate::hub::refusal;
 use crate::node::Node;
 
-pub(crate) use headers::{EXPOSED_HEADERS, REQUEST_HEADERS, malformed_offset, parse_offset};
+pub(crate) use headers::{EXPOSED_HEADERS, REQUEST_HEADERS};
 pub(crate) use live::seat;
 pub(crate) use pages::Pages;
-pub(crate) use read::{beyond_tip, where_without_table, within_log};
+pub(crate) use read::where_without_table;
 
 /// All methods of a stream's URL. Appending is what happens most, so all else is boxed to keep what
 /// a connection holds small.

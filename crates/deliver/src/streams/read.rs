@@ -16,6 +16,7 @@ use crate::access::problem::Problem;
 use crate::access::stream_name::StreamName;
 use crate::hub::horizon::Horizon;
 use crate::hub::lens::View;
+use crate::hub::offset::parse_offset;
 use crate::hub::{encode, lookup};
 use crate::node::Node;
 
@@ -123,7 +124,7 @@ async fn catch_up(
         }
     }
     let mut page = lookup::page(node, name.as_str(), &reach, after).await?;
-    beyond_tip(node, after, &page)?;
+    lookup::beyond_tip(node, after, &page)?;
     let next = page.next(after);
     node.see(query.view.as_ref(), &mut page).await?;
     let mut rendered = Rendered { next, ..render(node, &page, after, format) };
@@ -201,31 +202,6 @@ async fn now(
         encode::insert(headers, headers::CLOSED, "true");
     }
     Ok(response)
-}
-
-/// A cursor past the log's end belongs to a history that this log does not have.
-pub(crate) fn beyond_tip(node: &Node, after: Position, page: &Page) -> Result<(), Problem> {
-    if page.events.is_empty() && after > page.scanned_to && after > node.tail.position() {
-        return Err(past_the_end());
-    }
-    Ok(())
-}
-
-/// Refuses a position past the log's end.
-pub(crate) async fn within_log(node: &Node, position: Position) -> Result<(), Problem> {
-    if position > node.tail.position() && position > node.store.tip().await? {
-        return Err(past_the_end());
-    }
-    Ok(())
-}
-
-fn past_the_end() -> Problem {
-    Problem::new(
-        StatusCode::GONE,
-        "offset_beyond_tip",
-        "the offset lies past the end of the log",
-        "the log was replaced by an older one; read from the start (offset=-1)",
-    )
 }
 
 /// A page of a stream as an HTTP answer.
@@ -357,7 +333,7 @@ fn parse_from(node: &Node, text: &str) -> Result<From, Problem> {
     match text {
         "-1" => Ok(From::After(Position::START)),
         "now" => Ok(From::Now),
-        text => headers::parse_offset(text, node.store.epoch()).map(From::After),
+        text => parse_offset(text, node.store.epoch()).map(From::After),
     }
 }
 

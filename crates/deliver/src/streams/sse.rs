@@ -11,10 +11,11 @@ use axum::http::request::Parts;
 
 use super::headers;
 use super::live::{first_page, seat};
-use super::read::{From, Query, beyond_tip};
+use super::read::{From, Query};
 use crate::access::auth::Identity;
 use crate::access::problem::Problem;
 use crate::access::stream_name::StreamName;
+use crate::hub::lookup::beyond_tip;
 use crate::hub::reader::frame::Voice;
 use crate::hub::{Arrival, Facts, PASSAGE_LIMIT};
 use crate::hub::{encode, lookup};

@@ -10,8 +10,8 @@ use tidewire_store::subscription::{Config, Kind, Subscription};
 use super::{reply, target};
 use crate::access::problem::Problem;
 use crate::access::stream_name::{StreamName, relative_name};
+use crate::hub::offset::parse_offset;
 use crate::node::Node;
-use crate::streams::parse_offset;
 
 const LEASE_TTL_MS_DEFAULT: u64 = 30_000;
 const LEASE_TTL_MS_MIN: u64 = 1_000;

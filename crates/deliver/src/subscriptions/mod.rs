@@ -24,9 +24,10 @@ use crate::access::auth::{Act, Identity};
 use crate::access::problem::Problem;
 use crate::access::stream_name::{StreamName, relative_name};
 use crate::body;
+use crate::document::method_not_allowed;
 use crate::door::bearer;
 use crate::node::Node;
-use crate::router::{Part, method_not_allowed, turned_away};
+use crate::router::{Part, turned_away};
 
 pub(crate) use dispatch::Dispatcher;
 pub(crate) use sign::Signer;

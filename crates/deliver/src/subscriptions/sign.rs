@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tidewire_store::SharedStore;
 
 use crate::access::secret;
-use crate::server::StartError;
+use crate::access::start_error::StartError;
 
 const SIGNING_KEY: &str = "webhook-ed25519";
 const TOKEN_KEY: &str = "subscription-token";

@@ -9,7 +9,8 @@ use serde_json::json;
 use tidewire_store::subscription::{Delivery, Kind, Subscription};
 
 use super::{document, target};
-use crate::node::{Node, now_ms};
+use crate::node::Node;
+use crate::wire::clock::now_ms;
 
 /// The first retry comes after about this; each further one after twice as long.
 const RETRY_BASE_MS: u64 = 1_000;

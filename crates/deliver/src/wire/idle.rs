@@ -21,7 +21,7 @@ use axum::body::Body;
 use hyper::rt::{Sleep, Timer};
 
 use crate::access::options::Limits;
-use crate::hub::clock_ms;
+use crate::wire::clock::clock_ms;
 use crate::wire::kept_body::keep_with;
 use crate::wire::line::Line;
 

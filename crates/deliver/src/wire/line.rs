@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use crate::hub::clock_ms;
+use crate::wire::clock::clock_ms;
 use crate::wire::tls::Secure;
 
 /// A socket.

@@ -4,8 +4,11 @@
 //! - [`line`]: a connection's socket, plain or encrypted; [`tls`]: encryption on it
 //! - [`websocket`]: frames and handshake
 //! - [`peer`]: whose a request is; [`places`], [`seats`]: how many; [`idle`]: for how long
+//! - [`clock`]: what time it is; [`exposition`]: numbers for those who watch them
 //! - [`kept_body`]: something that lives as long as a body is being sent
 
+pub(crate) mod clock;
+pub(crate) mod exposition;
 pub(crate) mod idle;
 pub(crate) mod kept_body;
 pub(crate) mod line;

@@ -23,7 +23,7 @@ use super::standing::Ended;
 use super::{digest, ended, hex, key, unauthorized};
 use crate::access::options::{Access, Options};
 use crate::access::problem::Problem;
-use crate::server::StartError;
+use crate::access::start_error::StartError;
 
 /// Keys that are looked up at once: a herd that comes back must leave connections to others.
 const LOOKUPS_MAX: usize = 4;
@@ -415,7 +415,7 @@ pub(crate) fn user(claims: &Claims, scopes: &str, names: &TableNames) -> Result<
         tracing::debug!(error, "a token's scopes are not understood");
         unauthorized("the token's scopes are not understood")
     })?;
-    let left_ms = claims.expires_at_ms.saturating_sub(crate::node::now_ms());
+    let left_ms = claims.expires_at_ms.saturating_sub(crate::wire::clock::now_ms());
     let left = Duration::from_millis(u64::try_from(left_ms).unwrap_or(0));
     let ends_at = Instant::now().checked_add(left);
     Ok(Identity::of_user(claims.clone(), scopes.to_owned(), allowed, ends_at))

@@ -40,7 +40,7 @@ impl Bench {
 
 fn user() -> Identity {
     let all = json!({ "sub": "ada" }).as_object().expect("an object").clone();
-    let expires_at_ms = crate::node::now_ms() + 3_600_000;
+    let expires_at_ms = crate::wire::clock::now_ms() + 3_600_000;
     let claims =
         jwt::Claims { user: "ada".to_owned(), host: None, scopes: None, expires_at_ms, all };
     let scopes = r#"{"streams": ["user/{user_id}/**"]}"#;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 
 use super::identity::{Identity, Who};
-use super::rates::{Rate, Rates};
+use super::rates::Rates;
+use crate::access::options::Rate;
 use crate::access::options::RateOptions;
 use crate::access::problem::Problem;
 use crate::wire::peer::holder;

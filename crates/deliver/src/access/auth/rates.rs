@@ -9,19 +9,7 @@ use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many a second, and so many at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
-    /// In the long run. 0 is no limit.
-    pub per_second: u32,
-    /// After a pause.
-    pub burst: u32,
-}
-
-impl Rate {
-    /// No limit.
-    pub const UNLIMITED: Rate = Rate { per_second: 0, burst: 0 };
-}
+use crate::access::options::Rate;
 
 /// Entries that one table holds, before those who have paused long enough are forgotten.
 const ENTRIES_MAX: usize = 100_000;

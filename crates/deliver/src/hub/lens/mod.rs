@@ -45,12 +45,15 @@ use tidewire_query::Effort;
 use tidewire_store::{Epoch, Event, Found, Page, PageLimit, Position, Reach, StoreError};
 
 use crate::access::auth::names::FRESH;
-use crate::access::auth::{Act, Identity, audit};
+use crate::access::auth::{Act, Identity, Who, audit};
 use crate::access::problem::Problem;
 use crate::hub::horizon;
-use crate::hub::kinds::query::engine::PatternSeat;
 use crate::hub::tail::Look;
 use crate::node::Node;
+use crate::wire::seats::Seat;
+
+/// Patterns that each changed row of a table is tried on, given back when dropped.
+pub(crate) type PatternSeat = Arc<Seat<(Who, Box<str>)>>;
 
 /// Bytes of a row's images from which on patterns are tried on them apart from everything else.
 const APART_BYTES: usize = 64 << 10;

@@ -243,7 +243,7 @@ impl Tail {
             topics.position = position;
         }
         self.shared.position.send_replace(position);
-        let lag_ms = u64::try_from(crate::node::now_ms() - created_at_ms).unwrap_or(0);
+        let lag_ms = u64::try_from(crate::wire::clock::now_ms() - created_at_ms).unwrap_or(0);
         self.shared.lag_ms.store(lag_ms, Ordering::Relaxed);
         Some(Sight { position, streams, entities })
     }

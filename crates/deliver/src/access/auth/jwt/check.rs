@@ -11,8 +11,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::claims::{self, Claims};
 use super::keys::{Key, KeySet};
-use super::options::JwtOptions;
 use super::refusal::Refusal;
+use crate::access::options::JwtOptions;
 
 /// Bytes of a token: as much as usual servers accept in one header.
 pub(super) const TOKEN_BYTES_MAX: usize = 8 << 10;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::options::JwtOptions;
 use super::refusal::Refusal;
+use crate::access::options::JwtOptions;
 
 /// Bytes of a user's or host's name: they are kept with every session and event.
 const NAME_BYTES_MAX: usize = 256;

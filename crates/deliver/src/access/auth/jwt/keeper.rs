@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::keys::KeySet;
-use super::options::JwksSource;
 use super::source::Source;
+use crate::access::options::JwksSource;
 
 /// From the beginning of one read to that of the next that is asked for.
 const COOLDOWN: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
 //! JSON Web Tokens of end users: made elsewhere, verified here.
 //!
-//! - `options`: whose tokens are accepted; `refusal`: why one is not
+//! - `refusal`: why a token is not accepted
 //! - `check`: the whole decision about one token, as a pure function; `claims`: what a token says
 //! - `keys`: a JSON Web Key Set as far as it can be trusted; `source`: where it is read
 //! - `keeper`: the background task that keeps the set fresh
@@ -18,7 +18,6 @@ mod check;
 mod claims;
 mod keeper;
 mod keys;
-mod options;
 mod refusal;
 mod source;
 #[cfg(test)]
@@ -26,14 +25,14 @@ mod tests;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::access::options::JwtOptions;
 use check::{Keys, Published, check};
 pub(crate) use claims::Claims;
 use keeper::{Keeper, Pace};
 use keys::Key;
-pub use options::{JwksSource, JwtOptions};
 pub(crate) use refusal::Refusal;
 
-use crate::node::now_ms;
+use crate::wire::clock::now_ms;
 
 /// Verifies tokens. To be shared in an `Arc`.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use reqwest::{Client, StatusCode, Url, header, redirect};
 
 use super::keeper::WAIT;
-use super::options::JwksSource;
+use crate::access::options::JwksSource;
 
 /// Bytes of a key set: room for a hundred keys with certificates.
 pub(super) const JWKS_BYTES_MAX: usize = 256 << 10;

@@ -21,10 +21,10 @@ use crate::access::problem::Problem;
 use crate::hub::horizon::Horizon;
 use crate::hub::kinds::entities::kept::Committed;
 use crate::hub::lookup::not_lost;
+use crate::hub::lookup::within_log;
 use crate::hub::outbox::Slot;
 use crate::hub::{Command, Handle, Key};
 use crate::node::Node;
-use crate::streams::within_log;
 
 /// Changes read at once.
 const PAGE_CHANGES: usize = 2_000;

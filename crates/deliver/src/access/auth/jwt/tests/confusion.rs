@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use super::issuer::{
     Issuer, NOW_S, SECRET, Signer, all_four, claims, decide, encode, key_set, message,
 };
+use crate::access::auth::jwt::Refusal;
 use crate::access::auth::jwt::check::{Keys, Published, check};
 use crate::access::auth::jwt::keys::KeySet;
-use crate::access::auth::jwt::{JwtOptions, Refusal};
+use crate::access::options::JwtOptions;
 
 #[test]
 fn unsigned_tokens_are_refused() {

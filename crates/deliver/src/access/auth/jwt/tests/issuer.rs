@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 
 use crate::access::auth::jwt::check::{Keys, Published, check};
 use crate::access::auth::jwt::keys::{Key, KeySet};
-use crate::access::auth::jwt::{Claims, JwtOptions, Refusal};
+use crate::access::auth::jwt::{Claims, Refusal};
+use crate::access::options::JwtOptions;
 
 /// The time at which the tests take place.
 pub(super) const NOW_S: i64 = 1_800_000_000;

@@ -10,7 +10,8 @@ use super::issuer::{
 };
 use crate::access::auth::jwt::check::{Keys, Published, TOKEN_BYTES_MAX, check};
 use crate::access::auth::jwt::keys::{Key, KeySet};
-use crate::access::auth::jwt::{Claims, JwtOptions, Refusal};
+use crate::access::auth::jwt::{Claims, Refusal};
+use crate::access::options::JwtOptions;
 
 /// The usual claims with one changed, or removed if the value is null.
 fn claims_with(claim: &str, value: Value) -> Value {

@@ -15,8 +15,9 @@ use super::issuer::{Issuer, SECRET, jwks};
 use super::server::{Answer, Publisher};
 use crate::access::auth::jwt::keeper::Pace;
 use crate::access::auth::jwt::source::JWKS_BYTES_MAX;
-use crate::access::auth::jwt::{JwksSource, JwtOptions, Refusal, Verifier};
-use crate::node::now_ms;
+use crate::access::auth::jwt::{Refusal, Verifier};
+use crate::access::options::{JwksSource, JwtOptions};
+use crate::wire::clock::now_ms;
 
 const NEVER: Duration = Duration::from_secs(3600);
 const OFTEN: Duration = Duration::from_millis(5);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tidewire_query::{AskKind, Engine, PlanName};
 
 use super::desk::Kept;
-use crate::metrics::{write_counters, write_gauges};
 use crate::node::Node;
+use crate::wire::exposition::{write_counters, write_gauges};
 
 const PLANS: [PlanName; 4] =
     [PlanName::Filter, PlanName::Window, PlanName::Aggregate, PlanName::Requery];

@@ -42,6 +42,7 @@ use tidewire_store::Position;
 
 use crate::access::auth::{Identity, Who};
 use crate::access::problem::Problem;
+use crate::hub::lens::PatternSeat;
 use crate::node::Node;
 use crate::wire::seats::{Seat, Seats};
 
@@ -55,9 +56,6 @@ pub(crate) use metrics::write as write_metrics;
 pub(crate) use news::{Change, News, QuerySight, piece};
 pub(crate) use problem::{ended, for_those_without_sql, not_over_sse, too_many};
 pub(crate) use registry::Registry;
-
-/// Patterns that each changed row of a table is tried on, given back when dropped.
-pub(crate) type PatternSeat = Arc<Seat<(Who, Box<str>)>>;
 
 /// The places of a query among those of someone, given back when dropped.
 #[derive(Debug)]

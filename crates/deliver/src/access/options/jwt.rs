@@ -75,7 +75,7 @@ impl std::fmt::Debug for JwtOptions {
 
 impl JwtOptions {
     /// Refuses what cannot work, or would not be safe. The source of the keys checks itself.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.secret.is_none() && self.jwks.is_none() {
             return Err("there is nothing to verify tokens with: give a secret for HS256, or the \
                         file or URL of a JSON Web Key Set"
