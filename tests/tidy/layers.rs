@@ -1,0 +1,168 @@
+//! The layers inside `deliver`: an import goes down only.
+//!
+//! ```text
+//!   wire ◄── access ◄── hub ◄── everything at the root of the crate
+//! ```
+
+use std::collections::BTreeSet;
+
+use tidewire_tidy::files;
+
+const SOURCE: &str = "crates/deliver/src/";
+
+/// Each layer that has a folder, and those that it may import besides itself.
+const LAYERS: &[(&str, &[&str])] =
+    &[("wire", &[]), ("access", &["wire"]), ("hub", &["wire", "access"])];
+
+/// Imports against the arrows that are there still: the file, and the module at the crate's root that it
+/// names. None may be added, and one that is gone has to go from here too.
+const KNOWN: &[(&str, &str)] = &[
+    ("access/auth/audit.rs", "node"),
+    ("access/auth/places.rs", "node"),
+    ("access/auth/ticket.rs", "node"),
+    ("access/budget.rs", "node"),
+    ("access/memory.rs", "node"),
+    ("hub/directory.rs", "node"),
+    ("hub/horizon.rs", "node"),
+    ("hub/kinds/entities/begin.rs", "node"),
+    ("hub/kinds/entities/interest.rs", "node"),
+    ("hub/kinds/entities/kept/mod.rs", "control"),
+    ("hub/kinds/entities/kept/mod.rs", "node"),
+    ("hub/kinds/entities/kept/permit.rs", "node"),
+    ("hub/kinds/entities/review.rs", "node"),
+    ("hub/kinds/query/engine/compile.rs", "node"),
+    ("hub/kinds/query/engine/desk.rs", "node"),
+    ("hub/kinds/query/engine/metrics.rs", "node"),
+    ("hub/kinds/query/engine/mod.rs", "node"),
+    ("hub/kinds/query/engine/registry.rs", "node"),
+    ("hub/kinds/query/engine/resume.rs", "node"),
+    ("hub/lens/mod.rs", "node"),
+    ("hub/lens/report.rs", "node"),
+    ("hub/lens/rules.rs", "node"),
+    ("hub/lookup.rs", "node"),
+    ("hub/metrics.rs", "node"),
+    ("hub/mod.rs", "node"),
+    ("hub/reader.rs", "node"),
+    ("hub/refusal.rs", "node"),
+    ("hub/replay.rs", "node"),
+    ("hub/shard.rs", "node"),
+    ("hub/turns.rs", "node"),
+    ("wire/idle.rs", "access"),
+    ("wire/places.rs", "access"),
+    ("wire/tls/certificate.rs", "access"),
+    ("wire/tls/keeper.rs", "access"),
+    ("wire/tls/keeper.rs", "metrics"),
+    ("wire/tls/keeper.rs", "node"),
+    ("wire/websocket/handshake.rs", "access"),
+];
+
+#[test]
+fn imports_follow_the_layers() {
+    let sources: Vec<(String, String)> = files()
+        .into_iter()
+        .filter(|file| file.is("rs"))
+        .filter_map(|file| Some((file.path.strip_prefix(SOURCE)?.to_owned(), file.text)))
+        .collect();
+    let for_tests = modules_for_tests(&sources);
+    let mut found = BTreeSet::new();
+    for (path, text) in &sources {
+        let layer = LAYERS.iter().find(|(layer, _)| path.starts_with(&format!("{layer}/")));
+        let Some((layer, allowed)) = layer else { continue };
+        let module = module_of(path);
+        if for_tests.iter().any(|test| (module.clone() + "::").starts_with(&(test.clone() + "::")))
+        {
+            continue;
+        }
+        for name in imported(&module, product(text)) {
+            if name != *layer && !allowed.contains(&name.as_str()) {
+                found.insert((path.clone(), name));
+            }
+        }
+    }
+    let known: BTreeSet<(String, String)> =
+        KNOWN.iter().map(|(path, name)| ((*path).to_owned(), (*name).to_owned())).collect();
+    let added: Vec<_> = found.difference(&known).collect();
+    assert!(added.is_empty(), "these import against the layers: {added:#?}");
+    let gone: Vec<_> = known.difference(&found).collect();
+    assert!(gone.is_empty(), "these are gone, so take them off the list: {gone:#?}");
+}
+
+/// `hub/kinds/mod.rs` as `hub::kinds`.
+fn module_of(path: &str) -> String {
+    let path = path.trim_end_matches(".rs");
+    path.strip_suffix("/mod").unwrap_or(path).replace('/', "::")
+}
+
+/// Modules in files of their own that are compiled for tests only.
+fn modules_for_tests(sources: &[(String, String)]) -> Vec<String> {
+    let mut modules = Vec::new();
+    for (path, text) in sources {
+        for after in text.split("#[cfg(test)]\n").skip(1) {
+            let line = after.lines().next().unwrap_or_default().trim_start_matches("pub(crate) ");
+            let name = line.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';'));
+            modules.extend(name.map(|name| format!("{}::{name}", module_of(path))));
+        }
+    }
+    modules
+}
+
+/// A file without its module of tests, which stands at its end.
+fn product(text: &str) -> &str {
+    let tests = text.match_indices("#[cfg(test)]\nmod ");
+    let mut inline =
+        tests.filter(|(at, _)| text[*at..].lines().nth(1).is_some_and(|line| line.ends_with('{')));
+    inline.next().map_or(text, |(at, _)| &text[..at])
+}
+
+/// The modules at the crate's root that a module names, however it does.
+fn imported(module: &str, text: &str) -> BTreeSet<String> {
+    let code: Vec<&str> =
+        text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+    let code = code.join("\n");
+    let to_root = "super::".repeat(module.split("::").count());
+    let mut names = BTreeSet::new();
+    for root in ["crate::", &to_root] {
+        for (at, _) in code.match_indices(root) {
+            let before = code[..at].chars().next_back();
+            if !before.is_some_and(|c| c.is_alphanumeric() || "_$:".contains(c)) {
+                names.extend(first_names(&code[at + root.len()..]));
+            }
+        }
+    }
+    names
+}
+
+/// The first name of a path; of a group, the first of each path in it.
+fn first_names(path: &str) -> Vec<String> {
+    let name = |text: &str| -> String {
+        text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+    };
+    let Some(group) = path.strip_prefix('{') else { return vec![name(path)] };
+    let (mut names, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            ',' | '}' if depth == 0 => {
+                names.push(name(&group[start..at]));
+                start = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+#[test]
+fn an_import_is_found_however_it_is_written() {
+    let names = |text: &str| -> Vec<String> { imported("hub::tail", text).into_iter().collect() };
+    assert_eq!(names("use crate::node::Node;"), ["node"]);
+    assert_eq!(names("use crate::{\n    hub::{a, b},\n    node::Node,\n};"), ["hub", "node"]);
+    assert_eq!(names("    let now = crate::node::now_ms();"), ["node"]);
+    assert_eq!(names("use super::super::node::Node; use super::shard;"), ["node"]);
+    assert_eq!(names("// as crate::node::Node does\nuse tidewire_store::Log;"), [""; 0]);
+}
