@@ -103,23 +103,19 @@ impl Problem {
         self.0.temporary
     }
 
-    /// The same as a message of a live connection.
-    pub(crate) fn message(&self, query_id: Option<&str>) -> String {
-        let Parts { code, detail, hint, temporary, extra, .. } = &*self.0;
-        let mut message = json!({
-            "type": "error",
-            "code": code,
-            "message": detail,
-            "hint": hint,
-            "temporary": temporary,
-        });
-        if let Some(members) = message.as_object_mut() {
-            members.extend(extra.clone());
-        }
-        if let Some(query_id) = query_id {
-            message["query_id"] = query_id.into();
-        }
-        message.to_string()
+    /// What happened.
+    pub(crate) fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
+    /// What to do.
+    pub(crate) fn hint(&self) -> &str {
+        &self.0.hint
+    }
+
+    /// What the document has besides.
+    pub(crate) fn members(&self) -> &Map<String, Value> {
+        &self.0.extra
     }
 }
 

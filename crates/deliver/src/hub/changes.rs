@@ -3,15 +3,15 @@
 //! Rendered once, where events come in from the store, so that the stream of a table is read, waited
 //! for and pushed like any other.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 
 use tidewire_store::{Epoch, Event, Position, RowChange, TailEvent};
 
-use crate::hub::encode::put_json_string;
+use crate::hub::messages::{CdcEvent, Json};
 use crate::wire::clock::moment;
 
 /// The version of the object's shape.
-const VERSION: &str = "1";
+const VERSION: u32 = 1;
 
 /// Room for all of it but the row itself.
 const FRAME_BYTES: usize = 320;
@@ -30,55 +30,26 @@ pub(crate) fn render_tail_event(event: &mut TailEvent, epoch: Epoch) {
     }
 }
 
-/// What every document begins with.
-pub(crate) const BEGINNING: &[u8] = br#"{"type":"cdc_event","#;
-
-/// The document of a change. The images are JSON already and go in as they are. A row that has `left` is
-/// still there, though not among those that are wanted.
+/// The document of a change. A row that has `left` is still there, though not among those that are wanted.
 pub(crate) fn document(row: &RowChange, position: Position, epoch: Epoch, left: bool) -> Bytes {
     let mut out = BytesMut::with_capacity(FRAME_BYTES + row.bytes());
-    out.put_slice(BEGINNING);
-    out.put_slice(br#""eventId":""#);
-    out.put_slice(position.number().to_string().as_bytes());
-    out.put_slice(br#"","tableName":"#);
-    put_json_string(&mut out, &row.table);
-    out.put_slice(br#","operation":""#);
-    out.put_slice(row.operation.as_str().as_bytes());
-    out.put_slice(br#"","data":"#);
-    out.put_slice(row.after.as_deref().unwrap_or(b"null"));
-    if let Some(before) = &row.before {
-        out.put_slice(br#","before":"#);
-        out.put_slice(before);
-    }
-    if left {
-        out.put_slice(br#","left":true"#);
-    }
-    for (name, value) in [("entityCode", &row.entity_code), ("entityId", &row.entity_id)] {
-        if let Some(value) = value {
-            put_member(&mut out, name);
-            put_json_string(&mut out, value);
-        }
-    }
-    put_member(&mut out, "timestamp");
-    put_json_string(&mut out, &moment(row.created_at_ms));
-    put_member(&mut out, "version");
-    out.put_slice(VERSION.as_bytes());
-    put_member(&mut out, "offset");
-    put_json_string(&mut out, &position.in_epoch(epoch).to_string());
-    if let Some(txid) = row.txid {
-        put_member(&mut out, "txid");
-        out.put_slice(txid.to_string().as_bytes());
-        put_member(&mut out, "txLast");
-        out.put_slice(if row.tx_last { b"true" } else { b"false" });
-    }
-    out.put_u8(b'}');
+    let event = CdcEvent {
+        event_id: position.number(),
+        table_name: &row.table,
+        operation: row.operation.as_str(),
+        data: row.after.as_deref().map(Json),
+        before: row.before.as_deref().map(Json),
+        left,
+        entity_code: row.entity_code.as_deref(),
+        entity_id: row.entity_id.as_deref(),
+        timestamp: &moment(row.created_at_ms),
+        version: VERSION,
+        offset: position.in_epoch(epoch),
+        txid: row.txid,
+        tx_last: row.txid.map(|_| row.tx_last),
+    };
+    event.put(&mut out);
     out.freeze()
-}
-
-fn put_member(out: &mut BytesMut, name: &str) {
-    out.put_slice(b",\"");
-    out.put_slice(name.as_bytes());
-    out.put_slice(b"\":");
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use serde_json::json;
 use tokio::sync::oneshot;
 
 use tidewire_store::{Offset, Position, Reach};
@@ -287,23 +286,8 @@ impl Connection {
         }
     }
 
-    /// The entry of a `subscription_created` message.
-    pub(super) fn announcement(
-        &self,
-        slot: Slot,
-        offset: Offset,
-        content_type: &str,
-    ) -> serde_json::Value {
-        let named = self.subscriptions.get(slot.index as usize).and_then(Option::as_ref);
-        named.map_or(serde_json::Value::Null, |subscription| {
-            json!({
-                "query_id": *subscription.query_id,
-                "live_id": format!("{}-{}", self.facts.id, subscription.query_id),
-                "streamId": *subscription.stream,
-                "contentType": content_type,
-                "offset": offset.to_string(),
-                "reset": subscription.renewed,
-            })
-        })
+    /// A subscription's name for administrators.
+    pub(super) fn live_id(&self, query_id: &str) -> String {
+        format!("{}-{query_id}", self.facts.id)
     }
 }

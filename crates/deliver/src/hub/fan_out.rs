@@ -13,6 +13,7 @@ use super::outbox::{Cargo, Parcel, Slot};
 use super::shard::Shard;
 use super::stats::add;
 use super::unsorted::Delivery;
+use crate::hub::messages::{SchemaChanged, ServerMessage as _};
 use crate::hub::reader::frame::Frame;
 use crate::hub::tail::{Ending, Glimpse, Notice, Sight};
 
@@ -220,7 +221,7 @@ impl Shard {
         let (query_id, stream) = (&subscription.query_id, &subscription.stream);
         let view = subscription.manner.view.as_ref();
         let what = notice.told_to(view);
-        let message = super::frames::schema_changed(query_id, stream, what, offset);
+        let message = SchemaChanged { query_id, stream_id: stream, what, offset }.text();
         let sees_part = view.is_some();
         self.say(member.key, &message);
         if sees_part {

@@ -1,4 +1,4 @@
-//! Events as messages: JSON in WebSocket frames, plain or compressed, or in server-sent events.
+//! Messages as bytes for the wire: JSON in WebSocket frames, plain or compressed, or in server-sent events.
 //!
 //! What a message says depends on the event and on the client's name for its subscription, and on
 //! nothing else of the connection: so its bytes are made once and shared.
@@ -10,8 +10,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tidewire_store::stream::is_json;
 use tidewire_store::{Epoch, Event, Offset, Position};
 
-use crate::hub::changes::BEGINNING;
-use crate::hub::encode::{base64, is_text};
+use crate::hub::encode::is_text;
+use crate::hub::messages::{self, CdcEvent, Gap, Names, Payload, ServerMessage as _, put_shown};
 use crate::hub::tail::Chunk;
 use crate::wire::websocket::deflate::Deflater;
 use crate::wire::websocket::{CloseCode, frame};
@@ -88,10 +88,7 @@ impl Form {
 /// What all messages of a subscription have in common.
 #[derive(Debug, Clone)]
 pub(crate) struct Envelope {
-    /// `"query_id":"…","streamId":"…"`
-    names: Arc<str>,
-    /// Up to where that is the `query_id`.
-    query_id_bytes: usize,
+    names: Names,
     epoch: Epoch,
     /// Events with more payload than this are announced, not pushed.
     notify_bytes: usize,
@@ -106,53 +103,26 @@ impl Envelope {
         notify_bytes: usize,
         form: Form,
     ) -> Envelope {
-        let mut names = format!("\"query_id\":{}", quoted(query_id));
-        let query_id_bytes = names.len();
-        names.push_str(&format!(",\"streamId\":{}", quoted(stream)));
-        Envelope { names: names.into(), query_id_bytes, epoch, notify_bytes, form }
-    }
-
-    /// Writes the change of a row as it is, with the subscription's name in it.
-    fn put_change(&self, out: &mut BytesMut, rest: &[u8]) {
-        out.put_slice(BEGINNING);
-        out.put_slice(&self.names.as_bytes()[..self.query_id_bytes]);
-        out.put_u8(b',');
-        out.put_slice(rest);
+        Envelope { names: Names::new(query_id, stream), epoch, notify_bytes, form }
     }
 
     /// Writes an event as a JSON text.
     fn put_message(&self, out: &mut BytesMut, event: &Event) {
-        let change = event.payload.strip_prefix(BEGINNING);
-        if let (Form::Change, Some(rest)) = (self.form, change)
-            && event.payload.len() <= self.notify_bytes
+        let (names, offset) = (&self.names, event.position.in_epoch(self.epoch));
+        if event.payload.len() > self.notify_bytes {
+            return messages::Notify { names, offset }.put(out);
+        }
+        if let Form::Change = self.form
+            && let Some(rest) = event.payload.strip_prefix(CdcEvent::BEGINNING)
         {
-            return self.put_change(out, rest);
+            return CdcEvent::put_named(out, names, rest);
         }
-        let offset = event.position.in_epoch(self.epoch);
-        let kind = if event.payload.len() > self.notify_bytes { "notify" } else { "event" };
-        out.put_slice(b"{\"type\":\"");
-        out.put_slice(kind.as_bytes());
-        out.put_slice(b"\",");
-        out.put_slice(self.names.as_bytes());
-        out.put_slice(b",\"offset\":\"");
-        put_offset(out, offset);
-        out.put_u8(b'"');
-        if event.payload.len() <= self.notify_bytes {
-            out.put_slice(b",\"payload\":");
-            self.put_payload(out, &event.payload);
-        }
-        out.put_u8(b'}');
-    }
-
-    fn put_payload(&self, out: &mut BytesMut, payload: &[u8]) {
-        match (self.form, std::str::from_utf8(payload)) {
-            (Form::Json | Form::Change, Ok(json)) => out.put_slice(json.as_bytes()),
-            (Form::Text, Ok(text)) => out.put_slice(quoted(text).as_bytes()),
-            _ => {
-                out.put_slice(quoted(&base64(payload)).as_bytes());
-                out.put_slice(b",\"encoding\":\"base64\"");
-            }
-        }
+        let payload = match (self.form, std::str::from_utf8(&event.payload)) {
+            (Form::Json | Form::Change, Ok(json)) => Payload::Json(json),
+            (Form::Text, Ok(text)) => Payload::Text(text),
+            _ => Payload::Bytes(&event.payload),
+        };
+        messages::Event { names, offset, payload }.put(out);
     }
 
     /// Events as one run of bytes for the wire.
@@ -163,7 +133,8 @@ impl Envelope {
         deflater: &mut Option<Deflater>,
     ) -> Bytes {
         let payload: usize = events.iter().map(|event| event.payload.len()).sum();
-        let mut out = BytesMut::with_capacity(payload + events.len() * (self.names.len() + 96));
+        let mut out =
+            BytesMut::with_capacity(payload + events.len() * (self.names.both().len() + 96));
         let mut message = BytesMut::with_capacity(256);
         for event in events {
             message.clear();
@@ -195,26 +166,8 @@ impl Envelope {
     /// The message that stands for events which were not sent.
     pub(crate) fn gap(&self, from: Position, to: Position) -> String {
         let (from, to) = (from.in_epoch(self.epoch), to.in_epoch(self.epoch));
-        format!("{{\"type\":\"gap\",{},\"from\":\"{from}\",\"to\":\"{to}\"}}", self.names)
+        Gap { names: &self.names, from, to }.text()
     }
-}
-
-/// The message that nothing more will come.
-pub(crate) fn ended(query_id: &str, stream: &str, reason: &str) -> String {
-    let (query_id, stream, reason) = (quoted(query_id), quoted(stream), quoted(reason));
-    format!(
-        "{{\"type\":\"subscription_ended\",\"query_id\":{query_id},\"streamId\":{stream},\
-         \"reason\":{reason}}}"
-    )
-}
-
-/// The message that the columns of a stream's table changed.
-pub(crate) fn schema_changed(query_id: &str, stream: &str, what: &str, offset: Offset) -> String {
-    let (query_id, stream, what) = (quoted(query_id), quoted(stream), quoted(what));
-    format!(
-        "{{\"type\":\"schema_changed\",\"query_id\":{query_id},\"streamId\":{stream},\
-         \"what\":{what},\"offset\":\"{offset}\"}}"
-    )
 }
 
 /// Writes one message in a connection's dialect. `position` is where it stands in the log, if it
@@ -255,7 +208,7 @@ const OFFSET_BYTES: usize = 21;
 fn put_server_sent(out: &mut BytesMut, message: &[u8], position: Option<Offset>) {
     if let Some(position) = position {
         out.put_slice(b"id: ");
-        put_offset(out, position);
+        put_shown(out, position);
         out.put_u8(b'\n');
     }
     out.put_slice(b"data: ");
@@ -269,17 +222,6 @@ fn put_server_sent(out: &mut BytesMut, message: &[u8], position: Option<Offset>)
         out.put_slice(message);
     }
     out.put_slice(b"\n\n");
-}
-
-fn put_offset(out: &mut BytesMut, offset: Offset) {
-    use std::fmt::Write as _;
-    // Writing into memory cannot fail.
-    let _ = write!(out, "{offset}");
-}
-
-/// A text as a JSON string.
-pub(crate) fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use super::replay::{Begun, End, Step, Verdict};
 use super::shard::Shard;
 use super::stats::add;
 use crate::hub::horizon::Horizon;
+use crate::hub::messages::{Created, CreatedOf, ServerMessage as _, SubscriptionCreated};
 
 impl Shard {
     /// Takes what a replay brought.
@@ -107,22 +108,20 @@ impl Shard {
     /// Tells the client which of its subscriptions have begun: from here on every event of theirs is
     /// certain to reach it.
     fn announce(&mut self, key: Key, replay: u32, begun: &[Begun]) {
-        let mut entries = Vec::new();
-        for Begun { slot, after, envelope, content_type, renew_every } in begun {
+        let mut announced = Vec::new();
+        for begins @ Begun { slot, after, envelope, renew_every, .. } in begun {
             if !self.replays(key, *slot, replay) {
                 continue;
             }
-            let offset = self.node.offset(*after);
             let Some(connection) = self.connection(key) else { return };
             let Some(subscription) = connection.subscription(*slot) else { continue };
             subscription.sent = *after;
             subscription.envelope = Some(envelope.clone());
             // This node is there: later replays need not wait for it.
             subscription.horizon = Horizon::default();
-            let (announced, stream) = (subscription.announced, subscription.stream.clone());
-            subscription.announced = true;
-            if !announced {
-                entries.push(connection.announcement(*slot, offset, content_type));
+            let stream = subscription.stream.clone();
+            if !std::mem::replace(&mut subscription.announced, true) {
+                announced.push(begins);
             }
             if connection.dialect().has_one_cursor() {
                 // From here on it comes in the log's order with all else: a cursor past what was sent
@@ -132,12 +131,23 @@ impl Shard {
             }
             self.renew_every(&stream, *renew_every);
         }
-        if !entries.is_empty() {
-            let message = serde_json::json!({
-                "type": "subscription_created",
-                "subscriptions": entries,
-            });
-            self.say(key, &message.to_string());
+        let Some(connection) = self.connections.get(key.index) else { return };
+        let subscriptions: Vec<Created<'_>> = announced
+            .into_iter()
+            .filter_map(|Begun { slot, after, content_type, .. }| {
+                let subscription = connection.subscriptions.get(slot.index as usize)?.as_ref()?;
+                Some(Created {
+                    query_id: &subscription.query_id,
+                    live_id: connection.live_id(&subscription.query_id),
+                    offset: Some(self.node.offset(*after)),
+                    reset: subscription.renewed,
+                    of: CreatedOf::Stream { stream_id: &subscription.stream, content_type },
+                })
+            })
+            .collect();
+        if !subscriptions.is_empty() {
+            let message = SubscriptionCreated { subscriptions }.text();
+            self.say(key, &message);
         }
     }
 

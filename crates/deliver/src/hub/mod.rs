@@ -11,7 +11,7 @@
 //! itself, without waiting: a delivery costs a pointer in a queue and a system call, and wakes no
 //! task. What a socket does not take stays in the connection's bounded [`outbox`].
 //!
-//! - [`frames`]: events as messages, encoded once for all who get them
+//! - [`messages`]: what is said; [`frames`]: that as bytes for the wire, encoded once for all who get it
 //! - [`audience`]: who follows a stream; [`connection`]: what one client follows
 //! - [`subscribe`]: beginning and ending to follow
 //! - [`fan_out`]: from a sight to the outboxes, large audiences in slices; [`flush`]: to the sockets
@@ -56,6 +56,7 @@ mod join;
 pub(crate) mod kinds;
 pub(crate) mod lens;
 pub(crate) mod lookup;
+pub(crate) mod messages;
 mod metrics;
 pub(crate) mod offset;
 mod outbox;

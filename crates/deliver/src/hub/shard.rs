@@ -23,6 +23,7 @@ use super::upkeep::Due;
 use super::{Command, Handle, Outlet};
 use crate::hub::kinds::entities::Desk;
 use crate::hub::kinds::query::Board;
+use crate::hub::messages::{Closing, ServerMessage as _};
 use crate::hub::reader::frame::Frame;
 use crate::node::Node;
 use crate::wire::clock::{clock_ms, now_ms};
@@ -276,9 +277,8 @@ impl Shard {
             {
                 connection.queue(retry, Cargo::Message, now_ms);
             }
-            self.say(key, &format!(
-                "{{\"type\":\"closing\",\"reason\":\"shutting_down\",\"reconnect_in_ms\":{wait_ms}}}"
-            ));
+            let closing = Closing { reason: "shutting_down", reconnect_in_ms: wait_ms };
+            self.say(key, &closing.text());
             self.close(key, CloseCode::GOING_AWAY, "shutting down");
         }
     }

@@ -12,6 +12,7 @@ use super::replay::{self, Wanted};
 use super::shard::Shard;
 use super::stats::{add, set, subtract};
 use crate::access::problem::Problem;
+use crate::hub::messages::{ServerMessage as _, SubscriptionEnded};
 use crate::hub::reader::frame::Frame;
 
 impl Shard {
@@ -173,7 +174,8 @@ impl Shard {
             return self.end_query(Member { key, slot }, reason, None);
         }
         let (query_id, stream) = (&subscription.query_id, &subscription.stream);
-        let ended = super::frames::ended(query_id, stream, reason);
+        let stream_id = Some(&**stream);
+        let ended = SubscriptionEnded { query_id, stream_id, reason, what: None }.text();
         let (link, stream) = (subscription.link, stream.to_string());
         let gap = match (subscription.gap.take(), &subscription.envelope) {
             (Some((from, to)), Some(envelope)) => Some(envelope.gap(from, to)),

@@ -11,6 +11,7 @@ use super::shard::{Shard, ms};
 use super::stats::{add, set};
 use crate::hub::ack::{Ack, Acked};
 use crate::hub::kinds::query::LiveQuery;
+use crate::hub::messages::{Progress, ServerMessage as _};
 
 /// How often a lifetime is renewed at most.
 const RENEWAL_MS_MIN: u64 = 100;
@@ -90,7 +91,7 @@ impl Shard {
         if all_served && connection.told < position && connection.has_all() {
             connection.told = position;
             connection.furthest = connection.furthest.max(position);
-            let message = format!("{{\"type\":\"progress\",\"offset\":\"{offset}\"}}");
+            let message = Progress { query_id: None, offset }.text();
             connection.say(&message, Some(offset), &mut self.deflater, now_ms);
         }
     }

@@ -21,6 +21,7 @@ use axum::http::{Method, Response};
 
 use crate::access::problem::Problem;
 use crate::door::Admission;
+use crate::hub::messages::{Hello, ServerMessage as _};
 use crate::node::Node;
 use crate::wire::websocket::handshake;
 
@@ -75,13 +76,5 @@ pub(crate) fn connection_id() -> Arc<str> {
 
 /// The first message.
 fn hello(node: &Node, connection_id: &str, session: Option<&str>) -> String {
-    let mut message = serde_json::json!({
-        "type": "hello",
-        "connection_id": connection_id,
-        "node": node.id,
-    });
-    if let Some(session) = session {
-        message["session"] = session.into();
-    }
-    message.to_string()
+    Hello { connection_id, node: &node.id, session }.text()
 }

@@ -28,6 +28,7 @@ use crate::door::Admission;
 use crate::hub;
 use crate::hub::directory::{Present, Registered};
 use crate::hub::kinds::entities::kept::Entities;
+use crate::hub::messages::{Pong, ServerMessage as _};
 use crate::hub::{Command, Facts, Handle, Key, Manner, Outlet, SessionLink, Socket, StartFrom};
 use crate::node::Node;
 use crate::sessions::{Following, subscribe};
@@ -285,7 +286,7 @@ impl Client {
             return true;
         }
         match message {
-            Message::Ping => self.say("{\"type\":\"pong\"}".to_owned()).await,
+            Message::Ping => self.say(Pong {}.text()).await,
             Message::Auth { token } => return self.authenticate(&token).await,
             _ if self.identity.is_none() => {
                 self.say(unauthorized("the first message must be auth").message(None)).await;

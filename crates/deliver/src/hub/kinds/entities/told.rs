@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::json;
 
 use tidewire_store::EntityAction;
 
@@ -12,6 +11,7 @@ use crate::access::problem::Problem;
 use crate::hub::audience::Member;
 use crate::hub::connection::{Key, State, Subscription};
 use crate::hub::flush::Departing;
+use crate::hub::messages::{Created, CreatedOf, SubscriptionCreated};
 use crate::hub::outbox::{Cargo, Slot};
 use crate::hub::shard::Shard;
 use crate::hub::stats::add;
@@ -135,24 +135,24 @@ impl Shard {
         after: tidewire_store::Position,
         reset: bool,
     ) {
-        let offset = self.node.offset(after).to_string();
-        let Some(connection) = self.connection(key) else { return };
-        let id = Arc::clone(&connection.facts.id);
-        let Some(subscription) = connection.subscription(slot) else { return };
+        let offset = self.node.offset(after);
+        let connection = self.connections.get(key.index).filter(|c| c.serial == key.serial);
+        let Some(connection) = connection else { return };
+        let subscription = connection.subscriptions.get(slot.index as usize);
+        let Some(subscription) = subscription.and_then(Option::as_ref) else { return };
         let Some(interest) = &subscription.entities else { return };
-        let message = json!({
-            "type": "subscription_created",
-            "subscriptions": [{
-                "query_id": *subscription.query_id,
-                "live_id": format!("{id}-{}", subscription.query_id),
-                "streamId": *subscription.stream,
-                "entityCode": *interest.code,
-                "entities": interest.ids.len(),
-                "offset": offset,
-                "reset": reset,
-            }],
+        let message = SubscriptionCreated::written(Created {
+            query_id: &subscription.query_id,
+            live_id: connection.live_id(&subscription.query_id),
+            offset: Some(offset),
+            reset,
+            of: CreatedOf::Entities {
+                stream_id: &subscription.stream,
+                entity_code: &interest.code,
+                entities: interest.ids.len(),
+            },
         });
-        self.say(key, &message.to_string());
+        self.say(key, &message);
     }
 }
 

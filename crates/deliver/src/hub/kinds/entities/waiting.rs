@@ -5,12 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use serde::Serialize;
 
 use tidewire_store::{EntityAction, Epoch, Position};
 
 use crate::hub::frames;
 use crate::hub::frames::Dialect;
+use crate::hub::messages::{
+    Invalidate, InvalidatedEntities, InvalidatedEntity, ServerMessage as _,
+};
 use crate::wire::websocket::deflate::Deflater;
 
 /// Changes in one message. A client reads a message as a whole, and thousands would make it stop
@@ -72,28 +74,6 @@ impl Waiting {
     }
 }
 
-#[derive(Serialize)]
-struct Invalidate<'a> {
-    r#type: &'static str,
-    query_id: &'a str,
-    payload: Payload<'a>,
-    offset: String,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Payload<'a> {
-    entity_code: &'a str,
-    changes: Vec<Change<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Change<'a> {
-    entity_id: &'a str,
-    action: &'static str,
-}
-
 /// Changes as messages, to a client that has everything up to `before`. Each says up to where it has
 /// everything then: so those with one position, which are a truncated table's, are all told before a
 /// message says that position.
@@ -118,15 +98,15 @@ pub(super) fn messages(
         before = complete;
         let change = |told| {
             let Told { id, action, .. }: &Told = told;
-            Change { entity_id: id, action: action.as_str() }
+            InvalidatedEntity { entity_id: id, action: action.as_str() }
         };
+        let changes = part.iter().map(change).collect();
         let message = Invalidate {
-            r#type: "INVALIDATE",
             query_id,
-            payload: Payload { entity_code: code, changes: part.iter().map(change).collect() },
-            offset: complete.in_epoch(epoch).to_string(),
+            payload: InvalidatedEntities { entity_code: code, changes },
+            offset: complete.in_epoch(epoch),
         };
-        messages.push(serde_json::to_string(&message).unwrap_or_default());
+        messages.push(message.text());
     }
     messages
 }

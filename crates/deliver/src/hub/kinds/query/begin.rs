@@ -6,12 +6,13 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use tidewire_query::{PlanName, RowText};
-use tidewire_store::{Offset, Position};
+use tidewire_store::Position;
 
 use crate::hub::audience::Member;
 use crate::hub::flush::Departing;
-use crate::hub::frames::{put, quoted};
+use crate::hub::frames::put;
 use crate::hub::kinds::query::engine::{Compiled, piece};
+use crate::hub::messages::{Created, CreatedOf, InitialBatch, Json, SubscriptionCreated};
 use crate::hub::outbox::{Cargo, Parcel, Slot};
 use crate::hub::shard::Shard;
 
@@ -85,13 +86,19 @@ impl Shard {
         query.unsettled = begins.at.is_none() || begins.rows.is_none();
         let reset = begins.rows.is_some() && (begins.reset || query.has_rows);
         query.has_rows = true;
-        let mut message = announcement(&query_id, &query.live_id, begins, offset, reset);
-        message.push_str(&match &rows {
-            Some(((text, _), rows)) => format!(
-                ",\"row_count\":{},\"more\":{more},\"initial_results\":{text}}}]}}",
-                rows.len()
-            ),
-            None => ",\"more\":false}]}".to_owned(),
+        let message = SubscriptionCreated::written(Created {
+            query_id: &query_id,
+            live_id: query.live_id.to_string(),
+            offset,
+            reset,
+            of: CreatedOf::Query {
+                etag: &begins.compiled.etag,
+                columns: Json::from(&*begins.compiled.columns),
+                plan: begins.plan.as_str(),
+                more,
+                row_count: rows.as_ref().map(|(_, rows)| rows.len()),
+                initial_results: rows.as_ref().map(|((text, _), _)| Json::from(&**text)),
+            },
         });
         query.results += 1;
         let results = query.results;
@@ -106,26 +113,6 @@ impl Shard {
         }
         self.touch(member.key.index);
     }
-}
-
-/// The beginning of a `subscription_created`.
-fn announcement(
-    query_id: &str,
-    live_id: &str,
-    begins: &Beginning<'_>,
-    offset: Option<Offset>,
-    reset: bool,
-) -> String {
-    let offset = offset.map_or_else(|| "null".to_owned(), |offset| format!("\"{offset}\""));
-    format!(
-        "{{\"type\":\"subscription_created\",\"subscriptions\":[{{\"query_id\":{},\"live_id\":{},\
-         \"offset\":{offset},\"etag\":\"{}\",\"columns\":{},\"plan\":\"{}\",\"reset\":{reset}",
-        quoted(query_id),
-        quoted(live_id),
-        begins.compiled.etag,
-        begins.compiled.columns,
-        begins.plan,
-    )
 }
 
 impl Departing<'_> {
@@ -150,11 +137,8 @@ impl Departing<'_> {
                 then.iter().filter(|parcel| matches!(parcel.cargo, Cargo::Live { .. })).count();
         }
         subscription.waiting += u32::try_from(changes).unwrap_or(u32::MAX);
-        let message = format!(
-            "{{\"type\":\"initial_batch\",\"query_id\":{},\"part\":{part},\"more\":{more},\
-             \"rows\":{rows}}}",
-            quoted(&query_id)
-        );
+        let rows = Json::from(&*rows);
+        let message = InitialBatch { query_id: &query_id, part, more, rows }.written();
         let mut bytes = BytesMut::new();
         put(&mut bytes, dialect, message.as_bytes(), None, self.deflater);
         Piece { bytes: bytes.freeze(), more, then }

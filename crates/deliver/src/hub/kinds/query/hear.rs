@@ -9,8 +9,9 @@ use tidewire_store::Position;
 
 use super::begin::Beginning;
 use crate::hub::audience::Member;
-use crate::hub::frames::{put, quoted};
+use crate::hub::frames::put;
 use crate::hub::kinds::query::engine::{Change, News, QuerySight};
+use crate::hub::messages::{Progress, ServerMessage as _, SubscriptionEnded};
 use crate::hub::outbox::{Cargo, Parcel};
 use crate::hub::shard::Shard;
 
@@ -130,10 +131,7 @@ impl Shard {
         if !std::mem::replace(&mut query.unsettled, false) {
             return;
         }
-        let message = format!(
-            "{{\"type\":\"progress\",\"query_id\":{},\"offset\":\"{offset}\"}}",
-            quoted(&query_id)
-        );
+        let message = Progress { query_id: Some(&query_id), offset }.text();
         let mut bytes = BytesMut::new();
         put(&mut bytes, dialect, message.as_bytes(), None, &mut self.deflater);
         // Given up with the changes before it, whose place it tells.
@@ -183,12 +181,7 @@ impl Shard {
     pub(in crate::hub) fn end_query(&mut self, member: Member, reason: &str, what: Option<&str>) {
         let Some(query_id) = self.query_id(member.key, member.slot) else { return };
         self.drop_subscription(member.key, member.slot);
-        let what = what.map(|what| format!(",\"what\":{}", quoted(what))).unwrap_or_default();
-        let message = format!(
-            "{{\"type\":\"subscription_ended\",\"query_id\":{},\"reason\":{}{what}}}",
-            quoted(&query_id),
-            quoted(reason)
-        );
-        self.say(member.key, &message);
+        let ended = SubscriptionEnded { query_id: &query_id, stream_id: None, reason, what };
+        self.say(member.key, &ended.text());
     }
 }

@@ -4,7 +4,6 @@
 //! so it is written once, and its frames are made once for each name and dialect.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
@@ -13,7 +12,8 @@ use tidewire_query::{Delta, EndReason, PlanName, QueryId, RowText, To};
 use tidewire_store::{Offset, Position};
 
 use super::compile::Compiled;
-use crate::hub::frames::{self, Dialect, quoted};
+use crate::hub::frames::{self, Dialect};
+use crate::hub::messages::{self, Json};
 use crate::hub::tail::Messages;
 use crate::wire::websocket::deflate::Deflater;
 
@@ -106,19 +106,19 @@ impl Change {
         txid: Option<i64>,
         created_at_ms: i64,
     ) -> Change {
-        let mut parts = Vec::new();
-        write_steps(delta, &mut parts);
-        let count = parts.len();
-        let offset = at.map_or_else(|| "null".to_owned(), |(_, offset)| format!("\"{offset}\""));
-        let txid = txid.map_or_else(|| "null".to_owned(), |txid| txid.to_string());
-        for (part, text) in parts.iter_mut().enumerate() {
-            let more = part + 1 < count;
-            // Writing into memory cannot fail.
-            let _ = write!(
-                text,
-                ",\"offset\":{offset},\"part\":{part},\"more\":{more},\"txid\":{txid}}}"
-            );
-        }
+        let offset = at.map(|(_, offset)| offset);
+        let parts = with_steps(delta, |changes| {
+            let count = changes.len();
+            let numbered = changes.into_iter().enumerate();
+            let whole = |(part, change)| messages::Change {
+                offset,
+                part,
+                more: part + 1 < count,
+                txid,
+                ..change
+            };
+            numbered.map(|numbered| whole(numbered).rest()).collect()
+        });
         Change {
             at: at.map(|(position, _)| position),
             rows: delta.len(),
@@ -146,10 +146,9 @@ impl Change {
             Dialect::Chunks => &messages.chunks,
         };
         let encoded = shared.get_or_init(|| {
-            let name = quoted(query_id);
             let mut out = BytesMut::new();
             for part in &self.parts {
-                let message = format!("{{\"type\":\"change\",\"query_id\":{name},{part}");
+                let message = messages::Change::named(query_id, part);
                 frames::put(&mut out, dialect, message.as_bytes(), None, deflater);
             }
             out.freeze()
@@ -158,10 +157,10 @@ impl Change {
     }
 }
 
-/// Writes what happened, in the order in which it is to be done. Rows that go are told from the last to
+/// What happened, as messages, in the order in which it is to be done. Rows that go are told from the last to
 /// the first, and rows that come from the first to the last, so that the places of a part hold when the
 /// parts before it are done. Rows that move are told together: their places are of all at once.
-fn write_steps(delta: &Delta, parts: &mut Vec<String>) {
+fn with_steps<T>(delta: &Delta, then: impl FnOnce(Vec<messages::Change<'_>>) -> T) -> T {
     let places = delta.places.as_ref();
     let place = |of: Option<&Vec<u32>>, index: usize| of.and_then(|all| all.get(index)).copied();
     let mut deleted: Vec<Told<'_>> = (0..delta.deleted.len())
@@ -192,12 +191,20 @@ fn write_steps(delta: &Delta, parts: &mut Vec<String>) {
         .collect();
     inserted.sort_by_key(|told| told.at);
     let whole = if places.is_some() { usize::MAX } else { PART_BYTES };
-    write_parts(Step::Delete, &deleted, PART_BYTES, parts);
-    write_parts(Step::Update, &updated, whole, parts);
-    write_parts(Step::Insert, &inserted, PART_BYTES, parts);
+    let mut changes = Vec::new();
+    cut(Step::Delete, &deleted, PART_BYTES, &mut changes);
+    cut(Step::Update, &updated, whole, &mut changes);
+    cut(Step::Insert, &inserted, PART_BYTES, &mut changes);
+    then(changes)
 }
 
-fn write_parts(step: Step, rows: &[Told<'_>], bytes_max: usize, parts: &mut Vec<String>) {
+/// Cuts the rows of a step into messages of so many bytes.
+fn cut<'a>(
+    step: Step,
+    rows: &[Told<'a>],
+    bytes_max: usize,
+    changes: &mut Vec<messages::Change<'a>>,
+) {
     let bytes = |told: &Told<'_>| told.row.len() + told.old.map_or(0, |old| old.len());
     let mut rest = rows;
     while !rest.is_empty() {
@@ -209,44 +216,30 @@ fn write_parts(step: Step, rows: &[Told<'_>], bytes_max: usize, parts: &mut Vec<
         });
         let count = fits.count();
         let (now, later) = rest.split_at(count);
-        parts.push(write_part(step, now));
+        changes.push(change_of(step, now));
         rest = later;
     }
 }
 
-fn write_part(step: Step, rows: &[Told<'_>]) -> String {
-    let word = match step {
-        Step::Delete => "DELETE",
-        Step::Update => "UPDATE",
-        Step::Insert => "INSERT",
-    };
-    let mut out = format!("\"change_type\":\"{word}\",\"rows\":[");
-    join(&mut out, rows.iter().map(|told| &**told.row));
-    out.push(']');
-    if matches!(step, Step::Update) {
-        out.push_str(",\"old_rows\":[");
-        join(&mut out, rows.iter().filter_map(|told| told.old).map(|old| &**old));
-        out.push(']');
-    }
-    for (name, place) in
-        [("from", (|told| told.from) as fn(&Told<'_>) -> _), ("at", |told| told.at)]
-    {
-        let places: Vec<String> =
-            rows.iter().filter_map(place).map(|place: u32| place.to_string()).collect();
-        if !places.is_empty() {
-            let _ = write!(out, ",\"{name}\":[{}]", places.join(","));
-        }
-    }
-    out
-}
-
-/// Puts rows, which are JSON already, one after the other.
-fn join<'a>(out: &mut String, rows: impl Iterator<Item = &'a str>) {
-    for (index, row) in rows.enumerate() {
-        if index > 0 {
-            out.push(',');
-        }
-        out.push_str(row);
+/// A message about some rows, which does not say yet where it stands.
+fn change_of<'a>(step: Step, rows: &[Told<'a>]) -> messages::Change<'a> {
+    messages::Change {
+        query_id: None,
+        change_type: match step {
+            Step::Delete => "DELETE",
+            Step::Update => "UPDATE",
+            Step::Insert => "INSERT",
+        },
+        rows: rows.iter().map(|told| Json::from(&**told.row)).collect(),
+        old_rows: matches!(step, Step::Update).then(|| {
+            rows.iter().filter_map(|told| told.old).map(|old| Json::from(&**old)).collect()
+        }),
+        from: rows.iter().filter_map(|told| told.from).collect(),
+        at: rows.iter().filter_map(|told| told.at).collect(),
+        offset: None,
+        part: 0,
+        more: false,
+        txid: None,
     }
 }
 
@@ -278,7 +271,7 @@ mod tests {
 
     fn messages(delta: &Delta) -> Vec<Value> {
         let change = Change::new(delta, None, Some(7), 0);
-        let message = |part: &String| format!("{{\"type\":\"change\",\"query_id\":\"q\",{part}");
+        let message = |part: &String| messages::Change::named("q", part);
         change.parts.iter().map(|p| serde_json::from_str(&message(p)).expect("JSON")).collect()
     }
 

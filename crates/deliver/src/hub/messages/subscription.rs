@@ -1,0 +1,92 @@
+//! Messages about what a connection follows.
+
+use serde::Serialize;
+
+use tidewire_store::Offset;
+
+use super::{Json, ServerMessage as _, shown, shown_or_null};
+
+/// Subscriptions have begun.
+#[derive(Debug, Serialize)]
+pub(crate) struct SubscriptionCreated<'a> {
+    pub(crate) subscriptions: Vec<Created<'a>>,
+}
+
+/// One of them.
+#[derive(Debug, Serialize)]
+pub(crate) struct Created<'a> {
+    pub(crate) query_id: &'a str,
+    pub(crate) live_id: String,
+    /// Everything after it will come. Only a query may not know it yet.
+    #[serde(serialize_with = "shown_or_null")]
+    pub(crate) offset: Option<Offset>,
+    pub(crate) reset: bool,
+    #[serde(flatten)]
+    pub(crate) of: CreatedOf<'a>,
+}
+
+/// What is said besides of each kind.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum CreatedOf<'a> {
+    #[serde(rename_all = "camelCase")]
+    Stream { stream_id: &'a str, content_type: &'a str },
+    #[serde(rename_all = "camelCase")]
+    Entities {
+        stream_id: &'a str,
+        entity_code: &'a str,
+        /// How many.
+        entities: usize,
+    },
+    Query {
+        etag: &'a str,
+        columns: Json<'a>,
+        plan: &'a str,
+        more: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        row_count: Option<usize>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        initial_results: Option<Json<'a>>,
+    },
+}
+
+impl SubscriptionCreated<'_> {
+    /// The message of one, whose rows, if it has some, are many and written by hand.
+    pub(crate) fn written(mut created: Created<'_>) -> String {
+        let rows = match &mut created.of {
+            CreatedOf::Query { initial_results, .. } => initial_results.take(),
+            CreatedOf::Stream { .. } | CreatedOf::Entities { .. } => None,
+        };
+        let mut text = SubscriptionCreated { subscriptions: vec![created] }.text();
+        if let Some(rows) = rows {
+            const END: &str = "}]}";
+            text.truncate(text.len() - END.len());
+            text.push_str(",\"initial_results\":");
+            text.push_str(&String::from_utf8_lossy(rows.0));
+            text.push_str(END);
+        }
+        text
+    }
+}
+
+/// The columns of a stream's table changed.
+#[derive(Debug, Serialize)]
+pub(crate) struct SchemaChanged<'a> {
+    pub(crate) query_id: &'a str,
+    #[serde(rename = "streamId")]
+    pub(crate) stream_id: &'a str,
+    pub(crate) what: &'a str,
+    #[serde(serialize_with = "shown")]
+    pub(crate) offset: Offset,
+}
+
+/// Nothing more will come.
+#[derive(Debug, Serialize)]
+pub(crate) struct SubscriptionEnded<'a> {
+    pub(crate) query_id: &'a str,
+    #[serde(rename = "streamId", skip_serializing_if = "Option::is_none")]
+    pub(crate) stream_id: Option<&'a str>,
+    pub(crate) reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) what: Option<&'a str>,
+}
