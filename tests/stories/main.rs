@@ -54,6 +54,7 @@ mod live_metrics;
 mod live_queries;
 mod live_queries_under_load;
 mod live_sql_cannot;
+mod names_of_subscriptions;
 mod nobody_is_held_up;
 mod notify;
 mod old_rows_are_retired;

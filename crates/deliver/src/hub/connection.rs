@@ -44,6 +44,10 @@ pub(crate) struct SessionLink {
     pub(crate) went_live: bool,
 }
 
+/// What a session follows and a connection of it does not, because it may not or could not: its name, and
+/// the stream.
+pub(crate) type Unread = (Arc<str>, Arc<str>);
+
 /// A subscription that is asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
@@ -118,6 +122,7 @@ pub(super) struct Connection {
     pub(super) serial: u64,
     pub(super) facts: Arc<Facts>,
     pub(super) session: Option<Arc<str>>,
+    pub(super) unread: Vec<Unread>,
     pub(super) outlet: Outlet,
     pub(super) outbox: Outbox,
     /// Set if it is a reader of one stream, which has no subscriptions.
@@ -163,6 +168,7 @@ impl Connection {
             serial,
             facts,
             session: None,
+            unread: Vec::new(),
             outlet,
             outbox: Outbox::default(),
             reader: None,

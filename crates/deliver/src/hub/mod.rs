@@ -13,7 +13,7 @@
 //!
 //! - [`messages`]: what is said; [`frames`]: that as bytes for the wire, encoded once for all who get it
 //! - [`audience`]: who follows a stream; [`connection`]: what one client follows
-//! - [`subscribe`]: beginning and ending to follow
+//! - [`admit`]: who may begin; [`subscribe`]: beginning and ending to follow
 //! - [`fan_out`]: from a sight to the outboxes, large audiences in slices; [`flush`]: to the sockets
 //! - [`job`]: a round through an audience; [`backlog`]: rounds that wait, or are under way in slices
 //! - [`unsorted`]: several streams over one SSE response, in the log's order
@@ -38,6 +38,7 @@
 //! can make the hub wait or grow (invariant 5).
 
 pub(crate) mod ack;
+pub(crate) mod admit;
 mod audience;
 mod backlog;
 pub(crate) mod bell;
@@ -97,7 +98,7 @@ use crate::wire::websocket::CloseCode;
 pub(crate) use crate::hub::kinds::entities::{Deed as EntityDeed, EntityRequest};
 pub(crate) use crate::hub::kinds::query::{Deed as QueryDeed, QueryRequest};
 pub(crate) use audience::Manner;
-pub(crate) use connection::{Key, Request, SessionLink, StartFrom};
+pub(crate) use connection::{Key, Request, SessionLink, StartFrom, Unread};
 pub(crate) use facts::{Facts, Gathering, Portrait, Wanted};
 pub(crate) use metrics::write as write_metrics;
 pub(crate) use outlet::{Outlet, ServerSent, Socket};
@@ -137,7 +138,7 @@ pub(crate) enum Command {
     /// It does not want to any more. Without names of its own, these streams of its session.
     Unsubscribe { key: Key, query_ids: Vec<String> },
     /// What its session follows; what is not named is not followed any more.
-    Follow { key: Key, requests: Vec<Request>, revision: u64 },
+    Follow { key: Key, requests: Vec<Request>, unread: Vec<Unread>, revision: u64 },
     /// It has processed what it got up to somewhere.
     Acknowledge { key: Key, acks: Vec<Ack> },
     /// A replay has got on.

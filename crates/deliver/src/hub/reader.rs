@@ -214,7 +214,7 @@ impl Connection {
 
 impl Shard {
     /// Lets a reader in.
-    pub(super) fn admit(&mut self, outlet: Outlet, arrival: Arrival) -> Key {
+    pub(super) fn admit_reader(&mut self, outlet: Outlet, arrival: Arrival) -> Key {
         let key = self.attach(outlet, arrival.facts, true);
         let sse_ms = ms(self.node.options.streams.sse_duration);
         let (now_ms, stream) = (self.now_ms, Arc::clone(arrival.attendance.stream()));

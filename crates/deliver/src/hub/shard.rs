@@ -107,7 +107,7 @@ impl Shard {
                 let _ = reply.send(self.handle.presence(key));
             }
             Command::Admit { outlet, arrival, reply } => {
-                let key = self.admit(outlet, *arrival);
+                let key = self.admit_reader(outlet, *arrival);
                 let _ = reply.send(self.handle.presence(key));
             }
             Command::Read { key, read } => self.read_on(key, read),
@@ -128,14 +128,20 @@ impl Shard {
             Command::Subscribe { key, requests } => self.subscribe(key, requests),
             Command::Unsubscribe { key, query_ids } => {
                 for query_id in query_ids {
-                    let slot = self.connection(key).and_then(|c| c.find(&query_id));
+                    let connection = self.connection(key);
+                    let slot = connection.and_then(|connection| {
+                        connection.unread.retain(|(name, _)| **name != *query_id);
+                        connection.find(&query_id)
+                    });
                     match slot {
                         Some(slot) => self.end(key, slot, "unsubscribed"),
                         None => self.say(key, &unknown_subscription().message(Some(&query_id))),
                     }
                 }
             }
-            Command::Follow { key, requests, revision } => self.follow(key, requests, revision),
+            Command::Follow { key, requests, unread, revision } => {
+                self.follow(key, requests, unread, revision);
+            }
             Command::Acknowledge { key, acks } => self.acknowledge(key, acks),
             Command::Replayed { key, replay, step, reply } => {
                 self.replayed(key, replay, *step, reply);

@@ -224,7 +224,7 @@ impl World {
     fn admit(&mut self) {
         for client in &mut self.clients {
             if let (Some(outlet), Some(arrival)) = (client.outlet.take(), client.arrival.take()) {
-                client.key = Some(self.shard.admit(outlet, arrival));
+                client.key = Some(self.shard.admit_reader(outlet, arrival));
             }
         }
     }

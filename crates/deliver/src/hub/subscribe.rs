@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tidewire_store::{Position, SessionChange};
 
+use super::admit::{Admission, Asked};
 use super::audience::{Audience, Circle, Member};
-use super::connection::{Key, Request, StartFrom, State};
+use super::connection::{Key, Request, StartFrom, State, Unread};
 use super::outbox::Slot;
 use super::replay::{self, Wanted};
 use super::shard::Shard;
@@ -18,34 +19,18 @@ use crate::hub::reader::frame::Frame;
 impl Shard {
     /// Begins to follow streams.
     pub(super) fn subscribe(&mut self, key: Key, requests: Vec<Request>) {
-        let subscriptions_max = self.node.options.live.subscriptions_max;
         let mut slots = Vec::with_capacity(requests.len());
         for request in requests {
-            let Some(connection) = self.connection(key) else { return };
-            let existing = connection.find(&request.query_id);
-            if let Some(slot) = existing {
-                let known = connection.subscription(slot).and_then(|s| s.link);
-                // What a session's change brought here first is the same subscription.
-                if request.link.is_some() && known.map(|k| k.epoch) == request.link.map(|l| l.epoch)
-                {
-                    continue;
-                }
-                if request.manner.to_table && known.is_some() {
-                    let message = taken_by_session().message(Some(&request.query_id));
-                    self.say(key, &message);
-                    continue;
-                }
-                connection.outbox.withdraw(slot);
-                self.drop_subscription(key, slot);
-            } else if connection.slots().count() >= subscriptions_max {
-                let message = too_many(subscriptions_max).message(Some(&request.query_id));
-                self.say(key, &message);
-                continue;
-            }
+            let asked = match request.manner.to_table {
+                true => Asked::Table,
+                false => Asked::Stream(request.link),
+            };
+            let admitted = self.admit(key, &request.query_id, asked);
+            let Some(Admission::Begins { renewed }) = admitted else { continue };
             let Some(connection) = self.connection(key) else { return };
             let stream = Arc::clone(&request.stream);
             let circle = Circle::Named(Arc::clone(&request.query_id), request.manner.clone());
-            let slot = connection.add(request, existing.is_some());
+            let slot = connection.add(request, renewed);
             self.enter(&stream, circle, Member { key, slot });
             add(&self.stats.subscriptions, 1);
             slots.push(slot);
@@ -54,9 +39,17 @@ impl Shard {
     }
 
     /// Takes over what a session follows, as the store had it at a revision. What was made since, and
-    /// came here by another way, stays: of that the revision knows nothing.
-    pub(super) fn follow(&mut self, key: Key, mut requests: Vec<Request>, revision: u64) {
+    /// came here by another way, stays: of that the revision knows nothing. `unread` is what the session
+    /// follows and this connection may not read.
+    pub(super) fn follow(
+        &mut self,
+        key: Key,
+        mut requests: Vec<Request>,
+        unread: Vec<Unread>,
+        revision: u64,
+    ) {
         let Some(connection) = self.connection(key) else { return };
+        connection.unread = unread;
         let wanted = |query_id: &str| requests.iter().any(|r| *r.query_id == *query_id);
         let (mut dropped, mut newer) = (Vec::new(), Vec::new());
         for (slot, subscription) in connection.slots() {
@@ -193,13 +186,17 @@ impl Shard {
         }
     }
 
-    /// Ends a subscription that could not be begun, or broke.
+    /// Ends a subscription that could not be begun, or broke. If it is a session's, that follows it still.
     pub(super) fn fail(&mut self, key: Key, slot: Slot, problem: &Problem) {
-        let query_id = self.query_id(key, slot);
-        self.drop_subscription(key, slot);
-        if let Some(query_id) = query_id {
-            self.say(key, &problem.message(Some(&query_id)));
+        let Some(connection) = self.connection(key) else { return };
+        let Some(subscription) = connection.subscription(slot) else { return };
+        let query_id = Arc::clone(&subscription.query_id);
+        if subscription.link.is_some() {
+            let unread = (Arc::clone(&query_id), Arc::clone(&subscription.stream));
+            connection.unread.push(unread);
         }
+        self.drop_subscription(key, slot);
+        self.say(key, &problem.message(Some(&query_id)));
     }
 
     /// The client's name of a subscription.
@@ -249,24 +246,5 @@ pub(super) fn unknown_subscription() -> Problem {
         "no_such_subscription",
         "the connection has no subscription of this query_id",
         "subscribe first, or ignore this: it has ended already",
-    )
-}
-
-/// A subscription to a table is the connection's, and would hide the session's of the same name.
-pub(super) fn taken_by_session() -> Problem {
-    Problem::new(
-        axum::http::StatusCode::CONFLICT,
-        "query_id_in_use",
-        "the session follows a stream under this name",
-        "unsubscribe from that stream first, or choose another query_id",
-    )
-}
-
-pub(super) fn too_many(subscriptions_max: usize) -> Problem {
-    Problem::new(
-        axum::http::StatusCode::TOO_MANY_REQUESTS,
-        "too_many_subscriptions",
-        format!("a connection has at most {subscriptions_max} (live.subscriptions_max)"),
-        "unsubscribe from something, or use another connection",
     )
 }

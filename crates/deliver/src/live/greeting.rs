@@ -8,7 +8,7 @@ use crate::access::auth::{Act, Identity, audit};
 use crate::access::problem::Problem;
 use crate::hub::horizon::Horizon;
 use crate::hub::lens::View;
-use crate::hub::{Command, Handle, Key, Manner, Request, SessionLink, StartFrom};
+use crate::hub::{Command, Handle, Key, Manner, Request, SessionLink, StartFrom, Unread};
 use crate::node::Node;
 
 /// A session that a connection of this node serves. The session is let go when this is dropped.
@@ -69,6 +69,7 @@ pub(crate) async fn follow(
     cursor: Option<Position>,
 ) {
     let mut requests = Vec::with_capacity(session.subscriptions.len());
+    let mut unread: Vec<Unread> = Vec::new();
     for subscription in &session.subscriptions {
         let act = Act::Read(&subscription.stream);
         let allowed = identity.may(act);
@@ -80,12 +81,14 @@ pub(crate) async fn follow(
         match seen {
             Ok(view) => requests.push(request(node, subscription, identity, cursor, view)),
             Err(problem) => {
-                let message = problem.message(Some(&subscription.query_id));
+                let (query_id, stream) = (&*subscription.query_id, &*subscription.stream);
+                unread.push((query_id.into(), stream.into()));
+                let message = problem.message(Some(query_id));
                 shard.ask(Command::Say { key, message }).await;
             }
         }
     }
-    shard.ask(Command::Follow { key, requests, revision: session.revision }).await;
+    shard.ask(Command::Follow { key, requests, unread, revision: session.revision }).await;
 }
 
 /// A session's subscription, as a connection is asked to follow it.

@@ -425,14 +425,8 @@ impl Client {
                 patterns,
             });
         };
-        let following = Following {
-            session,
-            reach: &reach,
-            stream: &stream,
-            query_id: &query_id,
-            start,
-            replaces: true,
-        };
+        let following =
+            Following { session, reach: &reach, stream: &stream, query_id: &query_id, start };
         let made = subscribe(&self.node, following).await?;
         let went_live = made.live_since.is_some();
         Ok(hub::Request {

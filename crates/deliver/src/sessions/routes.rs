@@ -73,7 +73,6 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
         stream: &stream,
         query_id: &stream,
         start,
-        replaces: false,
     };
     let made = subscribe(node, following).await?;
     let document = json!({

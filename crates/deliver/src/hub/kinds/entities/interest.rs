@@ -15,7 +15,7 @@ use crate::node::Node;
 pub(in crate::hub) struct Interest {
     pub(super) code: Arc<str>,
     /// Each with the place after which it is told of.
-    pub(super) ids: HashMap<Arc<str>, Position>,
+    pub(in crate::hub) ids: HashMap<Arc<str>, Position>,
     pub(super) waiting: Waiting,
     pub(super) identity: Identity,
     epoch: Epoch,
@@ -48,7 +48,7 @@ pub(super) fn concerns(reach: &Reach, change: &EntityChange) -> bool {
 }
 
 impl Interest {
-    pub(super) fn new(code: &Arc<str>, identity: Identity, epoch: Epoch) -> Interest {
+    pub(in crate::hub) fn new(code: &Arc<str>, identity: Identity, epoch: Epoch) -> Interest {
         Interest {
             code: Arc::clone(code),
             ids: HashMap::new(),
@@ -59,6 +59,11 @@ impl Interest {
             joining: Vec::new(),
             queued: false,
         }
+    }
+
+    /// Whether it is about entities of a code.
+    pub(in crate::hub) fn is_of(&self, code: &str) -> bool {
+        *self.code == *code
     }
 
     /// Whether its holder may be told of something.

@@ -33,6 +33,7 @@ use tidewire_store::{ENTITY_PREFIX, ENTITY_USER_BYTES_MAX, EntityEdit, EntitySub
 
 use crate::access::auth::Identity;
 use crate::access::problem::Problem;
+use crate::hub::admit::{Admission, Asked};
 use crate::hub::audience::{Manner, Member};
 use crate::hub::connection::{Connection, Key, Request, StartFrom};
 use crate::hub::horizon::Horizon;
@@ -109,40 +110,19 @@ impl Shard {
     }
 
     fn subscribe_entities(&mut self, key: Key, request: EntityRequest) {
-        let (entities_max, subscriptions_max) =
-            (self.node.options.live.entities_max, self.node.options.live.subscriptions_max);
-        let Some(connection) = self.connection(key) else { return };
-        let existing = connection.find(&request.query_id);
-        let of_code = |interest: &Interest| request.adds && interest.code == request.code;
-        let extended = existing.filter(|slot| connection.interest(*slot).is_some_and(of_code));
-        let known = |id: &Arc<str>| {
-            let interest = extended.and_then(|slot| connection.interest(slot));
-            interest.is_some_and(|interest| interest.ids.contains_key(id))
-        };
-        let fresh: HashSet<&Arc<str>> = request.ids.iter().filter(|id| !known(id)).collect();
-        let kept = connection.entity_count(existing.filter(|_| extended.is_none()));
-        if kept + fresh.len() > entities_max {
-            let message = too_many(entities_max).message(Some(&request.query_id));
-            return self.say(key, &message);
-        }
-        if existing.is_none() && connection.slots().count() >= subscriptions_max {
-            let problem = crate::hub::subscribe::too_many(subscriptions_max);
-            return self.say(key, &problem.message(Some(&request.query_id)));
-        }
-        let fresh: Vec<Arc<str>> = fresh.into_iter().cloned().collect();
-        let slot = match (extended, existing) {
-            (Some(slot), _) => slot,
-            (None, existing) => {
-                if let Some(slot) = existing {
-                    connection.outbox.withdraw(slot);
-                    self.drop_subscription(key, slot);
-                }
-                let Some(slot) = self.add_interest(key, &request, existing.is_some()) else {
-                    return;
-                };
+        let EntityRequest { query_id, code, ids, adds, .. } = &request;
+        let asked = Asked::Entities { code, ids, adds: *adds };
+        let slot = match self.admit(key, query_id, asked) {
+            Some(Admission::Adds(slot)) => slot,
+            Some(Admission::Begins { renewed }) => {
+                let Some(slot) = self.add_interest(key, &request, renewed) else { return };
                 slot
             }
+            None => return,
         };
+        let Some(connection) = self.connection(key) else { return };
+        let fresh = not_among(connection.interest(slot), &request.ids);
+        let fresh: Vec<Arc<str>> = fresh.into_iter().cloned().collect();
         self.join_entities(Member { key, slot }, request, fresh);
     }
 
@@ -353,7 +333,7 @@ impl Connection {
     }
 
     /// Entities it is told of, but for one subscription's.
-    fn entity_count(&self, without: Option<Slot>) -> usize {
+    pub(in crate::hub) fn entity_count(&self, without: Option<Slot>) -> usize {
         let others = self.slots().filter(|(slot, _)| Some(*slot) != without);
         others.filter_map(|(_, s)| s.entities.as_deref()).map(|interest| interest.ids.len()).sum()
     }
@@ -365,7 +345,16 @@ impl Connection {
     }
 }
 
-fn too_many(entities_max: usize) -> Problem {
+/// The ids that a subscription does not have yet, each once.
+pub(in crate::hub) fn not_among<'a>(
+    interest: Option<&Interest>,
+    ids: &'a [Arc<str>],
+) -> HashSet<&'a Arc<str>> {
+    let has = |id: &Arc<str>| interest.is_some_and(|interest| interest.ids.contains_key(id));
+    ids.iter().filter(|id| !has(id)).collect()
+}
+
+pub(in crate::hub) fn too_many(entities_max: usize) -> Problem {
     Problem::new(
         StatusCode::TOO_MANY_REQUESTS,
         "too_many_entities",

@@ -36,7 +36,7 @@ pub(in crate::hub) struct LiveQuery {
 }
 
 impl LiveQuery {
-    pub(super) fn new(
+    pub(in crate::hub) fn new(
         who: Subscriber,
         live_id: Arc<str>,
         plan: PlanName,

@@ -23,11 +23,11 @@ use std::sync::Arc;
 use tidewire_query::{QueryId, Subscriber};
 use tidewire_store::{LiveQueryRow, Position};
 
+use crate::hub::admit::{Admission, Asked};
 use crate::hub::audience::{Manner, Member};
 use crate::hub::connection::{Connection, Key, Request, StartFrom, State};
 use crate::hub::horizon::Horizon;
-use crate::hub::kinds::query::engine::{Compiled, Order, QuerySeats, too_many};
-use crate::hub::outbox::Slot;
+use crate::hub::kinds::query::engine::{Compiled, Order, QuerySeats};
 use crate::hub::shard::Shard;
 use crate::hub::stats::add;
 
@@ -103,30 +103,10 @@ impl Shard {
     }
 
     fn follow_query(&mut self, key: Key, request: QueryRequest) {
-        let per_connection_max = self.node.options.queries.per_connection_max;
-        let subscriptions_max = self.node.options.live.subscriptions_max;
-        let Some(connection) = self.connection(key) else { return };
-        let existing = connection.find(&request.query_id);
-        let queries = connection.slots().filter(|(_, s)| s.query.is_some()).count();
-        let problem = if connection.dialect().has_one_cursor() {
-            Some(crate::hub::kinds::query::engine::not_over_sse())
-        } else if existing.is_some_and(|slot| connection.is_of_session(slot)) {
-            Some(crate::hub::subscribe::taken_by_session())
-        } else if existing.is_none() && queries >= per_connection_max {
-            Some(too_many("queries.per_connection_max", per_connection_max))
-        } else if existing.is_none() && connection.slots().count() >= subscriptions_max {
-            Some(crate::hub::subscribe::too_many(subscriptions_max))
-        } else {
-            None
-        };
-        if let Some(problem) = problem {
-            return self.say(key, &problem.message(Some(&request.query_id)));
+        let admitted = self.admit(key, &request.query_id, Asked::Query);
+        if let Some(Admission::Begins { renewed }) = admitted {
+            self.enter_query(key, request, renewed);
         }
-        if let Some(slot) = existing {
-            connection.outbox.withdraw(slot);
-            self.drop_subscription(key, slot);
-        }
-        self.enter_query(key, request, existing.is_some());
     }
 
     fn enter_query(&mut self, key: Key, request: QueryRequest, renewed: bool) {
@@ -216,13 +196,5 @@ impl Shard {
             }
         }
         Some(position)
-    }
-}
-
-impl Connection {
-    /// Whether a subscription is kept by a session.
-    fn is_of_session(&self, slot: Slot) -> bool {
-        let place = self.subscriptions.get(slot.index as usize);
-        place.and_then(Option::as_ref).is_some_and(|subscription| subscription.link.is_some())
     }
 }
