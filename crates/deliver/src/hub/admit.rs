@@ -123,7 +123,7 @@ impl Connection {
         }
         let extended = existing.filter(|(_, s)| asked.adds_to(s));
         let replaced = existing.filter(|_| extended.is_none()).map(|(slot, _)| slot);
-        self.fits(asked, extended.and_then(|(_, s)| s.entities.as_deref()), replaced, limits)?;
+        self.fits(asked, extended.and_then(|(_, s)| s.kind.entities()), replaced, limits)?;
         match (extended, replaced) {
             (Some((slot, _)), _) => Ok(Admitted::Adds(slot)),
             (None, Some(slot)) => Ok(Admitted::InPlaceOf(slot)),
@@ -141,7 +141,7 @@ impl Connection {
         existing: Option<&'a Subscription>,
     ) -> Option<&'a str> {
         if let Some(subscription) = existing.filter(|subscription| subscription.link.is_some()) {
-            return Some(&subscription.stream);
+            return subscription.kind.feed().map(|feed| &*feed.stream);
         }
         let unread = self.unread.iter().find(|(name, _)| **name == *query_id);
         unread.map(|(_, stream)| &**stream)
@@ -165,7 +165,7 @@ impl Connection {
             }
             Asked::Query => {
                 let others = self.slots().filter(|(slot, _)| Some(*slot) != replaced);
-                if others.filter(|(_, s)| s.query.is_some()).count() >= limits.queries_max {
+                if others.filter(|(_, s)| s.kind.query().is_some()).count() >= limits.queries_max {
                     return Err(engine::too_many("queries.per_connection_max", limits.queries_max));
                 }
             }
@@ -178,7 +178,7 @@ impl Asked<'_> {
     /// Whether it adds to a subscription, and does not take its place.
     fn adds_to(&self, subscription: &Subscription) -> bool {
         let Asked::Entities { code, adds: true, .. } = self else { return false };
-        subscription.entities.as_deref().is_some_and(|interest| interest.is_of(code))
+        subscription.kind.entities().is_some_and(|interest| interest.is_of(code))
     }
 }
 

@@ -9,16 +9,15 @@ use tidewire_store::{Offset, Position, Reach};
 
 use super::audience::{Circle, Manner};
 use super::facts::Facts;
-use super::frames::{Dialect, Envelope, put};
+use super::feed::Feed;
+use super::frames::{Dialect, put as encode};
 use super::outbox::{Cargo, Outbox, Parcel, Slot};
 use super::outlet::Outlet;
 use super::reader::Reader;
 use super::replay::Verdict;
 use super::unsorted::Delivery;
 use crate::hub::horizon::Horizon;
-use crate::hub::kinds::entities::Interest;
-use crate::hub::kinds::query::LiveQuery;
-use crate::hub::lens::Lens;
+use crate::hub::kinds::Kind;
 use crate::hub::lens::PatternSeat;
 use crate::wire::websocket::deflate::Deflater;
 
@@ -69,51 +68,24 @@ pub(crate) struct Request {
 pub(super) struct Subscription {
     pub(super) serial: u32,
     pub(super) query_id: Arc<str>,
-    pub(super) stream: Arc<str>,
-    pub(super) reach: Reach,
-    pub(super) start: StartFrom,
-    pub(super) horizon: Horizon,
     pub(super) link: Option<SessionLink>,
-    pub(super) manner: Manner,
-    _patterns: Option<PatternSeat>,
-    /// What its view is seen through, kept for as long as it is.
-    pub(super) lens: Option<Arc<Lens>>,
-    pub(super) state: State,
     /// Its `subscription_created` has been sent.
     pub(super) announced: bool,
     /// It took the place of an earlier one of its name.
     pub(super) renewed: bool,
     /// Everything up to here was queued, or is told as a gap. Meaningful once it was announced.
     pub(super) sent: Position,
-    /// What was dropped and not yet told: after, up to.
-    pub(super) gap: Option<(Position, Position)>,
-    /// A gap was told, and the client has not come back for it.
-    pub(super) gapped: bool,
     /// Parcels of it that wait.
     pub(super) waiting: u32,
-    /// Known once its stream was looked at.
-    pub(super) envelope: Option<Envelope>,
-    /// Set if it is one to entities, which has no stream of its own.
-    pub(super) entities: Option<Box<Interest>>,
-    /// Set if it is one to a live query, likewise.
-    pub(super) query: Option<Box<LiveQuery>>,
-    /// The tables that a live query reads.
-    pub(super) tables: Box<[Box<str>]>,
+    pub(super) kind: Kind,
 }
 
 impl Subscription {
-    /// Those who get the same bytes.
-    pub(super) fn circle(&self) -> Circle {
-        Circle::Named(Arc::clone(&self.query_id), self.manner.clone())
+    /// The stream in whose audience it is, and those of them who get the same bytes.
+    pub(super) fn circle(&self) -> Option<(&Arc<str>, Circle)> {
+        let feed = self.kind.feed()?;
+        Some((&feed.stream, feed.circle(&self.query_id)))
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    /// The store is read for it, in this replay.
-    Replaying(u32),
-    /// It gets what happens.
-    Live,
 }
 
 /// A client.
@@ -203,6 +175,11 @@ impl Connection {
         self.outlet.dialect()
     }
 
+    /// What follows the log at a place, if that is still the same.
+    pub(super) fn feed(&mut self, slot: Slot) -> Option<&mut Feed> {
+        self.subscription(slot)?.kind.feed_mut()
+    }
+
     /// The subscription at a place, if it is still the same.
     pub(super) fn subscription(&mut self, slot: Slot) -> Option<&mut Subscription> {
         let place = self.subscriptions.get_mut(slot.index as usize)?;
@@ -213,7 +190,8 @@ impl Connection {
     pub(super) fn glance(&self, slot: Slot) -> u64 {
         let subscription = self.subscriptions.get(slot.index as usize).and_then(Option::as_ref);
         let of_slot = subscription.map_or(0, |subscription| {
-            let is_ready = subscription.state == State::Live && subscription.envelope.is_some();
+            let feed = subscription.kind.feed();
+            let is_ready = feed.is_some_and(|feed| feed.is_live() && feed.envelope.is_some());
             u64::from(subscription.serial) ^ subscription.sent.number() ^ u64::from(is_ready)
         });
         let of_itself =
@@ -233,32 +211,35 @@ impl Connection {
         self.slots().find(|(_, s)| &*s.query_id == query_id).map(|(slot, _)| slot)
     }
 
-    /// Puts a subscription in a free place.
+    /// Follows a stream, or a table's rows.
     pub(super) fn add(&mut self, request: Request, renewed: bool) -> Slot {
+        let (query_id, link) = (Arc::clone(&request.query_id), request.link);
+        let kind = match request.manner.to_table {
+            true => Kind::Table(Feed::new(request)),
+            false => Kind::Stream(Feed::new(request)),
+        };
+        self.put(query_id, link, kind, renewed)
+    }
+
+    /// Puts a subscription in a free place.
+    pub(super) fn put(
+        &mut self,
+        query_id: Arc<str>,
+        link: Option<SessionLink>,
+        kind: Kind,
+        renewed: bool,
+    ) -> Slot {
         self.next_serial += 1;
         let serial = self.next_serial;
         let subscription = Subscription {
             serial,
-            query_id: request.query_id,
-            stream: request.stream,
-            reach: request.reach,
-            start: request.start,
-            horizon: request.horizon,
-            link: request.link,
-            manner: request.manner,
-            _patterns: request.patterns,
-            lens: None,
-            state: State::Replaying(0),
+            query_id,
+            link,
             announced: false,
             renewed,
             sent: Position::START,
-            gap: None,
-            gapped: false,
             waiting: 0,
-            envelope: None,
-            entities: None,
-            query: None,
-            tables: Box::default(),
+            kind,
         };
         let free = self.subscriptions.iter().position(Option::is_none);
         let index = free.unwrap_or(self.subscriptions.len());
@@ -282,7 +263,7 @@ impl Connection {
         now_ms: u64,
     ) {
         let mut bytes = BytesMut::with_capacity(message.len() + 64);
-        put(&mut bytes, self.dialect(), message.as_bytes(), position, deflater);
+        encode(&mut bytes, self.dialect(), message.as_bytes(), position, deflater);
         self.queue(bytes.freeze(), Cargo::Message, now_ms);
     }
 

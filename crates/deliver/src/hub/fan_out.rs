@@ -7,7 +7,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use super::audience::{Circle, Member};
-use super::connection::{Key, State};
+use super::connection::Key;
+use super::feed::State;
 use super::job::Job;
 use super::outbox::{Cargo, Parcel, Slot};
 use super::shard::Shard;
@@ -146,8 +147,8 @@ impl Shard {
 
     /// Reads the store for one who got what happens until now.
     fn replay_if_live(&mut self, member: Member) {
-        let subscription = self.connection(member.key).and_then(|c| c.subscription(member.slot));
-        if subscription.is_some_and(|s| s.state == State::Live) {
+        let feed = self.connection(member.key).and_then(|c| c.feed(member.slot));
+        if feed.is_some_and(|feed| feed.is_live()) {
             self.begin_replay(member.key, vec![member.slot]);
         }
     }
@@ -161,10 +162,11 @@ impl Shard {
         let (dialect, idle) = (connection.dialect(), connection.is_idle());
         let Some(subscription) = connection.subscription(member.slot) else { return };
         let (after, last) = (subscription.sent, job.last());
-        if subscription.state != State::Live || after >= last {
+        let Some(feed) = subscription.kind.feed() else { return };
+        if !feed.is_live() || after >= last {
             return;
         }
-        let Some(envelope) = &subscription.envelope else { return };
+        let Some(envelope) = &feed.envelope else { return };
         if job.event_count() == 0 {
             // There was nothing that it sees.
             subscription.sent = last;
@@ -218,8 +220,9 @@ impl Shard {
         let offset = self.node.offset(notice.position);
         let subscription = self.connection(member.key).and_then(|c| c.subscription(member.slot));
         let Some(subscription) = subscription.filter(|s| s.announced) else { return };
-        let (query_id, stream) = (&subscription.query_id, &subscription.stream);
-        let view = subscription.manner.view.as_ref();
+        let Some(feed) = subscription.kind.feed() else { return };
+        let (query_id, stream) = (&subscription.query_id, &feed.stream);
+        let view = feed.manner.view.as_ref();
         let what = notice.told_to(view);
         let message = SchemaChanged { query_id, stream_id: stream, what, offset }.text();
         let sees_part = view.is_some();
@@ -236,8 +239,8 @@ impl Shard {
             return;
         }
         self.sort(member.key.index);
-        let subscription = self.connection(member.key).and_then(|c| c.subscription(member.slot));
-        match (ending, subscription.map(|s| s.state)) {
+        let feed = self.connection(member.key).and_then(|c| c.feed(member.slot));
+        match (ending, feed.map(|feed| feed.state)) {
             (Ending::Gone, _) => self.end(member.key, member.slot, "stream_deleted"),
             (Ending::Closed, Some(State::Live)) => {
                 self.end(member.key, member.slot, "stream_closed");

@@ -5,6 +5,7 @@ use std::io::IoSlice;
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::connection::{Connection, Key, Subscription};
+use super::feed::Feed;
 use super::frames::{self, Dialect};
 use super::outbox::{Cargo, Flushed, Parcel, Sent, Slot};
 use super::replay::Verdict;
@@ -135,10 +136,8 @@ impl Departing<'_> {
 impl Sent for Departing<'_> {
     fn gap(&mut self, slot: Slot) -> Bytes {
         let dialect = self.dialect;
-        let message = self.subscription(slot).and_then(|subscription| {
-            let (from, to) = subscription.gap.take()?;
-            Some(subscription.envelope.as_ref()?.gap(from, to))
-        });
+        let feed = self.subscription(slot).and_then(|s| s.kind.feed_mut());
+        let message = feed.and_then(Feed::take_gap);
         let mut bytes = BytesMut::new();
         if let Some(message) = message {
             frames::put(&mut bytes, dialect, message.as_bytes(), None, self.deflater);

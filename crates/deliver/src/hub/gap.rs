@@ -60,15 +60,16 @@ impl Connection {
         if withdrawn.is_none() && from == to {
             return;
         }
-        let from = match (subscription.gap, &withdrawn) {
+        subscription.waiting -= withdrawn.as_ref().map_or(0, |withdrawn| withdrawn.parcels);
+        let Some(feed) = subscription.kind.feed_mut() else { return };
+        let from = match (feed.gap, &withdrawn) {
             (Some((first, _)), _) => first,
             (None, Some(withdrawn)) => withdrawn.from,
             (None, None) => from,
         };
-        subscription.waiting -= withdrawn.map_or(0, |withdrawn| withdrawn.parcels);
-        subscription.gapped = true;
-        let begun = subscription.gap.is_some();
-        subscription.gap = Some((from, to));
+        feed.gapped = true;
+        let begun = feed.gap.is_some();
+        feed.gap = Some((from, to));
         if !begun {
             self.queue(Bytes::new(), Cargo::Gap(slot), now_ms);
         }
@@ -86,7 +87,8 @@ mod tests {
     use tidewire_store::{Epoch, Event};
 
     use super::super::audience::Manner;
-    use super::super::connection::{Request, StartFrom, State};
+    use super::super::connection::{Request, StartFrom};
+    use super::super::feed::State;
     use super::super::flush::Departing;
     use super::super::frames::{Dialect, Envelope, Form};
     use super::super::outlet::{Outlet, ServerSent};
@@ -127,9 +129,9 @@ mod tests {
                     false,
                 );
                 let envelope = Envelope::new(&name, &name, Epoch::FIRST, 1_000, Form::Json);
-                let subscription = connection.subscription(slot).expect("just added");
-                subscription.state = State::Live;
-                subscription.envelope = Some(envelope);
+                let feed = connection.feed(slot).expect("just added");
+                feed.state = State::Live;
+                feed.envelope = Some(envelope);
                 slots.push(slot);
             }
             let sent = vec![Position::START; SUBSCRIPTIONS];
@@ -140,8 +142,8 @@ mod tests {
             let (slot, position) = (self.slots[which], Position::new(position));
             let payload = Bytes::from_static(b"1");
             let event = Event { position, append_id: position, payload, row: None };
-            let subscription = self.connection.subscription(slot).expect("there");
-            let envelope = subscription.envelope.clone().expect("known");
+            let feed = self.connection.feed(slot).expect("there");
+            let envelope = feed.envelope.clone().expect("known");
             let bytes = envelope.encode(Dialect::ServerSent, &[event], &mut None);
             let from = std::mem::replace(&mut self.sent[which], position);
             let cargo = Cargo::Live { slot, from, to: position, events: 1, created_at_ms: 0 };

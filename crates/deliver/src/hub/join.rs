@@ -13,7 +13,8 @@ use tokio::sync::oneshot;
 
 use tidewire_store::{Event, Position, SessionChange};
 
-use super::connection::{Key, State};
+use super::connection::Key;
+use super::feed::State;
 use super::outbox::{Cargo, Slot};
 use super::replay::{Begun, End, Step, Verdict};
 use super::shard::Shard;
@@ -51,9 +52,8 @@ impl Shard {
             }
         }
         for (slot, lens) in &step.lenses {
-            let subscription = self.connection(key).and_then(|c| c.subscription(*slot));
-            if let Some(subscription) = subscription {
-                subscription.lens = Some(Arc::clone(lens));
+            if let Some(feed) = self.connection(key).and_then(|c| c.feed(*slot)) {
+                feed.lens = Some(Arc::clone(lens));
             }
         }
         self.announce(key, replay, &step.begun);
@@ -71,7 +71,8 @@ impl Shard {
         connection.furthest = connection.furthest.max(step.reached);
         let mut wanted = false;
         for subscription in connection.subscriptions.iter_mut().flatten() {
-            if subscription.state == State::Replaying(replay) {
+            let feed = subscription.kind.feed();
+            if feed.is_some_and(|feed| feed.state == State::Replaying(replay)) {
                 subscription.sent = subscription.sent.max(step.reached);
                 wanted = true;
             }
@@ -91,8 +92,8 @@ impl Shard {
 
     /// Whether a subscription is still this replay's business.
     fn replays(&mut self, key: Key, slot: Slot, replay: u32) -> bool {
-        let subscription = self.connection(key).and_then(|c| c.subscription(slot));
-        subscription.is_some_and(|s| s.state == State::Replaying(replay))
+        let feed = self.connection(key).and_then(|c| c.feed(slot));
+        feed.is_some_and(|feed| feed.state == State::Replaying(replay))
     }
 
     fn announced(&mut self, key: Key, slot: Slot) -> bool {
@@ -101,8 +102,8 @@ impl Shard {
     }
 
     fn sees_part(&mut self, key: Key, slot: Slot) -> bool {
-        let subscription = self.connection(key).and_then(|c| c.subscription(slot));
-        subscription.is_some_and(|s| s.manner.view.is_some())
+        let feed = self.connection(key).and_then(|c| c.feed(slot));
+        feed.is_some_and(|feed| feed.manner.view.is_some())
     }
 
     /// Tells the client which of its subscriptions have begun: from here on every event of theirs is
@@ -116,10 +117,11 @@ impl Shard {
             let Some(connection) = self.connection(key) else { return };
             let Some(subscription) = connection.subscription(*slot) else { continue };
             subscription.sent = *after;
-            subscription.envelope = Some(envelope.clone());
+            let Some(feed) = subscription.kind.feed_mut() else { continue };
+            feed.envelope = Some(envelope.clone());
             // This node is there: later replays need not wait for it.
-            subscription.horizon = Horizon::default();
-            let stream = subscription.stream.clone();
+            feed.horizon = Horizon::default();
+            let stream = feed.stream.clone();
             if !std::mem::replace(&mut subscription.announced, true) {
                 announced.push(begins);
             }
@@ -136,12 +138,13 @@ impl Shard {
             .into_iter()
             .filter_map(|Begun { slot, after, content_type, .. }| {
                 let subscription = connection.subscriptions.get(slot.index as usize)?.as_ref()?;
+                let stream_id = &subscription.kind.feed()?.stream;
                 Some(Created {
                     query_id: &subscription.query_id,
                     live_id: connection.live_id(&subscription.query_id),
                     offset: Some(self.node.offset(*after)),
                     reset: subscription.renewed,
-                    of: CreatedOf::Stream { stream_id: &subscription.stream, content_type },
+                    of: CreatedOf::Stream { stream_id, content_type },
                 })
             })
             .collect();
@@ -157,8 +160,8 @@ impl Shard {
         let mut late: Vec<(Slot, Event)> = Vec::new();
         for end in ends.iter().filter(|_| position > reached) {
             let Some(connection) = self.connection(key) else { return true };
-            let Some(subscription) = connection.subscription(end.slot) else { continue };
-            let (stream, view) = (subscription.stream.clone(), subscription.manner.view.clone());
+            let Some(feed) = connection.feed(end.slot) else { continue };
+            let (stream, view) = (feed.stream.clone(), feed.manner.view.clone());
             let known = end.rest.iter().filter(|event| event.position <= position);
             late.extend(known.map(|event| (end.slot, event.clone())));
             if end.horizon < position {
@@ -189,8 +192,8 @@ impl Shard {
         }
         let Some(connection) = self.connections.get_mut(key.index) else { return };
         let dialect = connection.dialect();
-        let Some(subscription) = connection.subscription(slot) else { return };
-        let Some(envelope) = &subscription.envelope else { return };
+        let Some(feed) = connection.feed(slot) else { return };
+        let Some(envelope) = &feed.envelope else { return };
         let one = std::slice::from_ref(event);
         let bytes = envelope.encode(dialect, one, &mut self.deflater);
         add(&self.stats.replayed_events, 1);
@@ -202,9 +205,10 @@ impl Shard {
         let Some(connection) = self.connection(key) else { return };
         connection.furthest = connection.furthest.max(live_from);
         let Some(subscription) = connection.subscription(end.slot) else { return };
-        subscription.state = State::Live;
         subscription.sent = live_from;
-        let stream = subscription.stream.clone();
+        let Some(feed) = subscription.kind.feed_mut() else { return };
+        feed.state = State::Live;
+        let stream = feed.stream.clone();
         let closed = end.closed.is_some_and(|last| last <= live_from)
             || self.audiences.get(&stream).is_some_and(|audience| audience.closed);
         if closed {
@@ -218,10 +222,11 @@ impl Shard {
         let Some(session) = connection.session.clone() else { return };
         let Some(subscription) = connection.subscription(slot) else { return };
         let Some(link) = subscription.link.as_mut().filter(|link| !link.went_live) else { return };
+        let Some(feed) = subscription.kind.feed() else { return };
         link.went_live = true;
         let change = SessionChange::WentLive {
             session: session.to_string(),
-            stream: subscription.stream.to_string(),
+            stream: feed.stream.to_string(),
             epoch: link.epoch,
             position,
         };

@@ -13,6 +13,7 @@
 //!
 //! - [`messages`]: what is said; [`frames`]: that as bytes for the wire, encoded once for all who get it
 //! - [`audience`]: who follows a stream; [`connection`]: what one client follows
+//! - [`kinds`]: what a subscription is of; [`feed`]: where one to a stream or a table stands
 //! - [`admit`]: who may begin; [`subscribe`]: beginning and ending to follow
 //! - [`fan_out`]: from a sight to the outboxes, large audiences in slices; [`flush`]: to the sockets
 //! - [`job`]: a round through an audience; [`backlog`]: rounds that wait, or are under way in slices
@@ -48,6 +49,7 @@ pub(crate) mod directory;
 pub(crate) mod encode;
 mod facts;
 mod fan_out;
+mod feed;
 mod flush;
 pub(crate) mod frames;
 mod gap;

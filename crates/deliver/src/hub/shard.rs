@@ -219,8 +219,9 @@ impl Shard {
         let Some(connection) = self.connections.try_remove(index) else { return };
         let key = Key { index, serial: connection.serial };
         for (slot, subscription) in connection.slots() {
-            let (circle, member) = (subscription.circle(), Member { key, slot });
-            leave(&mut self.audiences, &subscription.stream, &circle, member);
+            if let Some((stream, circle)) = subscription.circle() {
+                leave(&mut self.audiences, stream, &circle, Member { key, slot });
+            }
             subtract(&self.stats.subscriptions, 1);
         }
         if let Some(reader) = &connection.reader {

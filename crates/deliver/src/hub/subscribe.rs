@@ -7,12 +7,14 @@ use tidewire_store::{Position, SessionChange};
 
 use super::admit::{Admission, Asked};
 use super::audience::{Audience, Circle, Member};
-use super::connection::{Key, Request, StartFrom, State, Unread};
+use super::connection::{Key, Request, StartFrom, Unread};
+use super::feed::{Feed, State};
 use super::outbox::Slot;
 use super::replay::{self, Wanted};
 use super::shard::Shard;
 use super::stats::{add, set, subtract};
 use crate::access::problem::Problem;
+use crate::hub::kinds::Kind;
 use crate::hub::messages::{ServerMessage as _, SubscriptionEnded};
 use crate::hub::reader::frame::Frame;
 
@@ -112,23 +114,21 @@ impl Shard {
         let mut wanted = Vec::with_capacity(slots.len());
         for slot in slots {
             let Some(subscription) = connection.subscription(slot) else { continue };
-            if subscription.entities.is_some() || subscription.query.is_some() {
-                continue;
-            }
-            subscription.state = State::Replaying(replay);
+            let Some(feed) = subscription.kind.feed_mut() else { continue };
+            feed.state = State::Replaying(replay);
             wanted.push(Wanted {
                 slot,
                 query_id: Arc::clone(&subscription.query_id),
-                stream: Arc::clone(&subscription.stream),
-                reach: subscription.reach.clone(),
+                stream: Arc::clone(&feed.stream),
+                reach: feed.reach.clone(),
                 start: if subscription.announced {
                     StartFrom::After(subscription.sent)
                 } else {
-                    subscription.start
+                    feed.start
                 },
-                horizon: subscription.horizon,
-                manner: subscription.manner.clone(),
-                envelope: subscription.envelope.clone(),
+                horizon: feed.horizon,
+                manner: feed.manner.clone(),
+                envelope: feed.envelope.clone(),
             });
         }
         add(&self.stats.replays, 1);
@@ -152,7 +152,7 @@ impl Shard {
             let behind = self
                 .connection(member.key)
                 .and_then(|connection| connection.subscription(member.slot))
-                .is_some_and(|s| s.state == State::Live && s.sent < unseen);
+                .is_some_and(|s| s.kind.feed().is_some_and(Feed::is_live) && s.sent < unseen);
             if behind {
                 self.begin_replay(member.key, vec![member.slot]);
             }
@@ -161,23 +161,24 @@ impl Shard {
 
     /// Ends a subscription and says why. What waits for it is sent before.
     pub(super) fn end(&mut self, key: Key, slot: Slot, reason: &str) {
+        self.end_with(key, slot, reason, None);
+    }
+
+    /// The same, with what it is about in words.
+    pub(super) fn end_with(&mut self, key: Key, slot: Slot, reason: &str, what: Option<&str>) {
         let Some(connection) = self.connection(key) else { return };
         let Some(subscription) = connection.subscription(slot) else { return };
-        if subscription.query.is_some() {
-            return self.end_query(Member { key, slot }, reason, None);
-        }
-        let (query_id, stream) = (&subscription.query_id, &subscription.stream);
-        let stream_id = Some(&**stream);
-        let ended = SubscriptionEnded { query_id, stream_id, reason, what: None }.text();
-        let (link, stream) = (subscription.link, stream.to_string());
-        let gap = match (subscription.gap.take(), &subscription.envelope) {
-            (Some((from, to)), Some(envelope)) => Some(envelope.gap(from, to)),
-            _ => None,
-        };
+        let (query_id, stream) = (&subscription.query_id, subscription.kind.stream_id());
+        let stream_id = stream.as_deref();
+        let ended = SubscriptionEnded { query_id, stream_id, reason, what }.text();
+        let link = subscription.link;
+        let gap = subscription.kind.feed_mut().and_then(Feed::take_gap);
         let (untold, _) = subscription.untold();
-        if let (Some(session), Some(_), "stream_deleted") = (&connection.session, link, reason) {
+        if let (Some(session), Some(_), Some(stream), "stream_deleted") =
+            (&connection.session, link, stream, reason)
+        {
             // Else it would be asked for again when the session returns.
-            let session = session.to_string();
+            let (session, stream) = (session.to_string(), stream.to_string());
             self.node.sessions.note(vec![SessionChange::Unsubscribe { session, stream }]);
         }
         self.drop_subscription(key, slot);
@@ -191,8 +192,8 @@ impl Shard {
         let Some(connection) = self.connection(key) else { return };
         let Some(subscription) = connection.subscription(slot) else { return };
         let query_id = Arc::clone(&subscription.query_id);
-        if subscription.link.is_some() {
-            let unread = (Arc::clone(&query_id), Arc::clone(&subscription.stream));
+        if let (Some(_), Some(feed)) = (subscription.link, subscription.kind.feed()) {
+            let unread = (Arc::clone(&query_id), Arc::clone(&feed.stream));
             connection.unread.push(unread);
         }
         self.drop_subscription(key, slot);
@@ -212,14 +213,15 @@ impl Shard {
         }
         let place = &mut connection.subscriptions[slot.index as usize];
         if let Some(subscription) = place.take() {
-            let circle = subscription.circle();
-            leave(&mut self.audiences, &subscription.stream, &circle, Member { key, slot });
+            let member = Member { key, slot };
             subtract(&self.stats.subscriptions, 1);
-            if let Some(interest) = subscription.entities {
-                self.leave_entities(Member { key, slot }, &interest);
-            }
-            if let Some(query) = subscription.query {
-                self.leave_query(&query);
+            match &subscription.kind {
+                Kind::Stream(feed) | Kind::Table(feed) => {
+                    let circle = feed.circle(&subscription.query_id);
+                    leave(&mut self.audiences, &feed.stream, &circle, member);
+                }
+                Kind::Entities(interest) => self.leave_entities(member, interest),
+                Kind::Query(query) => self.leave_query(query),
             }
         }
         set(&self.stats.streams, self.audiences.len());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidewire_store::{Event, Position};
 
 use super::audience::Circle;
-use super::connection::{Connection, Key, State};
+use super::connection::{Connection, Key};
 use super::outbox::{Cargo, Parcel, Slot};
 use super::shard::Shard;
 use crate::hub::tail::Chunk;
@@ -46,10 +46,9 @@ impl Connection {
         let Circle::Named(query_id, _) = circle else { return None };
         let slot = self.find(query_id)?;
         let subscription = self.subscription(slot)?;
-        let is_its = subscription.entities.is_none()
-            && *subscription.stream == *stream
-            && subscription.circle() == *circle;
-        (is_its && subscription.state == State::Live).then_some(slot)
+        let feed = subscription.kind.feed()?;
+        let is_its = *feed.stream == *stream && feed.circle(&subscription.query_id) == *circle;
+        (is_its && feed.is_live()).then_some(slot)
     }
 
     /// Takes along what still waits for it in the backlog.
@@ -110,7 +109,8 @@ impl Shard {
         let dialect = connection.dialect();
         for Delivery { chunk, after, .. } in deliveries {
             let Some(subscription) = connection.subscription(slot) else { return };
-            let Some(envelope) = &subscription.envelope else { return };
+            let feed = subscription.kind.feed();
+            let Some(envelope) = feed.and_then(|f| f.envelope.as_ref()) else { return };
             if chunk.events.is_empty() {
                 continue;
             }
@@ -134,7 +134,8 @@ impl Shard {
         let mut reached: HashMap<Slot, Position> = HashMap::new();
         for (Delivery { slot, chunk, after }, event) in events {
             let Some(subscription) = connection.subscription(*slot) else { continue };
-            let Some(envelope) = &subscription.envelope else { continue };
+            let feed = subscription.kind.feed();
+            let Some(envelope) = feed.and_then(|f| f.envelope.as_ref()) else { continue };
             let one = std::slice::from_ref(event);
             let bytes = envelope.encode(dialect, one, &mut self.deflater);
             let before = reached.insert(*slot, event.position);

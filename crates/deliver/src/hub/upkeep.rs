@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidewire_store::{Command as LogCommand, Position, SessionChange};
 
-use super::connection::{Connection, Key, State, Subscription};
+use super::connection::{Connection, Key, Subscription};
 use super::outbox::{Cargo, Slot};
 use super::shard::{Shard, ms};
 use super::stats::{add, set};
@@ -105,9 +105,9 @@ impl Shard {
         let stats = Arc::clone(&self.stats);
         let Some(connection) = self.connection(key) else { return };
         let is_stuck =
-            |s: &Subscription| s.waiting > 0 || s.query.as_deref().is_some_and(LiveQuery::goes_out);
-        let waiting = connection.slots().filter(|(_, s)| is_stuck(s) && s.gap.is_none());
-        let waiting = waiting.map(|(slot, s)| (slot, s.sent, s.query.is_some()));
+            |s: &Subscription| s.waiting > 0 || s.kind.query().is_some_and(LiveQuery::goes_out);
+        let waiting = connection.slots().filter(|(_, s)| is_stuck(s) && !s.kind.has_gap());
+        let waiting = waiting.map(|(slot, s)| (slot, s.sent, s.kind.query().is_some()));
         let waiting: Vec<(Slot, Position, bool)> = waiting.collect();
         for (slot, sent, is_query) in waiting {
             match is_query {
@@ -163,17 +163,17 @@ impl Shard {
                 continue;
             }
             for (_, subscription) in connection.slots() {
+                // Only streams are kept by sessions.
+                let Some(feed) = subscription.kind.feed() else { continue };
                 let meant = match &of {
                     Acked::Query(query_id) => *subscription.query_id == **query_id,
-                    Acked::Stream(stream) => *subscription.stream == **stream,
-                    Acked::Everything => {
-                        offset <= told && subscription.state == State::Live && !subscription.gapped
-                    }
+                    Acked::Stream(stream) => *feed.stream == **stream,
+                    Acked::Everything => offset <= told && subscription.kind.is_live(),
                 };
                 if let (true, Some(link)) = (meant, subscription.link) {
                     changes.push(SessionChange::Acknowledge {
                         session: session.to_string(),
-                        stream: subscription.stream.to_string(),
+                        stream: feed.stream.to_string(),
                         epoch: link.epoch,
                         position: offset,
                     });
@@ -200,7 +200,6 @@ impl Connection {
 
     /// Whether everything up to the shard's position was sent, or stands in the outbox.
     fn has_all(&self) -> bool {
-        self.unsorted.is_empty()
-            && self.slots().all(|(_, s)| s.state == State::Live && !s.gapped && s.gap.is_none())
+        self.unsorted.is_empty() && self.slots().all(|(_, s)| s.kind.is_live() && !s.kind.has_gap())
     }
 }

@@ -9,6 +9,7 @@ use crate::access::auth::{Identity, Who};
 use crate::hub::audience::Manner;
 use crate::hub::connection::{Request, StartFrom};
 use crate::hub::horizon::Horizon;
+use crate::hub::kinds::Kind as Subject;
 use crate::hub::kinds::query::LiveQuery;
 use crate::hub::kinds::query::engine::QuerySeats;
 use crate::hub::outlet::{Outlet, ServerSent};
@@ -54,16 +55,14 @@ impl Followed {
         let mut connection = Connection::new(1, crate::testing::facts("c"), outlet, 0);
         add(&mut connection, "Stream", "doc", None);
         add(&mut connection, "Table", "table/orders", None);
-        let slot = add(&mut connection, "Entities", "entity/project", None);
         let identity = Identity::of_this_machine();
         let mut interest = Interest::new(&"project".into(), identity, Epoch::FIRST);
         interest.ids.extend([("1".into(), Position::START), ("2".into(), Position::START)]);
-        connection.subscription(slot).expect("added").entities = Some(Box::new(interest));
-        let slot = add(&mut connection, "Query", "", None);
+        connection.put("Entities".into(), None, Subject::Entities(Box::new(interest)), false);
         let seat = Seats::default().take(Who::Admin, 1).expect("a seat");
         let seats = QuerySeats::new(seat, Vec::new());
         let query = LiveQuery::new(Subscriber(1), "c-q".into(), PlanName::Filter, false, seats);
-        connection.subscription(slot).expect("added").query = Some(Box::new(query));
+        connection.put("Query".into(), None, Subject::Query(Box::new(query)), false);
         add(&mut connection, "session", "kept", Some(7));
         connection.unread.push(("unread".into(), "secret".into()));
         Followed { connection, ids: vec!["1".into(), "2".into()] }

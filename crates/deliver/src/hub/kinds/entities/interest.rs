@@ -13,7 +13,7 @@ use crate::node::Node;
 /// The part of a subscription that only one to entities has.
 #[derive(Debug)]
 pub(in crate::hub) struct Interest {
-    pub(super) code: Arc<str>,
+    pub(in crate::hub) code: Arc<str>,
     /// Each with the place after which it is told of.
     pub(in crate::hub) ids: HashMap<Arc<str>, Position>,
     pub(super) waiting: Waiting,
@@ -25,6 +25,8 @@ pub(in crate::hub) struct Interest {
     pub(super) joining: Vec<Joining>,
     /// It has its place among those who are told next, or in the outbox.
     pub(super) queued: bool,
+    /// It has begun, and nothing of the past is yet to be told.
+    pub(in crate::hub) live: bool,
 }
 
 /// A request that the store is asked about.
@@ -58,6 +60,7 @@ impl Interest {
             sources: Vec::new(),
             joining: Vec::new(),
             queued: false,
+            live: false,
         }
     }
 

@@ -34,9 +34,10 @@ use tidewire_store::{ENTITY_PREFIX, ENTITY_USER_BYTES_MAX, EntityEdit, EntitySub
 use crate::access::auth::Identity;
 use crate::access::problem::Problem;
 use crate::hub::admit::{Admission, Asked};
-use crate::hub::audience::{Manner, Member};
-use crate::hub::connection::{Connection, Key, Request, StartFrom};
+use crate::hub::audience::Member;
+use crate::hub::connection::{Connection, Key, StartFrom};
 use crate::hub::horizon::Horizon;
+use crate::hub::kinds::Kind;
 use crate::hub::kinds::entities::kept::Kept;
 use crate::hub::outbox::Slot;
 use crate::hub::shard::Shard;
@@ -129,22 +130,10 @@ impl Shard {
     /// Makes a subscription that has no entities yet.
     fn add_interest(&mut self, key: Key, request: &EntityRequest, renewed: bool) -> Option<Slot> {
         let epoch = self.node.store.epoch();
-        let connection = self.connection(key)?;
-        let slot = connection.add(
-            Request {
-                query_id: Arc::clone(&request.query_id),
-                stream: own_name(&request.code),
-                reach: request.identity.reach(),
-                start: request.start,
-                horizon: request.horizon,
-                link: None,
-                manner: Manner::default(),
-                patterns: None,
-            },
-            renewed,
-        );
         let interest = Interest::new(&request.code, request.identity.clone(), epoch);
-        connection.subscription(slot)?.entities = Some(Box::new(interest));
+        let kind = Kind::Entities(Box::new(interest));
+        let connection = self.connection(key)?;
+        let slot = connection.put(Arc::clone(&request.query_id), None, kind, renewed);
         add(&self.stats.subscriptions, 1);
         Some(slot)
     }
@@ -170,7 +159,7 @@ impl Shard {
         if !subscription.announced && subscription.sent < after {
             subscription.sent = after;
         }
-        let Some(interest) = subscription.entities.as_deref_mut() else { return };
+        let Some(interest) = subscription.kind.entities_mut() else { return };
         interest.ids.extend(fresh.iter().map(|id| (Arc::clone(id), after)));
         interest.joining.push(Joining { serial, after, reads, ids: ids.clone(), fresh });
         connection.entity_edits += 1;
@@ -245,7 +234,7 @@ impl Shard {
         if connection.serial != key.serial {
             return;
         }
-        let interest = connection.subscription(slot).and_then(|s| s.entities.as_deref_mut());
+        let interest = connection.subscription(slot).and_then(|s| s.kind.entities_mut());
         let Some(interest) = interest else { return };
         let code = Arc::clone(&interest.code);
         let mut gone = Vec::new();
@@ -286,7 +275,7 @@ impl Shard {
             return;
         }
         for (slot, subscription) in connection.slots() {
-            if let Some(interest) = &subscription.entities {
+            if let Some(interest) = subscription.kind.entities() {
                 self.entities.leave(Member { key, slot }, interest);
             }
         }
@@ -300,8 +289,8 @@ impl Shard {
     pub(in crate::hub) fn restore_entities(&mut self) {
         for (_, connection) in &self.connections {
             for (_, subscription) in connection.slots() {
-                let Some(interest) = &subscription.entities else { continue };
-                let Interest { identity, code, ids, .. } = &**interest;
+                let Some(interest) = subscription.kind.entities() else { continue };
+                let Interest { identity, code, ids, .. } = interest;
                 let kept = self.kept(identity, connection.facts.id.to_string(), code, ids.keys());
                 self.node.entities.note(EntityEdit::Subscribe(kept));
             }
@@ -329,18 +318,18 @@ impl Connection {
     /// What a subscription is about, if it is one to entities.
     fn interest(&self, slot: Slot) -> Option<&Interest> {
         let subscription = self.subscriptions.get(slot.index as usize)?.as_ref()?;
-        subscription.entities.as_deref().filter(|_| subscription.serial == slot.serial)
+        subscription.kind.entities().filter(|_| subscription.serial == slot.serial)
     }
 
     /// Entities it is told of, but for one subscription's.
     pub(in crate::hub) fn entity_count(&self, without: Option<Slot>) -> usize {
         let others = self.slots().filter(|(slot, _)| Some(*slot) != without);
-        others.filter_map(|(_, s)| s.entities.as_deref()).map(|interest| interest.ids.len()).sum()
+        others.filter_map(|(_, s)| s.kind.entities()).map(|interest| interest.ids.len()).sum()
     }
 
     /// Whether one of its subscriptions names an entity.
     fn names(&self, code: &str, id: &str) -> bool {
-        let mut interests = self.slots().filter_map(|(_, s)| s.entities.as_deref());
+        let mut interests = self.slots().filter_map(|(_, s)| s.kind.entities());
         interests.any(|interest| *interest.code == *code && interest.ids.contains_key(id))
     }
 }

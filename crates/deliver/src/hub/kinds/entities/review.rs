@@ -102,7 +102,7 @@ impl Shard {
             .collect();
         let mut deleted: Vec<(Slot, Vec<Arc<str>>)> = Vec::new();
         for (slot, subscription) in connection.slots() {
-            let Some(interest) = &subscription.entities else { continue };
+            let Some(interest) = subscription.kind.entities() else { continue };
             let kept = kept.get(&*interest.code);
             let is_gone = |id: &&Arc<str>| kept.is_none_or(|kept| !kept.contains(&***id));
             deleted.push((slot, interest.ids.keys().filter(is_gone).cloned().collect()));

@@ -6,10 +6,11 @@ use bytes::Bytes;
 
 use tidewire_store::EntityAction;
 
+use super::own_name;
 use super::waiting::{self, Told};
 use crate::access::problem::Problem;
 use crate::hub::audience::Member;
-use crate::hub::connection::{Key, State, Subscription};
+use crate::hub::connection::{Key, Subscription};
 use crate::hub::flush::Departing;
 use crate::hub::messages::{Created, CreatedOf, SubscriptionCreated};
 use crate::hub::outbox::{Cargo, Slot};
@@ -50,7 +51,7 @@ impl Shard {
         }
         let Some(subscription) = connection.subscription(member.slot) else { return };
         let announced = subscription.announced;
-        let Some(interest) = subscription.entities.as_deref_mut() else { return };
+        let Some(interest) = subscription.kind.entities_mut() else { return };
         let is_new = interest.ids.get(&id).is_some_and(|after| news.position > *after);
         if !is_new || !interest.may_hear(&self.node, news) {
             return;
@@ -87,7 +88,7 @@ impl Shard {
         let Some(connection) = self.connection(key) else { return };
         let Some(subscription) = connection.subscription(slot) else { return };
         let query_id = Arc::clone(&subscription.query_id);
-        let Some(interest) = subscription.entities.as_deref_mut() else { return };
+        let Some(interest) = subscription.kind.entities_mut() else { return };
         let Some(answered) = interest.answered(joining) else { return };
         match outcome {
             Ok(changes) => {
@@ -116,11 +117,11 @@ impl Shard {
     fn make_ready(&mut self, member: Member) {
         let subscription = self.connection(member.key).and_then(|c| c.subscription(member.slot));
         let Some(subscription) = subscription.filter(|s| s.announced) else { return };
-        let Some(interest) = subscription.entities.as_deref_mut() else { return };
+        let Some(interest) = subscription.kind.entities_mut() else { return };
         if interest.is_held() {
             return;
         }
-        subscription.state = State::Live;
+        interest.live = true;
         if !interest.waiting.is_empty() && !interest.queued {
             interest.queued = true;
             self.entities.ready.push_back(member);
@@ -140,14 +141,14 @@ impl Shard {
         let Some(connection) = connection else { return };
         let subscription = connection.subscriptions.get(slot.index as usize);
         let Some(subscription) = subscription.and_then(Option::as_ref) else { return };
-        let Some(interest) = &subscription.entities else { return };
+        let Some(interest) = subscription.kind.entities() else { return };
         let message = SubscriptionCreated::written(Created {
             query_id: &subscription.query_id,
             live_id: connection.live_id(&subscription.query_id),
             offset: Some(offset),
             reset,
             of: CreatedOf::Entities {
-                stream_id: &subscription.stream,
+                stream_id: &own_name(&interest.code),
                 entity_code: &interest.code,
                 entities: interest.ids.len(),
             },
@@ -159,7 +160,7 @@ impl Shard {
 impl Subscription {
     /// Takes out what a subscription to entities is yet to be told, as messages.
     pub(in crate::hub) fn untold(&mut self) -> (Vec<String>, Vec<Told>) {
-        let Some(interest) = self.entities.as_deref_mut() else { return Default::default() };
+        let Some(interest) = self.kind.entities_mut() else { return Default::default() };
         if !self.announced || interest.is_held() {
             return Default::default();
         }
@@ -175,7 +176,7 @@ impl Departing<'_> {
     pub(in crate::hub) fn tell(&mut self, slot: Slot) -> Bytes {
         let (dialect, wall_ms, stats) = (self.dialect, self.wall_ms, self.stats);
         let Some(subscription) = self.subscription(slot) else { return Bytes::new() };
-        let created_at_ms = subscription.entities.as_ref().and_then(|i| i.waiting.created_at_ms());
+        let created_at_ms = subscription.kind.entities().and_then(|i| i.waiting.created_at_ms());
         let (messages, changes) = subscription.untold();
         let count = changes.len() as u64;
         add(&stats.invalidations, count);

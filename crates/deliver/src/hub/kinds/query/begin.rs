@@ -78,7 +78,7 @@ impl Shard {
         let Some(subscription) = connection.subscription(member.slot) else { return };
         subscription.announced = true;
         let query_id = Arc::clone(&subscription.query_id);
-        let Some(query) = subscription.query.as_deref_mut() else { return };
+        let Some(query) = subscription.kind.query_mut() else { return };
         query.give_up();
         query.begun = true;
         query.plan = begins.plan;
@@ -121,7 +121,7 @@ impl Departing<'_> {
         let dialect = self.dialect;
         let Some(subscription) = self.subscription(slot) else { return Piece::default() };
         let query_id = Arc::clone(&subscription.query_id);
-        let query = subscription.query.as_deref_mut().filter(|query| query.results == result);
+        let query = subscription.kind.query_mut().filter(|query| query.results == result);
         let Some(query) = query else { return Piece::default() };
         let Some(pieces) = &mut query.pieces else { return Piece::default() };
         let (rows, count) = piece(&pieces.rows[pieces.next..]);

@@ -29,7 +29,7 @@ impl Shard {
         let Cargo::Live { events, .. } = parcel.cargo else { return };
         let bytes = parcel.bytes.len();
         let fits = connection.has_room(events as usize, bytes, limits);
-        let query = connection.subscription(slot).and_then(|s| s.query.as_deref_mut());
+        let query = connection.subscription(slot).and_then(|s| s.kind.query_mut());
         let Some(query) = query else { return };
         if query.pieces.is_some() {
             if query.has_room(events as usize, bytes, limits) {
@@ -52,7 +52,7 @@ impl Shard {
         for slot in slots {
             let connection = self.connection(key);
             let subscription = connection.and_then(|c| c.subscription(slot));
-            if let Some(query) = subscription.and_then(|s| s.query.as_deref()) {
+            if let Some(query) = subscription.and_then(|s| s.kind.query()) {
                 let who = query.who;
                 self.node.queries.order(Order::Again(who));
             }
@@ -71,14 +71,14 @@ impl Connection {
     /// Whether the rows of a result have to wait for others to go out.
     pub(super) fn is_crowded(&self, slot: Slot, in_pieces: bool, bytes_max: usize) -> bool {
         let others = self.slots().filter(|(other, _)| *other != slot);
-        let mut queries = others.filter_map(|(_, subscription)| subscription.query.as_deref());
+        let mut queries = others.filter_map(|(_, subscription)| subscription.kind.query());
         (in_pieces && queries.any(|query| query.pieces.is_some()))
             || self.outbox.total_bytes() > bytes_max
     }
 
     /// Has the rows of a result asked for later. `reset` if they take the place of others.
     pub(super) fn postpone(&mut self, slot: Slot, reset: bool) {
-        let query = self.subscription(slot).and_then(|s| s.query.as_deref_mut());
+        let query = self.subscription(slot).and_then(|s| s.kind.query_mut());
         let Some(query) = query else { return };
         query.give_up();
         query.begun = false;
@@ -92,7 +92,7 @@ impl Connection {
     pub(in crate::hub) fn next_postponed(&mut self) -> Option<Slot> {
         while !self.postponed.is_empty() {
             let slot = self.postponed.remove(0);
-            let query = self.subscription(slot).and_then(|s| s.query.as_deref());
+            let query = self.subscription(slot).and_then(|s| s.kind.query());
             if query.is_some_and(|query| !query.begun) {
                 return Some(slot);
             }
@@ -105,7 +105,7 @@ impl Connection {
         let withdrawn = self.outbox.withdraw(slot).map_or(0, |withdrawn| withdrawn.parcels);
         let Some(subscription) = self.subscription(slot) else { return };
         subscription.waiting = subscription.waiting.saturating_sub(withdrawn);
-        let Some(query) = subscription.query.as_deref_mut() else { return };
+        let Some(query) = subscription.kind.query_mut() else { return };
         query.give_up();
         if std::mem::replace(&mut query.begun, false) {
             self.queue(Bytes::new(), Cargo::Fresh(slot), now_ms);

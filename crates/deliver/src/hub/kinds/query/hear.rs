@@ -11,7 +11,7 @@ use super::begin::Beginning;
 use crate::hub::audience::Member;
 use crate::hub::frames::put;
 use crate::hub::kinds::query::engine::{Change, News, QuerySight};
-use crate::hub::messages::{Progress, ServerMessage as _, SubscriptionEnded};
+use crate::hub::messages::{Progress, ServerMessage as _};
 use crate::hub::outbox::{Cargo, Parcel};
 use crate::hub::shard::Shard;
 
@@ -90,7 +90,7 @@ impl Shard {
             self.queries.circles.entry(*query).or_default().members.insert(*who, *member);
             let connection = self.connection(member.key);
             let subscription = connection.and_then(|c| c.subscription(member.slot));
-            if let Some(live) = subscription.and_then(|s| s.query.as_deref_mut()) {
+            if let Some(live) = subscription.and_then(|s| s.kind.query_mut()) {
                 live.query = Some(*query);
             }
         }
@@ -104,7 +104,7 @@ impl Shard {
         let Some(connection) = connection else { return };
         let (dialect, queue_depth) = (connection.dialect(), connection.outbox.events);
         let Some(subscription) = connection.subscription(member.slot) else { return };
-        let Some(query) = subscription.query.as_deref_mut().filter(|query| query.begun) else {
+        let Some(query) = subscription.kind.query_mut().filter(|query| query.begun) else {
             return;
         };
         query.unsettled = change.at.is_none();
@@ -125,7 +125,7 @@ impl Shard {
         let dialect = connection.dialect();
         let Some(subscription) = connection.subscription(member.slot) else { return };
         let query_id = Arc::clone(&subscription.query_id);
-        let Some(query) = subscription.query.as_deref_mut().filter(|query| query.begun) else {
+        let Some(query) = subscription.kind.query_mut().filter(|query| query.begun) else {
             return;
         };
         if !std::mem::replace(&mut query.unsettled, false) {
@@ -149,7 +149,7 @@ impl Shard {
         for member in self.concerned(&To::All(query)) {
             let connection = self.connection(member.key);
             let subscription = connection.and_then(|c| c.subscription(member.slot));
-            if let Some(live) = subscription.and_then(|s| s.query.as_deref_mut()) {
+            if let Some(live) = subscription.and_then(|s| s.kind.query_mut()) {
                 live.plan = plan;
             }
         }
@@ -162,11 +162,11 @@ impl Shard {
             let subscription = connection.and_then(|c| c.subscription(member.slot));
             let Some(subscription) = subscription else { continue };
             let announced = subscription.announced;
-            if let Some(query) = subscription.query.as_deref_mut() {
+            if let Some(query) = subscription.kind.query_mut() {
                 query.ended = true;
             }
             if announced {
-                self.end_query(member, reason.code, reason.message.as_deref());
+                self.end_with(member.key, member.slot, reason.code, reason.message.as_deref());
             } else {
                 self.fail(
                     member.key,
@@ -175,13 +175,5 @@ impl Shard {
                 );
             }
         }
-    }
-
-    /// Ends a live query and says why.
-    pub(in crate::hub) fn end_query(&mut self, member: Member, reason: &str, what: Option<&str>) {
-        let Some(query_id) = self.query_id(member.key, member.slot) else { return };
-        self.drop_subscription(member.key, member.slot);
-        let ended = SubscriptionEnded { query_id: &query_id, stream_id: None, reason, what };
-        self.say(member.key, &ended.text());
     }
 }

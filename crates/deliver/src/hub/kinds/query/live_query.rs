@@ -32,6 +32,8 @@ pub(in crate::hub) struct LiveQuery {
     pub(super) held_bytes: usize,
     /// The desk has ended it.
     pub(super) ended: bool,
+    /// The tables that it reads.
+    pub(in crate::hub) tables: Box<[Box<str>]>,
     _seats: QuerySeats,
 }
 
@@ -57,6 +59,7 @@ impl LiveQuery {
             held_events: 0,
             held_bytes: 0,
             ended: false,
+            tables: Box::default(),
             _seats: seats,
         }
     }

@@ -24,9 +24,9 @@ use tidewire_query::{QueryId, Subscriber};
 use tidewire_store::{LiveQueryRow, Position};
 
 use crate::hub::admit::{Admission, Asked};
-use crate::hub::audience::{Manner, Member};
-use crate::hub::connection::{Connection, Key, Request, StartFrom, State};
-use crate::hub::horizon::Horizon;
+use crate::hub::audience::Member;
+use crate::hub::connection::{Connection, Key};
+use crate::hub::kinds::Kind;
 use crate::hub::kinds::query::engine::{Compiled, Order, QuerySeats};
 use crate::hub::shard::Shard;
 use crate::hub::stats::add;
@@ -114,29 +114,14 @@ impl Shard {
         let node_id = self.node.id.clone();
         let Some(connection) = self.connection(key) else { return };
         let QueryRequest { query_id, sql, compiled, resume, has_rows, seats } = request;
-        let slot = connection.add(
-            Request {
-                query_id: Arc::clone(&query_id),
-                stream: "".into(),
-                reach: tidewire_store::Reach::All,
-                start: StartFrom::Now,
-                horizon: Horizon::default(),
-                link: None,
-                manner: Manner::default(),
-                patterns: None,
-            },
-            renewed,
-        );
         let facts = Arc::clone(&connection.facts);
-        let live_id: Arc<str> = format!("{}-{query_id}", facts.id).into();
+        let live_id: Arc<str> = connection.live_id(&query_id).into();
         let plan = compiled.query.plan.name();
-        let query = LiveQuery::new(who, Arc::clone(&live_id), plan, has_rows || renewed, seats);
-        if let Some(subscription) = connection.subscription(slot) {
-            subscription.state = State::Live;
-            subscription.tables =
-                compiled.query.dependencies.iter().map(|table| table.table.clone()).collect();
-            subscription.query = Some(Box::new(query));
-        }
+        let mut query = LiveQuery::new(who, Arc::clone(&live_id), plan, has_rows || renewed, seats);
+        let tables = compiled.query.dependencies.iter();
+        query.tables = tables.map(|table| table.table.clone()).collect();
+        let kind = Kind::Query(Box::new(query));
+        let slot = connection.put(Arc::clone(&query_id), None, kind, renewed);
         let actor = facts.identity().map(crate::access::auth::Identity::actor);
         self.node.queries.registry.opened(LiveQueryRow {
             live_id: live_id.to_string(),
@@ -165,7 +150,7 @@ impl Shard {
     pub(in crate::hub) fn forget_queries(&mut self, connection: &Connection) {
         let mut had_some = false;
         for (_, subscription) in connection.slots() {
-            if let Some(query) = &subscription.query {
+            if let Some(query) = subscription.kind.query() {
                 had_some = true;
                 self.forget_query(query);
             }
@@ -187,7 +172,7 @@ impl Shard {
     pub(in crate::hub) fn told_by_queries(&self, connection: &Connection) -> Option<Position> {
         let mut position = self.position;
         for (_, subscription) in connection.slots() {
-            if let Some(query) = &subscription.query {
+            if let Some(query) = subscription.kind.query() {
                 let is_out = query.has_all() && subscription.waiting == 0;
                 if !is_out || self.queries.is_behind(query.query) {
                     return None;

@@ -12,11 +12,10 @@ use tidewire_store::Position;
 use super::LiveQuery;
 use super::begin::Pieces;
 use crate::access::auth::Who;
-use crate::hub::audience::Manner;
-use crate::hub::connection::{Connection, Request, StartFrom};
+use crate::hub::connection::Connection;
 use crate::hub::flush::Departing;
 use crate::hub::frames::Dialect;
-use crate::hub::horizon::Horizon;
+use crate::hub::kinds::Kind;
 use crate::hub::kinds::query::engine::QuerySeats;
 use crate::hub::outbox::{Cargo, Parcel, Slot};
 use crate::hub::outlet::{Outlet, ServerSent};
@@ -38,28 +37,17 @@ impl Client {
         let (sender, body) = mpsc::channel(1);
         let outlet = Outlet::ServerSent(ServerSent { body: sender });
         let mut connection = Connection::new(1, crate::testing::facts("c"), outlet, 0);
-        let request = Request {
-            query_id: "q".into(),
-            stream: "".into(),
-            reach: tidewire_store::Reach::All,
-            start: StartFrom::Now,
-            horizon: Horizon::default(),
-            link: None,
-            manner: Manner::default(),
-            patterns: None,
-        };
-        let slot = connection.add(request, false);
         let seat = Seats::default().take(Who::Admin, 1).expect("a seat");
         let seat = QuerySeats::new(seat, Vec::new());
         let mut query = LiveQuery::new(Subscriber(1), "c-q".into(), PlanName::Filter, false, seat);
         query.begun = true;
-        connection.subscription(slot).expect("just added").query = Some(Box::new(query));
+        let slot = connection.put("q".into(), None, Kind::Query(Box::new(query)), false);
         Client { connection, body, slot, got: String::new(), asked: 0 }
     }
 
     fn query(&mut self) -> &mut LiveQuery {
         let subscription = self.connection.subscription(self.slot).expect("there");
-        subscription.query.as_deref_mut().expect("a query")
+        subscription.kind.query_mut().expect("a query")
     }
 
     /// A result of which the first rows are out.
