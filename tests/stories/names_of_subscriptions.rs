@@ -10,6 +10,7 @@ use crate::table_subscriptions::{connect, orders};
 on_both_stores!(
     a_name_of_the_session_is_not_given_to_anything_else,
     a_name_of_the_connections_own_is_begun_anew_by_every_kind,
+    a_name_is_free_again_when_the_session_lets_it_go,
 );
 
 /// One of each kind that may be asked for, under a name.
@@ -97,4 +98,22 @@ async fn a_name_of_the_connections_own_is_begun_anew_by_every_kind(store: Store)
     let created = socket.subscribe(&json!({ "query_id": "q", "stream": "doc" })).await;
     assert_eq!(created["reset"], true, "{created}");
     still_follows(http, &mut socket, "doc", "q").await;
+}
+
+async fn a_name_is_free_again_when_the_session_lets_it_go(store: Store) {
+    let server = Launch::dev(&store).start().await;
+    let http = server.http();
+    streams(http).await;
+    let session = open_session(http).await;
+    let mut socket = connect_session(http, &session).await;
+    for asked in of_every_kind("q") {
+        let created = socket.subscribe(&json!({ "query_id": "q", "stream": "doc" })).await;
+        assert_eq!(created["streamId"], "doc", "{created}");
+        socket.say(&json!({ "type": "unsubscribe", "query_ids": ["q"] })).await;
+        assert_eq!(socket.hears("subscription_ended").await["reason"], "unsubscribed");
+        let created = socket.subscribe(&asked).await;
+        assert_eq!(created["query_id"], "q", "{created}");
+        socket.say(&json!({ "type": "unsubscribe", "query_ids": ["q"] })).await;
+        assert_eq!(socket.hears("subscription_ended").await["reason"], "unsubscribed");
+    }
 }

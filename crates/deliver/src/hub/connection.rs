@@ -95,6 +95,9 @@ pub(super) struct Connection {
     pub(super) facts: Arc<Facts>,
     pub(super) session: Option<Arc<str>>,
     pub(super) unread: Vec<Unread>,
+    /// What its client unsubscribed from and its session may be said to follow still, by someone who looked
+    /// before that: the names, and the epochs of their subscriptions.
+    pub(super) left: Vec<(Arc<str>, u64)>,
     pub(super) outlet: Outlet,
     pub(super) outbox: Outbox,
     /// Set if it is a reader of one stream, which has no subscriptions.
@@ -141,6 +144,7 @@ impl Connection {
             facts,
             session: None,
             unread: Vec::new(),
+            left: Vec::new(),
             outlet,
             outbox: Outbox::default(),
             reader: None,

@@ -18,7 +18,7 @@ use super::connection::{Connection, Key};
 use super::facts::Facts;
 use super::outbox::{Cargo, Slot};
 use super::stats::{Stats, add, set, subtract};
-use super::subscribe::{leave, unknown_subscription};
+use super::subscribe::leave;
 use super::upkeep::Due;
 use super::{Command, Handle, Outlet};
 use crate::hub::kinds::entities::Desk;
@@ -128,15 +128,7 @@ impl Shard {
             Command::Subscribe { key, requests } => self.subscribe(key, requests),
             Command::Unsubscribe { key, query_ids } => {
                 for query_id in query_ids {
-                    let connection = self.connection(key);
-                    let slot = connection.and_then(|connection| {
-                        connection.unread.retain(|(name, _)| **name != *query_id);
-                        connection.find(&query_id)
-                    });
-                    match slot {
-                        Some(slot) => self.end(key, slot, "unsubscribed"),
-                        None => self.say(key, &unknown_subscription().message(Some(&query_id))),
-                    }
+                    self.unsubscribe(key, &query_id);
                 }
             }
             Command::Follow { key, requests, unread, revision } => {

@@ -30,6 +30,7 @@ impl Shard {
             let admitted = self.admit(key, &request.query_id, asked);
             let Some(Admission::Begins { renewed }) = admitted else { continue };
             let Some(connection) = self.connection(key) else { return };
+            connection.left.retain(|(name, _)| *name != request.query_id);
             let stream = Arc::clone(&request.stream);
             let circle = Circle::Named(Arc::clone(&request.query_id), request.manner.clone());
             let slot = connection.add(request, renewed);
@@ -38,6 +39,20 @@ impl Shard {
             slots.push(slot);
         }
         self.begin_replay(key, slots);
+    }
+
+    /// Ends what a client has under a name.
+    pub(super) fn unsubscribe(&mut self, key: Key, query_id: &str) {
+        let Some(connection) = self.connection(key) else { return };
+        connection.unread.retain(|(name, _)| **name != *query_id);
+        let Some(slot) = connection.find(query_id) else {
+            return self.say(key, &unknown_subscription().message(Some(query_id)));
+        };
+        let link = connection.subscription(slot).and_then(|s| s.link);
+        if let Some(link) = link {
+            connection.left.push((query_id.into(), link.epoch));
+        }
+        self.end(key, slot, "unsubscribed");
     }
 
     /// Takes over what a session follows, as the store had it at a revision. What was made since, and
@@ -52,6 +67,14 @@ impl Shard {
     ) {
         let Some(connection) = self.connection(key) else { return };
         connection.unread = unread;
+        // Whoever looked before the client unsubscribed says it still. It is forgotten when someone who looked
+        // after it was made does not.
+        let names = |request: &Request, (name, epoch): &(Arc<str>, u64)| {
+            request.query_id == *name && request.link.is_some_and(|link| link.epoch == *epoch)
+        };
+        let left = &mut connection.left;
+        left.retain(|one| one.1 > revision || requests.iter().any(|request| names(request, one)));
+        requests.retain(|request| !left.iter().any(|one| names(request, one)));
         let wanted = |query_id: &str| requests.iter().any(|r| *r.query_id == *query_id);
         let (mut dropped, mut newer) = (Vec::new(), Vec::new());
         for (slot, subscription) in connection.slots() {
