@@ -36,15 +36,15 @@ const KNOWN: &[(&str, &str)] = &[
     ("hub/kinds/query/engine/mod.rs", "node"),
     ("hub/kinds/query/engine/registry.rs", "node"),
     ("hub/kinds/query/engine/resume.rs", "node"),
+    ("hub/kinds/stream/reader.rs", "node"),
     ("hub/lens/mod.rs", "node"),
     ("hub/lens/report.rs", "node"),
     ("hub/lens/rules.rs", "node"),
+    ("hub/log_feed/replay.rs", "node"),
     ("hub/lookup.rs", "node"),
     ("hub/metrics.rs", "node"),
     ("hub/mod.rs", "node"),
-    ("hub/reader.rs", "node"),
     ("hub/refusal.rs", "node"),
-    ("hub/replay.rs", "node"),
     ("hub/shard.rs", "node"),
     ("hub/turns.rs", "node"),
     ("wire/idle.rs", "access"),
@@ -155,6 +155,46 @@ fn first_names(path: &str) -> Vec<String> {
     }
     names.retain(|name| !name.is_empty());
     names
+}
+
+/// Parts of the hub that know neither the kinds of subscription nor who is connected: they are what kinds are
+/// made with.
+const BELOW_KINDS: &[&str] = &[
+    "changes.rs",
+    "cursor.rs",
+    "encode.rs",
+    "horizon.rs",
+    "lens/",
+    "lookup.rs",
+    "messages/",
+    "offset.rs",
+    "reader_frame.rs",
+    "refusal.rs",
+    "tail/",
+    "views.rs",
+];
+
+#[test]
+fn kinds_of_subscription_do_not_know_each_other() {
+    let (mut found, mut looked_at) = (Vec::new(), BTreeSet::new());
+    for file in files().into_iter().filter(|file| file.is("rs")) {
+        let Some(path) = file.path.strip_prefix("crates/deliver/src/hub/") else { continue };
+        let code = product(&file.text);
+        if BELOW_KINDS.iter().any(|part| path.starts_with(part)) {
+            let above = ["hub::kinds", "hub::shard"].into_iter().find(|name| code.contains(name));
+            found.extend(above.map(|name| format!("{path} names {name}")));
+        }
+        let kind = path.strip_prefix("kinds/").and_then(|rest| rest.split_once('/'));
+        let Some((kind, _)) = kind else { continue };
+        looked_at.insert(kind.to_owned());
+        for (at, _) in code.match_indices("kinds::") {
+            let other = first_names(&code[at + "kinds::".len()..]);
+            let strange = other.iter().filter(|name| **name != kind && **name != "Kind");
+            found.extend(strange.map(|name| format!("{path} names kinds::{name}")));
+        }
+    }
+    assert!(looked_at.len() >= 3, "the rule has lost sight of what it is about: {looked_at:?}");
+    assert!(found.is_empty(), "against the arrows inside the hub: {found:#?}");
 }
 
 #[test]

@@ -9,16 +9,16 @@ use tidewire_store::{Offset, Position, Reach};
 
 use super::audience::{Circle, Manner};
 use super::facts::Facts;
-use super::feed::Feed;
 use super::frames::{Dialect, put as encode};
 use super::outbox::{Cargo, Outbox, Parcel, Slot};
 use super::outlet::Outlet;
-use super::reader::Reader;
-use super::replay::Verdict;
-use super::unsorted::Delivery;
 use crate::hub::horizon::Horizon;
 use crate::hub::kinds::Kind;
+use crate::hub::kinds::stream::reader::Reader;
 use crate::hub::lens::PatternSeat;
+use crate::hub::log_feed::Feed;
+use crate::hub::log_feed::replay::Verdict;
+use crate::hub::log_feed::unsorted::Delivery;
 use crate::wire::websocket::deflate::Deflater;
 
 /// A connection of a shard: its place, and which of those that have had the place it is.

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use super::audience::{Circle, Member};
 use super::connection::Key;
-use super::feed::State;
 use super::job::Job;
 use super::outbox::{Cargo, Parcel, Slot};
 use super::shard::Shard;
 use super::stats::add;
-use super::unsorted::Delivery;
+use crate::hub::log_feed::State;
+use crate::hub::log_feed::unsorted::Delivery;
 use crate::hub::messages::{SchemaChanged, ServerMessage as _};
-use crate::hub::reader::frame::Frame;
+use crate::hub::reader_frame::Frame;
 use crate::hub::tail::{Ending, Glimpse, Notice, Sight};
 
 /// Followers of a large audience that are served before all else gets its turn. A write to a socket

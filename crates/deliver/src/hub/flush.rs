@@ -5,13 +5,13 @@ use std::io::IoSlice;
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::connection::{Connection, Key, Subscription};
-use super::feed::Feed;
 use super::frames::{self, Dialect};
 use super::outbox::{Cargo, Flushed, Parcel, Sent, Slot};
-use super::replay::Verdict;
 use super::shard::Shard;
 use super::stats::{Stats, add};
 use crate::hub::kinds::query::Piece;
+use crate::hub::log_feed::Feed;
+use crate::hub::log_feed::replay::Verdict;
 use crate::wire::websocket::deflate::Deflater;
 
 impl Shard {

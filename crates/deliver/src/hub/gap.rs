@@ -88,12 +88,12 @@ mod tests {
 
     use super::super::audience::Manner;
     use super::super::connection::{Request, StartFrom};
-    use super::super::feed::State;
     use super::super::flush::Departing;
     use super::super::frames::{Dialect, Envelope, Form};
     use super::super::outlet::{Outlet, ServerSent};
     use super::super::stats::Stats;
     use super::*;
+    use crate::hub::log_feed::State;
 
     const SUBSCRIPTIONS: usize = 3;
 

@@ -11,7 +11,7 @@ use tidewire_store::{Epoch, Event, Position};
 use super::audience::{Circle, Member};
 use super::frames::{Dialect, Envelope};
 use crate::hub::lens::{Opened, Tables};
-use crate::hub::reader::frame::{Extent, Frame, Voice};
+use crate::hub::reader_frame::{Extent, Frame, Voice};
 use crate::hub::tail::{Chunk, Ending, Glimpse, Notice, Topic};
 use crate::wire::websocket::deflate::Deflater;
 

@@ -13,17 +13,15 @@
 //!
 //! - [`messages`]: what is said; [`frames`]: that as bytes for the wire, encoded once for all who get it
 //! - [`audience`]: who follows a stream; [`connection`]: what one client follows
-//! - [`kinds`]: what a subscription is of; [`feed`]: where one to a stream or a table stands
+//! - [`kinds`]: what a subscription is of; [`log_feed`]: where one to a stream or a table stands, the past that is
+//!   read for it from the store, and the exact hand-over to the present
 //! - [`admit`]: who may begin; [`subscribe`]: beginning and ending to follow
 //! - [`fan_out`]: from a sight to the outboxes, large audiences in slices; [`flush`]: to the sockets
 //! - [`job`]: a round through an audience; [`backlog`]: rounds that wait, or are under way in slices
-//! - [`unsorted`]: several streams over one SSE response, in the log's order
 //! - [`gap`]: what becomes of events that a slow client has no room for
-//! - [`reader`]: responses that follow one stream
+//! - [`kinds::stream`]: responses that follow one stream; [`reader_frame`], [`cursor`]: what they are sent
 //! - [`kinds::query`]: who follows live queries, and what each is told
 //! - [`kinds::entities`]: who is told of entities, and what waits for each
-//! - [`replay`]: what happened before a subscription began, read from the store, and the exact
-//!   hand-over to what happens after
 //! - [`turns`]: what a shard does in a turn; [`upkeep`]: what it does now and then
 //! - [`facts`]: who is connected, and since when
 //! - [`presence`]: a place in the hub, as those hold it who have one
@@ -45,19 +43,19 @@ mod backlog;
 pub(crate) mod bell;
 pub(crate) mod changes;
 pub(crate) mod connection;
+pub(crate) mod cursor;
 pub(crate) mod directory;
 pub(crate) mod encode;
 mod facts;
 mod fan_out;
-mod feed;
 mod flush;
 pub(crate) mod frames;
 mod gap;
 pub(crate) mod horizon;
 mod job;
-mod join;
 pub(crate) mod kinds;
 pub(crate) mod lens;
+mod log_feed;
 pub(crate) mod lookup;
 pub(crate) mod messages;
 mod metrics;
@@ -65,10 +63,9 @@ pub(crate) mod offset;
 mod outbox;
 mod outlet;
 mod presence;
-pub(crate) mod reader;
+pub(crate) mod reader_frame;
 pub(crate) mod refusal;
 pub(crate) mod rendezvous;
-mod replay;
 pub(crate) mod session_notes;
 mod shard;
 #[cfg(test)]
@@ -77,7 +74,6 @@ mod stats;
 mod subscribe;
 pub(crate) mod tail;
 mod turns;
-mod unsorted;
 mod upkeep;
 pub(crate) mod views;
 
@@ -102,11 +98,12 @@ pub(crate) use crate::hub::kinds::query::{Deed as QueryDeed, QueryRequest};
 pub(crate) use audience::Manner;
 pub(crate) use connection::{Key, Request, SessionLink, StartFrom, Unread};
 pub(crate) use facts::{Facts, Gathering, Portrait, Wanted};
+pub(crate) use kinds::stream::reader::{Arrival, PASSAGE_LIMIT, Passage};
+pub(crate) use log_feed::replay::Step;
+use log_feed::replay::Verdict;
 pub(crate) use metrics::write as write_metrics;
 pub(crate) use outlet::{Outlet, ServerSent, Socket};
 pub(crate) use presence::Presence;
-pub(crate) use reader::{Arrival, PASSAGE_LIMIT, Passage};
-pub(crate) use replay::Step;
 pub(crate) use stats::Stats;
 use stats::Totals;
 pub(crate) use turns::Dormant;
@@ -144,7 +141,7 @@ pub(crate) enum Command {
     /// It has processed what it got up to somewhere.
     Acknowledge { key: Key, acks: Vec<Ack> },
     /// A replay has got on.
-    Replayed { key: Key, replay: u32, step: Box<Step>, reply: oneshot::Sender<replay::Verdict> },
+    Replayed { key: Key, replay: u32, step: Box<Step>, reply: oneshot::Sender<Verdict> },
     /// Something about the entities it is told of.
     Entities { key: Key, deed: Box<EntityDeed> },
     /// Something about the live queries it follows.

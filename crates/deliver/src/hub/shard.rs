@@ -24,7 +24,7 @@ use super::{Command, Handle, Outlet};
 use crate::hub::kinds::entities::Desk;
 use crate::hub::kinds::query::Board;
 use crate::hub::messages::{Closing, ServerMessage as _};
-use crate::hub::reader::frame::Frame;
+use crate::hub::reader_frame::Frame;
 use crate::node::Node;
 use crate::wire::clock::{clock_ms, now_ms};
 use crate::wire::websocket::CloseCode;

@@ -21,7 +21,7 @@ use super::turns::Incoming;
 use super::{Arrival, Key, Outlet, PASSAGE_LIMIT};
 use crate::access::options::{Access, Options};
 use crate::hub::lookup::find as find_page;
-use crate::hub::reader::frame::Voice;
+use crate::hub::reader_frame::Voice;
 use crate::hub::tail::Sinks;
 use crate::node::{Assembled, Node};
 

@@ -8,15 +8,16 @@ use tidewire_store::{Position, SessionChange};
 use super::admit::{Admission, Asked};
 use super::audience::{Audience, Circle, Member};
 use super::connection::{Key, Request, StartFrom, Unread};
-use super::feed::{Feed, State};
 use super::outbox::Slot;
-use super::replay::{self, Wanted};
 use super::shard::Shard;
 use super::stats::{add, set, subtract};
 use crate::access::problem::Problem;
 use crate::hub::kinds::Kind;
+use crate::hub::log_feed::replay;
+use crate::hub::log_feed::replay::Wanted;
+use crate::hub::log_feed::{Feed, State};
 use crate::hub::messages::{ServerMessage as _, SubscriptionEnded};
-use crate::hub::reader::frame::Frame;
+use crate::hub::reader_frame::Frame;
 
 impl Shard {
     /// Begins to follow streams.

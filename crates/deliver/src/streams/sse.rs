@@ -1,7 +1,7 @@
 //! `live=sse`: a stream as Server-Sent Events.
 //!
 //! Here a reader is let in and told from where it reads, with the stream's first page; what it gets
-//! from then on is the hub's business. `hub::reader::frame` is what goes over the wire.
+//! from then on is the hub's business. `hub::reader_frame` is what goes over the wire.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::access::auth::Identity;
 use crate::access::problem::Problem;
 use crate::access::stream_name::StreamName;
 use crate::hub::lookup::beyond_tip;
-use crate::hub::reader::frame::Voice;
+use crate::hub::reader_frame::Voice;
 use crate::hub::{Arrival, Facts, PASSAGE_LIMIT};
 use crate::hub::{encode, lookup};
 use crate::live::{connection_id, written_by_hub};

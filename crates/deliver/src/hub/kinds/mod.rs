@@ -2,10 +2,11 @@
 
 pub(crate) mod entities;
 pub(crate) mod query;
+pub(crate) mod stream;
 
 use std::sync::Arc;
 
-use super::feed::Feed;
+use crate::hub::log_feed::Feed;
 use entities::{Interest, own_name};
 use query::LiveQuery;
 

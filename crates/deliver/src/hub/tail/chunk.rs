@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tidewire_store::{Event, Position};
 
 use crate::hub::lens::View;
-use crate::hub::reader::frame::Frame;
+use crate::hub::reader_frame::Frame;
 
 /// The stream's events of one look at the log. Never empty, but where it is what someone sees of it.
 #[derive(Debug)]

@@ -13,18 +13,18 @@ use tokio::sync::oneshot;
 
 use tidewire_store::{Event, Position, SessionChange};
 
-use super::connection::Key;
-use super::feed::State;
-use super::outbox::{Cargo, Slot};
 use super::replay::{Begun, End, Step, Verdict};
-use super::shard::Shard;
-use super::stats::add;
+use crate::hub::connection::Key;
 use crate::hub::horizon::Horizon;
+use crate::hub::log_feed::State;
 use crate::hub::messages::{Created, CreatedOf, ServerMessage as _, SubscriptionCreated};
+use crate::hub::outbox::{Cargo, Slot};
+use crate::hub::shard::Shard;
+use crate::hub::stats::add;
 
 impl Shard {
     /// Takes what a replay brought.
-    pub(super) fn replayed(
+    pub(in crate::hub) fn replayed(
         &mut self,
         key: Key,
         replay: u32,

@@ -9,9 +9,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use tidewire_store::{Epoch, Event, Position};
 
-use super::super::encode;
+use crate::hub::cursor;
+use crate::hub::encode;
 use crate::hub::frames::{Dialect, Form};
-use crate::hub::reader::cursor;
 
 /// Room for the length of a chunk in hexadecimal digits and the line's end.
 const HEAD_BYTES: usize = 18;

@@ -17,9 +17,6 @@
 //! goes live was given all that the tail remembers, which is at least what this shard has seen; so
 //! what the shard sees next, less what lies up to `position`, is exactly what is missing.
 
-pub(crate) mod cursor;
-pub(crate) mod frame;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,22 +24,22 @@ use rand::Rng as _;
 
 use tidewire_store::{Page, PageLimit, Position, Reach};
 
-use super::audience::{Circle, Member};
-use super::connection::{Connection, Key};
-use super::facts::Facts;
-use super::job::Job;
-use super::outbox::{Cargo, Slot};
-use super::outlet::Outlet;
-use super::replay::{read_page, renew_every, see_page};
-use super::shard::{Shard, ms};
-use super::stats::add;
-use super::{Command, Handle};
 use crate::access::problem::Problem;
+use crate::hub::audience::{Circle, Member};
+use crate::hub::connection::{Connection, Key};
+use crate::hub::facts::Facts;
+use crate::hub::job::Job;
 use crate::hub::lens::{Lens, Sees, View};
+use crate::hub::log_feed::replay::{read_page, renew_every, see_page};
+use crate::hub::outbox::{Cargo, Slot};
+use crate::hub::outlet::Outlet;
+use crate::hub::reader_frame::{Extent, Frame, Voice};
+use crate::hub::shard::{Shard, ms};
+use crate::hub::stats::add;
 use crate::hub::tail::{Attendance, Ending, Notice};
+use crate::hub::{Command, Handle};
 use crate::node::Node;
 use crate::wire::clock::now_ms;
-use frame::{Extent, Frame, Voice};
 
 /// What a reader is given of the store at a time: what a slow one holds of the server's memory.
 pub(crate) const PASSAGE_LIMIT: PageLimit = PageLimit { events: 2_000, bytes: 256 << 10 };
@@ -152,7 +149,7 @@ enum Progress {
 
 /// A reader.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(in crate::hub) struct Reader {
     stream: Arc<str>,
     /// Whose streams it can reach.
     reach: Reach,
@@ -168,12 +165,12 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn stream(&self) -> &Arc<str> {
+    pub(in crate::hub) fn stream(&self) -> &Arc<str> {
         &self.stream
     }
 
     /// Its place in an audience.
-    pub(super) fn membership(&self, key: Key) -> (&Arc<str>, Circle, Member) {
+    pub(in crate::hub) fn membership(&self, key: Key) -> (&Arc<str>, Circle, Member) {
         let circle = Circle::Readers(self.view.clone());
         (&self.stream, circle, Member { key, slot: Slot::OF_READER })
     }
@@ -186,7 +183,7 @@ impl Reader {
 
 impl Connection {
     /// Whether it is a reader that is to be given more, now that all it was given is out.
-    pub(super) fn is_hungry(&self) -> bool {
+    pub(in crate::hub) fn is_hungry(&self) -> bool {
         !self.closing && self.reader.as_ref().is_some_and(|r| r.progress == Progress::Behind)
     }
 
@@ -214,7 +211,7 @@ impl Connection {
 
 impl Shard {
     /// Lets a reader in.
-    pub(super) fn admit_reader(&mut self, outlet: Outlet, arrival: Arrival) -> Key {
+    pub(in crate::hub) fn admit_reader(&mut self, outlet: Outlet, arrival: Arrival) -> Key {
         let key = self.attach(outlet, arrival.facts, true);
         let sse_ms = ms(self.node.options.streams.sse_duration);
         let (now_ms, stream) = (self.now_ms, Arc::clone(arrival.attendance.stream()));
@@ -244,7 +241,7 @@ impl Shard {
     }
 
     /// Takes a page of the store that was read for a reader.
-    pub(super) fn read_on(&mut self, key: Key, read: Result<Box<Passage>, Problem>) {
+    pub(in crate::hub) fn read_on(&mut self, key: Key, read: Result<Box<Passage>, Problem>) {
         let Some(connection) = self.connection(key) else { return };
         let Some(reader) = &mut connection.reader else { return };
         match read {
@@ -282,7 +279,7 @@ impl Shard {
     }
 
     /// Gives a round's events to a reader that is live, unless it has them.
-    pub(super) fn deliver_to_reader(&mut self, key: Key, job: &mut Job) {
+    pub(in crate::hub) fn deliver_to_reader(&mut self, key: Key, job: &mut Job) {
         let (now_ms, wall_ms) = (self.now_ms, self.wall_ms);
         let Some(connection) = self.connection(key) else { return };
         if job.ending == Some(Ending::Gone) {
@@ -332,7 +329,7 @@ impl Shard {
 
     /// Mentions to a reader that is live that the columns of its table changed. Its protocol has no word
     /// for that, so it is a comment.
-    pub(super) fn mention(&mut self, key: Key, notice: &Notice) {
+    pub(in crate::hub) fn mention(&mut self, key: Key, notice: &Notice) {
         let (now_ms, offset) = (self.now_ms, self.node.offset(notice.position));
         let Some(connection) = self.connection(key).filter(|c| !c.closing && !c.blocked) else {
             return;
@@ -348,7 +345,7 @@ impl Shard {
     }
 
     /// Gives a reader that is behind what the tail remembers, or has the store read for it.
-    pub(super) fn catch_up(&mut self, key: Key) {
+    pub(in crate::hub) fn catch_up(&mut self, key: Key) {
         let (now_ms, wall_ms) = (self.now_ms, self.wall_ms);
         let connection = self.connections.get_mut(key.index).filter(|c| c.serial == key.serial);
         let Some(connection) = connection.filter(|c| c.is_hungry() && c.is_idle()) else { return };
@@ -408,7 +405,7 @@ impl Shard {
     }
 
     /// Sends a reader back to what is remembered or stored, if it lacks an event there.
-    pub(super) fn send_back(&mut self, key: Key, unseen: Position) {
+    pub(in crate::hub) fn send_back(&mut self, key: Key, unseen: Position) {
         let Some(connection) = self.connection(key) else { return };
         let Some(reader) = &mut connection.reader else { return };
         if reader.progress == Progress::Live && reader.place.position < unseen {
@@ -419,12 +416,12 @@ impl Shard {
 
     /// Sends a reader that is live back to the store, because what it sees of its table has to be found
     /// out anew.
-    pub(super) fn send_to_store(&mut self, key: Key) {
+    pub(in crate::hub) fn send_to_store(&mut self, key: Key) {
         self.send_back(key, Position::new(u64::MAX));
     }
 
     /// Sends a reader the last there is to be.
-    pub(super) fn end_reader(&mut self, key: Key, last: &Frame) {
+    pub(in crate::hub) fn end_reader(&mut self, key: Key, last: &Frame) {
         let now_ms = self.now_ms;
         if let Some(connection) = self.connection(key) {
             connection.give(last, Cargo::Last, now_ms);
@@ -434,14 +431,14 @@ impl Shard {
     }
 
     /// Tells a reader that the server goes away, and when to come back.
-    pub(super) fn dismiss(&mut self, key: Key) {
+    pub(in crate::hub) fn dismiss(&mut self, key: Key) {
         let wait_ms = RECONNECT_BASE_MS + rand::rng().random_range(0..=RECONNECT_BASE_MS);
         let retry = format!("retry: {wait_ms}\n: the server is going away\n\n");
         self.end_reader(key, &Frame::of(&retry));
     }
 
     /// What time brings to a reader: its end, or a comment.
-    pub(super) fn care_for_reader(&mut self, key: Key) {
+    pub(in crate::hub) fn care_for_reader(&mut self, key: Key) {
         let now_ms = self.now_ms;
         let Some(connection) = self.connection(key) else { return };
         let Some(reader) = &connection.reader else { return };

@@ -22,16 +22,16 @@ use tokio::sync::oneshot;
 
 use tidewire_store::{Event, Lifetime, Page, PageLimit, Position, Reach, StreamState};
 
-use super::audience::Manner;
-use super::connection::{Key, StartFrom};
-use super::frames::{Dialect, Envelope, Form};
-use super::outbox::Slot;
-use super::{Command, Handle};
 use crate::access::problem::Problem;
+use crate::hub::audience::Manner;
+use crate::hub::connection::{Key, StartFrom};
+use crate::hub::frames::{Dialect, Envelope, Form};
 use crate::hub::horizon::Horizon;
 use crate::hub::lens::{Lens, View};
 use crate::hub::lookup::beyond_tip;
 use crate::hub::lookup::{find as find_page, renew};
+use crate::hub::outbox::Slot;
+use crate::hub::{Command, Handle};
 use crate::node::Node;
 use crate::wire::websocket::deflate::Deflater;
 
@@ -50,71 +50,71 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// A subscription that is to be replayed.
 #[derive(Debug)]
-pub(super) struct Wanted {
-    pub(super) slot: Slot,
-    pub(super) query_id: Arc<str>,
-    pub(super) stream: Arc<str>,
-    pub(super) reach: Reach,
-    pub(super) start: StartFrom,
-    pub(super) horizon: Horizon,
-    pub(super) manner: Manner,
+pub(in crate::hub) struct Wanted {
+    pub(in crate::hub) slot: Slot,
+    pub(in crate::hub) query_id: Arc<str>,
+    pub(in crate::hub) stream: Arc<str>,
+    pub(in crate::hub) reach: Reach,
+    pub(in crate::hub) start: StartFrom,
+    pub(in crate::hub) horizon: Horizon,
+    pub(in crate::hub) manner: Manner,
     /// Known if the stream was looked at before.
-    pub(super) envelope: Option<Envelope>,
+    pub(in crate::hub) envelope: Option<Envelope>,
 }
 
 /// Whom a replay is for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target {
-    pub(super) key: Key,
-    pub(super) replay: u32,
-    pub(super) dialect: Dialect,
+pub(in crate::hub) struct Target {
+    pub(in crate::hub) key: Key,
+    pub(in crate::hub) replay: u32,
+    pub(in crate::hub) dialect: Dialect,
 }
 
 /// What a replay brings at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Step {
     /// Subscriptions whose stream was found, and after what their events come.
-    pub(super) begun: Vec<Begun>,
+    pub(in crate::hub) begun: Vec<Begun>,
     /// Subscriptions that cannot be.
-    pub(super) failed: Vec<(Slot, Problem)>,
+    pub(in crate::hub) failed: Vec<(Slot, Problem)>,
     /// What subscriptions see their tables through.
-    pub(super) lenses: Vec<(Slot, Arc<Lens>)>,
+    pub(in crate::hub) lenses: Vec<(Slot, Arc<Lens>)>,
     /// Events, in the log's order.
-    pub(super) parcels: Vec<Piece>,
+    pub(in crate::hub) parcels: Vec<Piece>,
     /// Everything up to here has been given.
-    pub(super) reached: Position,
+    pub(in crate::hub) reached: Position,
     /// Set when every stream was read to its end.
-    pub(super) ends: Option<Vec<End>>,
+    pub(in crate::hub) ends: Option<Vec<End>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Begun {
-    pub(super) slot: Slot,
-    pub(super) after: Position,
-    pub(super) envelope: Envelope,
-    pub(super) content_type: String,
+pub(in crate::hub) struct Begun {
+    pub(in crate::hub) slot: Slot,
+    pub(in crate::hub) after: Position,
+    pub(in crate::hub) envelope: Envelope,
+    pub(in crate::hub) content_type: String,
     /// For a stream whose lifetime slides: how often to renew it.
-    pub(super) renew_every: Option<Duration>,
+    pub(in crate::hub) renew_every: Option<Duration>,
 }
 
 /// Some events of one subscription.
 #[derive(Debug)]
-pub(super) struct Piece {
-    pub(super) slot: Slot,
-    pub(super) bytes: Bytes,
-    pub(super) events: usize,
+pub(in crate::hub) struct Piece {
+    pub(in crate::hub) slot: Slot,
+    pub(in crate::hub) bytes: Bytes,
+    pub(in crate::hub) events: usize,
 }
 
 /// A stream that was read to its end.
 #[derive(Debug)]
-pub(super) struct End {
-    pub(super) slot: Slot,
+pub(in crate::hub) struct End {
+    pub(in crate::hub) slot: Slot,
     /// Read up to here.
-    pub(super) horizon: Position,
+    pub(in crate::hub) horizon: Position,
     /// What was read beyond the step's `reached`.
-    pub(super) rest: Vec<Event>,
+    pub(in crate::hub) rest: Vec<Event>,
     /// The stream is closed, and this is its last event.
-    pub(super) closed: Option<Position>,
+    pub(in crate::hub) closed: Option<Position>,
 }
 
 /// What the shard makes of a step.
@@ -127,7 +127,12 @@ pub(crate) enum Verdict {
 }
 
 /// Reads until all have joined.
-pub(super) async fn run(node: Arc<Node>, shard: Handle, target: Target, wanted: Vec<Wanted>) {
+pub(in crate::hub) async fn run(
+    node: Arc<Node>,
+    shard: Handle,
+    target: Target,
+    wanted: Vec<Wanted>,
+) {
     let mut replay = Replay::new(&node, target.dialect, wanted);
     loop {
         let step = tokio::select! {
@@ -305,7 +310,7 @@ impl Cursor {
 }
 
 /// How often a stream's lifetime is renewed while it is followed, if it slides.
-pub(super) fn renew_every(state: &StreamState) -> Option<Duration> {
+pub(in crate::hub) fn renew_every(state: &StreamState) -> Option<Duration> {
     match state.lifetime {
         Lifetime::Sliding { ttl_s } => Some(Duration::from_secs(ttl_s) / 3),
         _ => None,
@@ -313,7 +318,7 @@ pub(super) fn renew_every(state: &StreamState) -> Option<Duration> {
 }
 
 /// Reads a page, as soon as the store answers.
-pub(super) async fn read_page(
+pub(in crate::hub) async fn read_page(
     node: &Node,
     stream: &str,
     reach: &Reach,
@@ -333,7 +338,7 @@ pub(super) async fn read_page(
 }
 
 /// Puts what is seen of a page in the place of its events, as soon as that can be said.
-pub(super) async fn see_page(
+pub(in crate::hub) async fn see_page(
     node: &Node,
     view: Option<&View>,
     page: &mut Page,

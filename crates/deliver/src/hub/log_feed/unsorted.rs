@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use tidewire_store::{Event, Position};
 
-use super::audience::Circle;
-use super::connection::{Connection, Key};
-use super::outbox::{Cargo, Parcel, Slot};
-use super::shard::Shard;
+use crate::hub::audience::Circle;
+use crate::hub::connection::{Connection, Key};
+use crate::hub::outbox::{Cargo, Parcel, Slot};
+use crate::hub::shard::Shard;
 use crate::hub::tail::Chunk;
 
 /// A chunk that is to be put into the log's order with others.
 #[derive(Debug)]
-pub(super) struct Delivery {
+pub(in crate::hub) struct Delivery {
     slot: Slot,
     chunk: Arc<Chunk>,
     /// The subscription has everything up to here.
@@ -25,7 +25,7 @@ pub(super) struct Delivery {
 
 impl Delivery {
     /// Those of some chunks, which are in order, that a subscription lacks.
-    pub(super) fn after(
+    pub(in crate::hub) fn after(
         mut after: Position,
         slot: Slot,
         chunks: &[Arc<Chunk>],
@@ -63,7 +63,7 @@ impl Connection {
 
 impl Shard {
     /// Puts what an SSE connection is to get into the log's order and queues it.
-    pub(super) fn sort(&mut self, index: usize) {
+    pub(in crate::hub) fn sort(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         if connection.unsorted.is_empty() {
             return;
@@ -166,7 +166,7 @@ impl Shard {
     }
 
     /// What has waited for too long on an SSE connection is dropped and read again.
-    pub(super) fn fall_back_if_stuck(&mut self, key: Key) -> bool {
+    pub(in crate::hub) fn fall_back_if_stuck(&mut self, key: Key) -> bool {
         let connection = self.connection(key);
         let stuck = connection.is_some_and(|c| c.dialect().has_one_cursor() && c.outbox.events > 0);
         if stuck {

@@ -1,4 +1,11 @@
 //! What a subscription to a stream has, be it to the stream itself or to a table's rows.
+//!
+//! - [`replay`]: what happened before it began, read from the store; [`join`]: the hand-over to what happens after
+//! - [`unsorted`]: several streams over one SSE response, in the log's order
+
+pub(in crate::hub) mod join;
+pub(in crate::hub) mod replay;
+pub(in crate::hub) mod unsorted;
 
 use std::sync::Arc;
 
