@@ -13,7 +13,7 @@ use tidewire_store::{CaptureMode, CaptureView, RepairView, StoreError, WatchView
 
 use super::Answer;
 use crate::document::{only, uncached};
-use crate::lens::WrongRules;
+use crate::hub::lens::WrongRules;
 use crate::node::Node;
 
 /// Changes that wait longer for their place in the log are worth a word: it takes milliseconds.

@@ -8,8 +8,8 @@ use tidewire_store::groups::{
     GroupError, GroupView, Holdings, Limits, PAGE_BYTES_MAX, PartitionView, TooLarge, Wants,
 };
 
+use crate::access::options::GroupOptions;
 use crate::node::Node;
-use crate::options::GroupOptions;
 
 /// What must be known to work on a partition. What nothing is known of costs no look.
 pub(super) async fn holdings(

@@ -114,8 +114,8 @@ fn sees_all(access: &Access, act: Act<'_>) -> Result<(), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::Who;
-    use crate::auth::scopes::Scopes;
+    use crate::access::auth::Who;
+    use crate::access::auth::scopes::Scopes;
     use crate::testing::Bench;
 
     /// A table may come to carry a code that someone follows already: of one that they may not read they are told
