@@ -16,6 +16,7 @@ mod groups;
 mod keys;
 mod live_queries;
 mod load;
+mod memory;
 mod nodes;
 mod open;
 mod queries;

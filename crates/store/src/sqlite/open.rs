@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::capture::{self, Guard};
 use super::error::broken;
+use super::memory;
 use super::sql;
 use crate::error::StoreError;
 use crate::migration::{self, Migration};
@@ -108,6 +109,11 @@ fn in_use(folder: &Path, file: &mut File) -> StoreError {
 
 /// The connection that writes, with the schema up to date.
 pub(crate) fn writer(folder: &Path) -> Result<(Connection, Epoch), StoreError> {
+    if !memory::install() {
+        tracing::error!(
+            "the memory that live queries take is not bounded: SQLite is in use already"
+        );
+    }
     let mut connection =
         Connection::open(folder.join(FILE_NAME)).map_err(broken("open the store"))?;
     configure(&connection).map_err(broken("configure the store"))?;

@@ -73,9 +73,9 @@ pub(crate) enum Savepoint {
 #[derive(Debug, Default)]
 pub(crate) struct Guard(Mutex<State>);
 
-/// Virtual machine instructions between two looks at the clock. Some microseconds where rows are small; where
-/// each has megabytes, a few dozen of them.
-pub(crate) const STEPS_BETWEEN_LOOKS: i32 = 200;
+/// Virtual machine instructions between two looks at the clock. About a microsecond where rows are small; where
+/// each has megabytes, a few of them.
+pub(crate) const STEPS_BETWEEN_LOOKS: i32 = 50;
 
 impl Guard {
     fn state(&self) -> MutexGuard<'_, State> {

@@ -4,7 +4,7 @@
 //! those who may not see the rest of a table, so that of errors while rows are read only a number is said:
 //! the text may have a value of a row in it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::limits::Limit;
@@ -24,6 +24,7 @@ use crate::queries::{
 use crate::sql::{SqlColumn, SqlError, SqlLimits, SqlProblem};
 use crate::sqlite::error::broken;
 use crate::sqlite::load;
+use crate::sqlite::memory::{Budget, Refused};
 use crate::watch::ColumnView;
 
 /// The only database that there is.
@@ -34,6 +35,11 @@ const LOOK: &str = "look at the tables of a query";
 /// However small a result may be, a value on the way to it may have so many bytes: rows have values that
 /// are only looked at.
 const VALUE_BYTES_MIN: usize = 1 << 20;
+
+/// The memory that SQLite may take for one read, in values as large as they may be, and in any case. What it
+/// keeps of pages and what it sorts before it writes it to a file are some of it.
+const VALUES_HELD_MAX: usize = 8;
+const MEMORY_BYTES_MIN: usize = 64 << 20;
 
 /// What names stand for.
 pub(crate) fn shapes(
@@ -115,9 +121,9 @@ pub(crate) fn check(
 ) -> Result<CheckedQuery, SqlError> {
     let snapshot = connection.transaction().map_err(broken("begin a read"))?;
     load::tip(&snapshot)?;
-    let _armed = Armed::new(guard, &snapshot, read)?;
+    let armed = Armed::new(guard, &snapshot, read)?;
     let mut batch = Batch::new(&snapshot, &read.sql);
-    let statement = prepared(&mut batch, guard, read)?;
+    let statement = prepared(&mut batch, &armed, read)?;
     Ok(CheckedQuery { columns: columns_of(&statement), cost: None })
 }
 
@@ -130,11 +136,11 @@ pub(crate) fn read(
     let snapshot = connection.transaction().map_err(broken("begin a read"))?;
     // The first read begins the snapshot, so the tip is that of what the query sees.
     let tip = load::tip(&snapshot)?;
-    let _armed = Armed::new(guard, &snapshot, read)?;
+    let armed = Armed::new(guard, &snapshot, read)?;
     let mut batch = Batch::new(&snapshot, &read.sql);
-    let mut statement = prepared(&mut batch, guard, read)?;
+    let mut statement = prepared(&mut batch, &armed, read)?;
     let columns = columns_of(&statement);
-    let rows = rows(&mut statement, columns.len(), guard, &read.limits)?;
+    let rows = rows(&mut statement, columns.len(), &armed, &read.limits)?;
     Ok(LiveRows { columns, rows, tip, snapshot: None, settled: true })
 }
 
@@ -142,6 +148,7 @@ pub(crate) fn read(
 struct Armed<'a> {
     guard: &'a Guard,
     _values: ValueLimit<'a>,
+    memory: Budget,
 }
 
 impl<'a> Armed<'a> {
@@ -156,9 +163,28 @@ impl<'a> Armed<'a> {
         let others = table::all_names(connection).map_err(broken(LOOK))?;
         let values = ValueLimit::set(connection, value_bytes_max(&read.limits));
         let values = values.map_err(broken("limit the values of a query"))?;
-        guard.arm_live(Readable { tables, others }, Duration::from_millis(read.limits.timeout_ms));
-        Ok(Armed { guard, _values: values })
+        let timeout = Duration::from_millis(read.limits.timeout_ms);
+        guard.arm_live(Readable { tables, others }, timeout);
+        let deadline = Instant::now().checked_add(timeout);
+        let memory = Budget::new(memory_bytes_max(&read.limits), deadline);
+        Ok(Armed { guard, _values: values, memory })
     }
+
+    /// What it was that ended a statement, if it was a limit.
+    fn stopped(&self) -> Option<Ended> {
+        match (self.guard.stopped(), self.memory.refused()) {
+            (Some(Stopped::TimeUp), _) | (_, Some(Refused::TimeUp)) => Some(Ended::TimeUp),
+            (_, Some(Refused::TooMuch)) => Some(Ended::TooMuch),
+            _ => None,
+        }
+    }
+}
+
+/// A limit that a statement came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    TimeUp,
+    TooMuch,
 }
 
 impl Drop for Armed<'_> {
@@ -170,6 +196,11 @@ impl Drop for Armed<'_> {
 /// So many bytes a value may have while a query is read.
 fn value_bytes_max(limits: &SqlLimits) -> usize {
     limits.bytes_max.max(VALUE_BYTES_MIN)
+}
+
+/// So many bytes SQLite may take for a query.
+fn memory_bytes_max(limits: &SqlLimits) -> usize {
+    value_bytes_max(limits).saturating_mul(VALUES_HELD_MAX).max(MEMORY_BYTES_MIN)
 }
 
 /// Bounds what one value may have, until it is dropped: a few words can make one that fills the memory,
@@ -222,14 +253,14 @@ fn shape_changed() -> SqlError {
 /// The text's only statement.
 fn prepared<'c>(
     batch: &mut Batch<'c, '_>,
-    guard: &Guard,
+    armed: &Armed<'_>,
     read: &LiveRead,
 ) -> Result<Statement<'c>, SqlError> {
     let one = || wrong("sql_refused", "a live query is one SELECT", None);
     if read.sql.contains('\0') {
         return Err(one());
     }
-    let prepared = batch.next().map_err(|error| explain(&error, guard, read))?;
+    let prepared = batch.next().map_err(|error| explain(&error, armed, read))?;
     let statement =
         prepared.filter(|statement| statement.readonly() && statement.column_count() > 0);
     let statement = statement.ok_or_else(one)?;
@@ -250,18 +281,18 @@ fn columns_of(statement: &Statement<'_>) -> Vec<SqlColumn> {
 fn rows(
     statement: &mut Statement<'_>,
     width: usize,
-    guard: &Guard,
+    armed: &Armed<'_>,
     limits: &SqlLimits,
 ) -> Result<Vec<Vec<Box<RawValue>>>, SqlError> {
     let (mut kept, mut bytes) = (Vec::new(), 0);
     let mut rows = statement.raw_query();
-    while let Some(row) = rows.next().map_err(|error| failed(&error, guard, limits))? {
+    while let Some(row) = rows.next().map_err(|error| failed(&error, armed, limits))? {
         if kept.len() == limits.rows_max {
             return Err(too_large(format!("the result has more than {} rows", limits.rows_max)));
         }
         let mut values = Vec::with_capacity(width);
         for place in 0..width {
-            let value = row.get_ref(place).map_err(|error| failed(&error, guard, limits))?;
+            let value = row.get_ref(place).map_err(|error| failed(&error, armed, limits))?;
             let mut json = String::new();
             image::push_value(&mut json, value, false);
             bytes += json.len();
@@ -287,8 +318,9 @@ fn not_json() -> SqlError {
 }
 
 /// Why a query cannot be run, before a row of it was read.
-fn explain(error: &Error, guard: &Guard, read: &LiveRead) -> SqlError {
-    if guard.denial().is_none()
+fn explain(error: &Error, armed: &Armed<'_>, read: &LiveRead) -> SqlError {
+    if armed.guard.denial().is_none()
+        && armed.stopped().is_none()
         && let Error::SqlInputError { msg, sql, offset, .. } = error
     {
         let at = usize::try_from(*offset).unwrap_or(0) + read.sql.len().saturating_sub(sql.len());
@@ -296,18 +328,23 @@ fn explain(error: &Error, guard: &Guard, read: &LiveRead) -> SqlError {
         let (code, message) = ("sql_syntax", msg.clone());
         return SqlError::Wrong(Box::new(SqlProblem { code, message, position, hint: None }));
     }
-    failed(error, guard, &read.limits)
+    failed(error, armed, &read.limits)
 }
 
 /// What may be said of an error that rows may have made.
-fn failed(error: &Error, guard: &Guard, limits: &SqlLimits) -> SqlError {
-    if let Some(denial) = guard.denial() {
+fn failed(error: &Error, armed: &Armed<'_>, limits: &SqlLimits) -> SqlError {
+    if let Some(denial) = armed.guard.denial() {
         return wrong("sql_refused", denial.message, denial.hint.to_owned());
     }
-    if guard.stopped() == Some(Stopped::TimeUp) {
+    let stopped = armed.stopped();
+    if stopped == Some(Ended::TimeUp) {
         let hint = "ask for less, or add an index; the limit is the server's queries.timeout_ms";
         let message = format!("it took longer than {} ms", limits.timeout_ms);
         return wrong("query_too_slow", message, hint.to_owned());
+    }
+    if stopped == Some(Ended::TooMuch) {
+        let message = format!("it takes more than {} bytes of memory", memory_bytes_max(limits));
+        return wrong("result_too_large", message, "compute with smaller values".to_owned());
     }
     if matches!(error, Error::SqliteFailure(_, Some(said)) if said == TOO_LONG) {
         let message = "a computed text that is searched, or what it is searched for, is too long: \

@@ -2,7 +2,7 @@
 //!
 //! It sees what triggers, foreign keys and `REPLACE` do, and rows of tables without a rowid. rusqlite
 //! wraps it only where bindings are generated at build time, which needs libclang; so it is called
-//! by hand here, and this is the one module with unsafe code. What must hold: the hook runs on the
+//! by hand here, and this module has unsafe code. What must hold: the hook runs on the
 //! thread that runs the statement, only within [`listening`], and values live until it returns.
 
 #![expect(unsafe_code, reason = "SQLite's C functions, which rusqlite does not wrap")]
