@@ -8,6 +8,7 @@ use super::bind::Bound;
 use super::emit::{Edits, Emitted, emit, quoted};
 use super::walk::Claim;
 use super::r#where::Conjunct;
+use super::wrap::{computed_bytes_max, gathered_once, within_gathered};
 use crate::table::Dialect;
 
 impl Bound<'_> {
@@ -31,9 +32,31 @@ impl Bound<'_> {
             self.as_images(&mut edits);
         }
         for wrap in &self.walk.wraps {
-            edits.put_around(wrap.from, wrap.to, wrap.kind.around(self.dialect()));
+            let computed_max = computed_bytes_max(self.walk.made);
+            edits.put_around(wrap.from, wrap.to, wrap.kind.around(self.dialect(), computed_max));
         }
+        self.count_gathered(&mut edits);
         emit(self.walk.pieces, 0, self.walk.pieces.len(), &edits)
+    }
+
+    /// Has the database count what aggregates gather, by a filter of theirs.
+    fn count_gathered(&self, edits: &mut Edits) {
+        for it in &self.walk.gathered {
+            if it.once {
+                for (from, to) in &it.values {
+                    edits.put_around(*from, *to, gathered_once());
+                }
+                continue;
+            }
+            let value = |&(from, to): &(usize, usize)| emit(self.walk.pieces, from, to, edits).text;
+            let values: Vec<String> = it.values.iter().map(value).collect();
+            let condition = within_gathered(&values);
+            let (from, to, around) = match it.filter {
+                Some((from, to)) => (from, to, ("(".to_owned(), format!(") AND {condition}"))),
+                None => (it.from, it.to, (String::new(), format!("FILTER (WHERE {condition})"))),
+            };
+            edits.put_around(from, to, around);
+        }
     }
 
     /// `(SELECT "id", … FROM "public"."orders" AS "orders" WHERE …)`.

@@ -23,7 +23,8 @@ impl Edits {
         self.instead.insert(from, (to, text));
     }
 
-    /// Puts something around tokens. What is around fewer of them is within what is around more.
+    /// Puts something around tokens. What is around fewer of them is within what is around more; of the same,
+    /// what comes later is within what came before.
     pub(crate) fn put_around(
         &mut self,
         from: usize,
@@ -34,7 +35,7 @@ impl Edits {
         opened.push((to, before));
         opened.sort_by_key(|(to, _)| std::cmp::Reverse(*to));
         let closed = self.closed.entry(to).or_default();
-        closed.push((from, behind));
+        closed.insert(0, (from, behind));
         closed.sort_by_key(|(from, _)| std::cmp::Reverse(*from));
     }
 

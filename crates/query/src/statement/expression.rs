@@ -16,11 +16,15 @@ use super::words;
 use crate::refusal::{NO_FUNCTION, Refusal};
 use crate::table::Dialect;
 
-/// Whether something is looked for by an operator.
-fn searches_texts(expr: &Expr) -> bool {
+/// Whether something is looked for by an operator, or something larger is made.
+fn is_bounded(expr: &Expr) -> bool {
     matches!(
         expr,
-        Expr::Like { .. } | Expr::ILike { .. } | Expr::SimilarTo { .. } | Expr::BinaryOp { .. }
+        Expr::Like { .. }
+            | Expr::ILike { .. }
+            | Expr::SimilarTo { .. }
+            | Expr::BinaryOp { .. }
+            | Expr::Cast { .. }
     )
 }
 
@@ -36,7 +40,7 @@ impl Walk<'_> {
         // What searches is looked at when it is known what all names in it are.
         let mut searches = Vec::new();
         loop {
-            if searches_texts(rest) {
+            if is_bounded(rest) {
                 searches.push(rest);
             }
             rest = match rest {
@@ -117,7 +121,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Bounds what a text is searched for by an operator.
+    /// Bounds what a text is searched for by an operator, and what is made by one.
     fn searched(&mut self, expr: &Expr) -> Result<(), Refusal> {
         match expr {
             Expr::Like { expr, pattern, negated, .. } => {
@@ -129,7 +133,11 @@ impl Walk<'_> {
             Expr::SimilarTo { expr, pattern, negated, .. } => {
                 self.search_by_word((expr, pattern), &["to"], *negated)
             }
-            Expr::BinaryOp { left, op, right } => self.search_by_operator(left, op, right),
+            Expr::BinaryOp { left, op, right } => {
+                self.search_by_operator(left, op, right)?;
+                self.grows_by_operator(expr, (left, op, right))
+            }
+            Expr::Cast { expr, data_type, .. } => self.grows_by_cast(expr, data_type),
             _ => Ok(()),
         }
     }
@@ -140,10 +148,8 @@ impl Walk<'_> {
             Expr::Identifier(name) => self.column(std::slice::from_ref(name), scope),
             Expr::CompoundIdentifier(parts) => self.column(parts, scope),
             Expr::Value(value) => match &value.value {
-                Value::Number(_, false)
-                | Value::SingleQuotedString(_)
-                | Value::Boolean(_)
-                | Value::Null => Ok(()),
+                Value::Number(digits, false) => self.number_is_short(digits, expr),
+                Value::SingleQuotedString(_) | Value::Boolean(_) | Value::Null => Ok(()),
                 _ => Err(self.unsupported("this way of writing a value", expr)),
             },
             Expr::Extract { expr: inner, .. } => self.expression(inner, scope, ctes),
@@ -208,11 +214,12 @@ impl Walk<'_> {
                 let set = trim_what.as_deref().or(characters.first());
                 self.search_by_trim(expr, text, set)
             }
-            Expr::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
-                self.expression(expr, scope, ctes)?;
+            Expr::Overlay { expr: text, overlay_what, overlay_from, overlay_for } => {
+                self.expression(text, scope, ctes)?;
                 self.expression(overlay_what, scope, ctes)?;
                 self.expression(overlay_from, scope, ctes)?;
-                self.optional(overlay_for.as_deref(), scope, ctes)
+                self.optional(overlay_for.as_deref(), scope, ctes)?;
+                self.grows_by_overlay(expr, (text, overlay_what))
             }
             _ => Err(self.unsupported("this expression", expr)),
         }
@@ -334,6 +341,7 @@ impl Walk<'_> {
         }
         self.pure(expr, &name, &list.args)?;
         self.search_by_call(&name, function)?;
+        self.grows_by_call(expr, &name, function)?;
         self.optional(function.filter.as_deref(), scope, ctes)?;
         self.keys(&function.within_group, scope, ctes)?;
         match &function.over {

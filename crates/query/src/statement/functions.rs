@@ -273,6 +273,105 @@ const POSTGRES_SEARCHING: &[(&str, &[usize])] = &[
 const SQLITE_SEARCHING: &[(&str, &[usize])] =
     &[("trim", &[1]), ("ltrim", &[1]), ("rtrim", &[1]), ("replace", &[1, 2])];
 
+/// What a function makes that may be larger than what it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// A text about as long as its arguments together.
+    Text,
+    /// A text in which others stand in the place of what was found.
+    Replaced,
+    /// A text that is longer the deeper a document is.
+    Pretty,
+    /// An array or a document.
+    Value,
+    /// Something of all rows.
+    Gathered,
+    Number,
+}
+
+const POSTGRES_MAKING: &[(&str, Made)] = &[
+    ("array_agg", Made::Gathered),
+    ("array_append", Made::Value),
+    ("array_cat", Made::Value),
+    ("array_prepend", Made::Value),
+    ("array_replace", Made::Value),
+    ("array_to_string", Made::Text),
+    ("concat", Made::Text),
+    ("concat_ws", Made::Text),
+    ("encode", Made::Text),
+    ("exp", Made::Number),
+    ("json_agg", Made::Gathered),
+    ("json_build_array", Made::Value),
+    ("json_build_object", Made::Value),
+    ("json_object_agg", Made::Gathered),
+    ("jsonb_agg", Made::Gathered),
+    ("jsonb_build_array", Made::Value),
+    ("jsonb_build_object", Made::Value),
+    ("jsonb_insert", Made::Value),
+    ("jsonb_object_agg", Made::Gathered),
+    ("jsonb_path_query_array", Made::Value),
+    ("jsonb_pretty", Made::Pretty),
+    ("jsonb_set", Made::Value),
+    ("lcm", Made::Number),
+    ("power", Made::Number),
+    ("regexp_replace", Made::Replaced),
+    ("regexp_split_to_array", Made::Value),
+    ("replace", Made::Replaced),
+    ("string_agg", Made::Gathered),
+    ("string_to_array", Made::Value),
+    ("to_char", Made::Text),
+    ("to_json", Made::Value),
+    ("to_jsonb", Made::Value),
+    ("to_number", Made::Number),
+];
+/// What is JSON to SQLite is so only as long as no other function has had it: those are not here.
+const SQLITE_MAKING: &[(&str, Made)] = &[
+    ("concat", Made::Text),
+    ("concat_ws", Made::Text),
+    ("hex", Made::Text),
+    ("replace", Made::Replaced),
+];
+
+/// PostgreSQL's aggregates that keep all they are given.
+pub(crate) const GATHERING: &[&str] =
+    &["array_agg", "json_agg", "json_object_agg", "jsonb_agg", "jsonb_object_agg", "string_agg"];
+
+/// Functions whose result has a few bytes.
+pub(crate) const SMALL: &[&str] = &[
+    "array_length",
+    "ascii",
+    "cardinality",
+    "char_length",
+    "character_length",
+    "chr",
+    "count",
+    "date",
+    "date_part",
+    "date_trunc",
+    "datetime",
+    "dense_rank",
+    "json_array_length",
+    "jsonb_array_length",
+    "length",
+    "md5",
+    "octet_length",
+    "rank",
+    "row_number",
+    "strpos",
+    "time",
+    "typeof",
+    "unicode",
+];
+
+/// What a function makes that may be larger than what it is given, if it does.
+pub(crate) fn made(name: &str, dialect: Dialect) -> Option<Made> {
+    let all = match dialect {
+        Dialect::Postgres => POSTGRES_MAKING,
+        Dialect::Sqlite => SQLITE_MAKING,
+    };
+    all.iter().find(|(known, _)| *known == name).map(|(_, made)| *made)
+}
+
 /// Functions whose result has no more characters than their first argument, or very few.
 pub(crate) const SHRINKING: &[&str] = &[
     "btrim",

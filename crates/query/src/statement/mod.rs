@@ -14,6 +14,7 @@ mod expression;
 mod extent;
 mod from;
 mod functions;
+mod growth;
 mod guard;
 mod identities;
 mod names;

@@ -29,7 +29,7 @@ const COMPUTED_MAX: usize = 200;
 
 /// How large a value may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Size {
+pub(super) enum Size {
     /// So many characters.
     Literal(usize),
     /// No larger than what is in a table.
@@ -261,19 +261,26 @@ impl Walk<'_> {
         if self.known.is_none() {
             return Ok(());
         }
-        if self.wraps.iter().filter(|wrap| wrap.kind != Wrapped::Watched).count() >= COMPUTED_MAX {
-            let message = format!("more than {COMPUTED_MAX} computed values are searched");
-            return Err(Refusal::new(TOO_LARGE, message)
-                .hint("subscribe to several smaller queries")
-                .at(self.position(operand.expr)));
-        }
+        self.has_room_for_one_more(operand.expr)?;
         let extent = self.extent(operand).ok_or_else(|| self.unplaced(operand.expr))?;
         self.put(Wrap { from: extent.0, to: extent.1, kind });
         Ok(())
     }
 
+    /// Refuses a statement with very many computed values.
+    pub(super) fn has_room_for_one_more(&self, expr: &Expr) -> Result<(), Refusal> {
+        if self.wraps.iter().filter(|wrap| wrap.kind != Wrapped::Watched).count() < COMPUTED_MAX {
+            return Ok(());
+        }
+        let message =
+            format!("more than {COMPUTED_MAX} values are computed of computed ones, or searched");
+        Err(Refusal::new(TOO_LARGE, message)
+            .hint("subscribe to several smaller queries")
+            .at(self.position(expr)))
+    }
+
     /// What is visited twice is wrapped once.
-    fn put(&mut self, wrap: Wrap) {
+    pub(super) fn put(&mut self, wrap: Wrap) {
         if !self.wraps.contains(&wrap) {
             self.wraps.push(wrap);
         }
@@ -287,13 +294,13 @@ impl Walk<'_> {
         }
     }
 
-    fn unplaced(&self, expr: &Expr) -> Refusal {
+    pub(super) fn unplaced(&self, expr: &Expr) -> Refusal {
         self.unsupported("a computed value that is searched, written this way,", expr)
             .hint("compute it in WITH or a subquery, and search its column")
     }
 
     /// How large a value may be. What is as large as what it is made of is as that is.
-    fn size(&self, expr: &Expr) -> Size {
+    pub(super) fn size(&self, expr: &Expr) -> Size {
         match expr {
             Expr::Value(value) => match &value.value {
                 Value::SingleQuotedString(text) => Size::Literal(text.chars().count()),
@@ -381,7 +388,7 @@ impl Walk<'_> {
     }
 
     /// Whether a value is made of others' rows: within a subquery it would be made of no rows at all.
-    fn has_aggregate(&self, (from, to): Extent) -> bool {
+    pub(super) fn has_aggregate(&self, (from, to): Extent) -> bool {
         let mut subqueries = Vec::new();
         for at in from..to {
             let piece = &self.pieces[at];

@@ -8,6 +8,7 @@ use sqlparser::ast::Ident;
 use sqlparser::tokenizer::{Span, Token, Word};
 
 use super::begins::Begins;
+use super::growth::Gathered;
 use super::nearest::nearest;
 use super::scope::{Found, Scope, folded};
 use super::tokens::Piece;
@@ -83,6 +84,10 @@ pub(crate) struct Walk<'a> {
     pub(crate) of_client: bool,
     /// What the database is to measure.
     pub(crate) wraps: Vec<Wrap>,
+    /// Aggregates whose parts the database is to count.
+    pub(crate) gathered: Vec<Gathered>,
+    /// Calls, casts and texts put together: each may make a value as large as values may be.
+    pub(crate) made: usize,
     /// Characters of literals that are looked for in texts, so far.
     pub(crate) unwatched: usize,
 }
@@ -102,6 +107,8 @@ impl<'a> Walk<'a> {
             generated: 1,
             of_client: true,
             wraps: Vec::new(),
+            gathered: Vec::new(),
+            made: 0,
             unwatched: 0,
         }
     }

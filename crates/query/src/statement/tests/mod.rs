@@ -3,6 +3,7 @@
 mod emission;
 mod filters;
 mod grammar;
+mod growth;
 mod refusals;
 mod rules;
 mod searches;

@@ -36,9 +36,8 @@ impl<E: Into<SqlError>> From<E> for Failed {
 
 const READ: &str = "read for a live query";
 
-/// Characters that a computed pattern may have, and a computed text that is searched. The query says so too.
+/// Characters that a computed pattern may have. The query says so too.
 const PATTERN_CHARS_MAX: usize = 256;
-const SEARCHED_CHARS_MAX: usize = 1 << 20;
 
 /// An error in a query's words: no row has been read.
 pub(super) fn of_words(error: &Error, limits: &SqlLimits) -> Failed {
@@ -88,29 +87,48 @@ pub(super) fn of_rows(error: &Error, limits: &SqlLimits) -> Failed {
     }
 }
 
-/// What was too long, if that is what the error says: computed values that are searched are measured by the
-/// assignment of a `varchar`, and collections by an error with words of ours in it.
+/// What was too long, if that is what the error says: computed texts are measured by the assignment of a
+/// `varchar`, which a cast of the client's would not fail at, and other values by an error with words of ours
+/// in it.
 fn measured(error: &Error) -> Option<&'static str> {
     let said = error.as_db_error()?;
-    let is_of = |chars: usize| said.message().contains(&format!("({})", chars + 1));
-    match said.code() {
-        code if *code == SqlState::STRING_DATA_RIGHT_TRUNCATION && is_of(PATTERN_CHARS_MAX) => {
-            Some("a computed pattern has more than 256 characters")
-        }
-        code if *code == SqlState::STRING_DATA_RIGHT_TRUNCATION && is_of(SEARCHED_CHARS_MAX) => {
-            Some("a computed text that is searched has more than 1,048,576 characters")
-        }
-        code if *code == SqlState::INVALID_TEXT_REPRESENTATION
-            && said.message().contains("tidewire: a collection has too many bytes: ") =>
-        {
-            Some("a computed array or document that is compared part by part has more than 64 KiB")
-        }
-        _ => None,
+    if *said.code() == SqlState::STRING_DATA_RIGHT_TRUNCATION {
+        let is_pattern = said.message().contains(&format!("({})", PATTERN_CHARS_MAX + 1));
+        return Some(match is_pattern {
+            true => "a computed pattern has more than 256 characters",
+            false => {
+                "a computed text has more than 1,048,576 characters, or many of them together have \
+                 more than 64 MiB"
+            }
+        });
     }
+    if *said.code() != SqlState::INVALID_TEXT_REPRESENTATION {
+        return None;
+    }
+    let words = [
+        (
+            "tidewire: a collection has too many bytes: ",
+            "a computed array or document that is compared part by part has more than 64 KiB",
+        ),
+        (
+            "tidewire: a computed value has too many bytes: ",
+            "a computed value has more than 1 MiB, or many of them together have more than 64 MiB",
+        ),
+        (
+            "tidewire: a computed number has too many bytes: ",
+            "a computed number has more than about a thousand digits",
+        ),
+        (
+            "tidewire: aggregates have gathered too many bytes: ",
+            "aggregates have gathered more than 64 MiB",
+        ),
+    ];
+    words.into_iter().find(|(own, _)| said.message().contains(own)).map(|(_, what)| what)
 }
 
 fn too_long(what: &str) -> SqlError {
-    let hint = "search columns as they are stored, and for something shorter";
+    let hint =
+        "use columns as they are stored, look for something shorter, and compute less at once";
     refused("predicate_too_large", what, None, hint)
 }
 
