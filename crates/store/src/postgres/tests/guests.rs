@@ -108,3 +108,30 @@ async fn what_somebody_prepared_is_gone_with_its_session() {
     store.close().await;
     database.drop_database().await;
 }
+
+/// There is a single place, so that the next request waits until the process is gone.
+#[tokio::test]
+async fn a_session_that_catches_its_cancel_is_ended() {
+    let database = fresh_database().await;
+    let store = open(&database).await;
+    run(
+        &store,
+        "CREATE FUNCTION stay() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+            LOOP
+                BEGIN
+                    PERFORM pg_sleep(1000);
+                EXCEPTION WHEN query_canceled THEN NULL;
+                END;
+            END LOOP;
+        END $$",
+    )
+    .await;
+    let before = backend(&store).await;
+    let limits = SqlLimits { timeout_ms: 100, rows_max: 1, bytes_max: 1 };
+    let (sql, params, actor) = ("SELECT stay()".to_owned(), Vec::new(), Actor::default());
+    let stays = store.run_sql(Statements { sql, params, actor, limits }).await;
+    assert!(stays.is_err(), "it is given up: {stays:?}");
+    assert_ne!(backend(&store).await, before, "its process is gone");
+    store.close().await;
+    database.drop_database().await;
+}
