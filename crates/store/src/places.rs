@@ -1,75 +1,172 @@
 //! Places: connections that users' SQL runs on, up to a number, of which nobody has all.
 //!
 //! Whoever runs something that takes long, and much of it, waits for their own places and not for those of
-//! others: one place at least is never theirs. A place is held for as long as the database works, however
-//! early the answer is given up.
+//! others: an account gets another place only while more are free than it has. So one alone has half of them,
+//! the more accounts there are the less each of them has, and the last place is always for one that has none.
+//! Of those who wait, the account with the fewest places comes first, and of those with as few they take turns. A
+//! place is held for as long as the database works, however early the answer is given up.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 
-/// Whose places are known at a time before those are forgotten who have none.
-const ACCOUNTS_KEPT: usize = 1_024;
+/// Some places. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct Places(Arc<Mutex<State>>);
 
-/// Some places.
 #[derive(Debug)]
-pub(crate) struct Places {
-    all: Arc<Semaphore>,
-    own_max: usize,
-    accounts: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
+struct State {
+    free: usize,
+    /// How many each account has: only those that have any.
+    held: HashMap<Arc<str>, usize>,
+    /// In the order in which they came.
+    waiting: VecDeque<Waiter>,
+    /// When those who wait had their last turn, counted in turns.
+    turns: HashMap<Arc<str>, u64>,
+    turn: u64,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    account: Option<Arc<str>>,
+    gets: oneshot::Sender<Place>,
 }
 
 /// One of them, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    _own: Option<OwnedSemaphorePermit>,
-    _one: OwnedSemaphorePermit,
+    account: Option<Arc<str>>,
+    places: Places,
 }
 
-/// How many of some places one account may have: a quarter is for others, and one in any case.
-pub(crate) fn share(count: usize) -> usize {
-    (count - (count / 4).max(1).min(count)).max(1)
+/// Nobody gets a place any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Closed;
+
+impl State {
+    /// How many places an account has. Without an account nothing is counted.
+    fn held(&self, account: Option<&Arc<str>>) -> usize {
+        account.and_then(|account| self.held.get(account)).copied().unwrap_or(0)
+    }
+
+    fn may_have(&self, account: Option<&Arc<str>>) -> bool {
+        self.held(account) < self.free
+    }
+
+    fn take(&mut self, account: Option<&Arc<str>>) {
+        self.free -= 1;
+        if let Some(account) = account {
+            self.turn += 1;
+            self.turns.insert(Arc::clone(account), self.turn);
+            *self.held.entry(Arc::clone(account)).or_default() += 1;
+        }
+    }
+
+    fn give_back(&mut self, account: Option<&Arc<str>>) {
+        self.free += 1;
+        if let Some(account) = account
+            && let Some(held) = self.held.get_mut(account)
+        {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(account);
+            }
+        }
+    }
+
+    /// Whose turn it is, if a place may be had.
+    fn next(&mut self) -> Option<Waiter> {
+        self.waiting.retain(|waiter| !waiter.gets.is_closed());
+        if self.waiting.is_empty() {
+            self.turns.clear();
+        }
+        let order = |waiter: &Waiter| {
+            let account = waiter.account.as_ref();
+            let turn = account.and_then(|account| self.turns.get(account)).copied();
+            (self.held(account), turn.unwrap_or(0))
+        };
+        let (at, next) = self.waiting.iter().enumerate().min_by_key(|(_, it)| order(it))?;
+        if !self.may_have(next.account.as_ref()) {
+            return None;
+        }
+        let next = self.waiting.remove(at)?;
+        self.take(next.account.as_ref());
+        Some(next)
+    }
 }
 
 impl Places {
     pub(crate) fn new(count: usize) -> Places {
-        let count = count.max(1);
-        Places {
-            all: Arc::new(Semaphore::new(count)),
-            own_max: share(count),
-            accounts: Mutex::default(),
-        }
+        Places(Arc::new(Mutex::new(State {
+            free: count.max(1),
+            held: HashMap::new(),
+            waiting: VecDeque::new(),
+            turns: HashMap::new(),
+            turn: 0,
+            closed: false,
+        })))
     }
 
     /// Waits for a place on an account; without one, for any that is free.
-    pub(crate) async fn take(&self, account: Option<&Arc<str>>) -> Result<Place, AcquireError> {
-        let own = match account.map(|account| self.own(account)) {
-            Some(own) => Some(own.acquire_owned().await?),
-            None => None,
+    pub(crate) async fn take(&self, account: Option<&Arc<str>>) -> Result<Place, Closed> {
+        let place = {
+            let mut state = self.state();
+            if state.closed {
+                return Err(Closed);
+            }
+            // Whoever waits may not have one: else they would have got it when it became free.
+            if state.may_have(account) {
+                state.take(account);
+                return Ok(self.place(account.cloned()));
+            }
+            let (gets, place) = oneshot::channel();
+            state.waiting.push_back(Waiter { account: account.cloned(), gets });
+            place
         };
-        let one = Arc::clone(&self.all).acquire_owned().await?;
-        Ok(Place { _own: own, _one: one })
-    }
-
-    fn own(&self, account: &Arc<str>) -> Arc<Semaphore> {
-        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        if accounts.len() >= ACCOUNTS_KEPT {
-            // One that is held or waited for is in someone else's hands too.
-            accounts.retain(|_, own| Arc::strong_count(own) > 1);
-        }
-        let own = accounts.entry(Arc::clone(account));
-        Arc::clone(own.or_insert_with(|| Arc::new(Semaphore::new(self.own_max))))
+        place.await.map_err(|_| Closed)
     }
 
     /// Nobody gets a place any more.
     pub(crate) fn close(&self) {
-        self.all.close();
+        let mut state = self.state();
+        state.closed = true;
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        drop(waiting);
+    }
+
+    fn place(&self, account: Option<Arc<str>>) -> Place {
+        Place { account, places: self.clone() }
+    }
+
+    /// Gives free places to those who wait.
+    fn hand_out(&self) {
+        loop {
+            let next = self.state().next();
+            let Some(Waiter { account, gets }) = next else { return };
+            // Who has gone meanwhile drops it, and it is handed out again.
+            let _ = gets.send(self.place(account));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.state().give_back(self.account.as_ref());
+        self.places.hand_out();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::{Pin, pin};
+
     use futures_util::FutureExt as _;
 
     use super::*;
@@ -78,30 +175,119 @@ mod tests {
         places.take(Some(&account.into())).now_or_never().map(|place| place.expect("it is open"))
     }
 
+    fn now<F: Future>(place: &mut Pin<Box<F>>) -> Option<F::Output> {
+        place.as_mut().now_or_never()
+    }
+
+    /// All that an account gets without waiting.
+    fn all(places: &Places, account: &str) -> Vec<Place> {
+        std::iter::from_fn(|| take(places, account)).collect()
+    }
+
+    #[test]
+    fn the_more_there_are_the_less_each_has() {
+        let places = Places::new(8);
+        let (ann, bob) = (all(&places, "ann"), all(&places, "bob"));
+        assert_eq!((ann.len(), bob.len()), (4, 2));
+        let cem = all(&places, "cem");
+        assert_eq!(cem.len(), 1);
+        assert!(take(&places, "dee").is_some(), "the last is for one who has none");
+        assert!(take(&places, "cem").is_none(), "and for nobody else");
+    }
+
     #[test]
     fn nobody_has_all_places() {
         for count in 2..20 {
             let places = Places::new(count);
-            let own: Vec<Place> = std::iter::from_fn(|| take(&places, "ann")).collect();
-            assert_eq!(own.len(), share(count));
-            assert!(own.len() < count, "of {count}");
+            let own = all(&places, "ann");
+            assert!(!own.is_empty() && own.len() < count, "of {count}");
             let other = take(&places, "bob").expect("one is never hers");
             drop(own);
             assert!(take(&places, "ann").is_some());
             drop(other);
         }
         assert!(take(&Places::new(1), "ann").is_some());
+        assert!(Places::new(1).take(None).now_or_never().is_some());
     }
 
     #[test]
-    fn accounts_that_have_no_place_are_forgotten() {
+    fn of_those_who_wait_who_has_the_fewest_comes_first() {
         let places = Places::new(4);
-        let held = take(&places, "held");
-        for name in 0..3 * ACCOUNTS_KEPT {
-            assert!(take(&places, &name.to_string()).is_some());
+        let mut ann = all(&places, "ann");
+        let mut others: Vec<Place> =
+            ["bob", "cem"].into_iter().filter_map(|account| take(&places, account)).collect();
+        assert_eq!((ann.len(), others.len()), (2, 2));
+        let names: [Arc<str>; 3] = ["ann".into(), "dee".into(), "bob".into()];
+        let [mut of_ann, mut of_dee, mut of_bob] =
+            names.each_ref().map(|name| Box::pin(places.take(Some(name))));
+        assert!(now(&mut of_ann).is_none() && now(&mut of_dee).is_none());
+        assert!(now(&mut of_bob).is_none());
+        // The one that has none, though another of hers was asked for before.
+        drop(ann.pop());
+        assert!(now(&mut of_ann).is_none());
+        let dee = now(&mut of_dee).expect("it is dee's turn").expect("it is open");
+        drop((ann, dee));
+        let hers = now(&mut of_ann).expect("she has none, and waited longer");
+        assert!(now(&mut of_bob).is_none(), "the last is for one who has none");
+        others.clear();
+        assert!(now(&mut of_bob).is_some());
+        drop(hers);
+    }
+
+    /// Whoever waits with many at once does not come again before the others.
+    #[test]
+    fn those_who_have_none_take_turns() {
+        let places = Places::new(1);
+        let held = take(&places, "ann").expect("one is free");
+        let names: [Arc<str>; 4] = ["ann".into(), "ann".into(), "ann".into(), "bob".into()];
+        let [mut one, mut two, mut three, mut of_bob] =
+            names.each_ref().map(|name| Box::pin(places.take(Some(name))));
+        for waits in [&mut one, &mut two, &mut three, &mut of_bob] {
+            assert!(now(waits).is_none());
         }
-        let known = places.accounts.lock().expect("nobody panicked");
-        assert!(known.len() <= ACCOUNTS_KEPT && known.contains_key("held"));
+        drop(held);
+        let bob = now(&mut of_bob).expect("ann had a turn before");
+        assert!(now(&mut one).is_none() && now(&mut two).is_none());
+        drop(bob);
+        assert!(now(&mut one).is_some(), "hers are in their order");
+    }
+
+    #[test]
+    fn who_gives_up_waiting_is_not_waited_for() {
+        let places = Places::new(1);
+        let held = take(&places, "ann").expect("one is free");
+        let (bob, cem): (Arc<str>, Arc<str>) = ("bob".into(), "cem".into());
+        let mut gone = Box::pin(places.take(Some(&bob)));
+        let mut stays = pin!(places.take(Some(&cem)));
+        assert!((&mut gone).now_or_never().is_none());
+        assert!(stays.as_mut().now_or_never().is_none());
+        drop(gone);
+        drop(held);
+        assert!(stays.now_or_never().is_some());
+        assert!(places.state().held.is_empty(), "accounts without a place are forgotten");
+    }
+
+    #[test]
+    fn a_place_that_was_given_to_one_who_is_gone_is_the_next_ones() {
+        let places = Places::new(1);
+        let held = take(&places, "ann").expect("one is free");
+        let bob: Arc<str> = "bob".into();
+        let mut gone = Box::pin(places.take(Some(&bob)));
+        assert!((&mut gone).now_or_never().is_none());
+        drop(held);
+        drop(gone);
+        assert!(take(&places, "cem").is_some());
+    }
+
+    #[test]
+    fn who_waits_is_told_that_it_is_closed() {
+        let places = Places::new(1);
+        let held = take(&places, "ann").expect("one is free");
+        let mut waits = pin!(places.take(None));
+        assert!(waits.as_mut().now_or_never().is_none());
+        places.close();
+        assert_eq!(waits.now_or_never().expect("it ends").map(drop), Err(Closed));
+        assert_eq!(places.take(None).now_or_never().expect("it ends").map(drop), Err(Closed));
         drop(held);
     }
 }

@@ -29,6 +29,9 @@ const WRITER_CACHE_KIB: i64 = 64 << 10;
 /// Prepared statements kept by each connection: a few more than there are queries.
 const STATEMENT_CACHE: usize = 160;
 
+/// Connections that users' SQL runs on, at least: of a few, two callers would have all.
+const SQL_PLACES_MIN: usize = 8;
+
 /// Proof that this process alone has the folder.
 #[derive(Debug)]
 pub(crate) struct FolderLock {
@@ -197,7 +200,8 @@ pub(crate) struct Readers {
 impl Readers {
     pub(crate) fn open(folder: &Path, count: usize) -> Result<Readers, StoreError> {
         let path: PathBuf = folder.join(FILE_NAME);
-        let count = u32::try_from(count.max(1)).unwrap_or(u32::MAX);
+        let sql_count = count.div_ceil(2).max(SQL_PLACES_MIN);
+        let count = u32::try_from((count / 2).max(1) + sql_count).unwrap_or(u32::MAX);
         let open_one = || {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             let mut connection = Connection::open_with_flags(&path, flags)?;
@@ -212,7 +216,7 @@ impl Readers {
             .collect::<rusqlite::Result<Vec<_>>>()
             .map_err(broken("open the store for reading"))?;
         let permits = Arc::new(Semaphore::new(idle.len()));
-        let sql_places = Places::new(idle.len().div_ceil(2));
+        let sql_places = Places::new(sql_count);
         Ok(Readers { idle: Mutex::new(idle), permits, sql_places, count })
     }
 

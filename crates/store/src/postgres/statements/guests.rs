@@ -43,7 +43,7 @@ const KEEP_PLANS: &str = "SET plan_cache_mode = force_generic_plan;";
 #[derive(Debug, Clone)]
 pub(crate) struct Guests {
     connector: Arc<Connector>,
-    places: Arc<Places>,
+    places: Places,
     idle: Arc<Mutex<Idle>>,
     keep_plans: bool,
     closing: CancellationToken,
@@ -112,7 +112,7 @@ impl Guests {
     pub(crate) fn new(connector: &Arc<Connector>, count: usize) -> Guests {
         Guests {
             connector: Arc::clone(connector),
-            places: Arc::new(Places::new(count)),
+            places: Places::new(count),
             idle: Arc::default(),
             keep_plans: false,
             closing: CancellationToken::new(),

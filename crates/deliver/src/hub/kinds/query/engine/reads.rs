@@ -3,7 +3,7 @@
 //! Those who wait for their first rows come first, then what a query lacks to go on, then queries that
 //! are run again. Of these each waits a while after the last time, longer if it takes long, so that a
 //! busy table and a slow query do not take the database for themselves. Nor does anyone who asks for
-//! much: they take turns with the others, and some places are never theirs.
+//! much: they take turns with the others, and the more others there are the fewer places are theirs.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -154,9 +154,10 @@ pub(super) struct Reads {
     pause: Duration,
 }
 
-/// Reads that may be under way on one account: all but a quarter, which are for others, as one is in any case.
-fn own_max(reads_max: usize) -> usize {
-    (reads_max - (reads_max / 4).max(1).min(reads_max)).max(1)
+/// Whether one more may begin of someone who has so many under way, while there is room for so many: the last
+/// is always for one who has none. The store's places are handed out likewise.
+fn may_begin(own: usize, free: usize) -> bool {
+    own < free
 }
 
 fn rank(kind: AskKind) -> usize {
@@ -220,9 +221,7 @@ impl Reads {
         }
         for rank in 0..self.waiting.len() {
             self.waiting[rank].ripen(now);
-            while self.has_room(rank)
-                && let Some(ask) = self.next_ready(rank)
-            {
+            while let Some(ask) = self.next_ready(rank) {
                 if awaits(ask.id) {
                     self.run(store, ask);
                 } else {
@@ -235,20 +234,17 @@ impl Reads {
     }
 
     fn next_ready(&mut self, rank: usize) -> Option<Ask> {
-        let (reads_max, requeries_max) = (own_max(self.reads_max), own_max(self.requeries_max));
+        let reads: usize = self.owners.values().map(|running| running.reads).sum();
+        let free = self.reads_max.saturating_sub(reads);
+        let requeries_free = self.requeries_max.saturating_sub(self.requeries);
         let is_requery = rank == self::rank(AskKind::Requery);
         let owners = &self.owners;
         let may = |owner: &Who| {
-            owners.get(owner).is_none_or(|running| {
-                running.reads < reads_max && (!is_requery || running.requeries < requeries_max)
-            })
+            let (reads, requeries) =
+                owners.get(owner).map_or((0, 0), |running| (running.reads, running.requeries));
+            may_begin(reads, free) && (!is_requery || may_begin(requeries, requeries_free))
         };
         self.waiting[rank].ready.pop(may)
-    }
-
-    fn has_room(&self, of_rank: usize) -> bool {
-        self.running.len() < self.reads_max
-            && (of_rank != rank(AskKind::Requery) || self.requeries < self.requeries_max)
     }
 
     fn run(&mut self, store: &SharedStore, ask: Ask) {
@@ -404,39 +400,68 @@ mod tests {
         assert_eq!(waiting.next_due(), Some(now + Duration::from_millis(99)));
     }
 
-    #[test]
-    fn some_places_are_never_one_callers() {
-        let (mut reads, now) = (Reads::new(&QueryOptions::default()), Instant::now());
-        let reads_own = own_max(reads.reads_max);
-        reads.owners.insert(Who::Anyone, Running { reads: reads_own, requeries: 0 });
-        reads.push(ask(1, AskKind::Begin, now));
-        reads.push(Ask { owner: Who::Admin, ..ask(2, AskKind::Begin, now) });
-        reads.waiting[0].ripen(now);
-        assert_eq!(reads.next_ready(0).map(|ask| ask.id.0), Some(2), "another has room");
-        assert!(reads.next_ready(0).is_none(), "it has all the places it may have");
-        reads.ended(&Who::Anyone, AskKind::Begin);
-        assert_eq!(reads.next_ready(0).map(|ask| ask.id.0), Some(1));
-        assert_eq!(own_max(1), 1);
-        assert!((2..=8).all(|places| own_max(places) >= 1 && own_max(places) < places));
+    /// Begins all that may begin, without a database: whose they are.
+    fn begin(reads: &mut Reads, now: Instant) -> Vec<Who> {
+        let mut begun = Vec::new();
+        for rank in 0..reads.waiting.len() {
+            reads.waiting[rank].ripen(now);
+            while let Some(ask) = reads.next_ready(rank) {
+                let is_requery = usize::from(ask.kind == AskKind::Requery);
+                let running = reads.owners.entry(ask.owner.clone()).or_default();
+                running.reads += 1;
+                running.requeries += is_requery;
+                reads.requeries += is_requery;
+                begun.push(ask.owner);
+            }
+        }
+        begun
+    }
+
+    fn of(owner: &Who, count: u64, kind: AskKind, now: Instant) -> impl Iterator<Item = Ask> {
+        let owner = owner.clone();
+        (0..count).map(move |id| Ask { owner: owner.clone(), ..ask(id, kind, now) })
+    }
+
+    fn user(name: &str) -> Who {
+        Who::User { name: name.into(), host: None }
     }
 
     #[test]
-    fn some_places_to_run_queries_again_are_never_one_callers() {
-        let (mut reads, now) = (Reads::new(&QueryOptions::default()), Instant::now());
-        let again = own_max(reads.requeries_max);
-        assert!(again < reads.requeries_max);
-        reads.owners.insert(Who::Anyone, Running { reads: again, requeries: again });
-        reads.push(ask(1, AskKind::Requery, now));
-        reads.push(Ask { owner: Who::Admin, ..ask(2, AskKind::Requery, now) });
-        reads.push(ask(3, AskKind::Begin, now));
-        for rank in [0, 2] {
-            reads.waiting[rank].ripen(now);
+    fn who_has_nothing_under_way_waits_for_nobody() {
+        for kind in [AskKind::Begin, AskKind::Requery] {
+            let options = QueryOptions { reads_max: 8, requeries_max: 8, ..<_>::default() };
+            let (mut reads, now) = (Reads::new(&options), Instant::now());
+            let (ann, bob, cem) = (user("ann"), user("bob"), user("cem"));
+            of(&ann, 12, kind, now).for_each(|ask| reads.push(ask));
+            let begun = begin(&mut reads, now);
+            assert_eq!(begun.len(), 4, "half of them: {begun:?}");
+            of(&bob, 12, kind, now).for_each(|ask| reads.push(ask));
+            let begun = begin(&mut reads, now);
+            assert_eq!(begun, [bob.clone(), bob.clone()]);
+            of(&cem, 12, kind, now).for_each(|ask| reads.push(ask));
+            assert_eq!(begin(&mut reads, now), [cem], "none of the others has ended");
+            of(&Who::Admin, 1, kind, now).for_each(|ask| reads.push(ask));
+            assert_eq!(begin(&mut reads, now), [Who::Admin], "nor here");
+            reads.requeries -= usize::from(kind == AskKind::Requery);
+            reads.ended(&ann, kind);
+            assert_eq!(begin(&mut reads, now), [], "the last is for one who has none");
         }
-        assert_eq!(reads.next_ready(2).map(|ask| ask.id.0), Some(2), "another has room");
-        assert!(reads.next_ready(2).is_none(), "it has all the places it may have for these");
-        assert_eq!(reads.next_ready(0).map(|ask| ask.id.0), Some(3), "and others besides");
-        reads.ended(&Who::Anyone, AskKind::Requery);
-        assert_eq!(reads.next_ready(2).map(|ask| ask.id.0), Some(1));
+    }
+
+    #[test]
+    fn those_who_wait_take_turns() {
+        let options = QueryOptions { reads_max: 2, ..<_>::default() };
+        let (mut reads, now) = (Reads::new(&options), Instant::now());
+        let (ann, bob) = (user("ann"), user("bob"));
+        for owner in [&ann, &bob] {
+            of(owner, 3, AskKind::Begin, now).for_each(|ask| reads.push(ask));
+        }
+        let mut order = begin(&mut reads, now);
+        for at in 0..4 {
+            reads.ended(&order[at].clone(), AskKind::Begin);
+            order.extend(begin(&mut reads, now));
+        }
+        assert_eq!(order, [&ann, &bob, &ann, &bob, &ann, &bob].map(Who::clone));
     }
 
     #[test]
