@@ -100,12 +100,17 @@ pub(crate) fn transact<T, E: From<StoreError> + From<SqlError>>(
         let capture = writer.capture();
         let result = writer.commit(|transaction, streams, now_ms| {
             let _clock = timeout_ms.map(|timeout_ms| Clock::start(&capture.guard, timeout_ms));
-            let mut capturing = Capturing::begin(&capture, transaction, actor, now_ms)?;
+            // Statements of our own are interrupted too, and must not be taken for a fault of the file.
+            let in_time = || match timeout_ms.filter(|_| capture.guard.time_is_up()) {
+                Some(timeout_ms) => Err(E::from(too_slow(timeout_ms))),
+                None => Ok(()),
+            };
+            let begun = Capturing::begin(&capture, transaction, actor, now_ms);
+            in_time()?;
+            let mut capturing = begun?;
             let value = work(&mut capturing)?;
             let ended = capturing.end(streams);
-            if let Some(timeout_ms) = timeout_ms.filter(|_| capture.guard.time_is_up()) {
-                return Err(too_slow(timeout_ms).into());
-            }
+            in_time()?;
             let (plan, reached) = ended?;
             Ok(((value, reached), plan))
         });
