@@ -326,7 +326,11 @@ async fn end_users_read_a_table_only_where_it_is_said_which_rows(store: Store) {
 async fn what_is_wrong_with_rules_is_told_to_the_operator(store: Store) {
     let configured = "[tables.oders]\nread = \"total < 100\"\n\n[tables.orders]\nread = \"totl < 100\"\n\n\
         [tables.broken]\nread = \"id <\"\n\n[tables.called]\nread = \"nosuch(id) = 1\"\n";
-    let mut server = Launch::serve(&store, KEY).configured(configured).start().await;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("tidewire.toml");
+    std::fs::write(&file, configured).expect("a file");
+    let launch = Launch::serve(&store, KEY).set("TIDEWIRE_CONFIG", &file.to_string_lossy());
+    let mut server = launch.start().await;
     let admin = &server.http().clone();
     let says = async |server: &mut Server, what: &str, times: usize| {
         eventually(&format!("the log says {what}"), async || {
@@ -386,6 +390,7 @@ async fn what_is_wrong_with_rules_is_told_to_the_operator(store: Store) {
     for (what, before) in wrong.iter().zip(before) {
         says(&mut server, what, before + 1).await;
     }
+    assert!(!server.process().said().contains("have changed"), "the file is as it was");
     // The name that was meant for another table is one by and by, and the rule applies.
     table(admin, "oders").await;
     assert_eq!(ids(&reader, "oders").await, [1]);

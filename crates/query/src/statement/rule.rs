@@ -61,7 +61,9 @@ pub fn rule_tables(
 /// Whether a rule can be read as a condition at all, whatever its table may be like.
 pub fn read_as_condition(rule: &str, of: &TableName, dialect: Dialect) -> Result<(), Refusal> {
     let about = About::new(read_rule(rule, dialect)?, of, dialect)?;
-    super::parse(&about.pieces, dialect).map(drop)
+    // Where it is in what was put around the rule says nothing.
+    let unplaced = |refusal: Refusal| Refusal { position: None, ..refusal };
+    super::parse(&about.pieces, dialect).map(drop).map_err(unplaced)
 }
 
 /// By what a rule can be kept.
