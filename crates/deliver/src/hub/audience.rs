@@ -58,12 +58,40 @@ pub(super) struct Audience {
     groups: HashMap<Circle, Group>,
 }
 
-/// The followers of a circle. A fan-out under way holds on to the list as it was; one who
-/// comes later does not need what is in it, and one who left is not found any more.
+/// Followers who get the same. A fan-out under way holds on to the list as it was; one who comes later
+/// does not need what is in it, and one who left is not found any more.
 #[derive(Debug, Default)]
-struct Group {
+pub(in crate::hub) struct Group {
     members: Arc<Vec<Member>>,
     places: HashMap<Member, usize>,
+}
+
+impl Group {
+    pub(in crate::hub) fn enter(&mut self, member: Member) {
+        if !self.places.contains_key(&member) {
+            self.places.insert(member, self.members.len());
+            Arc::make_mut(&mut self.members).push(member);
+        }
+    }
+
+    pub(in crate::hub) fn leave(&mut self, member: Member) {
+        if let Some(place) = self.places.remove(&member) {
+            let members = Arc::make_mut(&mut self.members);
+            members.swap_remove(place);
+            if let Some(moved) = members.get(place) {
+                self.places.insert(*moved, place);
+            }
+        }
+    }
+
+    pub(in crate::hub) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// All of them, as they are.
+    pub(in crate::hub) fn list(&self) -> Arc<Vec<Member>> {
+        Arc::clone(&self.members)
+    }
 }
 
 impl Audience {
@@ -72,33 +100,19 @@ impl Audience {
     }
 
     pub(super) fn enter(&mut self, circle: Circle, member: Member) {
-        let group = self.groups.entry(circle).or_default();
-        let members = Arc::make_mut(&mut group.members);
-        group.places.insert(member, members.len());
-        members.push(member);
+        self.groups.entry(circle).or_default().enter(member);
     }
 
     pub(super) fn leave(&mut self, circle: &Circle, member: Member) {
         let Some(group) = self.groups.get_mut(circle) else { return };
-        if let Some(place) = group.places.remove(&member) {
-            let members = Arc::make_mut(&mut group.members);
-            members.swap_remove(place);
-            if let Some(moved) = members.get(place) {
-                group.places.insert(*moved, place);
-            }
-        }
-        if group.members.is_empty() {
+        group.leave(member);
+        if group.is_empty() {
             self.groups.remove(circle);
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.groups.is_empty()
-    }
-
-    /// How many follow.
-    pub(super) fn size(&self) -> usize {
-        self.groups.values().map(|group| group.members.len()).sum()
     }
 
     /// The followers, by circle.

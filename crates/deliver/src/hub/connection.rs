@@ -1,21 +1,19 @@
 //! One client: where it is reached, what it follows, and what waits for it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::oneshot;
 
-use tidewire_store::{Offset, Position, Reach};
+use tidewire_store::{Offset, Position};
 
-use super::audience::{Circle, Manner};
 use super::facts::Facts;
 use super::frames::{Dialect, put as encode};
 use super::outbox::{Cargo, Outbox, Parcel, Slot};
 use super::outlet::Outlet;
-use crate::hub::horizon::Horizon;
-use crate::hub::kinds::Kind;
 use crate::hub::kinds::stream::reader::Reader;
-use crate::hub::lens::PatternSeat;
+use crate::hub::kinds::{About, Kind, Subject};
 use crate::hub::log_feed::Feed;
 use crate::hub::log_feed::replay::Verdict;
 use crate::hub::log_feed::unsorted::Delivery;
@@ -47,22 +45,6 @@ pub(crate) struct SessionLink {
 /// the stream.
 pub(crate) type Unread = (Arc<str>, Arc<str>);
 
-/// A subscription that is asked for.
-#[derive(Debug, Clone)]
-pub(crate) struct Request {
-    pub(crate) query_id: Arc<str>,
-    pub(crate) stream: Arc<str>,
-    /// Whose streams can be reached: a stream of another tenant is not there.
-    pub(crate) reach: Reach,
-    pub(crate) start: StartFrom,
-    /// The log must have got this far first.
-    pub(crate) horizon: Horizon,
-    pub(crate) link: Option<SessionLink>,
-    pub(crate) manner: Manner,
-    /// Its places among the patterns of whoever asks.
-    pub(crate) patterns: Option<PatternSeat>,
-}
-
 /// A subscription.
 #[derive(Debug)]
 pub(super) struct Subscription {
@@ -81,10 +63,10 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
-    /// The stream in whose audience it is, and those of them who get the same bytes.
-    pub(super) fn circle(&self) -> Option<(&Arc<str>, Circle)> {
-        let feed = self.kind.feed()?;
-        Some((&feed.stream, feed.circle(&self.query_id)))
+    /// What it is of, and what that may know of the rest.
+    pub(super) fn split(&mut self) -> (About<'_>, &mut dyn Subject) {
+        let Subscription { query_id, announced, sent, waiting, kind, .. } = self;
+        (About { query_id, announced: *announced, sent, waiting }, kind.subject_mut())
     }
 }
 
@@ -105,8 +87,8 @@ pub(super) struct Connection {
     pub(super) subscriptions: Vec<Option<Subscription>>,
     next_serial: u32,
     pub(super) next_replay: u32,
-    /// Queries that get all rows when the client has taken what waits for it.
-    pub(super) postponed: Vec<Slot>,
+    /// Subscriptions that go on, one after the other, when the client has taken what waits for it.
+    pub(super) postponed: VecDeque<Slot>,
     /// How often the store was told what entities it is told of, or may have been by others.
     pub(super) entity_edits: u64,
     /// The store is looked at for what others told it.
@@ -151,7 +133,7 @@ impl Connection {
             subscriptions: Vec::new(),
             next_serial: 0,
             next_replay: 0,
-            postponed: Vec::new(),
+            postponed: VecDeque::new(),
             entity_edits: 0,
             reviewing: false,
             blocked: false,
@@ -190,19 +172,6 @@ impl Connection {
         place.as_mut().filter(|subscription| subscription.serial == slot.serial)
     }
 
-    /// Reads what a delivery to it reads, for nothing but that it is in the caches then.
-    pub(super) fn glance(&self, slot: Slot) -> u64 {
-        let subscription = self.subscriptions.get(slot.index as usize).and_then(Option::as_ref);
-        let of_slot = subscription.map_or(0, |subscription| {
-            let feed = subscription.kind.feed();
-            let is_ready = feed.is_some_and(|feed| feed.is_live() && feed.envelope.is_some());
-            u64::from(subscription.serial) ^ subscription.sent.number() ^ u64::from(is_ready)
-        });
-        let of_itself =
-            self.serial ^ self.furthest.number() ^ u64::from(self.is_idle() && !self.closing);
-        of_slot ^ of_itself ^ self.outlet.glance()
-    }
-
     /// All subscriptions, with their places.
     pub(super) fn slots(&self) -> impl Iterator<Item = (Slot, &Subscription)> {
         (0u32..).zip(&self.subscriptions).filter_map(|(index, subscription)| {
@@ -213,16 +182,6 @@ impl Connection {
 
     pub(super) fn find(&self, query_id: &str) -> Option<Slot> {
         self.slots().find(|(_, s)| &*s.query_id == query_id).map(|(slot, _)| slot)
-    }
-
-    /// Follows a stream, or a table's rows.
-    pub(super) fn add(&mut self, request: Request, renewed: bool) -> Slot {
-        let (query_id, link) = (Arc::clone(&request.query_id), request.link);
-        let kind = match request.manner.to_table {
-            true => Kind::Table(Feed::new(request)),
-            false => Kind::Stream(Feed::new(request)),
-        };
-        self.put(query_id, link, kind, renewed)
     }
 
     /// Puts a subscription in a free place.

@@ -153,15 +153,9 @@ impl Shard {
 
 impl Connection {
     fn portrait(&self, clock_ms: u64, wall_ms: i64) -> Portrait {
-        let read = self.reader.as_ref().map(|reader| reader.stream());
-        let feeds = self.slots().filter_map(|(_, subscription)| subscription.kind.feed());
-        let streams = feeds.map(|feed| &feed.stream).chain(read);
-        let mut tables: Vec<String> = streams
-            .filter_map(|stream| stream.strip_prefix(TABLE_PREFIX))
-            .map(ToOwned::to_owned)
-            .collect();
-        let queries = self.slots().filter_map(|(_, subscription)| subscription.kind.query());
-        tables.extend(queries.flat_map(|query| query.tables.iter().map(ToString::to_string)));
+        let read = self.reader.as_ref().and_then(|r| r.stream().strip_prefix(TABLE_PREFIX));
+        let followed = self.slots().flat_map(|(_, s)| s.kind.subject().tables());
+        let mut tables: Vec<String> = followed.chain(read).map(ToOwned::to_owned).collect();
         tables.sort_unstable();
         tables.dedup();
         let ago = |heard_ms: u64| i64::try_from(clock_ms.saturating_sub(heard_ms)).unwrap_or(0);

@@ -1,17 +1,18 @@
 //! From the outboxes to the sockets, each connection's in one go.
 
 use std::io::IoSlice;
+use std::sync::Arc;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 
 use super::connection::{Connection, Key, Subscription};
-use super::frames::{self, Dialect};
+use super::frames::Dialect;
 use super::outbox::{Cargo, Flushed, Parcel, Sent, Slot};
 use super::shard::Shard;
 use super::stats::{Stats, add};
-use crate::hub::kinds::query::Piece;
-use crate::hub::log_feed::Feed;
+use crate::hub::kinds::Written;
 use crate::hub::log_feed::replay::Verdict;
+use crate::node::Node;
 use crate::wire::websocket::deflate::Deflater;
 
 impl Shard {
@@ -38,6 +39,7 @@ impl Shard {
 
     pub(super) fn flush(&mut self, index: usize) {
         self.sort(index);
+        let node = Arc::clone(&self.node);
         let Some(connection) = self.connections.get_mut(index) else { return };
         connection.dirty = false;
         if connection.blocked {
@@ -48,14 +50,16 @@ impl Shard {
         let dialect = outlet.dialect();
         let mut departing = Departing {
             subscriptions,
-            stats: &self.stats,
-            deflater: &mut self.deflater,
-            dialect,
-            wall_ms: self.wall_ms,
-            fresh: Vec::new(),
+            room: Room {
+                stats: &self.stats,
+                deflater: &mut self.deflater,
+                dialect,
+                wall_ms: self.wall_ms,
+            },
+            go_on: Vec::new(),
         };
         let flushed = outbox.flush(outlet, &mut departing);
-        let mut fresh = departing.fresh;
+        let go_on = departing.go_on;
         connection.note_debt();
         let key = Key { index, serial: connection.serial };
         match flushed {
@@ -66,7 +70,7 @@ impl Shard {
                 if connection.is_hungry() {
                     self.hungry.push_back(key);
                 }
-                fresh.extend(connection.next_postponed());
+                connection.take_up_postponed(&self.node);
             }
             Flushed::Blocked => {
                 connection.blocked = true;
@@ -82,8 +86,10 @@ impl Shard {
                 self.remove(index);
             }
         }
-        if !fresh.is_empty() {
-            self.ask_again(key, fresh);
+        for slot in go_on {
+            if let Some(subscription) = self.connection(key).and_then(|c| c.subscription(slot)) {
+                subscription.kind.subject_mut().go_on(&node);
+            }
         }
     }
 }
@@ -92,6 +98,16 @@ impl Connection {
     /// Whether nothing waits for it, and nothing is about to.
     pub(super) fn is_idle(&self) -> bool {
         self.outbox.is_empty() && self.unsorted.is_empty() && !self.blocked
+    }
+
+    /// Has the next of those go on that were put off until the client has taken everything.
+    fn take_up_postponed(&mut self, node: &Node) {
+        while let Some(slot) = self.postponed.pop_front() {
+            let subscription = self.subscription(slot);
+            if subscription.is_some_and(|s| s.kind.subject_mut().go_on(node)) {
+                return;
+            }
+        }
     }
 
     /// Sends something to a client for whom nothing waits, without a stop in the outbox. Returns
@@ -115,52 +131,49 @@ impl Connection {
     }
 }
 
-/// Notes what a flush has sent.
+/// What a subscription writes with.
+#[derive(Debug)]
+pub(in crate::hub) struct Room<'a> {
+    pub(in crate::hub) stats: &'a Stats,
+    pub(in crate::hub) deflater: &'a mut Option<Deflater>,
+    pub(in crate::hub) dialect: Dialect,
+    pub(in crate::hub) wall_ms: i64,
+}
+
+/// Has subscriptions write when their turn comes, and notes what a flush has sent.
+#[derive(Debug)]
 pub(super) struct Departing<'a> {
     pub(super) subscriptions: &'a mut Vec<Option<Subscription>>,
-    pub(super) stats: &'a Stats,
-    pub(super) deflater: &'a mut Option<Deflater>,
-    pub(super) dialect: Dialect,
-    pub(super) wall_ms: i64,
-    /// Live queries that are to get all rows.
-    pub(super) fresh: Vec<Slot>,
+    pub(super) room: Room<'a>,
+    /// Those that go on in another way.
+    pub(super) go_on: Vec<Slot>,
 }
 
 impl Departing<'_> {
-    pub(super) fn subscription(&mut self, slot: Slot) -> Option<&mut Subscription> {
+    fn subscription(&mut self, slot: Slot) -> Option<&mut Subscription> {
         let place = self.subscriptions.get_mut(slot.index as usize)?;
         place.as_mut().filter(|subscription| subscription.serial == slot.serial)
     }
 }
 
 impl Sent for Departing<'_> {
-    fn gap(&mut self, slot: Slot) -> Bytes {
-        let dialect = self.dialect;
-        let feed = self.subscription(slot).and_then(|s| s.kind.feed_mut());
-        let message = feed.and_then(Feed::take_gap);
-        let mut bytes = BytesMut::new();
-        if let Some(message) = message {
-            frames::put(&mut bytes, dialect, message.as_bytes(), None, self.deflater);
+    fn write(&mut self, slot: Slot, ticket: u32) -> Written {
+        let place = self.subscriptions.get_mut(slot.index as usize).and_then(Option::as_mut);
+        let subscription = place.filter(|subscription| subscription.serial == slot.serial);
+        let Some(subscription) = subscription else { return Written::default() };
+        let (mut about, subject) = subscription.split();
+        let written = subject.write(&mut about, ticket, &mut self.room);
+        if written.goes_on {
+            self.go_on.push(slot);
         }
-        bytes.freeze()
-    }
-
-    fn invalidation(&mut self, slot: Slot) -> Bytes {
-        self.tell(slot)
-    }
-
-    fn piece(&mut self, slot: Slot, result: u32) -> Piece {
-        self.next_piece(slot, result)
-    }
-
-    fn fresh(&mut self, slot: Slot) {
-        self.fresh.push(slot);
+        written
     }
 
     fn sent(&mut self, cargo: &Cargo) {
         if let Cargo::Live { slot, events, created_at_ms, .. } = *cargo {
             if events > 0 {
-                self.stats.pushed(u64::from(events), self.wall_ms - created_at_ms);
+                let latency_ms = self.room.wall_ms - created_at_ms;
+                self.room.stats.pushed(u64::from(events), latency_ms);
             }
             if let Some(subscription) = self.subscription(slot) {
                 subscription.waiting = subscription.waiting.saturating_sub(1);

@@ -1,5 +1,6 @@
-//! A client that reads more slowly than things happen: what waits for it is bounded, and what does
-//! not fit becomes a gap that says what is missing.
+//! A client that reads more slowly than things happen: what waits for it is bounded, and a subscription
+//! for which there is no room loses its place. What it does about that is its kind's to say: of a stream or
+//! a table what does not fit becomes a gap that says what is missing.
 //!
 //! ```text
 //!   outbox   [ a1-a5 ][ b1 ][ a6 ][ a7 ]      a8 does not fit: a6 and a7, which wait, are dropped
@@ -17,6 +18,7 @@ use tidewire_store::Position;
 use super::connection::Connection;
 use super::outbox::{Cargo, Parcel, Slot};
 use crate::access::options::LiveOptions;
+use crate::hub::kinds::Lost;
 
 impl Connection {
     /// Whether so much more may wait. A socket that takes everything is never over its bounds,
@@ -27,24 +29,6 @@ impl Connection {
                 && self.outbox.bytes + bytes <= limits.queue_bytes_max)
     }
 
-    /// Queues events that happen, or what stands for them if too much waits already. Returns whether
-    /// they were queued.
-    pub(super) fn push_live(
-        &mut self,
-        slot: Slot,
-        parcel: Parcel,
-        limits: &LiveOptions,
-        now_ms: u64,
-    ) -> bool {
-        let Cargo::Live { from, to, events, .. } = parcel.cargo else { return false };
-        if !self.has_room(events as usize, parcel.bytes.len(), limits) {
-            self.drop_waiting(slot, from, to, now_ms);
-            return false;
-        }
-        self.queue_live(slot, Parcel { queued_ms: now_ms, ..parcel });
-        true
-    }
-
     /// Queues events that happen, where there is room.
     pub(super) fn queue_live(&mut self, slot: Slot, parcel: Parcel) {
         self.outbox.push(parcel);
@@ -53,25 +37,20 @@ impl Connection {
         }
     }
 
-    /// Puts a gap in place of what waits for a subscription, and of what was to come after it.
-    pub(super) fn drop_waiting(&mut self, slot: Slot, from: Position, to: Position, now_ms: u64) {
+    /// Has a subscription lose its place, for what was to come between two places: what waits for it is
+    /// taken out, and what stands for all that is its kind's to say.
+    pub(super) fn lose(&mut self, slot: Slot, (from, to): (Position, Position), now_ms: u64) {
         let withdrawn = self.outbox.withdraw(slot);
         let Some(subscription) = self.subscription(slot) else { return };
-        if withdrawn.is_none() && from == to {
-            return;
-        }
-        subscription.waiting -= withdrawn.as_ref().map_or(0, |withdrawn| withdrawn.parcels);
-        let Some(feed) = subscription.kind.feed_mut() else { return };
-        let from = match (feed.gap, &withdrawn) {
-            (Some((first, _)), _) => first,
-            (None, Some(withdrawn)) => withdrawn.from,
-            (None, None) => from,
+        let lost = Lost {
+            from: withdrawn.as_ref().map_or(from, |withdrawn| withdrawn.from),
+            to,
+            withdrawn: withdrawn.is_some(),
         };
-        feed.gapped = true;
-        let begun = feed.gap.is_some();
-        feed.gap = Some((from, to));
-        if !begun {
-            self.queue(Bytes::new(), Cargo::Gap(slot), now_ms);
+        let parcels = withdrawn.map_or(0, |withdrawn| withdrawn.parcels);
+        subscription.waiting = subscription.waiting.saturating_sub(parcels);
+        if let Some(ticket) = subscription.kind.subject_mut().lose(lost) {
+            self.queue(Bytes::new(), Cargo::Turn { slot, ticket }, now_ms);
         }
     }
 }
@@ -87,12 +66,13 @@ mod tests {
     use tidewire_store::{Epoch, Event};
 
     use super::super::audience::Manner;
-    use super::super::connection::{Request, StartFrom};
-    use super::super::flush::Departing;
+    use super::super::connection::StartFrom;
+    use super::super::flush::{Departing, Room};
     use super::super::frames::{Dialect, Envelope, Form};
     use super::super::outlet::{Outlet, ServerSent};
     use super::super::stats::Stats;
     use super::*;
+    use crate::hub::kinds::stream::StreamRequest;
     use crate::hub::log_feed::State;
 
     const SUBSCRIPTIONS: usize = 3;
@@ -115,19 +95,17 @@ mod tests {
             let mut slots = Vec::new();
             for name in 0..SUBSCRIPTIONS {
                 let name: Arc<str> = name.to_string().into();
-                let slot = connection.add(
-                    Request {
-                        query_id: Arc::clone(&name),
-                        stream: Arc::clone(&name),
-                        reach: tidewire_store::Reach::All,
-                        start: StartFrom::Now,
-                        horizon: crate::hub::horizon::Horizon::default(),
-                        link: None,
-                        manner: Manner::default(),
-                        patterns: None,
-                    },
-                    false,
-                );
+                let request = StreamRequest {
+                    query_id: Arc::clone(&name),
+                    stream: Arc::clone(&name),
+                    reach: tidewire_store::Reach::All,
+                    start: StartFrom::Now,
+                    horizon: crate::hub::horizon::Horizon::default(),
+                    link: None,
+                    manner: Manner::default(),
+                    patterns: None,
+                };
+                let slot = connection.put(Arc::clone(&name), None, request.kind(), false);
                 let envelope = Envelope::new(&name, &name, Epoch::FIRST, 1_000, Form::Json);
                 let feed = connection.feed(slot).expect("just added");
                 feed.state = State::Live;
@@ -148,21 +126,24 @@ mod tests {
             let from = std::mem::replace(&mut self.sent[which], position);
             let cargo = Cargo::Live { slot, from, to: position, events: 1, created_at_ms: 0 };
             let parcel = Parcel { bytes, cargo, queued_ms: 0 };
-            self.connection.push_live(slot, parcel, limits, 0);
+            if self.connection.has_room(1, parcel.bytes.len(), limits) {
+                self.connection.queue_live(slot, parcel);
+            } else {
+                self.connection.lose(slot, (from, position), 0);
+            }
         }
 
         /// The client reads some pieces, and the outbox gives what it can.
         fn reads(&mut self, pieces: usize) {
             for _ in 0..=pieces {
                 let Connection { outbox, outlet, subscriptions, .. } = &mut self.connection;
-                let mut departing = Departing {
-                    subscriptions,
+                let room = Room {
                     stats: &self.stats,
                     deflater: &mut None,
                     dialect: Dialect::ServerSent,
                     wall_ms: 0,
-                    fresh: Vec::new(),
                 };
+                let mut departing = Departing { subscriptions, room, go_on: Vec::new() };
                 outbox.flush(outlet, &mut departing);
                 if let Ok(piece) = self.body.try_recv() {
                     self.got.push_str(std::str::from_utf8(&piece).expect("text"));

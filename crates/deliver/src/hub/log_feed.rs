@@ -9,12 +9,19 @@ pub(in crate::hub) mod unsorted;
 
 use std::sync::Arc;
 
-use tidewire_store::{Position, Reach};
+use bytes::BytesMut;
 
-use super::audience::{Circle, Manner};
-use super::connection::{Request, StartFrom};
-use super::frames::Envelope;
+use tidewire_store::{Position, Reach, TABLE_PREFIX};
+
+use super::audience::{Circle, Manner, Member};
+use super::connection::{StartFrom, Subscription};
+use super::flush::Room;
+use super::frames::{self, Envelope};
+use super::shard::Shard;
+use super::subscribe::leave;
 use crate::hub::horizon::Horizon;
+use crate::hub::kinds::stream::StreamRequest;
+use crate::hub::kinds::{About, Leaving, Lost, Subject, Written};
 use crate::hub::lens::{Lens, PatternSeat};
 
 /// Where it stands in its stream, and how it is told of that.
@@ -47,7 +54,7 @@ pub(in crate::hub) enum State {
 
 impl Feed {
     /// One that the store is to be read for.
-    pub(in crate::hub) fn new(request: Request) -> Feed {
+    pub(in crate::hub) fn new(request: StreamRequest) -> Feed {
         Feed {
             stream: request.stream,
             reach: request.reach,
@@ -67,14 +74,66 @@ impl Feed {
         self.state == State::Live
     }
 
+    /// Whether it gets what happens, and nothing that it lost is yet to be fetched.
+    pub(in crate::hub) fn is_whole(&self) -> bool {
+        self.is_live() && !self.gapped
+    }
+
     /// Those who get the same bytes, under a name.
     pub(in crate::hub) fn circle(&self, query_id: &Arc<str>) -> Circle {
         Circle::Named(Arc::clone(query_id), self.manner.clone())
     }
 
     /// The message of what was dropped, if it is yet to be told.
-    pub(in crate::hub) fn take_gap(&mut self) -> Option<String> {
+    fn take_gap(&mut self) -> Option<String> {
         let (from, to) = self.gap.take()?;
         Some(self.envelope.as_ref()?.gap(from, to))
+    }
+}
+
+impl Subject for Feed {
+    fn caught_up(&self, _: &Subscription, shard: &Shard) -> Option<Position> {
+        (self.is_whole() && self.gap.is_none()).then_some(shard.position)
+    }
+
+    fn stream_id(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.stream))
+    }
+
+    fn tables(&self) -> Vec<&str> {
+        self.stream.strip_prefix(TABLE_PREFIX).into_iter().collect()
+    }
+
+    fn has_lost(&self) -> bool {
+        self.gap.is_some()
+    }
+
+    /// The gap, which has grown until now with what was dropped after it.
+    fn write(&mut self, _: &mut About<'_>, _: u32, room: &mut Room<'_>) -> Written {
+        let mut bytes = BytesMut::new();
+        if let Some(message) = self.take_gap() {
+            frames::put(&mut bytes, room.dialect, message.as_bytes(), None, room.deflater);
+        }
+        Written { bytes: bytes.freeze(), ..Written::default() }
+    }
+
+    /// A gap stands for what was lost.
+    fn lose(&mut self, lost: Lost) -> Option<u32> {
+        if !lost.withdrawn && lost.from == lost.to {
+            return None;
+        }
+        let begun = self.gap.is_some();
+        let from = self.gap.map_or(lost.from, |(first, _)| first);
+        self.gapped = true;
+        self.gap = Some((from, lost.to));
+        (!begun).then_some(0)
+    }
+
+    fn last_words(&mut self, _: &mut About<'_>) -> Vec<String> {
+        self.take_gap().into_iter().collect()
+    }
+
+    fn leave(&self, shard: &mut Shard, member: Member, query_id: &Arc<str>, _: Leaving) {
+        leave(&mut shard.audiences, &self.stream, &self.circle(query_id), member);
     }
 }

@@ -16,8 +16,8 @@
 //! - [`kinds`]: what a subscription is of; [`log_feed`]: where one to a stream or a table stands, the past that is
 //!   read for it from the store, and the exact hand-over to the present
 //! - [`admit`]: who may begin; [`subscribe`]: beginning and ending to follow
-//! - [`fan_out`]: from a sight to the outboxes, large audiences in slices; [`flush`]: to the sockets
-//! - [`job`]: a round through an audience; [`backlog`]: rounds that wait, or are under way in slices
+//! - [`fan_out`]: from news to the outboxes, large audiences in slices; [`flush`]: to the sockets
+//! - [`round`]: news on its way through an audience; [`backlog`]: rounds that wait, or are under way in slices
 //! - [`gap`]: what becomes of events that a slow client has no room for
 //! - [`kinds::stream`]: responses that follow one stream; [`reader_frame`], [`cursor`]: what they are sent
 //! - [`kinds::query`]: who follows live queries, and what each is told
@@ -52,7 +52,6 @@ mod flush;
 pub(crate) mod frames;
 mod gap;
 pub(crate) mod horizon;
-mod job;
 pub(crate) mod kinds;
 pub(crate) mod lens;
 mod log_feed;
@@ -66,6 +65,7 @@ mod presence;
 pub(crate) mod reader_frame;
 pub(crate) mod refusal;
 pub(crate) mod rendezvous;
+mod round;
 pub(crate) mod session_notes;
 mod shard;
 #[cfg(test)]
@@ -93,10 +93,12 @@ use crate::hub::tail::{Sight, Sinks};
 use crate::node::Node;
 use crate::wire::websocket::CloseCode;
 
+pub(crate) use crate::hub::kinds::SubscribeRequest;
 pub(crate) use crate::hub::kinds::entities::{Deed as EntityDeed, EntityRequest};
-pub(crate) use crate::hub::kinds::query::{Deed as QueryDeed, QueryRequest};
+pub(crate) use crate::hub::kinds::query::QueryRequest;
+pub(crate) use crate::hub::kinds::stream::StreamRequest;
 pub(crate) use audience::Manner;
-pub(crate) use connection::{Key, Request, SessionLink, StartFrom, Unread};
+pub(crate) use connection::{Key, SessionLink, StartFrom, Unread};
 pub(crate) use facts::{Facts, Gathering, Portrait, Wanted};
 pub(crate) use kinds::stream::reader::{Arrival, PASSAGE_LIMIT, Passage};
 pub(crate) use log_feed::replay::Step;
@@ -132,20 +134,18 @@ pub(crate) enum Command {
     Say { key: Key, message: String },
     /// A frame to send it as it is.
     Send { key: Key, frame: Bytes },
-    /// It wants to follow streams.
-    Subscribe { key: Key, requests: Vec<Request> },
+    /// It wants to follow something.
+    Subscribe { key: Key, requests: Vec<SubscribeRequest> },
     /// It does not want to any more. Without names of its own, these streams of its session.
     Unsubscribe { key: Key, query_ids: Vec<String> },
     /// What its session follows; what is not named is not followed any more.
-    Follow { key: Key, requests: Vec<Request>, unread: Vec<Unread>, revision: u64 },
+    Follow { key: Key, requests: Vec<StreamRequest>, unread: Vec<Unread>, revision: u64 },
     /// It has processed what it got up to somewhere.
     Acknowledge { key: Key, acks: Vec<Ack> },
     /// A replay has got on.
     Replayed { key: Key, replay: u32, step: Box<Step>, reply: oneshot::Sender<Verdict> },
     /// Something about the entities it is told of.
     Entities { key: Key, deed: Box<EntityDeed> },
-    /// Something about the live queries it follows.
-    Queries { key: Key, deed: Box<QueryDeed> },
     /// The store is to be told again which entities all connections are told of.
     RestoreEntities,
     /// Its session or its credential is gone: all it follows ends, with the reason, and then it.

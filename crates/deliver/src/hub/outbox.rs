@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 use tidewire_store::Position;
 
 use super::outlet::{Outlet, Refused};
-use crate::hub::kinds::query::Piece;
+use crate::hub::kinds::Written;
 
 /// Pieces that go out in one write.
 const PIECES_MAX: usize = 64;
@@ -30,19 +30,12 @@ pub(super) enum Cargo {
     /// Events of a subscription that were pushed live: the last one's position, how many, and when
     /// the first was appended.
     Live { slot: Slot, from: Position, to: Position, events: u32, created_at_ms: i64 },
-    /// Events of a subscription that were replayed.
+    /// Of a subscription, and paced by the socket: what was replayed, or was made in its turn.
     Replayed,
-    /// Stands where a subscription's events were dropped. Its bytes are made when its turn comes,
-    /// because until then it may grow.
-    Gap(Slot),
-    /// Stands where a subscription is told of entities. Its bytes are made when its turn comes, because
-    /// until then more may happen to them.
-    Invalidation(Slot),
-    /// Stands where rows of a live query's result go on. Its bytes are made when its turn comes, so that
-    /// no more of a large result is written than the socket takes. Of so many results the last.
-    Piece(Slot, u32),
-    /// Stands where changes of a live query were given up: when its turn comes, all rows are asked for.
-    Fresh(Slot),
+    /// Stands where a subscription has something to say. Its bytes are made when its turn comes, because
+    /// until then that may change, and no more is made than the socket takes. What the ticket means is
+    /// known to the subscription.
+    Turn { slot: Slot, ticket: u32 },
     /// A message of the connection's own.
     Message,
     /// The question whether the client is there.
@@ -52,12 +45,6 @@ pub(super) enum Cargo {
 }
 
 impl Cargo {
-    /// Whether its bytes are made when its turn comes.
-    fn is_made_in_turn(self) -> bool {
-        use Cargo::{Fresh, Gap, Invalidation, Piece};
-        matches!(self, Gap(_) | Invalidation(_) | Piece(..) | Fresh(_))
-    }
-
     /// Events that happen, after one position up to another.
     pub(super) fn live(
         slot: Slot,
@@ -118,14 +105,8 @@ pub(super) enum Flushed {
 
 /// What the flush tells of each parcel that is out.
 pub(super) trait Sent {
-    /// The bytes of a gap whose turn has come.
-    fn gap(&mut self, slot: Slot) -> Bytes;
-    /// The bytes of what is told of entities, whose turn has come.
-    fn invalidation(&mut self, slot: Slot) -> Bytes;
-    /// The next rows of a live query's result, whose turn has come.
-    fn piece(&mut self, slot: Slot, result: u32) -> Piece;
-    /// A live query is to get all rows.
-    fn fresh(&mut self, slot: Slot);
+    /// What a subscription says, now that its turn has come.
+    fn write(&mut self, slot: Slot, ticket: u32) -> Written;
     /// A parcel is out.
     fn sent(&mut self, cargo: &Cargo);
 }
@@ -214,36 +195,21 @@ impl Outbox {
     /// Writes what the outlet takes.
     pub(super) fn flush(&mut self, outlet: &Outlet, sent: &mut impl Sent) -> Flushed {
         while let Some(first) = self.parcels.front_mut() {
-            if let Cargo::Gap(slot) = first.cargo
-                && !self.begun
-            {
-                first.bytes = sent.gap(slot);
-                first.cargo = Cargo::Message;
-                self.message_bytes += first.bytes.len();
-            }
-            if let Cargo::Invalidation(slot) = first.cargo {
-                first.bytes = sent.invalidation(slot);
-                // Not counted: it is bounded by what is subscribed to.
-                first.cargo = Cargo::Replayed;
-            }
-            if let Cargo::Piece(slot, result) = first.cargo {
+            if let Cargo::Turn { slot, ticket } = first.cargo {
                 let queued_ms = first.queued_ms;
-                let Piece { bytes, more, then } = sent.piece(slot, result);
+                let Written { bytes, again, then, .. } = sent.write(slot, ticket);
                 first.bytes = bytes;
-                // Paced by the socket, so it does not count against the bounds.
+                // Not counted: the socket paces it.
                 first.cargo = Cargo::Replayed;
-                if more {
-                    let (bytes, cargo) = (Bytes::new(), Cargo::Piece(slot, result));
-                    self.push(Parcel { bytes, cargo, queued_ms });
+                if let Some(ticket) = again {
+                    let cargo = Cargo::Turn { slot, ticket };
+                    self.push(Parcel { bytes: Bytes::new(), cargo, queued_ms });
                 }
                 then.into_iter().for_each(|parcel| self.push(parcel));
                 continue;
             }
-            if let Cargo::Fresh(slot) = first.cargo {
-                sent.fresh(slot);
-            }
             if first.bytes.is_empty() {
-                // The gap of a subscription that has ended, or an end without a word.
+                // Of a subscription that had nothing to say, or an end without a word.
                 let is_last = first.cargo == Cargo::Last;
                 self.parcels.pop_front();
                 if is_last {
@@ -255,7 +221,7 @@ impl Outbox {
                 let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
                 let mut count = 0;
                 for (piece, parcel) in pieces.iter_mut().zip(&self.parcels) {
-                    if parcel.cargo.is_made_in_turn() {
+                    if matches!(parcel.cargo, Cargo::Turn { .. }) {
                         break;
                     }
                     *piece = IoSlice::new(&parcel.bytes);

@@ -21,6 +21,7 @@ use super::stats::{Stats, add, set, subtract};
 use super::subscribe::leave;
 use super::upkeep::Due;
 use super::{Command, Handle, Outlet};
+use crate::hub::kinds::Leaving;
 use crate::hub::kinds::entities::Desk;
 use crate::hub::kinds::query::Board;
 use crate::hub::messages::{Closing, ServerMessage as _};
@@ -139,7 +140,6 @@ impl Shard {
                 self.replayed(key, replay, *step, reply);
             }
             Command::Entities { key, deed } => self.obey_entities(key, *deed),
-            Command::Queries { key, deed } => self.obey_queries(key, *deed),
             Command::RestoreEntities => self.restore_entities(),
             Command::Expire { key, reason } => self.expire(key, reason),
             Command::End { id, query_id } => self.end_by_name(&id, query_id.as_deref()),
@@ -211,17 +211,15 @@ impl Shard {
         let Some(connection) = self.connections.try_remove(index) else { return };
         let key = Key { index, serial: connection.serial };
         for (slot, subscription) in connection.slots() {
-            if let Some((stream, circle)) = subscription.circle() {
-                leave(&mut self.audiences, stream, &circle, Member { key, slot });
-            }
+            let (member, query_id) = (Member { key, slot }, &subscription.query_id);
+            subscription.kind.subject().leave(self, member, query_id, Leaving::WithConnection);
             subtract(&self.stats.subscriptions, 1);
         }
         if let Some(reader) = &connection.reader {
             let (stream, circle, member) = reader.membership(key);
             leave(&mut self.audiences, stream, &circle, member);
         }
-        self.forget_entities(key, &connection);
-        self.forget_queries(&connection);
+        self.forget_entities(&connection);
         set(&self.stats.streams, self.audiences.len());
         subtract(self.gauge(&connection.outlet, connection.reader.is_some()), 1);
     }

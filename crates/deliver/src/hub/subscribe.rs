@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use tidewire_store::{Position, SessionChange};
 
-use super::admit::{Admission, Asked};
 use super::audience::{Audience, Circle, Member};
-use super::connection::{Key, Request, StartFrom, Unread};
+use super::connection::{Key, SessionLink, StartFrom, Subscription, Unread};
 use super::outbox::Slot;
 use super::shard::Shard;
 use super::stats::{add, set, subtract};
 use crate::access::problem::Problem;
-use crate::hub::kinds::Kind;
+use crate::hub::kinds::stream::StreamRequest;
+use crate::hub::kinds::{Kind, Leaving, SubscribeRequest};
 use crate::hub::log_feed::replay;
 use crate::hub::log_feed::replay::Wanted;
 use crate::hub::log_feed::{Feed, State};
@@ -20,26 +20,28 @@ use crate::hub::messages::{ServerMessage as _, SubscriptionEnded};
 use crate::hub::reader_frame::Frame;
 
 impl Shard {
-    /// Begins to follow streams.
-    pub(super) fn subscribe(&mut self, key: Key, requests: Vec<Request>) {
+    /// Begins what a client asks for, or its session follows.
+    pub(super) fn subscribe(&mut self, key: Key, requests: Vec<SubscribeRequest>) {
         let mut slots = Vec::with_capacity(requests.len());
         for request in requests {
-            let asked = match request.manner.to_table {
-                true => Asked::Table,
-                false => Asked::Stream(request.link),
-            };
-            let admitted = self.admit(key, &request.query_id, asked);
-            let Some(Admission::Begins { renewed }) = admitted else { continue };
-            let Some(connection) = self.connection(key) else { return };
-            connection.left.retain(|(name, _)| *name != request.query_id);
-            let stream = Arc::clone(&request.stream);
-            let circle = Circle::Named(Arc::clone(&request.query_id), request.manner.clone());
-            let slot = connection.add(request, renewed);
-            self.enter(&stream, circle, Member { key, slot });
-            add(&self.stats.subscriptions, 1);
-            slots.push(slot);
+            if let Some(admission) = self.admit(key, request.wanted()) {
+                slots.extend(request.begin(self, key, admission));
+            }
         }
         self.begin_replay(key, slots);
+    }
+
+    /// Makes a subscription, which is yet to begin.
+    pub(super) fn add(
+        &mut self,
+        key: Key,
+        (query_id, link): (Arc<str>, Option<SessionLink>),
+        kind: Kind,
+        renewed: bool,
+    ) -> Option<Slot> {
+        let slot = self.connection(key)?.put(query_id, link, kind, renewed);
+        add(&self.stats.subscriptions, 1);
+        Some(slot)
     }
 
     /// Ends what a client has under a name.
@@ -62,7 +64,7 @@ impl Shard {
     pub(super) fn follow(
         &mut self,
         key: Key,
-        mut requests: Vec<Request>,
+        mut requests: Vec<StreamRequest>,
         unread: Vec<Unread>,
         revision: u64,
     ) {
@@ -70,7 +72,7 @@ impl Shard {
         connection.unread = unread;
         // Whoever looked before the client unsubscribed says it still. It is forgotten when someone who looked
         // after it was made does not.
-        let names = |request: &Request, (name, epoch): &(Arc<str>, u64)| {
+        let names = |request: &StreamRequest, (name, epoch): &(Arc<str>, u64)| {
             request.query_id == *name && request.link.is_some_and(|link| link.epoch == *epoch)
         };
         let left = &mut connection.left;
@@ -91,7 +93,7 @@ impl Shard {
         for slot in dropped {
             self.end(key, slot, "unsubscribed");
         }
-        self.subscribe(key, requests);
+        self.subscribe(key, requests.into_iter().map(SubscribeRequest::Stream).collect());
     }
 
     /// Takes a place in a stream's audience.
@@ -192,12 +194,12 @@ impl Shard {
     pub(super) fn end_with(&mut self, key: Key, slot: Slot, reason: &str, what: Option<&str>) {
         let Some(connection) = self.connection(key) else { return };
         let Some(subscription) = connection.subscription(slot) else { return };
-        let (query_id, stream) = (&subscription.query_id, subscription.kind.stream_id());
+        let (query_id, stream) = (&subscription.query_id, subscription.kind.subject().stream_id());
         let stream_id = stream.as_deref();
         let ended = SubscriptionEnded { query_id, stream_id, reason, what }.text();
         let link = subscription.link;
-        let gap = subscription.kind.feed_mut().and_then(Feed::take_gap);
-        let (untold, _) = subscription.untold();
+        let (mut about, subject) = subscription.split();
+        let last_words = subject.last_words(&mut about);
         if let (Some(session), Some(_), Some(stream), "stream_deleted") =
             (&connection.session, link, stream, reason)
         {
@@ -206,7 +208,7 @@ impl Shard {
             self.node.sessions.note(vec![SessionChange::Unsubscribe { session, stream }]);
         }
         self.drop_subscription(key, slot);
-        for message in gap.iter().chain(&untold).chain([&ended]) {
+        for message in last_words.iter().chain([&ended]) {
             self.say(key, message);
         }
     }
@@ -236,17 +238,9 @@ impl Shard {
             return;
         }
         let place = &mut connection.subscriptions[slot.index as usize];
-        if let Some(subscription) = place.take() {
-            let member = Member { key, slot };
+        if let Some(Subscription { query_id, kind, .. }) = place.take() {
             subtract(&self.stats.subscriptions, 1);
-            match &subscription.kind {
-                Kind::Stream(feed) | Kind::Table(feed) => {
-                    let circle = feed.circle(&subscription.query_id);
-                    leave(&mut self.audiences, &feed.stream, &circle, member);
-                }
-                Kind::Entities(interest) => self.leave_entities(member, interest),
-                Kind::Query(query) => self.leave_query(query),
-            }
+            kind.subject().leave(self, Member { key, slot }, &query_id, Leaving::Alone);
         }
         set(&self.stats.streams, self.audiences.len());
     }

@@ -141,7 +141,6 @@ impl Shard {
             self.hear(&sight);
             busy = true;
         }
-        self.hand_out_invalidations();
         for _ in 0..CATCH_UPS_A_TURN {
             let Some(key) = self.hungry.pop_front() else { break };
             self.catch_up(key);
@@ -172,7 +171,6 @@ impl Shard {
     /// Whether the next turn has something to do, whatever comes.
     fn has_more_to_do(&self) -> bool {
         !self.backlog.is_empty()
-            || !self.entities.ready.is_empty()
             || !self.hungry.is_empty()
             || !self.due.is_empty()
             || !self.dirty.is_empty()

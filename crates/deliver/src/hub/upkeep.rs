@@ -10,7 +10,6 @@ use super::outbox::{Cargo, Slot};
 use super::shard::{Shard, ms};
 use super::stats::{add, set};
 use crate::hub::ack::{Ack, Acked};
-use crate::hub::kinds::query::LiveQuery;
 use crate::hub::messages::{Progress, ServerMessage as _};
 
 /// How often a lifetime is renewed at most.
@@ -77,23 +76,33 @@ impl Shard {
 
     /// Asks whether a client is there, and tells it how far it has got.
     fn ping(&mut self, key: Key, ping_ms: u64) {
-        let all_served = self.backlog.is_empty() && self.entities.ready.is_empty();
-        let now_ms = self.now_ms;
+        let (all_served, now_ms) = (self.backlog.is_empty(), self.now_ms);
         let Some(connection) = self.connection(key) else { return };
         connection.next_ping_ms = now_ms + ping_ms;
         connection.queue(connection.dialect().ping(), Cargo::Ping, now_ms);
         self.touch(key.index);
-        let told = self.connections.get(key.index).and_then(|c| self.told_by_queries(c));
-        let Some(position) = told else { return };
+        let connection = self.connections.get(key.index).filter(|_| all_served);
+        let Some(position) = connection.and_then(|c| self.caught_up(c)) else { return };
         let offset = self.node.offset(position);
-        let connection = self.connections.get_mut(key.index).filter(|c| c.serial == key.serial);
-        let Some(connection) = connection else { return };
-        if all_served && connection.told < position && connection.has_all() {
+        let Some(connection) = self.connections.get_mut(key.index) else { return };
+        if connection.told < position {
             connection.told = position;
             connection.furthest = connection.furthest.max(position);
             let message = Progress { query_id: None, offset }.text();
             connection.say(&message, Some(offset), &mut self.deflater, now_ms);
         }
+    }
+
+    /// Up to where a connection was told everything, or has it in its outbox.
+    fn caught_up(&self, connection: &Connection) -> Option<Position> {
+        if !connection.unsorted.is_empty() {
+            return None;
+        }
+        let mut slots = connection.slots();
+        slots.try_fold(self.position, |position, (_, subscription)| {
+            let caught_up = subscription.kind.subject().caught_up(subscription, self)?;
+            Some(position.min(caught_up))
+        })
     }
 
     /// What has waited for too long becomes a gap.
@@ -104,16 +113,14 @@ impl Shard {
         let now_ms = self.now_ms;
         let stats = Arc::clone(&self.stats);
         let Some(connection) = self.connection(key) else { return };
-        let is_stuck =
-            |s: &Subscription| s.waiting > 0 || s.kind.query().is_some_and(LiveQuery::goes_out);
-        let waiting = connection.slots().filter(|(_, s)| is_stuck(s) && !s.kind.has_gap());
-        let waiting = waiting.map(|(slot, s)| (slot, s.sent, s.kind.query().is_some()));
-        let waiting: Vec<(Slot, Position, bool)> = waiting.collect();
-        for (slot, sent, is_query) in waiting {
-            match is_query {
-                true => connection.lose_query(slot, now_ms),
-                false => connection.drop_waiting(slot, sent, sent, now_ms),
-            }
+        let is_stuck = |s: &Subscription| {
+            let subject = s.kind.subject();
+            (s.waiting > 0 || subject.keeps_back()) && !subject.has_lost()
+        };
+        let stuck = connection.slots().filter(|(_, s)| is_stuck(s));
+        let stuck: Vec<(Slot, Position)> = stuck.map(|(slot, s)| (slot, s.sent)).collect();
+        for (slot, sent) in stuck {
+            connection.lose(slot, (sent, sent), now_ms);
             add(&stats.gaps, 1);
         }
     }
@@ -168,7 +175,7 @@ impl Shard {
                 let meant = match &of {
                     Acked::Query(query_id) => *subscription.query_id == **query_id,
                     Acked::Stream(stream) => *feed.stream == **stream,
-                    Acked::Everything => offset <= told && subscription.kind.is_live(),
+                    Acked::Everything => offset <= told && feed.is_whole(),
                 };
                 if let (true, Some(link)) = (meant, subscription.link) {
                     changes.push(SessionChange::Acknowledge {
@@ -196,10 +203,5 @@ impl Connection {
             None if self.blocked => self.progress_ms,
             None => now_ms,
         }
-    }
-
-    /// Whether everything up to the shard's position was sent, or stands in the outbox.
-    fn has_all(&self) -> bool {
-        self.unsorted.is_empty() && self.slots().all(|(_, s)| s.kind.is_live() && !s.kind.has_gap())
     }
 }

@@ -8,11 +8,11 @@ use serde_json::value::RawValue;
 use tidewire_store::{ENTITY_CODE_BYTES_MAX, ENTITY_ID_BYTES_MAX, is_entity_code, is_entity_id};
 
 use super::message::{self, Refused, read, start_from};
-use crate::access::auth::Identity;
+use super::subscribe::Asker;
 use crate::access::problem::Problem;
 use crate::hub::horizon::{Horizon, HorizonDocument};
 use crate::hub::kinds::entities::own_name;
-use crate::hub::{Command, EntityDeed, EntityRequest, Handle, Key, StartFrom};
+use crate::hub::{Command, EntityDeed, EntityRequest, StartFrom};
 use crate::node::Node;
 
 /// Entities that a client wants to be told of.
@@ -139,54 +139,21 @@ fn invalid(detail: String) -> Problem {
     )
 }
 
-/// Whose entities they are, and who is asked.
-#[derive(Debug)]
-pub(super) struct Asker<'a> {
-    pub(super) node: &'a Node,
-    pub(super) shard: &'a Handle,
-    pub(super) key: Key,
-    pub(super) identity: &'a Identity,
+impl EntityWish {
+    /// What the hub is asked for, if they may be told of.
+    pub(super) async fn request(self, asker: &Asker<'_>) -> Result<EntityRequest, Problem> {
+        let EntityWish { query_id, code, ids, start, horizon, adds } = self;
+        asker.node.permit_entity(asker.identity, &code).await?;
+        let identity = asker.identity.clone();
+        Ok(EntityRequest { query_id, code, ids, start, horizon, identity, adds, kept: false })
+    }
 }
 
 impl Asker<'_> {
-    /// Asks for what a client wants, where it may.
-    pub(super) async fn subscribe(&self, wish: Result<EntityWish, Refused>) {
-        let (query_id, permitted) = match &wish {
-            Ok(wish) => {
-                let permitted = self.node.permit_entity(self.identity, &wish.code).await;
-                (Some(wish.query_id.to_string()), permitted)
-            }
-            Err(refused) => (refused.query_id.clone(), Ok(())),
-        };
-        match (wish, permitted) {
-            (Ok(wish), Ok(())) => {
-                let EntityWish { query_id, code, ids, start, horizon, adds } = wish;
-                let identity = self.identity.clone();
-                let request = EntityRequest {
-                    query_id,
-                    code,
-                    ids,
-                    start,
-                    horizon,
-                    identity,
-                    adds,
-                    kept: false,
-                };
-                self.ask(EntityDeed::Subscribe(request)).await;
-            }
-            (Ok(_), Err(problem)) | (Err(Refused { problem, .. }), _) => {
-                let message = problem.message(query_id.as_deref());
-                self.shard.ask(Command::Say { key: self.key, message }).await;
-            }
-        }
-    }
-
-    pub(super) async fn unsubscribe(&self, farewell: EntityFarewell) {
+    /// Asks to be told of entities no longer.
+    pub(super) async fn leave_entities(&self, farewell: EntityFarewell) {
         let EntityFarewell { code, ids } = farewell;
-        self.ask(EntityDeed::Unsubscribe { code, ids }).await;
-    }
-
-    async fn ask(&self, deed: EntityDeed) {
-        self.shard.ask(Command::Entities { key: self.key, deed: Box::new(deed) }).await;
+        let deed = Box::new(EntityDeed::Unsubscribe { code, ids });
+        self.shard.ask(Command::Entities { key: self.key, deed }).await;
     }
 }

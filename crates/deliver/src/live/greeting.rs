@@ -8,7 +8,7 @@ use crate::access::auth::{Act, Identity, audit};
 use crate::access::problem::Problem;
 use crate::hub::horizon::Horizon;
 use crate::hub::lens::View;
-use crate::hub::{Command, Handle, Key, Manner, Request, SessionLink, StartFrom, Unread};
+use crate::hub::{Command, Handle, Key, Manner, SessionLink, StartFrom, StreamRequest, Unread};
 use crate::node::Node;
 
 /// A session that a connection of this node serves. The session is let go when this is dropped.
@@ -98,8 +98,8 @@ fn request(
     identity: &Identity,
     cursor: Option<Position>,
     view: Option<View>,
-) -> Request {
-    Request {
+) -> StreamRequest {
+    StreamRequest {
         query_id: subscription.query_id.as_str().into(),
         stream: subscription.stream.as_str().into(),
         reach: node.reach(identity, &subscription.stream),

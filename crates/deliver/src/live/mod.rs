@@ -3,14 +3,16 @@
 //! Here a client is let in and what it says is understood; what it gets is the hub's business.
 //!
 //! - [`websocket`]: a connection's incoming side; [`server_sent`]: a response that stays open
-//! - [`message`]: what clients say; [`entities`] and [`queries`]: what they say of those;
-//!   [`greeting`]: taking up a session's subscriptions
+//! - [`message`]: what clients say; [`subscribe`]: what they want to follow, of every kind alike, and in [`streams`],
+//!   [`entities`] and [`queries`] what is each kind's own; [`greeting`]: taking up a session's subscriptions
 
 mod entities;
 mod greeting;
 pub(crate) mod message;
 mod queries;
 mod server_sent;
+mod streams;
+mod subscribe;
 mod websocket;
 
 use std::sync::Arc;

@@ -3,24 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use tidewire_store::{Offset, Position};
 
-use super::entities::Asker;
 use super::message::{self, Refused};
+use super::subscribe::Asker;
 use crate::access::auth::Ability;
 use crate::access::problem::Problem;
+use crate::hub::QueryRequest;
 use crate::hub::horizon::{Horizon, HorizonDocument};
 use crate::hub::kinds::query::engine::{QuerySeats, for_those_without_sql};
 use crate::hub::offset::malformed_offset;
-use crate::hub::{Command, QueryDeed, QueryRequest};
 use crate::node::Node;
-
-/// Queries of one message that are looked at together.
-const TOGETHER: usize = 16;
 
 /// How long this node may take to see what a client has from another one.
 const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
@@ -28,7 +24,7 @@ const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 /// A query that a client wants to follow.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct QueryWish {
-    query_id: Arc<str>,
+    pub(super) query_id: Arc<str>,
     sql: String,
     /// What stands for its parameters, as JSON.
     params: Vec<String>,
@@ -105,51 +101,25 @@ fn resume(node: &Node, offset: Option<&str>) -> Result<Resume, Problem> {
     })
 }
 
-impl Asker<'_> {
-    /// Asks for the queries that a client wants. Each is answered for itself.
-    pub(super) async fn follow_queries(&self, wishes: Vec<Result<QueryWish, Refused>>) {
-        let mut asked = stream::iter(wishes.into_iter().map(|wish| async move {
-            match wish {
-                Ok(wish) => {
-                    let query_id = wish.query_id.to_string();
-                    self.request(wish).await.map_err(|problem| (Some(query_id), problem))
-                }
-                Err(Refused { query_id, problem }) => Err((query_id, problem)),
-            }
-        }))
-        .buffered(TOGETHER);
-        while let Some(asked) = asked.next().await {
-            let command = match asked {
-                Ok(request) => {
-                    let deed = QueryDeed::Subscribe(request);
-                    Command::Queries { key: self.key, deed: Box::new(deed) }
-                }
-                Err((query_id, problem)) => {
-                    let message = problem.message(query_id.as_deref());
-                    Command::Say { key: self.key, message }
-                }
-            };
-            self.shard.ask(command).await;
-        }
-    }
-
-    async fn request(&self, wish: QueryWish) -> Result<QueryRequest, Problem> {
-        let QueryWish { query_id, sql, params, resume, etag, horizon } = wish;
-        let seat = self.node.query_seat(self.identity)?;
-        horizon.reached(self.node).await?;
+impl QueryWish {
+    /// What the hub is asked for, if whoever asks may read all of it.
+    pub(super) async fn request(self, asker: &Asker<'_>) -> Result<QueryRequest, Problem> {
+        let QueryWish { query_id, sql, params, resume, etag, horizon } = self;
+        let &Asker { node, identity, .. } = asker;
+        let seat = node.query_seat(identity)?;
+        horizon.reached(node).await?;
         // They were JSON when they came.
         let params: Vec<_> =
             params.into_iter().filter_map(|p| RawValue::from_string(p).ok()).collect();
-        let compiled = self.node.compile(self.identity, &sql, &params).await;
-        let compiled =
-            compiled.map_err(|problem| match self.identity.scopes().can(Ability::Sql) {
-                true => problem,
-                false => for_those_without_sql(problem),
-            })?;
-        let patterns = self.node.pattern_seats(self.identity, &compiled)?;
+        let compiled = node.compile(identity, &sql, &params).await;
+        let compiled = compiled.map_err(|problem| match identity.scopes().can(Ability::Sql) {
+            true => problem,
+            false => for_those_without_sql(problem),
+        })?;
+        let patterns = node.pattern_seats(identity, &compiled)?;
         if let Resume::After(position) = resume {
             // Another node may have seen more. An offset that nobody gave is not waited for longer.
-            let seen = self.node.tail.reached(position);
+            let seen = node.tail.reached(position);
             let _ = tokio::time::timeout(OTHER_NODE_WAIT, seen).await;
         }
         let is_the_same = etag.is_none_or(|etag| etag == compiled.etag);

@@ -16,22 +16,20 @@ use hyper_util::server::conn::auto::upgrade::downcast;
 
 use tidewire_store::SessionChange;
 
-use super::entities::{Asker, EntityWish};
 use super::greeting::{self, Serving};
-use super::message::{self, Message, Refused, Wish};
+use super::message::{self, Message};
+use super::subscribe::{Asker, Wish};
 use crate::access::auth::places::Place;
 use crate::access::auth::{Act, Ended, Identity, audit};
 use crate::access::budget::{Held, Purpose};
 use crate::access::problem::Problem;
 use crate::connection::Carrier;
 use crate::door::Admission;
-use crate::hub;
 use crate::hub::directory::{Present, Registered};
 use crate::hub::kinds::entities::kept::Entities;
 use crate::hub::messages::{Pong, ServerMessage as _};
-use crate::hub::{Command, Facts, Handle, Key, Manner, Outlet, SessionLink, Socket, StartFrom};
+use crate::hub::{Command, Facts, Handle, Key, Outlet, Socket};
 use crate::node::Node;
-use crate::sessions::{Following, subscribe};
 use crate::wire::clock::clock_ms;
 use crate::wire::line::{HttpSide, Line};
 use crate::wire::websocket::reader::{Incoming, Reader};
@@ -293,18 +291,20 @@ impl Client {
                 self.close(CloseCode::POLICY, "unauthorized").await;
                 return false;
             }
-            Message::Subscribe { streams, entities, queries } => {
-                self.subscribe(streams).await;
-                self.subscribe_entities(entities).await;
+            Message::Subscribe(wishes) => {
                 if let Some(asker) = self.asker() {
-                    asker.follow_queries(queries).await;
+                    asker.subscribe(wishes).await;
                 }
             }
             Message::Unsubscribe(query_ids) => self.unsubscribe(query_ids).await,
-            Message::SubscribeEntities(wish) => self.subscribe_entities(vec![wish]).await,
+            Message::SubscribeEntities(wish) => {
+                if let Some(asker) = self.asker() {
+                    asker.subscribe(vec![wish.map(Wish::Entities)]).await;
+                }
+            }
             Message::UnsubscribeEntities(farewell) => {
                 if let Some(asker) = self.asker() {
-                    asker.unsubscribe(farewell).await;
+                    asker.leave_entities(farewell).await;
                 }
             }
             Message::Ack(acks) => self.ask(Command::Acknowledge { key: self.key, acks }).await,
@@ -377,80 +377,10 @@ impl Client {
         false
     }
 
-    async fn subscribe(&mut self, wishes: Vec<Result<Wish, Refused>>) {
-        let mut requests = Vec::with_capacity(wishes.len());
-        for wish in wishes {
-            let (query_id, request) = match wish {
-                Ok(wish) => (Some(wish.query_id.to_string()), self.request(wish).await),
-                Err(Refused { query_id, problem }) => (query_id, Err(problem)),
-            };
-            match request {
-                Ok(request) => requests.push(request),
-                Err(problem) => self.say(problem.message(query_id.as_deref())).await,
-            }
-        }
-        self.ask(Command::Subscribe { key: self.key, requests }).await;
-    }
-
-    /// What the hub is asked for. A session's subscription is made in the store first.
-    async fn request(&self, wish: Wish) -> Result<hub::Request, Problem> {
-        let Wish { query_id, stream, table, start, horizon } = wish;
-        let Some(identity) = &self.identity else {
-            return Err(unauthorized("the first message must be auth"));
-        };
-        let act = Act::Read(&stream);
-        let allowed = identity.may(act);
-        allowed.inspect_err(|p| audit::turned_away(&self.node, Some(identity), act, p))?;
-        let reach = self.node.reach(identity, &stream);
-        let filter = table.as_ref().and_then(|rows| rows.filter.as_deref());
-        let view = self.node.view(identity, &stream, filter).await?;
-        let patterns = match filter {
-            Some(_) => self.node.filter_seat(identity, view.as_ref()).await?,
-            None => None,
-        };
-        let manner = Manner { to_table: table.is_some(), view };
-        // A session keeps what it follows by the stream's name alone, so a table's rows are the
-        // connection's own.
-        let Some((session, _)) = self.serving.as_ref().filter(|_| !manner.to_table) else {
-            let start = start.unwrap_or(StartFrom::Now);
-            let link = None;
-            return Ok(hub::Request {
-                query_id,
-                stream,
-                reach,
-                start,
-                horizon,
-                link,
-                manner,
-                patterns,
-            });
-        };
-        let following =
-            Following { session, reach: &reach, stream: &stream, query_id: &query_id, start };
-        let made = subscribe(&self.node, following).await?;
-        let went_live = made.live_since.is_some();
-        Ok(hub::Request {
-            start: StartFrom::After(made.pointer),
-            link: Some(SessionLink { epoch: made.epoch, went_live }),
-            query_id,
-            stream,
-            reach,
-            horizon,
-            manner,
-            patterns,
-        })
-    }
-
-    async fn subscribe_entities(&self, wishes: Vec<Result<EntityWish, Refused>>) {
-        let Some(asker) = self.asker() else { return };
-        for wish in wishes {
-            asker.subscribe(wish).await;
-        }
-    }
-
     fn asker(&self) -> Option<Asker<'_>> {
         let identity = self.identity.as_ref()?;
-        Some(Asker { node: &self.node, shard: &self.shard, key: self.key, identity })
+        let session = self.serving.as_ref().map(|(session, _)| session);
+        Some(Asker { node: &self.node, shard: &self.shard, key: self.key, identity, session })
     }
 
     async fn unsubscribe(&mut self, query_ids: Vec<String>) {

@@ -115,6 +115,10 @@ pub enum PlanName {
 }
 
 impl PlanName {
+    /// All there are.
+    pub const ALL: [PlanName; 4] =
+        [PlanName::Filter, PlanName::Window, PlanName::Aggregate, PlanName::Requery];
+
     /// The word that clients and people have for it.
     pub fn as_str(self) -> &'static str {
         match self {

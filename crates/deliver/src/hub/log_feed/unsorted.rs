@@ -10,6 +10,7 @@ use tidewire_store::{Event, Position};
 
 use crate::hub::audience::Circle;
 use crate::hub::connection::{Connection, Key};
+use crate::hub::kinds::News;
 use crate::hub::outbox::{Cargo, Parcel, Slot};
 use crate::hub::shard::Shard;
 use crate::hub::tail::Chunk;
@@ -71,12 +72,13 @@ impl Shard {
         let (mut seen, epoch) = (true, self.node.store.epoch());
         // One who follows a single stream gets its rounds in order anyway.
         let several = connection.slots().nth(1).is_some();
-        for job in self.backlog.iter_mut().filter(|_| several) {
-            let Some(slot) = connection.waits_for(&job.circle, job.topic.stream()) else {
+        for round in self.backlog.iter_mut().filter(|_| several) {
+            let News::Stream(news) = &mut round.news else { continue };
+            let Some(slot) = connection.waits_for(&news.circle, news.topic.stream()) else {
                 continue;
             };
-            match job.look(&self.node.tables, epoch) {
-                true => connection.take_along(slot, &job.chunks),
+            match news.look(&self.node.tables, epoch) {
+                true => connection.take_along(slot, &news.chunks),
                 false => seen = false,
             }
         }

@@ -24,24 +24,28 @@ mod simulation;
 mod told;
 mod waiting;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::http::StatusCode;
 
-use tidewire_store::{ENTITY_PREFIX, ENTITY_USER_BYTES_MAX, EntityEdit, EntitySubscription};
+use tidewire_store::{
+    ENTITY_PREFIX, ENTITY_USER_BYTES_MAX, EntityEdit, EntitySubscription, Position,
+};
 
 use crate::access::auth::Identity;
+use crate::access::options::Options;
 use crate::access::problem::Problem;
-use crate::hub::admit::{Admission, Asked};
+use crate::hub::admit::Admission;
 use crate::hub::audience::Member;
-use crate::hub::connection::{Connection, Key, StartFrom};
+use crate::hub::connection::{Connection, Key, StartFrom, Subscription};
+use crate::hub::flush::Room;
 use crate::hub::horizon::Horizon;
-use crate::hub::kinds::Kind;
 use crate::hub::kinds::entities::kept::Kept;
+use crate::hub::kinds::{About, Beside, Kind, Leaving, Lost, Subject, Wanted, Written};
 use crate::hub::outbox::Slot;
 use crate::hub::shard::Shard;
-use crate::hub::stats::{add, set};
+use crate::hub::stats::set;
 use crate::hub::tail::CodeAttendance;
 
 use index::Index;
@@ -50,11 +54,9 @@ use interest::Joining;
 pub(in crate::hub) use interest::Interest;
 pub(crate) use waiting::Told;
 
-/// What a shard is asked about a connection's entities.
+/// What a shard is asked about a connection's entities, besides beginning.
 #[derive(Debug)]
 pub(crate) enum Deed {
-    /// Its client wants to be told of some.
-    Subscribe(EntityRequest),
     /// It does not want to be told of these any more, or of none of this code. Of those that
     /// `SUBSCRIBE` named.
     Unsubscribe { code: Arc<str>, ids: Option<Vec<String>> },
@@ -87,8 +89,6 @@ pub(in crate::hub) struct Desk {
     index: Index<Member>,
     /// Keep the codes' changes coming.
     attendances: HashMap<Arc<str>, CodeAttendance>,
-    /// Subscriptions that something waits for, and that have no place in their outbox yet.
-    pub(in crate::hub) ready: VecDeque<Member>,
 }
 
 /// The name of the subscription that `SUBSCRIBE` makes, and of the stream behind a code.
@@ -99,7 +99,6 @@ pub(crate) fn own_name(code: &str) -> Arc<str> {
 impl Shard {
     pub(in crate::hub) fn obey_entities(&mut self, key: Key, deed: Deed) {
         match deed {
-            Deed::Subscribe(request) => self.subscribe_entities(key, request),
             Deed::Unsubscribe { code, ids } => self.unsubscribe_entities(key, &code, ids),
             Deed::Begun { slot, joining, outcome } => self.begun(key, slot, joining, outcome),
             Deed::Review { identity } => self.review(key, identity),
@@ -110,21 +109,25 @@ impl Shard {
         set(&self.stats.entities, self.entities.index.size());
     }
 
-    fn subscribe_entities(&mut self, key: Key, request: EntityRequest) {
-        let EntityRequest { query_id, code, ids, adds, .. } = &request;
-        let asked = Asked::Entities { code, ids, adds: *adds };
-        let slot = match self.admit(key, query_id, asked) {
-            Some(Admission::Adds(slot)) => slot,
-            Some(Admission::Begins { renewed }) => {
+    /// Begins to tell a connection of entities, or adds some to what it is told of.
+    pub(super) fn follow_entities(
+        &mut self,
+        key: Key,
+        request: EntityRequest,
+        admission: Admission,
+    ) {
+        let slot = match admission {
+            Admission::Adds(slot) => slot,
+            Admission::Begins { renewed } => {
                 let Some(slot) = self.add_interest(key, &request, renewed) else { return };
                 slot
             }
-            None => return,
         };
         let Some(connection) = self.connection(key) else { return };
         let fresh = not_among(connection.interest(slot), &request.ids);
         let fresh: Vec<Arc<str>> = fresh.into_iter().cloned().collect();
         self.join_entities(Member { key, slot }, request, fresh);
+        set(&self.stats.entities, self.entities.index.size());
     }
 
     /// Makes a subscription that has no entities yet.
@@ -132,10 +135,7 @@ impl Shard {
         let epoch = self.node.store.epoch();
         let interest = Interest::new(&request.code, request.identity.clone(), epoch);
         let kind = Kind::Entities(Box::new(interest));
-        let connection = self.connection(key)?;
-        let slot = connection.put(Arc::clone(&request.query_id), None, kind, renewed);
-        add(&self.stats.subscriptions, 1);
-        Some(slot)
+        self.add(key, (Arc::clone(&request.query_id), None), kind, renewed)
     }
 
     /// Has a subscription told of entities from here on, and asks the store for the rest.
@@ -254,10 +254,8 @@ impl Shard {
         }
     }
 
-    /// A subscription is gone; its connection is there still.
-    pub(in crate::hub) fn leave_entities(&mut self, member: Member, interest: &Interest) {
-        self.entities.leave(member, interest);
-        set(&self.stats.entities, self.entities.index.size());
+    /// A subscription is gone; its connection is there still, and the store is told.
+    fn leave_entities(&mut self, member: Member, interest: &Interest) {
         let Some(connection) = self.connection(member.key) else { return };
         let gone = interest.ids.keys().filter(|id| !connection.names(&interest.code, id));
         let gone: Vec<String> = gone.map(ToString::to_string).collect();
@@ -269,19 +267,12 @@ impl Shard {
         }
     }
 
-    /// A connection is gone.
-    pub(in crate::hub) fn forget_entities(&mut self, key: Key, connection: &Connection) {
-        if connection.entity_edits == 0 {
-            return;
+    /// A connection is gone, and the store is told so in one word.
+    pub(in crate::hub) fn forget_entities(&mut self, connection: &Connection) {
+        if connection.entity_edits > 0 {
+            let connection_id = connection.facts.id.to_string();
+            self.node.entities.note(EntityEdit::Disconnect { connection_id });
         }
-        for (slot, subscription) in connection.slots() {
-            if let Some(interest) = subscription.kind.entities() {
-                self.entities.leave(Member { key, slot }, interest);
-            }
-        }
-        set(&self.stats.entities, self.entities.index.size());
-        let connection_id = connection.facts.id.to_string();
-        self.node.entities.note(EntityEdit::Disconnect { connection_id });
     }
 
     /// Says again what all connections subscribe to: this node was taken for dead, and others may have
@@ -294,6 +285,65 @@ impl Shard {
                 let kept = self.kept(identity, connection.facts.id.to_string(), code, ids.keys());
                 self.node.entities.note(EntityEdit::Subscribe(kept));
             }
+        }
+    }
+}
+
+impl Wanted for EntityRequest {
+    fn query_id(&self) -> &Arc<str> {
+        &self.query_id
+    }
+
+    fn adds_to(&self, subscription: &Subscription) -> bool {
+        self.adds && subscription.kind.entities().is_some_and(|i| i.is_of(&self.code))
+    }
+
+    fn fits(
+        &self,
+        connection: &Connection,
+        beside: Beside,
+        options: &Options,
+    ) -> Result<(), Problem> {
+        let extended = match beside {
+            Beside::AddsTo(slot) => connection.interest(slot),
+            Beside::Nothing | Beside::InPlaceOf(_) => None,
+        };
+        let more = not_among(extended, &self.ids).len();
+        let entities_max = options.live.entities_max;
+        match connection.entity_count(beside.replaced()) + more > entities_max {
+            true => Err(too_many(entities_max)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Subject for Interest {
+    fn caught_up(&self, _: &Subscription, shard: &Shard) -> Option<Position> {
+        self.live.then_some(shard.position)
+    }
+
+    fn stream_id(&self) -> Option<Arc<str>> {
+        Some(own_name(&self.code))
+    }
+
+    fn write(&mut self, about: &mut About<'_>, _: u32, room: &mut Room<'_>) -> Written {
+        self.tell(about, room)
+    }
+
+    /// Nothing is lost: what waits is bounded by what is subscribed to.
+    fn lose(&mut self, _: Lost) -> Option<u32> {
+        None
+    }
+
+    fn last_words(&mut self, about: &mut About<'_>) -> Vec<String> {
+        self.untold(about).0
+    }
+
+    fn leave(&self, shard: &mut Shard, member: Member, _: &Arc<str>, leaving: Leaving) {
+        shard.entities.leave(member, self);
+        set(&shard.stats.entities, shard.entities.index.size());
+        if leaving == Leaving::Alone {
+            shard.leave_entities(member, self);
         }
     }
 }

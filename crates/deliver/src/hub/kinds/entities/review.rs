@@ -18,6 +18,7 @@ use crate::hub::Command;
 use crate::hub::audience::Member;
 use crate::hub::connection::{Key, StartFrom};
 use crate::hub::horizon::Horizon;
+use crate::hub::kinds::SubscribeRequest;
 use crate::hub::kinds::entities::kept::{Entities, Kept};
 use crate::hub::outbox::Slot;
 use crate::hub::shard::Shard;
@@ -123,19 +124,17 @@ impl Shard {
                 self.say(key, &problem.message(Some(&own_name(code))));
                 continue;
             }
-            self.subscribe_entities(
-                key,
-                EntityRequest {
-                    query_id: own_name(code),
-                    code: code.into(),
-                    ids,
-                    start: StartFrom::Now,
-                    horizon: Horizon::default(),
-                    identity: identity.clone(),
-                    adds: true,
-                    kept: true,
-                },
-            );
+            let request = EntityRequest {
+                query_id: own_name(code),
+                code: code.into(),
+                ids,
+                start: StartFrom::Now,
+                horizon: Horizon::default(),
+                identity: identity.clone(),
+                adds: true,
+                kept: true,
+            };
+            self.subscribe(key, vec![SubscribeRequest::Entities(request)]);
         }
         for (slot, _) in deleted {
             self.end_if_empty(key, slot);

@@ -25,7 +25,7 @@ use crate::hub::outlet::ServerSent;
 use crate::hub::shard::Shard;
 use crate::hub::tail::Sinks;
 use crate::hub::turns::Incoming;
-use crate::hub::{Key, Outlet, StartFrom};
+use crate::hub::{Key, Outlet, StartFrom, SubscribeRequest};
 use crate::node::{Assembled, Node};
 use crate::testing::facts;
 
@@ -147,7 +147,7 @@ impl World {
             kept: false,
         };
         let key = self.tabs[tab].key;
-        self.shard.obey_entities(key, Deed::Subscribe(request));
+        self.shard.subscribe(key, vec![SubscribeRequest::Entities(request)]);
         let is_joining = |shard: &mut Shard| {
             let connection = shard.connection(key).expect("it is there");
             let slot = connection.find("entity/thing").expect("it was asked for");
@@ -220,7 +220,6 @@ impl World {
             self.turn().await;
             (0..TABS).for_each(|tab| self.read(tab, usize::MAX));
             let quiet = self.incoming.sights.is_empty()
-                && self.shard.entities.ready.is_empty()
                 && self.shard.connections.iter().all(|(_, c)| c.outbox.is_empty() && !c.dirty);
             if quiet {
                 return;

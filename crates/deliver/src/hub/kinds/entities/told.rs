@@ -1,4 +1,4 @@
-//! From a sight of the log to the outboxes of those who subscribe to entities.
+//! From news of entities to the outboxes of those who subscribe to them.
 
 use std::sync::Arc;
 
@@ -6,74 +6,81 @@ use bytes::Bytes;
 
 use tidewire_store::EntityAction;
 
+use super::interest::Interest;
 use super::own_name;
 use super::waiting::{self, Told};
 use crate::access::problem::Problem;
 use crate::hub::audience::Member;
-use crate::hub::connection::{Key, Subscription};
-use crate::hub::flush::Departing;
+use crate::hub::connection::Key;
+use crate::hub::fan_out::listed;
+use crate::hub::flush::Room;
+use crate::hub::kinds::{About, News, Written};
 use crate::hub::messages::{Created, CreatedOf, SubscriptionCreated};
 use crate::hub::outbox::{Cargo, Slot};
+use crate::hub::round::Round;
 use crate::hub::shard::Shard;
 use crate::hub::stats::add;
 use crate::hub::tail::EntityNews;
 
-/// Subscriptions that get a place in their outbox in one turn: each is a write to a socket, and one
-/// entity may have a crowd. What comes for the others meanwhile is told together.
-const INVALIDATIONS_A_TURN: usize = 64;
-
 impl Shard {
-    /// Notes what became of entities for all who are to be told.
+    /// Notes what became of entities for all who are to be told, and gives them their turn. What comes for
+    /// them before that is told together.
     pub(in crate::hub) fn see_entities(&mut self, news: &[EntityNews]) {
+        let mut waiting: Vec<(&str, Vec<Member>)> = Vec::new();
         for news in news {
             let change = &news.change;
+            let mut noted = Vec::new();
             for (id, member) in self.entities.index.reached(&change.code, change.id.as_deref()) {
-                self.note_change(member, id, change.action, news);
+                noted.extend(self.note_change(member, id, change.action, news));
             }
             if let Some(was) = &change.was {
                 for (id, member) in self.entities.index.reached(&change.code, Some(was)) {
-                    self.note_change(member, id, EntityAction::Delete, news);
+                    noted.extend(self.note_change(member, id, EntityAction::Delete, news));
                 }
             }
+            match waiting.iter_mut().find(|(code, _)| *code == change.code) {
+                Some((_, members)) => members.append(&mut noted),
+                None => waiting.push((&change.code, noted)),
+            }
+        }
+        for (code, members) in waiting.into_iter().filter(|(_, members)| !members.is_empty()) {
+            self.fan_out(vec![Round::new(News::Entities(code.into()), listed(members))], false);
         }
     }
 
+    /// Returns the follower if it is to have a turn.
     fn note_change(
         &mut self,
         member: Member,
         id: Arc<str>,
         action: EntityAction,
         news: &EntityNews,
-    ) {
-        let Some(connection) = self.connections.get_mut(member.key.index) else { return };
+    ) -> Option<Member> {
+        let connection = self.connections.get_mut(member.key.index)?;
         if connection.serial != member.key.serial || connection.closing {
-            return;
+            return None;
         }
-        let Some(subscription) = connection.subscription(member.slot) else { return };
+        let subscription = connection.subscription(member.slot)?;
         let announced = subscription.announced;
-        let Some(interest) = subscription.kind.entities_mut() else { return };
+        let interest = subscription.kind.entities_mut()?;
         let is_new = interest.ids.get(&id).is_some_and(|after| news.position > *after);
         if !is_new || !interest.may_hear(&self.node, news) {
-            return;
+            return None;
         }
         let told = Told { id, position: news.position, action };
         interest.waiting.note(told, Some(news.created_at_ms));
-        if announced && !interest.queued && !interest.is_held() {
-            interest.queued = true;
-            self.entities.ready.push_back(member);
-        }
+        let waits = announced && !interest.queued && !interest.is_held();
+        interest.queued |= waits;
+        waits.then_some(member)
     }
 
-    /// Gives some of those for whom something waits a place in their outbox. What it says is decided
-    /// when its turn comes there.
-    pub(in crate::hub) fn hand_out_invalidations(&mut self) {
-        for _ in 0..INVALIDATIONS_A_TURN {
-            let Some(Member { key, slot }) = self.entities.ready.pop_front() else { return };
-            let now_ms = self.now_ms;
-            if let Some(connection) = self.connection(key) {
-                connection.queue(Bytes::new(), Cargo::Invalidation(slot), now_ms);
-                self.touch(key.index);
-            }
+    /// Gives one for whom something waits a place in its outbox. What it says is decided when its turn
+    /// comes there.
+    pub(in crate::hub) fn take_turn(&mut self, Member { key, slot }: Member) {
+        let now_ms = self.now_ms;
+        if let Some(connection) = self.connection(key) {
+            connection.queue(Bytes::new(), Cargo::Turn { slot, ticket: 0 }, now_ms);
+            self.touch(key.index);
         }
     }
 
@@ -124,7 +131,7 @@ impl Shard {
         interest.live = true;
         if !interest.waiting.is_empty() && !interest.queued {
             interest.queued = true;
-            self.entities.ready.push_back(member);
+            self.take_turn(member);
         }
     }
 
@@ -157,32 +164,28 @@ impl Shard {
     }
 }
 
-impl Subscription {
-    /// Takes out what a subscription to entities is yet to be told, as messages.
-    pub(in crate::hub) fn untold(&mut self) -> (Vec<String>, Vec<Told>) {
-        let Some(interest) = self.kind.entities_mut() else { return Default::default() };
-        if !self.announced || interest.is_held() {
+impl Interest {
+    /// Takes out what is yet to be told, as messages.
+    pub(super) fn untold(&mut self, about: &mut About<'_>) -> (Vec<String>, Vec<Told>) {
+        if !about.announced || self.is_held() {
             return Default::default();
         }
-        interest.queued = false;
-        let (messages, changes) = interest.take(&self.query_id, self.sent);
-        self.sent = changes.last().map_or(self.sent, |told| told.position.max(self.sent));
+        self.queued = false;
+        let (messages, changes) = self.take(about.query_id, *about.sent);
+        *about.sent = changes.last().map_or(*about.sent, |told| told.position.max(*about.sent));
         (messages, changes)
     }
-}
 
-impl Departing<'_> {
-    /// The bytes of what is to be told of entities, now that its turn has come.
-    pub(in crate::hub) fn tell(&mut self, slot: Slot) -> Bytes {
-        let (dialect, wall_ms, stats) = (self.dialect, self.wall_ms, self.stats);
-        let Some(subscription) = self.subscription(slot) else { return Bytes::new() };
-        let created_at_ms = subscription.kind.entities().and_then(|i| i.waiting.created_at_ms());
-        let (messages, changes) = subscription.untold();
+    /// The bytes of what is to be told, now that its turn has come.
+    pub(super) fn tell(&mut self, about: &mut About<'_>, room: &mut Room<'_>) -> Written {
+        let created_at_ms = self.waiting.created_at_ms();
+        let (messages, changes) = self.untold(about);
         let count = changes.len() as u64;
-        add(&stats.invalidations, count);
+        add(&room.stats.invalidations, count);
         if let Some(created_at_ms) = created_at_ms {
-            stats.pushed(count, wall_ms - created_at_ms);
+            room.stats.pushed(count, room.wall_ms - created_at_ms);
         }
-        waiting::encode(&messages, dialect, self.deflater).freeze()
+        let bytes = waiting::encode(&messages, room.dialect, room.deflater).freeze();
+        Written { bytes, ..Written::default() }
     }
 }

@@ -9,11 +9,13 @@ use tidewire_query::{PlanName, RowText};
 use tidewire_store::Position;
 
 use crate::hub::audience::Member;
-use crate::hub::flush::Departing;
+use crate::hub::flush::Room;
 use crate::hub::frames::put;
+use crate::hub::kinds::query::LiveQuery;
 use crate::hub::kinds::query::engine::{Compiled, piece};
+use crate::hub::kinds::{About, Written};
 use crate::hub::messages::{Created, CreatedOf, InitialBatch, Json, SubscriptionCreated};
-use crate::hub::outbox::{Cargo, Parcel, Slot};
+use crate::hub::outbox::{Cargo, Parcel};
 use crate::hub::shard::Shard;
 
 /// Rows that are yet to be sent.
@@ -30,16 +32,6 @@ impl Pieces {
     pub(super) fn after(rows: Arc<[RowText]>, next: usize) -> Pieces {
         Pieces { rows, next, part: 1 }
     }
-}
-
-/// A piece whose turn has come.
-#[derive(Debug, Default)]
-pub(in crate::hub) struct Piece {
-    pub(in crate::hub) bytes: Bytes,
-    /// Whether another comes after what waits.
-    pub(in crate::hub) more: bool,
-    /// What comes after it.
-    pub(in crate::hub) then: Vec<Parcel>,
 }
 
 /// A result that begins.
@@ -81,7 +73,6 @@ impl Shard {
         let Some(query) = subscription.kind.query_mut() else { return };
         query.give_up();
         query.begun = true;
-        query.plan = begins.plan;
         // Who goes on is told where that ends.
         query.unsettled = begins.at.is_none() || begins.rows.is_none();
         let reset = begins.rows.is_some() && (begins.reset || query.has_rows);
@@ -109,38 +100,41 @@ impl Shard {
         put(&mut bytes, dialect, message.as_bytes(), None, &mut self.deflater);
         connection.queue(bytes.freeze(), Cargo::Replayed, now_ms);
         if more {
-            connection.queue(Bytes::new(), Cargo::Piece(member.slot, results), now_ms);
+            let cargo = Cargo::Turn { slot: member.slot, ticket: results };
+            connection.queue(Bytes::new(), cargo, now_ms);
         }
         self.touch(member.key.index);
     }
 }
 
-impl Departing<'_> {
+impl LiveQuery {
     /// The next rows of a result. Nothing if another has taken its place.
-    pub(in crate::hub) fn next_piece(&mut self, slot: Slot, result: u32) -> Piece {
-        let dialect = self.dialect;
-        let Some(subscription) = self.subscription(slot) else { return Piece::default() };
-        let query_id = Arc::clone(&subscription.query_id);
-        let query = subscription.kind.query_mut().filter(|query| query.results == result);
-        let Some(query) = query else { return Piece::default() };
-        let Some(pieces) = &mut query.pieces else { return Piece::default() };
+    pub(super) fn next_piece(
+        &mut self,
+        about: &mut About<'_>,
+        result: u32,
+        room: &mut Room<'_>,
+    ) -> Written {
+        let current = self.results == result;
+        let Some(pieces) = self.pieces.as_mut().filter(|_| current) else {
+            return Written::default();
+        };
         let (rows, count) = piece(&pieces.rows[pieces.next..]);
         pieces.next += count;
         let (part, more) = (pieces.part, pieces.next < pieces.rows.len());
         pieces.part += 1;
         let mut then = Vec::new();
-        let mut changes = 0;
         if !more {
-            then = std::mem::take(&mut query.held);
-            query.give_up();
-            changes =
-                then.iter().filter(|parcel| matches!(parcel.cargo, Cargo::Live { .. })).count();
+            then = std::mem::take(&mut self.held);
+            self.give_up();
         }
-        subscription.waiting += u32::try_from(changes).unwrap_or(u32::MAX);
+        let is_live = |parcel: &&Parcel| matches!(parcel.cargo, Cargo::Live { .. });
+        let changes = then.iter().filter(is_live).count();
+        *about.waiting += u32::try_from(changes).unwrap_or(u32::MAX);
         let rows = Json::from(&*rows);
-        let message = InitialBatch { query_id: &query_id, part, more, rows }.written();
+        let message = InitialBatch { query_id: about.query_id, part, more, rows }.written();
         let mut bytes = BytesMut::new();
-        put(&mut bytes, dialect, message.as_bytes(), None, self.deflater);
-        Piece { bytes: bytes.freeze(), more, then }
+        put(&mut bytes, room.dialect, message.as_bytes(), None, room.deflater);
+        Written { bytes: bytes.freeze(), again: more.then_some(result), then, goes_on: false }
     }
 }

@@ -10,60 +10,29 @@
 //! as well, and asked for one result after the other when the client has taken all of it: whatever a
 //! client follows and does not read, what is held for it is one result and a queue.
 
-use bytes::Bytes;
-
 use crate::access::options::LiveOptions;
-use crate::hub::audience::Member;
-use crate::hub::connection::{Connection, Key};
-use crate::hub::kinds::query::engine::Order;
+use crate::hub::connection::Connection;
+use crate::hub::fan_out::Hold;
 use crate::hub::outbox::{Cargo, Parcel, Slot};
-use crate::hub::shard::Shard;
-use crate::hub::stats::add;
 
-impl Shard {
-    /// Queues a change, holds it while rows go out, or gives up.
-    pub(super) fn send_change(&mut self, member: Member, parcel: Parcel) {
-        let (key, slot, now_ms) = (member.key, member.slot, self.now_ms);
-        let limits = &self.node.options.live;
-        let Some(connection) = self.connections.get_mut(key.index) else { return };
-        let Cargo::Live { events, .. } = parcel.cargo else { return };
-        let bytes = parcel.bytes.len();
-        let fits = connection.has_room(events as usize, bytes, limits);
-        let query = connection.subscription(slot).and_then(|s| s.kind.query_mut());
-        let Some(query) = query else { return };
-        if query.pieces.is_some() {
-            if query.has_room(events as usize, bytes, limits) {
-                query.held_events += events as usize;
-                query.held_bytes += bytes;
-                query.held.push(parcel);
-                return;
-            }
-        } else if fits {
-            connection.queue_live(slot, parcel);
-            return self.touch(key.index);
-        }
-        add(&self.stats.gaps, 1);
-        connection.lose_query(slot, now_ms);
-        self.touch(key.index);
-    }
-
-    /// Asks for all rows of those whose turn has come.
-    pub(in crate::hub) fn ask_again(&mut self, key: Key, slots: Vec<Slot>) {
-        for slot in slots {
-            let connection = self.connection(key);
-            let subscription = connection.and_then(|c| c.subscription(slot));
-            if let Some(query) = subscription.and_then(|s| s.kind.query()) {
-                let who = query.who;
-                self.node.queries.order(Order::Again(who));
-            }
-        }
-    }
-}
+/// The ticket of a query that lost its place: when its turn comes, all rows are asked for. Any other is
+/// the number of a result whose rows go out in pieces.
+pub(super) const ASK_AGAIN: u32 = 0;
 
 impl super::LiveQuery {
-    fn has_room(&self, events: usize, bytes: usize, limits: &LiveOptions) -> bool {
-        self.held_events + events <= limits.queue_events_max
-            && self.held_bytes + bytes <= limits.queue_bytes_max
+    /// Keeps a change while rows go out, for which it has to wait.
+    pub(super) fn hold_while_rows_go_out(&mut self, parcel: Parcel, limits: &LiveOptions) -> Hold {
+        let (Some(_), Cargo::Live { events, .. }) = (&self.pieces, parcel.cargo) else {
+            return Hold::Not(parcel);
+        };
+        let (events, bytes) =
+            (self.held_events + events as usize, self.held_bytes + parcel.bytes.len());
+        if events > limits.queue_events_max || bytes > limits.queue_bytes_max {
+            return Hold::Full;
+        }
+        (self.held_events, self.held_bytes) = (events, bytes);
+        self.held.push(parcel);
+        Hold::Held
     }
 }
 
@@ -84,31 +53,7 @@ impl Connection {
         query.begun = false;
         query.has_rows |= reset;
         if !self.postponed.contains(&slot) {
-            self.postponed.push(slot);
-        }
-    }
-
-    /// The next query whose rows are to be asked for, now that nothing waits.
-    pub(in crate::hub) fn next_postponed(&mut self) -> Option<Slot> {
-        while !self.postponed.is_empty() {
-            let slot = self.postponed.remove(0);
-            let query = self.subscription(slot).and_then(|s| s.kind.query());
-            if query.is_some_and(|query| !query.begun) {
-                return Some(slot);
-            }
-        }
-        None
-    }
-
-    /// Gives up what waits for a query, and has its rows asked for when the client has taken the rest.
-    pub(in crate::hub) fn lose_query(&mut self, slot: Slot, now_ms: u64) {
-        let withdrawn = self.outbox.withdraw(slot).map_or(0, |withdrawn| withdrawn.parcels);
-        let Some(subscription) = self.subscription(slot) else { return };
-        subscription.waiting = subscription.waiting.saturating_sub(withdrawn);
-        let Some(query) = subscription.kind.query_mut() else { return };
-        query.give_up();
-        if std::mem::replace(&mut query.begun, false) {
-            self.queue(Bytes::new(), Cargo::Fresh(slot), now_ms);
+            self.postponed.push_back(slot);
         }
     }
 }

@@ -2,125 +2,102 @@
 
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
-use tidewire_query::{EndReason, PlanName, QueryId, Subscriber, To};
+use tidewire_query::{EndReason, QueryId, To};
 use tidewire_store::Position;
 
 use super::begin::Beginning;
 use crate::hub::audience::Member;
-use crate::hub::frames::put;
-use crate::hub::kinds::query::engine::{Change, News, QuerySight};
+use crate::hub::frames::{Dialect, put};
+use crate::hub::kinds::News;
+use crate::hub::kinds::query::engine::{self, Change, News as Said, QuerySight};
 use crate::hub::messages::{Progress, ServerMessage as _};
-use crate::hub::outbox::{Cargo, Parcel};
+use crate::hub::outbox::Cargo;
+use crate::hub::round::{Round, Serving};
 use crate::hub::shard::Shard;
+use crate::wire::websocket::deflate::Deflater;
+
+/// Something that was said of a query.
+#[derive(Debug)]
+pub(in crate::hub) struct QueryNews {
+    pub(in crate::hub) query: QueryId,
+    said: Arc<Said>,
+    frames: Frames,
+}
+
+/// A change as bytes in each dialect that was needed so far, for those who have one name for the query.
+#[derive(Debug, Default)]
+struct Frames {
+    query_id: Option<Arc<str>>,
+    bytes: [Option<Bytes>; 4],
+}
+
+impl Frames {
+    fn of(
+        &mut self,
+        change: &Change,
+        dialect: Dialect,
+        query_id: &Arc<str>,
+        deflater: &mut Option<Deflater>,
+    ) -> Bytes {
+        if self.query_id.as_ref() != Some(query_id) {
+            *self = Frames { query_id: Some(Arc::clone(query_id)), bytes: Default::default() };
+        }
+        let encode = || change.encode(dialect, query_id, deflater);
+        self.bytes[dialect as usize].get_or_insert_with(encode).clone()
+    }
+}
 
 impl Shard {
-    /// Tells what one turn of the desk brought.
+    /// Hands out what one turn of the desk brought.
     pub(in crate::hub) fn hear(&mut self, sight: &QuerySight) {
-        for news in &sight.news {
-            match &**news {
-                News::Begin { to, compiled, plan, rows, at, reset } => {
-                    let begins = Beginning {
-                        compiled,
-                        plan: *plan,
-                        rows: Some(rows),
-                        at: *at,
-                        reset: *reset,
-                    };
-                    for member in self.enter_circle(to) {
-                        self.begin_result(member, &begins);
-                    }
+        let alone = sight.news.len() == 1;
+        for said in &sight.news {
+            let to = match &**said {
+                Said::Behind { query, behind } => {
+                    self.queries.set_behind(*query, *behind);
+                    continue;
                 }
-                News::Resumed { to, compiled, plan, from } => {
-                    let begins = Beginning {
-                        compiled,
-                        plan: *plan,
-                        rows: None,
-                        at: Some(*from),
-                        reset: false,
-                    };
-                    for member in self.enter_circle(to) {
-                        self.begin_result(member, &begins);
-                    }
+                Said::Begin { to, .. } | Said::Resumed { to, .. } => {
+                    self.enter_circle(to);
+                    to
                 }
-                News::Change { to, change } => {
-                    for member in self.concerned(to) {
-                        self.tell_change(member, change);
-                    }
-                }
-                News::Settled { to, at } => {
-                    for member in self.concerned(to) {
-                        self.tell_settled(member, *at);
-                    }
-                }
-                News::Behind { query, behind } => {
-                    if let Some(circle) = self.queries.circles.get_mut(query) {
-                        circle.behind = *behind;
-                    }
-                }
-                News::Plan { query, plan } => self.note_plan(*query, *plan),
-                News::End { to, reason } => self.end_queries(to, reason),
-            }
+                Said::Change { to, .. } | Said::Settled { to, .. } | Said::End { to, .. } => to,
+            };
+            let query = engine::query_of(to);
+            let round = |members| {
+                let said = Arc::clone(said);
+                let news = QueryNews { query, said, frames: Frames::default() };
+                Round::new(News::Query(Box::new(news)), members)
+            };
+            let rounds = self.queries.concerned(to).into_iter().map(round).collect();
+            self.fan_out(rounds, alone);
         }
         self.queries.position = sight.position;
     }
 
-    /// Those whom something concerns that follow their query.
-    fn concerned(&self, to: &To) -> Vec<Member> {
-        match to {
-            To::All(query) => {
-                let circle = self.queries.circles.get(query);
-                circle.into_iter().flat_map(|circle| circle.members.values().copied()).collect()
-            }
-            To::Only(_, named) => self.members(named).map(|(_, member)| member).collect(),
-        }
-    }
-
-    fn members(&self, named: &[Subscriber]) -> impl Iterator<Item = (Subscriber, Member)> {
-        let found = |who: &Subscriber| Some((*who, *self.queries.members.get(who)?));
-        named.iter().filter_map(found)
-    }
-
-    /// Those to whom all rows are given, who follow their query from here on.
-    fn enter_circle(&mut self, to: &To) -> Vec<Member> {
-        let To::Only(query, named) = to else { return self.concerned(to) };
-        let entering: Vec<_> = self.members(named).collect();
-        for (who, member) in &entering {
-            self.queries.circles.entry(*query).or_default().members.insert(*who, *member);
+    /// Those to whom all rows are given follow their query from here on.
+    fn enter_circle(&mut self, to: &To) {
+        let To::Only(query, named) = to else { return };
+        for who in named {
+            let Some(member) = self.queries.member(*who) else { continue };
             let connection = self.connection(member.key);
-            let subscription = connection.and_then(|c| c.subscription(member.slot));
-            if let Some(live) = subscription.and_then(|s| s.kind.query_mut()) {
+            let Some(subscription) = connection.and_then(|c| c.subscription(member.slot)) else {
+                continue;
+            };
+            let query_id = Arc::clone(&subscription.query_id);
+            if let Some(live) = subscription.kind.query_mut() {
                 live.query = Some(*query);
+                self.queries.begin(*query, &query_id, member);
             }
         }
-        entering.into_iter().map(|(_, member)| member).collect()
     }
 
-    fn tell_change(&mut self, member: Member, change: &Change) {
-        let (now_ms, lag_ms) = (self.now_ms, self.wall_ms - change.created_at_ms);
+    fn tell_settled(&mut self, member: Member, at: Position, serving: &mut Serving) {
+        let offset = self.node.offset(at);
         let connection = self.connections.get_mut(member.key.index);
         let connection = connection.filter(|c| c.serial == member.key.serial && !c.closing);
-        let Some(connection) = connection else { return };
-        let (dialect, queue_depth) = (connection.dialect(), connection.outbox.events);
-        let Some(subscription) = connection.subscription(member.slot) else { return };
-        let Some(query) = subscription.kind.query_mut().filter(|query| query.begun) else {
-            return;
-        };
-        query.unsettled = change.at.is_none();
-        let lag_ms = u64::try_from(lag_ms).ok().filter(|_| change.created_at_ms > 0);
-        let (live_id, plan) = (&query.live_id, query.plan.as_str());
-        self.node.queries.registry.counted(live_id, lag_ms, queue_depth, plan);
-        let bytes = change.encode(dialect, &subscription.query_id, &mut self.deflater);
-        let to = change.at.unwrap_or(Position::START);
-        let cargo = Cargo::live(member.slot, (to, to), change.rows, change.created_at_ms);
-        self.send_change(member, Parcel { bytes, cargo, queued_ms: now_ms });
-    }
-
-    fn tell_settled(&mut self, member: Member, at: Position) {
-        let (now_ms, offset) = (self.now_ms, self.node.offset(at));
-        let connection = self.connections.get_mut(member.key.index);
-        let connection = connection.filter(|c| c.serial == member.key.serial);
         let Some(connection) = connection else { return };
         let dialect = connection.dialect();
         let Some(subscription) = connection.subscription(member.slot) else { return };
@@ -136,44 +113,72 @@ impl Shard {
         put(&mut bytes, dialect, message.as_bytes(), None, &mut self.deflater);
         // Given up with the changes before it, whose place it tells.
         let cargo = Cargo::live(member.slot, (at, at), 0, 0);
-        let parcel = Parcel { bytes: bytes.freeze(), cargo, queued_ms: now_ms };
-        if query.pieces.is_some() {
-            query.held.push(parcel);
+        self.hand_over(member, bytes.freeze(), cargo, serving);
+    }
+
+    /// The desk keeps a query no longer, for one who follows it or waits to.
+    fn end_query(&mut self, member: Member, reason: &EndReason) {
+        let connection = self.connection(member.key);
+        let subscription = connection.and_then(|c| c.subscription(member.slot));
+        let Some(subscription) = subscription else { return };
+        let announced = subscription.announced;
+        if let Some(query) = subscription.kind.query_mut() {
+            query.ended = true;
+        }
+        if announced {
+            self.end_with(member.key, member.slot, reason.code, reason.message.as_deref());
         } else {
-            connection.queue_live(member.slot, parcel);
-            self.touch(member.key.index);
+            self.fail(member.key, member.slot, &engine::ended(reason));
         }
     }
+}
 
-    fn note_plan(&mut self, query: QueryId, plan: PlanName) {
-        for member in self.concerned(&To::All(query)) {
-            let connection = self.connection(member.key);
-            let subscription = connection.and_then(|c| c.subscription(member.slot));
-            if let Some(live) = subscription.and_then(|s| s.kind.query_mut()) {
-                live.plan = plan;
+impl QueryNews {
+    /// Tells one follower.
+    pub(in crate::hub) fn tell(
+        &mut self,
+        shard: &mut Shard,
+        member: Member,
+        serving: &mut Serving,
+    ) {
+        let begins = match &*self.said {
+            Said::Begin { compiled, plan, rows, at, reset, .. } => {
+                Beginning { compiled, plan: *plan, rows: Some(rows), at: *at, reset: *reset }
             }
-        }
+            Said::Resumed { compiled, plan, from, .. } => {
+                let at = Some(*from);
+                Beginning { compiled, plan: *plan, rows: None, at, reset: false }
+            }
+            Said::Change { change, .. } => {
+                return tell_change(&mut self.frames, shard, member, change, serving);
+            }
+            Said::Settled { at, .. } => return shard.tell_settled(member, *at, serving),
+            Said::End { reason, .. } => return shard.end_query(member, reason),
+            Said::Behind { .. } => return,
+        };
+        shard.begin_result(member, &begins);
     }
+}
 
-    /// The desk keeps a query no longer, for some who follow it or wait to.
-    fn end_queries(&mut self, to: &To, reason: &EndReason) {
-        for member in self.concerned(to) {
-            let connection = self.connection(member.key);
-            let subscription = connection.and_then(|c| c.subscription(member.slot));
-            let Some(subscription) = subscription else { continue };
-            let announced = subscription.announced;
-            if let Some(query) = subscription.kind.query_mut() {
-                query.ended = true;
-            }
-            if announced {
-                self.end_with(member.key, member.slot, reason.code, reason.message.as_deref());
-            } else {
-                self.fail(
-                    member.key,
-                    member.slot,
-                    &crate::hub::kinds::query::engine::ended(reason),
-                );
-            }
-        }
-    }
+fn tell_change(
+    frames: &mut Frames,
+    shard: &mut Shard,
+    member: Member,
+    change: &Change,
+    serving: &mut Serving,
+) {
+    let lag_ms = shard.wall_ms - change.created_at_ms;
+    let connection = shard.connections.get_mut(member.key.index);
+    let connection = connection.filter(|c| c.serial == member.key.serial && !c.closing);
+    let Some(connection) = connection else { return };
+    let (dialect, queue_depth) = (connection.dialect(), connection.outbox.events);
+    let Some(subscription) = connection.subscription(member.slot) else { return };
+    let Some(query) = subscription.kind.query_mut().filter(|query| query.begun) else { return };
+    query.unsettled = change.at.is_none();
+    let lag_ms = u64::try_from(lag_ms).ok().filter(|_| change.created_at_ms > 0);
+    query.counts.count(lag_ms, queue_depth, change.plan, &shard.node.queries.registry);
+    let bytes = frames.of(change, dialect, &subscription.query_id, &mut shard.deflater);
+    let to = change.at.unwrap_or(Position::START);
+    let cargo = Cargo::live(member.slot, (to, to), change.rows, change.created_at_ms);
+    shard.hand_over(member, bytes, cargo, serving);
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use tidewire_query::{PlanName, QueryId, Subscriber};
+use tidewire_query::{QueryId, Subscriber};
 
 use super::begin::Pieces;
-use crate::hub::kinds::query::engine::QuerySeats;
+use crate::hub::kinds::query::engine::{Counts, QuerySeats};
 use crate::hub::outbox::Parcel;
 
 /// The part of a subscription that only one to a live query has.
@@ -15,7 +15,6 @@ pub(in crate::hub) struct LiveQuery {
     pub(super) live_id: Arc<str>,
     /// Known once it has begun.
     pub(super) query: Option<QueryId>,
-    pub(super) plan: PlanName,
     /// Its client has rows, which those that come take the place of.
     pub(super) has_rows: bool,
     /// It gets what happens. Not so before its first rows, and after it lost something.
@@ -34,6 +33,8 @@ pub(in crate::hub) struct LiveQuery {
     pub(super) ended: bool,
     /// The tables that it reads.
     pub(in crate::hub) tables: Box<[Box<str>]>,
+    /// What the list of live queries says of it.
+    pub(super) counts: Arc<Counts>,
     _seats: QuerySeats,
 }
 
@@ -41,15 +42,14 @@ impl LiveQuery {
     pub(in crate::hub) fn new(
         who: Subscriber,
         live_id: Arc<str>,
-        plan: PlanName,
         has_rows: bool,
         seats: QuerySeats,
+        counts: Arc<Counts>,
     ) -> LiveQuery {
         LiveQuery {
             who,
             live_id,
             query: None,
-            plan,
             has_rows,
             begun: false,
             unsettled: false,
@@ -60,6 +60,7 @@ impl LiveQuery {
             held_bytes: 0,
             ended: false,
             tables: Box::default(),
+            counts,
             _seats: seats,
         }
     }

@@ -1,45 +1,43 @@
 //! Live queries of a shard's connections: who follows which, and what each is told.
 //!
 //! ```text
-//!   sight of the desk ──► board (members by query) ──► outbox ──► change, when the socket takes it
+//!   sight of the desk ──► board (members by query) ──► rounds ──► outbox ──► change, when the socket takes it
 //! ```
 //!
 //! A live query is a subscription among a connection's others, with a name and a place of its own. What
 //! it has besides is a [`LiveQuery`]. The desk says everything of all queries; everything that a client
-//! hears is said here, in order ([`hear`]). A large result goes out in pieces ([`begin`]), and what a
+//! hears is said here, in order ([`hear`]), by those of its [`circles`]. A large result goes out in pieces ([`begin`]), and what a
 //! slow client has no room for is given up for all rows anew ([`fresh`]): there are no gaps.
 
 mod begin;
+mod circles;
 pub(crate) mod engine;
 mod fresh;
 mod hear;
 mod live_query;
 #[cfg(test)]
-mod tests;
+pub(in crate::hub) mod tests;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidewire_query::{QueryId, Subscriber};
 use tidewire_store::{LiveQueryRow, Position};
 
-use crate::hub::admit::{Admission, Asked};
+use crate::access::options::{LiveOptions, Options};
+use crate::access::problem::Problem;
+use crate::hub::admit::Admission;
 use crate::hub::audience::Member;
-use crate::hub::connection::{Connection, Key};
-use crate::hub::kinds::Kind;
+use crate::hub::connection::{Connection, Key, Subscription};
+use crate::hub::fan_out::Hold;
+use crate::hub::flush::Room;
 use crate::hub::kinds::query::engine::{Compiled, Order, QuerySeats};
+use crate::hub::kinds::{About, Beside, Kind, Leaving, Lost, Subject, Wanted, Written};
+use crate::hub::outbox::Parcel;
 use crate::hub::shard::Shard;
-use crate::hub::stats::add;
+use crate::node::Node;
 
-pub(in crate::hub) use begin::Piece;
+pub(in crate::hub) use circles::Board;
+pub(in crate::hub) use hear::QueryNews;
 pub(in crate::hub) use live_query::LiveQuery;
-
-/// What a shard is asked about a connection's queries.
-#[derive(Debug)]
-pub(crate) enum Deed {
-    /// Its client wants to follow one.
-    Subscribe(QueryRequest),
-}
 
 /// A query that a client wants to follow. It may.
 #[derive(Debug)]
@@ -56,60 +54,43 @@ pub(crate) struct QueryRequest {
     pub(crate) seats: QuerySeats,
 }
 
-/// What a shard knows of queries.
-#[derive(Debug, Default)]
-pub(in crate::hub) struct Board {
-    /// Where the desk was when it was last heard.
-    position: Position,
-    members: HashMap<Subscriber, Member>,
-    circles: HashMap<QueryId, Circle>,
-}
-
-/// Those who follow one query and have begun.
-#[derive(Debug, Default)]
-struct Circle {
-    members: HashMap<Subscriber, Member>,
-    /// Something that happened is yet to be told.
-    behind: bool,
-}
-
-impl Board {
-    pub(in crate::hub) fn at(position: Position) -> Board {
-        Board { position, ..Board::default() }
+impl Wanted for QueryRequest {
+    fn query_id(&self) -> &Arc<str> {
+        &self.query_id
     }
 
-    fn leave(&mut self, who: Subscriber, query: Option<QueryId>) {
-        self.members.remove(&who);
-        if let Some(query) = query
-            && let Some(circle) = self.circles.get_mut(&query)
-        {
-            circle.members.remove(&who);
-            if circle.members.is_empty() {
-                self.circles.remove(&query);
-            }
-        }
+    fn over_one_cursor(&self) -> Result<(), Problem> {
+        over_one_cursor()
     }
 
-    fn is_behind(&self, query: Option<QueryId>) -> bool {
-        query.and_then(|query| self.circles.get(&query)).is_none_or(|circle| circle.behind)
+    fn fits(&self, at: &Connection, beside: Beside, options: &Options) -> Result<(), Problem> {
+        fits(at, beside, options)
+    }
+}
+
+/// There is no place to which a client could come back with its one cursor.
+pub(in crate::hub) fn over_one_cursor() -> Result<(), Problem> {
+    Err(engine::not_over_sse())
+}
+
+/// Whether there is room for one more.
+pub(in crate::hub) fn fits(
+    connection: &Connection,
+    beside: Beside,
+    options: &Options,
+) -> Result<(), Problem> {
+    let others = connection.slots().filter(|(slot, _)| Some(*slot) != beside.replaced());
+    let queries_max = options.queries.per_connection_max;
+    match others.filter(|(_, s)| s.kind.query().is_some()).count() >= queries_max {
+        true => Err(engine::too_many("queries.per_connection_max", queries_max)),
+        false => Ok(()),
     }
 }
 
 impl Shard {
-    pub(in crate::hub) fn obey_queries(&mut self, key: Key, deed: Deed) {
-        match deed {
-            Deed::Subscribe(request) => self.follow_query(key, request),
-        }
-    }
-
-    fn follow_query(&mut self, key: Key, request: QueryRequest) {
-        let admitted = self.admit(key, &request.query_id, Asked::Query);
-        if let Some(Admission::Begins { renewed }) = admitted {
-            self.enter_query(key, request, renewed);
-        }
-    }
-
-    fn enter_query(&mut self, key: Key, request: QueryRequest, renewed: bool) {
+    /// Has the desk keep a query for a connection, which begins when that has its rows.
+    pub(super) fn follow_query(&mut self, key: Key, request: QueryRequest, admission: Admission) {
+        let Admission::Begins { renewed } = admission else { return };
         let who = self.node.queries.next_subscriber();
         let node_id = self.node.id.clone();
         let Some(connection) = self.connection(key) else { return };
@@ -117,13 +98,8 @@ impl Shard {
         let facts = Arc::clone(&connection.facts);
         let live_id: Arc<str> = connection.live_id(&query_id).into();
         let plan = compiled.query.plan.name();
-        let mut query = LiveQuery::new(who, Arc::clone(&live_id), plan, has_rows || renewed, seats);
-        let tables = compiled.query.dependencies.iter();
-        query.tables = tables.map(|table| table.table.clone()).collect();
-        let kind = Kind::Query(Box::new(query));
-        let slot = connection.put(Arc::clone(&query_id), None, kind, renewed);
         let actor = facts.identity().map(crate::access::auth::Identity::actor);
-        self.node.queries.registry.opened(LiveQueryRow {
+        let counts = self.node.queries.registry.opened(LiveQueryRow {
             live_id: live_id.to_string(),
             connection_id: facts.id.to_string(),
             query_id: query_id.to_string(),
@@ -134,52 +110,65 @@ impl Shard {
             user_agent: facts.user_agent.as_deref().map(ToOwned::to_owned),
             address: facts.address.map(|address| address.to_string()),
         });
-        self.queries.members.insert(who, Member { key, slot });
+        let mut query = LiveQuery::new(who, live_id, has_rows || renewed, seats, counts);
+        let tables = compiled.query.dependencies.iter();
+        query.tables = tables.map(|table| table.table.clone()).collect();
+        let kind = Kind::Query(Box::new(query));
+        let Some(slot) = self.add(key, (query_id, None), kind, renewed) else { return };
+        self.queries.enter(who, Member { key, slot });
         let shard = self.index;
         self.node.queries.order(Order::Subscribe { who, shard, compiled, resume });
-        add(&self.stats.subscriptions, 1);
+    }
+}
+
+impl Subject for LiveQuery {
+    /// What waits may be given up yet, and who goes on from a place that was told before it would lack it.
+    fn caught_up(&self, of: &Subscription, shard: &Shard) -> Option<Position> {
+        let is_out = self.has_all() && of.waiting == 0;
+        (is_out && !shard.queries.is_behind(self.query)).then_some(shard.queries.position)
     }
 
-    /// A subscription is gone; its connection is there still.
-    pub(in crate::hub) fn leave_query(&mut self, query: &LiveQuery) {
-        self.forget_query(query);
-        self.node.queries.registry.closed(&query.live_id);
+    fn tables(&self) -> Vec<&str> {
+        self.tables.iter().map(|table| &**table).collect()
     }
 
-    /// A connection is gone.
-    pub(in crate::hub) fn forget_queries(&mut self, connection: &Connection) {
-        let mut had_some = false;
-        for (_, subscription) in connection.slots() {
-            if let Some(query) = subscription.kind.query() {
-                had_some = true;
-                self.forget_query(query);
-            }
-        }
-        if had_some {
-            self.node.queries.registry.disconnected(&connection.facts.id);
-        }
+    fn keeps_back(&self) -> bool {
+        self.goes_out()
     }
 
-    fn forget_query(&mut self, query: &LiveQuery) {
-        self.queries.leave(query.who, query.query);
-        if !query.ended {
-            self.node.queries.order(Order::Unsubscribe(query.who));
+    fn hold(&mut self, parcel: Parcel, limits: &LiveOptions) -> Hold {
+        self.hold_while_rows_go_out(parcel, limits)
+    }
+
+    fn write(&mut self, about: &mut About<'_>, ticket: u32, room: &mut Room<'_>) -> Written {
+        match ticket {
+            fresh::ASK_AGAIN => Written { goes_on: true, ..Written::default() },
+            result => self.next_piece(about, result, room),
         }
     }
 
-    /// Up to where a connection has been told everything, if it has: of queries too. What waits for a
-    /// query may be given up yet, and who goes on from a place that was told before it would lack it.
-    pub(in crate::hub) fn told_by_queries(&self, connection: &Connection) -> Option<Position> {
-        let mut position = self.position;
-        for (_, subscription) in connection.slots() {
-            if let Some(query) = subscription.kind.query() {
-                let is_out = query.has_all() && subscription.waiting == 0;
-                if !is_out || self.queries.is_behind(query.query) {
-                    return None;
-                }
-                position = position.min(self.queries.position);
-            }
+    /// All its rows are asked for anew, when the client has taken what was before it.
+    fn lose(&mut self, _: Lost) -> Option<u32> {
+        self.give_up();
+        std::mem::replace(&mut self.begun, false).then_some(fresh::ASK_AGAIN)
+    }
+
+    fn go_on(&mut self, node: &Node) -> bool {
+        if !self.begun {
+            node.queries.order(Order::Again(self.who));
         }
-        Some(position)
+        !self.begun
+    }
+
+    fn leave(&self, shard: &mut Shard, _: Member, query_id: &Arc<str>, leaving: Leaving) {
+        shard.queries.leave(self.who, self.query, query_id);
+        let queries = &shard.node.queries;
+        if !self.ended {
+            queries.order(Order::Unsubscribe(self.who));
+        }
+        match leaving {
+            Leaving::Alone => queries.registry.closed(&self.live_id),
+            Leaving::WithConnection => queries.registry.disconnected(&self.live_id),
+        }
     }
 }

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use tidewire_query::{PlanName, RowText, Subscriber};
-use tidewire_store::Position;
+use tidewire_query::{RowText, Subscriber};
+use tidewire_store::{LiveQueryRow, Position};
 
 use super::LiveQuery;
 use super::begin::Pieces;
 use crate::access::auth::Who;
 use crate::hub::connection::Connection;
-use crate::hub::flush::Departing;
+use crate::hub::flush::{Departing, Room};
 use crate::hub::frames::Dialect;
 use crate::hub::kinds::Kind;
-use crate::hub::kinds::query::engine::QuerySeats;
+use crate::hub::kinds::query::engine::{QuerySeats, Registry};
 use crate::hub::outbox::{Cargo, Parcel, Slot};
 use crate::hub::outlet::{Outlet, ServerSent};
 use crate::hub::stats::Stats;
@@ -32,14 +32,31 @@ struct Client {
     asked: usize,
 }
 
+/// A query that has not begun.
+pub(in crate::hub) fn live_query() -> LiveQuery {
+    let row = LiveQueryRow {
+        live_id: "c-q".to_owned(),
+        connection_id: "c".to_owned(),
+        query_id: "q".to_owned(),
+        user_id: String::new(),
+        query: "SELECT 1".to_owned(),
+        node: "n".to_owned(),
+        plan: "filter".to_owned(),
+        user_agent: None,
+        address: None,
+    };
+    let counts = Registry::default().opened(row);
+    let seat = Seats::default().take(Who::Admin, 1).expect("a seat");
+    let seats = QuerySeats::new(seat, Vec::new());
+    LiveQuery::new(Subscriber(1), "c-q".into(), false, seats, counts)
+}
+
 impl Client {
     fn new() -> Client {
         let (sender, body) = mpsc::channel(1);
         let outlet = Outlet::ServerSent(ServerSent { body: sender });
         let mut connection = Connection::new(1, crate::testing::facts("c"), outlet, 0);
-        let seat = Seats::default().take(Who::Admin, 1).expect("a seat");
-        let seat = QuerySeats::new(seat, Vec::new());
-        let mut query = LiveQuery::new(Subscriber(1), "c-q".into(), PlanName::Filter, false, seat);
+        let mut query = live_query();
         query.begun = true;
         let slot = connection.put("q".into(), None, Kind::Query(Box::new(query)), false);
         Client { connection, body, slot, got: String::new(), asked: 0 }
@@ -56,7 +73,8 @@ impl Client {
         query.results += 1;
         let results = query.results;
         query.pieces = Some(Pieces::after(rows.into(), 0));
-        self.connection.queue(Bytes::new(), Cargo::Piece(self.slot, results), 0);
+        let cargo = Cargo::Turn { slot: self.slot, ticket: results };
+        self.connection.queue(Bytes::new(), cargo, 0);
     }
 
     fn change(&self, text: &'static str) -> Parcel {
@@ -68,16 +86,15 @@ impl Client {
         let stats = Stats::default();
         for _ in 0..=pieces {
             let Connection { outbox, outlet, subscriptions, .. } = &mut self.connection;
-            let mut departing = Departing {
-                subscriptions,
+            let room = Room {
                 stats: &stats,
                 deflater: &mut None,
                 dialect: Dialect::ServerSent,
                 wall_ms: 0,
-                fresh: Vec::new(),
             };
+            let mut departing = Departing { subscriptions, room, go_on: Vec::new() };
             outbox.flush(outlet, &mut departing);
-            self.asked += departing.fresh.len();
+            self.asked += departing.go_on.len();
             while let Ok(bytes) = self.body.try_recv() {
                 self.got.push_str(&String::from_utf8_lossy(&bytes));
             }
@@ -111,8 +128,8 @@ fn who_lost_something_is_asked_for_once_and_gets_nothing_of_before() {
         let change = client.change(text);
         client.connection.queue_live(client.slot, change);
     }
-    client.connection.lose_query(client.slot, 0);
-    client.connection.lose_query(client.slot, 0);
+    client.connection.lose(client.slot, (Position::START, Position::START), 0);
+    client.connection.lose(client.slot, (Position::START, Position::START), 0);
     client.reads(10);
     assert_eq!((client.asked, client.got.as_str()), (1, ""));
     assert!(!client.query().has_all());
@@ -134,24 +151,20 @@ fn rows_of_one_result_go_out_after_those_of_another() {
 }
 
 #[test]
-fn who_is_postponed_is_asked_for_once_when_nothing_waits() {
+fn who_is_postponed_waits_once() {
     let mut client = Client::new();
     let slot = client.slot;
     client.connection.postpone(slot, false);
     client.connection.postpone(slot, false);
     assert!(!client.query().has_all());
-    assert_eq!(client.connection.next_postponed(), Some(slot));
-    assert_eq!(client.connection.next_postponed(), None);
-    client.connection.postpone(slot, false);
-    client.query().begun = true;
-    assert_eq!(client.connection.next_postponed(), None, "it has got its rows meanwhile");
+    assert_eq!(client.connection.postponed, [slot]);
 }
 
 #[test]
 fn a_piece_of_a_result_that_was_given_up_is_not_sent() {
     let mut client = Client::new();
     client.begins(large(5));
-    client.connection.lose_query(client.slot, 0);
+    client.connection.lose(client.slot, (Position::START, Position::START), 0);
     client.reads(20);
     assert_eq!((client.asked, client.got.as_str()), (1, ""));
     let rows: Vec<RowText> = vec![Arc::from("{\"x\":1}")];

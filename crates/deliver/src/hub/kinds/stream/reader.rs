@@ -28,12 +28,13 @@ use crate::access::problem::Problem;
 use crate::hub::audience::{Circle, Member};
 use crate::hub::connection::{Connection, Key};
 use crate::hub::facts::Facts;
-use crate::hub::job::Job;
+use crate::hub::kinds::stream::news::StreamNews;
 use crate::hub::lens::{Lens, Sees, View};
 use crate::hub::log_feed::replay::{read_page, renew_every, see_page};
 use crate::hub::outbox::{Cargo, Slot};
 use crate::hub::outlet::Outlet;
 use crate::hub::reader_frame::{Extent, Frame, Voice};
+use crate::hub::round::Serving;
 use crate::hub::shard::{Shard, ms};
 use crate::hub::stats::add;
 use crate::hub::tail::{Attendance, Ending, Notice};
@@ -279,10 +280,15 @@ impl Shard {
     }
 
     /// Gives a round's events to a reader that is live, unless it has them.
-    pub(in crate::hub) fn deliver_to_reader(&mut self, key: Key, job: &mut Job) {
+    pub(in crate::hub) fn deliver_to_reader(
+        &mut self,
+        key: Key,
+        news: &mut StreamNews,
+        serving: &mut Serving,
+    ) {
         let (now_ms, wall_ms) = (self.now_ms, self.wall_ms);
         let Some(connection) = self.connection(key) else { return };
-        if job.ending == Some(Ending::Gone) {
+        if news.ending == Some(Ending::Gone) {
             return self.end_reader(key, &Frame::default());
         }
         if connection.closing {
@@ -290,8 +296,8 @@ impl Shard {
         }
         let blocked = connection.blocked;
         let Some(reader) = &mut connection.reader else { return };
-        let (Place { position, offset }, last) = (reader.place, job.last());
-        let closes = job.ending.is_some();
+        let (Place { position, offset }, last) = (reader.place, news.last());
+        let closes = news.ending.is_some();
         if reader.progress != Progress::Live || (position >= last && !closes) {
             return;
         }
@@ -299,29 +305,30 @@ impl Shard {
             reader.progress = Progress::Behind;
             return;
         }
-        if job.event_count() == 0 && !closes {
+        if news.event_count() == 0 && !closes {
             // There was nothing that it sees.
             reader.place.position = last;
             return;
         }
-        let common = (position < job.first()).then(|| job.frame(reader.voice, wall_ms));
+        let common = (position < news.first()).then(|| news.frame(reader.voice, wall_ms));
         let frame = match common.filter(|common| reader.voice.takes(common)) {
             Some(common) => common,
             None => {
-                let rest = job.events_after(position);
-                reader.voice.frame(&rest, offset.max(last), job.extent(), wall_ms)
+                let rest = news.events_after(position);
+                reader.voice.frame(&rest, offset.max(last), news.extent(), wall_ms)
             }
         };
         if closes {
             return self.end_reader(key, &frame);
         }
         reader.place = Place { position: last, offset: last };
-        let events = job.event_count();
-        let cargo = Cargo::live(Slot::OF_READER, (position, last), events, job.created_at_ms());
-        if !job.alone {
+        let events = news.event_count();
+        let cargo = Cargo::live(Slot::OF_READER, (position, last), events, news.created_at_ms());
+        if !serving.alone {
             connection.give(&frame, cargo, now_ms);
         } else if connection.give_straight(&frame, cargo, now_ms) {
-            job.straight += events as u64;
+            serving.created_at_ms = news.created_at_ms();
+            serving.straight += events as u64;
             return;
         }
         self.touch(key.index);

@@ -13,12 +13,14 @@
 //! - [`catalogue`]: what the tables are; [`compile`]: from SQL to a query
 //! - [`reads`]: rows from the database, by [`fair`] turns; [`settle`]: where in the log they stand; [`resume`]: going on
 //!   from an offset
-//! - [`news`]: what is told, written once for all; [`registry`]: the list of live queries
+//! - [`news`]: what is told, written once for all; [`registry`]: the list of live queries, [`counts`]: what
+//!   it says was told
 //! - [`problem`]: why there is no query; [`metrics`]: what is counted
 
 mod apply;
 mod catalogue;
 mod compile;
+mod counts;
 mod desk;
 mod fair;
 mod metrics;
@@ -51,11 +53,13 @@ use compile::Checks;
 use metrics::Counters;
 
 pub(crate) use compile::Compiled;
+pub(crate) use counts::Counts;
 pub(crate) use desk::Desk;
 pub(crate) use metrics::write as write_metrics;
 pub(crate) use news::{Change, News, QuerySight, piece};
 pub(crate) use problem::{ended, for_those_without_sql, not_over_sse, too_many};
 pub(crate) use registry::Registry;
+pub(crate) use told::query_of;
 
 /// The places of a query among those of someone, given back when dropped.
 #[derive(Debug)]

@@ -61,10 +61,6 @@ pub(crate) enum News {
         query: QueryId,
         behind: bool,
     },
-    Plan {
-        query: QueryId,
-        plan: PlanName,
-    },
     End {
         to: To,
         reason: EndReason,
@@ -78,6 +74,8 @@ pub(crate) struct Change {
     pub(crate) rows: usize,
     /// When it happened, by the store's clock.
     pub(crate) created_at_ms: i64,
+    /// How it was found.
+    pub(crate) plan: PlanName,
     /// What each message says after the name.
     parts: Vec<String>,
     frames: Mutex<HashMap<Arc<str>, Arc<Messages>>>,
@@ -104,7 +102,7 @@ impl Change {
         delta: &Delta,
         at: Option<(Position, Offset)>,
         txid: Option<i64>,
-        created_at_ms: i64,
+        (created_at_ms, plan): (i64, PlanName),
     ) -> Change {
         let offset = at.map(|(_, offset)| offset);
         let parts = with_steps(delta, |changes| {
@@ -123,6 +121,7 @@ impl Change {
             at: at.map(|(position, _)| position),
             rows: delta.len(),
             created_at_ms,
+            plan,
             parts,
             frames: Mutex::default(),
         }
@@ -270,7 +269,7 @@ mod tests {
     use super::*;
 
     fn messages(delta: &Delta) -> Vec<Value> {
-        let change = Change::new(delta, None, Some(7), 0);
+        let change = Change::new(delta, None, Some(7), (0, PlanName::Filter));
         let message = |part: &String| messages::Change::named("q", part);
         change.parts.iter().map(|p| serde_json::from_str(&message(p)).expect("JSON")).collect()
     }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{LiveQueryEdit, LiveQueryRow, StoreError};
 
+use super::counts::{Counted, Counts};
 use crate::hub::bell::Bell;
 use crate::node::Node;
 
@@ -34,6 +35,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(crate) struct Registry {
     book: Mutex<Book>,
     bell: Bell,
+    pub(super) counted: Counted,
 }
 
 #[derive(Debug, Default)]
@@ -44,8 +46,6 @@ struct Book {
     wishes: BTreeMap<String, Wish>,
     /// Connections whose rows are to go.
     gone: BTreeSet<String>,
-    /// What was counted since it was last said.
-    counts: HashMap<Arc<str>, Count>,
 }
 
 /// What is to become of a row.
@@ -57,14 +57,6 @@ enum Wish {
     Anew,
     /// It is to go.
     Gone,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Count {
-    changes: u64,
-    lag_ms: Option<u64>,
-    queue_depth: u64,
-    plan: &'static str,
 }
 
 /// What goes into one commit.
@@ -119,17 +111,6 @@ impl Book {
         }
         self.gone.extend(taken.gone);
     }
-
-    fn take_counts(&mut self) -> Vec<LiveQueryEdit> {
-        let edit = |(live_id, count): (Arc<str>, Count)| LiveQueryEdit::Count {
-            live_id: live_id.to_string(),
-            changes: count.changes,
-            lag_ms: count.lag_ms,
-            queue_depth: count.queue_depth,
-            plan: count.plan.to_owned(),
-        };
-        self.counts.drain().map(edit).collect()
-    }
 }
 
 impl Registry {
@@ -137,32 +118,16 @@ impl Registry {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A query is followed.
-    pub(crate) fn opened(&self, row: LiveQueryRow) {
+    /// A query is followed. Returns where what it is told is counted.
+    pub(crate) fn opened(&self, row: LiveQueryRow) -> Arc<Counts> {
+        let counts = Arc::new(Counts::new(&row.live_id));
         let mut book = self.book();
-        book.counts.remove(row.live_id.as_str());
         book.wishes.insert(row.live_id.clone(), Wish::Anew);
         let of_connection = book.served.entry(row.connection_id.clone()).or_default();
         of_connection.insert(row.live_id.clone(), row);
         drop(book);
         self.bell.note();
-    }
-
-    /// It was told one more change, which was under way for so long, and so much waits for its
-    /// connection.
-    pub(crate) fn counted(
-        &self,
-        live_id: &Arc<str>,
-        lag_ms: Option<u64>,
-        queue_depth: usize,
-        plan: &'static str,
-    ) {
-        let mut book = self.book();
-        let count = book.counts.entry(Arc::clone(live_id)).or_default();
-        count.changes += 1;
-        count.lag_ms = lag_ms.or(count.lag_ms);
-        count.queue_depth = queue_depth as u64;
-        count.plan = plan;
+        counts
     }
 
     /// It is followed no more.
@@ -174,22 +139,21 @@ impl Registry {
         if of_connection.is_empty() {
             book.served.remove(connection_id);
         }
-        book.counts.remove(live_id);
         book.wishes.insert(live_id.to_string(), Wish::Gone);
         drop(book);
         self.bell.note();
     }
 
-    /// A connection is gone, with all its queries.
-    pub(crate) fn disconnected(&self, connection_id: &Arc<str>) {
+    /// The connection of a query is gone, with all its queries. May be said of each of them.
+    pub(crate) fn disconnected(&self, live_id: &Arc<str>) {
+        let connection_id = connection_of(live_id);
         let mut book = self.book();
-        let Some(rows) = book.served.remove(&**connection_id) else { return };
+        let Some(rows) = book.served.remove(connection_id) else { return };
         for live_id in rows.keys() {
-            book.counts.remove(live_id.as_str());
             book.wishes.remove(live_id);
         }
         if book.gone.len() < GONE_MAX {
-            book.gone.insert(connection_id.to_string());
+            book.gone.insert(connection_id.to_owned());
         }
         drop(book);
         self.bell.note();
@@ -270,7 +234,7 @@ impl Registry {
 
     /// Counts are news and no state: what cannot be said of them is left out.
     async fn tell_counts(&self, node: &Node) {
-        let mut edits = self.book().take_counts();
+        let mut edits = self.counted.take();
         while !edits.is_empty() {
             let rest = edits.split_off(edits.len().min(COMMIT_ROWS_MAX));
             if let Err(error) = node.store.edit_live_queries(edits).await {
@@ -324,12 +288,11 @@ mod tests {
     fn a_connection_that_is_gone_takes_its_rows_along() {
         let registry = Registry::default();
         registry.opened(row("c", "a"));
-        registry.counted(&"c-a".into(), Some(1), 0, "filter");
-        registry.disconnected(&"c".into());
-        registry.disconnected(&"without queries".into());
+        registry.disconnected(&"c-a".into());
+        registry.disconnected(&"c-a".into());
         let edits = registry.book().take().edits;
         assert_eq!(edits, [LiveQueryEdit::Disconnect { connection_id: "c".to_owned() }]);
-        assert!(registry.book().take_counts().is_empty());
+        assert!(registry.book().take().edits.is_empty());
     }
 
     #[test]
@@ -350,20 +313,5 @@ mod tests {
         registry.book().take();
         registry.restore();
         assert_eq!(registry.book().take().edits, [open("c", "a")]);
-    }
-
-    #[test]
-    fn counts_are_summed() {
-        let registry = Registry::default();
-        registry.counted(&"c-a".into(), Some(5), 1, "filter");
-        registry.counted(&"c-a".into(), None, 2, "requery");
-        let expected = LiveQueryEdit::Count {
-            live_id: "c-a".to_owned(),
-            changes: 2,
-            lag_ms: Some(5),
-            queue_depth: 2,
-            plan: "requery".to_owned(),
-        };
-        assert_eq!(registry.book().take_counts(), [expected]);
     }
 }

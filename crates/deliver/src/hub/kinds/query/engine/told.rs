@@ -42,7 +42,8 @@ impl Keeper {
                     }
                     let at = at.map(position).map(|at| (at, self.node.offset(at)));
                     self.node.queries.counters.changed(at.is_none());
-                    let change = Change::new(&delta, at, txid, self.created_at_ms);
+                    let Some(kept) = self.kept.get(&query_of(&to)) else { continue };
+                    let change = Change::new(&delta, at, txid, (self.created_at_ms, kept.plan));
                     self.put(News::Change { to, change });
                 }
                 Output::Settled { to, at } => self.put(News::Settled { to, at: position(at) }),
@@ -50,7 +51,6 @@ impl Keeper {
                     if let Some(kept) = self.kept.get_mut(&query) {
                         kept.plan = plan;
                     }
-                    self.put(News::Plan { query, plan });
                 }
                 Output::End { to, reason } => {
                     let ended = self.named(&to);
@@ -150,7 +150,7 @@ impl Keeper {
                     }
                 }
             },
-            News::Behind { query, .. } | News::Plan { query, .. } => all_of(query, &mut shards),
+            News::Behind { query, .. } => all_of(query, &mut shards),
         }
         let news = Arc::new(news);
         for (shard, concerned) in shards.into_iter().enumerate() {

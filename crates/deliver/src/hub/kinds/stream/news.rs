@@ -1,4 +1,4 @@
-//! What is on its way from one stream to one circle of its followers.
+//! What happened to a stream, on its way to those of its followers who get the same bytes.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use bytes::{Bytes, BytesMut};
 use tidewire_query::Effort;
 use tidewire_store::{Epoch, Event, Position};
 
-use super::audience::{Circle, Member};
-use super::frames::{Dialect, Envelope};
+use crate::hub::audience::Circle;
+use crate::hub::frames::{Dialect, Envelope};
 use crate::hub::lens::{Opened, Tables};
 use crate::hub::reader_frame::{Extent, Frame, Voice};
 use crate::hub::tail::{Chunk, Ending, Glimpse, Notice, Topic};
@@ -20,90 +20,67 @@ use crate::wire::websocket::deflate::Deflater;
 /// socket to take at once.
 const ROUND_BYTES_MAX: usize = 128 << 10;
 
-/// One round through a circle: chunks, and perhaps the stream's end after them.
+/// Chunks of a stream, and perhaps its end after them.
 #[derive(Debug)]
-pub(super) struct Job {
-    pub(super) topic: Arc<Topic>,
-    pub(super) circle: Circle,
-    members: Arc<Vec<Member>>,
-    /// `next <= members.len()`: those before it have been served.
-    next: usize,
-    pub(super) chunks: Vec<Arc<Chunk>>,
+pub(in crate::hub) struct StreamNews {
+    pub(in crate::hub) topic: Arc<Topic>,
+    pub(in crate::hub) circle: Circle,
+    pub(in crate::hub) chunks: Vec<Arc<Chunk>>,
     /// `seen <= chunks.len()`: those before it are as the circle sees them.
     seen: usize,
+    /// What the circle sees cannot be said without another look at the table.
+    pub(in crate::hub) in_doubt: bool,
     /// After the chunks the columns of the stream's table are others.
     pub(super) notice: Option<Arc<Notice>>,
     pub(super) ending: Option<Ending>,
-    /// There is nothing else to serve in this turn: what a socket takes at once need not wait for
-    /// company.
-    pub(super) alone: bool,
-    /// Events that went straight to their sockets.
-    pub(super) straight: u64,
     /// The chunks as bytes, in each dialect that was needed so far.
     bytes: [Option<Bytes>; 4],
     /// The same for readers.
     frame: Option<Frame>,
 }
 
-impl Job {
-    pub(super) fn new(glimpse: &Glimpse, circle: &Circle, members: &Arc<Vec<Member>>) -> Job {
+impl StreamNews {
+    pub(in crate::hub) fn new(glimpse: &Glimpse, circle: &Circle) -> StreamNews {
         let Glimpse { topic, chunk, notice, ending, .. } = glimpse;
-        Job {
+        StreamNews {
             topic: Arc::clone(topic),
             circle: circle.clone(),
-            members: Arc::clone(members),
-            next: 0,
             chunks: chunk.clone().into_iter().collect(),
             seen: 0,
+            in_doubt: false,
             notice: notice.clone(),
             ending: *ending,
-            alone: false,
-            straight: 0,
             bytes: [const { None }; 4],
             frame: None,
         }
     }
 
-    /// The next so many followers.
-    pub(super) fn take(&mut self, count: usize) -> (Arc<Vec<Member>>, std::ops::Range<usize>) {
-        let end = self.members.len().min(self.next.saturating_add(count));
-        let taken = self.next..end;
-        self.next = end;
-        (Arc::clone(&self.members), taken)
-    }
-
-    pub(super) fn is_done(&self) -> bool {
-        self.next >= self.members.len()
-    }
-
-    /// Takes along what comes after it for the same circle, if it has not begun. Gives it back if it
-    /// must be a round of its own.
-    pub(super) fn absorb(&mut self, later: Job) -> Option<Job> {
-        let bytes = |job: &Job| job.chunks.iter().map(|chunk| chunk.bytes()).sum::<usize>();
-        let fits = self.next == 0
-            && self.ending.is_none()
+    /// Takes along what comes after it for the same circle. Gives it back if it must be a round of its
+    /// own.
+    pub(in crate::hub) fn absorb(&mut self, later: Box<StreamNews>) -> Result<(), Box<StreamNews>> {
+        let bytes =
+            |news: &StreamNews| news.chunks.iter().map(|chunk| chunk.bytes()).sum::<usize>();
+        let fits = self.ending.is_none()
             && self.notice.is_none()
             && self.circle == later.circle
             && bytes(self) + bytes(&later) <= ROUND_BYTES_MAX;
         if !fits {
-            return Some(later);
+            return Err(later);
         }
         self.chunks.extend(later.chunks);
         self.notice = later.notice;
         self.ending = later.ending;
-        // One who came since the earlier chunk may need the later one; one who left is not found.
-        self.members = later.members;
-        None
+        Ok(())
     }
 
     /// Whether it has yet to be found out what the circle sees.
-    pub(super) fn is_unseen(&self) -> bool {
+    pub(in crate::hub) fn is_unseen(&self) -> bool {
         self.circle.view().is_some() && self.seen < self.chunks.len()
     }
 
     /// Puts what the circle sees in place of all that happened. False if that cannot be said without
     /// another look at the table, so that whoever is in the circle has to read the store.
-    pub(super) fn look(&mut self, tables: &Tables, epoch: Epoch) -> bool {
+    pub(in crate::hub) fn look(&mut self, tables: &Tables, epoch: Epoch) -> bool {
         let unseen = self.seen..self.chunks.len();
         let Some(view) = self.circle.view().filter(|_| !unseen.is_empty()) else { return true };
         let Some(lens) = tables.current(view) else { return false };
@@ -120,56 +97,57 @@ impl Job {
     }
 
     /// The same for several at once, which look at the same events: those are read once.
-    pub(super) fn look_together<'j>(
-        jobs: impl Iterator<Item = &'j mut Job>,
+    pub(in crate::hub) fn look_together<'n>(
+        several: impl Iterator<Item = &'n mut StreamNews>,
         tables: &Tables,
         epoch: Epoch,
     ) {
-        let mut jobs = jobs.filter(|job| job.seen == 0 && job.chunks.len() == 1).peekable();
-        let Some(chunk) = jobs.peek().map(|job| Arc::clone(&job.chunks[0])) else { return };
+        let is_unseen = |news: &&'n mut StreamNews| news.seen == 0 && news.chunks.len() == 1;
+        let mut several = several.filter(is_unseen).peekable();
+        let Some(chunk) = several.peek().map(|news| Arc::clone(&news.chunks[0])) else { return };
         let opened = OnceCell::new();
-        for job in jobs.filter(|job| Arc::ptr_eq(&job.chunks[0], &chunk)) {
-            let Some(view) = job.circle.view() else { continue };
+        for news in several.filter(|news| Arc::ptr_eq(&news.chunks[0], &chunk)) {
+            let Some(view) = news.circle.view() else { continue };
             let Some(lens) = tables.current(view) else { continue };
             let see = || {
                 let opened = opened.get_or_init(|| Opened::all(&chunk.events));
                 lens.see_all(opened, epoch, Effort::Shared)
             };
-            // In doubt the lens is not current any more, and the job is found to be unseen.
+            // In doubt the lens is not current any more, and the news is found to be unseen.
             if let Ok(seen) = chunk.seen_through(view, see) {
-                job.chunks[0] = seen;
-                job.seen = 1;
+                news.chunks[0] = seen;
+                news.seen = 1;
             }
         }
     }
 
     /// The first event.
-    pub(super) fn first(&self) -> Position {
+    pub(in crate::hub) fn first(&self) -> Position {
         self.chunks.first().map_or(Position::START, |chunk| chunk.first())
     }
 
     /// The last event.
-    pub(super) fn last(&self) -> Position {
+    pub(in crate::hub) fn last(&self) -> Position {
         self.chunks.last().map_or(Position::START, |chunk| chunk.last())
     }
 
     /// When the first event was appended.
-    pub(super) fn created_at_ms(&self) -> i64 {
+    pub(in crate::hub) fn created_at_ms(&self) -> i64 {
         self.chunks.first().map_or(0, |chunk| chunk.created_at_ms)
     }
 
-    pub(super) fn event_count(&self) -> usize {
+    pub(in crate::hub) fn event_count(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.events.len()).sum()
     }
 
     /// The events after a position.
-    pub(super) fn events_after(&self, position: Position) -> Vec<Event> {
+    pub(in crate::hub) fn events_after(&self, position: Position) -> Vec<Event> {
         let all = self.chunks.iter().flat_map(|chunk| &chunk.events);
         all.filter(|event| event.position > position).cloned().collect()
     }
 
     /// All events as messages, made once.
-    pub(super) fn bytes(
+    pub(in crate::hub) fn bytes(
         &mut self,
         dialect: Dialect,
         envelope: &Envelope,
@@ -193,7 +171,7 @@ impl Job {
     }
 
     /// All events as readers get them, made once.
-    pub(super) fn frame(&mut self, voice: Voice, now_ms: i64) -> Frame {
+    pub(in crate::hub) fn frame(&mut self, voice: Voice, now_ms: i64) -> Frame {
         let (voice, extent, last) = (voice.common(), self.extent(), self.last());
         let chunks = &self.chunks;
         let encode = || match &chunks[..] {
@@ -210,7 +188,7 @@ impl Job {
     }
 
     /// How far it brings a reader who is live.
-    pub(super) fn extent(&self) -> Extent {
+    pub(in crate::hub) fn extent(&self) -> Extent {
         match self.ending {
             Some(Ending::Closed) => Extent::Closed,
             _ => Extent::UpToDate,

@@ -1,0 +1,108 @@
+//! What happened, as those hear it whom it concerns: an arm for each kind.
+
+use std::sync::Arc;
+
+use tidewire_query::QueryId;
+
+use super::query::QueryNews;
+use super::stream::news::StreamNews;
+use crate::hub::audience::{Circle, Member};
+use crate::hub::round::{Round, Serving};
+use crate::hub::shard::Shard;
+use crate::node::Node;
+
+/// Something that happened, for followers who are told the same of it.
+#[derive(Debug)]
+pub(in crate::hub) enum News {
+    Stream(Box<StreamNews>),
+    /// Entities of this code changed; what is told of them waits with each follower.
+    Entities(Arc<str>),
+    Query(Box<QueryNews>),
+}
+
+/// What is told in the order in which it happened. What happens in different lanes may overtake.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::hub) enum Lane {
+    /// By the address of its topic, which is kept for as long as a round of it waits.
+    Stream(usize),
+    Entities(Arc<str>),
+    Query(QueryId),
+}
+
+/// Followers in a lane who are told the same, so that what comes for them can be told together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::hub) enum Cohort {
+    Circle(Circle),
+    WholeLane,
+}
+
+impl News {
+    pub(in crate::hub) fn lane(&self) -> Lane {
+        match self {
+            News::Stream(news) => Lane::Stream(Arc::as_ptr(&news.topic).addr()),
+            News::Entities(code) => Lane::Entities(Arc::clone(code)),
+            News::Query(news) => Lane::Query(news.query),
+        }
+    }
+
+    /// Whom it is for, if what comes for them later can be told together with it.
+    pub(in crate::hub) fn cohort(&self) -> Option<Cohort> {
+        match self {
+            News::Stream(news) => Some(Cohort::Circle(news.circle.clone())),
+            News::Entities(_) => Some(Cohort::WholeLane),
+            News::Query(_) => None,
+        }
+    }
+
+    /// Takes along what comes later. Returns whether its followers come to those that are there, or else
+    /// take their place; or gives it back.
+    pub(in crate::hub) fn absorb(&mut self, later: News) -> Result<bool, News> {
+        match (self, later) {
+            (News::Stream(news), News::Stream(later)) => {
+                news.absorb(later).map(|()| false).map_err(News::Stream)
+            }
+            (News::Entities(_), News::Entities(_)) => Ok(true),
+            (_, later) => Err(later),
+        }
+    }
+
+    /// Whether it has yet to be found out what its followers see of it.
+    pub(in crate::hub) fn is_unseen(&self) -> bool {
+        if let News::Stream(news) = self { news.is_unseen() } else { false }
+    }
+
+    /// Whether it is for responses that follow one stream, and nothing else.
+    pub(in crate::hub) fn is_for_readers(&self) -> bool {
+        if let News::Stream(news) = self { news.circle.is_of_readers() } else { false }
+    }
+
+    /// Finds out what its followers see of it, before some of them are told.
+    pub(in crate::hub) fn look(&mut self, node: &Node) {
+        if let News::Stream(news) = self {
+            news.in_doubt = !news.look(&node.tables, node.store.epoch());
+        }
+    }
+
+    /// Tells one follower, if it is still there.
+    pub(in crate::hub) fn tell(
+        &mut self,
+        shard: &mut Shard,
+        member: Member,
+        serving: &mut Serving,
+    ) {
+        match self {
+            News::Stream(news) => news.tell(shard, member, serving),
+            News::Entities(_) => shard.take_turn(member),
+            News::Query(news) => news.tell(shard, member, serving),
+        }
+    }
+}
+
+/// Finds out for several rounds at once what their followers see: events that are the same are read once.
+pub(in crate::hub) fn look_together<'r>(rounds: impl Iterator<Item = &'r mut Round>, node: &Node) {
+    let streams = rounds.filter_map(|round| match &mut round.news {
+        News::Stream(news) => Some(&mut **news),
+        _ => None,
+    });
+    StreamNews::look_together(streams, &node.tables, node.store.epoch());
+}

@@ -1,0 +1,73 @@
+//! A round: news on its way to those whom it concerns, a slice of them at a time.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::audience::Member;
+use crate::hub::kinds::News;
+
+/// One round through followers.
+#[derive(Debug)]
+pub(in crate::hub) struct Round {
+    pub(in crate::hub) news: News,
+    members: Arc<Vec<Member>>,
+    /// `next <= members.len()`: those before it have been served.
+    next: usize,
+    pub(in crate::hub) serving: Serving,
+}
+
+/// How a round is being served.
+#[derive(Debug, Default)]
+pub(in crate::hub) struct Serving {
+    /// There is nothing else to serve in this turn: what a socket takes at once need not wait for
+    /// company.
+    pub(in crate::hub) alone: bool,
+    /// Events that went straight to their sockets, and when the first of them was appended.
+    pub(in crate::hub) straight: u64,
+    pub(in crate::hub) created_at_ms: i64,
+}
+
+impl Round {
+    /// Members that came or left since the list was taken do no harm: who came later does not need the
+    /// news, and who left is not found any more.
+    pub(in crate::hub) fn new(news: News, members: Arc<Vec<Member>>) -> Round {
+        Round { news, members, next: 0, serving: Serving::default() }
+    }
+
+    /// How many it concerns.
+    pub(super) fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The next so many.
+    pub(super) fn take(&mut self, count: usize) -> (Arc<Vec<Member>>, Range<usize>) {
+        let end = self.members.len().min(self.next.saturating_add(count));
+        let taken = self.next..end;
+        self.next = end;
+        (Arc::clone(&self.members), taken)
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.next >= self.members.len()
+    }
+
+    /// Takes along what comes after it for the same cohort, if it has not begun. Gives it back if it must
+    /// be a round of its own.
+    pub(super) fn absorb(&mut self, later: Round) -> Option<Round> {
+        if self.next > 0 {
+            return Some(later);
+        }
+        let Round { news, members, next, serving } = later;
+        match self.news.absorb(news) {
+            Ok(adds) => {
+                match adds {
+                    // One who came since may need the later news; one who left is not found.
+                    false => self.members = members,
+                    true => Arc::make_mut(&mut self.members).extend_from_slice(&members),
+                }
+                None
+            }
+            Err(news) => Some(Round { news, members, next, serving }),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What clients say of streams and of tables' rows.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use tidewire_store::TABLE_PREFIX;
+
+use super::message::{Refused, check_query_id, malformed, start_from};
+use super::subscribe::Asker;
+use crate::access::problem::Problem;
+use crate::access::stream_name::{StreamName, relative_name};
+use crate::hub::horizon::{Horizon, HorizonDocument};
+use crate::hub::{Manner, SessionLink, StartFrom, StreamRequest};
+use crate::node::Node;
+use crate::sessions::{Following, subscribe};
+use crate::streams::where_without_table;
+
+/// A stream that a client wants to follow, or a table.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct StreamWish {
+    pub(crate) query_id: Arc<str>,
+    pub(crate) stream: Arc<str>,
+    /// If it is to a table: what is wanted of its rows.
+    pub(crate) table: Option<Rows>,
+    /// Where to begin, if the client says so.
+    pub(crate) start: Option<StartFrom>,
+    /// How far the log must have come before.
+    pub(crate) horizon: Horizon,
+}
+
+/// Which rows of a table are wanted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Rows {
+    /// A condition; all if there is none.
+    pub(crate) filter: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    query_id: String,
+    stream: Option<String>,
+    table: Option<String>,
+    #[serde(rename = "where")]
+    filter: Option<String>,
+    offset: Option<String>,
+    #[serde(flatten)]
+    horizon: HorizonDocument,
+}
+
+/// Reads one of a `subscribe`.
+pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<StreamWish, Refused> {
+    let anonymous = |problem| Refused { query_id: None, problem };
+    let document: Document =
+        serde_json::from_str(raw.get()).map_err(|error| anonymous(malformed(&error)))?;
+    let refused = |problem| Refused { query_id: Some(document.query_id.clone()), problem };
+    check_query_id(&document.query_id)?;
+    let (stream, table) = match (&document.stream, &document.table) {
+        (Some(stream), None) if document.filter.is_none() => (relative_name(stream).into(), None),
+        (Some(_), None) => return Err(refused(where_without_table())),
+        (None, Some(table)) => {
+            let rows = Rows { filter: document.filter.clone() };
+            (Cow::from(format!("{TABLE_PREFIX}{table}")), Some(rows))
+        }
+        _ => return Err(refused(unsupported())),
+    };
+    let name = StreamName::parse(&stream, &node.options.limits).map_err(refused)?;
+    let start = document.offset.as_deref().map(|text| start_from(node, text)).transpose();
+    Ok(StreamWish {
+        query_id: document.query_id.as_str().into(),
+        stream: name.as_str().into(),
+        table,
+        start: start.map_err(refused)?,
+        horizon: document.horizon.read(node).map_err(refused)?,
+    })
+}
+
+fn unsupported() -> Problem {
+    Problem::bad_request(
+        "unsupported_subscription",
+        "the subscription does not say what one thing it is to follow",
+        "name a stream, a table, sql, or an entity_code with entity_ids",
+    )
+}
+
+impl StreamWish {
+    /// What the hub is asked for. A session's subscription is made in the store first.
+    pub(super) async fn request(self, asker: &Asker<'_>) -> Result<StreamRequest, Problem> {
+        let StreamWish { query_id, stream, table, start, horizon } = self;
+        let &Asker { node, identity, session, .. } = asker;
+        let reach = node.reach(identity, &stream);
+        let filter = table.as_ref().and_then(|rows| rows.filter.as_deref());
+        let view = node.view(identity, &stream, filter).await?;
+        let patterns = match filter {
+            Some(_) => node.filter_seat(identity, view.as_ref()).await?,
+            None => None,
+        };
+        let manner = Manner { to_table: table.is_some(), view };
+        // A session keeps what it follows by the stream's name alone, so a table's rows are the
+        // connection's own.
+        let (start, link) = match session.filter(|_| !manner.to_table) {
+            None => (start.unwrap_or(StartFrom::Now), None),
+            Some(session) => {
+                let (reach, stream, query_id) = (&reach, &*stream, &*query_id);
+                let made =
+                    subscribe(node, Following { session, reach, stream, query_id, start }).await?;
+                let went_live = made.live_since.is_some();
+                let link = SessionLink { epoch: made.epoch, went_live };
+                (StartFrom::After(made.pointer), Some(link))
+            }
+        };
+        Ok(StreamRequest { query_id, stream, reach, start, horizon, link, manner, patterns })
+    }
+}

@@ -1,0 +1,133 @@
+//! Subscriptions that a client asks for: of every kind alike from its message to the hub.
+//!
+//! Each is answered for itself: one that is refused does not concern the others.
+
+use std::sync::Arc;
+
+use futures_util::stream::{self, StreamExt as _};
+use serde_json::value::RawValue;
+
+use super::entities::{self, EntityWish};
+use super::message::Refused;
+use super::queries::{self, QueryWish};
+use super::streams::{self, StreamWish};
+use crate::access::auth::{Act, Identity, audit};
+use crate::access::problem::Problem;
+use crate::hub::{Command, Handle, Key, SubscribeRequest};
+use crate::node::Node;
+
+/// Queries of one message that the database is asked about together.
+const TOGETHER: usize = 16;
+
+/// A subscription that a client wants, as it said: an arm for each kind.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Stream(StreamWish),
+    Entities(EntityWish),
+    Query(QueryWish),
+}
+
+impl Wish {
+    /// Reads one of a `subscribe`.
+    pub(super) fn read(node: &Node, raw: &RawValue) -> Result<Wish, Refused> {
+        if queries::is_meant(raw) {
+            queries::wish(node, raw).map(Wish::Query)
+        } else if entities::is_meant(raw) {
+            entities::wish(node, raw).map(Wish::Entities)
+        } else {
+            streams::wish(node, raw).map(Wish::Stream)
+        }
+    }
+
+    fn query_id(&self) -> &Arc<str> {
+        match self {
+            Wish::Stream(wish) => &wish.query_id,
+            Wish::Entities(wish) => &wish.query_id,
+            Wish::Query(wish) => &wish.query_id,
+        }
+    }
+
+    /// The stream that it reads, by whose name it is permitted or refused. A kind that reads none asks
+    /// for itself.
+    fn reads(&self) -> Option<&str> {
+        match self {
+            Wish::Stream(wish) => Some(&wish.stream),
+            Wish::Entities(_) | Wish::Query(_) => None,
+        }
+    }
+
+    /// Whether the database has to be asked about it, which may take a while.
+    fn asks_database(&self) -> bool {
+        matches!(self, Wish::Query(_))
+    }
+
+    /// What the hub is asked for, if whoever asks may have it.
+    async fn request(self, asker: &Asker<'_>) -> Result<SubscribeRequest, Problem> {
+        Ok(match self {
+            Wish::Stream(wish) => SubscribeRequest::Stream(wish.request(asker).await?),
+            Wish::Entities(wish) => SubscribeRequest::Entities(wish.request(asker).await?),
+            Wish::Query(wish) => SubscribeRequest::Query(Box::new(wish.request(asker).await?)),
+        })
+    }
+}
+
+/// Who asks, and where.
+#[derive(Debug)]
+pub(super) struct Asker<'a> {
+    pub(super) node: &'a Node,
+    pub(super) shard: &'a Handle,
+    pub(super) key: Key,
+    pub(super) identity: &'a Identity,
+    pub(super) session: Option<&'a Arc<str>>,
+}
+
+impl Asker<'_> {
+    /// Asks for what a client wants. What needs the database comes last, so that nothing else waits for it.
+    pub(super) async fn subscribe(&self, wishes: Vec<Result<Wish, Refused>>) {
+        let slow = |wish: &Result<Wish, Refused>| wish.as_ref().is_ok_and(Wish::asks_database);
+        let (slow, others): (Vec<_>, Vec<_>) = wishes.into_iter().partition(slow);
+        let mut requests = Vec::with_capacity(others.len());
+        for wish in others {
+            requests.extend(self.permitted(wish).await);
+        }
+        self.ask(requests).await;
+        let mut slow = stream::iter(slow.into_iter().map(|wish| self.permitted(wish)));
+        let mut slow = slow.by_ref().buffered(TOGETHER);
+        while let Some(request) = slow.next().await {
+            self.ask(request.into_iter().collect()).await;
+        }
+    }
+
+    async fn ask(&self, requests: Vec<SubscribeRequest>) {
+        if !requests.is_empty() {
+            self.shard.ask(Command::Subscribe { key: self.key, requests }).await;
+        }
+    }
+
+    /// What the hub is asked for. None if it is refused, and the client was told so.
+    async fn permitted(&self, wish: Result<Wish, Refused>) -> Option<SubscribeRequest> {
+        let (query_id, request) = match wish {
+            Ok(wish) => (Some(Arc::clone(wish.query_id())), self.request(wish).await),
+            Err(Refused { query_id, problem }) => (query_id.map(Arc::from), Err(problem)),
+        };
+        match request {
+            Ok(request) => Some(request),
+            Err(problem) => {
+                let message = problem.message(query_id.as_deref());
+                self.shard.ask(Command::Say { key: self.key, message }).await;
+                None
+            }
+        }
+    }
+
+    async fn request(&self, wish: Wish) -> Result<SubscribeRequest, Problem> {
+        if let Some(stream) = wish.reads() {
+            let act = Act::Read(stream);
+            let turned_away = |problem: &Problem| {
+                audit::turned_away(self.node, Some(self.identity), act, problem)
+            };
+            self.identity.may(act).inspect_err(turned_away)?;
+        }
+        wish.request(self).await
+    }
+}
