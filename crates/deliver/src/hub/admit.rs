@@ -79,7 +79,7 @@ impl Shard {
         query_id: &str,
         asked: Asked<'_>,
     ) -> Option<Admission> {
-        let limits = Limits::of(&self.node.options);
+        let limits = Limits::of(&self.hub.options);
         let connection = self.connection(key)?;
         let one_cursor = connection.dialect().has_one_cursor();
         match connection.admits(query_id, asked, limits, one_cursor) {

@@ -54,7 +54,7 @@ impl Shard {
     fn begin(&mut self, glimpse: &Glimpse, alone: bool) {
         let topic = &glimpse.topic;
         let Some(audience) = self.audiences.get(topic.stream()) else { return };
-        let large = audience.size() > self.node.options.live.fan_out_threshold;
+        let large = audience.size() > self.hub.options.live.fan_out_threshold;
         let job =
             |(circle, members): (&Circle, &Arc<Vec<Member>>)| Job::new(glimpse, circle, members);
         let mut jobs: Vec<Job> = audience.groups().map(job).collect();
@@ -64,7 +64,7 @@ impl Shard {
             return;
         }
         let alone = alone && jobs.len() == 1;
-        Job::look_together(jobs.iter_mut(), &self.node.tables, self.node.store.epoch());
+        Job::look_together(jobs.iter_mut(), &self.hub.tables, self.hub.store.epoch());
         for mut job in jobs {
             job.alone = alone;
             self.serve(&mut job, usize::MAX);
@@ -79,16 +79,16 @@ impl Shard {
         if job.is_unseen() {
             let alike = self.backlog.lane_mut().take(LOOK_MAX);
             let jobs = std::iter::once(&mut job).chain(alike);
-            Job::look_together(jobs, &self.node.tables, self.node.store.epoch());
+            Job::look_together(jobs, &self.hub.tables, self.hub.store.epoch());
         }
-        self.serve(&mut job, self.node.options.live.fan_out_threshold.clamp(1, SLICE_MAX));
+        self.serve(&mut job, self.hub.options.live.fan_out_threshold.clamp(1, SLICE_MAX));
         self.backlog.end_turn(job);
     }
 
     fn serve(&mut self, job: &mut Job, count: usize) {
         let (members, taken) = job.take(count);
         let to_readers = job.circle.is_of_readers();
-        if !job.look(&self.node.tables, self.node.store.epoch()) {
+        if !job.look(&self.hub.tables, self.hub.store.epoch()) {
             members[taken].iter().for_each(|member| self.look_again(*member, job));
             return;
         }
@@ -205,7 +205,7 @@ impl Shard {
 
     fn push_live(&mut self, key: Key, slot: Slot, parcel: Parcel) {
         let Some(connection) = self.connections.get_mut(key.index) else { return };
-        if !connection.push_live(slot, parcel, &self.node.options.live, self.now_ms) {
+        if !connection.push_live(slot, parcel, &self.hub.options.live, self.now_ms) {
             add(&self.stats.gaps, 1);
         }
     }
@@ -217,7 +217,7 @@ impl Shard {
             return;
         }
         self.sort(member.key.index);
-        let offset = self.node.offset(notice.position);
+        let offset = self.hub.offset(notice.position);
         let subscription = self.connection(member.key).and_then(|c| c.subscription(member.slot));
         let Some(subscription) = subscription.filter(|s| s.announced) else { return };
         let Some(feed) = subscription.kind.feed() else { return };

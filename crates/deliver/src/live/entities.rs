@@ -79,7 +79,7 @@ pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<EntityWish, Refused> {
         code: code(&document.entity_code).map_err(refused)?,
         ids: ids(document.entity_ids).map_err(refused)?,
         start: start.map_err(refused)?.unwrap_or(StartFrom::Now),
-        horizon: document.horizon.read(node).map_err(refused)?,
+        horizon: document.horizon.read(&node.hub).map_err(refused)?,
         adds: false,
     })
 }
@@ -153,7 +153,7 @@ impl Asker<'_> {
     pub(super) async fn subscribe(&self, wish: Result<EntityWish, Refused>) {
         let (query_id, permitted) = match &wish {
             Ok(wish) => {
-                let permitted = self.node.permit_entity(self.identity, &wish.code).await;
+                let permitted = self.node.hub.permit_entity(self.identity, &wish.code).await;
                 (Some(wish.query_id.to_string()), permitted)
             }
             Err(refused) => (refused.query_id.clone(), Ok(())),

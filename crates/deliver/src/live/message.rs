@@ -190,7 +190,7 @@ fn wish(node: &Node, raw: &RawValue) -> Result<Wish, Refused> {
         stream: name.as_str().into(),
         table,
         start: start.map_err(refused)?,
-        horizon: document.horizon.read(node).map_err(refused)?,
+        horizon: document.horizon.read(&node.hub).map_err(refused)?,
     })
 }
 

@@ -87,7 +87,7 @@ pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<QueryWish, Refused> {
         params: document.params.iter().map(|param| param.get().to_owned()).collect(),
         resume,
         etag: document.etag,
-        horizon: document.horizon.read(node).map_err(refused)?,
+        horizon: document.horizon.read(&node.hub).map_err(refused)?,
     })
 }
 
@@ -135,21 +135,21 @@ impl Asker<'_> {
 
     async fn request(&self, wish: QueryWish) -> Result<QueryRequest, Problem> {
         let QueryWish { query_id, sql, params, resume, etag, horizon } = wish;
-        let seat = self.node.query_seat(self.identity)?;
-        horizon.reached(self.node).await?;
+        let seat = self.node.hub.query_seat(self.identity)?;
+        horizon.reached(&self.node.hub).await?;
         // They were JSON when they came.
         let params: Vec<_> =
             params.into_iter().filter_map(|p| RawValue::from_string(p).ok()).collect();
-        let compiled = self.node.compile(self.identity, &sql, &params).await;
+        let compiled = self.node.hub.compile(self.identity, &sql, &params).await;
         let compiled =
             compiled.map_err(|problem| match self.identity.scopes().can(Ability::Sql) {
                 true => problem,
                 false => for_those_without_sql(problem),
             })?;
-        let patterns = self.node.pattern_seats(self.identity, &compiled)?;
+        let patterns = self.node.hub.pattern_seats(self.identity, &compiled)?;
         if let Resume::After(position) = resume {
             // Another node may have seen more. An offset that nobody gave is not waited for longer.
-            let seen = self.node.tail.reached(position);
+            let seen = self.node.hub.tail.reached(position);
             let _ = tokio::time::timeout(OTHER_NODE_WAIT, seen).await;
         }
         let is_the_same = etag.is_none_or(|etag| etag == compiled.etag);

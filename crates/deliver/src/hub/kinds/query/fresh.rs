@@ -24,7 +24,7 @@ impl Shard {
     /// Queues a change, holds it while rows go out, or gives up.
     pub(super) fn send_change(&mut self, member: Member, parcel: Parcel) {
         let (key, slot, now_ms) = (member.key, member.slot, self.now_ms);
-        let limits = &self.node.options.live;
+        let limits = &self.hub.options.live;
         let Some(connection) = self.connections.get_mut(key.index) else { return };
         let Cargo::Live { events, .. } = parcel.cargo else { return };
         let bytes = parcel.bytes.len();
@@ -54,7 +54,7 @@ impl Shard {
             let subscription = connection.and_then(|c| c.subscription(slot));
             if let Some(query) = subscription.and_then(|s| s.kind.query()) {
                 let who = query.who;
-                self.node.queries.order(Order::Again(who));
+                self.hub.queries.order(Order::Again(who));
             }
         }
     }

@@ -110,7 +110,7 @@ impl Shard {
         query.unsettled = change.at.is_none();
         let lag_ms = u64::try_from(lag_ms).ok().filter(|_| change.created_at_ms > 0);
         let (live_id, plan) = (&query.live_id, query.plan.as_str());
-        self.node.queries.registry.counted(live_id, lag_ms, queue_depth, plan);
+        self.hub.queries.registry.counted(live_id, lag_ms, queue_depth, plan);
         let bytes = change.encode(dialect, &subscription.query_id, &mut self.deflater);
         let to = change.at.unwrap_or(Position::START);
         let cargo = Cargo::live(member.slot, (to, to), change.rows, change.created_at_ms);
@@ -118,7 +118,7 @@ impl Shard {
     }
 
     fn tell_settled(&mut self, member: Member, at: Position) {
-        let (now_ms, offset) = (self.now_ms, self.node.offset(at));
+        let (now_ms, offset) = (self.now_ms, self.hub.offset(at));
         let connection = self.connections.get_mut(member.key.index);
         let connection = connection.filter(|c| c.serial == member.key.serial);
         let Some(connection) = connection else { return };

@@ -110,8 +110,8 @@ impl Shard {
     }
 
     fn enter_query(&mut self, key: Key, request: QueryRequest, renewed: bool) {
-        let who = self.node.queries.next_subscriber();
-        let node_id = self.node.id.clone();
+        let who = self.hub.queries.next_subscriber();
+        let node_id = self.hub.id.clone();
         let Some(connection) = self.connection(key) else { return };
         let QueryRequest { query_id, sql, compiled, resume, has_rows, seats } = request;
         let facts = Arc::clone(&connection.facts);
@@ -123,7 +123,7 @@ impl Shard {
         let kind = Kind::Query(Box::new(query));
         let slot = connection.put(Arc::clone(&query_id), None, kind, renewed);
         let actor = facts.identity().map(crate::access::auth::Identity::actor);
-        self.node.queries.registry.opened(LiveQueryRow {
+        self.hub.queries.registry.opened(LiveQueryRow {
             live_id: live_id.to_string(),
             connection_id: facts.id.to_string(),
             query_id: query_id.to_string(),
@@ -136,14 +136,14 @@ impl Shard {
         });
         self.queries.members.insert(who, Member { key, slot });
         let shard = self.index;
-        self.node.queries.order(Order::Subscribe { who, shard, compiled, resume });
+        self.hub.queries.order(Order::Subscribe { who, shard, compiled, resume });
         add(&self.stats.subscriptions, 1);
     }
 
     /// A subscription is gone; its connection is there still.
     pub(in crate::hub) fn leave_query(&mut self, query: &LiveQuery) {
         self.forget_query(query);
-        self.node.queries.registry.closed(&query.live_id);
+        self.hub.queries.registry.closed(&query.live_id);
     }
 
     /// A connection is gone.
@@ -156,14 +156,14 @@ impl Shard {
             }
         }
         if had_some {
-            self.node.queries.registry.disconnected(&connection.facts.id);
+            self.hub.queries.registry.disconnected(&connection.facts.id);
         }
     }
 
     fn forget_query(&mut self, query: &LiveQuery) {
         self.queries.leave(query.who, query.query);
         if !query.ended {
-            self.node.queries.order(Order::Unsubscribe(query.who));
+            self.hub.queries.order(Order::Unsubscribe(query.who));
         }
     }
 
