@@ -57,8 +57,9 @@ impl Server {
             None => format!("{}://{}", options.scheme(), reachable(local_addr)),
         };
         let shards = shard_count(&options);
-        let assembled = Box::pin(Node::assemble(options, store, public_url, shards)).await?;
-        let (node, unstarted) = (Arc::new(assembled.0), assembled.1);
+        let assembled = Box::pin(Node::assemble(options, store, public_url, shards));
+        let (node, unstarted) = assembled.await?;
+        let node = Arc::new(node);
         node.hub.note_rules_without_table();
         let server = Server {
             node,
@@ -286,5 +287,21 @@ async fn sweep(node: Arc<Node>, stop: CancellationToken) {
             }
             Err(error) => tracing::warn!(%error, "sweeping failed; trying again next round"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::options::Limits;
+
+    #[test]
+    fn an_address_has_no_cap_where_developers_share_one() {
+        let capped = |access: Access| {
+            let limits = Limits { connections_per_address_max: 3, ..Limits::default() };
+            place_limits(&Options { limits, ..Options::new(access) }).per_address_max
+        };
+        assert_eq!(capped(Access::Guarded { admin_key: None }), 3);
+        assert_eq!(capped(Access::OpenOnLoopback), 0);
     }
 }

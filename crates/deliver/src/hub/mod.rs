@@ -6,7 +6,7 @@
 //!          at the log)      └─ audience of doc-2 ───► …
 //! ```
 //!
-//! A connection belongs to one of a few [`shards`], chosen by [`rendezvous`] hashing; a shard is one
+//! A connection belongs to one of a few [`shard`]s, chosen by [`rendezvous`] hashing; a shard is one
 //! task that owns its connections outright, so nothing here is locked. It writes to the sockets
 //! itself, without waiting: a delivery costs a pointer in a queue and a system call, and wakes no
 //! task. What a socket does not take stays in the connection's bounded [`outbox`].
@@ -28,10 +28,12 @@
 //! - [`tail`]: how this node follows the log; [`horizon`]: waiting until it has seen some place in it
 //! - [`lens`]: what of a table someone sees; [`changes`]: rows as messages
 //! - [`lookup`], [`views`], [`refusal`]: streams as they are, and why there is none
+//! - [`shards`]: the way to the shards
 //! - [`directory`]: connections by name, and one for each user where that is wanted
 //! - [`session_notes`]: what is kept of sessions, many changes in one commit
 //! - [`outlet`]: a WebSocket or an SSE response, as somewhere to write to
-//! - [`Hub`]: what all of these work with
+//!
+//! What all of these work with is one [`Hub`].
 //!
 //! What must hold: the events a subscription gets are exactly its stream's after the offset it
 //! agreed on, in order, each once, or a gap that says what is missing (invariant 3); and no client
@@ -158,7 +160,7 @@ pub(crate) enum Command {
     Close { key: Key, code: CloseCode, reason: &'static str },
 }
 
-/// What everything in the hub works with. Cheap to look at: it is made once, and shared.
+/// What everything in the hub works with: one for the node, shared.
 #[derive(Debug)]
 pub(crate) struct Hub {
     /// The node's name, which no other node has.
@@ -168,7 +170,7 @@ pub(crate) struct Hub {
     pub(crate) store: SharedStore,
     pub(crate) tail: Tail,
     /// What tables are made of, and what of them is seen.
-    pub(crate) tables: Arc<Tables>,
+    tables: Arc<Tables>,
     /// What must hold of rows that are read.
     pub(crate) rules: Rules,
     pub(crate) shards: Shards,
@@ -180,7 +182,7 @@ pub(crate) struct Hub {
     pub(crate) entities: Entities,
     pub(crate) queries: Queries,
     /// Streams that are being asked for.
-    pub(crate) views: Views,
+    views: Views,
     /// Cancelled when the server begins to drain: live readers end, requests in flight finish.
     pub(crate) draining: CancellationToken,
 }
