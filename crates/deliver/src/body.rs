@@ -54,13 +54,14 @@ struct Terms {
 pub(crate) async fn read(request: Request, node: &Node) -> Result<Received, Problem> {
     let limits = &node.options.limits;
     // The router notes whose it is. What it did not note is nobody's.
-    let account = request.extensions().get::<Arc<Account>>().unwrap_or(node.budget.strangers());
+    let account =
+        request.extensions().get::<Arc<Account>>().unwrap_or(node.access.budget.strangers());
     let terms = Terms {
         bytes_max: limits.body_bytes_max,
         too_large: body_too_large,
         timeout: limits.body_timeout,
         besides: 0,
-        held: node.budget.open(Purpose::Body, account),
+        held: node.access.budget.open(Purpose::Body, account),
     };
     terms.read(request.into_body(), node).await
 }
@@ -75,7 +76,7 @@ pub(crate) async fn read_of_stranger(request: Request, node: &Node) -> Result<Re
         too_large: strangers_body_too_large,
         timeout: limits.header_timeout.min(limits.body_timeout),
         besides: limits.header_bytes_max,
-        held: node.budget.open(Purpose::Body, node.budget.strangers()),
+        held: node.access.budget.open(Purpose::Body, node.access.budget.strangers()),
     };
     terms.read(request.into_body(), node).await
 }
@@ -91,7 +92,7 @@ impl Terms {
 
     async fn read_whole(mut self, body: Body, node: &Node) -> Result<Received, Problem> {
         let Terms { bytes_max, too_large, besides, .. } = self;
-        node.hold(&mut self.held, besides)?;
+        node.access.hold(&mut self.held, besides)?;
         let mut limited = Limited::new(body, bytes_max.saturating_mul(DRAIN_FACTOR));
         let mut whole = BytesMut::new();
         let mut size = 0usize;
@@ -116,7 +117,7 @@ impl Terms {
                 // Copied, because the frame is a part of what was read from the socket: an event that is kept in
                 // memory for its hundred bytes would keep all of that, and the next request would need another.
                 whole.extend_from_slice(&data);
-                refused = node.hold(&mut self.held, besides + whole.capacity()).err();
+                refused = node.access.hold(&mut self.held, besides + whole.capacity()).err();
             }
             if refused.is_some() {
                 whole = BytesMut::new();
@@ -171,7 +172,7 @@ mod tests {
     fn read(body: Body, bytes_max: usize) -> Result<Bytes, &'static str> {
         let bench = Bench::start();
         let node = bench.node();
-        let held = node.budget.open(Purpose::Body, &Arc::default());
+        let held = node.access.budget.open(Purpose::Body, &Arc::default());
         let timeout = Duration::from_secs(60);
         let terms = Terms { bytes_max, too_large: body_too_large, timeout, besides: 0, held };
         let received = bench.wait(terms.read(body, node)).map_err(|problem| problem.code())?;

@@ -219,13 +219,13 @@ impl Node {
     fn allows_origin(&self, origin: &HeaderValue, own: Option<&str>) -> bool {
         let Ok(origin) = origin.to_str() else { return false };
         // Those of programs that are no browsers (tauri://localhost) are compared as they are.
-        if self.tunable().allowed_origins.iter().any(|allowed| allowed == origin) {
+        if self.access.tunable().allowed_origins.iter().any(|allowed| allowed == origin) {
             return true;
         }
         let Some(origin) = normal(origin) else { return false };
         let is = |other: &str| normal(other).is_some_and(|other| other == origin);
         if is(origin_of(&self.public_url))
-            || self.tunable().allowed_origins.iter().any(|other| is(other))
+            || self.access.tunable().allowed_origins.iter().any(|other| is(other))
         {
             return true;
         }

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use crate::access::options::Limits;
 use crate::node::Node;
 use crate::router;
-use crate::wire::idle::{HeadTimer, Overdue, Requests};
+use crate::wire::idle::{HeadTimer, Overdue, Requests, Timeouts};
 use crate::wire::line::{HttpSide, Line};
 use crate::wire::peer::Peer;
 use crate::wire::places::Place;
@@ -100,6 +100,7 @@ pub(crate) async fn serve(stream: TcpStream, connected: IpAddr, node: Arc<Node>,
         }
     });
     let limits = &node.options.limits;
+    let timeouts = Timeouts { header: limits.header_timeout, idle: limits.idle_timeout };
     let builder = connection_builder(limits, &line);
     let http = HttpSide(Arc::clone(&line));
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(http), service);
@@ -107,7 +108,7 @@ pub(crate) async fn serve(stream: TcpStream, connected: IpAddr, node: Arc<Node>,
     let result = tokio::select! {
         result = connection.as_mut() => result,
         () = line.taken() => return line.forget_reader(),
-        overdue = requests.overdue(&line, limits) => {
+        overdue = requests.overdue(&line, timeouts) => {
             node.metrics.cut(overdue.label());
             if overdue != Overdue::Idle {
                 return;
@@ -117,7 +118,7 @@ pub(crate) async fn serve(stream: TcpStream, connected: IpAddr, node: Arc<Node>,
             let farewell = tokio::time::timeout(limits.header_timeout, connection);
             farewell.await.unwrap_or(Ok(()))
         }
-        () = node.draining.cancelled() => {
+        () = node.hub.draining.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -139,7 +140,7 @@ pub(crate) async fn serve(stream: TcpStream, connected: IpAddr, node: Arc<Node>,
 /// What it sends until then is kept nowhere.
 async fn linger(line: &Line, node: &Node) {
     tokio::select! {
-        () = node.draining.cancelled() => {}
+        () = node.hub.draining.cancelled() => {}
         _ = tokio::time::timeout(LINGER, line.hung_up()) => {}
     }
 }
@@ -150,7 +151,7 @@ async fn establish(stream: TcpStream, node: &Node) -> Option<Line> {
     let handshake = shake_hands(stream, keeper.config());
     let limit = node.options.limits.tls_handshake_timeout;
     let reason = tokio::select! {
-        () = node.draining.cancelled() => return None,
+        () = node.hub.draining.cancelled() => return None,
         secured = tokio::time::timeout(limit, handshake) => match secured {
             Ok(Ok(secure)) => return Some(Line::secure(secure)),
             Ok(Err(failed)) => {

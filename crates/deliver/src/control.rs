@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{ControlCursor, ControlMessage, StoreError};
 
+use crate::access::auth::Who;
 use crate::node::Node;
 
 /// How often to look whose time has run out.
@@ -38,11 +39,11 @@ const ARRIVED: &str = "user_arrived";
 
 /// A user's connection has come, and older ones of theirs are to go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Arrived {
-    pub(crate) user: String,
+struct Arrived {
+    user: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) host: Option<String>,
-    pub(crate) connection_id: String,
+    host: Option<String>,
+    connection_id: String,
 }
 
 /// Something that an administrator says to all nodes.
@@ -93,12 +94,6 @@ pub(crate) async fn send(node: &Node, order: &Order) -> Result<(), StoreError> {
     node.store.send_control(ORDER, &body).await
 }
 
-/// Says to all nodes that a user's connection has come.
-pub(crate) async fn say_arrived(node: &Node, arrived: &Arrived) -> Result<(), StoreError> {
-    let body = serde_json::to_string(arrived).unwrap_or_default();
-    node.store.send_control(ARRIVED, &body).await
-}
-
 /// Where a node that starts begins to listen: nothing that was said before concerns it.
 pub(crate) async fn begin(node: &Node) -> Result<ControlCursor, StoreError> {
     let mut cursor = ControlCursor::default();
@@ -123,7 +118,7 @@ pub(crate) async fn follow(node: Arc<Node>, mut cursor: ControlCursor, stop: Can
             () = stop.cancelled() => break,
             Ok(()) = signals.changed() => node.hear(&mut cursor, &mut heard).await,
             _ = poll.tick() => node.hear(&mut cursor, &mut heard).await,
-            () = node.credentials.in_doubt() => node.look_at_credentials().await,
+            () = node.access.credentials.in_doubt() => node.look_at_credentials().await,
             _ = tidy.tick() => node.look_at_credentials().await,
             _ = uses.tick() => node.write_down_uses().await,
             _ = sweep.tick() => node.sweep_control().await,
@@ -133,13 +128,31 @@ pub(crate) async fn follow(node: Arc<Node>, mut cursor: ControlCursor, stop: Can
 }
 
 impl Node {
+    /// Tells all nodes that a user's connection has come, where it is to be the only one.
+    pub(crate) async fn claim_alone(&self, id: &Arc<str>, who: &Who) {
+        if !self.options.live.single_connection_per_user {
+            return;
+        }
+        let Who::User { name, host } = who else { return };
+        self.hub.entities.connected.claim(id, who);
+        let arrived = Arrived {
+            user: name.to_string(),
+            host: host.as_deref().map(ToOwned::to_owned),
+            connection_id: id.to_string(),
+        };
+        let body = serde_json::to_string(&arrived).unwrap_or_default();
+        if let Err(error) = self.store.send_control(ARRIVED, &body).await {
+            tracing::warn!(%error, "a user's other connections could not be told to go");
+        }
+    }
+
     /// Hears what was said since it last did, at `heard`.
     async fn hear(&self, cursor: &mut ControlCursor, heard: &mut Instant) {
         match self.store.control_since(cursor).await {
             Ok(messages) => {
                 if heard.elapsed() > AWAY_MAX {
                     // Something may have been said and removed meanwhile.
-                    self.credentials.doubt_all();
+                    self.access.credentials.doubt_all();
                 }
                 *heard = Instant::now();
                 messages.iter().for_each(|message| self.obey(message));
@@ -159,19 +172,22 @@ impl Node {
         }
         match message.kind.as_str() {
             KEY_CHANGED => match serde_json::from_str::<Changed>(&message.body) {
-                Ok(Changed { id }) => self.credentials.changed(id),
-                Err(_) => self.credentials.doubt_all(),
+                Ok(Changed { id }) => self.access.credentials.changed(id),
+                Err(_) => self.access.credentials.doubt_all(),
             },
             ORDER => match serde_json::from_str::<Order>(&message.body) {
                 Ok(order) => self.carry_out(order),
                 Err(error) => tracing::warn!(%error, "an order is not understood"),
             },
             ENTITIES_CHANGED => match serde_json::from_str::<Resubscribed>(&message.body) {
-                Ok(Resubscribed { connection_id }) => self.entities_changed(&connection_id),
+                Ok(Resubscribed { connection_id }) => self.hub.entities_changed(&connection_id),
                 Err(error) => tracing::warn!(%error, "a change of entities is not understood"),
             },
             ARRIVED => match serde_json::from_str::<Arrived>(&message.body) {
-                Ok(arrived) => self.user_arrived(message.id, arrived),
+                Ok(Arrived { user, host, connection_id }) => {
+                    let who = Who::User { name: user.into(), host: host.map(Into::into) };
+                    self.hub.user_arrived(message.id, &connection_id, &who);
+                }
                 Err(error) => tracing::warn!(%error, "an arrival is not understood"),
             },
             // Said by a newer version.
@@ -183,8 +199,8 @@ impl Node {
         tracing::info!(target: "tidewire::audit", act = order.name(), on = order.subject(), "obeyed");
         match order {
             Order::Reload {} => self.reload(),
-            Order::EmptyCaches {} => self.credentials.doubt_all(),
-            Order::EndUser { user, host } => self.credentials.kill(&user, host.as_deref()),
+            Order::EmptyCaches {} => self.access.credentials.doubt_all(),
+            Order::EndUser { user, host } => self.access.credentials.kill(&user, host.as_deref()),
             Order::EndConnection { connection_id } => self.hub.end(&connection_id, None),
             Order::EndSubscription { live_id } => {
                 if let Some((connection_id, query_id)) = live_id.split_once('-') {
@@ -196,8 +212,8 @@ impl Node {
 
     /// Ends what has expired, and asks the store about keys that are in doubt and in use.
     async fn look_at_credentials(&self) {
-        for id in self.credentials.tidy(Instant::now()) {
-            if let Err(error) = self.credentials.look_again(id).await {
+        for id in self.access.credentials.tidy(Instant::now()) {
+            if let Err(error) = self.access.credentials.look_again(id).await {
                 // It stays in doubt, and is asked about at the next look.
                 tracing::debug!(%error, key = id, "a key could not be looked at again");
                 return;
@@ -206,7 +222,7 @@ impl Node {
     }
 
     async fn write_down_uses(&self) {
-        let used = self.credentials.take_uses();
+        let used = self.access.credentials.take_uses();
         if used.is_empty() {
             return;
         }

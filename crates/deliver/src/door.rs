@@ -47,7 +47,7 @@ impl Admission {
     pub(crate) fn account<'a>(&'a self, node: &'a Node) -> &'a Arc<Account> {
         match self {
             Admission::Known(identity) => identity.account(),
-            Admission::Stranger(_) => node.budget.strangers(),
+            Admission::Stranger(_) => node.access.budget.strangers(),
         }
     }
 
@@ -99,13 +99,13 @@ pub(crate) fn knock<'a>(
     }
     if let Access::OpenOnLoopback = node.options.access {
         browser::check_host(request)?;
-        return known(&node.anyone);
+        return known(&node.access.anyone);
     }
     if matches!(entry, Entry::Public | Entry::OwnToken) {
-        return known(&node.stranger);
+        return known(&node.access.stranger);
     }
     let address = address(request);
-    node.rates.address(address)?;
+    node.access.rates.address(address)?;
     match (presented(node, request, visit), entry) {
         (Some(presented), _) => Ok(Knock::Presented(presented, address)),
         (None, Entry::Later) => {
@@ -198,8 +198,8 @@ impl Node {
                 })
             }
             Presented::Ticket(ticket) => {
-                self.rates.may_fail(address)?;
-                let redeemed = crate::access::auth::ticket::redeem(self, &ticket).await;
+                self.access.rates.may_fail(address)?;
+                let redeemed = crate::access::auth::ticket::redeem(&self.access, &ticket).await;
                 self.settle(redeemed, address)
             }
         }
@@ -212,10 +212,10 @@ impl Node {
         address: Option<IpAddr>,
     ) -> Result<Identity, Problem> {
         if let Access::OpenOnLoopback = self.options.access {
-            return Ok(self.anyone.clone());
+            return Ok(self.access.anyone.clone());
         }
-        self.rates.may_fail(address)?;
-        let found = self.credentials.authenticate(token).await;
+        self.access.rates.may_fail(address)?;
+        let found = self.access.credentials.authenticate(token).await;
         self.settle(found, address)
     }
 
@@ -228,14 +228,14 @@ impl Node {
         match found {
             Ok(Found { identity, first }) => {
                 if let Some(kind) = first {
-                    audit::came_in(self, &identity, kind);
+                    audit::came_in(&self.access, &identity, kind);
                 }
-                self.rates.identity(&identity)?;
+                self.access.rates.identity(&identity)?;
                 Ok(identity)
             }
             Err(problem) => {
                 if !problem.is_temporary() {
-                    self.rates.failed(address);
+                    self.access.rates.failed(address);
                 }
                 Err(problem)
             }

@@ -16,6 +16,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tidewire_store::CaptureStats;
 
+use crate::access::auth::audit::Counts;
 use crate::node::Node;
 use crate::wire::exposition::{write_counters, write_gauges};
 
@@ -31,19 +32,12 @@ struct ReasonLabels {
     reason: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KindLabels {
-    kind: &'static str,
-}
-
 /// What this node counts.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Mutex<Registry>,
     requests: Family<RequestLabels, Counter>,
     request_seconds: Histogram,
-    denials: Family<ReasonLabels, Counter>,
-    authentications: Family<KindLabels, Counter>,
     webhooks: Family<ReasonLabels, Counter>,
     certificates: Family<ReasonLabels, Counter>,
     connections_refused: Family<ReasonLabels, Counter>,
@@ -58,14 +52,13 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Metrics {
+    /// Those, and what access counts.
+    pub(crate) fn new(of_access: &Counts) -> Metrics {
         let mut registry = Registry::with_prefix("tidewire");
         let metrics = Metrics {
             requests: Family::default(),
             // 0.1 ms to about 26 s; long-polls end beyond it by design.
             request_seconds: Histogram::new(exponential_buckets(0.0001, 4.0, 10)),
-            denials: Family::default(),
-            authentications: Family::default(),
             webhooks: Family::default(),
             certificates: Family::default(),
             connections_refused: Family::default(),
@@ -85,13 +78,8 @@ impl Metrics {
             "Time from a request's arrival to the head of its answer",
             metrics.request_seconds.clone(),
         );
-        registry.register(
-            "authentications",
-            "Credentials found good, for the first time in a while",
-            metrics.authentications.clone(),
-        );
+        of_access.register(&mut registry);
         for (name, help, family) in [
-            ("denials", "Requests and messages that were refused", &metrics.denials),
             ("webhooks", "Webhook deliveries", &metrics.webhooks),
             ("tls_certificates", "Certificates that came while running", &metrics.certificates),
             ("connections_refused", "Connections not begun", &metrics.connections_refused),
@@ -120,14 +108,6 @@ impl Metrics {
         }
         *metrics.registry.lock().unwrap_or_else(PoisonError::into_inner) = registry;
         metrics
-    }
-
-    pub(crate) fn denied(&self, reason: &'static str) {
-        self.denials.get_or_create(&ReasonLabels { reason }).inc();
-    }
-
-    pub(crate) fn authenticated(&self, kind: &'static str) {
-        self.authentications.get_or_create(&KindLabels { kind }).inc();
     }
 
     pub(crate) fn webhook(&self, reason: &'static str) {
@@ -195,9 +175,9 @@ fn observed(body: &mut String, node: &Node) -> std::fmt::Result {
         ),
     ];
     write_counters(body, &counters)?;
-    node.budget.write_metrics(body)?;
-    crate::hub::write_metrics(body, node)?;
-    crate::hub::kinds::query::engine::write_metrics(body, node)?;
+    node.access.budget.write_metrics(body)?;
+    crate::hub::write_metrics(body, &node.hub)?;
+    crate::hub::kinds::query::engine::write_metrics(body, &node.hub)?;
     crate::groups::write_metrics(body, node)?;
     if let Some(capture) = node.store.capture_stats() {
         write_capture(body, &capture)?;
@@ -212,12 +192,12 @@ fn observed(body: &mut String, node: &Node) -> std::fmt::Result {
             "Readers that wait",
             (readers_max - node.live_readers.available_permits()) as u64,
         ),
-        ("attended_streams", "Streams that someone waits for", node.tail.attended() as u64),
-        ("tail_position", "Where this node stands in the log", node.tail.position().number()),
+        ("attended_streams", "Streams that someone waits for", node.hub.tail.attended() as u64),
+        ("tail_position", "Where this node stands in the log", node.hub.tail.position().number()),
         (
             "tail_lag_milliseconds",
             "From the newest event's append to its arrival here",
-            node.tail.lag_ms(),
+            node.hub.tail.lag_ms(),
         ),
     ];
     write_gauges(body, &gauges)

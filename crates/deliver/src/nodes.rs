@@ -34,10 +34,10 @@ pub(crate) async fn renew(node: &Node) -> Result<(), StoreError> {
 
 /// What this node says of itself.
 fn report(node: &Node, tip: Position) -> NodeReport {
-    let totals = node.hub.totals();
-    let position = node.tail.position();
+    let totals = node.hub.shards.totals();
+    let position = node.hub.tail.position();
     NodeReport {
-        id: node.id.clone(),
+        id: node.hub.id.clone(),
         url: node.public_url.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         connections: totals.connections(),
@@ -61,9 +61,9 @@ pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
             Ok(started) if started_at_ms.is_some_and(|before| before != started) => {
                 // The lease had run out, and with it this node's hold on its sessions.
                 tracing::warn!("this node was taken for dead; it takes up its sessions again");
-                node.sessions.reconnect(&node.id);
-                node.hub.restore_entities().await;
-                node.queries.registry.restore();
+                node.sessions.reconnect(&node.hub.id);
+                node.hub.shards.restore_entities().await;
+                node.hub.queries.registry.restore();
                 started_at_ms = Some(started);
             }
             Ok(started) => started_at_ms = Some(started),
@@ -94,13 +94,13 @@ pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
 async fn renew_and_look(node: &Node) -> Result<i64, StoreError> {
     renew(node).await?;
     let nodes = node.store.nodes().await?;
-    let own = nodes.iter().find(|view| view.report.id == node.id);
+    let own = nodes.iter().find(|view| view.report.id == node.hub.id);
     Ok(own.map_or(0, |view| view.started_at_ms))
 }
 
 /// Says goodbye, so that nobody waits for the lease to end.
 pub(crate) async fn leave(node: &Node) {
-    if let Err(error) = node.store.remove_node(&node.id, node.sessions.ttl_ms()).await {
+    if let Err(error) = node.store.remove_node(&node.hub.id, node.sessions.ttl_ms()).await {
         tracing::debug!(%error, "the lease is left to end by itself");
     }
 }
@@ -112,7 +112,7 @@ pub(crate) async fn list(node: &Node) -> Result<Response<Body>, Problem> {
     // The others are known by their last renewal, this one by itself.
     let own = report(node, tip);
     let nodes = nodes.iter().map(|view| {
-        let report = if view.report.id == node.id { &own } else { &view.report };
+        let report = if view.report.id == node.hub.id { &own } else { &view.report };
         let started = jiff::Timestamp::from_millisecond(view.started_at_ms);
         json!({
             "node": report.id,
@@ -122,9 +122,9 @@ pub(crate) async fn list(node: &Node) -> Result<Response<Body>, Problem> {
             "leaseMs": view.lease_ms,
             "connections": report.connections,
             "subscriptions": report.subscriptions,
-            "position": node.offset(report.position).to_string(),
+            "position": node.hub.offset(report.position).to_string(),
             "lag": report.lag,
-            "self": report.id == node.id,
+            "self": report.id == node.hub.id,
         })
     });
     let document = json!({ "nodes": nodes.collect::<serde_json::Value>() });
@@ -161,6 +161,6 @@ pub(crate) async fn route(
         )
         .retry_after_s(1));
     };
-    let document = json!({ "node": best.id, "url": best.url, "self": best.id == node.id });
+    let document = json!({ "node": best.id, "url": best.url, "self": best.id == node.hub.id });
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(document)).into_response())
 }

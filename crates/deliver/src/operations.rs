@@ -30,15 +30,15 @@ pub(crate) fn readyz(node: &Node) -> Result<Response<Body>, Problem> {
         )
         .retry_after_s(1)
     };
-    if node.draining.is_cancelled() {
+    if node.hub.draining.is_cancelled() {
         return Err(not_ready("the server is shutting down"));
     }
     let tip = node.readiness.tip(Instant::now()).map_err(not_ready)?;
     // The node may have seen more of the log since.
-    let tip = node.offset(tip.max(node.tail.position())).to_string();
+    let tip = node.hub.offset(tip.max(node.hub.tail.position())).to_string();
     let mut document = json!({ "status": "ready", "store": node.store.backend(), "tip": tip });
     // Tables may come later, so that this is no reason not to be ready.
-    let lost = node.rules.without_table();
+    let lost = node.hub.rules.without_table();
     if !lost.is_empty() {
         document["rules_without_table"] = lost.iter().map(|name| &**name).collect();
     }
@@ -63,7 +63,6 @@ mod tests {
 
     use super::*;
     use crate::access::options::{Access, Options};
-    use crate::node::Assembled;
 
     /// Anyone may ask, so asking costs the database nothing: not even one that is gone is noticed by it. (The
     /// node itself looks now and then; here nothing of it runs.)
@@ -72,13 +71,13 @@ mod tests {
         let options = Options::new(Access::OpenOnLoopback);
         let node =
             Node::assemble(options, MemoryStore::fresh(), "http://localhost".to_owned(), 1).await;
-        let Assembled { node, .. } = node.expect("a node");
+        let (node, _unstarted) = node.expect("a node");
         node.store.close().await;
         assert!(node.store.tip().await.is_err(), "the store is gone");
         let answer = readyz(&node).expect("ready, as far as is known");
         assert_eq!(answer.status(), StatusCode::OK);
         assert_eq!(healthz(&node).status(), StatusCode::OK);
-        node.draining.cancel();
+        node.hub.draining.cancel();
         assert_eq!(readyz(&node).expect_err("it goes away").code(), "not_ready");
     }
 }

@@ -115,8 +115,8 @@ pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
 fn warn(node: &Node, Lagging { stream, cursor, trimmed }: &Lagging) {
     tracing::warn!(
         stream,
-        cursor = %node.offset(*cursor),
-        trimmed = %node.offset(*trimmed),
+        cursor = %node.hub.offset(*cursor),
+        trimmed = %node.hub.offset(*trimmed),
         "events that someone had not read were given up, because retention.hard_age_ms or \
          retention.hard_bytes_max was reached; they are told with 410 offset_trimmed"
     );

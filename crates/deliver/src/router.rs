@@ -360,7 +360,7 @@ pub(crate) async fn respond(node: Arc<Node>, mut request: Request) -> Response<B
                     let account = Arc::clone(admission.account(&node));
                     request.extensions_mut().insert(Arc::clone(&account));
                     let answer = route.answer(&node, request, admission).await;
-                    answer.and_then(|answer| node.hold_answer(answer, &account, &method))
+                    answer.and_then(|answer| node.access.hold_answer(answer, &account, &method))
                 }
                 Err(problem) => Err(turned_away(problem, &request)),
             }
@@ -397,10 +397,12 @@ async fn permit(
         Err(problem) => Err(problem),
     };
     let admission =
-        admission.inspect_err(|problem| audit::turned_away(node, None, act, problem))?;
+        admission.inspect_err(|problem| audit::turned_away(&node.access, None, act, problem))?;
     if let Admission::Known(identity) = &admission {
         let allowed = identity.may(act);
-        allowed.inspect_err(|problem| audit::turned_away(node, Some(identity), act, problem))?;
+        allowed.inspect_err(|problem| {
+            audit::turned_away(&node.access, Some(identity), act, problem)
+        })?;
     }
     Ok(admission)
 }

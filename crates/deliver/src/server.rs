@@ -13,8 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use tidewire_store::SharedStore;
 
-use crate::access::memory;
-use crate::access::options::Options;
+use crate::access::options::{Access, Options};
 use crate::access::start_error::StartError;
 use crate::connection;
 use crate::control;
@@ -22,16 +21,15 @@ use crate::groups;
 use crate::hub::kinds::entities::kept::Entities;
 use crate::hub::kinds::query::engine::{Desk, Registry};
 use crate::hub::lens;
-use crate::hub::tail::Sinks;
-use crate::hub::{Dormant, Hub};
-use crate::node::{Assembled, Node};
+use crate::hub::{Hub, Unstarted};
+use crate::node::Node;
 use crate::nodes;
 use crate::readiness;
 use crate::retention;
 use crate::sessions::{self, Sessions};
 use crate::subscriptions::Dispatcher;
-use crate::wire::places::Places;
-use crate::wire::tls::Keeper;
+use crate::wire::places::{PlaceLimits, Places};
+use crate::wire::tls::Outcome;
 
 /// A running server. Stop it with [`Server::shutdown`]; dropping it cuts everything off.
 #[derive(Debug)]
@@ -59,10 +57,10 @@ impl Server {
             None => format!("{}://{}", options.scheme(), reachable(local_addr)),
         };
         let shards = shard_count(&options);
-        let assembled = Box::pin(Node::assemble(options, store, public_url, shards)).await?;
-        let Assembled { node, shards, sinks, desk } = assembled;
+        let assembled = Box::pin(Node::assemble(options, store, public_url, shards));
+        let (node, unstarted) = assembled.await?;
         let node = Arc::new(node);
-        node.note_rules_without_table();
+        node.hub.note_rules_without_table();
         let server = Server {
             node,
             local_addr,
@@ -82,7 +80,7 @@ impl Server {
             heard,
             server.background.clone(),
         ));
-        server.start_tasks(shards, sinks, desk);
+        server.start_tasks(unstarted);
         server.tasks.spawn(accept(
             listener,
             Arc::clone(&server.node),
@@ -92,33 +90,42 @@ impl Server {
         Ok(server)
     }
 
-    fn start_tasks(&self, shards: Vec<Dormant>, sinks: Sinks, desk: Desk) {
+    fn start_tasks(&self, unstarted: Unstarted) {
+        let Unstarted { shards, sinks, desk } = unstarted;
         let stop = || self.background.clone();
         let node = || Arc::clone(&self.node);
-        Hub::start(&self.node, shards, &self.tasks, &self.background);
-        self.tasks.spawn(keep_queries(desk, node(), stop(), self.accepting.clone()));
-        let (follower, stop_following) = (node(), stop());
+        let hub = || Arc::clone(&self.node.hub);
+        self.node.hub.start(shards, &self.tasks, &self.background);
+        self.tasks.spawn(keep_queries(desk, hub(), stop(), self.accepting.clone()));
+        let (follower, stop_following) = (hub(), stop());
         self.tasks.spawn(async move {
             let fallback_poll = follower.options.log.fallback_poll;
             let store = Arc::clone(&follower.store);
             follower.tail.follow(store, fallback_poll, sinks, stop_following).await;
         });
-        let (verifying, stop_verifying) = (node(), stop());
+        let access = || Arc::clone(&self.node.access);
+        let (verifying, stop_verifying) = (access(), stop());
         self.tasks.spawn(async move { verifying.credentials.keep(stop_verifying).await });
+        let (weighing, stop_weighing) = (access(), stop());
+        self.tasks.spawn(async move { weighing.memory.keep(stop_weighing).await });
+        let (certified, stop_certifying) = (node(), stop());
+        self.tasks.spawn(async move {
+            let Some(keeper) = &certified.tls else { return };
+            let note = |outcome: Outcome| certified.metrics.certificate(outcome.label());
+            keeper.watch(stop_certifying, note).await;
+        });
         self.tasks.spawn(sweep(node(), stop()));
         self.tasks.spawn(retention::keep(node(), stop()));
         self.tasks.spawn(Dispatcher::run(node(), stop()));
         self.tasks.spawn(Sessions::run(node(), stop()));
         self.tasks.spawn(sessions::watch(node(), stop()));
-        self.tasks.spawn(Entities::run(node(), stop()));
-        self.tasks.spawn(Entities::sweep(node(), stop()));
-        self.tasks.spawn(Registry::run(node(), stop()));
+        self.tasks.spawn(Entities::run(hub(), stop()));
+        self.tasks.spawn(Entities::sweep(hub(), stop()));
+        self.tasks.spawn(Registry::run(hub(), stop()));
         self.tasks.spawn(groups::keep(node(), stop()));
         self.tasks.spawn(nodes::keep(node(), stop()));
-        self.tasks.spawn(lens::report::keep(node(), stop()));
-        self.tasks.spawn(memory::keep(node(), stop()));
+        self.tasks.spawn(lens::report::keep(hub(), stop()));
         self.tasks.spawn(readiness::keep(node(), stop()));
-        self.tasks.spawn(Keeper::watch(node(), stop()));
     }
 
     /// Reads again what can change while it runs.
@@ -134,7 +141,7 @@ impl Server {
 
     /// The name by which other nodes know it.
     pub fn node_id(&self) -> &str {
-        &self.node.id
+        &self.node.hub.id
     }
 
     /// The address it listens on.
@@ -146,7 +153,7 @@ impl Server {
     /// finish, for at most `grace`.
     pub async fn shutdown(self, grace: Duration) {
         self.accepting.cancel();
-        self.node.draining.cancel();
+        self.node.hub.draining.cancel();
         self.connections.close();
         self.node.hub.tasks.close();
         self.node.groups.tasks.close();
@@ -172,7 +179,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.accepting.cancel();
         self.background.cancel();
-        self.node.draining.cancel();
+        self.node.hub.draining.cancel();
     }
 }
 
@@ -198,17 +205,30 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 /// them takes nobody in any more, and sends those who are there elsewhere.
 async fn keep_queries(
     desk: Desk,
-    node: Arc<Node>,
+    hub: Arc<Hub>,
     stop: CancellationToken,
     accepting: CancellationToken,
 ) {
-    let kept = AssertUnwindSafe(desk.run(Arc::clone(&node), stop.clone())).catch_unwind().await;
+    let kept = AssertUnwindSafe(desk.run(Arc::clone(&hub), stop.clone())).catch_unwind().await;
     if stop.is_cancelled() && kept.is_ok() {
         return;
     }
     tracing::error!("the task that keeps live queries broke off; this server drains: restart it");
     accepting.cancel();
-    node.draining.cancel();
+    hub.draining.cancel();
+}
+
+/// How many connections there may be.
+fn place_limits(options: &Options) -> PlaceLimits {
+    PlaceLimits {
+        all_max: options.limits.connections_max,
+        per_address_max: match options.access {
+            // There is one address, and the developer's tools share it.
+            Access::OpenOnLoopback => 0,
+            Access::Guarded { .. } => options.limits.connections_per_address_max,
+        },
+        exempt: options.trusted_proxies.clone(),
+    }
 }
 
 /// How long to pause when the system has no file descriptor for a new connection.
@@ -220,7 +240,7 @@ async fn accept(
     stop: CancellationToken,
     connections: TaskTracker,
 ) {
-    let places = Places::new(&node.options);
+    let places = Places::new(place_limits(&node.options));
     loop {
         // A connection past the limit waits in the kernel's queue until another one ends.
         let vacant = tokio::select! {
@@ -267,5 +287,21 @@ async fn sweep(node: Arc<Node>, stop: CancellationToken) {
             }
             Err(error) => tracing::warn!(%error, "sweeping failed; trying again next round"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::options::Limits;
+
+    #[test]
+    fn an_address_has_no_cap_where_developers_share_one() {
+        let capped = |access: Access| {
+            let limits = Limits { connections_per_address_max: 3, ..Limits::default() };
+            place_limits(&Options { limits, ..Options::new(access) }).per_address_max
+        };
+        assert_eq!(capped(Access::Guarded { admin_key: None }), 3);
+        assert_eq!(capped(Access::OpenOnLoopback), 0);
     }
 }

@@ -42,8 +42,8 @@ pub(crate) async fn handle(
     only(&request, &[Method::POST])?;
     let bytes = body::read(request, node).await?;
     let Document { sql, params, horizon } = parse(&bytes, invalid)?;
-    horizon.read(node)?.reached(node).await?;
-    let said = audit::statements(node, [(sql.as_str(), params.as_slice())]);
+    horizon.read(&node.hub)?.reached(&node.hub).await?;
+    let said = audit::statements(&node.access, [(sql.as_str(), params.as_slice())]);
     let said = said.as_deref();
     if let Some(select) = explain::meant(&sql) {
         let explained = explain::explain(node, identity, select, &params).await;
@@ -68,7 +68,7 @@ pub(crate) async fn handle(
 }
 
 fn respond(node: &Node, answer: &SqlAnswer) -> Response<Body> {
-    let offset = answer.offset.map(|position| node.offset(position).to_string());
+    let offset = answer.offset.map(|position| node.hub.offset(position).to_string());
     let mut response = Response::new(Body::from(document(answer, offset.as_deref())));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

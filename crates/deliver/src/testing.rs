@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tidewire_store::{SharedStore, SqliteOptions, memory::MemoryStore, sqlite::SqliteStore};
 
 use crate::access::options::{Access, Options};
-use crate::hub::Facts;
+use crate::hub::{Facts, Hub, Unstarted};
 use crate::node::Node;
 use crate::server::Server;
 
@@ -62,6 +62,13 @@ impl Bench {
     pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
     }
+}
+
+/// The hub, of one shard, of a node that serves nobody, and what of it is yet to be started.
+pub(crate) async fn hub(options: Options, store: SharedStore) -> (Arc<Hub>, Unstarted) {
+    let assembled = Node::assemble(options, store, String::new(), 1).await;
+    let (node, unstarted) = assembled.expect("a node");
+    (node.hub, unstarted)
 }
 
 /// A client of whom nothing else is known.

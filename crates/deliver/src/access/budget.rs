@@ -20,8 +20,8 @@ use axum::body::{Body, HttpBody};
 use axum::http::{Method, Response, StatusCode};
 use bytes::Bytes;
 
+use crate::access::AccessControl;
 use crate::access::problem::Problem;
-use crate::node::Node;
 use crate::wire::kept_body::keep_with;
 
 /// Answers up to this size are not counted: there are many of them, and they are gone at once.
@@ -224,14 +224,20 @@ impl AsRef<[u8]> for Kept {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeldAlready;
 
-impl Node {
-    /// Holds so many bytes from now on. Pages that are only kept because someone may ask for them again make
-    /// room first: all of them, or those that were made for the account whose share is used up.
+/// What is held only because someone may ask for it again.
+pub(crate) trait Spare: std::fmt::Debug + Send + Sync {
+    /// Gives back what was made for an account, or all.
+    fn forget(&self, made_for: Option<&Arc<Account>>);
+}
+
+impl AccessControl {
+    /// Holds so many bytes from now on. What is only held because someone may ask for it again makes room
+    /// first: all of it, or what was made for the account whose share is used up.
     pub(crate) fn hold(&self, held: &mut Held, bytes: usize) -> Result<(), Problem> {
         match held.grow_to(bytes) {
             Ok(()) => return Ok(()),
-            Err(Exhausted::Budget) => self.pages.forget(None),
-            Err(Exhausted::Share) => self.pages.forget(Some(&held.account)),
+            Err(Exhausted::Budget) => self.spare.forget(None),
+            Err(Exhausted::Share) => self.spare.forget(Some(&held.account)),
         }
         held.grow_to(bytes).map_err(|_| self.budget.refused(held.purpose))
     }

@@ -1,6 +1,5 @@
 //! How much memory the process uses, and how much it may.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -8,7 +7,6 @@ use axum::http::StatusCode;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::problem::Problem;
-use crate::node::Node;
 
 /// How often to look.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -57,6 +55,17 @@ impl Memory {
         .retry_after_s(5))
     }
 
+    /// Looks now and then, until the node stops.
+    pub(crate) async fn keep(&self, stop: CancellationToken) {
+        let mut round = tokio::time::interval(LOOK_EVERY);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = round.tick() => self.look(),
+            }
+        }
+    }
+
     fn look(&self) {
         let Some(resident) = resident_bytes() else { return };
         self.resident_bytes.store(resident, Ordering::Relaxed);
@@ -68,17 +77,6 @@ impl Memory {
             }
         } else if resident < self.budget_bytes / 10 * 7 {
             self.warned.store(false, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Looks now and then, until the node stops.
-pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
-    let mut round = tokio::time::interval(LOOK_EVERY);
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            _ = round.tick() => node.memory.look(),
         }
     }
 }

@@ -8,7 +8,6 @@ mod queries;
 mod rates;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::wire::peer::Network;
@@ -19,6 +18,8 @@ pub use jwt::{JwksSource, JwtOptions};
 pub use live::{LiveOptions, SessionOptions};
 pub use queries::QueryOptions;
 pub use rates::Rate;
+
+pub use crate::wire::tls::TlsOptions;
 
 /// Who may use the server.
 #[derive(Clone)]
@@ -292,16 +293,6 @@ impl Default for WebhookOptions {
             concurrent_max: 16,
         }
     }
-}
-
-/// The server's certificate. The files are looked at while the server runs, and swapped in when they
-/// change.
-#[derive(Debug, Clone)]
-pub struct TlsOptions {
-    /// PEM: the server's certificate, and then those of its issuers.
-    pub certificate: PathBuf,
-    /// PEM: its private key.
-    pub key: PathBuf,
 }
 
 /// All of it.

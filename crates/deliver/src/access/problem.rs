@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 
 use tidewire_store::StoreError;
 
+use crate::wire::websocket::handshake::{self, NoHandshake};
+
 /// An error on its way to a client.
 #[derive(Debug)]
 pub(crate) struct Problem(Box<Parts>);
@@ -116,6 +118,26 @@ impl Problem {
     /// What the document has besides.
     pub(crate) fn members(&self) -> &Map<String, Value> {
         &self.0.extra
+    }
+}
+
+impl From<NoHandshake> for Problem {
+    fn from(why: NoHandshake) -> Problem {
+        let bad = |detail: &str| {
+            Problem::bad_request("bad_handshake", detail, "connect with a WebSocket client")
+        };
+        match why {
+            NoHandshake::NotAsked => Problem::new(
+                StatusCode::UPGRADE_REQUIRED,
+                "websocket_required",
+                "this route is a WebSocket",
+                "connect with a WebSocket client, over HTTP/1.1",
+            )
+            .with_header("upgrade", "websocket"),
+            NoHandshake::Version => bad("Sec-WebSocket-Version must be 13")
+                .with_header("sec-websocket-version", handshake::VERSION),
+            NoHandshake::Key => bad("Sec-WebSocket-Key must be 16 bytes in base64"),
+        }
     }
 }
 

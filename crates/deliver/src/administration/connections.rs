@@ -25,7 +25,7 @@ pub(crate) async fn handle(node: &Node, request: Request) -> Answer {
     let gathering = node.hub.connections(&wanted).await;
     let connections: Vec<Value> = gathering.portraits.iter().map(|p| shown(node, p)).collect();
     let document = json!({
-        "node": node.id,
+        "node": node.hub.id,
         "total": gathering.total,
         "connections": connections,
     });
@@ -67,7 +67,7 @@ fn shown(node: &Node, portrait: &Portrait) -> Value {
     };
     json!({
         "connectionId": *facts.id,
-        "node": node.id,
+        "node": node.hub.id,
         "apiKeyId": key,
         "userId": user,
         "hostId": identity.and_then(|identity| identity.scopes().host()),

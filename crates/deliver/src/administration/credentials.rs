@@ -19,7 +19,7 @@ use crate::node::Node;
 /// `POST /v1/tickets`.
 pub(crate) async fn tickets(node: &Node, request: Request, identity: &Identity) -> Answer {
     only(&request, &[Method::POST])?;
-    let (ticket, ttl) = ticket::issue(node, identity).await?;
+    let (ticket, ttl) = ticket::issue(&node.access, identity).await?;
     let expires_in_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
     let document = json!({ "ticket": ticket, "expiresInMs": expires_in_ms });
     Ok(uncached(StatusCode::CREATED, document))

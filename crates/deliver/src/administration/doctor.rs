@@ -78,9 +78,9 @@ pub(crate) async fn handle(node: &Node, request: Request) -> Answer {
     match &watches {
         Ok(watches) => {
             checks.push(tables(watches));
-            let looked = node.names.look(&node.store, Duration::ZERO).await;
+            let looked = node.access.names.look(&node.store, Duration::ZERO).await;
             checks.push(match looked {
-                Ok(()) => rules(node.options.tables.len(), &node.wrong_rules().await),
+                Ok(()) => rules(node.options.tables.len(), &node.hub.wrong_rules().await),
                 Err(error) => Check::unknown("rules", &error),
             });
         }
@@ -90,7 +90,7 @@ pub(crate) async fn handle(node: &Node, request: Request) -> Answer {
     let time_ms = jiff::Timestamp::now().as_millisecond();
     let version = env!("CARGO_PKG_VERSION");
     let document =
-        json!({ "version": version, "node": node.id, "time_ms": time_ms, "checks": checks });
+        json!({ "version": version, "node": node.hub.id, "time_ms": time_ms, "checks": checks });
     Ok(uncached(StatusCode::OK, document))
 }
 
@@ -98,7 +98,7 @@ async fn store(node: &Node) -> Check {
     let backend = node.store.backend();
     match node.store.tip().await {
         Ok(tip) => {
-            let tip = node.offset(tip);
+            let tip = node.hub.offset(tip);
             Check::new("store", Status::Good, format!("{backend}; the log ends at {tip}"))
         }
         Err(error) => Check::new("store", Status::Bad, format!("{backend}: {error}")).todo(

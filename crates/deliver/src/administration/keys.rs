@@ -81,7 +81,7 @@ async fn create(node: &Node, request: Request, identity: &Identity) -> Answer {
     let view = node.store.create_key(new).await?;
     audit::administered(identity, "create key", &view.id.to_string());
     // Its rules are looked at, so that the log says what is wrong with them before it is used.
-    node.names.doubt();
+    node.access.names.doubt();
     let mut document = with_key(&view, &key);
     if !notes.is_empty() {
         document["notes"] = notes.into();
@@ -92,19 +92,19 @@ async fn create(node: &Node, request: Request, identity: &Identity) -> Answer {
 /// What is wrong with scopes: those that are none are refused. A rule for a table that is not watched, or not as
 /// the rule says, is worth a note, because the table may come later.
 async fn wrong_in(node: &Node, scopes: &str) -> Result<Vec<String>, Problem> {
-    let scopes = Scopes::parse(scopes, &(), &node.names).map_err(wrong_scopes)?;
+    let scopes = Scopes::parse(scopes, &(), &node.access.names).map_err(wrong_scopes)?;
     if scopes.rules().next().is_none() {
         return Ok(Vec::new());
     }
-    node.names.look(&node.store, Duration::ZERO).await?;
+    node.access.names.look(&node.store, Duration::ZERO).await?;
     for (table, rule) in scopes.rules() {
         let rule = rule.filter(|rule| !is_no_rule(rule));
-        if let Some(refusal) = rule.and_then(|rule| node.unreadable_rule(table, rule)) {
+        if let Some(refusal) = rule.and_then(|rule| node.hub.unreadable_rule(table, rule)) {
             let what = format!("rows of {:?}: {}", table.text, refusal.message);
             return Err(wrong_scopes(what));
         }
     }
-    Ok(node.wrong_in_scopes("this key", &scopes).await)
+    Ok(node.hub.wrong_in_scopes("this key", &scopes).await)
 }
 
 async fn revoke(node: &Node, id: i64, identity: &Identity) -> Answer {
@@ -112,7 +112,7 @@ async fn revoke(node: &Node, id: i64, identity: &Identity) -> Answer {
         return Err(no_such_key());
     }
     // All nodes are told, this one too; but whoever has the answer can count on it here at once.
-    node.credentials.changed(id);
+    node.access.credentials.changed(id);
     audit::administered(identity, "revoke key", &id.to_string());
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -133,7 +133,7 @@ async fn rotate(node: &Node, id: i64, request: Request, identity: &Identity) -> 
     let Some(view) = rotated else {
         return Err(no_such_key());
     };
-    node.credentials.changed(id);
+    node.access.credentials.changed(id);
     audit::administered(identity, "rotate key", &id.to_string());
     Ok(uncached(StatusCode::CREATED, with_key(&view, &key)))
 }

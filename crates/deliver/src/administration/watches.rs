@@ -54,11 +54,11 @@ async fn watch(node: &Node, request: Request, identity: &Identity) -> Answer {
     let watch = NewWatch { table, key_columns, entity_code: entity, host_column, user_column };
     let view = node.store.watch(watch).await.map_err(sql_problem)?;
     audit::administered(identity, "watch table", &view.table);
-    Horizon::committed().settled(node).await;
-    node.names.doubt();
+    Horizon::committed().settled(&node.hub).await;
+    node.access.names.doubt();
     // What is wrong with its rules is told by and by; that it has them holds at once.
-    node.names.look(&node.store, Duration::ZERO).await?;
-    node.note_rules_without_table();
+    node.access.names.look(&node.store, Duration::ZERO).await?;
+    node.hub.note_rules_without_table();
     Ok(uncached(StatusCode::OK, shown(node, &view, Some(needs(node, &view.table).await))))
 }
 
@@ -85,7 +85,7 @@ async fn unwatch(node: &Node, table: &str, identity: &Identity) -> Answer {
         ));
     }
     audit::administered(identity, "unwatch table", table);
-    Horizon::committed().settled(node).await;
+    Horizon::committed().settled(&node.hub).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -111,7 +111,7 @@ fn shown(node: &Node, view: &WatchView, live_query_needs: Option<Vec<String>>) -
         "user_column": view.user_column,
         "created_at": since.ok(),
         "events": view.events,
-        "last_offset": view.last.map(|last| node.offset(last).to_string()),
+        "last_offset": view.last.map(|last| node.hub.offset(last).to_string()),
         "waiting": view.waiting,
         "waiting_ms": view.waiting_ms,
         "notes": view.notes,

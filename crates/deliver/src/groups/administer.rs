@@ -119,8 +119,8 @@ async fn check_watched(node: &Node, group: &str, filter: Option<&Filter>) -> Res
         |table: &String| known.as_ref().is_some_and(|it| it.filter.tables.contains(table));
     let missing = filter.tables.iter().find(|table| !is_watched(table) && !is_read(table));
     let Some(table) = missing else { return Ok(()) };
-    node.names.look(&node.store, FRESH).await?;
-    if let [(name, _)] = node.names.meant(&node.names.read(table)).as_slice() {
+    node.access.names.look(&node.store, FRESH).await?;
+    if let [(name, _)] = node.access.names.meant(&node.access.names.read(table)).as_slice() {
         return Err(problem::watched_as(table, name));
     }
     let names = watches.iter().map(|watch| watch.table.as_str());

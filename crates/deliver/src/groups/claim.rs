@@ -113,8 +113,8 @@ pub(super) async fn handle(
     let (ask, answer) = read(&bytes, &node.options.groups)?;
     let lease = ask.lease;
     let _seat = seat(node)?;
-    node.memory.make_room()?;
-    if node.draining.is_cancelled() {
+    node.access.memory.make_room()?;
+    if node.hub.draining.is_cancelled() {
         return Ok(nothing(node));
     }
     node.groups.ask(node, group, ask);
@@ -134,7 +134,7 @@ fn nothing(node: &Node) -> Response<Body> {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if node.draining.is_cancelled() {
+    if node.hub.draining.is_cancelled() {
         // The worker is to come back, and not over this connection.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

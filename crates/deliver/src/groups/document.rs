@@ -17,7 +17,7 @@ use crate::wire::clock::moment;
 
 /// Where a partition stands, as an offset: everything up to it is consumed.
 pub(super) fn consumed(node: &Node, next: Position) -> String {
-    node.offset(Position::new(next.number().saturating_sub(1))).to_string()
+    node.hub.offset(Position::new(next.number().saturating_sub(1))).to_string()
 }
 
 /// `GET /v1/groups`.
@@ -62,7 +62,7 @@ fn group(node: &Node, view: &GroupView, lag: &Lag) -> Value {
         "max_attempts": view.max_attempts,
         "on_dead": view.on_dead.as_str(),
         "stopped": stopped.map(|code| json!({ "code": code, "text": problem::stop_text(code) })),
-        "lost_to": (view.lost_to > Position::START).then(|| node.offset(view.lost_to).to_string()),
+        "lost_to": (view.lost_to > Position::START).then(|| node.hub.offset(view.lost_to).to_string()),
         "created_at": moment(view.created_at_ms),
         "member_count": view.members.len(),
         "dead_letters": view.dead,

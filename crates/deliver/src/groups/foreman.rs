@@ -100,7 +100,7 @@ impl Foreman {
 
     /// Works until the node drains, or nobody has asked for long.
     pub(super) async fn run(mut self) {
-        let draining = self.node.draining.clone();
+        let draining = self.node.hub.draining.clone();
         let store = Arc::clone(&self.node.groups.store);
         let (mut grown, mut signals) = (store.log_grown(), store.group_signals());
         let fallback = self.node.options.log.fallback_poll;

@@ -64,7 +64,7 @@ pub(super) async fn list(node: &Node, group: &str, request: Request) -> Answer {
     }
     let epoch = node.store.epoch();
     let Query { after, limit, state } = query(request.uri().query().unwrap_or_default(), epoch)?;
-    node.memory.make_room()?;
+    node.access.memory.make_room()?;
     let bytes_max = node.options.groups.batch_bytes.min(LETTERS_BYTES_MAX);
     let mut place = node.groups.room.take(LETTERS_BYTES_MAX).await?;
     let store = &node.groups.store;
@@ -85,7 +85,7 @@ pub(super) async fn list(node: &Node, group: &str, request: Request) -> Answer {
     }
     out.put_slice(b"],\"next_after\":");
     let last = letters.last().filter(|_| more).map(|view| view.letter.event.position);
-    put_text(&mut out, last.map(|last| node.offset(last).to_string()).as_deref());
+    put_text(&mut out, last.map(|last| node.hub.offset(last).to_string()).as_deref());
     out.put_u8(b'}');
     let mut response = Response::new(Body::from(place.until_sent(out.freeze())));
     response.extensions_mut().insert(HeldAlready);

@@ -59,7 +59,7 @@ impl Held {
     /// The batch as it was handed out, and its place in memory.
     async fn batch(&self, node: &Node, token: &Token) -> Result<(Batch, Place), Problem> {
         let (room, options) = (&node.groups.room, &node.options.groups);
-        node.memory.make_room()?;
+        node.access.memory.make_room()?;
         if let Some(letters) = token.letters {
             let place = room.take(options.transaction_bytes_max).await?;
             let batch = redrive::letters(node, &self.holdings, letters).await;
@@ -171,8 +171,10 @@ pub(super) async fn ack(node: &Node, group: &str, request: Request, identity: &I
     let token = Token::verify(&node.signer, node.store.epoch(), group, &token)?;
     let held = held(node, group, &token).await?;
     let (ending, _place) = held.ending(node, &token).await?;
-    let said =
-        audit::statements(node, sql.iter().map(|one| (one.sql.as_str(), one.params.as_slice())));
+    let said = audit::statements(
+        &node.access,
+        sql.iter().map(|one| (one.sql.as_str(), one.params.as_slice())),
+    );
     let statements = statements(node, identity, sql);
     let acked = node.groups.store.ack(&token.lease(group), &ending, statements).await;
     let acked = acked.map_err(problem::of);
@@ -187,7 +189,7 @@ pub(super) async fn ack(node: &Node, group: &str, request: Request, identity: &I
             Acked::Done { next, offset } => {
                 let events = u64::try_from(token.events).unwrap_or(u64::MAX);
                 node.groups.counters.count(group, Counts { events, ..Counts::default() });
-                let offset = offset.map(|offset| node.offset(offset).to_string());
+                let offset = offset.map(|offset| node.hub.offset(offset).to_string());
                 json!({ "consumed": consumed(node, next), "offset": offset, "repeated": false })
             }
             Acked::Before => json!({ "consumed": null, "offset": null, "repeated": true }),

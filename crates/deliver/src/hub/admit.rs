@@ -42,10 +42,10 @@ impl Shard {
     /// Admits a request, and makes room for it; or tells the client why not. None if there is nothing to
     /// begin.
     pub(in crate::hub) fn admit(&mut self, key: Key, wanted: &dyn Wanted) -> Option<Admission> {
-        let node = Arc::clone(&self.node);
+        let hub = Arc::clone(&self.hub);
         let connection = self.connection(key)?;
         let one_cursor = connection.dialect().has_one_cursor();
-        match connection.admits(wanted, one_cursor, &node.options) {
+        match connection.admits(wanted, one_cursor, &hub.options) {
             Ok(Admitted::New) => Some(Admission::Begins { renewed: false }),
             Ok(Admitted::InPlaceOf(slot)) => {
                 connection.outbox.withdraw(slot);

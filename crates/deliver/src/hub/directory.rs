@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::access::auth::{Identity, Who};
+use crate::hub::Hub;
 use crate::hub::{Handle, Key};
-use crate::node::Node;
 
 /// A connection that is there.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ struct User {
 /// A connection's entry, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Registered {
-    node: Arc<Node>,
+    hub: Arc<Hub>,
     id: Arc<str>,
 }
 
@@ -54,9 +54,9 @@ impl Connected {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn enter(node: &Arc<Node>, id: &Arc<str>, present: Present) -> Registered {
-        node.entities.connected.inner().by_id.insert(Arc::clone(id), present);
-        Registered { node: Arc::clone(node), id: Arc::clone(id) }
+    pub(crate) fn enter(hub: &Arc<Hub>, id: &Arc<str>, present: Present) -> Registered {
+        hub.entities.connected.inner().by_id.insert(Arc::clone(id), present);
+        Registered { hub: Arc::clone(hub), id: Arc::clone(id) }
     }
 
     pub(crate) fn find(&self, id: &str) -> Option<Present> {
@@ -108,7 +108,7 @@ impl User {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        let mut inner = self.node.entities.connected.inner();
+        let mut inner = self.hub.entities.connected.inner();
         inner.to_review.remove(&self.id);
         let Some(present) = inner.by_id.remove(&self.id) else { return };
         let who = present.identity.who();

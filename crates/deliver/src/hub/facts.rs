@@ -119,7 +119,7 @@ impl Hub {
     /// This node's connections.
     pub(crate) async fn connections(&self, wanted: &Wanted) -> Gathering {
         let mut all = Gathering::default();
-        for shard in &self.shards {
+        for shard in self.shards.all() {
             let (reply, told) = oneshot::channel();
             shard.ask(Command::Portray { wanted: wanted.clone(), reply }).await;
             // A shard that is gone belongs to a server that stops.

@@ -39,13 +39,13 @@ impl Shard {
     pub(in crate::hub) fn fan_out(&mut self, mut rounds: Vec<Round>, alone: bool) {
         let Some(first) = rounds.first() else { return };
         let size: usize = rounds.iter().map(Round::size).sum();
-        let large = size > self.node.options.live.fan_out_threshold;
+        let large = size > self.hub.options.live.fan_out_threshold;
         // What happened in a lane goes out in order, so one that is being served in slices stays so.
         if large || self.backlog.holds(&first.news.lane()) {
             return self.backlog.push(rounds);
         }
         let alone = alone && rounds.len() == 1 && self.backlog.is_empty();
-        super::kinds::look_together(rounds.iter_mut(), &self.node);
+        super::kinds::look_together(rounds.iter_mut(), &self.hub);
         for mut round in rounds {
             round.serving.alone = alone;
             self.serve(&mut round, usize::MAX);
@@ -59,9 +59,9 @@ impl Shard {
         round.serving.alone = round.news.is_for_readers() || !self.backlog.has_more();
         if round.news.is_unseen() {
             let alike = self.backlog.lane_mut().into_iter().flatten().take(LOOK_MAX);
-            super::kinds::look_together(std::iter::once(&mut round).chain(alike), &self.node);
+            super::kinds::look_together(std::iter::once(&mut round).chain(alike), &self.hub);
         }
-        let count = self.node.options.live.fan_out_threshold.clamp(1, SLICE_MAX);
+        let count = self.hub.options.live.fan_out_threshold.clamp(1, SLICE_MAX);
         self.serve(&mut round, count);
         self.backlog.end_turn(round);
     }
@@ -69,7 +69,7 @@ impl Shard {
     fn serve(&mut self, round: &mut Round, count: usize) {
         let (members, taken) = round.take(count);
         let Round { news, serving, .. } = round;
-        news.look(&self.node);
+        news.look(&self.hub);
         for member in &members[taken] {
             news.tell(self, *member, serving);
         }
@@ -88,7 +88,7 @@ impl Shard {
         cargo: Cargo,
         serving: &mut Serving,
     ) {
-        let (now_ms, limits) = (self.now_ms, &self.node.options.live);
+        let (now_ms, limits) = (self.now_ms, &self.hub.options.live);
         let Cargo::Live { from, to, events, created_at_ms, .. } = cargo else { return };
         let Some(connection) = self.connections.get_mut(member.key.index) else { return };
         let idle = connection.is_idle();

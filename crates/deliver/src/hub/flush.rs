@@ -10,9 +10,9 @@ use super::frames::Dialect;
 use super::outbox::{Cargo, Flushed, Parcel, Sent, Slot};
 use super::shard::Shard;
 use super::stats::{Stats, add};
+use crate::hub::Hub;
 use crate::hub::kinds::Written;
 use crate::hub::log_feed::replay::Verdict;
-use crate::node::Node;
 use crate::wire::websocket::deflate::Deflater;
 
 impl Shard {
@@ -39,7 +39,7 @@ impl Shard {
 
     pub(super) fn flush(&mut self, index: usize) {
         self.sort(index);
-        let node = Arc::clone(&self.node);
+        let hub = Arc::clone(&self.hub);
         let Some(connection) = self.connections.get_mut(index) else { return };
         connection.dirty = false;
         if connection.blocked {
@@ -70,7 +70,7 @@ impl Shard {
                 if connection.is_hungry() {
                     self.hungry.push_back(key);
                 }
-                connection.take_up_postponed(&self.node);
+                connection.take_up_postponed(&self.hub);
             }
             Flushed::Blocked => {
                 connection.blocked = true;
@@ -88,7 +88,7 @@ impl Shard {
         }
         for slot in go_on {
             if let Some(subscription) = self.connection(key).and_then(|c| c.subscription(slot)) {
-                subscription.kind.subject_mut().go_on(&node);
+                subscription.kind.subject_mut().go_on(&hub);
             }
         }
     }
@@ -101,10 +101,10 @@ impl Connection {
     }
 
     /// Has the next of those go on that were put off until the client has taken everything.
-    fn take_up_postponed(&mut self, node: &Node) {
+    fn take_up_postponed(&mut self, hub: &Hub) {
         while let Some(slot) = self.postponed.pop_front() {
             let subscription = self.subscription(slot);
-            if subscription.is_some_and(|s| s.kind.subject_mut().go_on(node)) {
+            if subscription.is_some_and(|s| s.kind.subject_mut().go_on(hub)) {
                 return;
             }
         }

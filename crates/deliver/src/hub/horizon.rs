@@ -11,8 +11,8 @@ use serde_json::Value;
 use tidewire_store::Position;
 
 use crate::access::problem::Problem;
+use crate::hub::Hub;
 use crate::hub::offset::parse_offset;
-use crate::node::Node;
 
 /// How far the log must have come before a reader begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,23 +31,23 @@ pub(crate) struct HorizonDocument {
 }
 
 impl HorizonDocument {
-    pub(crate) fn read(&self, node: &Node) -> Result<Horizon, Problem> {
+    pub(crate) fn read(&self, hub: &Hub) -> Result<Horizon, Problem> {
         let txid = self.min_txid.as_ref().map(|txid| match txid {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         });
-        Horizon::parse(node, self.min_offset.as_deref(), txid.as_deref())
+        Horizon::parse(hub, self.min_offset.as_deref(), txid.as_deref())
     }
 }
 
 impl Horizon {
     /// Reads what a request says. Both may be missing.
     pub(crate) fn parse(
-        node: &Node,
+        hub: &Hub,
         min_offset: Option<&str>,
         min_txid: Option<&str>,
     ) -> Result<Horizon, Problem> {
-        let offset = min_offset.map(|text| parse_offset(text, node.store.epoch())).transpose()?;
+        let offset = min_offset.map(|text| parse_offset(text, hub.store.epoch())).transpose()?;
         let txid = min_txid.map(|text| text.parse::<u64>().map_err(|_| malformed_txid()));
         Ok(Horizon { offset, committed: txid.transpose()?.is_some() })
     }
@@ -59,37 +59,37 @@ impl Horizon {
 
     /// Waits until this node is there, or for as long as a reader would: what was done is done, and its
     /// stream comes or goes a little later.
-    pub(crate) async fn settled(self, node: &Node) {
-        if let Err(problem) = self.reached(node).await {
+    pub(crate) async fn settled(self, hub: &Hub) {
+        if let Err(problem) = self.reached(hub).await {
             tracing::debug!(code = problem.code(), "not waiting any longer for the log");
         }
     }
 
     /// Waits until this node is there.
-    pub(crate) async fn reached(self, node: &Node) -> Result<(), Problem> {
-        let wait = node.options.log.min_offset_wait;
+    pub(crate) async fn reached(self, hub: &Hub) -> Result<(), Problem> {
+        let wait = hub.options.log.min_offset_wait;
         if let Some(position) = self.offset {
-            seen(node, position).await?;
+            seen(hub, position).await?;
         }
         if self.committed {
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
             // The transaction was committed before its id was given here, so it is among those.
-            seen(node, node.store.caught_up(wait_ms).await?).await?;
+            seen(hub, hub.store.caught_up(wait_ms).await?).await?;
         }
         Ok(())
     }
 }
 
 /// Waits until this node has seen the log up to a position.
-pub(crate) async fn seen(node: &Node, position: Position) -> Result<(), Problem> {
-    let wait = node.options.log.min_offset_wait;
-    tokio::time::timeout(wait, node.tail.reached(position)).await.map_err(|_| {
+pub(crate) async fn seen(hub: &Hub, position: Position) -> Result<(), Problem> {
+    let wait = hub.options.log.min_offset_wait;
+    tokio::time::timeout(wait, hub.tail.reached(position)).await.map_err(|_| {
         Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "min_offset_not_reached",
             format!(
                 "this node has not seen the log up to {} within {} ms (log.min_offset_wait_ms)",
-                node.offset(position),
+                hub.offset(position),
                 wait.as_millis()
             ),
             "try again, and check that the offset is one this system gave",

@@ -10,46 +10,46 @@ use tidewire_store::{
 
 use super::refusal;
 use crate::access::problem::Problem;
+use crate::hub::Hub;
 use crate::hub::changes;
-use crate::node::Node;
 use crate::wire::clock::now_ms;
 
 /// What one answer to a read holds at most.
-pub(crate) fn page_limit(node: &Node) -> PageLimit {
+pub(crate) fn page_limit(hub: &Hub) -> PageLimit {
     PageLimit {
-        events: node.options.streams.read_events_max,
-        bytes: node.options.streams.read_bytes_max,
+        events: hub.options.streams.read_events_max,
+        bytes: hub.options.streams.read_bytes_max,
     }
 }
 
 /// A page of a stream, or the problem that says why there is none.
 pub(crate) async fn page(
-    node: &Node,
+    hub: &Hub,
     stream: &str,
     reach: &Reach,
     after: Position,
 ) -> Result<Page, Problem> {
-    find(node, stream, reach, after, page_limit(node)).await
+    find(hub, stream, reach, after, page_limit(hub)).await
 }
 
 /// A stream without its events.
-pub(crate) async fn view(node: &Node, stream: &str, reach: &Reach) -> Result<Page, Problem> {
-    page_of(node, reach, Position::START, look(node, stream).await?)
+pub(crate) async fn view(hub: &Hub, stream: &str, reach: &Reach) -> Result<Page, Problem> {
+    page_of(hub, reach, Position::START, look(hub, stream).await?)
 }
 
 /// What a stream is, whoever asks.
-async fn look(node: &Node, stream: &str) -> Result<Found, StoreError> {
+async fn look(hub: &Hub, stream: &str) -> Result<Found, StoreError> {
     let nothing = PageLimit { events: 0, bytes: 0 };
-    node.views.find(stream, || node.store.read(stream, Position::START, nothing)).await
+    hub.views.find(stream, || hub.store.read(stream, Position::START, nothing)).await
 }
 
 /// A stream's content type, if the stream is there.
 pub(crate) async fn content_type(
-    node: &Node,
+    hub: &Hub,
     stream: &str,
     reach: &Reach,
 ) -> Result<Option<String>, Problem> {
-    Ok(match look(node, stream).await? {
+    Ok(match look(hub, stream).await? {
         Found::Stream(page) if reach.covers(page.view.state.host_id.as_deref()) => {
             Some(page.view.state.content_type)
         }
@@ -59,21 +59,21 @@ pub(crate) async fn content_type(
 
 /// A page of a stream within a limit, or the problem that says why there is none.
 pub(crate) async fn find(
-    node: &Node,
+    hub: &Hub,
     stream: &str,
     reach: &Reach,
     after: Position,
     limit: PageLimit,
 ) -> Result<Page, Problem> {
-    page_of(node, reach, after, node.store.read(stream, after, limit).await?)
+    page_of(hub, reach, after, hub.store.read(stream, after, limit).await?)
 }
 
 /// What was found, if it is there for whoever can reach so much.
-fn page_of(node: &Node, reach: &Reach, after: Position, found: Found) -> Result<Page, Problem> {
+fn page_of(hub: &Hub, reach: &Reach, after: Position, found: Found) -> Result<Page, Problem> {
     match found {
         Found::Stream(mut page) if reach.covers(page.view.state.host_id.as_deref()) => {
-            not_lost(node, &page.view, after)?;
-            let epoch = node.store.epoch();
+            not_lost(hub, &page.view, after)?;
+            let epoch = hub.store.epoch();
             page.events.iter_mut().for_each(|event| changes::render_event(event, epoch));
             Ok(*page)
         }
@@ -83,32 +83,32 @@ fn page_of(node: &Node, reach: &Reach, after: Position, found: Found) -> Result<
 }
 
 /// Refuses a cursor whose stream lost events after it: going on from there would hide that.
-pub(crate) fn not_lost(node: &Node, view: &StreamView, after: Position) -> Result<(), Problem> {
-    if view.has_lost(after) { Err(refusal::trimmed(node, view.lost)) } else { Ok(()) }
+pub(crate) fn not_lost(hub: &Hub, view: &StreamView, after: Position) -> Result<(), Problem> {
+    if view.has_lost(after) { Err(refusal::trimmed(hub, view.lost)) } else { Ok(()) }
 }
 
 /// Renews a sliding lifetime, if this read moves its end enough to be worth a write. The read is
 /// answered all the same if that fails: the stream is there now.
-pub(crate) async fn renew(node: &Node, state: &StreamState) {
+pub(crate) async fn renew(hub: &Hub, state: &StreamState) {
     if state.renewal_due(now_ms()) {
         let touch = Command::Touch { stream: state.name.clone() };
-        if let Err(error) = node.store.submit(touch).await {
+        if let Err(error) = hub.store.submit(touch).await {
             tracing::debug!(%error, stream = state.name, "a read did not renew the stream");
         }
     }
 }
 
 /// A cursor past the log's end belongs to a history that this log does not have.
-pub(crate) fn beyond_tip(node: &Node, after: Position, page: &Page) -> Result<(), Problem> {
-    if page.events.is_empty() && after > page.scanned_to && after > node.tail.position() {
+pub(crate) fn beyond_tip(hub: &Hub, after: Position, page: &Page) -> Result<(), Problem> {
+    if page.events.is_empty() && after > page.scanned_to && after > hub.tail.position() {
         return Err(past_the_end());
     }
     Ok(())
 }
 
 /// Refuses a position past the log's end.
-pub(crate) async fn within_log(node: &Node, position: Position) -> Result<(), Problem> {
-    if position > node.tail.position() && position > node.store.tip().await? {
+pub(crate) async fn within_log(hub: &Hub, position: Position) -> Result<(), Problem> {
+    if position > hub.tail.position() && position > hub.store.tip().await? {
         return Err(past_the_end());
     }
     Ok(())

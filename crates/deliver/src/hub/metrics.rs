@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use super::stats::LATENCY_MS;
-use crate::node::Node;
+use crate::hub::Hub;
 use crate::wire::exposition::{write_counters, write_gauges};
 
 /// Writes the hub's metrics.
-pub(crate) fn write(body: &mut String, node: &Node) -> std::fmt::Result {
-    let totals = node.hub.totals();
+pub(crate) fn write(body: &mut String, hub: &Hub) -> std::fmt::Result {
+    let totals = hub.shards.totals();
     write_gauges(
         body,
         &[
@@ -20,8 +20,8 @@ pub(crate) fn write(body: &mut String, node: &Node) -> std::fmt::Result {
             ("live_queue_events", "Events that wait for a slow client", totals.queued_events),
             ("live_queue_bytes", "Bytes that wait for a slow client", totals.queued_bytes),
             ("live_queue_age_milliseconds", "How long the oldest has waited", totals.queue_age_ms),
-            ("memory_resident_bytes", "Resident memory", node.memory.resident_bytes()),
-            ("memory_budget_bytes", "What it may be", node.memory.budget_bytes()),
+            ("memory_resident_bytes", "Resident memory", hub.access.memory.resident_bytes()),
+            ("memory_budget_bytes", "What it may be", hub.access.memory.budget_bytes()),
         ],
     )?;
     write_counters(
@@ -37,7 +37,7 @@ pub(crate) fn write(body: &mut String, node: &Node) -> std::fmt::Result {
             ("live_catch_up_bytes", "Bytes of those replays", totals.replayed_bytes),
         ],
     )?;
-    shards(body, node)?;
+    shards(body, hub)?;
     let name = "tidewire_live_push_seconds";
     writeln!(body, "# HELP {name} From an event's append to the write to a socket.")?;
     writeln!(body, "# TYPE {name} histogram")?;
@@ -58,17 +58,17 @@ pub(crate) fn write(body: &mut String, node: &Node) -> std::fmt::Result {
 }
 
 /// Each shard's share.
-fn shards(body: &mut String, node: &Node) -> std::fmt::Result {
+fn shards(body: &mut String, hub: &Hub) -> std::fmt::Result {
     let name = "tidewire_live_shard_connections";
     writeln!(body, "# HELP {name} Live connections of a shard.\n# TYPE {name} gauge")?;
-    for (shard, stats) in node.hub.stats().enumerate() {
+    for (shard, stats) in hub.shards.stats().enumerate() {
         let read = |value: &std::sync::atomic::AtomicU64| value.load(Ordering::Relaxed);
         let connections = read(&stats.websockets) + read(&stats.server_sent) + read(&stats.readers);
         writeln!(body, "{name}{{shard=\"{shard}\"}} {connections}")?;
     }
     let name = "tidewire_live_shard_pushed_events";
     writeln!(body, "# HELP {name} Events written by a shard.\n# TYPE {name} counter")?;
-    for (shard, stats) in node.hub.stats().enumerate() {
+    for (shard, stats) in hub.shards.stats().enumerate() {
         let pushed = stats.pushed.load(Ordering::Relaxed);
         writeln!(body, "{name}_total{{shard=\"{shard}\"}} {pushed}")?;
     }

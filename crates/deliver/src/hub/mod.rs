@@ -28,9 +28,12 @@
 //! - [`tail`]: how this node follows the log; [`horizon`]: waiting until it has seen some place in it
 //! - [`lens`]: what of a table someone sees; [`changes`]: rows as messages
 //! - [`lookup`], [`views`], [`refusal`]: streams as they are, and why there is none
+//! - [`shards`]: the way to the shards
 //! - [`directory`]: connections by name, and one for each user where that is wanted
 //! - [`session_notes`]: what is kept of sessions, many changes in one commit
 //! - [`outlet`]: a WebSocket or an SSE response, as somewhere to write to
+//!
+//! What all of these work with is one [`Hub`].
 //!
 //! What must hold: the events a subscription gets are exactly its stream's after the offset it
 //! agreed on, in order, each once, or a gap that says what is missing (invariant 3); and no client
@@ -68,6 +71,7 @@ pub(crate) mod rendezvous;
 mod round;
 pub(crate) mod session_notes;
 mod shard;
+mod shards;
 #[cfg(test)]
 mod simulation;
 mod stats;
@@ -80,17 +84,21 @@ pub(crate) mod views;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use tidewire_store::Position;
+use tidewire_store::{Offset, Position, SharedStore};
 
+use crate::access::AccessControl;
+use crate::access::options::Options;
 use crate::access::problem::Problem;
 use crate::hub::ack::Ack;
-use crate::hub::kinds::query::engine::{QuerySight, QuerySinks};
-use crate::hub::tail::{Sight, Sinks};
-use crate::node::Node;
+use crate::hub::kinds::entities::kept::Entities;
+use crate::hub::kinds::query::engine::{Desk, Queries};
+use crate::hub::lens::{Rules, Tables};
+use crate::hub::tail::{Sinks, Tail};
+use crate::hub::views::Views;
 use crate::wire::websocket::CloseCode;
 
 pub(crate) use crate::hub::kinds::SubscribeRequest;
@@ -106,15 +114,9 @@ use log_feed::replay::Verdict;
 pub(crate) use metrics::write as write_metrics;
 pub(crate) use outlet::{Outlet, ServerSent, Socket};
 pub(crate) use presence::Presence;
-pub(crate) use stats::Stats;
-use stats::Totals;
+pub(crate) use shards::{Handle, Shards};
 pub(crate) use turns::Dormant;
-use turns::Incoming;
 
-/// Commands that may wait for a shard before those who send them do.
-const COMMANDS_MAX: usize = 1_024;
-/// Sights that may wait for a shard before the follower does.
-const SIGHTS_MAX: usize = 64;
 /// Pages of replays that are read from the store at once, by all connections together: few enough
 /// that appends and other reads find a database connection when a herd of clients returns.
 const REPLAY_READS_MAX: usize = 8;
@@ -158,114 +160,107 @@ pub(crate) enum Command {
     Close { key: Key, code: CloseCode, reason: &'static str },
 }
 
-/// The way to the hub.
+/// What everything in the hub works with: one for the node, shared.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    shards: Vec<Handle>,
-    names: Vec<String>,
+    /// The node's name, which no other node has.
+    pub(crate) id: String,
+    pub(crate) access: Arc<AccessControl>,
+    pub(crate) options: Arc<Options>,
+    pub(crate) store: SharedStore,
+    pub(crate) tail: Tail,
+    /// What tables are made of, and what of them is seen.
+    tables: Arc<Tables>,
+    /// What must hold of rows that are read.
+    pub(crate) rules: Rules,
+    pub(crate) shards: Shards,
     /// Replays under way.
     pub(crate) tasks: TaskTracker,
     replay_reads: Arc<Semaphore>,
+    /// What is to be kept of sessions.
+    pub(crate) session_notes: Arc<session_notes::Batch>,
+    pub(crate) entities: Entities,
+    pub(crate) queries: Queries,
+    /// Streams that are being asked for.
+    views: Views,
+    /// Cancelled when the server begins to drain: live readers end, requests in flight finish.
+    pub(crate) draining: CancellationToken,
 }
 
-/// The way to a shard.
-#[derive(Debug, Clone)]
-pub(crate) struct Handle {
-    commands: mpsc::Sender<Command>,
-    /// Apart, and without a bound but the number of connections: leaving must never wait.
-    departures: mpsc::UnboundedSender<Key>,
-    stats: Arc<Stats>,
-}
-
-impl Handle {
-    /// Asks a shard for something. A shard that is gone belongs to a server that stops.
-    pub(crate) async fn ask(&self, command: Command) {
-        let _ = self.commands.send(command).await;
-    }
-
-    /// A client has gone.
-    fn detach(&self, key: Key) {
-        let _ = self.departures.send(key);
-    }
+/// The parts of a hub that are yet to be started.
+#[derive(Debug)]
+pub(crate) struct Unstarted {
+    pub(crate) shards: Vec<Dormant>,
+    pub(crate) sinks: Sinks,
+    pub(crate) desk: Desk,
 }
 
 impl Hub {
-    /// A hub of so many shards, which stand at `position` and are yet to be started.
-    pub(crate) fn new(shards: usize, position: Position) -> (Hub, Vec<Dormant>, Sinks, QuerySinks) {
-        let (mut handles, mut running, mut sinks) = (Vec::new(), Vec::new(), Vec::new());
-        let mut query_sinks = Vec::new();
-        for index in 0..shards.max(1) {
-            let (commands, commanded) = mpsc::channel(COMMANDS_MAX);
-            let (departures, departed) = mpsc::unbounded_channel();
-            let (sink, sights) = mpsc::channel::<Arc<Sight>>(SIGHTS_MAX);
-            let (query_sink, query_sights) = mpsc::channel::<Arc<QuerySight>>(SIGHTS_MAX);
-            let handle = Handle { commands, departures, stats: Arc::default() };
-            let incoming =
-                Incoming { commands: commanded, departures: departed, sights, query_sights };
-            running.push(Dormant { handle: handle.clone(), incoming, position, index });
-            handles.push(handle);
-            sinks.push(sink);
-            query_sinks.push(query_sink);
-        }
-        let names = (0..handles.len()).map(|shard| format!("shard-{shard}")).collect();
+    /// A hub of so many shards, which stands at `tip`.
+    pub(crate) fn assemble(
+        id: String,
+        access: Arc<AccessControl>,
+        tip: Position,
+        shards: usize,
+    ) -> (Hub, Unstarted) {
+        let (options, store) = (Arc::clone(&access.options), SharedStore::clone(&access.store));
+        let names = &access.names;
+        let tables = Arc::new(Tables::new(names.clone()));
+        let (handles, dormant, sinks, query_sinks) = Shards::new(shards, tip);
+        let tail = Tail::new(tip, Arc::clone(&tables));
+        let (queries, orders) = Queries::new();
+        // It hears everything from the first event on.
+        let events = tail.headers();
+        let desk = Desk { orders, events, sinks: query_sinks, position: tip };
         let hub = Hub {
+            id,
+            tail,
+            tables,
+            rules: Rules::new(&options.tables, names),
             shards: handles,
-            names,
             tasks: TaskTracker::new(),
             replay_reads: Arc::new(Semaphore::new(REPLAY_READS_MAX)),
+            session_notes: Arc::default(),
+            entities: Entities::default(),
+            queries,
+            views: Views::default(),
+            draining: CancellationToken::new(),
+            access,
+            options,
+            store,
         };
-        (hub, running, sinks, query_sinks)
+        (hub, Unstarted { shards: dormant, sinks, desk })
     }
 
     /// Starts the shards.
     pub(crate) fn start(
-        node: &Arc<Node>,
+        self: &Arc<Hub>,
         shards: Vec<Dormant>,
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) {
         for shard in shards {
-            tasks.spawn(shard.run(Arc::clone(node), stop.clone()));
+            tasks.spawn(shard.run(Arc::clone(self), stop.clone()));
         }
     }
 
     /// Ends a connection, or one of its subscriptions, if it is here.
     pub(crate) fn end(&self, connection_id: &str, query_id: Option<&str>) {
-        for shard in &self.shards {
+        for shard in self.shards.all() {
             let id: Arc<str> = connection_id.into();
             let command = Command::End { id, query_id: query_id.map(Into::into) };
-            let commands = shard.commands.clone();
-            self.tasks.spawn(async move {
-                let _ = commands.send(command).await;
-            });
+            let shard = shard.clone();
+            self.tasks.spawn(async move { shard.ask(command).await });
         }
-    }
-
-    /// Has the store told again which entities all connections are told of.
-    pub(crate) async fn restore_entities(&self) {
-        for shard in &self.shards {
-            shard.ask(Command::RestoreEntities).await;
-        }
-    }
-
-    /// The shard of a session, or of a connection that has none.
-    pub(crate) fn shard_of(&self, tenant: &str, session: &str) -> &Handle {
-        let index = rendezvous::pick(&self.names, tenant, session).unwrap_or(0);
-        &self.shards[index]
-    }
-
-    /// What all shards counted.
-    pub(crate) fn totals(&self) -> Totals {
-        Totals::of(self.shards.iter().map(|shard| &*shard.stats))
-    }
-
-    /// What each shard counted.
-    pub(crate) fn stats(&self) -> impl Iterator<Item = &Stats> {
-        self.shards.iter().map(|shard| &*shard.stats)
     }
 
     /// A place among the replays that read from the store.
     pub(crate) fn replay_reads(&self) -> &Arc<Semaphore> {
         &self.replay_reads
+    }
+
+    /// A position as clients see it.
+    pub(crate) fn offset(&self, position: Position) -> Offset {
+        position.in_epoch(self.store.epoch())
     }
 }

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use tidewire_store::Position;
 
 use crate::access::problem::Problem;
-use crate::node::Node;
+use crate::hub::Hub;
 
 /// The header that says after which offset a stream has all of its events.
 const EARLIEST_OFFSET: &str = "stream-earliest-offset";
@@ -29,8 +29,8 @@ pub(crate) fn gone() -> Problem {
 }
 
 /// Events after a cursor are gone; those after `earliest` are there.
-pub(crate) fn trimmed(node: &Node, earliest: Position) -> Problem {
-    let earliest = node.offset(earliest).to_string();
+pub(crate) fn trimmed(hub: &Hub, earliest: Position) -> Problem {
+    let earliest = hub.offset(earliest).to_string();
     Problem::new(
         StatusCode::GONE,
         "offset_trimmed",

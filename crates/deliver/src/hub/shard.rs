@@ -21,12 +21,12 @@ use super::stats::{Stats, add, set, subtract};
 use super::subscribe::leave;
 use super::upkeep::Due;
 use super::{Command, Handle, Outlet};
+use crate::hub::Hub;
 use crate::hub::kinds::Leaving;
 use crate::hub::kinds::entities::Desk;
 use crate::hub::kinds::query::Board;
 use crate::hub::messages::{Closing, ServerMessage as _};
 use crate::hub::reader_frame::Frame;
-use crate::node::Node;
 use crate::wire::clock::{clock_ms, now_ms};
 use crate::wire::websocket::CloseCode;
 use crate::wire::websocket::deflate::Deflater;
@@ -39,7 +39,7 @@ pub(super) fn ms(duration: Duration) -> u64 {
 /// A shard at work.
 #[derive(Debug)]
 pub(super) struct Shard {
-    pub(super) node: Arc<Node>,
+    pub(super) hub: Arc<Hub>,
     pub(super) handle: Handle,
     pub(super) stats: Arc<Stats>,
     /// Everything up to here has been seen.
@@ -71,9 +71,9 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    pub(super) fn new(node: Arc<Node>, handle: Handle, position: Position, index: usize) -> Shard {
+    pub(super) fn new(hub: Arc<Hub>, handle: Handle, position: Position, index: usize) -> Shard {
         Shard {
-            node,
+            hub,
             stats: Arc::clone(&handle.stats),
             handle,
             position,
@@ -183,7 +183,7 @@ impl Shard {
     pub(super) fn attach(&mut self, outlet: Outlet, facts: Arc<Facts>, reads: bool) -> Key {
         self.next_serial += 1;
         let serial = self.next_serial;
-        let ping_ms = ms(self.node.options.live.ping);
+        let ping_ms = ms(self.hub.options.live.ping);
         // Spread, so that those who came together are not pinged together.
         let first_ping = self.now_ms + rand::rng().random_range(ping_ms / 2..=ping_ms.max(1));
         add(self.gauge(&outlet, reads), 1);
@@ -258,7 +258,7 @@ impl Shard {
         if std::mem::replace(&mut self.said_goodbye, true) {
             return;
         }
-        let spread_ms = u64::try_from(self.node.options.live.reconnect_spread.as_millis());
+        let spread_ms = u64::try_from(self.hub.options.live.reconnect_spread.as_millis());
         let spread_ms = spread_ms.unwrap_or(u64::MAX).max(1);
         let keys: Vec<Key> =
             self.connections.iter().map(|(index, c)| Key { index, serial: c.serial }).collect();

@@ -23,7 +23,8 @@ use crate::access::options::{Access, Options};
 use crate::hub::lookup::find as find_page;
 use crate::hub::reader_frame::Voice;
 use crate::hub::tail::Sinks;
-use crate::node::{Assembled, Node};
+use crate::hub::{Hub, Unstarted};
+use crate::testing;
 
 const STREAMS: [&str; 2] = ["left", "right"];
 /// How many times others run before the store answers, call by call: pages come early and late.
@@ -81,7 +82,7 @@ struct Client {
 }
 
 struct World {
-    node: Arc<Node>,
+    hub: Arc<Hub>,
     shard: Shard,
     incoming: Incoming,
     sinks: Sinks,
@@ -112,14 +113,12 @@ impl World {
         let mut options = Options::new(Access::OpenOnLoopback);
         options.live.fan_out_threshold = fan_out_threshold;
         options.streams.page_cache_bytes_max = 0;
-        let assembled = Node::assemble(options, store, String::new(), 1).await;
-        let Assembled { node, mut shards, sinks, .. } = assembled.expect("a node");
-        let node = Arc::new(node);
+        let (hub, Unstarted { mut shards, sinks, .. }) = testing::hub(options, store).await;
         let dormant = shards.pop().expect("a shard");
         World {
-            shard: Shard::new(Arc::clone(&node), dormant.handle, dormant.position, 0),
+            shard: Shard::new(Arc::clone(&hub), dormant.handle, dormant.position, 0),
             incoming: dormant.incoming,
-            node,
+            hub,
             sinks,
             tick: tokio::time::interval(Duration::from_secs(1)),
             clients: Vec::new(),
@@ -165,12 +164,12 @@ impl World {
             actor: Actor::default(),
             trace_context: None,
         };
-        self.node.store.submit(LogCommand::Append(append)).await.expect("an append");
+        self.hub.store.submit(LogCommand::Append(append)).await.expect("an append");
         self.appended[stream] += messages;
     }
 
     async fn follow(&mut self, blindly: bool) {
-        let Node { tail, store, .. } = &*self.node;
+        let Hub { tail, store, .. } = &*self.hub;
         // A shard that is asked for too much would make the tail wait for it.
         if self.sinks[0].capacity() <= 2 {
             return;
@@ -192,14 +191,14 @@ impl World {
     }
 
     async fn arrive(&mut self, stream: usize, at_tail: bool) {
-        let node = &self.node;
-        let attendance = node.tail.attend(STREAMS[stream]);
+        let hub = &self.hub;
+        let attendance = hub.tail.attend(STREAMS[stream]);
         let after = if at_tail { Position::new(u64::MAX) } else { Position::START };
-        let page = find_page(node, STREAMS[stream], &Reach::All, after, PASSAGE_LIMIT)
+        let page = find_page(hub, STREAMS[stream], &Reach::All, after, PASSAGE_LIMIT)
             .await
             .expect("a page");
         let after = if at_tail { page.view.tail } else { after };
-        let voice = Voice::new(node.store.epoch(), "application/json", None);
+        let voice = Voice::new(hub.store.epoch(), "application/json", None);
         let (sender, body) = mpsc::channel(1);
         self.clients.push(Client {
             stream,

@@ -103,7 +103,7 @@ impl Shard {
             // next stream of its name.
             self.retire(stream);
         }
-        let tail = &self.node.tail;
+        let tail = &self.hub.tail;
         let audience = self.audiences.entry(Arc::clone(stream));
         let audience = audience.or_insert_with(|| Audience::new(tail.attend(stream)));
         audience.enter(circle, member);
@@ -159,12 +159,12 @@ impl Shard {
         }
         add(&self.stats.replays, 1);
         let task = replay::run(
-            Arc::clone(&self.node),
+            Arc::clone(&self.hub),
             self.handle.clone(),
             replay::Target { key, replay, dialect },
             wanted,
         );
-        self.node.hub.tasks.spawn(task);
+        self.hub.tasks.spawn(task);
     }
 
     /// Sends those of a stream's followers back to the store that have not got an event there.
@@ -205,7 +205,7 @@ impl Shard {
         {
             // Else it would be asked for again when the session returns.
             let (session, stream) = (session.to_string(), stream.to_string());
-            self.node.sessions.note(vec![SessionChange::Unsubscribe { session, stream }]);
+            self.hub.session_notes.note(vec![SessionChange::Unsubscribe { session, stream }]);
         }
         self.drop_subscription(key, slot);
         for message in last_words.iter().chain([&ended]) {

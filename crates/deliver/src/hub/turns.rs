@@ -16,9 +16,9 @@ use tidewire_store::Position;
 use super::connection::Key;
 use super::shard::Shard;
 use super::{Command, Handle};
+use crate::hub::Hub;
 use crate::hub::kinds::query::engine::QuerySight;
 use crate::hub::tail::Sight;
-use crate::node::Node;
 use crate::wire::clock::clock_ms;
 use crate::wire::clock::now_ms;
 
@@ -58,10 +58,10 @@ pub(super) struct Incoming {
 
 impl Dormant {
     /// Runs until `stop`.
-    pub(super) async fn run(self, node: Arc<Node>, stop: CancellationToken) {
+    pub(super) async fn run(self, hub: Arc<Hub>, stop: CancellationToken) {
         let Dormant { handle, mut incoming, position, index } = self;
-        let draining = node.draining.clone();
-        let mut shard = Shard::new(node, handle, position, index);
+        let draining = hub.draining.clone();
+        let mut shard = Shard::new(hub, handle, position, index);
         let mut tick = tokio::time::interval(shard.tick());
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -164,7 +164,7 @@ impl Shard {
 
     /// How often upkeep runs: a few times a ping, so that nobody waits much longer than they should.
     fn tick(&self) -> Duration {
-        let shortest = self.node.options.live.ping.min(self.node.options.streams.sse_duration);
+        let shortest = self.hub.options.live.ping.min(self.hub.options.streams.sse_duration);
         (shortest / 5).clamp(Duration::from_millis(20), Duration::from_secs(1))
     }
 

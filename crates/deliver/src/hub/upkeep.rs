@@ -31,7 +31,7 @@ impl Shard {
         if !self.due.is_empty() {
             return;
         }
-        let live = &self.node.options.live;
+        let live = &self.hub.options.live;
         let (silence_ms, age_ms) = (ms(live.silence), ms(live.queue_age));
         let (mut events, mut bytes, mut oldest_ms) = (0, 0, self.now_ms);
         for (index, connection) in &self.connections {
@@ -58,7 +58,7 @@ impl Shard {
     /// Looks after some of those for whom it is time. They may be many at once: all who got the same
     /// message last, or came together.
     pub(super) fn care(&mut self, count: usize) {
-        let ping_ms = ms(self.node.options.live.ping);
+        let ping_ms = ms(self.hub.options.live.ping);
         for _ in 0..count {
             let Some((key, what)) = self.due.pop_front() else { return };
             let Some(connection) = self.connection(key) else { continue };
@@ -83,7 +83,7 @@ impl Shard {
         self.touch(key.index);
         let connection = self.connections.get(key.index).filter(|_| all_served);
         let Some(position) = connection.and_then(|c| self.caught_up(c)) else { return };
-        let offset = self.node.offset(position);
+        let offset = self.hub.offset(position);
         let Some(connection) = self.connections.get_mut(key.index) else { return };
         if connection.told < position {
             connection.told = position;
@@ -149,9 +149,9 @@ impl Shard {
             }
             *due_ms = self.now_ms + *every_ms;
             self.next_renewal_ms = self.next_renewal_ms.min(*due_ms);
-            let (node, stream) = (Arc::clone(&self.node), stream.to_string());
-            self.node.hub.tasks.spawn(async move {
-                if let Err(error) = node.store.submit(LogCommand::Touch { stream }).await {
+            let (hub, stream) = (Arc::clone(&self.hub), stream.to_string());
+            self.hub.tasks.spawn(async move {
+                if let Err(error) = hub.store.submit(LogCommand::Touch { stream }).await {
                     tracing::debug!(%error, "followers did not renew their stream");
                 }
             });
@@ -187,7 +187,7 @@ impl Shard {
                 }
             }
         }
-        self.node.sessions.note(changes);
+        self.hub.session_notes.note(changes);
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<EntityWish, Refused> {
         code: code(&document.entity_code).map_err(refused)?,
         ids: ids(document.entity_ids).map_err(refused)?,
         start: start.map_err(refused)?.unwrap_or(StartFrom::Now),
-        horizon: document.horizon.read(node).map_err(refused)?,
+        horizon: document.horizon.read(&node.hub).map_err(refused)?,
         adds: false,
     })
 }
@@ -143,7 +143,7 @@ impl EntityWish {
     /// What the hub is asked for, if they may be told of.
     pub(super) async fn request(self, asker: &Asker<'_>) -> Result<EntityRequest, Problem> {
         let EntityWish { query_id, code, ids, start, horizon, adds } = self;
-        asker.node.permit_entity(asker.identity, &code).await?;
+        asker.node.hub.permit_entity(asker.identity, &code).await?;
         let identity = asker.identity.clone();
         Ok(EntityRequest { query_id, code, ids, start, horizon, identity, adds, kept: false })
     }

@@ -36,7 +36,7 @@ impl Serving {
         node.sessions
             .change(SessionChange::Connect {
                 session: serving.session.to_string(),
-                node: node.id.clone(),
+                node: node.hub.id.clone(),
             })
             .await?;
         let session = node.sessions.load(&serving.session).await?;
@@ -73,9 +73,10 @@ pub(crate) async fn follow(
     for subscription in &session.subscriptions {
         let act = Act::Read(&subscription.stream);
         let allowed = identity.may(act);
-        let allowed = allowed.inspect_err(|p| audit::turned_away(node, Some(identity), act, p));
+        let allowed =
+            allowed.inspect_err(|p| audit::turned_away(&node.access, Some(identity), act, p));
         let seen = match allowed {
-            Ok(()) => node.view(identity, &subscription.stream, None).await,
+            Ok(()) => node.hub.view(identity, &subscription.stream, None).await,
             Err(problem) => Err(problem),
         };
         match seen {
@@ -102,7 +103,7 @@ fn request(
     StreamRequest {
         query_id: subscription.query_id.as_str().into(),
         stream: subscription.stream.as_str().into(),
-        reach: node.reach(identity, &subscription.stream),
+        reach: node.hub.reach(identity, &subscription.stream),
         start: StartFrom::After(resume_at(subscription, cursor)),
         horizon: Horizon::default(),
         link: Some(SessionLink {

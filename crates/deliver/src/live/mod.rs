@@ -64,10 +64,10 @@ pub(crate) async fn of_session(
 
 /// Refuses new connections where there is no room for them.
 fn make_room(node: &Node) -> Result<(), Problem> {
-    if node.draining.is_cancelled() {
+    if node.hub.draining.is_cancelled() {
         return Err(tidewire_store::StoreError::Closed.into());
     }
-    node.memory.make_room()
+    node.access.memory.make_room()
 }
 
 /// A name for a connection: no other has it, and there is no `-` in it.
@@ -78,5 +78,5 @@ pub(crate) fn connection_id() -> Arc<str> {
 
 /// The first message.
 fn hello(node: &Node, connection_id: &str, session: Option<&str>) -> String {
-    Hello { connection_id, node: &node.id, session }.text()
+    Hello { connection_id, node: &node.hub.id, session }.text()
 }

@@ -83,7 +83,7 @@ pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<QueryWish, Refused> {
         params: document.params.iter().map(|param| param.get().to_owned()).collect(),
         resume,
         etag: document.etag,
-        horizon: document.horizon.read(node).map_err(refused)?,
+        horizon: document.horizon.read(&node.hub).map_err(refused)?,
     })
 }
 
@@ -106,20 +106,20 @@ impl QueryWish {
     pub(super) async fn request(self, asker: &Asker<'_>) -> Result<QueryRequest, Problem> {
         let QueryWish { query_id, sql, params, resume, etag, horizon } = self;
         let &Asker { node, identity, .. } = asker;
-        let seat = node.query_seat(identity)?;
-        horizon.reached(node).await?;
+        let seat = node.hub.query_seat(identity)?;
+        horizon.reached(&node.hub).await?;
         // They were JSON when they came.
         let params: Vec<_> =
             params.into_iter().filter_map(|p| RawValue::from_string(p).ok()).collect();
-        let compiled = node.compile(identity, &sql, &params).await;
+        let compiled = node.hub.compile(identity, &sql, &params).await;
         let compiled = compiled.map_err(|problem| match identity.scopes().can(Ability::Sql) {
             true => problem,
             false => for_those_without_sql(problem),
         })?;
-        let patterns = node.pattern_seats(identity, &compiled)?;
+        let patterns = node.hub.pattern_seats(identity, &compiled)?;
         if let Resume::After(position) = resume {
             // Another node may have seen more. An offset that nobody gave is not waited for longer.
-            let seen = node.tail.reached(position);
+            let seen = node.hub.tail.reached(position);
             let _ = tokio::time::timeout(OTHER_NODE_WAIT, seen).await;
         }
         let is_the_same = etag.is_none_or(|etag| etag == compiled.etag);

@@ -51,13 +51,13 @@ pub(super) async fn respond(
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
     super::make_room(node)?;
-    let place = node.place(identity)?;
+    let place = node.access.place(identity)?;
     let session = greeting::check(node, session, identity).await?;
     let cursor = match request.headers().get("last-event-id").map(HeaderValue::to_str) {
         None | Some(Ok("")) => None,
         Some(Ok(text)) => {
             let cursor = parse_offset(text, node.store.epoch())?;
-            within_log(node, cursor).await?;
+            within_log(&node.hub, cursor).await?;
             Some(cursor)
         }
         Some(Err(_)) => return Err(malformed_offset()),
@@ -92,11 +92,11 @@ impl Visit {
     /// Enters the hub and takes up the session.
     async fn enter(self, outlet: Outlet) -> Result<(Presence, Held), Problem> {
         let Visit { node, session, facts, identity, place, cursor } = self;
-        let shard = node.hub.shard_of(identity.tenant(), &session).clone();
+        let shard = node.hub.shards.shard_of(identity.tenant(), &session).clone();
         let presence = shard.attach(outlet, Arc::clone(&facts)).await?;
         let key = presence.key();
         let present = Present { shard: shard.clone(), key, identity: identity.clone() };
-        let registered = Entities::enter(&node, &facts.id, present);
+        let registered = Entities::enter(&node.hub, &facts.id, present);
         let hello = super::hello(&node, &facts.id, Some(&session));
         shard.ask(Command::Say { key, message: hello }).await;
         let serving = Serving::begin(&node, &shard, key, session, &identity, cursor).await?;

@@ -73,7 +73,7 @@ pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<StreamWish, Refused> {
         stream: name.as_str().into(),
         table,
         start: start.map_err(refused)?,
-        horizon: document.horizon.read(node).map_err(refused)?,
+        horizon: document.horizon.read(&node.hub).map_err(refused)?,
     })
 }
 
@@ -90,11 +90,11 @@ impl StreamWish {
     pub(super) async fn request(self, asker: &Asker<'_>) -> Result<StreamRequest, Problem> {
         let StreamWish { query_id, stream, table, start, horizon } = self;
         let &Asker { node, identity, session, .. } = asker;
-        let reach = node.reach(identity, &stream);
+        let reach = node.hub.reach(identity, &stream);
         let filter = table.as_ref().and_then(|rows| rows.filter.as_deref());
-        let view = node.view(identity, &stream, filter).await?;
+        let view = node.hub.view(identity, &stream, filter).await?;
         let patterns = match filter {
-            Some(_) => node.filter_seat(identity, view.as_ref()).await?,
+            Some(_) => node.hub.filter_seat(identity, view.as_ref()).await?,
             None => None,
         };
         let manner = Manner { to_table: table.is_some(), view };

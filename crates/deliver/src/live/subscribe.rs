@@ -124,7 +124,7 @@ impl Asker<'_> {
         if let Some(stream) = wish.reads() {
             let act = Act::Read(stream);
             let turned_away = |problem: &Problem| {
-                audit::turned_away(self.node, Some(self.identity), act, problem)
+                audit::turned_away(&self.node.access, Some(self.identity), act, problem)
             };
             self.identity.may(act).inspect_err(turned_away)?;
         }

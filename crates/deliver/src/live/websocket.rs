@@ -96,7 +96,7 @@ async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, visitor: Visito
     let identity = admission.identity().ok();
     let socket = Arc::new(Socket::new(line, clock_ms()));
     let tenant = identity.as_ref().map(Identity::tenant).unwrap_or_default();
-    let shard = node.hub.shard_of(tenant, session.as_deref().unwrap_or(&facts.id)).clone();
+    let shard = node.hub.shards.shard_of(tenant, session.as_deref().unwrap_or(&facts.id)).clone();
     let outlet = Outlet::WebSocket { socket: Arc::clone(&socket), deflate };
     let Ok(presence) = shard.attach(outlet, Arc::clone(&facts)).await else { return };
     let key = presence.key();
@@ -208,10 +208,10 @@ impl Client {
             self.held = None;
             return Ok(());
         };
-        let budget = &self.node.budget;
+        let budget = &self.node.access.budget;
         let open = || budget.open(Purpose::Message, identity.account());
         let held = self.held.get_or_insert_with(open);
-        self.node.hold(held, bytes)
+        self.node.access.hold(held, bytes)
     }
 
     /// Waits a little until both have said that this is the end, so that what was sent last reaches
@@ -277,9 +277,9 @@ impl Client {
     async fn act(&mut self, message: Message) -> bool {
         // A message is a request, and counts as one.
         if let Some(identity) = &self.identity
-            && let Err(problem) = self.node.rates.identity(identity)
+            && let Err(problem) = self.node.access.rates.identity(identity)
         {
-            audit::turned_away(&self.node, Some(identity), Act::AsksItself, &problem);
+            audit::turned_away(&self.node.access, Some(identity), Act::AsksItself, &problem);
             self.say(problem.message(None)).await;
             return true;
         }
@@ -320,7 +320,7 @@ impl Client {
         match self.node.authenticate(token, self.facts.address).await {
             Ok(identity) => self.admit(identity).await,
             Err(problem) => {
-                audit::turned_away(&self.node, None, Act::AsksItself, &problem);
+                audit::turned_away(&self.node.access, None, Act::AsksItself, &problem);
                 self.say(problem.message(None)).await;
                 self.close(CloseCode::POLICY, "unauthorized").await;
                 false
@@ -337,7 +337,7 @@ impl Client {
                 Err(problem) => return self.turn_away(&problem).await,
             },
         };
-        match self.node.place(&identity) {
+        match self.node.access.place(&identity) {
             Ok(place) => self.place = place,
             Err(problem) => return self.turn_away(&problem).await,
         }
@@ -346,7 +346,7 @@ impl Client {
         self.facts.admit(identity.clone());
         let present =
             Present { shard: self.shard.clone(), key: self.key, identity: identity.clone() };
-        self.registered = Some(Entities::enter(&self.node, &self.facts.id, present));
+        self.registered = Some(Entities::enter(&self.node.hub, &self.facts.id, present));
         self.say(super::hello(&self.node, &self.facts.id, session.as_deref())).await;
         self.node.claim_alone(&self.facts.id, identity.who()).await;
         if let Some(session) = session {

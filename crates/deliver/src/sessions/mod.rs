@@ -66,13 +66,14 @@ impl Sessions {
     pub(crate) async fn load_key(
         store: &SharedStore,
         options: &SessionOptions,
+        batch: Arc<Batch>,
     ) -> Result<Sessions, StartError> {
         let secret = secret::shared(store, SIGNING_KEY).await?;
         Ok(Sessions {
             key: hmac::Key::new(hmac::HMAC_SHA256, &secret),
             ttl_ms: u64::try_from(options.ttl.as_millis()).unwrap_or(u64::MAX),
             store: SharedStore::clone(store),
-            batch: Arc::new(Batch::default()),
+            batch,
             connected: Mutex::new(HashMap::new()),
         })
     }
@@ -178,7 +179,7 @@ impl Sessions {
             drop(connected);
             self.note(vec![SessionChange::Disconnect {
                 session: session.to_string(),
-                node: node.id.clone(),
+                node: node.hub.id.clone(),
                 ttl_ms: self.ttl_ms,
             }]);
         }

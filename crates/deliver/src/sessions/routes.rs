@@ -64,12 +64,12 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
     }
     identity.may(Act::Read(&stream))?;
     // What of it is seen is decided when a connection follows it; here, whether anything is.
-    node.view(identity, &stream, None).await?;
-    document.horizon.read(node)?.reached(node).await?;
+    node.hub.view(identity, &stream, None).await?;
+    document.horizon.read(&node.hub)?.reached(&node.hub).await?;
     let start = document.offset.as_deref().map(|text| start_from(node, text)).transpose()?;
     let following = Following {
         session: &session,
-        reach: &node.reach(identity, &stream),
+        reach: &node.hub.reach(identity, &stream),
         stream: &stream,
         query_id: &stream,
         start,
@@ -79,7 +79,7 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
         "sessionId": session,
         "streamId": stream,
         "subscriptionEpoch": made.epoch,
-        "lastOffset": node.offset(made.pointer).to_string(),
+        "lastOffset": node.hub.offset(made.pointer).to_string(),
     });
     Ok(uncached(StatusCode::OK, document))
 }
@@ -167,7 +167,7 @@ pub(crate) async fn offsets(
     let offsets = session.subscriptions.iter().map(|subscription| {
         json!({
             "streamId": subscription.stream,
-            "lastOffset": node.offset(subscription.pointer).to_string(),
+            "lastOffset": node.hub.offset(subscription.pointer).to_string(),
             "subscriptionEpoch": subscription.epoch,
         })
     });

@@ -32,11 +32,11 @@ pub(crate) async fn subscribe(
     if let Some(other) = known.find(|s| s.query_id == query_id && s.stream != stream) {
         return Err(taken_by_session(&other.stream));
     }
-    let view = view(node, stream, reach).await?.view;
+    let view = view(&node.hub, stream, reach).await?.view;
     let start = match start {
         Some(StartFrom::After(position)) => {
-            within_log(node, position).await?;
-            not_lost(node, &view, position)?;
+            within_log(&node.hub, position).await?;
+            not_lost(&node.hub, &view, position)?;
             Start::At(position)
         }
         Some(StartFrom::Now) => Start::At(view.tail),

@@ -42,7 +42,7 @@ pub(crate) async fn watch(node: Arc<Node>, stop: CancellationToken) {
         let signal = tokio::select! {
             () = stop.cancelled() => return,
             _ = claim.tick() => {
-                node.sessions.reconnect(&node.id);
+                node.sessions.reconnect(&node.hub.id);
                 continue;
             }
             _ = look.tick() => SessionSignal::Missed,

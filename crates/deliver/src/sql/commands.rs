@@ -45,7 +45,7 @@ pub(crate) async fn kill(
     identity: &Identity,
     live_id: &str,
 ) -> Result<SqlAnswer, Problem> {
-    let row = match node.queries.registry.find(live_id) {
+    let row = match node.hub.queries.registry.find(live_id) {
         Some(row) => Some(row),
         None => node.store.live_query(live_id).await?,
     };
@@ -67,7 +67,7 @@ pub(crate) async fn kill(
     }
     control::send(node, &Order::EndSubscription { live_id: row.live_id }).await?;
     audit::administered(identity, "kill_live_query", live_id);
-    let offset = Some(node.tail.position());
+    let offset = Some(node.hub.tail.position());
     Ok(SqlAnswer { row_count: 1, offset, ..SqlAnswer::default() })
 }
 

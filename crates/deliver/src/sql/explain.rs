@@ -24,7 +24,7 @@ pub(crate) async fn explain(
     select: &str,
     params: &[Box<RawValue>],
 ) -> Result<SqlAnswer, Problem> {
-    let compiled = node.compile(identity, select, params).await?;
+    let compiled = node.hub.compile(identity, select, params).await?;
     let query = &compiled.query;
     let mut lines = vec![("plan", query.plan.name().to_string())];
     for (plan, why) in &query.why {
@@ -36,7 +36,7 @@ pub(crate) async fn explain(
         lines.push(("table", table.table.to_string()));
     }
     let (reply, counted) = oneshot::channel();
-    node.queries.order(Order::Count { key: query.key, reply });
+    node.hub.queries.order(Order::Count { key: query.key, reply });
     let shared_by = counted.await.unwrap_or(0);
     lines.push(("key", format!("{:032x}", query.key.0)));
     lines.push(("shared_by", shared_by.to_string()));
@@ -55,7 +55,7 @@ pub(crate) async fn explain(
         columns: vec![column("key"), column("value")],
         row_count: rows.len() as u64,
         rows,
-        offset: Some(node.tail.position()),
+        offset: Some(node.hub.tail.position()),
     })
 }
 

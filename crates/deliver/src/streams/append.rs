@@ -95,7 +95,7 @@ fn respond(
     };
     let mut response = status.into_response();
     let headers = response.headers_mut();
-    encode::insert(headers, headers::NEXT_OFFSET, &node.offset(tail).to_string());
+    encode::insert(headers, headers::NEXT_OFFSET, &node.hub.offset(tail).to_string());
     if let Some(stamp) = producer {
         encode::insert(headers, headers::PRODUCER_EPOCH, &stamp.epoch.to_string());
     }

@@ -29,7 +29,7 @@ pub(super) async fn create(
     let fork = fork_from(node, request.headers())?;
     if let Some(fork) = &fork {
         identity.may(Act::Read(&fork.source))?;
-        node.sees_all(identity, &fork.source).await?;
+        node.hub.sees_all(identity, &fork.source).await?;
         if is_of_entities(&fork.source) && identity.reach() != Reach::All {
             return Err(refusal::problem(node, Refusal::SourceNotFound));
         }
@@ -57,7 +57,7 @@ pub(super) async fn create(
             let mut response = status.into_response();
             let answer = response.headers_mut();
             encode::insert(answer, header::CONTENT_TYPE.as_str(), &state.content_type);
-            encode::insert(answer, headers::NEXT_OFFSET, &node.offset(tail).to_string());
+            encode::insert(answer, headers::NEXT_OFFSET, &node.hub.offset(tail).to_string());
             if new {
                 let location = format!("{base_url}/v1/stream/{}", encode::path(name.as_str()));
                 encode::insert(answer, header::LOCATION.as_str(), &location);
@@ -86,7 +86,7 @@ async fn first_messages(
     }
     let inherited = match (content_type, fork) {
         (None, Some(fork)) => {
-            crate::hub::lookup::content_type(node, &fork.source, &identity.reach()).await?
+            crate::hub::lookup::content_type(&node.hub, &fork.source, &identity.reach()).await?
         }
         _ => None,
     };

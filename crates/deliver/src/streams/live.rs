@@ -47,15 +47,16 @@ pub(super) async fn long_poll(
 ) -> Result<Response<Body>, Problem> {
     let _seat = seat(node)?;
     let deadline = Instant::now() + node.options.streams.long_poll;
-    let attendance = node.tail.attend(name.as_str());
+    let attendance = node.hub.tail.attend(name.as_str());
     let mut changes = attendance.changes();
-    let reach = node.reach(identity, name.as_str());
+    let reach = node.hub.reach(identity, name.as_str());
     let view = query.view.as_ref();
-    let (mut page, after) = first_page(node, name, &reach, from, lookup::page_limit(node)).await?;
-    beyond_tip(node, after, &page)?;
+    let (mut page, after) =
+        first_page(node, name, &reach, from, lookup::page_limit(&node.hub)).await?;
+    beyond_tip(&node.hub, after, &page)?;
     // Kept while it waits, so that what happens meanwhile is seen through it.
-    let mut lens = node.see(view, &mut page).await?;
-    lookup::renew(node, &page.view.state).await;
+    let mut lens = node.hub.see(view, &mut page).await?;
+    lookup::renew(&node.hub, &page.view.state).await;
     let mut reached = Reached::by(&page, after, after);
     let mut closed = reached.is_end && page.view.state.closed.is_some();
     while page.events.is_empty() && !closed {
@@ -71,7 +72,7 @@ pub(super) async fn long_poll(
                 tokio::select! {
                     biased;
                     ended = identity.standing().over() => return Err(crate::access::auth::ended(ended)),
-                    () = node.draining.cancelled() => break,
+                    () = node.hub.draining.cancelled() => break,
                     () = tokio::time::sleep_until(deadline) => break,
                     // Timers are a little late, and pages may come faster.
                     () = reached.can_go_on(&mut changes), if Instant::now() < deadline => {}
@@ -89,7 +90,7 @@ pub(super) async fn long_poll(
         page.close();
         closed = true;
     }
-    lookup::renew(node, &page.view.state).await;
+    lookup::renew(&node.hub, &page.view.state).await;
     let mut response = if page.events.is_empty() {
         nothing_yet(node, reached, closed)
     } else {
@@ -114,15 +115,15 @@ pub(super) async fn first_page(
 ) -> Result<(Page, Position), Problem> {
     let after = match from {
         From::After(after) => after,
-        From::Now => lookup::view(node, name.as_str(), reach).await?.view.tail,
+        From::Now => lookup::view(&node.hub, name.as_str(), reach).await?.view.tail,
     };
-    Ok((lookup::find(node, name.as_str(), reach, after, limit).await?, after))
+    Ok((lookup::find(&node.hub, name.as_str(), reach, after, limit).await?, after))
 }
 
 fn nothing_yet(node: &Node, reached: Reached, closed: bool) -> Response<Body> {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
-    let next = node.offset(reached.offset).to_string();
+    let next = node.hub.offset(reached.offset).to_string();
     encode::insert(headers, headers::NEXT_OFFSET, &next);
     if reached.is_end {
         encode::insert(headers, headers::UP_TO_DATE, "true");
@@ -131,7 +132,7 @@ fn nothing_yet(node: &Node, reached: Reached, closed: bool) -> Response<Body> {
     if closed {
         encode::insert(headers, headers::CLOSED, "true");
     }
-    if node.draining.is_cancelled() {
+    if node.hub.draining.is_cancelled() {
         // The reader is to come back, and not over this connection.
         encode::insert(headers, "connection", "close");
     }
@@ -200,7 +201,7 @@ async fn next(
     let (reach, view, lens) = sight;
     let (look, position) = attendance.look(at.position, usize::MAX);
     let end = Reached { position, is_end: true, ..at };
-    Ok(match look.seen(node, view, at.position) {
+    Ok(match look.seen(&node.hub, view, at.position) {
         Sees::Events { events, last, .. } if events.is_empty() => {
             Next::Nothing(Reached { offset: last.max(at.offset), ..end })
         }
@@ -209,8 +210,8 @@ async fn next(
         Sees::Closed => Next::Closed(end),
         Sees::Ended => Next::Ended,
         Sees::Behind => {
-            let mut page = lookup::page(node, attendance.stream(), reach, at.position).await?;
-            *lens = node.see(view, &mut page).await?;
+            let mut page = lookup::page(&node.hub, attendance.stream(), reach, at.position).await?;
+            *lens = node.hub.see(view, &mut page).await?;
             let reached = Reached::by(&page, at.position, at.offset);
             match page.events.is_empty() {
                 false => Next::Page(Found::Stored(Box::new(page)), reached.position),

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tidewire_store::{Page, Position, StreamView};
 
 use super::read::Format;
-use crate::access::budget::Account;
+use crate::access::budget::{Account, Spare};
 
 /// Smaller pages are as quickly read as found.
 const PAGE_BYTES_MIN: usize = 4 << 10;
@@ -84,17 +84,6 @@ impl Pages {
         shelf.pages.get(&(stream.to_owned(), after, format)).cloned()
     }
 
-    /// Forgets those that were made for an account, or all.
-    pub(crate) fn forget(&self, made_for: Option<&Arc<Account>>) {
-        let mut shelf = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let Shelf { pages, order, bytes } = &mut *shelf;
-        pages.retain(|_, kept| {
-            made_for.is_some_and(|account| !Arc::ptr_eq(account, &kept.made_for))
-        });
-        order.retain(|key| pages.contains_key(key));
-        *bytes = pages.values().map(|kept| kept.body.len()).sum();
-    }
-
     /// Keeps a page that was just made.
     pub(super) fn keep(
         &self,
@@ -130,5 +119,17 @@ impl Pages {
                 shelf.bytes -= gone.body.len();
             }
         }
+    }
+}
+
+impl Spare for Pages {
+    fn forget(&self, made_for: Option<&Arc<Account>>) {
+        let mut shelf = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let Shelf { pages, order, bytes } = &mut *shelf;
+        pages.retain(|_, kept| {
+            made_for.is_some_and(|account| !Arc::ptr_eq(account, &kept.made_for))
+        });
+        order.retain(|key| pages.contains_key(key));
+        *bytes = pages.values().map(|kept| kept.body.len()).sum();
     }
 }

@@ -68,8 +68,8 @@ pub(super) async fn get(
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
     let mut query = Query::parse(node, request.uri.query().unwrap_or_default())?;
-    query.view = node.view(identity, name.as_str(), query.filter.as_deref()).await?;
-    query.horizon.reached(node).await?;
+    query.view = node.hub.view(identity, name.as_str(), query.filter.as_deref()).await?;
+    query.horizon.reached(&node.hub).await?;
     if query.filter.is_some() && query.view.is_none() {
         return Err(where_without_table());
     }
@@ -81,7 +81,7 @@ pub(super) async fn get(
                 _ => Position::START,
             };
             let (view, rendered) = catch_up(node, &name, after, &query, identity).await?;
-            lookup::renew(node, &view.state).await;
+            lookup::renew(&node.hub, &view.state).await;
             let answer = Answer { node, query: &query, identity, view: &view, rendered };
             let mut response = answer.respond(&request.headers);
             response.extensions_mut().insert(HeldAlready);
@@ -114,22 +114,22 @@ async fn catch_up(
     query: &Query,
     identity: &Identity,
 ) -> Result<(StreamView, Rendered), Problem> {
-    let (reach, format) = (node.reach(identity, name.as_str()), query.format);
+    let (reach, format) = (node.hub.reach(identity, name.as_str()), query.format);
     let kept = node.pages.find(name.as_str(), after, format).filter(|_| query.view.is_none());
     if let Some(kept) = kept {
-        let view = lookup::view(node, name.as_str(), &reach).await?.view;
-        lookup::not_lost(node, &view, after)?;
+        let view = lookup::view(&node.hub, name.as_str(), &reach).await?.view;
+        lookup::not_lost(&node.hub, &view, after)?;
         if let Some(rendered) = kept.as_of(&view) {
             return Ok((view, rendered));
         }
     }
-    let mut page = lookup::page(node, name.as_str(), &reach, after).await?;
-    lookup::beyond_tip(node, after, &page)?;
+    let mut page = lookup::page(&node.hub, name.as_str(), &reach, after).await?;
+    lookup::beyond_tip(&node.hub, after, &page)?;
     let next = page.next(after);
-    node.see(query.view.as_ref(), &mut page).await?;
+    node.hub.see(query.view.as_ref(), &mut page).await?;
     let mut rendered = Rendered { next, ..render(node, &page, after, format) };
     // Held once, however many readers get it, and for as long as one of them does.
-    rendered.body = node.hold_bytes(rendered.body, identity.account())?;
+    rendered.body = node.access.hold_bytes(rendered.body, identity.account())?;
     if query.view.is_none() {
         node.pages.keep(&page, after, format, &rendered, identity.account());
     }
@@ -142,7 +142,7 @@ pub(super) fn render(node: &Node, page: &Page, after: Position, format: Format) 
     let body = match format {
         Format::Plain => encode::body(state.is_json(), &page.events),
         Format::Events => encode::events_body(&state.content_type, &page.events, |event| {
-            node.offset(event.position)
+            node.hub.offset(event.position)
         }),
     };
     Rendered { next: page.next(after), up_to_date: page.up_to_date(), body }
@@ -153,14 +153,15 @@ pub(super) async fn head(
     name: StreamName,
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
-    let seen = node.view(identity, name.as_str(), None).await?;
-    let mut page = lookup::view(node, name.as_str(), &node.reach(identity, name.as_str())).await?;
-    node.see(seen.as_ref(), &mut page).await?;
+    let seen = node.hub.view(identity, name.as_str(), None).await?;
+    let mut page =
+        lookup::view(&node.hub, name.as_str(), &node.hub.reach(identity, name.as_str())).await?;
+    node.hub.see(seen.as_ref(), &mut page).await?;
     let view = page.view;
     let mut response = StatusCode::OK.into_response();
     let headers = response.headers_mut();
     encode::insert(headers, "content-type", &view.state.content_type);
-    encode::insert(headers, headers::NEXT_OFFSET, &node.offset(view.tail).to_string());
+    encode::insert(headers, headers::NEXT_OFFSET, &node.hub.offset(view.tail).to_string());
     encode::insert(headers, "cache-control", "no-store");
     match view.state.lifetime {
         Lifetime::Forever => {}
@@ -185,16 +186,17 @@ async fn now(
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
     let format = query.format;
-    let mut page = lookup::view(node, name.as_str(), &node.reach(identity, name.as_str())).await?;
+    let mut page =
+        lookup::view(&node.hub, name.as_str(), &node.hub.reach(identity, name.as_str())).await?;
     // So that what cannot be seen is refused here as well.
-    node.see(query.view.as_ref(), &mut page).await?;
+    node.hub.see(query.view.as_ref(), &mut page).await?;
     let view = page.view;
-    lookup::renew(node, &view.state).await;
+    lookup::renew(&node.hub, &view.state).await;
     let json = view.state.is_json() || format == Format::Events;
     let mut response = Response::new(Body::from(if json { "[]" } else { "" }));
     let headers = response.headers_mut();
     encode::insert(headers, "content-type", content_type(&view.state, format));
-    encode::insert(headers, headers::NEXT_OFFSET, &node.offset(view.tail).to_string());
+    encode::insert(headers, headers::NEXT_OFFSET, &node.hub.offset(view.tail).to_string());
     encode::insert(headers, headers::UP_TO_DATE, "true");
     encode::insert(headers, "cache-control", "no-store");
     identity.vary(headers);
@@ -219,7 +221,7 @@ impl Answer<'_> {
         let state = &self.view.state;
         let up_to_date = self.rendered.up_to_date;
         let closed = up_to_date && state.closed.is_some();
-        let next = self.node.offset(self.rendered.next).to_string();
+        let next = self.node.hub.offset(self.rendered.next).to_string();
         let etag = self.etag(&next, closed);
         let mut response = if not_modified(request, &etag) {
             StatusCode::NOT_MODIFIED.into_response()
@@ -324,7 +326,7 @@ impl Query {
                 _ => {}
             }
         }
-        query.horizon = Horizon::parse(node, min_offset.as_deref(), min_txid.as_deref())?;
+        query.horizon = Horizon::parse(&node.hub, min_offset.as_deref(), min_txid.as_deref())?;
         Ok(query)
     }
 }

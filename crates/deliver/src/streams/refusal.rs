@@ -40,7 +40,7 @@ pub(crate) fn problem(node: &Node, refusal: Refusal) -> Problem {
             "append to another stream",
         )
         .with_header(headers::CLOSED, "true")
-        .with_header(headers::NEXT_OFFSET, node.offset(tail)),
+        .with_header(headers::NEXT_OFFSET, node.hub.offset(tail)),
         Refusal::ContentTypeDiffers { expected } => Problem::new(
             conflict,
             "content_type_differs",
@@ -112,7 +112,7 @@ fn fork(node: &Node, refusal: &Refusal) -> Problem {
         ),
         Refusal::ForkBeyondTail { tail } => Problem::bad_request(
             "fork_offset_beyond_tail",
-            format!("the source ends at {}", node.offset(*tail)),
+            format!("the source ends at {}", node.hub.offset(*tail)),
             "fork at an offset the source has reached",
         ),
         Refusal::SubOffsetTooLarge { max } => Problem::bad_request(

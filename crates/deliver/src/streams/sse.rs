@@ -32,27 +32,27 @@ pub(super) async fn stream(
     request: &Parts,
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
-    let kept = (seat(node)?, node.place(identity)?);
+    let kept = (seat(node)?, node.access.place(identity)?);
     // From here on the node remembers what is appended, so nothing falls between this page and what
     // the hub sees after it.
-    let attendance = node.tail.attend(name.as_str());
-    let reach = node.reach(identity, name.as_str());
+    let attendance = node.hub.tail.attend(name.as_str());
+    let reach = node.hub.reach(identity, name.as_str());
     let (mut page, after) = first_page(node, name, &reach, from, PASSAGE_LIMIT).await?;
-    beyond_tip(node, after, &page)?;
-    let lens = node.see(query.view.as_ref(), &mut page).await?;
+    beyond_tip(&node.hub, after, &page)?;
+    let lens = node.hub.see(query.view.as_ref(), &mut page).await?;
     let patterns = match &lens {
-        Some(lens) => node.pattern_seat(identity, lens.table(), lens.patterns())?,
+        Some(lens) => node.hub.pattern_seat(identity, lens.table(), lens.patterns())?,
         None => None,
     };
     let kept = (kept, patterns);
-    lookup::renew(node, &page.view.state).await;
+    lookup::renew(&node.hub, &page.view.state).await;
     let client_cursor = query.cursor.as_deref();
     let voice = Voice::new(node.store.epoch(), &page.view.state.content_type, client_cursor);
     let (id, sight) = (connection_id(), (query.view.clone(), lens));
     let facts = Facts::new(Arc::clone(&id), Peer::address(&request.extensions), &request.headers);
     let facts = Arc::new(facts.of(identity.clone()));
     let arrival = Box::new(Arrival::new(facts, attendance, reach, sight, &page, after, voice));
-    let shard = node.hub.shard_of(identity.tenant(), &id).clone();
+    let shard = node.hub.shards.shard_of(identity.tenant(), &id).clone();
     let enter = async move |outlet| Ok((shard.admit(outlet, arrival).await?, kept));
     let mut response = written_by_hub(node, request, identity, enter).await?;
     if voice.is_base64() {

@@ -57,7 +57,7 @@ impl Dispatcher {
     }
 
     async fn work(&mut self) {
-        let mut headers = self.node.tail.headers();
+        let mut headers = self.node.hub.tail.headers();
         let mut round = tokio::time::interval(ROUND);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // Until the interests are known, and after events were missed, every subscription is looked

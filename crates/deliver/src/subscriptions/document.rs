@@ -235,10 +235,10 @@ pub(super) fn links(node: &Node, subscription: &Subscription, with_ends: bool) -
         let mut document = json!({
             "path": name,
             "link_type": if link.explicit { "explicit" } else { "glob" },
-            "acked_offset": node.offset(link.acked).to_string(),
+            "acked_offset": node.hub.offset(link.acked).to_string(),
         });
         if with_ends {
-            document["tail_offset"] = node.offset(link.tail).to_string().into();
+            document["tail_offset"] = node.hub.offset(link.tail).to_string().into();
             document["has_pending"] = link.pending().into();
         }
         document

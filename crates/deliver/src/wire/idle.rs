@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use hyper::rt::{Sleep, Timer};
 
-use crate::access::options::Limits;
 use crate::wire::clock::clock_ms;
 use crate::wire::kept_body::keep_with;
 use crate::wire::line::Line;
@@ -78,6 +77,15 @@ impl Future for HeadSleep {
 
 impl Sleep for HeadSleep {}
 
+/// How long a connection may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timeouts {
+    /// For the head of a request.
+    pub(crate) header: Duration,
+    /// Without a request, or without taking anything of an answer.
+    pub(crate) idle: Duration,
+}
+
 /// The requests of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
@@ -129,20 +137,20 @@ impl Requests {
 
     /// Ends when the connection has done nothing for too long. The builder's own timeout begins only
     /// when it knows which version of HTTP the client speaks, and one that says nothing never tells.
-    pub(crate) async fn overdue(&self, line: &Line, limits: &Limits) -> Overdue {
-        tokio::time::sleep(limits.header_timeout).await;
+    pub(crate) async fn overdue(&self, line: &Line, timeouts: Timeouts) -> Overdue {
+        tokio::time::sleep(timeouts.header).await;
         if !self.any.load(Ordering::Relaxed) {
             return Overdue::Header;
         }
         loop {
             let (quiet, stalled) = (self.quiet(), line.stalled());
-            if quiet >= limits.idle_timeout {
+            if quiet >= timeouts.idle {
                 return Overdue::Idle;
             }
-            if stalled >= limits.idle_timeout {
+            if stalled >= timeouts.idle {
                 return Overdue::Stalled;
             }
-            tokio::time::sleep(limits.idle_timeout - quiet.max(stalled)).await;
+            tokio::time::sleep(timeouts.idle - quiet.max(stalled)).await;
         }
     }
 

@@ -5,9 +5,18 @@ use std::sync::Arc;
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-use crate::access::options::{Access, Options};
 use crate::wire::peer::{Network, holder, is_among};
 use crate::wire::seats::{Seat, Seats};
+
+/// How many places there are.
+#[derive(Debug)]
+pub(crate) struct PlaceLimits {
+    pub(crate) all_max: usize,
+    /// 0: as many as there are places.
+    pub(crate) per_address_max: usize,
+    /// Those who speak for many.
+    pub(crate) exempt: Vec<Network>,
+}
 
 /// The places that there are.
 #[derive(Debug)]
@@ -28,15 +37,11 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    pub(crate) fn new(options: &Options) -> Places {
+    pub(crate) fn new(limits: PlaceLimits) -> Places {
         Places {
-            all: Arc::new(Semaphore::new(options.limits.connections_max)),
-            per_address_max: match options.access {
-                // There is one address, and the developer's tools share it.
-                Access::OpenOnLoopback => 0,
-                Access::Guarded { .. } => options.limits.connections_per_address_max,
-            },
-            exempt: options.trusted_proxies.clone(),
+            all: Arc::new(Semaphore::new(limits.all_max)),
+            per_address_max: limits.per_address_max,
+            exempt: limits.exempt,
             by_address: Seats::default(),
         }
     }
@@ -59,16 +64,10 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::options::Limits;
 
-    fn places(access: Access, per_address_max: usize) -> Places {
-        let limits = Limits { connections_per_address_max: per_address_max, ..Limits::default() };
-        let trusted_proxies = vec!["10.0.0.0/8".parse().expect("a network")];
-        Places::new(&Options { limits, trusted_proxies, ..Options::new(access) })
-    }
-
-    fn keyed() -> Access {
-        Access::Guarded { admin_key: None }
+    fn places(per_address_max: usize) -> Places {
+        let exempt = vec!["10.0.0.0/8".parse().expect("a network")];
+        Places::new(PlaceLimits { all_max: 10, per_address_max, exempt })
     }
 
     fn enter(places: &Places, address: &str) -> Option<Place> {
@@ -78,7 +77,7 @@ mod tests {
 
     #[test]
     fn an_address_has_so_many_places_and_gets_them_back() {
-        let places = places(keyed(), 2);
+        let places = places(2);
         let first = enter(&places, "192.0.2.1").expect("the first");
         let _second = enter(&places, "192.0.2.1").expect("the second");
         assert!(enter(&places, "192.0.2.1").is_none(), "the third");
@@ -91,16 +90,16 @@ mod tests {
 
     #[test]
     fn neighbours_of_one_network_count_together() {
-        let places = places(keyed(), 1);
+        let places = places(1);
         let _first = enter(&places, "2001:db8::1").expect("the first");
         assert!(enter(&places, "2001:db8::ffff:2").is_none(), "the same 64 bits");
         assert!(enter(&places, "2001:db8:0:1::1").is_some(), "others");
     }
 
     #[test]
-    fn proxies_and_developers_have_no_cap_and_nobody_has_one_of_zero() {
-        for places in [places(keyed(), 1), places(Access::OpenOnLoopback, 1), places(keyed(), 0)] {
-            let all = [enter(&places, "10.1.1.1"), enter(&places, "10.1.1.1")];
+    fn proxies_have_no_cap_and_nobody_has_one_of_zero() {
+        for (places, address) in [(places(1), "10.1.1.1"), (places(0), "192.0.2.1")] {
+            let all = [enter(&places, address), enter(&places, address)];
             assert!(all.iter().all(Option::is_some));
             assert_eq!(places.by_address.holders(), 0);
         }

@@ -3,27 +3,74 @@
 //!
 //! No secret is ever among them: a credential is known by its number or its user's name.
 
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
 use serde_json::value::RawValue;
 
 use super::identity::Identity;
 use super::permit::Act;
+use crate::access::AccessControl;
 use crate::access::problem::Problem;
-use crate::node::Node;
 
 const TARGET: &str = "tidewire::audit";
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
+}
+
+/// How often someone came in or was turned away.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    denials: Family<ReasonLabels, Counter>,
+    authentications: Family<KindLabels, Counter>,
+}
+
+impl Counts {
+    /// Has a scraper get them.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "authentications",
+            "Credentials found good, for the first time in a while",
+            self.authentications.clone(),
+        );
+        let help = "Requests and messages that were refused";
+        registry.register("denials", help, self.denials.clone());
+    }
+
+    fn denied(&self, reason: &'static str) {
+        self.denials.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    fn authenticated(&self, kind: &'static str) {
+        self.authentications.get_or_create(&KindLabels { kind }).inc();
+    }
+}
+
 /// A credential was found good, for the first time in a while.
-pub(crate) fn came_in(node: &Node, identity: &Identity, kind: &'static str) {
-    node.metrics.authenticated(kind);
+pub(crate) fn came_in(access: &AccessControl, identity: &Identity, kind: &'static str) {
+    access.counts.authenticated(kind);
     let who = identity.label();
     tracing::info!(target: TARGET, who, kind, host = identity.tenant(), "came in");
 }
 
 /// A request or a message was refused.
-pub(crate) fn turned_away(node: &Node, who: Option<&Identity>, act: Act<'_>, problem: &Problem) {
+pub(crate) fn turned_away(
+    access: &AccessControl,
+    who: Option<&Identity>,
+    act: Act<'_>,
+    problem: &Problem,
+) {
     let reason = problem.code();
-    node.metrics.denied(reason);
-    if !node.rates.may_write(reason) {
+    access.counts.denied(reason);
+    if !access.rates.may_write(reason) {
         return;
     }
     let who = who.map_or_else(|| "unknown".to_owned(), Identity::label);
@@ -36,10 +83,10 @@ const STATEMENTS_BYTES_MAX: usize = 8 << 10;
 
 /// What users' SQL says, where the operator has asked for it (`sql.log_statements`).
 pub(crate) fn statements<'a>(
-    node: &Node,
+    access: &AccessControl,
     all: impl IntoIterator<Item = (&'a str, &'a [Box<RawValue>])>,
 ) -> Option<String> {
-    if !node.options.sql.log_statements {
+    if !access.options.sql.log_statements {
         return None;
     }
     let mut said = String::new();

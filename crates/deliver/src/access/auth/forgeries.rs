@@ -20,20 +20,20 @@ impl Bench {
         let Fresh { key, hash } = key::generate().expect("randomness");
         let (name, scopes) = ("a key".to_owned(), r#"{"tables": ["*"]}"#.to_owned());
         let new = NewKey { name, hash, scopes, expires_in_ms: None };
-        (self.wait(self.node().store.create_key(new)).expect("a key").id, key)
+        (self.wait(self.node().access.store.create_key(new)).expect("a key").id, key)
     }
 
     fn who_has(&self, token: &str) -> Option<Who> {
-        let found = self.wait(self.node().credentials.authenticate(token));
+        let found = self.wait(self.node().access.credentials.authenticate(token));
         found.ok().map(|found| found.identity.who().clone())
     }
 
     fn ticket_of(&self, identity: &Identity) -> String {
-        self.wait(ticket::issue(self.node(), identity)).expect("a ticket").0
+        self.wait(ticket::issue(&self.node().access, identity)).expect("a ticket").0
     }
 
     fn who_comes_with(&self, ticket: &str) -> Option<Who> {
-        let found = self.wait(ticket::redeem(self.node(), ticket));
+        let found = self.wait(ticket::redeem(&self.node().access, ticket));
         found.ok().map(|found| found.identity.who().clone())
     }
 }

@@ -4,14 +4,14 @@
 use axum::http::StatusCode;
 
 use super::identity::{Identity, Who};
+use crate::access::AccessControl;
 use crate::access::problem::Problem;
-use crate::node::Node;
 use crate::wire::seats::Seat;
 
 /// A live connection's place, given back when dropped.
 pub(crate) type Place = Seat<Who>;
 
-impl Node {
+impl AccessControl {
     /// A place for another live connection. Those who are nobody in particular are not counted.
     pub(crate) fn place(&self, identity: &Identity) -> Result<Option<Place>, Problem> {
         let connections_max = self.options.live.connections_per_identity_max;

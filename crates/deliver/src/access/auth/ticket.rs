@@ -13,10 +13,10 @@ use super::identity::{Identity, Who};
 use super::jwt::Claims;
 use super::scopes::Scopes;
 use super::{digest, hex, unauthorized};
+use crate::access::AccessControl;
 use crate::access::options::Access;
 use crate::access::problem::Problem;
 use crate::access::secret;
-use crate::node::Node;
 
 const PREFIX: &str = "twt_";
 const TICKET_BYTES: usize = 32;
@@ -31,7 +31,10 @@ enum Holder {
 }
 
 /// Makes a ticket for someone, and says how long it can be used.
-pub(crate) async fn issue(node: &Node, identity: &Identity) -> Result<(String, Duration), Problem> {
+pub(crate) async fn issue(
+    access: &AccessControl,
+    identity: &Identity,
+) -> Result<(String, Duration), Problem> {
     let holder = match identity.who() {
         Who::Anyone | Who::Admin => Holder::Admin,
         Who::Key(id) => Holder::Key { id: *id },
@@ -50,33 +53,33 @@ pub(crate) async fn issue(node: &Node, identity: &Identity) -> Result<(String, D
         tracing::error!(%error, "a ticket could not be written");
         unauthorized("no ticket can be made for this token")
     })?;
-    let ttl = node.options.auth.ticket_ttl;
+    let ttl = access.options.auth.ticket_ttl;
     let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-    node.store.put_ticket(&hex(&digest(ticket.as_bytes())), &holder, ttl_ms).await?;
+    access.store.put_ticket(&hex(&digest(ticket.as_bytes())), &holder, ttl_ms).await?;
     Ok((ticket, ttl))
 }
 
 /// Who comes in with a ticket, which is of no use any more after this.
-pub(crate) async fn redeem(node: &Node, ticket: &str) -> Result<Found, Problem> {
+pub(crate) async fn redeem(access: &AccessControl, ticket: &str) -> Result<Found, Problem> {
     let spent = || unauthorized("the ticket is not valid, or was used before");
     if !ticket.starts_with(PREFIX) || ticket.len() > 2 * TICKET_BYTES {
         return Err(spent());
     }
     let hash = digest(ticket.as_bytes());
-    let holder = node.store.take_ticket(&hex(&hash)).await?.ok_or_else(spent)?;
+    let holder = access.store.take_ticket(&hex(&hash)).await?.ok_or_else(spent)?;
     let holder: Holder = serde_json::from_str(&holder).map_err(|_| spent())?;
     let identity = match holder {
-        Holder::Admin => match node.options.access {
-            Access::OpenOnLoopback => node.anyone.clone(),
+        Holder::Admin => match access.options.access {
+            Access::OpenOnLoopback => access.anyone.clone(),
             Access::Guarded { .. } => Identity::new(Who::Admin, Scopes::unlimited(), None),
         },
-        Holder::Key { id } => node.credentials.holder_of_key(id).await?,
+        Holder::Key { id } => access.credentials.holder_of_key(id).await?,
         Holder::User { claims, scopes } => {
-            let identity = credentials::user(&claims, &scopes, &node.names)?;
+            let identity = credentials::user(&claims, &scopes, &access.names)?;
             if identity.standing().is_due(std::time::Instant::now()) {
                 return Err(super::ended(super::Ended::Expired));
             }
-            node.credentials.remember_user(hash, identity, scopes)
+            access.credentials.remember_user(hash, identity, scopes)
         }
     };
     Ok(Found { identity, first: Some("ticket") })

@@ -117,13 +117,13 @@ proptest! {
 #[test]
 fn an_answer_is_held_until_it_is_sent() {
     let bench = Bench::start();
-    let node = bench.node();
+    let access = &bench.node().access;
     let account = Arc::default();
     let small_bytes = usize::try_from(SMALL_ANSWER_BYTES).expect("a size");
     let answer = |bytes: usize| Response::new(Body::from(vec![b'x'; bytes]));
-    let held = || node.budget.tally(Purpose::Answer).bytes.load(Ordering::Relaxed);
+    let held = || access.budget.tally(Purpose::Answer).bytes.load(Ordering::Relaxed);
     let hold = |bytes, method| {
-        let held = node.hold_answer(answer(bytes), &account, &method);
+        let held = access.hold_answer(answer(bytes), &account, &method);
         held.map_err(|problem| problem.code())
     };
     let small = hold(small_bytes, Method::GET).expect("it is small");
@@ -133,8 +133,8 @@ fn an_answer_is_held_until_it_is_sent() {
     assert_eq!(held(), large);
     drop((small, told));
     assert_eq!(held(), 0);
-    let mut all = node.budget.open(Purpose::Body, &Arc::default());
-    all.grow_anyway(node.options.limits.inflight_bytes_max);
+    let mut all = access.budget.open(Purpose::Body, &Arc::default());
+    all.grow_anyway(access.options.limits.inflight_bytes_max);
     let refused = hold(large, Method::GET).expect_err("there is no room");
     assert_eq!(refused, "inflight_bytes_exhausted");
     let done = hold(large, Method::POST).expect("what is done is told");

@@ -28,6 +28,7 @@ use bytes::Bytes;
 use tidewire_store::Position;
 
 use crate::access::options::LiveOptions;
+use crate::hub::Hub;
 use crate::hub::audience::Member;
 use crate::hub::connection::Subscription;
 use crate::hub::fan_out::Hold;
@@ -35,7 +36,6 @@ use crate::hub::flush::Room;
 use crate::hub::log_feed::Feed;
 use crate::hub::outbox::Parcel;
 use crate::hub::shard::Shard;
-use crate::node::Node;
 use entities::Interest;
 use query::LiveQuery;
 
@@ -137,7 +137,7 @@ pub(in crate::hub) trait Subject: std::fmt::Debug {
 
     /// It was put off until the client has taken what waits, and that is so. Returns whether there was
     /// something to do.
-    fn go_on(&mut self, _: &Node) -> bool {
+    fn go_on(&mut self, _: &Hub) -> bool {
         false
     }
 

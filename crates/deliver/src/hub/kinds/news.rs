@@ -6,10 +6,10 @@ use tidewire_query::QueryId;
 
 use super::query::QueryNews;
 use super::stream::news::StreamNews;
+use crate::hub::Hub;
 use crate::hub::audience::{Circle, Member};
 use crate::hub::round::{Round, Serving};
 use crate::hub::shard::Shard;
-use crate::node::Node;
 
 /// Something that happened, for followers who are told the same of it.
 #[derive(Debug)]
@@ -77,9 +77,9 @@ impl News {
     }
 
     /// Finds out what its followers see of it, before some of them are told.
-    pub(in crate::hub) fn look(&mut self, node: &Node) {
+    pub(in crate::hub) fn look(&mut self, hub: &Hub) {
         if let News::Stream(news) = self {
-            news.in_doubt = !news.look(&node.tables, node.store.epoch());
+            news.in_doubt = !news.look(&hub.tables, hub.store.epoch());
         }
     }
 
@@ -99,10 +99,10 @@ impl News {
 }
 
 /// Finds out for several rounds at once what their followers see: events that are the same are read once.
-pub(in crate::hub) fn look_together<'r>(rounds: impl Iterator<Item = &'r mut Round>, node: &Node) {
+pub(in crate::hub) fn look_together<'r>(rounds: impl Iterator<Item = &'r mut Round>, hub: &Hub) {
     let streams = rounds.filter_map(|round| match &mut round.news {
         News::Stream(news) => Some(&mut **news),
         _ => None,
     });
-    StreamNews::look_together(streams, &node.tables, node.store.epoch());
+    StreamNews::look_together(streams, &hub.tables, hub.store.epoch());
 }

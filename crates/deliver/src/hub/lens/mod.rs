@@ -47,9 +47,9 @@ use tidewire_store::{Epoch, Event, Found, Page, PageLimit, Position, Reach, Stor
 use crate::access::auth::names::FRESH;
 use crate::access::auth::{Act, Identity, Who, audit};
 use crate::access::problem::Problem;
+use crate::hub::Hub;
 use crate::hub::horizon;
 use crate::hub::tail::Look;
-use crate::node::Node;
 use crate::wire::seats::Seat;
 
 /// Patterns that each changed row of a table is tried on, given back when dropped.
@@ -76,11 +76,11 @@ pub(crate) enum Sees {
 
 impl Look {
     /// The same as someone at a position sees it.
-    pub(crate) fn seen(self, node: &Node, view: Option<&View>, position: Position) -> Sees {
+    pub(crate) fn seen(self, hub: &Hub, view: Option<&View>, position: Position) -> Sees {
         match self {
             Look::Events { events, are_all } => {
                 let last = events.last().map_or(position, |event| event.position);
-                match node.remembered(view, events) {
+                match hub.remembered(view, events) {
                     Some(events) => Sees::Events { events, last, are_all },
                     None => Sees::Behind,
                 }
@@ -93,7 +93,7 @@ impl Look {
     }
 }
 
-impl Node {
+impl Hub {
     /// How someone sees a stream: as it is, unless it is a table's and not all of it is theirs to see,
     /// or to be seen. Refuses those who may see nothing of the table.
     pub(crate) async fn view(
@@ -105,7 +105,7 @@ impl Node {
         let Some(table) = view::table_of(stream) else { return Ok(None) };
         let access = self.access(identity, table).await;
         let access = access.inspect_err(|problem| {
-            audit::turned_away(self, Some(identity), Act::Read(stream), problem);
+            audit::turned_away(&self.access, Some(identity), Act::Read(stream), problem);
         })?;
         Ok(View::new(identity, table, access, filter))
     }
@@ -182,8 +182,8 @@ impl Node {
         if !matches!(problem.code(), "table_not_watched" | "table_not_found") {
             return Ok(problem);
         }
-        self.names.look(&self.store, FRESH).await?;
-        Ok(match self.names.meant(&self.names.read(table)).as_slice() {
+        self.access.names.look(&self.store, FRESH).await?;
+        Ok(match self.access.names.meant(&self.access.names.read(table)).as_slice() {
             [(name, _)] => problem.with_hint(format!("it is watched as {name}: name it so")),
             _ => problem,
         })

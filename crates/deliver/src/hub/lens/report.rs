@@ -14,7 +14,7 @@ use super::rules::Configured;
 use crate::access::auth::names::Written;
 use crate::access::auth::scopes::{Scopes, is_no_rule};
 use crate::access::options::TableRule;
-use crate::node::Node;
+use crate::hub::Hub;
 
 /// How often rules are looked at when nothing says that a table has changed: a search path changes
 /// without a word.
@@ -30,12 +30,12 @@ struct Placed<'a> {
 }
 
 /// Looks at the rules whenever tables may have changed, until told to stop.
-pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
+pub(crate) async fn keep(hub: Arc<Hub>, stop: CancellationToken) {
     loop {
-        node.look_at_rules().await;
+        hub.look_at_rules().await;
         tokio::select! {
             () = stop.cancelled() => return,
-            () = node.names.doubted() => {}
+            () = hub.access.names.doubted() => {}
             () = tokio::time::sleep(ROUND) => {}
         }
     }
@@ -49,13 +49,13 @@ pub(crate) struct WrongRules {
     pub(crate) others: Vec<String>,
 }
 
-impl Node {
+impl Hub {
     /// Looks at all rules, and says what is wrong with them that was not said before.
     pub(crate) async fn look_at_rules(&self) {
         if self.rules.again.swap(false, Ordering::AcqRel) {
             self.rules.said.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
-        if let Err(error) = self.names.look(&self.store, Duration::ZERO).await {
+        if let Err(error) = self.access.names.look(&self.store, Duration::ZERO).await {
             tracing::warn!(%error, "the names of tables could not be read; rules are looked at later");
             return;
         }
@@ -72,7 +72,7 @@ impl Node {
     /// What is wrong with rules as they are written by now. Those of the configuration take effect with the
     /// next start.
     pub(crate) async fn wrong_rules(&self) -> WrongRules {
-        let written = Configured::all(&self.written_rules(), &self.names);
+        let written = Configured::all(&self.written_rules(), &self.access.names);
         let mut configured = self.wrong_in_configuration(&written).await;
         let same = |(new, old): (&Configured, &Configured)| {
             (&new.table.text, &new.read) == (&old.table.text, &old.read)
@@ -90,7 +90,7 @@ impl Node {
     /// The rules that the configuration has by now.
     fn written_rules(&self) -> BTreeMap<String, TableRule> {
         match self.rules.reread.load(Ordering::Acquire) {
-            true => self.tunable().tables.clone(),
+            true => self.access.tunable().tables.clone(),
             false => self.options.tables.clone(),
         }
     }
@@ -99,8 +99,9 @@ impl Node {
     /// ready.
     pub(crate) fn note_rules_without_table(&self) {
         let rules = self.rules.configured.iter().map(|rule| &rule.table);
-        let lost =
-            rules.filter(|table| !self.names.means_any(table)).map(|table| table.text.clone());
+        let lost = rules
+            .filter(|table| !self.access.names.means_any(table))
+            .map(|table| table.text.clone());
         let lost: Arc<[Box<str>]> = lost.collect();
         *self.rules.without_table.write().unwrap_or_else(PoisonError::into_inner) = lost;
     }
@@ -110,7 +111,7 @@ impl Node {
         for Configured { table, read, place } in rules {
             let place = format!("{place}, [tables.{}] read", table.text);
             let placed = Placed { place, table, rule: read };
-            match self.names.means_any(table) {
+            match self.access.names.means_any(table) {
                 true => found.extend(self.wrong_with(&placed).await),
                 false => {
                     let nearest = self.nearest(table);
@@ -141,7 +142,7 @@ impl Node {
         written.extend(of_tokens.map(|scopes| ("jwt.scopes".to_owned(), scopes)));
         let mut found = Vec::new();
         for (place, scopes) in written {
-            let Ok(scopes) = Scopes::parse(&scopes, &(), &self.names) else { continue };
+            let Ok(scopes) = Scopes::parse(&scopes, &(), &self.access.names) else { continue };
             found.extend(self.wrong_in_scopes(&place, &scopes).await);
         }
         found
@@ -153,7 +154,7 @@ impl Node {
         for (table, rule) in scopes.rules() {
             let what = if rule.is_some() { "rows" } else { "columns" };
             let place = format!("{place}, {what} of {:?}", table.text);
-            if !self.names.means_any(table) {
+            if !self.access.names.means_any(table) {
                 let nearest = self.nearest(table);
                 found.push(format!(
                     "{place}: no watched table is called so{nearest}; it reads no table"
@@ -169,14 +170,14 @@ impl Node {
     fn unreadable_by_users(&self, written: &[Configured]) -> Option<String> {
         let scopes =
             self.options.auth.jwt_scopes.as_deref().filter(|_| self.options.auth.jwt.is_some());
-        let scopes = Scopes::parse(scopes?, &(), &self.names).ok()?;
+        let scopes = Scopes::parse(scopes?, &(), &self.access.names).ok()?;
         let is_hidden = |table: &str| {
             scopes.covers_table(table)
                 && !scopes.is_admin()
                 && !scopes.narrowing(table).says_rows
-                && !written.iter().any(|rule| self.names.grants(&rule.table, table))
+                && !written.iter().any(|rule| self.access.names.grants(&rule.table, table))
         };
-        let tables = self.names.tables();
+        let tables = self.access.names.tables();
         let hidden: Vec<&str> =
             tables.iter().map(|table| &**table).filter(|it| is_hidden(it)).collect();
         let first = hidden.first()?;
@@ -188,7 +189,7 @@ impl Node {
     }
 
     fn nearest(&self, table: &Written) -> String {
-        let nearest = self.names.nearest(table);
+        let nearest = self.access.names.nearest(table);
         nearest.map_or_else(String::new, |nearest| format!(" (the nearest is {nearest:?})"))
     }
 
@@ -206,7 +207,7 @@ impl Node {
             .sql_name()
             .cloned()
             .unwrap_or_else(|| TableName { schema: None, name: table.text.clone() });
-        read_as_condition(rule, &name, self.names.dialect()).err()
+        read_as_condition(rule, &name, self.access.names.dialect()).err()
     }
 
     /// What is wrong with a rule, for each table that it is for.
@@ -216,7 +217,7 @@ impl Node {
         if is_no_rule(rule) {
             return found;
         }
-        for (meant, name) in self.names.meant(table) {
+        for (meant, name) in self.access.names.meant(table) {
             let told = match self.try_rule(&name, rule).await {
                 Ok(RuleUse::Everywhere) => continue,
                 Ok(RuleUse::LiveQueries) => format!(

@@ -1,7 +1,7 @@
 //! Who may read what of a table: the configuration's rules and the caller's scopes, put together.
 //!
 //! Whichever way a table is read (its stream, a subscription, a fork, entities, a live query), what is
-//! seen of it comes from here ([`Node::access`]). It fails closed:
+//! seen of it comes from here ([`Hub::access`]). It fails closed:
 //!
 //! - a rule that is under the name of no watched table hides nothing, though it was to hide something:
 //!   a credential that has one reads no table;
@@ -24,7 +24,7 @@ use crate::access::auth::names::{FRESH, TableNames, Written};
 use crate::access::auth::scopes::is_no_rule;
 use crate::access::options::TableRule;
 use crate::access::problem::Problem;
-use crate::node::Node;
+use crate::hub::Hub;
 
 /// By which it is counted how often the log says why a credential reads no table.
 const WHY: &str = "why_rule_without_table";
@@ -96,7 +96,7 @@ impl Rules {
     }
 }
 
-impl Node {
+impl Hub {
     /// What someone may see of a table, by the name of its events, or why they may see nothing of it. That
     /// is the same whether there is such a table or not.
     pub(crate) async fn access(&self, identity: &Identity, table: &str) -> Result<Access, Problem> {
@@ -104,13 +104,13 @@ impl Node {
         let mut access = self.access_to_all_that_is_named(identity, table);
         if access.is_err() {
             // The table that a rule names may be watched since a moment ago.
-            self.names.look(&self.store, FRESH).await?;
+            self.access.names.look(&self.store, FRESH).await?;
             access = self.access_to_all_that_is_named(identity, table);
         }
         if let Some(name) = identity.scopes().rule_without_table()
-            && self.rates.may_write(WHY)
+            && self.access.rates.may_write(WHY)
         {
-            let (who, nearest) = (identity.label(), self.names.nearest(name));
+            let (who, nearest) = (identity.label(), self.access.names.nearest(name));
             let (written, nearest) = (&*name.text, nearest.as_deref());
             tracing::warn!(
                 who,
@@ -131,7 +131,7 @@ impl Node {
         let scopes = identity.scopes();
         let has_rules = !self.rules.configured.is_empty() || scopes.rules().next().is_some();
         if has_rules && !scopes.is_admin() {
-            self.names.look_for(&self.store, table).await?;
+            self.access.names.look_for(&self.store, table).await?;
         }
         Ok(())
     }
@@ -158,10 +158,10 @@ impl Node {
             return Ok(view::access(identity, table, Vec::new()));
         }
         let is_said =
-            || scopes.narrowing(table).says_rows || self.rules.says_rows(&self.names, table);
+            || scopes.narrowing(table).says_rows || self.rules.says_rows(&self.access.names, table);
         if identity.is_end_user() && !is_said() {
             return Err(refusal::read_rule_missing(table));
         }
-        Ok(view::access(identity, table, self.rules.of(&self.names, table)))
+        Ok(view::access(identity, table, self.rules.of(&self.access.names, table)))
     }
 }

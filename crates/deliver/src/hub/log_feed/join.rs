@@ -142,7 +142,7 @@ impl Shard {
                 Some(Created {
                     query_id: &subscription.query_id,
                     live_id: connection.live_id(&subscription.query_id),
-                    offset: Some(self.node.offset(*after)),
+                    offset: Some(self.hub.offset(*after)),
                     reset: subscription.renewed,
                     of: CreatedOf::Stream { stream_id, content_type },
                 })
@@ -168,7 +168,7 @@ impl Shard {
                 let Some(audience) = self.audiences.get(&stream) else { continue };
                 let topic = audience.attendance.topic();
                 let Some(events) = topic.between(end.horizon, position) else { return false };
-                let seen = self.node.remembered(view.as_ref(), events);
+                let seen = self.hub.remembered(view.as_ref(), events);
                 let Some(events) = seen else { return false };
                 late.extend(events.into_iter().map(|event| (end.slot, event)));
             }
@@ -230,6 +230,6 @@ impl Shard {
             epoch: link.epoch,
             position,
         };
-        self.node.sessions.note(vec![change]);
+        self.hub.session_notes.note(vec![change]);
     }
 }

@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use tidewire_store::{Event, Lifetime, Page, PageLimit, Position, Reach, StreamState};
 
 use crate::access::problem::Problem;
+use crate::hub::Hub;
 use crate::hub::audience::Manner;
 use crate::hub::connection::{Key, StartFrom};
 use crate::hub::frames::{Dialect, Envelope, Form};
@@ -32,7 +33,6 @@ use crate::hub::lookup::beyond_tip;
 use crate::hub::lookup::{find as find_page, renew};
 use crate::hub::outbox::Slot;
 use crate::hub::{Command, Handle};
-use crate::node::Node;
 use crate::wire::websocket::deflate::Deflater;
 
 /// Events that one step reads, over all its streams.
@@ -127,17 +127,12 @@ pub(crate) enum Verdict {
 }
 
 /// Reads until all have joined.
-pub(in crate::hub) async fn run(
-    node: Arc<Node>,
-    shard: Handle,
-    target: Target,
-    wanted: Vec<Wanted>,
-) {
-    let mut replay = Replay::new(&node, target.dialect, wanted);
+pub(in crate::hub) async fn run(hub: Arc<Hub>, shard: Handle, target: Target, wanted: Vec<Wanted>) {
+    let mut replay = Replay::new(&hub, target.dialect, wanted);
     loop {
         let step = tokio::select! {
             step = replay.step() => Box::new(step),
-            () = node.draining.cancelled() => return,
+            () = hub.draining.cancelled() => return,
         };
         let (reply, verdict) = oneshot::channel();
         let Target { key, replay: id, .. } = target;
@@ -151,7 +146,7 @@ pub(in crate::hub) async fn run(
 }
 
 struct Replay<'a> {
-    node: &'a Node,
+    hub: &'a Hub,
     dialect: Dialect,
     cursors: Vec<Cursor>,
     deflater: Option<Deflater>,
@@ -169,7 +164,7 @@ struct Cursor {
 }
 
 impl<'a> Replay<'a> {
-    fn new(node: &'a Node, dialect: Dialect, wanted: Vec<Wanted>) -> Replay<'a> {
+    fn new(hub: &'a Hub, dialect: Dialect, wanted: Vec<Wanted>) -> Replay<'a> {
         let cursor = |wanted: Wanted| Cursor {
             wanted,
             horizon: None,
@@ -178,7 +173,7 @@ impl<'a> Replay<'a> {
             closed: None,
         };
         let cursors = wanted.into_iter().map(cursor).collect();
-        Replay { node, dialect, cursors, deflater: None }
+        Replay { hub, dialect, cursors, deflater: None }
     }
 
     async fn step(&mut self) -> Step {
@@ -215,7 +210,7 @@ impl<'a> Replay<'a> {
             if cursor.complete || !cursor.page.is_empty() {
                 continue;
             }
-            match cursor.read(self.node, limit).await {
+            match cursor.read(self.hub, limit).await {
                 Ok((begun, lens)) => {
                     step.begun.extend(begun);
                     step.lenses.extend(lens.map(|lens| (cursor.wanted.slot, lens)));
@@ -260,7 +255,7 @@ impl Cursor {
     /// Reads on. Says so if this was the first look at the stream, and through what it is seen.
     async fn read(
         &mut self,
-        node: &Node,
+        hub: &Hub,
         limit: PageLimit,
     ) -> Result<(Option<Begun>, Option<Arc<Lens>>), Problem> {
         let (after, first) = match (self.horizon, self.wanted.start) {
@@ -270,38 +265,38 @@ impl Cursor {
             (None, StartFrom::Now) => (Position::new(u64::MAX), true),
         };
         if first {
-            self.wanted.horizon.reached(node).await?;
+            self.wanted.horizon.reached(hub).await?;
         }
         let Wanted { stream, reach, manner, .. } = &self.wanted;
         if first && manner.to_table {
-            be_watched(node, stream, manner.view.as_ref()).await?;
+            be_watched(hub, stream, manner.view.as_ref()).await?;
         }
-        let mut page = read_page(node, stream, reach, after, limit).await?;
+        let mut page = read_page(hub, stream, reach, after, limit).await?;
         let after = match self.wanted.start {
             StartFrom::Now if first => page.view.tail,
             _ => after,
         };
-        beyond_tip(node, after, &page)?;
+        beyond_tip(hub, after, &page)?;
         self.complete = page.up_to_date();
         self.horizon = Some(page.scanned_to.max(after));
         self.closed = page.view.state.closed.as_ref().map(|closed| closed.position);
-        let begun = first.then(|| self.begun(node, &page.view.state, after));
+        let begun = first.then(|| self.begun(hub, &page.view.state, after));
         if first {
-            renew(node, &page.view.state).await;
+            renew(hub, &page.view.state).await;
         }
-        let lens = see_page(node, self.wanted.manner.view.as_ref(), &mut page).await?;
+        let lens = see_page(hub, self.wanted.manner.view.as_ref(), &mut page).await?;
         self.page = page.events.into();
         Ok((begun, lens))
     }
 
-    fn begun(&mut self, node: &Node, state: &StreamState, after: Position) -> Begun {
+    fn begun(&mut self, hub: &Hub, state: &StreamState, after: Position) -> Begun {
         let Wanted { query_id, stream, slot, manner, .. } = &self.wanted;
-        let notify_bytes = node.options.live.notify_bytes;
+        let notify_bytes = hub.options.live.notify_bytes;
         let form = match manner.to_table {
             true => Form::Change,
             false => Form::of(&state.content_type),
         };
-        let envelope = Envelope::new(query_id, stream, node.store.epoch(), notify_bytes, form);
+        let envelope = Envelope::new(query_id, stream, hub.store.epoch(), notify_bytes, form);
         let slot = *slot;
         self.wanted.envelope = Some(envelope.clone());
         let content_type = state.content_type.clone();
@@ -319,7 +314,7 @@ pub(in crate::hub) fn renew_every(state: &StreamState) -> Option<Duration> {
 
 /// Reads a page, as soon as the store answers.
 pub(in crate::hub) async fn read_page(
-    node: &Node,
+    hub: &Hub,
     stream: &str,
     reach: &Reach,
     after: Position,
@@ -327,8 +322,8 @@ pub(in crate::hub) async fn read_page(
 ) -> Result<Page, Problem> {
     let mut patience = Patience::default();
     loop {
-        let place = node.hub.replay_reads().acquire().await;
-        let page = find_page(node, stream, reach, after, limit).await;
+        let place = hub.replay_reads().acquire().await;
+        let page = find_page(hub, stream, reach, after, limit).await;
         drop(place);
         match page {
             Err(problem) => patience.bear(problem).await?,
@@ -339,13 +334,13 @@ pub(in crate::hub) async fn read_page(
 
 /// Puts what is seen of a page in the place of its events, as soon as that can be said.
 pub(in crate::hub) async fn see_page(
-    node: &Node,
+    hub: &Hub,
     view: Option<&View>,
     page: &mut Page,
 ) -> Result<Option<Arc<Lens>>, Problem> {
     let mut patience = Patience::default();
     loop {
-        match node.see(view, page).await {
+        match hub.see(view, page).await {
             Err(problem) => patience.bear(problem).await?,
             lens => return lens,
         }
@@ -353,10 +348,10 @@ pub(in crate::hub) async fn see_page(
 }
 
 /// Makes sure that a table can be followed, likewise.
-async fn be_watched(node: &Node, stream: &str, view: Option<&View>) -> Result<(), Problem> {
+async fn be_watched(hub: &Hub, stream: &str, view: Option<&View>) -> Result<(), Problem> {
     let mut patience = Patience::default();
     loop {
-        match node.watched(stream, view).await {
+        match hub.watched(stream, view).await {
             Err(problem) => patience.bear(problem).await?,
             watched => return watched,
         }

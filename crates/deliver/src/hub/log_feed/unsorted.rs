@@ -69,7 +69,7 @@ impl Shard {
         if connection.unsorted.is_empty() {
             return;
         }
-        let (mut seen, epoch) = (true, self.node.store.epoch());
+        let (mut seen, epoch) = (true, self.hub.store.epoch());
         // One who follows a single stream gets its rounds in order anyway.
         let several = connection.slots().nth(1).is_some();
         for round in self.backlog.iter_mut().filter(|_| several) {
@@ -77,7 +77,7 @@ impl Shard {
             let Some(slot) = connection.waits_for(&news.circle, news.topic.stream()) else {
                 continue;
             };
-            match news.look(&self.node.tables, epoch) {
+            match news.look(&self.hub.tables, epoch) {
                 true => connection.take_along(slot, &news.chunks),
                 false => seen = false,
             }
@@ -90,7 +90,7 @@ impl Shard {
         }
         let events: usize = unsorted.iter().map(|delivery| delivery.chunk.events.len()).sum();
         let bytes: usize = unsorted.iter().map(|delivery| delivery.chunk.bytes()).sum();
-        if !connection.has_room(events, bytes, &self.node.options.live) {
+        if !connection.has_room(events, bytes, &self.hub.options.live) {
             self.fall_back(key, &unsorted);
             return;
         }

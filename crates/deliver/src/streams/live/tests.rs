@@ -35,8 +35,7 @@ async fn node(long_poll: Duration) -> (Arc<Node>, TempDir) {
     options.streams.read_events_max = 2;
     options.streams.long_poll = long_poll;
     let assembled = Node::assemble(options, store, String::new(), 1).await.expect("a node");
-    let node = assembled.node;
-    (Arc::new(node), folder)
+    (Arc::new(assembled.0), folder)
 }
 
 async fn run(store: &SharedStore, sql: &str) {
@@ -86,15 +85,15 @@ async fn a_poll_whose_time_is_up_says_how_far_it_got() {
         polls += 1;
     };
     assert!(polls > 1, "the twentieth row is not found within one poll");
-    let page = lookup::view(&node, STREAM, &Reach::All).await.expect("the stream");
-    assert_eq!(found, node.offset(page.view.tail).to_string());
+    let page = lookup::view(&node.hub, STREAM, &Reach::All).await.expect("the stream");
+    assert_eq!(found, node.hub.offset(page.view.tail).to_string());
 }
 
 #[tokio::test]
 async fn a_poll_that_sees_nothing_ends_at_the_streams_tail() {
     let (node, _folder) = node(Duration::from_millis(300)).await;
-    let tail = lookup::view(&node, STREAM, &Reach::All).await.expect("the stream").view.tail;
-    let tail = node.offset(tail).to_string();
+    let tail = lookup::view(&node.hub, STREAM, &Reach::All).await.expect("the stream").view.tail;
+    let tail = node.hub.offset(tail).to_string();
     let (mut offset, mut is_end) = ("-1".to_owned(), false);
     while !is_end {
         let answer = poll(&node, &identity(), &offset, 100).await.expect("an answer");
@@ -111,7 +110,7 @@ async fn a_poll_that_scans_ends_with_its_credential_and_with_the_server() {
     let revoked = identity();
     revoked.standing().end(Ended::Revoked);
     poll(&node, &revoked, "-1", 19).await.expect_err("the key was revoked");
-    node.draining.cancel();
+    node.hub.draining.cancel();
     let answer = poll(&node, &identity(), "-1", 19).await.expect("an answer");
     assert_eq!(answer.status(), StatusCode::NO_CONTENT);
     assert_eq!(header(&answer, "connection"), Some("close"));

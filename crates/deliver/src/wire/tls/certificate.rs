@@ -9,7 +9,15 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
-use crate::access::options::TlsOptions;
+/// The server's certificate. The files are looked at while the server runs, and swapped in when they
+/// change.
+#[derive(Debug, Clone)]
+pub struct TlsOptions {
+    /// PEM: the server's certificate, and then those of its issuers.
+    pub certificate: PathBuf,
+    /// PEM: its private key.
+    pub key: PathBuf,
+}
 
 /// Why the server cannot speak TLS with the files it was given.
 #[derive(Debug, thiserror::Error)]

@@ -9,13 +9,27 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 
-use super::certificate::{Pem, TlsError};
-use crate::access::options::TlsOptions;
-use crate::metrics::Metrics;
-use crate::node::Node;
+use super::certificate::{Pem, TlsError, TlsOptions};
 
 /// How often to look: soon enough for one who waits for it, and two small files cost nothing.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// What became of a certificate that was found while running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Swapped,
+    Refused,
+}
+
+impl Outcome {
+    /// By which it is counted.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Outcome::Swapped => "swapped",
+            Outcome::Refused => "refused",
+        }
+    }
+}
 
 /// What new connections are served with.
 pub(crate) struct Keeper {
@@ -52,9 +66,8 @@ impl Keeper {
         self.in_force.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the files until the node stops.
-    pub(crate) async fn watch(node: Arc<Node>, stop: CancellationToken) {
-        let Some(keeper) = &node.tls else { return };
+    /// Looks at the files until told to stop, and notes what became of those that were new.
+    pub(crate) async fn watch(&self, stop: CancellationToken, note: impl Fn(Outcome)) {
         let mut watch = Watch::default();
         let mut round = tokio::time::interval(LOOK_EVERY);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -63,11 +76,11 @@ impl Keeper {
                 () = stop.cancelled() => return,
                 _ = round.tick() => {}
             }
-            let files = keeper.files.clone();
+            let files = self.files.clone();
             let Ok(read) = tokio::task::spawn_blocking(move || Pem::read(&files)).await else {
                 return;
             };
-            watch.take(keeper, read, &node.metrics);
+            watch.take(self, read, &note);
         }
     }
 
@@ -90,7 +103,7 @@ struct Refused {
 }
 
 impl Watch {
-    fn take(&mut self, keeper: &Keeper, read: Result<Pem, TlsError>, metrics: &Metrics) {
+    fn take(&mut self, keeper: &Keeper, read: Result<Pem, TlsError>, note: &impl Fn(Outcome)) {
         let (pem, error) = match read {
             Ok(pem) if pem == keeper.in_force().pem => {
                 self.refused = None;
@@ -100,7 +113,7 @@ impl Watch {
                 Ok(config) => {
                     keeper.swap(pem, config);
                     self.refused = None;
-                    metrics.certificate("swapped");
+                    note(Outcome::Swapped);
                     let file = keeper.files.certificate.display();
                     tracing::info!(%file, "new connections get the new certificate");
                     return;
@@ -113,7 +126,7 @@ impl Watch {
             Some(refused) if refused.pem == pem => {
                 // Two files are not replaced in one step: only what stays is worth a warning.
                 if !std::mem::replace(&mut refused.said, true) {
-                    metrics.certificate("refused");
+                    note(Outcome::Refused);
                     tracing::warn!(%error, "the certificate that was in force stays in force");
                 }
             }

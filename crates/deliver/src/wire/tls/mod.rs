@@ -10,7 +10,7 @@ mod handshake;
 mod keeper;
 mod secure;
 
-pub use certificate::TlsError;
+pub use certificate::{TlsError, TlsOptions};
 pub(crate) use handshake::{Failed, shake_hands};
-pub(crate) use keeper::Keeper;
+pub(crate) use keeper::{Keeper, Outcome};
 pub(crate) use secure::Secure;

@@ -5,8 +5,6 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use base64::Engine as _;
 
-use crate::access::problem::Problem;
-
 /// Appended to a client's key before it is hashed (RFC 6455, section 1.3).
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const EXTENSION: &str = "permessage-deflate";
@@ -20,39 +18,41 @@ pub(crate) struct Agreement {
     pub(crate) deflate: bool,
 }
 
+/// Why there is no WebSocket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoHandshake {
+    /// The request does not ask for one.
+    NotAsked,
+    /// It asks for one of another version.
+    Version,
+    /// Its key is none.
+    Key,
+}
+
+/// The version that there is (RFC 6455).
+pub(crate) const VERSION: &str = "13";
+
 /// Whether a request asks for a WebSocket.
 pub(crate) fn wanted(headers: &HeaderMap) -> bool {
     has_token(headers, header::UPGRADE, "websocket")
 }
 
 /// Checks a request for a WebSocket.
-pub(crate) fn agree(headers: &HeaderMap) -> Result<Agreement, Problem> {
+pub(crate) fn agree(headers: &HeaderMap) -> Result<Agreement, NoHandshake> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     if !wanted(headers) || !has_token(headers, header::CONNECTION, "upgrade") {
-        return Err(Problem::new(
-            StatusCode::UPGRADE_REQUIRED,
-            "websocket_required",
-            "this route is a WebSocket",
-            "connect with a WebSocket client, over HTTP/1.1",
-        )
-        .with_header("upgrade", "websocket"));
+        return Err(NoHandshake::NotAsked);
     }
-    if text(header::SEC_WEBSOCKET_VERSION) != Some("13") {
-        return Err(
-            bad("Sec-WebSocket-Version must be 13").with_header("sec-websocket-version", "13")
-        );
+    if text(header::SEC_WEBSOCKET_VERSION) != Some(VERSION) {
+        return Err(NoHandshake::Version);
     }
     let key = text(header::SEC_WEBSOCKET_KEY).unwrap_or_default();
     let decoded = base64::engine::general_purpose::STANDARD.decode(key);
     if decoded.is_ok_and(|nonce| nonce.len() == 16) {
         Ok(Agreement { accept: accept_of(key), deflate: offers_deflate(headers) })
     } else {
-        Err(bad("Sec-WebSocket-Key must be 16 bytes in base64"))
+        Err(NoHandshake::Key)
     }
-}
-
-fn bad(detail: &str) -> Problem {
-    Problem::bad_request("bad_handshake", detail, "connect with a WebSocket client")
 }
 
 impl Agreement {
@@ -145,15 +145,15 @@ mod tests {
 
     #[test]
     fn what_is_no_handshake_is_refused() {
-        for (name, value, code) in [
-            ("upgrade", "h2c", "websocket_required"),
-            ("connection", "keep-alive", "websocket_required"),
-            ("sec-websocket-version", "8", "bad_handshake"),
-            ("sec-websocket-key", "short", "bad_handshake"),
+        for (name, value, why) in [
+            ("upgrade", "h2c", NoHandshake::NotAsked),
+            ("connection", "keep-alive", NoHandshake::NotAsked),
+            ("sec-websocket-version", "8", NoHandshake::Version),
+            ("sec-websocket-key", "short", NoHandshake::Key),
         ] {
             let mut headers = headers("");
             headers.insert(name, HeaderValue::from_static(value));
-            assert_eq!(agree(&headers).expect_err("refused").code(), code);
+            assert_eq!(agree(&headers).expect_err("refused"), why);
         }
     }
 }

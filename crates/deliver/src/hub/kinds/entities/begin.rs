@@ -18,13 +18,13 @@ use super::interest::concerns;
 use super::waiting::Told;
 use crate::access::auth::Identity;
 use crate::access::problem::Problem;
+use crate::hub::Hub;
 use crate::hub::horizon::Horizon;
 use crate::hub::kinds::entities::kept::Committed;
 use crate::hub::lookup::not_lost;
 use crate::hub::lookup::within_log;
 use crate::hub::outbox::Slot;
 use crate::hub::{Command, Handle, Key};
-use crate::node::Node;
 
 /// Changes read at once.
 const PAGE_CHANGES: usize = 2_000;
@@ -51,7 +51,7 @@ pub(super) struct Past {
 
 /// Does what is needed, and tells the shard.
 pub(super) async fn run(
-    node: Arc<Node>,
+    hub: Arc<Hub>,
     shard: Handle,
     target: Target,
     committed: Option<Committed>,
@@ -59,8 +59,8 @@ pub(super) async fn run(
     past: Option<Past>,
 ) {
     let outcome = tokio::select! {
-        outcome = begin(&node, committed, horizon, past) => outcome,
-        () = node.draining.cancelled() => return,
+        outcome = begin(&hub, committed, horizon, past) => outcome,
+        () = hub.draining.cancelled() => return,
     };
     let Target { key, slot, joining } = target;
     let deed = Box::new(Deed::Begun { slot, joining, outcome });
@@ -68,7 +68,7 @@ pub(super) async fn run(
 }
 
 async fn begin(
-    node: &Node,
+    hub: &Hub,
     committed: Option<Committed>,
     horizon: Horizon,
     past: Option<Past>,
@@ -77,12 +77,12 @@ async fn begin(
         // A batch that is gone belongs to a server that stops.
         committed.await.map_err(|_| tidewire_store::StoreError::Closed)??;
     }
-    horizon.reached(node).await?;
+    horizon.reached(hub).await?;
     let Some(past) = past else { return Ok(Vec::new()) };
     let mut wait = RETRY_MIN;
     loop {
-        let place = node.hub.replay_reads().acquire().await;
-        let read = past.read(node).await;
+        let place = hub.replay_reads().acquire().await;
+        let read = past.read(hub).await;
         drop(place);
         match read {
             Err(problem) if problem.is_temporary() => {
@@ -96,12 +96,12 @@ async fn begin(
 }
 
 impl Past {
-    async fn read(&self, node: &Node) -> Result<Vec<Told>, Problem> {
-        within_log(node, self.after).await?;
-        for stream in node.entity_sources(&self.code).await? {
+    async fn read(&self, hub: &Hub) -> Result<Vec<Told>, Problem> {
+        within_log(hub, self.after).await?;
+        for stream in hub.entity_sources(&self.code).await? {
             let limit = PageLimit { events: 0, bytes: 0 };
-            if let Found::Stream(page) = node.store.read(&stream, Position::START, limit).await? {
-                not_lost(node, &page.view, self.after)?;
+            if let Found::Stream(page) = hub.store.read(&stream, Position::START, limit).await? {
+                not_lost(hub, &page.view, self.after)?;
             }
         }
         let ids: Vec<String> = self.ids.iter().map(ToString::to_string).collect();
@@ -109,11 +109,11 @@ impl Past {
             self.ids.iter().map(|id| (&**id, None)).collect();
         let mut after = self.after;
         loop {
-            let page = node.store.entity_changes(&self.code, &ids, after, PAGE_CHANGES).await?;
+            let page = hub.store.entity_changes(&self.code, &ids, after, PAGE_CHANGES).await?;
             for EntityPast { position, stream, change } in page.changes {
                 // A table that carried the code then may be one that they may not read.
                 let may_hear = concerns(self.identity.scopes().reach(), &change)
-                    && node.may_hear_from(&self.identity, &stream);
+                    && hub.may_hear_from(&self.identity, &stream);
                 if !may_hear {
                     continue;
                 }

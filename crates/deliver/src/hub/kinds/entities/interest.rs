@@ -7,8 +7,8 @@ use tidewire_store::{EntityChange, Epoch, Position, Reach};
 
 use super::waiting::{self, Told, Waiting};
 use crate::access::auth::Identity;
+use crate::hub::Hub;
 use crate::hub::tail::EntityNews;
-use crate::node::Node;
 
 /// The part of a subscription that only one to entities has.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Interest {
     }
 
     /// Whether its holder may be told of something.
-    pub(super) fn may_hear(&mut self, node: &Node, news: &EntityNews) -> bool {
+    pub(super) fn may_hear(&mut self, hub: &Hub, news: &EntityNews) -> bool {
         if !concerns(self.identity.scopes().reach(), &news.change) {
             return false;
         }
@@ -78,7 +78,7 @@ impl Interest {
         if let Some((_, allowed)) = known {
             return *allowed;
         }
-        let allowed = node.may_hear_from(&self.identity, &news.stream);
+        let allowed = hub.may_hear_from(&self.identity, &news.stream);
         self.sources.push((news.stream.clone(), allowed));
         allowed
     }

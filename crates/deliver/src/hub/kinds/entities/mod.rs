@@ -132,7 +132,7 @@ impl Shard {
 
     /// Makes a subscription that has no entities yet.
     fn add_interest(&mut self, key: Key, request: &EntityRequest, renewed: bool) -> Option<Slot> {
-        let epoch = self.node.store.epoch();
+        let epoch = self.hub.store.epoch();
         let interest = Interest::new(&request.code, request.identity.clone(), epoch);
         let kind = Kind::Entities(Box::new(interest));
         self.add(key, (Arc::clone(&request.query_id), None), kind, renewed)
@@ -143,7 +143,7 @@ impl Shard {
         let Member { key, slot } = member;
         let EntityRequest { code, ids, start, horizon, identity, kept, .. } = request;
         let Desk { index, attendances, .. } = &mut self.entities;
-        let tail = &self.node.tail;
+        let tail = &self.hub.tail;
         let attendance = attendances.entry(Arc::clone(&code));
         let attendance = attendance.or_insert_with(|| tail.attend_code(&code));
         let (after, reads) = match start {
@@ -171,10 +171,10 @@ impl Shard {
         });
         let subscription =
             || EntityEdit::Subscribe(self.kept(&identity, connection_id, &code, &ids));
-        let committed = (!kept).then(|| self.node.entities.ask(subscription()));
-        let (node, shard) = (Arc::clone(&self.node), self.handle.clone());
+        let committed = (!kept).then(|| self.hub.entities.ask(subscription()));
+        let (hub, shard) = (Arc::clone(&self.hub), self.handle.clone());
         let target = begin::Target { key, slot, joining: serial };
-        self.node.hub.tasks.spawn(begin::run(node, shard, target, committed, horizon, past));
+        self.hub.tasks.spawn(begin::run(hub, shard, target, committed, horizon, past));
     }
 
     /// Subscriptions as the store keeps them.
@@ -195,7 +195,7 @@ impl Shard {
             user_id,
             host_id: actor.host_id,
             connection_id,
-            node_id: self.node.id.clone(),
+            node_id: self.hub.id.clone(),
             code: code.to_owned(),
             ids: ids.into_iter().map(ToString::to_string).collect(),
         }
@@ -250,7 +250,7 @@ impl Shard {
             connection.entity_edits += 1;
             let connection_id = connection.facts.id.to_string();
             let (code, ids) = (code.to_string(), Some(gone));
-            self.node.entities.note(EntityEdit::Unsubscribe { connection_id, code, ids });
+            self.hub.entities.note(EntityEdit::Unsubscribe { connection_id, code, ids });
         }
     }
 
@@ -263,7 +263,7 @@ impl Shard {
             connection.entity_edits += 1;
             let connection_id = connection.facts.id.to_string();
             let (code, ids) = (interest.code.to_string(), Some(gone));
-            self.node.entities.note(EntityEdit::Unsubscribe { connection_id, code, ids });
+            self.hub.entities.note(EntityEdit::Unsubscribe { connection_id, code, ids });
         }
     }
 
@@ -271,7 +271,7 @@ impl Shard {
     pub(in crate::hub) fn forget_entities(&mut self, connection: &Connection) {
         if connection.entity_edits > 0 {
             let connection_id = connection.facts.id.to_string();
-            self.node.entities.note(EntityEdit::Disconnect { connection_id });
+            self.hub.entities.note(EntityEdit::Disconnect { connection_id });
         }
     }
 
@@ -283,7 +283,7 @@ impl Shard {
                 let Some(interest) = subscription.kind.entities() else { continue };
                 let Interest { identity, code, ids, .. } = interest;
                 let kept = self.kept(identity, connection.facts.id.to_string(), code, ids.keys());
-                self.node.entities.note(EntityEdit::Subscribe(kept));
+                self.hub.entities.note(EntityEdit::Subscribe(kept));
             }
         }
     }

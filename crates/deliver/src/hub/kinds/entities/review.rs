@@ -15,6 +15,7 @@ use super::{Deed, EntityRequest, own_name};
 use crate::access::auth::Identity;
 use crate::access::problem::Problem;
 use crate::hub::Command;
+use crate::hub::Hub;
 use crate::hub::audience::Member;
 use crate::hub::connection::{Key, StartFrom};
 use crate::hub::horizon::Horizon;
@@ -22,17 +23,16 @@ use crate::hub::kinds::SubscribeRequest;
 use crate::hub::kinds::entities::kept::{Entities, Kept};
 use crate::hub::outbox::Slot;
 use crate::hub::shard::Shard;
-use crate::node::Node;
 
 /// How long to wait before a store that did not answer is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What the store has of a connection, however long it takes to answer; none if the connection is gone.
-async fn look(node: &Node, id: &str) -> Option<Kept> {
+async fn look(hub: &Hub, id: &str) -> Option<Kept> {
     loop {
-        match Entities::look(node, id).await {
+        match Entities::look(hub, id).await {
             Ok(kept) => return Some(kept),
-            Err(_) if !node.entities.has(id) => return None,
+            Err(_) if !hub.entities.has(id) => return None,
             Err(error) => {
                 tracing::warn!(%error, "what SQL subscribed to could not be read; trying again");
                 tokio::time::sleep(LOOK_AGAIN).await;
@@ -49,17 +49,17 @@ impl Shard {
         connection.entity_edits += 1;
         let (edits, id) = (connection.entity_edits, Arc::clone(&connection.facts.id));
         let under_way = std::mem::replace(&mut connection.reviewing, true);
-        self.node.entities.begin_review(&id);
+        self.hub.entities.begin_review(&id);
         if under_way {
             return;
         }
-        let (node, shard) = (Arc::clone(&self.node), self.handle.clone());
-        self.node.hub.tasks.spawn(async move {
+        let (hub, shard) = (Arc::clone(&self.hub), self.handle.clone());
+        self.hub.tasks.spawn(async move {
             let look = async {
-                let kept = look(&node, &id).await?;
+                let kept = look(&hub, &id).await?;
                 let mut refused = Vec::new();
                 for (code, _) in &kept {
-                    if let Err(problem) = node.permit_entity(&identity, code).await {
+                    if let Err(problem) = hub.permit_entity(&identity, code).await {
                         refused.push((code.clone(), problem));
                     }
                 }
@@ -67,7 +67,7 @@ impl Shard {
             };
             let looked = tokio::select! {
                 looked = look => looked,
-                () = node.draining.cancelled() => return,
+                () = hub.draining.cancelled() => return,
             };
             let Some((kept, refused)) = looked else { return };
             let deed = Box::new(Deed::Reviewed { identity, edits, kept, refused });
@@ -93,8 +93,8 @@ impl Shard {
             // Or it would be swept, as nobody's, while the connection lives. That changes nothing of
             // what it subscribes to, so it does not count as an edit.
             let connection_id = connection.facts.id.to_string();
-            let node_id = self.node.id.clone();
-            self.node.entities.note(EntityEdit::Adopt { connection_id, node_id });
+            let node_id = self.hub.id.clone();
+            self.hub.entities.note(EntityEdit::Adopt { connection_id, node_id });
         }
         let Some(connection) = self.connection(key) else { return };
         let kept: HashMap<&str, HashSet<&str>> = kept

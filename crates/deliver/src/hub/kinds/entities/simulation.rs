@@ -25,9 +25,9 @@ use crate::hub::outlet::ServerSent;
 use crate::hub::shard::Shard;
 use crate::hub::tail::Sinks;
 use crate::hub::turns::Incoming;
+use crate::hub::{Hub, Unstarted};
 use crate::hub::{Key, Outlet, StartFrom, SubscribeRequest};
-use crate::node::{Assembled, Node};
-use crate::testing::facts;
+use crate::testing::{self, facts};
 
 const TABS: usize = 4;
 const IDS: u8 = 6;
@@ -87,7 +87,7 @@ struct Tab {
 }
 
 struct World {
-    node: Arc<Node>,
+    hub: Arc<Hub>,
     shard: Shard,
     incoming: Incoming,
     sinks: Sinks,
@@ -100,11 +100,9 @@ impl World {
     async fn new() -> World {
         let store: SharedStore = MemoryStore::fresh();
         let options = Options::new(Access::OpenOnLoopback);
-        let assembled = Node::assemble(options, store, String::new(), 1).await;
-        let Assembled { node, mut shards, sinks, .. } = assembled.expect("a node");
-        let node = Arc::new(node);
+        let (hub, Unstarted { mut shards, sinks, .. }) = testing::hub(options, store).await;
         let dormant = shards.pop().expect("a shard");
-        let mut shard = Shard::new(Arc::clone(&node), dormant.handle, dormant.position, 0);
+        let mut shard = Shard::new(Arc::clone(&hub), dormant.handle, dormant.position, 0);
         let mut tabs = Vec::new();
         for number in 0..TABS {
             let (sender, body) = mpsc::channel(1);
@@ -117,7 +115,7 @@ impl World {
             position: dormant.position.number(),
             incoming: dormant.incoming,
             shard,
-            node,
+            hub,
             sinks,
             tick: tokio::time::interval(Duration::from_secs(1)),
             tabs,
@@ -197,7 +195,7 @@ impl World {
             tx_last: true,
             created_at_ms: 0,
         };
-        let sight = self.node.tail.hand_out(&[event]).expect("a sight");
+        let sight = self.hub.tail.hand_out(&[event]).expect("a sight");
         self.sinks[0].try_send(Arc::new(sight)).expect("room");
     }
 
@@ -268,7 +266,7 @@ proptest! {
         runtime.expect("a runtime").block_on(async {
             let mut world = World::new().await;
             let stop = CancellationToken::new();
-            let batch = tokio::spawn(Entities::run(Arc::clone(&world.node), stop.clone()));
+            let batch = tokio::spawn(Entities::run(Arc::clone(&world.hub), stop.clone()));
             let story = async {
                 for step in &steps {
                     world.take(step).await;
@@ -299,22 +297,22 @@ async fn a_crowd_of_changes_is_reviewed_once() {
     let (key, id) = (world.tabs[0].key, Arc::from("0"));
     let present =
         Present { shard: world.shard.handle.clone(), key, identity: Identity::of_this_machine() };
-    let _registered = Entities::enter(&world.node, &id, present);
+    let _registered = Entities::enter(&world.hub, &id, present);
     let edits = |world: &mut World| world.shard.connection(key).expect("it is there").entity_edits;
     for round in 1..=3 {
         for _ in 0..100 {
-            world.node.entities_changed(&id);
+            world.hub.entities_changed(&id);
         }
         while edits(&mut world) < round {
             world.turn().await;
         }
         world.turn().await;
         assert_eq!(edits(&mut world), round, "one review for all of them");
-        assert_eq!(world.node.hub.tasks.len(), 1, "one look, and nobody else at work");
+        assert_eq!(world.hub.tasks.len(), 1, "one look, and nobody else at work");
     }
     // What was found is out of date by then, so it is looked at again; then there is no more to do.
     let stop = CancellationToken::new();
-    let batch = tokio::spawn(Entities::run(Arc::clone(&world.node), stop.clone()));
+    let batch = tokio::spawn(Entities::run(Arc::clone(&world.hub), stop.clone()));
     let rest = async {
         while world.shard.connection(key).is_some_and(|connection| connection.reviewing) {
             world.turn().await;

@@ -64,7 +64,7 @@ impl Shard {
         let announced = subscription.announced;
         let interest = subscription.kind.entities_mut()?;
         let is_new = interest.ids.get(&id).is_some_and(|after| news.position > *after);
-        if !is_new || !interest.may_hear(&self.node, news) {
+        if !is_new || !interest.may_hear(&self.hub, news) {
             return None;
         }
         let told = Told { id, position: news.position, action };
@@ -143,7 +143,7 @@ impl Shard {
         after: tidewire_store::Position,
         reset: bool,
     ) {
-        let offset = self.node.offset(after);
+        let offset = self.hub.offset(after);
         let connection = self.connections.get(key.index).filter(|c| c.serial == key.serial);
         let Some(connection) = connection else { return };
         let subscription = connection.subscriptions.get(slot.index as usize);

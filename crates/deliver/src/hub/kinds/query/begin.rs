@@ -48,7 +48,7 @@ pub(super) struct Beginning<'a> {
 impl Shard {
     /// Gives someone all rows of a result, or has them go on without.
     pub(super) fn begin_result(&mut self, member: Member, begins: &Beginning<'_>) {
-        let offset = begins.at.map(|at| self.node.offset(at));
+        let offset = begins.at.map(|at| self.hub.offset(at));
         let now_ms = self.now_ms;
         let connection = self.connections.get_mut(member.key.index);
         let connection = connection.filter(|c| c.serial == member.key.serial);
@@ -62,7 +62,7 @@ impl Shard {
         }
         let rows = begins.rows.map(|rows| (piece(rows), rows));
         let more = rows.as_ref().is_some_and(|((_, count), rows)| *count < rows.len());
-        let bytes_max = self.node.options.live.queue_bytes_max;
+        let bytes_max = self.hub.options.live.queue_bytes_max;
         if rows.is_some() && connection.is_crowded(member.slot, more, bytes_max) {
             return connection.postpone(member.slot, begins.reset);
         }

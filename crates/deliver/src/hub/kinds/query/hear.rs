@@ -95,7 +95,7 @@ impl Shard {
     }
 
     fn tell_settled(&mut self, member: Member, at: Position, serving: &mut Serving) {
-        let offset = self.node.offset(at);
+        let offset = self.hub.offset(at);
         let connection = self.connections.get_mut(member.key.index);
         let connection = connection.filter(|c| c.serial == member.key.serial && !c.closing);
         let Some(connection) = connection else { return };
@@ -176,7 +176,7 @@ fn tell_change(
     let Some(query) = subscription.kind.query_mut().filter(|query| query.begun) else { return };
     query.unsettled = change.at.is_none();
     let lag_ms = u64::try_from(lag_ms).ok().filter(|_| change.created_at_ms > 0);
-    query.counts.count(lag_ms, queue_depth, change.plan, &shard.node.queries.registry);
+    query.counts.count(lag_ms, queue_depth, change.plan, &shard.hub.queries.registry);
     let bytes = frames.of(change, dialect, &subscription.query_id, &mut shard.deflater);
     let to = change.at.unwrap_or(Position::START);
     let cargo = Cargo::live(member.slot, (to, to), change.rows, change.created_at_ms);

@@ -24,6 +24,7 @@ use tidewire_store::{LiveQueryRow, Position};
 
 use crate::access::options::{LiveOptions, Options};
 use crate::access::problem::Problem;
+use crate::hub::Hub;
 use crate::hub::admit::Admission;
 use crate::hub::audience::Member;
 use crate::hub::connection::{Connection, Key, Subscription};
@@ -33,7 +34,6 @@ use crate::hub::kinds::query::engine::{Compiled, Order, QuerySeats};
 use crate::hub::kinds::{About, Beside, Kind, Leaving, Lost, Subject, Wanted, Written};
 use crate::hub::outbox::Parcel;
 use crate::hub::shard::Shard;
-use crate::node::Node;
 
 pub(in crate::hub) use circles::Board;
 pub(in crate::hub) use hear::QueryNews;
@@ -91,15 +91,15 @@ impl Shard {
     /// Has the desk keep a query for a connection, which begins when that has its rows.
     pub(super) fn follow_query(&mut self, key: Key, request: QueryRequest, admission: Admission) {
         let Admission::Begins { renewed } = admission else { return };
-        let who = self.node.queries.next_subscriber();
-        let node_id = self.node.id.clone();
+        let who = self.hub.queries.next_subscriber();
+        let node_id = self.hub.id.clone();
         let Some(connection) = self.connection(key) else { return };
         let QueryRequest { query_id, sql, compiled, resume, has_rows, seats } = request;
         let facts = Arc::clone(&connection.facts);
         let live_id: Arc<str> = connection.live_id(&query_id).into();
         let plan = compiled.query.plan.name();
         let actor = facts.identity().map(crate::access::auth::Identity::actor);
-        let counts = self.node.queries.registry.opened(LiveQueryRow {
+        let counts = self.hub.queries.registry.opened(LiveQueryRow {
             live_id: live_id.to_string(),
             connection_id: facts.id.to_string(),
             query_id: query_id.to_string(),
@@ -117,7 +117,7 @@ impl Shard {
         let Some(slot) = self.add(key, (query_id, None), kind, renewed) else { return };
         self.queries.enter(who, Member { key, slot });
         let shard = self.index;
-        self.node.queries.order(Order::Subscribe { who, shard, compiled, resume });
+        self.hub.queries.order(Order::Subscribe { who, shard, compiled, resume });
     }
 }
 
@@ -153,16 +153,16 @@ impl Subject for LiveQuery {
         std::mem::replace(&mut self.begun, false).then_some(fresh::ASK_AGAIN)
     }
 
-    fn go_on(&mut self, node: &Node) -> bool {
+    fn go_on(&mut self, hub: &Hub) -> bool {
         if !self.begun {
-            node.queries.order(Order::Again(self.who));
+            hub.queries.order(Order::Again(self.who));
         }
         !self.begun
     }
 
     fn leave(&self, shard: &mut Shard, _: Member, query_id: &Arc<str>, leaving: Leaving) {
         shard.queries.leave(self.who, self.query, query_id);
-        let queries = &shard.node.queries;
+        let queries = &shard.hub.queries;
         if !self.ended {
             queries.order(Order::Unsubscribe(self.who));
         }

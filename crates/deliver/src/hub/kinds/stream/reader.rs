@@ -25,6 +25,7 @@ use rand::Rng as _;
 use tidewire_store::{Page, PageLimit, Position, Reach};
 
 use crate::access::problem::Problem;
+use crate::hub::Hub;
 use crate::hub::audience::{Circle, Member};
 use crate::hub::connection::{Connection, Key};
 use crate::hub::facts::Facts;
@@ -39,7 +40,6 @@ use crate::hub::shard::{Shard, ms};
 use crate::hub::stats::add;
 use crate::hub::tail::{Attendance, Ending, Notice};
 use crate::hub::{Command, Handle};
-use crate::node::Node;
 use crate::wire::clock::now_ms;
 
 /// What a reader is given of the store at a time: what a slow one holds of the server's memory.
@@ -214,7 +214,7 @@ impl Shard {
     /// Lets a reader in.
     pub(in crate::hub) fn admit_reader(&mut self, outlet: Outlet, arrival: Arrival) -> Key {
         let key = self.attach(outlet, arrival.facts, true);
-        let sse_ms = ms(self.node.options.streams.sse_duration);
+        let sse_ms = ms(self.hub.options.streams.sse_duration);
         let (now_ms, stream) = (self.now_ms, Arc::clone(arrival.attendance.stream()));
         let Some(connection) = self.connection(key) else { return key };
         let Arrival { reach, view, voice, created, first, renew_every, attendance, .. } = arrival;
@@ -235,7 +235,7 @@ impl Shard {
         drop(attendance);
         self.renew_every(&stream, renew_every);
         self.take_passage(key, &first);
-        if self.node.draining.is_cancelled() {
+        if self.hub.draining.is_cancelled() {
             self.dismiss(key);
         }
         key
@@ -337,7 +337,7 @@ impl Shard {
     /// Mentions to a reader that is live that the columns of its table changed. Its protocol has no word
     /// for that, so it is a comment.
     pub(in crate::hub) fn mention(&mut self, key: Key, notice: &Notice) {
-        let (now_ms, offset) = (self.now_ms, self.node.offset(notice.position));
+        let (now_ms, offset) = (self.now_ms, self.hub.offset(notice.position));
         let Some(connection) = self.connection(key).filter(|c| !c.closing && !c.blocked) else {
             return;
         };
@@ -361,7 +361,7 @@ impl Shard {
         let topic = audience.attendance.topic();
         let Place { position, offset } = reader.place;
         let look = topic.look(position, PIECE_BYTES).0;
-        let (events, last, are_all) = match look.seen(&self.node, reader.view.as_ref(), position) {
+        let (events, last, are_all) = match look.seen(&self.hub, reader.view.as_ref(), position) {
             Sees::Events { events, last, are_all } => (events, last, are_all),
             Sees::Nothing => {
                 reader.progress = Progress::Live;
@@ -375,7 +375,7 @@ impl Shard {
             Sees::Behind => {
                 reader.progress = Progress::Reading;
                 add(&self.stats.replays, 1);
-                let (node, shard) = (Arc::clone(&self.node), self.handle.clone());
+                let (hub, shard) = (Arc::clone(&self.hub), self.handle.clone());
                 let wanted = Wanted {
                     stream: Arc::clone(&reader.stream),
                     reach: reader.reach.clone(),
@@ -383,8 +383,8 @@ impl Shard {
                     place: reader.place,
                     voice: reader.voice,
                 };
-                let task = read_store(node, shard, key, wanted);
-                self.node.hub.tasks.spawn(task);
+                let task = read_store(hub, shard, key, wanted);
+                self.hub.tasks.spawn(task);
                 return;
             }
         };
@@ -471,17 +471,17 @@ struct Wanted {
 }
 
 /// Reads a page of the store for a reader.
-async fn read_store(node: Arc<Node>, shard: Handle, key: Key, wanted: Wanted) {
+async fn read_store(hub: Arc<Hub>, shard: Handle, key: Key, wanted: Wanted) {
     let Wanted { stream, reach, view, place, voice } = wanted;
     let read = async {
         let limit = PASSAGE_LIMIT;
-        let mut page = read_page(&node, &stream, &reach, place.position, limit).await?;
-        let lens = see_page(&node, view.as_ref(), &mut page).await?;
+        let mut page = read_page(&hub, &stream, &reach, place.position, limit).await?;
+        let lens = see_page(&hub, view.as_ref(), &mut page).await?;
         Ok(Box::new(Passage::of(&page, lens, place, voice)))
     };
     let read = tokio::select! {
         read = read => read,
-        () = node.draining.cancelled() => return,
+        () = hub.draining.cancelled() => return,
     };
     shard.ask(Command::Read { key, read }).await;
 }

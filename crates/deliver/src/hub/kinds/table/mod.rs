@@ -14,7 +14,7 @@ impl Shard {
             return;
         }
         self.sort(member.key.index);
-        let offset = self.node.offset(notice.position);
+        let offset = self.hub.offset(notice.position);
         let subscription = self.connection(member.key).and_then(|c| c.subscription(member.slot));
         let Some(subscription) = subscription.filter(|s| s.announced) else { return };
         let Some(feed) = subscription.kind.feed() else { return };

@@ -1,5 +1,6 @@
 //! Problems that pass by themselves while a page is read for someone who is live.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -16,7 +17,8 @@ use crate::access::auth::scopes::Scopes;
 use crate::access::auth::{Identity, Who};
 use crate::access::options::{Access, Options};
 use crate::access::problem::Problem;
-use crate::node::Node;
+use crate::hub::Hub;
+use crate::testing;
 
 const LIMITS: SqlLimits = SqlLimits { timeout_ms: 10_000, rows_max: 100, bytes_max: 1 << 20 };
 const LIMIT: PageLimit = PageLimit { events: 100, bytes: 1 << 20 };
@@ -24,7 +26,7 @@ const LIMIT: PageLimit = PageLimit { events: 100, bytes: 1 << 20 };
 const WAIT: Duration = Duration::from_millis(1);
 
 /// A node that does not follow its log, with a table.
-async fn node_that_lags() -> (Node, TempDir) {
+async fn node_that_lags() -> (Arc<Hub>, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("a store");
     let store: SharedStore = store;
@@ -33,9 +35,8 @@ async fn node_that_lags() -> (Node, TempDir) {
     store.watch(watch).await.expect("a watch");
     let mut options = Options::new(Access::OpenOnLoopback);
     options.log.min_offset_wait = WAIT;
-    let assembled = Node::assemble(options, store, String::new(), 1).await.expect("a node");
-    let node = assembled.node;
-    (node, folder)
+    let (hub, _unstarted) = testing::hub(options, store).await;
+    (hub, folder)
 }
 
 async fn run(store: &SharedStore, sql: &str) {
@@ -46,26 +47,25 @@ async fn run(store: &SharedStore, sql: &str) {
 
 #[tokio::test]
 async fn who_sees_a_part_waits_for_a_node_that_lags() {
-    let (node, _folder) = node_that_lags().await;
-    let behind = node.tail.position();
-    run(&node.store, "INSERT INTO orders VALUES (1, 10), (2, 1)").await;
+    let (hub, _folder) = node_that_lags().await;
+    let behind = hub.tail.position();
+    run(&hub.store, "INSERT INTO orders VALUES (1, 10), (2, 1)").await;
     let scopes =
         Scopes::parse(&json!({ "tables": ["orders"] }).to_string(), &(), &TableNames::none())
             .expect("scopes");
     let identity = Identity::new(Who::Key(1), scopes, None);
-    let view = node.view(&identity, "table/orders", Some("total > 5")).await;
+    let view = hub.view(&identity, "table/orders", Some("total > 5")).await;
     let view = view.expect("allowed").expect("a view");
-    let mut page =
-        read_page(&node, "table/orders", &Reach::All, behind, LIMIT).await.expect("rows");
+    let mut page = read_page(&hub, "table/orders", &Reach::All, behind, LIMIT).await.expect("rows");
     assert_eq!(page.events.len(), 2);
-    let problem = node.see(Some(&view), &mut page).await.expect_err("it has not seen the rows");
+    let problem = hub.see(Some(&view), &mut page).await.expect_err("it has not seen the rows");
     assert!(problem.is_temporary(), "{problem:?}");
     // It says so before the other has even begun: its time is up earlier on the same clock.
     let catch_up = async {
         tokio::time::sleep(WAIT * 20).await;
-        node.tail.catch_up(&node.store, &Vec::new()).await.expect("a log");
+        hub.tail.catch_up(&hub.store, &Vec::new()).await.expect("a log");
     };
-    let (lens, ()) = tokio::join!(see_page(&node, Some(&view), &mut page), catch_up);
+    let (lens, ()) = tokio::join!(see_page(&hub, Some(&view), &mut page), catch_up);
     lens.expect("what is seen").expect("a lens");
     assert_eq!(page.events.len(), 1);
 }

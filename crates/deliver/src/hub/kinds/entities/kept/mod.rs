@@ -22,9 +22,8 @@ use tokio_util::sync::CancellationToken;
 use tidewire_store::{EntityEdit, StoreError};
 
 use crate::access::auth::Who;
-use crate::control;
+use crate::hub::Hub;
 use crate::hub::{Command, EntityDeed};
-use crate::node::Node;
 use crate::wire::websocket::CloseCode;
 
 use crate::hub::directory::{Connected, Present, Registered};
@@ -59,11 +58,11 @@ impl Entities {
     }
 
     /// What is kept of a connection, after all changes before this.
-    pub(crate) async fn look(node: &Node, connection_id: &str) -> Result<Kept, StoreError> {
-        let settled = node.entities.batch.settle(connection_id);
+    pub(crate) async fn look(hub: &Hub, connection_id: &str) -> Result<Kept, StoreError> {
+        let settled = hub.entities.batch.settle(connection_id);
         settled.await.map_err(|_| StoreError::Closed)??;
-        let _place = node.hub.replay_reads().acquire().await;
-        node.store.entities_of(connection_id).await
+        let _place = hub.replay_reads().acquire().await;
+        hub.store.entities_of(connection_id).await
     }
 
     /// Whether a connection is there still.
@@ -77,18 +76,18 @@ impl Entities {
     }
 
     /// Makes a connection known, so that what is said of it to all nodes reaches it.
-    pub(crate) fn enter(node: &Arc<Node>, id: &Arc<str>, present: Present) -> Registered {
-        Connected::enter(node, id, present)
+    pub(crate) fn enter(hub: &Arc<Hub>, id: &Arc<str>, present: Present) -> Registered {
+        Connected::enter(hub, id, present)
     }
 
     /// Commits what is asked for until the node stops.
-    pub(crate) async fn run(node: Arc<Node>, stop: CancellationToken) {
-        node.entities.batch.run(&*node.store, stop).await;
+    pub(crate) async fn run(hub: Arc<Hub>, stop: CancellationToken) {
+        hub.entities.batch.run(&*hub.store, stop).await;
     }
 
     /// Removes what nobody holds any more, now and then, until the node stops.
-    pub(crate) async fn sweep(node: Arc<Node>, stop: CancellationToken) {
-        let mut round = tokio::time::interval(node.options.node.lease * SWEEP_EVERY_LEASES);
+    pub(crate) async fn sweep(hub: Arc<Hub>, stop: CancellationToken) {
+        let mut round = tokio::time::interval(hub.options.node.lease * SWEEP_EVERY_LEASES);
         round.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let stale_ms = u64::try_from(STALE.as_millis()).unwrap_or(u64::MAX);
         loop {
@@ -96,7 +95,7 @@ impl Entities {
                 () = stop.cancelled() => return,
                 _ = round.tick() => {}
             }
-            match node.store.sweep_entities(stale_ms).await {
+            match hub.store.sweep_entities(stale_ms).await {
                 Ok(0) => {}
                 Ok(swept) => tracing::debug!(swept, "swept subscriptions to entities"),
                 Err(error) => {
@@ -107,42 +106,23 @@ impl Entities {
     }
 }
 
-impl Node {
+impl Hub {
     /// SQL has changed what a connection subscribes to. If it is here, it is looked at: once for all
     /// that is said of it until its shard gets to that.
     pub(crate) fn entities_changed(&self, connection_id: &str) {
         let present = self.entities.connected.ask_review(connection_id);
         let Some(Present { shard, key, identity }) = present else { return };
-        self.hub.tasks.spawn(async move {
+        self.tasks.spawn(async move {
             let deed = EntityDeed::Review { identity };
             shard.ask(Command::Entities { key, deed: Box::new(deed) }).await;
         });
     }
 
-    /// Tells all nodes that a user's connection has come, where it is to be the only one.
-    pub(crate) async fn claim_alone(&self, id: &Arc<str>, who: &Who) {
-        if !self.options.live.single_connection_per_user {
-            return;
-        }
-        let Who::User { name, host } = who else { return };
-        self.entities.connected.claim(id, who);
-        let arrived = control::Arrived {
-            user: name.to_string(),
-            host: host.as_deref().map(ToOwned::to_owned),
-            connection_id: id.to_string(),
-        };
-        if let Err(error) = control::say_arrived(self, &arrived).await {
-            tracing::warn!(%error, "a user's other connections could not be told to go");
-        }
-    }
-
-    /// A user's connection has come, here or elsewhere: older ones of theirs go.
-    pub(crate) fn user_arrived(&self, number: i64, arrived: control::Arrived) {
-        let control::Arrived { user, host, connection_id } = arrived;
-        let who = Who::User { name: user.into(), host: host.map(Into::into) };
-        for Present { shard, key, .. } in self.entities.connected.hear(number, &connection_id, &who)
-        {
-            self.hub.tasks.spawn(async move {
+    /// A user's connection has come, here or elsewhere, and the message that said so has this number: older
+    /// ones of theirs go.
+    pub(crate) fn user_arrived(&self, number: i64, connection_id: &str, who: &Who) {
+        for Present { shard, key, .. } in self.entities.connected.hear(number, connection_id, who) {
+            self.tasks.spawn(async move {
                 let (code, reason) = (CloseCode::NEW_CONNECTION, "New connection");
                 shard.ask(Command::Close { key, code, reason }).await;
             });

@@ -6,7 +6,7 @@
 //! to the word that something changed, so who has one is refused.
 //!
 //! Tables come to carry a code, and cease to. So each change is checked again by the stream it comes
-//! from ([`Node::may_hear_from`]): what is asked at the beginning is for a clear answer, and to refuse codes that
+//! from ([`Hub::may_hear_from`]): what is asked at the beginning is for a clear answer, and to refuse codes that
 //! nobody watches.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tidewire_store::{ENTITY_PREFIX, StoreError, TABLE_PREFIX, WatchView};
 use crate::access::auth::permit::cannot_tell_apart;
 use crate::access::auth::{Act, Identity, audit};
 use crate::access::problem::Problem;
-use crate::node::Node;
+use crate::hub::Hub;
 
 /// How long it is remembered which tables carry which code: a page may ask for many codes at once.
 const FRESH: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ type Carriers = Arc<[(String, String)]>;
 #[derive(Debug, Default)]
 pub(super) struct Known(Mutex<Option<(Instant, Carriers)>>);
 
-impl Node {
+impl Hub {
     /// The watched tables that carry a code, as they were at some moment or later.
     async fn carriers(&self, since: Option<Instant>) -> Result<Carriers, StoreError> {
         let mut known = self.entities.known.0.lock().await;
@@ -72,7 +72,8 @@ impl Node {
             // A table may have come to carry the code, or ceased to, a moment ago.
             allowed = self.may(identity, act, &self.carriers(Some(now)).await?).await;
         }
-        allowed.inspect_err(|problem| audit::turned_away(self, Some(identity), act, problem))
+        allowed
+            .inspect_err(|problem| audit::turned_away(&self.access, Some(identity), act, problem))
     }
 
     async fn may(
@@ -123,9 +124,9 @@ mod tests {
     #[test]
     fn nobody_hears_from_a_table_that_they_may_not_read() {
         let bench = Bench::start();
-        let node = bench.node();
+        let hub = &bench.node().hub;
         let identity = |who, scopes: &str| {
-            Identity::new(who, Scopes::parse(scopes, &(), &node.names).expect("scopes"), None)
+            Identity::new(who, Scopes::parse(scopes, &(), &hub.access.names).expect("scopes"), None)
         };
         let user = || Who::User { name: "ann".into(), host: None };
         for (who, scopes, hears) in [
@@ -137,8 +138,8 @@ mod tests {
             (user(), r#"{"tables": ["*"], "rows": {"orders": "true"}}"#, true),
         ] {
             let identity = identity(who, scopes);
-            assert_eq!(node.may_hear_from(&identity, "table/orders"), hears, "{scopes}");
-            assert!(node.may_hear_from(&identity, "entity/order"));
+            assert_eq!(hub.may_hear_from(&identity, "table/orders"), hears, "{scopes}");
+            assert!(hub.may_hear_from(&identity, "entity/order"));
         }
     }
 }

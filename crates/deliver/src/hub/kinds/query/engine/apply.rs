@@ -51,7 +51,7 @@ impl Keeper {
         self.tell();
         self.note_end(event, before);
         if let Some(table) = changes_table(event) {
-            self.node.queries.catalogue.forget();
+            self.hub.queries.catalogue.forget();
             if self.attended.contains_key(event.stream.as_str()) {
                 self.table_changed(table).await;
             }
@@ -106,8 +106,8 @@ impl Keeper {
     /// Notes that more has happened than is kept for those who fall behind: the desk reads on by itself,
     /// up to where the log is known to be. What came after that is heard again.
     pub(super) fn lag(&mut self) {
-        self.node.queries.counters.lagged();
-        self.lagging = Some(Lagging { up_to: self.node.tail.position(), due: Instant::now() });
+        self.hub.queries.counters.lagged();
+        self.lagging = Some(Lagging { up_to: self.hub.tail.position(), due: Instant::now() });
     }
 
     /// Waits until there is something to read on. Waits for ever if nothing was missed.
@@ -124,7 +124,7 @@ impl Keeper {
         let streams: Vec<Arc<str>> = self.attended.keys().cloned().collect();
         let wants: WantsPayload =
             Arc::new(move |stream: &str| streams.iter().any(|own| **own == *stream));
-        match self.node.store.follow(self.position(), PAGE, wants).await {
+        match self.hub.store.follow(self.position(), PAGE, wants).await {
             Ok(events) => {
                 self.apply(&events).await;
                 if events.is_empty() || self.position() >= up_to {

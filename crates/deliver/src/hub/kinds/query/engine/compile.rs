@@ -20,10 +20,10 @@ use super::problem;
 use crate::access::auth::{Act, Identity, Who, audit};
 use crate::access::options::QueryOptions;
 use crate::access::problem::Problem;
+use crate::hub::Hub;
 use crate::hub::encode::put_json_string;
 use crate::hub::lens;
 use crate::hub::lens::{Person, Untried};
-use crate::node::Node;
 
 /// Queries of which it is remembered what the database said; with more, all are forgotten.
 const CHECKS_MAX: usize = 10_000;
@@ -60,7 +60,7 @@ struct Origin {
 #[derive(Debug, Default)]
 pub(super) struct Checks(Mutex<HashMap<QueryKey, Arc<CheckedQuery>>>);
 
-impl Node {
+impl Hub {
     /// Makes a query of what someone wrote.
     pub(crate) async fn compile(
         &self,
@@ -138,7 +138,7 @@ impl Node {
                 Err(problem) => Err(problem),
             };
             let access = access.inspect_err(|problem| {
-                audit::turned_away(self, Some(identity), act, problem);
+                audit::turned_away(&self.access, Some(identity), act, problem);
             })?;
             all.insert(table, access);
         }
@@ -400,9 +400,9 @@ pub(super) enum Rebound {
 
 impl Compiled {
     /// Binds it to its tables as they are. An error if that is to be tried again.
-    pub(super) async fn rebind(&self, node: &Node) -> Result<Rebound, SqlError> {
+    pub(super) async fn rebind(&self, hub: &Hub) -> Result<Rebound, SqlError> {
         let names = self.origin.draft.tables();
-        let named = node.queries.catalogue.look_up(&node.store, names).await?;
+        let named = hub.queries.catalogue.look_up(&hub.store, names).await?;
         let mut tables = Vec::with_capacity(names.len());
         for (name, named) in names.iter().zip(named) {
             match named {
@@ -413,9 +413,9 @@ impl Compiled {
                 _ => return Ok(Rebound::Ended(problem::reason(problem::TABLE_GONE, None))),
             }
         }
-        node.add_ruled(&self.origin.ruled, &mut tables).await?;
+        hub.add_ruled(&self.origin.ruled, &mut tables).await?;
         let changed = |message| Rebound::Ended(problem::reason(problem::SCHEMA_CHANGED, message));
-        let query = match self.origin.bind(&tables, node.query_limits()) {
+        let query = match self.origin.bind(&tables, hub.query_limits()) {
             Err(refusal) => return Ok(changed(Some(refusal.to_string()))),
             Ok(query) if query.dependencies == self.query.dependencies => return Ok(Rebound::Same),
             Ok(query) => query,
@@ -426,7 +426,7 @@ impl Compiled {
         let tables = shapes(tables);
         let mut cost = self.cost;
         if !has_same_types((&self.query, &self.tables), (&query, &tables)) {
-            let checked = match node.check(&query, &self.owner).await {
+            let checked = match hub.check(&query, &self.owner).await {
                 Ok(checked) => checked,
                 Err(error) if is_of_another_shape(&error) => return Err(error),
                 Err(SqlError::Store(error)) => return Err(error.into()),

@@ -27,8 +27,8 @@ use super::reads::Reads;
 use super::resume::{self, Past};
 use super::settle::Settling;
 use super::{Order, QuerySinks};
+use crate::hub::Hub;
 use crate::hub::tail::TableAttendance;
-use crate::node::Node;
 
 /// Orders that are obeyed in one turn.
 const ORDERS_A_TURN: usize = 256;
@@ -85,7 +85,7 @@ struct PastRead {
 /// The desk at work.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    pub(super) node: Arc<Node>,
+    pub(super) hub: Arc<Hub>,
     pub(super) stop: CancellationToken,
     pub(super) engine: Engine,
     pub(super) sinks: QuerySinks,
@@ -122,13 +122,13 @@ pub(super) struct Keeper {
 
 impl Desk {
     /// Runs until `stop`.
-    pub(crate) async fn run(self, node: Arc<Node>, stop: CancellationToken) {
+    pub(crate) async fn run(self, hub: Arc<Hub>, stop: CancellationToken) {
         let Desk { mut orders, mut events, sinks, position } = self;
-        let mut keeper = Keeper::new(node, sinks, position, stop.clone());
+        let mut keeper = Keeper::new(hub, sinks, position, stop.clone());
         let mut count = tokio::time::interval(COUNT_EVERY);
         loop {
             let now = Instant::now();
-            let store = Arc::clone(&keeper.node.store);
+            let store = Arc::clone(&keeper.hub.store);
             let begun = keeper.reads.begin(&store, now, |ask| keeper.engine.awaits(ask));
             if !begun.dropped.is_empty() {
                 begun.dropped.iter().for_each(|ask| keeper.answered(*ask));
@@ -177,12 +177,12 @@ impl Desk {
 
 impl Keeper {
     fn new(
-        node: Arc<Node>,
+        hub: Arc<Hub>,
         sinks: QuerySinks,
         position: Position,
         stop: CancellationToken,
     ) -> Keeper {
-        let options = &node.options.queries;
+        let options = &hub.options.queries;
         let limits = EngineOptions {
             rows_max: options.rows_max,
             transaction_rows_max: options.transaction_rows_max,
@@ -211,7 +211,7 @@ impl Keeper {
             lagging: None,
             created_at_ms: 0,
             out: Vec::new(),
-            node,
+            hub,
             stop,
         }
     }
@@ -224,7 +224,7 @@ impl Keeper {
         match order {
             Order::Subscribe { who, shard, compiled, resume } => {
                 self.attend(&compiled);
-                let from = resume.filter(|from| resume::may_resume(&self.node, &compiled, *from));
+                let from = resume.filter(|from| resume::may_resume(&self.hub, &compiled, *from));
                 let Some(from) = from else { return self.subscribe(who, shard, compiled) };
                 let reading = self.read_past(who, Arc::clone(&compiled), from);
                 self.resuming.insert(who, Resuming { shard, compiled, from, reading });
@@ -287,7 +287,7 @@ impl Keeper {
 
     fn attend(&mut self, compiled: &Compiled) {
         for table in &compiled.query.dependencies {
-            let attendance = self.node.tail.attend_table(&table.table);
+            let attendance = self.hub.tail.attend_table(&table.table);
             let stream = Arc::clone(attendance.stream());
             self.attended.entry(stream).or_insert((attendance, 0)).1 += 1;
         }
@@ -311,11 +311,11 @@ impl Keeper {
         compiled: Arc<Compiled>,
         from: Position,
     ) -> AbortHandle {
-        let (node, places) = (Arc::clone(&self.node), Arc::clone(&self.past_places));
+        let (hub, places) = (Arc::clone(&self.hub), Arc::clone(&self.past_places));
         self.pasts.spawn(async move {
             // The places are never closed.
             let place = places.acquire_owned().await.ok();
-            let read = AssertUnwindSafe(resume::read(&node, &compiled, from)).catch_unwind();
+            let read = AssertUnwindSafe(resume::read(&hub, &compiled, from)).catch_unwind();
             let past = read.await.unwrap_or_else(|_| {
                 tracing::error!("reading what a live query missed broke off; it gets all rows");
                 Ok(None)
@@ -351,7 +351,7 @@ impl Keeper {
         if out.iter().any(|output| matches!(output, Output::Settled { .. })) {
             let (plan, to) = (compiled.query.plan.name(), To::Only(id, vec![who]));
             self.put(News::Resumed { to, compiled, plan, from });
-            self.node.queries.counters.resumed();
+            self.hub.queries.counters.resumed();
         }
         self.out.append(&mut out);
         self.tell();
@@ -365,7 +365,7 @@ impl Keeper {
     ) -> Result<Option<Past>, StoreError> {
         let streams = resume::streams(compiled);
         while past.up_to < self.position() {
-            if !resume::read_on(&self.node.store, &streams, &mut past).await? {
+            if !resume::read_on(&self.hub.store, &streams, &mut past).await? {
                 return Ok(None);
             }
         }
@@ -387,7 +387,7 @@ impl Keeper {
     }
 
     fn count(&self) {
-        let counters = &self.node.queries.counters;
+        let counters = &self.hub.queries.counters;
         counters.hold(&self.engine, self.reads.len(), self.kept.values());
     }
 }

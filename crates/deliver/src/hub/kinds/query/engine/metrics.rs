@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidewire_query::{AskKind, Engine, PlanName};
 
 use super::desk::Kept;
-use crate::node::Node;
+use crate::hub::Hub;
 use crate::wire::exposition::{write_counters, write_gauges};
 
 const PLANS: [PlanName; 4] =
@@ -109,8 +109,8 @@ impl Counters {
 }
 
 /// Writes the metrics of live queries.
-pub(crate) fn write(body: &mut String, node: &Node) -> std::fmt::Result {
-    let counters = &node.queries.counters;
+pub(crate) fn write(body: &mut String, hub: &Hub) -> std::fmt::Result {
+    let counters = &hub.queries.counters;
     let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
     let name = "tidewire_queries";
     writeln!(body, "# HELP {name} Live queries that are kept.\n# TYPE {name} gauge")?;

@@ -44,8 +44,8 @@ use tidewire_store::Position;
 
 use crate::access::auth::{Identity, Who};
 use crate::access::problem::Problem;
+use crate::hub::Hub;
 use crate::hub::lens::PatternSeat;
-use crate::node::Node;
 use crate::wire::seats::{Seat, Seats};
 
 use catalogue::Catalogue;
@@ -144,7 +144,7 @@ impl Queries {
     }
 }
 
-impl Node {
+impl Hub {
     /// A place among the queries of someone, given back when dropped.
     pub(crate) fn query_seat(&self, identity: &Identity) -> Result<Seat<Who>, Problem> {
         let per_identity_max = self.options.queries.per_identity_max;

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use tidewire_store::{LiveQueryEdit, LiveQueryRow, StoreError};
 
 use super::counts::{Counted, Counts};
+use crate::hub::Hub;
 use crate::hub::bell::Bell;
-use crate::node::Node;
 
 /// How long a change waits for others.
 const GATHER: Duration = Duration::from_millis(100);
@@ -177,15 +177,15 @@ impl Registry {
     }
 
     /// Tells the store what there is to tell, until the node stops.
-    pub(crate) async fn run(node: Arc<Node>, stop: CancellationToken) {
-        let registry = &node.queries.registry;
+    pub(crate) async fn run(hub: Arc<Hub>, stop: CancellationToken) {
+        let registry = &hub.queries.registry;
         let every = |period: Duration| {
             let mut interval = tokio::time::interval(period);
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
             interval
         };
-        let mut count = every(node.options.queries.registry);
-        let mut sweep = every(node.options.node.lease * SWEEP_EVERY_LEASES);
+        let mut count = every(hub.options.queries.registry);
+        let mut sweep = every(hub.options.node.lease * SWEEP_EVERY_LEASES);
         loop {
             let mut count_now = false;
             tokio::select! {
@@ -195,7 +195,7 @@ impl Registry {
                     }
                 }
                 _ = count.tick() => count_now = true,
-                _ = sweep.tick() => match node.store.sweep_live_queries().await {
+                _ = sweep.tick() => match hub.store.sweep_live_queries().await {
                     Ok(0) => {}
                     Ok(swept) => tracing::debug!(swept, "swept the list of live queries"),
                     Err(error) => {
@@ -205,23 +205,23 @@ impl Registry {
             }
             // Whatever it was that woke it: a bell that rang is not heard a second time. And a row is
             // there before something is counted for it.
-            registry.tell(&node, &stop).await;
+            registry.tell(&hub, &stop).await;
             if count_now {
-                registry.tell_counts(&node).await;
+                registry.tell_counts(&hub).await;
             }
         }
-        let _ = tokio::time::timeout(FAREWELL, registry.tell(&node, &stop)).await;
+        let _ = tokio::time::timeout(FAREWELL, registry.tell(&hub, &stop)).await;
     }
 
     /// Says all that waits. What fails is tried again until the node stops.
-    async fn tell(&self, node: &Node, stop: &CancellationToken) {
+    async fn tell(&self, hub: &Hub, stop: &CancellationToken) {
         loop {
             let taken = self.book().take();
             if taken.edits.is_empty() {
                 return;
             }
             let told: Result<(), StoreError> =
-                node.store.edit_live_queries(taken.edits.clone()).await;
+                hub.store.edit_live_queries(taken.edits.clone()).await;
             let Err(error) = told else { continue };
             tracing::debug!(%error, "the list of live queries could not be changed; trying again");
             self.book().take_back(taken);
@@ -233,11 +233,11 @@ impl Registry {
     }
 
     /// Counts are news and no state: what cannot be said of them is left out.
-    async fn tell_counts(&self, node: &Node) {
+    async fn tell_counts(&self, hub: &Hub) {
         let mut edits = self.counted.take();
         while !edits.is_empty() {
             let rest = edits.split_off(edits.len().min(COMMIT_ROWS_MAX));
-            if let Err(error) = node.store.edit_live_queries(edits).await {
+            if let Err(error) = hub.store.edit_live_queries(edits).await {
                 tracing::debug!(%error, "changes of live queries could not be counted");
                 return;
             }

@@ -13,7 +13,7 @@ use tidewire_store::{
 
 use super::catalogue::changes_table;
 use super::compile::Compiled;
-use crate::node::Node;
+use crate::hub::Hub;
 
 /// Events read from the log at once.
 const PAGE: PageLimit = PageLimit { events: 2_000, bytes: 8 << 20 };
@@ -62,29 +62,29 @@ impl Past {
 }
 
 /// Whether a query can go on from an offset: one that this node has seen, and not too long ago.
-pub(super) fn may_resume(node: &Node, compiled: &Compiled, from: Position) -> bool {
-    let behind = node.tail.position().number().checked_sub(from.number());
-    let events_max = node.options.queries.resume_events_max;
+pub(super) fn may_resume(hub: &Hub, compiled: &Compiled, from: Position) -> bool {
+    let behind = hub.tail.position().number().checked_sub(from.number());
+    let events_max = hub.options.queries.resume_events_max;
     compiled.query.plan.name() == PlanName::Filter
         && behind.is_some_and(|events| usize::try_from(events).is_ok_and(|n| n <= events_max))
 }
 
 /// Reads what happened after an offset, up to where the log ends. None if that cannot be told by events.
 pub(super) async fn read(
-    node: &Node,
+    hub: &Hub,
     compiled: &Compiled,
     from: Position,
 ) -> Result<Option<Past>, StoreError> {
     let streams = streams(compiled);
-    if !has_all(node, &streams, from).await? {
+    if !has_all(hub, &streams, from).await? {
         return Ok(None);
     }
     let mut past = Past::since(from);
-    let events_max = node.options.queries.resume_events_max + 1;
+    let events_max = hub.options.queries.resume_events_max + 1;
     while past.seen <= events_max {
-        if !read_on(&node.store, &streams, &mut past).await? {
+        if !read_on(&hub.store, &streams, &mut past).await? {
             // Some may have been given up while it was read.
-            let is_whole = has_all(node, &streams, from).await?;
+            let is_whole = has_all(hub, &streams, from).await?;
             return Ok(tellable(past).filter(|_| is_whole));
         }
     }
@@ -92,10 +92,10 @@ pub(super) async fn read(
 }
 
 /// Whether nothing was given up of what some streams had after an offset.
-async fn has_all(node: &Node, streams: &[String], from: Position) -> Result<bool, StoreError> {
+async fn has_all(hub: &Hub, streams: &[String], from: Position) -> Result<bool, StoreError> {
     let nothing = PageLimit { events: 0, bytes: 0 };
     for stream in streams {
-        match node.store.read(stream, Position::START, nothing).await? {
+        match hub.store.read(stream, Position::START, nothing).await? {
             Found::Stream(page) if !page.view.has_lost(from) => {}
             _ => return Ok(false),
         }

@@ -14,7 +14,7 @@ impl Keeper {
     pub(super) async fn read(&mut self, done: Done) {
         let Done { ask, outcome, took } = done;
         let (id, query, now) = (ask.id, ask.query, Instant::now());
-        self.node.queries.counters.read(took);
+        self.hub.queries.counters.read(took);
         if !self.engine.awaits(id) {
             // Nobody follows the query any more, or it was asked for anew.
             return self.answered(id);
@@ -36,7 +36,7 @@ impl Keeper {
                     self.reads.again(ask, now);
                 }
                 "shape_changed" => {
-                    self.node.queries.catalogue.forget();
+                    self.hub.queries.catalogue.forget();
                     for table in self.tables_of(query) {
                         self.table_changed(&table).await;
                     }
@@ -46,7 +46,7 @@ impl Keeper {
                 }
                 // A window reads more rows than may be seen of it: the store's number is not the one that is set.
                 problem::TOO_LARGE => {
-                    self.failed(id, problem::too_large(&self.node.options.queries));
+                    self.failed(id, problem::too_large(&self.hub.options.queries));
                 }
                 // The store says nothing in it that rows could have told.
                 code => self.failed(id, problem::reason(code, Some(wrong.message))),
@@ -61,7 +61,7 @@ impl Keeper {
         if settled || !self.engine.awaits(id) {
             self.answered_at(id, self.position());
         } else {
-            self.settling.push(id, now + self.node.options.queries.settle_wait);
+            self.settling.push(id, now + self.hub.options.queries.settle_wait);
         }
     }
 

@@ -78,7 +78,7 @@ impl Keeper {
         let compiled = Arc::clone(&self.kept.get(&id)?.compiled);
         let mut bindings = 0;
         loop {
-            match compiled.rebind(&self.node).await {
+            match compiled.rebind(&self.hub).await {
                 Ok(rebound) => return Some(rebound),
                 Err(_) if self.stop.is_cancelled() => return None,
                 Err(error) => {

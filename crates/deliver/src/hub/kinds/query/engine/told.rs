@@ -29,7 +29,7 @@ impl Keeper {
                     let Some(kept) = self.kept.get(&query_of(&to)) else { continue };
                     let (compiled, plan) = (Arc::clone(&kept.compiled), kept.plan);
                     let at = at.map(position);
-                    self.node.queries.counters.begun(reset, at.is_none());
+                    self.hub.queries.counters.begun(reset, at.is_none());
                     self.put(News::Begin { to, compiled, plan, rows, at, reset });
                 }
                 Output::Change { to, delta, at, txid } => {
@@ -40,8 +40,8 @@ impl Keeper {
                         }
                         continue;
                     }
-                    let at = at.map(position).map(|at| (at, self.node.offset(at)));
-                    self.node.queries.counters.changed(at.is_none());
+                    let at = at.map(position).map(|at| (at, self.hub.offset(at)));
+                    self.hub.queries.counters.changed(at.is_none());
                     let Some(kept) = self.kept.get(&query_of(&to)) else { continue };
                     let change = Change::new(&delta, at, txid, (self.created_at_ms, kept.plan));
                     self.put(News::Change { to, change });
@@ -54,7 +54,7 @@ impl Keeper {
                 }
                 Output::End { to, reason } => {
                     let ended = self.named(&to);
-                    self.node.queries.counters.ended(reason.code);
+                    self.hub.queries.counters.ended(reason.code);
                     self.put(News::End { to, reason });
                     for who in ended {
                         self.leave(who);
@@ -69,10 +69,10 @@ impl Keeper {
         let known = self.engine.query(query).map(Arc::clone);
         let Some(bound) = known else { return };
         let owner = self.kept.get(&query).map_or(Who::Anyone, |kept| kept.compiled.owner.clone());
-        let read = self.node.live_read(&bound, sql, &owner);
+        let read = self.hub.live_read(&bound, sql, &owner);
         self.reads.push(Ask { id, query, kind, owner, read, due: Instant::now() });
         self.asks.insert(id, query);
-        self.node.queries.counters.asked(kind);
+        self.hub.queries.counters.asked(kind);
         // Also those who wait for their first rows: everyone may be among them, when a table is emptied.
         self.be_behind(query, 1);
     }
