@@ -46,6 +46,8 @@ mod backlog;
 pub(crate) mod bell;
 pub(crate) mod changes;
 pub(crate) mod connection;
+#[cfg(test)]
+mod crowd;
 pub(crate) mod cursor;
 pub(crate) mod directory;
 pub(crate) mod encode;

@@ -49,6 +49,8 @@ pub(super) struct Shard {
     pub(super) audiences: HashMap<Arc<str>, Audience>,
     pub(super) entities: Desk,
     pub(super) queries: Board,
+    #[cfg(test)]
+    pub(super) clock: super::audience::Group,
     /// Which of the hub's shards it is.
     pub(super) index: usize,
     /// Large audiences that are being served.
@@ -82,6 +84,8 @@ impl Shard {
             audiences: HashMap::new(),
             entities: Desk::default(),
             queries: Board::at(position),
+            #[cfg(test)]
+            clock: super::audience::Group::default(),
             index,
             backlog: Backlog::default(),
             hungry: VecDeque::new(),

@@ -2,6 +2,9 @@
 //!
 //! Each is answered for itself: one that is refused does not concern the others.
 
+#[cfg(test)]
+mod clock;
+
 use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt as _};
@@ -25,6 +28,8 @@ pub(crate) enum Wish {
     Stream(StreamWish),
     Entities(EntityWish),
     Query(QueryWish),
+    #[cfg(test)]
+    Clock(clock::ClockWish),
 }
 
 impl Wish {
@@ -44,6 +49,8 @@ impl Wish {
             Wish::Stream(wish) => &wish.query_id,
             Wish::Entities(wish) => &wish.query_id,
             Wish::Query(wish) => &wish.query_id,
+            #[cfg(test)]
+            Wish::Clock(wish) => &wish.query_id,
         }
     }
 
@@ -53,6 +60,8 @@ impl Wish {
         match self {
             Wish::Stream(wish) => Some(&wish.stream),
             Wish::Entities(_) | Wish::Query(_) => None,
+            #[cfg(test)]
+            Wish::Clock(_) => Some("clock"),
         }
     }
 
@@ -67,6 +76,8 @@ impl Wish {
             Wish::Stream(wish) => SubscribeRequest::Stream(wish.request(asker).await?),
             Wish::Entities(wish) => SubscribeRequest::Entities(wish.request(asker).await?),
             Wish::Query(wish) => SubscribeRequest::Query(Box::new(wish.request(asker).await?)),
+            #[cfg(test)]
+            Wish::Clock(wish) => SubscribeRequest::Clock(wish.request()),
         })
     }
 }

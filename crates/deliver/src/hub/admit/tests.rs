@@ -1,5 +1,6 @@
 //! Every kind, under a name that is free, its own, another's or the session's, with room and without.
 
+use tidewire_query::Subscriber;
 use tidewire_store::{Epoch, Position, Reach};
 use tokio::sync::mpsc;
 
@@ -96,7 +97,7 @@ impl Followed {
         let mut interest = Interest::new(&"project".into(), identity, Epoch::FIRST);
         interest.ids.extend([("1".into(), Position::START), ("2".into(), Position::START)]);
         connection.put("Entities".into(), None, Subject::Entities(Box::new(interest)), false);
-        let query = query::tests::live_query();
+        let query = query::tests::live_query(Subscriber(1));
         connection.put("Query".into(), None, Subject::Query(Box::new(query)), false);
         add(&mut connection, stream("session", "kept", false, Some(7)));
         connection.unread.push(("unread".into(), "secret".into()));

@@ -14,6 +14,8 @@
 //! A kind is a folder here and an arm of each of the enums.
 //! `clock`, which exists for tests alone, is the smallest there is: begin there when you add one.
 
+#[cfg(test)]
+pub(crate) mod clock;
 pub(crate) mod entities;
 mod news;
 pub(crate) mod query;
@@ -52,6 +54,8 @@ pub(in crate::hub) enum Kind {
     Table(Feed),
     Entities(Box<Interest>),
     Query(Box<LiveQuery>),
+    #[cfg(test)]
+    Clock(clock::Clock),
 }
 
 impl Kind {
@@ -60,6 +64,8 @@ impl Kind {
             Kind::Stream(feed) | Kind::Table(feed) => feed,
             Kind::Entities(interest) => &**interest,
             Kind::Query(query) => &**query,
+            #[cfg(test)]
+            Kind::Clock(clock) => clock,
         }
     }
 
@@ -68,6 +74,8 @@ impl Kind {
             Kind::Stream(feed) | Kind::Table(feed) => feed,
             Kind::Entities(interest) => &mut **interest,
             Kind::Query(query) => &mut **query,
+            #[cfg(test)]
+            Kind::Clock(clock) => clock,
         }
     }
 

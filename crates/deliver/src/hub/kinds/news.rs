@@ -18,6 +18,8 @@ pub(in crate::hub) enum News {
     /// Entities of this code changed; what is told of them waits with each follower.
     Entities(Arc<str>),
     Query(Box<QueryNews>),
+    #[cfg(test)]
+    Clock(super::clock::Tick),
 }
 
 /// What is told in the order in which it happened. What happens in different lanes may overtake.
@@ -27,6 +29,8 @@ pub(in crate::hub) enum Lane {
     Stream(usize),
     Entities(Arc<str>),
     Query(QueryId),
+    #[cfg(test)]
+    Clock,
 }
 
 /// Followers in a lane who are told the same, so that what comes for them can be told together.
@@ -42,6 +46,8 @@ impl News {
             News::Stream(news) => Lane::Stream(Arc::as_ptr(&news.topic).addr()),
             News::Entities(code) => Lane::Entities(Arc::clone(code)),
             News::Query(news) => Lane::Query(news.query),
+            #[cfg(test)]
+            News::Clock(_) => Lane::Clock,
         }
     }
 
@@ -51,6 +57,8 @@ impl News {
             News::Stream(news) => Some(Cohort::Circle(news.circle.clone())),
             News::Entities(_) => Some(Cohort::WholeLane),
             News::Query(_) => None,
+            #[cfg(test)]
+            News::Clock(_) => None,
         }
     }
 
@@ -94,6 +102,8 @@ impl News {
             News::Stream(news) => news.tell(shard, member, serving),
             News::Entities(_) => shard.take_turn(member),
             News::Query(news) => news.tell(shard, member, serving),
+            #[cfg(test)]
+            News::Clock(tick) => tick.tell(shard, member, serving),
         }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) enum SubscribeRequest {
     Entities(EntityRequest),
     /// Boxed, because it is large.
     Query(Box<QueryRequest>),
+    #[cfg(test)]
+    Clock(super::clock::ClockRequest),
 }
 
 /// What a request for any kind can say of itself.
@@ -68,6 +70,8 @@ impl SubscribeRequest {
             SubscribeRequest::Stream(request) => request,
             SubscribeRequest::Entities(request) => request,
             SubscribeRequest::Query(request) => &**request,
+            #[cfg(test)]
+            SubscribeRequest::Clock(request) => request,
         }
     }
 
@@ -85,6 +89,8 @@ impl SubscribeRequest {
             }
             SubscribeRequest::Entities(request) => shard.follow_entities(key, request, admission),
             SubscribeRequest::Query(request) => shard.follow_query(key, *request, admission),
+            #[cfg(test)]
+            SubscribeRequest::Clock(request) => shard.follow_clock(key, request, admission),
         }
         None
     }

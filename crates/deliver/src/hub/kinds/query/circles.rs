@@ -33,12 +33,12 @@ impl Board {
     }
 
     /// Someone waits for the first rows.
-    pub(super) fn enter(&mut self, who: Subscriber, member: Member) {
+    pub(in crate::hub) fn enter(&mut self, who: Subscriber, member: Member) {
         self.members.insert(who, member);
     }
 
     /// Someone follows a query, under a name, from here on.
-    pub(super) fn begin(&mut self, query: QueryId, query_id: &Arc<str>, member: Member) {
+    pub(in crate::hub) fn begin(&mut self, query: QueryId, query_id: &Arc<str>, member: Member) {
         let circle = self.circles.entry(query).or_default();
         circle.named.entry(Arc::clone(query_id)).or_default().enter(member);
     }

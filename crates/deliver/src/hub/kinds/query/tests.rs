@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use tidewire_query::{RowText, Subscriber};
+use tidewire_query::{QueryId, RowText, Subscriber};
 use tidewire_store::{LiveQueryRow, Position};
 
 use super::LiveQuery;
@@ -33,7 +33,7 @@ struct Client {
 }
 
 /// A query that has not begun.
-pub(in crate::hub) fn live_query() -> LiveQuery {
+pub(in crate::hub) fn live_query(who: Subscriber) -> LiveQuery {
     let row = LiveQueryRow {
         live_id: "c-q".to_owned(),
         connection_id: "c".to_owned(),
@@ -48,7 +48,15 @@ pub(in crate::hub) fn live_query() -> LiveQuery {
     let counts = Registry::default().opened(row);
     let seat = Seats::default().take(Who::Admin, 1).expect("a seat");
     let seats = QuerySeats::new(seat, Vec::new());
-    LiveQuery::new(Subscriber(1), "c-q".into(), false, seats, counts)
+    LiveQuery::new(who, "c-q".into(), false, seats, counts)
+}
+
+/// One that has begun, and has its rows.
+pub(in crate::hub) fn begun(who: Subscriber, query: QueryId) -> LiveQuery {
+    let mut live = live_query(who);
+    live.query = Some(query);
+    live.begun = true;
+    live
 }
 
 impl Client {
@@ -56,7 +64,7 @@ impl Client {
         let (sender, body) = mpsc::channel(1);
         let outlet = Outlet::ServerSent(ServerSent { body: sender });
         let mut connection = Connection::new(1, crate::testing::facts("c"), outlet, 0);
-        let mut query = live_query();
+        let mut query = live_query(Subscriber(1));
         query.begun = true;
         let slot = connection.put("q".into(), None, Kind::Query(Box::new(query)), false);
         Client { connection, body, slot, got: String::new(), asked: 0 }

@@ -98,7 +98,7 @@ struct Told<'a> {
 }
 
 impl Change {
-    pub(super) fn new(
+    pub(in crate::hub) fn new(
         delta: &Delta,
         at: Option<(Position, Offset)>,
         txid: Option<i64>,

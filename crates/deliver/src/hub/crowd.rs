@@ -1,0 +1,266 @@
+//! A shard with a crowd of followers, of which a test is the other end; and that a crowd of any kind delays
+//! nobody.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::Interval;
+
+use tidewire_query::{Delta, PlanName, QueryId, Subscriber, To};
+use tidewire_store::memory::MemoryStore;
+use tidewire_store::{
+    Actor, Append, Command as LogCommand, Create, EntityAction, EntityChange, Position, Reach,
+    TailEvent,
+};
+
+use crate::access::auth::Identity;
+use crate::access::options::{Access, Options};
+use crate::hub::audience::{Manner, Member};
+use crate::hub::connection::{Key, StartFrom};
+use crate::hub::horizon::Horizon;
+use crate::hub::kinds::entities::EntityRequest;
+use crate::hub::kinds::query::engine::{Change, News, QuerySight};
+use crate::hub::kinds::stream::StreamRequest;
+use crate::hub::kinds::{Kind, SubscribeRequest, clock, query};
+use crate::hub::outlet::{Outlet, ServerSent};
+use crate::hub::shard::Shard;
+use crate::hub::tail::Sinks;
+use crate::hub::turns::Incoming;
+use crate::hub::{Hub, Unstarted};
+use crate::testing;
+
+/// Beyond these an audience is large.
+const THRESHOLD: usize = 50;
+const FOLLOWERS: usize = 300;
+/// No more of a crowd are served in a turn.
+const SLICE: usize = 16;
+
+/// A shard, and clients of it.
+pub(in crate::hub) struct Crowd {
+    pub(in crate::hub) hub: Arc<Hub>,
+    pub(in crate::hub) shard: Shard,
+    incoming: Incoming,
+    sinks: Sinks,
+    tick: Interval,
+}
+
+/// The far end of a connection.
+pub(in crate::hub) struct Client {
+    pub(in crate::hub) key: Key,
+    body: mpsc::Receiver<Bytes>,
+    pub(in crate::hub) got: String,
+}
+
+impl Client {
+    /// Takes what was sent. One piece fits on the way.
+    pub(in crate::hub) fn read(&mut self) {
+        while let Ok(piece) = self.body.try_recv() {
+            self.got.push_str(std::str::from_utf8(&piece).expect("text"));
+        }
+    }
+}
+
+impl Crowd {
+    pub(in crate::hub) async fn new(edit: impl FnOnce(&mut Options)) -> Crowd {
+        let mut options = Options::new(Access::OpenOnLoopback);
+        options.live.fan_out_threshold = THRESHOLD;
+        edit(&mut options);
+        let (hub, Unstarted { mut shards, sinks, .. }) =
+            testing::hub(options, MemoryStore::fresh()).await;
+        let dormant = shards.pop().expect("a shard");
+        let shard = Shard::new(Arc::clone(&hub), dormant.handle, dormant.position, 0);
+        let tick = tokio::time::interval(Duration::from_secs(1));
+        Crowd { hub, shard, incoming: dormant.incoming, sinks, tick }
+    }
+
+    pub(in crate::hub) fn client(&mut self) -> Client {
+        let (sender, body) = mpsc::channel(1);
+        let outlet = Outlet::ServerSent(ServerSent { body: sender });
+        let key = self.shard.attach(outlet, testing::facts("c"), false);
+        Client { key, body, got: String::new() }
+    }
+
+    pub(in crate::hub) async fn turn(&mut self) {
+        // What the store was asked for comes in between.
+        tokio::task::yield_now().await;
+        self.shard.turn(&mut self.incoming, &mut self.tick);
+    }
+
+    async fn create(&self, stream: &str) {
+        let create = Create {
+            stream: stream.to_owned(),
+            content_type: Some("application/json".to_owned()),
+            lifetime: None,
+            messages: Vec::new(),
+            closed: false,
+            fork: None,
+            actor: Actor::default(),
+        };
+        let create = LogCommand::Create(Box::new(create));
+        self.hub.store.submit(create).await.expect("a stream");
+    }
+
+    async fn append(&self, stream: &str) {
+        let append = Append {
+            stream: stream.to_owned(),
+            content_type: Some("application/json".to_owned()),
+            messages: vec![Bytes::from_static(b"{\"said\":1}")],
+            close: false,
+            seq: None,
+            producer: None,
+            actor: Actor::default(),
+            trace_context: None,
+        };
+        self.hub.store.submit(LogCommand::Append(append)).await.expect("an append");
+    }
+
+    async fn follow_log(&self) {
+        self.hub.tail.catch_up(&self.hub.store, &self.sinks).await.expect("a log");
+    }
+
+    /// Clients that follow something, and have been told that they do.
+    async fn followers(&mut self, count: usize, of: Crowded) -> Vec<Client> {
+        let mut clients: Vec<Client> = (0..count).map(|_| self.client()).collect();
+        for (number, client) in clients.iter().enumerate() {
+            self.begin(number, client.key, of);
+        }
+        if matches!(of, Crowded::Stream(_) | Crowded::Entities) {
+            while !clients.iter().all(|client| client.got.contains("subscription_created")) {
+                self.turn().await;
+                clients.iter_mut().for_each(Client::read);
+            }
+        }
+        clients.iter_mut().for_each(|client| client.got.clear());
+        clients
+    }
+
+    fn begin(&mut self, number: usize, key: Key, of: Crowded) {
+        let request = match of {
+            Crowded::Stream(stream) => SubscribeRequest::Stream(StreamRequest {
+                query_id: "q".into(),
+                stream: stream.into(),
+                reach: Reach::All,
+                start: StartFrom::Now,
+                horizon: Horizon::default(),
+                link: None,
+                manner: Manner::default(),
+                patterns: None,
+            }),
+            Crowded::Entities => SubscribeRequest::Entities(EntityRequest {
+                query_id: "q".into(),
+                code: "thing".into(),
+                ids: vec!["7".into()],
+                start: StartFrom::Now,
+                horizon: Horizon::default(),
+                identity: Identity::of_this_machine(),
+                adds: false,
+                kept: true,
+            }),
+            Crowded::Clock => SubscribeRequest::Clock(clock::ClockRequest { query_id: "q".into() }),
+            Crowded::Query => return self.begin_query(number as u64, key),
+        };
+        self.shard.subscribe(key, vec![request]);
+    }
+
+    /// As if its rows were told already.
+    fn begin_query(&mut self, number: u64, key: Key) {
+        let who = Subscriber(number);
+        let kind = Kind::Query(Box::new(query::tests::begun(who, QueryId(1))));
+        let slot = self.shard.add(key, ("q".into(), None), kind, false).expect("there");
+        self.shard.queries.enter(who, Member { key, slot });
+        self.shard.queries.begin(QueryId(1), &"q".into(), Member { key, slot });
+    }
+
+    /// Something happens that concerns all of a crowd.
+    async fn happen(&mut self, of: Crowded) {
+        match of {
+            Crowded::Stream(stream) => {
+                self.append(stream).await;
+                self.follow_log().await;
+            }
+            Crowded::Entities => {
+                let change = EntityChange {
+                    code: "thing".to_owned(),
+                    id: Some("7".to_owned()),
+                    was: None,
+                    action: EntityAction::Update,
+                    host_id: None,
+                };
+                let event = TailEvent {
+                    position: self.hub.tail.position().next(),
+                    stream: "entity/thing".to_owned(),
+                    control: None,
+                    payload: None,
+                    row: None,
+                    entity: Some(change),
+                    txid: None,
+                    tx_last: true,
+                    created_at_ms: 0,
+                };
+                let sight = self.hub.tail.hand_out(&[event]).expect("someone attends");
+                self.sinks[0].try_send(Arc::new(sight)).expect("room");
+            }
+            Crowded::Query => {
+                let delta = Delta { inserted: vec!["{\"said\":1}".into()], ..Delta::default() };
+                let at = Some((Position::new(9), self.hub.offset(Position::new(9))));
+                let change = Change::new(&delta, at, None, (0, PlanName::Filter));
+                let news = vec![Arc::new(News::Change { to: To::All(QueryId(1)), change })];
+                self.shard.hear(&QuerySight { position: Position::new(9), news });
+            }
+            Crowded::Clock => self.shard.strike(1),
+        }
+    }
+}
+
+/// What a crowd follows.
+#[derive(Debug, Clone, Copy)]
+enum Crowded {
+    Stream(&'static str),
+    Entities,
+    Query,
+    Clock,
+}
+
+impl Crowded {
+    /// What a message of it has in it.
+    fn mark(self) -> &'static str {
+        match self {
+            Crowded::Stream(_) => "\"type\":\"event\"",
+            Crowded::Entities => "\"type\":\"INVALIDATE\"",
+            Crowded::Query => "\"type\":\"change\"",
+            Crowded::Clock => "\"type\":\"tick\"",
+        }
+    }
+}
+
+/// Invariant 5: whatever a crowd follows, others get their turn between two slices of it.
+#[tokio::test]
+async fn a_crowd_of_any_kind_delays_a_small_stream_by_no_more_than_a_slice() {
+    for of in [Crowded::Stream("large"), Crowded::Entities, Crowded::Query, Crowded::Clock] {
+        let mut crowd = Crowd::new(|_| {}).await;
+        crowd.create("large").await;
+        crowd.create("small").await;
+        let mut followers = crowd.followers(FOLLOWERS, of).await;
+        let mut small = crowd.followers(2, Crowded::Stream("small")).await;
+        crowd.happen(of).await;
+        crowd.append("small").await;
+        crowd.follow_log().await;
+        crowd.turn().await;
+        let told = |client: &mut Client, mark: &str| {
+            client.read();
+            client.got.matches(mark).count()
+        };
+        let of_small = Crowded::Stream("small").mark();
+        assert!(small.iter_mut().all(|client| told(client, of_small) == 1), "{of:?}: at once");
+        let served = followers.iter_mut().filter_map(|c| (told(c, of.mark()) > 0).then_some(()));
+        let served = served.count();
+        assert!((1..=SLICE).contains(&served), "{of:?}: {served} in the same turn");
+        for _ in 0..=FOLLOWERS / SLICE {
+            crowd.turn().await;
+        }
+        let each_once = followers.iter_mut().all(|client| told(client, of.mark()) == 1);
+        assert!(each_once, "{of:?}: everyone in the end, and once");
+    }
+}

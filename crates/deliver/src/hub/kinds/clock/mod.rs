@@ -1,0 +1,115 @@
+//! A clock that ticks: the smallest kind of subscription there is. It exists for tests, and as the example to
+//! begin from when you add a kind.
+//!
+//! What it has to say itself is in this file. What it gets for nothing is in [`tests`]: admission, slices,
+//! backpressure, progress, scopes and metrics.
+
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use serde_json::json;
+
+use tidewire_store::Position;
+
+use crate::hub::admit::Admission;
+use crate::hub::audience::Member;
+use crate::hub::connection::{Key, Subscription};
+use crate::hub::flush::Room;
+use crate::hub::frames::put;
+use crate::hub::kinds::{About, Kind, Leaving, Lost, News, Subject, Wanted, Written};
+use crate::hub::outbox::Cargo;
+use crate::hub::round::{Round, Serving};
+use crate::hub::shard::Shard;
+
+/// A clock that a client wants to follow.
+#[derive(Debug)]
+pub(crate) struct ClockRequest {
+    pub(crate) query_id: Arc<str>,
+}
+
+impl Wanted for ClockRequest {
+    fn query_id(&self) -> &Arc<str> {
+        &self.query_id
+    }
+}
+
+/// What a subscription to the clock has besides its name.
+#[derive(Debug, Default)]
+pub(in crate::hub) struct Clock {
+    /// Ticks that are lost and not yet told: after, up to.
+    missed: Option<(Position, Position)>,
+}
+
+impl Subject for Clock {
+    fn caught_up(&self, _: &Subscription, shard: &Shard) -> Option<Position> {
+        self.missed.is_none().then_some(shard.position)
+    }
+
+    fn has_lost(&self) -> bool {
+        self.missed.is_some()
+    }
+
+    fn write(&mut self, about: &mut About<'_>, _: u32, room: &mut Room<'_>) -> Written {
+        let mut bytes = BytesMut::new();
+        if let Some((from, to)) = self.missed.take() {
+            let (from, to) = (from.number(), to.number());
+            let message =
+                json!({"type": "missed", "query_id": **about.query_id, "from": from, "to": to});
+            put(&mut bytes, room.dialect, message.to_string().as_bytes(), None, room.deflater);
+        }
+        Written { bytes: bytes.freeze(), ..Written::default() }
+    }
+
+    fn lose(&mut self, lost: Lost) -> Option<u32> {
+        let waits = self.missed.is_some();
+        let from = self.missed.map_or(lost.from, |(first, _)| first);
+        self.missed = Some((from, lost.to));
+        (!waits).then_some(0)
+    }
+
+    fn leave(&self, shard: &mut Shard, member: Member, _: &Arc<str>, _: Leaving) {
+        shard.clock.leave(member);
+    }
+}
+
+/// A tick, on its way to those who follow the clock.
+#[derive(Debug)]
+pub(in crate::hub) struct Tick(Position);
+
+impl Tick {
+    /// Tells one follower.
+    pub(in crate::hub) fn tell(&self, shard: &mut Shard, member: Member, serving: &mut Serving) {
+        let (deflater, connections) = (&mut shard.deflater, &mut shard.connections);
+        let connection = connections.get_mut(member.key.index);
+        let connection = connection.filter(|c| c.serial == member.key.serial && !c.closing);
+        let Some(connection) = connection else { return };
+        let dialect = connection.dialect();
+        let Some(subscription) = connection.subscription(member.slot) else { return };
+        let after = std::mem::replace(&mut subscription.sent, self.0);
+        let tick = self.0.number();
+        let message = json!({"type": "tick", "query_id": *subscription.query_id, "tick": tick});
+        let mut bytes = BytesMut::new();
+        put(&mut bytes, dialect, message.to_string().as_bytes(), None, deflater);
+        let cargo = Cargo::live(member.slot, (after, self.0), 1, shard.wall_ms);
+        shard.hand_over(member, Bytes::from(bytes), cargo, serving);
+    }
+}
+
+impl Shard {
+    /// Begins to follow the clock.
+    pub(super) fn follow_clock(&mut self, key: Key, request: ClockRequest, admission: Admission) {
+        let Admission::Begins { renewed } = admission else { return };
+        let kind = Kind::Clock(Clock::default());
+        if let Some(slot) = self.add(key, (request.query_id, None), kind, renewed) {
+            self.clock.enter(Member { key, slot });
+        }
+    }
+
+    /// The clock ticks.
+    pub(in crate::hub) fn strike(&mut self, tick: u64) {
+        let news = News::Clock(Tick(Position::new(tick)));
+        self.fan_out(vec![Round::new(news, self.clock.list())], true);
+    }
+}

@@ -1,0 +1,57 @@
+//! What clients say of the clock that exists for tests, and that it needs nothing of its own to be permitted.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{Asker, Wish};
+use crate::access::auth::scopes::Scopes;
+use crate::access::auth::{Identity, Who};
+use crate::access::options::{Access, Options};
+use crate::hub::kinds::clock::ClockRequest;
+use crate::hub::{Outlet, ServerSent};
+use crate::node::Node;
+use crate::testing;
+
+/// The clock, under a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ClockWish {
+    pub(super) query_id: Arc<str>,
+}
+
+impl ClockWish {
+    pub(super) fn request(self) -> ClockRequest {
+        ClockRequest { query_id: self.query_id }
+    }
+}
+
+#[tokio::test]
+async fn a_kind_is_permitted_by_the_name_of_what_it_reads() {
+    let store = tidewire_store::memory::MemoryStore::fresh();
+    let options = Options::new(Access::OpenOnLoopback);
+    let assembled = Node::assemble(options, store, String::new(), 1).await;
+    let (node, unstarted) = assembled.expect("a node");
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    node.hub.start(unstarted.shards, &tasks, &stop);
+    let shard = node.hub.shards.shard_of("", "c").clone();
+    let (body, mut far_end) = mpsc::channel(8);
+    let outlet = Outlet::ServerSent(ServerSent { body });
+    let presence = shard.attach(outlet, testing::facts("c")).await.expect("a place");
+    let key = presence.key();
+    for scopes in [r#"{"streams": ["clock"], "can": ["read"]}"#, r#"{"streams": ["other"]}"#] {
+        let scopes = Scopes::parse(scopes, &(), &node.access.names).expect("scopes");
+        let identity = Identity::new(Who::Key(1), scopes, None);
+        let asker = Asker { node: &node, shard: &shard, key, identity: &identity, session: None };
+        asker.subscribe(vec![Ok(Wish::Clock(ClockWish { query_id: "q".into() }))]).await;
+    }
+    let said = far_end.recv().await.expect("an answer");
+    let said = std::str::from_utf8(&said).expect("text");
+    let message = said.lines().find_map(|line| line.strip_prefix("data: ")).expect("a message");
+    let message: Value = serde_json::from_str(message).expect("JSON");
+    assert_eq!((&message["query_id"], &message["code"]), (&"q".into(), &"forbidden".into()));
+    assert_eq!(node.hub.shards.totals().subscriptions, 1, "the one that is allowed");
+    stop.cancel();
+}
