@@ -13,6 +13,9 @@ use std::collections::{HashMap, VecDeque};
 use super::round::Round;
 use crate::hub::kinds::{Cohort, Lane};
 
+/// Rounds of queries that wait, before the desk that says more of them does.
+const PILED_UP_MAX: usize = 1_024;
+
 /// Rounds that wait or are under way.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
@@ -20,11 +23,18 @@ pub(super) struct Backlog {
     lanes: HashMap<Lane, VecDeque<Round>>,
     /// All lanes. The first is the next to be served.
     turns: VecDeque<Lane>,
+    /// Rounds whose number has to be bounded.
+    piled_up: usize,
 }
 
 impl Backlog {
     pub(super) fn is_empty(&self) -> bool {
         self.turns.is_empty()
+    }
+
+    /// Whether as much waits as may.
+    pub(super) fn is_full(&self) -> bool {
+        self.piled_up >= PILED_UP_MAX
     }
 
     /// Whether something waits in a lane, behind which what comes for it must stay.
@@ -36,15 +46,22 @@ impl Backlog {
     /// the same cohort. A table may have as many cohorts as followers.
     pub(super) fn push(&mut self, rounds: Vec<Round>) {
         let Some(first) = rounds.first() else { return };
-        let lane = first.news.lane();
+        let (lane, piles_up) = (first.news.lane(), first.news.piles_up());
         let Some(waiting) = self.lanes.get_mut(&lane) else {
+            self.piled_up += if piles_up { rounds.len() } else { 0 };
             self.turns.push_back(lane.clone());
             self.lanes.insert(lane, rounds.into());
             return;
         };
-        let place = |(place, round): (usize, &Round)| Some((round.news.cohort()?, place));
-        // Of those for one cohort the last counts.
-        let places: HashMap<Cohort, usize> = waiting.iter().enumerate().filter_map(place).collect();
+        let waited = waiting.len();
+        // Nothing may overtake what is for no cohort, and of those for one cohort the last counts.
+        let mut places: HashMap<Cohort, usize> = HashMap::new();
+        for (place, round) in waiting.iter().enumerate() {
+            match round.news.cohort() {
+                Some(cohort) => _ = places.insert(cohort, place),
+                None => places.clear(),
+            }
+        }
         for round in rounds {
             let place = round.news.cohort().and_then(|cohort| places.get(&cohort));
             let left = match place.and_then(|place| waiting.get_mut(*place)) {
@@ -53,6 +70,7 @@ impl Backlog {
             };
             waiting.extend(left);
         }
+        self.piled_up += if piles_up { waiting.len() - waited } else { 0 };
     }
 
     /// Takes the round whose turn it is.
@@ -70,8 +88,9 @@ impl Backlog {
     pub(super) fn end_turn(&mut self, round: Round) {
         let Some(lane) = self.turns.pop_front() else { return };
         let Some(waiting) = self.lanes.get_mut(&lane) else { return };
-        if !round.is_done() {
-            waiting.push_front(round);
+        match round.is_done() {
+            true => self.piled_up -= usize::from(round.news.piles_up()),
+            false => waiting.push_front(round),
         }
         match waiting.is_empty() {
             true => _ = self.lanes.remove(&lane),

@@ -203,15 +203,20 @@ impl Crowd {
                 self.sinks[0].try_send(Arc::new(sight)).expect("room");
             }
             Crowded::Query => {
-                let delta = Delta { inserted: vec!["{\"said\":1}".into()], ..Delta::default() };
-                let at = Some((Position::new(9), self.hub.offset(Position::new(9))));
-                let change = Change::new(&delta, at, None, (0, PlanName::Filter));
-                let news = vec![Arc::new(News::Change { to: To::All(QueryId(1)), change })];
+                let news = vec![Arc::new(change(&self.hub, 9, true))];
                 self.shard.hear(&QuerySight { position: Position::new(9), news });
             }
             Crowded::Clock => self.shard.strike(1),
         }
     }
+}
+
+/// A change of the query that crowds follow.
+fn change(hub: &Hub, at: u64, has_place: bool) -> News {
+    let delta = Delta { inserted: vec!["{\"said\":1}".into()], ..Delta::default() };
+    let at = (Position::new(at), hub.offset(Position::new(at)));
+    let change = Change::new(&delta, Some(at).filter(|_| has_place), None, (0, PlanName::Filter));
+    News::Change { to: To::All(QueryId(1)), change }
 }
 
 /// What a crowd follows.
@@ -263,4 +268,40 @@ async fn a_crowd_of_any_kind_delays_a_small_stream_by_no_more_than_a_slice() {
         let each_once = followers.iter_mut().all(|client| told(client, of.mark()) == 1);
         assert!(each_once, "{of:?}: everyone in the end, and once");
     }
+}
+
+/// What waits for a crowd is told together, but never past what is for some of them alone.
+#[tokio::test]
+async fn changes_of_a_query_are_told_in_order_around_what_is_for_one_follower() {
+    let mut crowd = Crowd::new(|_| {}).await;
+    let mut followers = crowd.followers(FOLLOWERS, Crowded::Query).await;
+    let (first, last) = (Subscriber(0), FOLLOWERS - 1);
+    let settled =
+        |at: u64| News::Settled { to: To::Only(QueryId(1), vec![first]), at: Position::new(at) };
+    for at in 1..=6 {
+        // The third has no place yet, which is told to one follower alone.
+        let news = vec![Arc::new(change(&crowd.hub, at, at != 3))];
+        crowd.shard.hear(&QuerySight { position: Position::new(at), news });
+        if at == 3 {
+            let news = vec![Arc::new(settled(3))];
+            crowd.shard.hear(&QuerySight { position: Position::new(at), news });
+        }
+    }
+    for _ in 0..20 * FOLLOWERS / SLICE {
+        crowd.turn().await;
+        followers.iter_mut().for_each(Client::read);
+    }
+    let told = |client: &Client| -> Vec<String> {
+        let lines = client.got.lines().filter_map(|line| line.strip_prefix("data: "));
+        let message = |line| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+        lines.map(message).map(|m| format!("{} {}", m["type"], m["offset"])).collect()
+    };
+    let offset = |at: u64| crowd.hub.offset(Position::new(at)).to_string();
+    let change = |at: u64| format!("\"change\" \"{}\"", offset(at));
+    let mut expected: Vec<String> = (1..=6).map(change).collect();
+    expected[2] = "\"change\" null".to_owned();
+    assert_eq!(told(&followers[last]), expected);
+    expected.insert(3, format!("\"progress\" \"{}\"", offset(3)));
+    assert_eq!(told(&followers[0]), expected);
+    assert!(crowd.shard.backlog.is_empty());
 }

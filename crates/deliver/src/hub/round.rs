@@ -6,6 +6,10 @@ use std::sync::Arc;
 use super::audience::Member;
 use crate::hub::kinds::News;
 
+/// Bytes that one round takes along. What comes while a large audience is served goes out with the next
+/// round, in one write for each follower; more than this would be too much for a socket to take at once.
+pub(in crate::hub) const ROUND_BYTES_MAX: usize = 128 << 10;
+
 /// One round through followers.
 #[derive(Debug)]
 pub(in crate::hub) struct Round {

@@ -91,7 +91,7 @@ impl Dormant {
                     shard.begin_turn();
                     shard.see(&sight, sights.is_empty());
                 }
-                Some(sight) = query_sights.recv() => {
+                Some(sight) = query_sights.recv(), if !shard.backlog.is_full() => {
                     shard.begin_turn();
                     shard.hear(&sight);
                 }
@@ -137,6 +137,9 @@ impl Shard {
             busy = true;
         }
         for _ in 0..SIGHTS_A_TURN {
+            if self.backlog.is_full() {
+                break;
+            }
             let Ok(sight) = incoming.query_sights.try_recv() else { break };
             self.hear(&sight);
             busy = true;

@@ -37,6 +37,8 @@ pub(in crate::hub) enum Lane {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::hub) enum Cohort {
     Circle(Circle),
+    /// Those who have this name for what the lane is of.
+    Named(Arc<str>),
     WholeLane,
 }
 
@@ -56,7 +58,7 @@ impl News {
         match self {
             News::Stream(news) => Some(Cohort::Circle(news.circle.clone())),
             News::Entities(_) => Some(Cohort::WholeLane),
-            News::Query(_) => None,
+            News::Query(news) => news.query_id.clone().map(Cohort::Named),
             #[cfg(test)]
             News::Clock(_) => None,
         }
@@ -70,8 +72,16 @@ impl News {
                 news.absorb(later).map(|()| false).map_err(News::Stream)
             }
             (News::Entities(_), News::Entities(_)) => Ok(true),
+            (News::Query(news), News::Query(later)) => {
+                news.absorb(later).map(|()| false).map_err(News::Query)
+            }
             (_, later) => Err(later),
         }
+    }
+
+    /// Whether rounds of it that wait are bounded by nothing but their number.
+    pub(in crate::hub) fn piles_up(&self) -> bool {
+        matches!(self, News::Query(_))
     }
 
     /// Whether it has yet to be found out what its followers see of it.

@@ -27,6 +27,14 @@ struct Circle {
     behind: bool,
 }
 
+/// Those whom something concerns.
+#[derive(Debug)]
+pub(super) struct Concerned {
+    /// The name that all of them have for the query, if that is known.
+    pub(super) query_id: Option<Arc<str>>,
+    pub(super) members: Arc<Vec<Member>>,
+}
+
 impl Board {
     pub(in crate::hub) fn at(position: Position) -> Board {
         Board { position, ..Board::default() }
@@ -74,17 +82,21 @@ impl Board {
         self.members.get(&who).copied()
     }
 
-    /// Those whom something concerns, in lists of those who are told the same bytes as far as that is
-    /// known.
-    pub(super) fn concerned(&self, to: &To) -> Vec<Arc<Vec<Member>>> {
+    /// Those whom something concerns: all of a query by the name that they have for it, or some of whatever
+    /// names.
+    pub(super) fn concerned(&self, to: &To) -> Vec<Concerned> {
         match to {
             To::All(query) => {
-                let circle = self.circles.get(query).into_iter();
-                circle.flat_map(|circle| circle.named.values().map(Group::list)).collect()
+                let named = self.circles.get(query).into_iter().flat_map(|circle| &circle.named);
+                let concerned = |(name, group): (&Arc<str>, &Group)| Concerned {
+                    query_id: Some(Arc::clone(name)),
+                    members: group.list(),
+                };
+                named.map(concerned).collect()
             }
             To::Only(_, named) => {
                 let found = named.iter().filter_map(|who| self.member(*who));
-                vec![listed(found)]
+                vec![Concerned { query_id: None, members: listed(found) }]
             }
         }
     }

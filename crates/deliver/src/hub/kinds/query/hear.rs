@@ -8,25 +8,53 @@ use tidewire_query::{EndReason, QueryId, To};
 use tidewire_store::Position;
 
 use super::begin::Beginning;
+use super::circles::Concerned;
 use crate::hub::audience::Member;
 use crate::hub::frames::{Dialect, put};
 use crate::hub::kinds::News;
 use crate::hub::kinds::query::engine::{self, Change, News as Said, QuerySight};
 use crate::hub::messages::{Progress, ServerMessage as _};
 use crate::hub::outbox::Cargo;
-use crate::hub::round::{Round, Serving};
+use crate::hub::round::{ROUND_BYTES_MAX, Round, Serving};
 use crate::hub::shard::Shard;
 use crate::wire::websocket::deflate::Deflater;
 
-/// Something that was said of a query.
+/// What was said of a query, to followers of whom all are told the same.
 #[derive(Debug)]
 pub(in crate::hub) struct QueryNews {
     pub(in crate::hub) query: QueryId,
-    said: Arc<Said>,
-    frames: Frames,
+    /// Set for changes that all followers of one name are told: what comes for them later can be told
+    /// together.
+    pub(in crate::hub) query_id: Option<Arc<str>>,
+    /// One thing, or several changes.
+    said: Vec<(Arc<Said>, Frames)>,
+    /// Of the changes.
+    bytes: usize,
 }
 
-/// A change as bytes in each dialect that was needed so far, for those who have one name for the query.
+impl QueryNews {
+    fn new(query: QueryId, said: &Arc<Said>, name: Option<Arc<str>>) -> QueryNews {
+        let (query_id, bytes) = match &**said {
+            Said::Change { change, .. } => (name, change.bytes()),
+            _ => (None, 0),
+        };
+        QueryNews { query, query_id, said: vec![(Arc::clone(said), Frames::default())], bytes }
+    }
+
+    /// Takes along changes that come after it for the same followers. Gives them back if they must be a
+    /// round of their own.
+    pub(in crate::hub) fn absorb(&mut self, later: Box<QueryNews>) -> Result<(), Box<QueryNews>> {
+        let alike = self.query_id.is_some() && self.query_id == later.query_id;
+        if !alike || self.bytes + later.bytes > ROUND_BYTES_MAX {
+            return Err(later);
+        }
+        self.bytes += later.bytes;
+        self.said.extend(later.said);
+        Ok(())
+    }
+}
+
+/// A change as bytes in each dialect that was needed so far, for those who have one name for its query.
 #[derive(Debug, Default)]
 struct Frames {
     query_id: Option<Arc<str>>,
@@ -66,9 +94,8 @@ impl Shard {
                 Said::Change { to, .. } | Said::Settled { to, .. } | Said::End { to, .. } => to,
             };
             let query = engine::query_of(to);
-            let round = |members| {
-                let said = Arc::clone(said);
-                let news = QueryNews { query, said, frames: Frames::default() };
+            let round = |Concerned { query_id, members }| {
+                let news = QueryNews::new(query, said, query_id);
                 Round::new(News::Query(Box::new(news)), members)
             };
             let rounds = self.queries.concerned(to).into_iter().map(round).collect();
@@ -141,23 +168,35 @@ impl QueryNews {
         member: Member,
         serving: &mut Serving,
     ) {
-        let begins = match &*self.said {
-            Said::Begin { compiled, plan, rows, at, reset, .. } => {
-                Beginning { compiled, plan: *plan, rows: Some(rows), at: *at, reset: *reset }
-            }
-            Said::Resumed { compiled, plan, from, .. } => {
-                let at = Some(*from);
-                Beginning { compiled, plan: *plan, rows: None, at, reset: false }
-            }
-            Said::Change { change, .. } => {
-                return tell_change(&mut self.frames, shard, member, change, serving);
-            }
-            Said::Settled { at, .. } => return shard.tell_settled(member, *at, serving),
-            Said::End { reason, .. } => return shard.end_query(member, reason),
-            Said::Behind { .. } => return,
-        };
-        shard.begin_result(member, &begins);
+        // Several go out in one write.
+        serving.alone &= self.said.len() == 1;
+        for (said, frames) in &mut self.said {
+            tell(said, frames, shard, member, serving);
+        }
     }
+}
+
+fn tell(
+    said: &Said,
+    frames: &mut Frames,
+    shard: &mut Shard,
+    member: Member,
+    serving: &mut Serving,
+) {
+    let begins = match said {
+        Said::Begin { compiled, plan, rows, at, reset, .. } => {
+            Beginning { compiled, plan: *plan, rows: Some(rows), at: *at, reset: *reset }
+        }
+        Said::Resumed { compiled, plan, from, .. } => {
+            let at = Some(*from);
+            Beginning { compiled, plan: *plan, rows: None, at, reset: false }
+        }
+        Said::Change { change, .. } => return tell_change(frames, shard, member, change, serving),
+        Said::Settled { at, .. } => return shard.tell_settled(member, *at, serving),
+        Said::End { reason, .. } => return shard.end_query(member, reason),
+        Said::Behind { .. } => return,
+    };
+    shard.begin_result(member, &begins);
 }
 
 fn tell_change(

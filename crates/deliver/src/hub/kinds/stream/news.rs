@@ -12,13 +12,9 @@ use crate::hub::audience::Circle;
 use crate::hub::frames::{Dialect, Envelope};
 use crate::hub::lens::{Opened, Tables};
 use crate::hub::reader_frame::{Extent, Frame, Voice};
+use crate::hub::round::ROUND_BYTES_MAX;
 use crate::hub::tail::{Chunk, Ending, Glimpse, Notice, Topic};
 use crate::wire::websocket::deflate::Deflater;
-
-/// Payload bytes that one round takes along. What comes while a large audience is served goes out
-/// with the next round, in one write for each follower; more than this would be too much for a
-/// socket to take at once.
-const ROUND_BYTES_MAX: usize = 128 << 10;
 
 /// Chunks of a stream, and perhaps its end after them.
 #[derive(Debug)]

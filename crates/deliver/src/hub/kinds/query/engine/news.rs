@@ -127,6 +127,11 @@ impl Change {
         }
     }
 
+    /// Of what its messages say after the name.
+    pub(crate) fn bytes(&self) -> usize {
+        self.parts.iter().map(String::len).sum()
+    }
+
     /// Its messages for a subscription of this name.
     pub(crate) fn encode(
         &self,
