@@ -212,6 +212,9 @@ impl Drop for Open {
 }
 
 #[cfg(test)]
+mod takeover;
+
+#[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

@@ -3,10 +3,8 @@
 //! Over HTTP/1.1 the hub writes the body's chunks straight to the socket (`line`); over HTTP/2, where
 //! a response shares its connection, they go through hyper.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -14,7 +12,7 @@ use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Response, Version, header};
 use bytes::Bytes;
-use futures_util::{Stream, stream};
+use futures_util::stream;
 use tokio::sync::{mpsc, oneshot};
 
 use tidewire_store::Position;
@@ -31,7 +29,7 @@ use crate::hub::offset::{malformed_offset, parse_offset};
 use crate::hub::{Command, Facts, Outlet, Presence, ServerSent, Socket};
 use crate::node::Node;
 use crate::wire::clock::clock_ms;
-use crate::wire::line::Line;
+use crate::wire::line::Elsewhere;
 use crate::wire::peer::Peer;
 
 /// Pieces that wait between the hub and hyper: what waits longer stays in the hub.
@@ -130,9 +128,10 @@ where
             // Hyper gets nothing of this body.
             let (gone, body) = oneshot::channel();
             let line = Arc::clone(&carrier.line);
-            node.hub.tasks.spawn(write_straight(carrier.clone(), identity, enter, gone));
+            let writing = write_straight(Arc::clone(node), carrier.clone(), identity, enter, gone);
+            node.hub.tasks.spawn(writing);
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-            Body::from_stream(Elsewhere { line, body })
+            Body::from_stream(Elsewhere::new(line, body))
         }
         None => {
             let (body, pieces) = mpsc::channel(BODY_PIECES);
@@ -159,6 +158,7 @@ where
 
 /// Has the hub write a body, once hyper has written the head, and then has hyper let go of the socket.
 async fn write_straight<Kept, Entering>(
+    node: Arc<Node>,
     carrier: Carrier,
     identity: Identity,
     enter: impl FnOnce(Outlet) -> Entering,
@@ -168,9 +168,14 @@ async fn write_straight<Kept, Entering>(
 {
     let line = &carrier.line;
     tokio::select! {
-        () = line.cleared() => {}
+        cleared = line.cleared() => if !cleared {
+            node.metrics.cut("response_head");
+            tracing::debug!("a live response's head was not written in time: the connection ends");
+            return;
+        },
         () = body.closed() => return,
     }
+    drop(node);
     let socket = Arc::new(Socket::new(Arc::clone(line), clock_ms()));
     // Boxed, so that what it takes to enter is not kept for as long as the response lasts.
     let entering = Box::pin(enter(Outlet::Chunks(Arc::clone(&socket))));
@@ -203,28 +208,5 @@ async fn write_straight<Kept, Entering>(
     if socket.finished.load(Ordering::Acquire) && line.finish(LAST_CHUNK).await.is_ok() {
         // A socket that is closed with something unread in it would take back what was sent last.
         let _ = tokio::time::timeout(FAREWELL, line.hung_up()).await;
-    }
-}
-
-/// A body whose bytes are written elsewhere. Hyper is let go of before it ends; if hyper lets go first,
-/// nobody is there to write to.
-struct Elsewhere {
-    line: Arc<Line>,
-    body: oneshot::Receiver<()>,
-}
-
-impl Stream for Elsewhere {
-    type Item = Result<Bytes, &'static str>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.line.asked();
-        // It never ends: there is nothing to be told but that nobody writes it.
-        Pin::new(&mut self.body).poll(cx).map(|_| Some(Err("the response could not begin")))
-    }
-}
-
-impl Drop for Elsewhere {
-    fn drop(&mut self) {
-        self.line.give_back();
     }
 }

@@ -6,6 +6,13 @@
 //! chunks straight to the socket, as it does with a WebSocket's frames; passing each through a channel
 //! and a task would cost several times the write. Then the socket is taken ([`Line::take`]), hyper's
 //! side of the connection is dropped, with its buffers, and the connection ends with the response.
+//!
+//! Hyper promises nothing of this. What it has to do: ask for the body ([`Elsewhere`]) once it has the
+//! head, write the head, flush, and write nothing more until the body ends. If it does not ask or does
+//! not flush, the connection is closed ([`CLEAR_WITHIN`]); that it does all of it is pinned by the tests
+//! of `connection::takeover`.
+
+mod elsewhere;
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
@@ -22,6 +29,13 @@ use tokio::sync::Notify;
 use crate::wire::clock::clock_ms;
 use crate::wire::tls::Secure;
 
+pub(crate) use elsewhere::Elsewhere;
+
+/// How long hyper may take to write a response's head. It is a few hundred bytes, which a socket takes at
+/// once, so only a client that leaves earlier responses lying makes it wait; and nobody may wait for ever
+/// for a version of hyper that does not do what is relied upon here.
+const CLEAR_WITHIN: Duration = Duration::from_secs(10);
+
 /// A socket.
 #[derive(Debug)]
 pub(crate) struct Line {
@@ -29,7 +43,7 @@ pub(crate) struct Line {
     stage: AtomicU8,
     /// It became clear.
     moved: Notify,
-    /// It was taken.
+    /// It was taken, or given up.
     left: Notify,
     /// It speaks something else than HTTP from now on, and someone else reads from it.
     upgraded: AtomicBool,
@@ -55,6 +69,8 @@ const LAST_FLUSH: u8 = 1;
 const CLEAR: u8 = 2;
 /// The socket is not hyper's any more.
 const TAKEN: u8 = 3;
+/// Hyper did not become clear in time: the socket is nobody's, and is closed.
+const GIVEN_UP: u8 = 4;
 
 impl Line {
     pub(crate) fn plain(stream: TcpStream) -> Line {
@@ -111,18 +127,27 @@ impl Line {
         let _ = self.stage.compare_exchange(HYPERS, LAST_FLUSH, first, Ordering::Acquire);
     }
 
-    /// Waits until hyper has written all it has.
-    pub(crate) async fn cleared(&self) {
-        while self.stage.load(Ordering::Acquire) != CLEAR {
-            self.moved.notified().await;
+    /// Waits until hyper has written all it has. False if it has not in time: then the socket is given up,
+    /// because nobody knows what hyper would still write to it.
+    pub(crate) async fn cleared(&self) -> bool {
+        let cleared = async {
+            while self.stage.load(Ordering::Acquire) != CLEAR {
+                self.moved.notified().await;
+            }
+        };
+        let in_time = tokio::time::timeout(CLEAR_WITHIN, cleared).await.is_ok();
+        if !in_time {
+            self.stage.store(GIVEN_UP, Ordering::Release);
+            self.left.notify_one();
         }
+        in_time
     }
 
     /// The response broke off before the socket was taken: it is hyper's again.
     pub(crate) fn give_back(&self) {
         let order = Ordering::AcqRel;
-        let taken = |stage| (stage != TAKEN).then_some(HYPERS);
-        let _ = self.stage.fetch_update(order, Ordering::Acquire, taken);
+        let back = |stage| (stage < TAKEN).then_some(HYPERS);
+        let _ = self.stage.fetch_update(order, Ordering::Acquire, back);
     }
 
     /// Takes the socket from hyper, which has written all it has. False if hyper has it back already.
@@ -135,9 +160,9 @@ impl Line {
         taken
     }
 
-    /// Waits until the socket is taken from hyper.
+    /// Waits until the socket is taken from hyper, or given up.
     pub(crate) async fn taken(&self) {
-        while self.stage.load(Ordering::Acquire) != TAKEN {
+        while self.stage.load(Ordering::Acquire) < TAKEN {
             self.left.notified().await;
         }
     }

@@ -9,6 +9,8 @@ mod certificate;
 mod handshake;
 mod keeper;
 mod secure;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use certificate::{TlsError, TlsOptions};
 pub(crate) use handshake::{Failed, shake_hands};

@@ -3,45 +3,23 @@
 use std::collections::VecDeque;
 use std::io::{IoSlice, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::{PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
 use tokio::net::TcpSocket;
 
 use super::*;
 use crate::wire::tls::shake_hands;
+use crate::wire::tls::testing::configs;
 
 /// Small, so that the socket often refuses: the system makes a few KiB of it.
 const BUFFER_BYTES: u32 = 2 << 10;
 
 type Client = StreamOwned<ClientConnection, std::net::TcpStream>;
-
-fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let certificate = made.cert.der().clone();
-    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.clone()], key)
-        .expect("a pair");
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate).expect("a root");
-    let client = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    (Arc::new(server), Arc::new(client))
-}
 
 /// A connection whose client is a thread of its own.
 async fn connect<T: Send + 'static>(
