@@ -23,7 +23,7 @@ use tokio::sync::{Notify, oneshot};
 use super::*;
 use crate::testing::{ADMIN_KEY, Bench};
 use crate::wire::line::Elsewhere;
-use crate::wire::places::Places;
+use crate::wire::places::{PlaceLimits, Places};
 use crate::wire::tls::testing::configs;
 
 /// How long a client waits for bytes; waited out only by a failing test.
@@ -262,7 +262,8 @@ async fn a_live_response_whose_head_is_not_taken_is_closed_and_counted() {
     while tokio::time::timeout(SETTLED, stream.writable()).await.is_ok() {
         while stream.try_write(&[0; 1 << 10]).is_ok() {}
     }
-    let places = Places::new(&node.options);
+    let limits = PlaceLimits { all_max: 1, per_address_max: 0, exempt: Vec::new() };
+    let places = Places::new(limits);
     let vacant = places.vacant().await.expect("a place");
     let place = places.take(vacant, from.ip()).expect("a place");
     let request = format!(
