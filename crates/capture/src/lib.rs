@@ -12,6 +12,9 @@
 //! - `crowd`: how transactions that come together share a commit
 //! - `wal`: from the write-ahead log to the log
 //! - `upkeep`: tables that were changed or dropped, and counts; `reconcile`: those that changed past capture
+//! - `capture`: a node's part in capture
+//! - `options`: how changes are captured
+//! - `query`: the queries of `sql`, which the store runs as it does its own
 
 mod capture;
 mod choice;

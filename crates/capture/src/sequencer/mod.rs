@@ -5,6 +5,13 @@
 //! transaction depends on was committed before it wrote its last row, is visible to the same look, and
 //! has a smaller last id. No horizon of running transactions is needed, so that none of them holds
 //! others up; and what is moved is deleted in the same commit, so that nothing is taken twice.
+//!
+//! - `batch`: cutting what waits into commits
+//! - `culprit`: finds a row that the log does not take, by trying halves of its transaction
+//! - `floor`: below which id nothing is staged any more, so that it need not be looked at
+//! - `moving`: one commit of the sequencer
+//! - `pace`: when to look next
+//! - `settle`: rows that cannot become events
 
 mod batch;
 mod culprit;
