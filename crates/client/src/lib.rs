@@ -26,6 +26,7 @@
 //! - [`keys`], [`connections`], [`entities`], [`doctor`]: for administrators
 //! - [`message`]: how a body falls into messages; [`sse`]: how a response falls into events
 //! - [`error`]: what can go wrong, with what the server said about it
+//! - `address`: where a server is, and where its streams are
 
 mod address;
 pub mod answer;

@@ -1,5 +1,7 @@
 //! Consumer groups: how they are doing, what they are, and the work of their members, a request each. A member
 //! at work is a [`Worker`](crate::consume::Worker).
+//!
+//! - `documents`: what is said of groups and of their work, as JSON has it
 
 mod documents;
 

@@ -2,6 +2,9 @@
 //! events, drops them and says so, announces large ones, loses connections, refuses for a while,
 //! closes streams. Whatever it does, each subscription gives out the log's events once and in order
 //! (invariant 3), and a progress speaks only of what was given out.
+//!
+//! - `caller`: the simulated caller
+//! - `server`: the simulated server
 
 mod caller;
 mod server;
