@@ -9,6 +9,7 @@
 //! - [`steward`]: membership and shares; [`partition`]: one partition's loop; [`shared`]: what its tasks share
 //! - [`run`]: one batch; [`turn`]: one run of the handler; [`policy`]: what each error means
 //! - [`stats`]: what a member has done; [`signals`]: how it is told to stop
+//! - `yaml`: the settings as a file has them
 
 mod builder;
 mod context;

@@ -2,6 +2,8 @@
 //!
 //! What is known of the partition (its [`Holdings`]) is read once and kept while it holds: every commit compares
 //! it under the row's lock. The next batch is put together while this one commits.
+//!
+//! - `batch`: the batch that the partition works on
 
 mod batch;
 
