@@ -9,6 +9,22 @@
 //! workers may claim from one node and acknowledge to another, and a node that dies takes nothing with
 //! it but the claims that waited there. `foreman` hands out work, `find` looks for it, `work` ends it,
 //! `administer` is for administrators, `upkeep` measures, and moves along what nobody works on.
+//!
+//! - `ask`: a claim that waits
+//! - `claim`: `POST …/claim`
+//! - `counters`: what is counted of groups on this node
+//! - `document`: groups as JSON
+//! - `event`: events as workers get them
+//! - `lag`: how far groups are behind, counted in the log itself
+//! - `letters`: routes for dead letters
+//! - `metrics`: what scrapers are told of groups
+//! - `offer`: handing out one partition
+//! - `office`: what this node holds of groups while it serves them
+//! - `problem`: what goes wrong with groups, as clients see it
+//! - `redrive`: the letters that a lease is about, found again
+//! - `room`: room for batches
+//! - `token`: tokens of leases
+//! - `verdict`: what a failed run means
 
 mod administer;
 mod ask;

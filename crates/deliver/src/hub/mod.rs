@@ -38,6 +38,13 @@
 //! What must hold: the events a subscription gets are exactly its stream's after the offset it
 //! agreed on, in order, each once, or a gap that says what is missing (invariant 3); and no client
 //! can make the hub wait or grow (invariant 5).
+//!
+//! - `ack`: acknowledgements, as the hub takes them
+//! - `bell`: what wakes a task that does work in batches
+//! - `encode`: bodies and header values
+//! - `metrics`: what the hub counts, as a scraper gets it
+//! - `offset`: offsets as clients send them
+//! - `stats`: what a shard counts
 
 pub(crate) mod ack;
 pub(crate) mod admit;

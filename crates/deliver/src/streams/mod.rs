@@ -1,4 +1,13 @@
 //! Streams over HTTP: the Durable Streams protocol at `/v1/stream/{path}`.
+//!
+//! - `append`: POST: appends, and closing
+//! - `create`: PUT: creating and forking
+//! - `headers`: the protocol's headers
+//! - `live`: waiting for a stream to grow, and the long-poll that does just that
+//! - `pages`: pages of streams that were read lately, as they were sent
+//! - `read`: GET and HEAD: catch-up
+//! - `refusal`: what the protocol's refusals are over HTTP
+//! - `sse`: letting a reader in by `live=sse`
 
 mod append;
 mod create;

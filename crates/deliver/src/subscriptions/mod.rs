@@ -3,6 +3,8 @@
 //! Routes are here; what they ask and answer is in `document`, who does the work behind them in
 //! `dispatch`, and how webhooks are signed, sent and kept away from private networks in `sign`,
 //! `webhook`, `target` and `special`.
+//!
+//! - `reply`: the store's replies over HTTP
 
 mod dispatch;
 mod document;

@@ -13,6 +13,13 @@
 //!
 //! A kind is a folder here and an arm of each of the enums.
 //! `clock`, which exists for tests alone, is the smallest there is: begin there when you add one.
+//!
+//! - `entities`: subscriptions to entities
+//! - `news`: what happened, as those hear it whom it concerns
+//! - `query`: live queries of a shard's connections
+//! - `request`: what is asked for
+//! - `stream`: subscriptions to streams
+//! - `table`: subscriptions to the changes of a table
 
 #[cfg(test)]
 pub(crate) mod clock;

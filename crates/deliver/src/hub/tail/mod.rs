@@ -5,6 +5,11 @@
 //! topics wake their readers. A waiting reader costs no query; a woken one finds the new events in
 //! memory, encoded once for everybody. The hub's shards, which push instead of being woken one reader
 //! at a time, get each look at the log as a [`Sight`].
+//!
+//! - `chunk`: a stream's events of one look at the log, and the forms that its followers share
+//! - `entities`: what becomes of entities, for the shards that have someone to tell
+//! - `tables`: tables whose changes live queries are kept by
+//! - `topic`: one stream's newest events in memory, for the readers that wait for it
 
 mod chunk;
 mod entities;

@@ -13,6 +13,9 @@
 //! Everything about a connection's subscriptions is decided by its shard, in order, and so is what the
 //! store is told of them; what needs the store's answer is done in [`begin`] and comes back.
 //! [`review`] compares with the store where SQL has changed what a connection subscribes to.
+//!
+//! - `kept`: what the store is told of this node's subscriptions
+//! - `told`: from news of entities to the outboxes of those who subscribe to them
 
 mod begin;
 mod index;

@@ -8,6 +8,9 @@
 //! it has besides is a [`LiveQuery`]. The desk says everything of all queries; everything that a client
 //! hears is said here, in order ([`hear`]), by those of its [`circles`]. A large result goes out in pieces ([`begin`]), and what a
 //! slow client has no room for is given up for all rows anew ([`fresh`]): there are no gaps.
+//!
+//! - `engine`: live SQL queries on this node, each evaluated once
+//! - `live_query`: what a subscription to a live query has besides its name
 
 mod begin;
 mod circles;

@@ -7,6 +7,7 @@
 //!
 //! - [`batch`]: many changes of subscriptions, one commit, in order; `aside`: what cannot be in one
 //! - [`permit`]: who may be told
+//! - `work`: something that waits for the store
 
 mod aside;
 mod batch;

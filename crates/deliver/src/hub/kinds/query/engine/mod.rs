@@ -16,6 +16,10 @@
 //! - [`news`]: what is told, written once for all; [`registry`]: the list of live queries, [`counts`]: what
 //!   it says was told
 //! - [`problem`]: why there is no query; [`metrics`]: what is counted
+//! - `apply`: events of the log, told to the engine in order, each once
+//! - `rows`: what reads of the database gave, told to the engine
+//! - `table`: a table that is not what it was
+//! - `told`: what the engine says, turned into what is done about it
 
 mod apply;
 mod catalogue;
