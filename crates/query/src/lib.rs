@@ -37,6 +37,32 @@
 //! checked, over a subquery of permitted columns and rows in the place of each table.
 //!
 //! All of it is pure: no I/O, no clock, no async runtime and no database driver in its manifest.
+//!
+//! - `caller`: who asks
+//! - `condition`: the compiled form of a predicate
+//! - `decimal`: decimal numbers with all of their digits, as PostgreSQL's `numeric` orders them
+//! - `delta`: how a result changed
+//! - `diff`: the difference between two results
+//! - `engine`: live queries, kept as rows change
+//! - `evaluate`: what a condition is for a row
+//! - `index`: which queries a changed row may concern, found by its values and not one query after
+//!   another
+//! - `like`: the patterns of `LIKE` and `ILIKE`
+//! - `moment`: dates and times, as microseconds, from the two ways they come
+//! - `names`: names of columns and lists of them, each held once however many queries name it
+//! - `operator`: the operators that compare two values
+//! - `place`: where something is in the log
+//! - `plan`: how a query is kept
+//! - `predicate`: a condition over the columns of one table, for one caller
+//! - `reading`: from the JSON of an image to a value
+//! - `refusal`: why a predicate or a query is not taken
+//! - `row`: the image of a row
+//! - `shape`: what a query must know of the tables it reads, and what its caller may see of them
+//! - `snapshot`: what a reader of the database has seen, transaction by transaction
+//! - `statement`: from the text of a SELECT to a query that can be kept live
+//! - `table`: what a predicate must know of the table whose rows it tests
+//! - `truth`: three-valued logic
+//! - `value`: values that are compared, and how
 
 mod bind;
 mod caller;

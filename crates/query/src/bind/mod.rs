@@ -4,6 +4,9 @@
 //! What is the same for both databases is here and in `operand`, `compare` and `pattern`; what they
 //! differ on is in `postgres` (with `kind` and `cast`) and `sqlite` (with `affinity`), which have much
 //! the same functions.
+//!
+//! - `array`: arrays of PostgreSQL that are written out, `'{1,2}'`, and claims that are lists
+//! - `order`: columns whose values are sorted, grouped and counted in memory
 
 mod affinity;
 mod array;

@@ -3,6 +3,27 @@
 //! It is told everything and asks for what it needs ([`Output::Ask`]); it never waits. A transaction is
 //! told when it has ended, and every place that is told lies between two of them: while one is open, that
 //! is the place before it.
+//!
+//! - `filter`: a query that keeps nothing: each row is tested
+//! - `followers`: those who follow a query and have been told everything
+//! - `groups`: groups of a table's rows, kept as its rows change
+//! - `handover`: from a read to the stream of events
+//! - `held`: what happens to a query between the question for its rows and the answer
+//! - `kept`: a query of whose result something is kept
+//! - `live`: one query that is kept, whatever its plan
+//! - `matching`: a changed row finds the queries it concerns
+//! - `party`: those who begin a filter with one read
+//! - `project`: rows of results as texts
+//! - `registry`: which queries there are
+//! - `requery`: a result that is read again when something it reads changed
+//! - `resume`: someone comes back to a filter with everything up to an earlier place
+//! - `said`: what an engine is told and what it says
+//! - `state`: what is kept in memory of a result, so that it need not be read again
+//! - `transaction`: what one transaction did to one result, all its events together
+//! - `turn`: what a query needs of the engine while something is done to it, and what it leaves
+//!   behind
+//! - `upkeep`: what becomes of queries beside their events
+//! - `window`: the first rows of a table in an order, kept as its rows change
 
 mod filter;
 mod followers;

@@ -8,6 +8,15 @@
 //!
 //! Who cannot be sure is found: a column that an image does not have, or has with another type, is
 //! taken for every value. What has no anchor is found by every row, and is counted.
+//!
+//! - `anchors`: from conditions to anchors
+//! - `cell`: the ranges of one cell of a grid
+//! - `cells`: the cells of one level of a grid, by the hashes of their numbers
+//! - `grid`: many ranges, found in about the time of one value, however many there are
+//! - `order`: a number for a value, so that ranges of all kinds of values are ranges of numbers
+//! - `postings`: the queries of one anchor
+//! - `ranges`: ranges, and those of them that a value is in
+//! - `slots`: the columns that anchors name, and what an image has in them
 
 mod anchors;
 mod cell;

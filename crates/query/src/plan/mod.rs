@@ -2,6 +2,18 @@
 //!
 //! A plan is an optimisation. What the query means is its emitted text ([`Query::rerun`]); whatever
 //! cannot be kept exactly in memory is run again.
+//!
+//! - `aggregate`: counts, sums and extremes of groups of a table's rows
+//! - `choose`: which plan a query is kept by
+//! - `conditions`: which rows of a table a query concerns
+//! - `explain`: what can be said of a query
+//! - `order`: ORDER BY and LIMIT
+//! - `projection`: the columns of a result that are read off an image, and what all of them are
+//!   called
+//! - `relevance`: which changes concern a query that is run again, and which columns tell its rows
+//!   apart
+//! - `single`: a SELECT over one table, as the plans that read images look at it
+//! - `window`: the first rows of a table in an order
 
 pub(crate) mod aggregate;
 mod choose;

@@ -3,6 +3,28 @@
 //! The text is cut into tokens ([`tokens`]), which are parsed; every node of what was parsed is visited
 //! and every name in it found ([`walk`], [`select`], [`from`], [`expression`]); and the same tokens,
 //! with a subquery in the place of each table ([`barrier`]), are what the database runs ([`emit`]).
+//!
+//! - `any`: `column = ANY('{1,2}')`, which is `column IN ('1', '2')` where the array is written out
+//! - `begins`: the token that something begins with, or nearly
+//! - `bind`: a statement whose names were all found, and the tables that they were found in
+//! - `clock`: words in strings that PostgreSQL reads as times of its own clock
+//! - `extent`: which tokens an expression is made of
+//! - `functions`: the functions that live queries may call
+//! - `growth`: what makes larger values of smaller ones is measured where it does
+//! - `guard`: which rows of a table its caller may see
+//! - `identities`: who asks, as the literals that it becomes
+//! - `names`: a table's name that stands alone, outside of any statement
+//! - `nearest`: the name that was meant
+//! - `parameters`: parameters as the literals that they become
+//! - `rule`: row rules that only the database can tell
+//! - `scope`: which names mean what
+//! - `search`: what a client looks for in texts, and in what texts
+//! - `series`: how long a `generate_series` is must be written in the query
+//! - `title`: what a result's column is called if the query does not say
+//! - `where`: a SELECT's WHERE, and the parts of it that are about one table alone
+//! - `words`: words that are syntax, and words that are types
+//! - `wrap`: what is put around computed values that are searched, or that may be large, so that
+//!   the database measures them
 
 mod any;
 mod barrier;

@@ -2,6 +2,14 @@
 //! what the query gives there.
 //!
 //! A failure names its seed. The ignored test runs many more of them, and takes as long.
+//!
+//! - `client`: someone who follows a query, believes what is told, and holds every place against
+//!   the database
+//! - `database`: a database as small as it can be
+//! - `queries`: the queries of a simulation, each with what the database would answer
+//! - `random`: numbers that a seed decides
+//! - `world`: everything that happens around an engine, one step at a time, in an order that a seed
+//!   decides
 
 mod client;
 mod database;
