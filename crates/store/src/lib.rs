@@ -16,6 +16,14 @@
 //! - [`sqlite`], [`postgres`]: the two backends, file by file alike
 //! - [`memory`]: a store without tables, for tests and simulations; [`clock`]: the time it goes by
 //! - [`contract`]: the tests that they pass
+//! - `entity`: who subscribes to which entity, and what became of those
+//! - `error`: what can go wrong with a store, and what the caller should make of it
+//! - `migration`: the numbered migrations that the binary carries, for both stores
+//! - `options`: how a store is opened
+//! - `places`: connections that users' SQL runs on, shared between accounts
+//! - `queue`: the queue before the writer
+//! - `source`: a log whose rows are handed out one at a time, and at once
+//! - `stats`: what a writer counts about its commits
 
 pub mod backup;
 pub mod clock;

@@ -10,6 +10,56 @@
 //!
 //! It is part of the library, without a feature of its own, so that switching between building and
 //! testing rebuilds nothing; a binary that does not call it does not contain it.
+//!
+//! - `appending`: appending to streams
+//! - `closing`: closing streams
+//! - `commands`: commands in their plainest form
+//! - `control`: the control channel
+//! - `creating`: creating and deleting streams, and using a name again
+//! - `entities`: who subscribes to which entity
+//! - `following`: following the log itself, as each node does
+//! - `fork_removal`: removing streams that have forks
+//! - `forks`: forks and what they share
+//! - `group_failures`: failed runs of a key's events
+//! - `group_leases`: leases
+//! - `group_letters`: events that were set aside
+//! - `group_members`: members and their signs of life
+//! - `group_nodes`: groups whose members are on several nodes
+//! - `group_order`: the order of a key's events, whatever happens to them on the way
+//! - `group_pages`: pages of the log as groups read them
+//! - `group_partitions`: changes of a group's number of partitions
+//! - `group_retention`: retention where groups read
+//! - `group_statements`: work whose SQL changes watched tables
+//! - `group_work`: work on a partition in a transaction
+//! - `groups`: making, changing and removing groups
+//! - `invalidations`: what becomes of entities
+//! - `keys`: API keys
+//! - `lifetimes`: streams that end by themselves
+//! - `live_queries`: the list of live queries
+//! - `node_leases`: leases of nodes
+//! - `nodes`: several nodes on one store, for stores that can be opened more than once at a time
+//! - `paging`: everyone who reads the log in pieces
+//! - `paging_history`: a log of events of all sizes, for the tests of those who read it in pieces
+//! - `pointers`: pointers of sessions
+//! - `producers`: idempotent producers
+//! - `pull_wake`: streams that announce wakes, and claims
+//! - `queries`: reading for live queries
+//! - `reading`: reading streams
+//! - `restart`: closing a store and opening it again
+//! - `retention`: what is given up, and who is told
+//! - `rows`: tables, rows and their changes, for the tests that run SQL
+//! - `session_upkeep`: upkeep of sessions
+//! - `sessions`: sessions and what they follow
+//! - `statements`: the user's own SQL
+//! - `subject`: the store under test, with calls that panic and say what was wrong instead of
+//!   returning errors
+//! - `subscriptions`: who is woken when streams grow
+//! - `suite`: the list of the contract's tests, by topic
+//! - `team`: groups, and events for them, for the tests that work on them
+//! - `tenants`: what callers bound to a tenant may do
+//! - `tickets`: one-time tickets
+//! - `watching`: watched tables
+//! - `webhooks`: wakes by webhook
 
 use async_trait::async_trait;
 

@@ -3,6 +3,14 @@
 //! A store's writer loads what a batch of commands needs into a [`World`], lets [`decide`] work out
 //! the answers, and saves the [`Plan`]. No clock, no database: both stores give the same answers
 //! because both ask the same code.
+//!
+//! - `append`: appending and closing
+//! - `create`: creating streams and forks
+//! - `cut`: collecting the append that a fork's sub-offset cuts through
+//! - `remove`: deleting and expiring streams, and releasing what they were forked from
+//! - `staged`: deciding what was staged in a user's transaction
+//! - `transaction`: deciding what a transaction of the user's brings into the log
+//! - `world`: what commands are decided against, and what comes of it
 
 mod append;
 mod create;

@@ -27,6 +27,10 @@
 //! The other parts: [`key`] and [`filter`] say what is whose; [`page`] and [`Pages`] are the log as it is read;
 //! [`share`] says who works on what; [`retry`] when to try again; [`view`] is what is told and asked; [`work`] is an
 //! open transaction that holds a partition.
+//!
+//! - `driver`: the driver of PostgreSQL, for handlers that speak to the open transaction themselves
+//! - `letters`: letters of one key that are worked off together
+//! - `pages`: pages of the log that were read, shared by the partitions of a member
 
 pub mod assemble;
 pub mod decide;

@@ -18,6 +18,17 @@
 //!   be refused is refused before anything is changed.
 //! - **Commands that wait together share a commit**, as elsewhere: the first lets others run once, and
 //!   then commits what waits.
+//! - `access`: access control
+//! - `control`: the control channel
+//! - `entities`: subscriptions to entities, and what became of those
+//! - `keys`: API keys
+//! - `log`: the log's events, and the streams that are its subsequences
+//! - `nodes`: nodes and their leases
+//! - `pace`: how late answers come, for simulations
+//! - `session_sweep`: upkeep of sessions
+//! - `sessions`: sessions
+//! - `subscriptions`: subscriptions and shared secrets
+//! - `tickets`: tickets
 
 mod access;
 mod control;

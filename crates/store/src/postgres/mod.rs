@@ -7,6 +7,62 @@
 //!
 //! A node has one connection that writes, one that listens, a small pool for the rest, a few
 //! sessions for users' own SQL, and a few for live queries.
+//!
+//! - `access`: access control
+//! - `batch`: commands that share a commit, and who waits for their answers
+//! - `captured`: what `tidewire-capture` needs of this store
+//! - `columns`: what is to be saved, by column
+//! - `compat`: other systems' names for what Tidewire has
+//! - `connect`: connections to the database
+//! - `control`: the control channel, and the upkeep of it and of tickets
+//! - `entities`: subscriptions to entities, and what became of those
+//! - `error`: what PostgreSQL's errors mean to a caller
+//! - `failover`: what becomes of the log when its database is not the one that is noted
+//! - `fence`: keeps a node from giving offsets in a database that is not the one it opened, and
+//!   from reading it under an epoch that is not its own
+//! - `flight`: statements that are sent together, so that they cost one round trip however many
+//!   they are
+//! - `groups`: consumer groups in the shared store, for a node and for workers that have nothing
+//!   else of it
+//! - `identity`: which database this is
+//! - `keys`: API keys
+//! - `listener`: hears of all nodes' commits
+//! - `live_queries`: the list of live queries
+//! - `load`: loading what commands are decided against, under the offset lock
+//! - `nodes`: nodes and their leases
+//! - `open`: opening the database
+//! - `partitions`: the log's partitions
+//! - `pool`: connections for reads, and for the short transactions of upkeep and subscriptions
+//! - `queries`: reading for live queries, and the list of them
+//! - `query`: running the queries of `sql/postgres`, each prepared once a connection
+//! - `read`: reading streams, and following the log
+//! - `restore`: what is left to do after a database was restored with PostgreSQL's own tools
+//! - `retention`: giving up what is past its limits, and removing it
+//! - `save`: saving what was decided
+//! - `session_columns`: what is to be saved of sessions, by column, as `columns` does it for the
+//!   log
+//! - `session_sweep`: upkeep of sessions
+//! - `sessions`: sessions
+//! - `statements`: the user's own SQL
+//! - `subscriptions`: subscriptions and shared secrets
+//! - `sweep`: upkeep
+//! - `table_lock`: waiting for the lock that a change of capture needs on a table, beside those who
+//!   use it
+//! - `testing`: databases for tests, here and in other crates
+//! - `tickets`: tickets
+//! - `tls`: TLS as `sslmode` in the URL asks for it, with libpq's meanings
+//! - `url`: reading the database's URL
+//! - `wal`: what reading the write-ahead log needs of the database
+//! - `wal_append`: appending what was read
+//! - `wal_columns`: what is appended from the write-ahead log, column by column, as `unnest` takes
+//!   it
+//! - `wal_obstacles`: what stands in the way of capture from the write-ahead log
+//! - `wal_repair`: what a repair reads
+//! - `wal_slot`: the replication slot
+//! - `wal_switch`: the switch between the two sources of changes
+//! - `wal_target`: where replication connections go
+//! - `watches`: watched tables
+//! - `writer`: the writer
 
 mod access;
 mod batch;

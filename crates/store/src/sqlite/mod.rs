@@ -3,6 +3,37 @@
 //! WAL mode with `synchronous=FULL`: a commit is synced before SQLite shows it to any reader, which
 //! is what makes visible mean durable. All writes go through the writer thread, so the offset lock
 //! of other stores is here simply the fact that there is one writer.
+//!
+//! - `access`: access control
+//! - `backup`: a copy of the store as it is at one moment, while a server goes on writing to it
+//! - `cache`: streams' rows in the writer's memory
+//! - `capture`: the user's own SQL, and the capture of what it changes
+//! - `checkpoint`: copying the write-ahead log into the file, beside the writer
+//! - `control`: the control channel, and the upkeep of it and of tickets
+//! - `entities`: subscriptions to entities, and what became of those
+//! - `error`: what SQLite's errors mean to a caller
+//! - `groups`: consumer groups in the embedded store, for workers in the server's own process and
+//!   for leases
+//! - `keys`: API keys
+//! - `live_queries`: the list of live queries
+//! - `load`: loading what commands are decided against
+//! - `memory`: how much memory SQLite takes for one read
+//! - `nodes`: nodes and their leases
+//! - `open`: opening the file
+//! - `queries`: reading for live queries, and the list of them
+//! - `read`: reading streams, and following the log
+//! - `recent`: the newest events in memory, for the follower of the log
+//! - `restore`: putting a backup in the place of a store
+//! - `retention`: giving up what is past its limits, and removing it
+//! - `save`: saving what was decided
+//! - `session_sweep`: upkeep of sessions
+//! - `sessions`: sessions
+//! - `statements`: the user's own SQL
+//! - `subscriptions`: subscriptions and shared secrets
+//! - `sweep`: upkeep
+//! - `tickets`: tickets
+//! - `watches`: watched tables
+//! - `writer`: the writer thread
 
 mod access;
 mod backup;

@@ -15,6 +15,8 @@
 //!
 //! The rules are pure code in [`apply`]; a store loads a [`Subscription`], applies an [`Op`] and
 //! saves what changed, under the offset lock, so that a wake and the event announcing it are one.
+//!
+//! - `glob`: patterns over stream names
 
 mod apply;
 pub mod glob;

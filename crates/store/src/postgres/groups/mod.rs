@@ -3,6 +3,9 @@
 //! `sessions` are those that batches are worked off in and `work` is a batch in one of them; `ending` is what it
 //! leaves besides its advance. `failures`, `letters` and `leases` are what they say. `pages` reads the log, `members` and `view` tell who works and how things stand,
 //! `administer` makes groups and `change` changes them. `step` has what errors mean.
+//!
+//! - `columns`: what is to be written of letters and keys, by column
+//! - `open`: connecting to the groups of a database that a server has prepared
 
 mod administer;
 mod change;

@@ -1,4 +1,17 @@
 //! Consumer groups in the embedded store, for workers in the server's own process and for leases.
+//!
+//! - `administer`: making and removing groups
+//! - `change`: changing groups that are there
+//! - `desk`: what is known of groups in memory
+//! - `ending`: how a batch ends
+//! - `failures`: what is noted of a partition apart from batches
+//! - `leases`: batches leased to workers
+//! - `letters`: events that were set aside
+//! - `members`: members and their signs of life
+//! - `pages`: stretches of the log, and the places that starts mean
+//! - `sessions`: the transaction of a handler, served on the writer's thread
+//! - `view`: groups, partitions and members as their rows tell them
+//! - `work`: a partition that a member of this process works on
 
 //!
 //! The file has one process, so partitions that somebody works on are a set in memory ([`desk`]); all else is
