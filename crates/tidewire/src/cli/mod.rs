@@ -1,4 +1,13 @@
 //! The command line: what can be asked for, and how. Nothing is done here.
+//!
+//! - `consume`: `tidewire consume`, as it is written
+//! - `groups`: `tidewire groups`, as it is written
+//! - `keys`: `tidewire keys`, as it is written
+//! - `operating`: what operators ask of running servers, as it is written
+//! - `queries`: `tidewire queries`, as it is written
+//! - `serving`: what concerns a server and its store, as it is written
+//! - `streams`: `tidewire publish` and `tidewire tail`, as they are written
+//! - `tables`: `tidewire sql`, `watch`, `unwatch` and `capture`, as they are written
 
 mod consume;
 mod groups;

@@ -1,4 +1,27 @@
 //! The commands that do something and end. Servers are in [`server`](crate::server).
+//!
+//! - `ask`: asking a person before something is done that cannot be undone
+//! - `backup`: `tidewire backup`
+//! - `capture`: `tidewire capture`
+//! - `config`: `tidewire config`
+//! - `connecting`: the first connection of a command that follows something
+//! - `connections`: `tidewire connections`
+//! - `consume`: `tidewire consume`
+//! - `control`: `tidewire control`
+//! - `doctor`: `tidewire doctor`
+//! - `entities`: `tidewire entities`
+//! - `groups`: `tidewire groups`
+//! - `hints`: what to do about an error, in the words of the command line
+//! - `keys`: `tidewire keys`
+//! - `migrate`: `tidewire migrate`
+//! - `nodes`: `tidewire nodes`
+//! - `publish`: `tidewire publish`
+//! - `queries`: `tidewire queries`
+//! - `restore`: `tidewire restore`
+//! - `sql`: `tidewire sql`
+//! - `table`: tables for people
+//! - `tail`: `tidewire tail`
+//! - `watch`: `tidewire watch` and `tidewire unwatch`
 
 mod ask;
 pub(crate) mod backup;

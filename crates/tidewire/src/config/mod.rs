@@ -7,6 +7,8 @@
 //! - [`show`]: the result for people; [`secret`]: what they must not see
 //!
 //! The rest of the program reads neither files nor variables.
+//!
+//! - `setting`: one value of the configuration, and where it comes from
 
 mod environment;
 mod expect;

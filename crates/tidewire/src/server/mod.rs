@@ -3,6 +3,12 @@
 //!
 //! What can be refused is refused in [`Plan::new`], before anything is touched. The address is taken
 //! before the store is opened, so that a second server on a port never migrates a database.
+//!
+//! - `banner`: what a person sees when the server is up
+//! - `listen`: taking the address
+//! - `signals`: SIGINT and SIGTERM, which end a server, and SIGHUP, on which it reads its
+//!   configuration again
+//! - `store`: opening the store that the configuration names
 
 mod banner;
 mod listen;

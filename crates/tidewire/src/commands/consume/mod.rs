@@ -4,6 +4,9 @@
 //!
 //! The group must be there. What is done may be repeated: when we die, or fall silent for longer than the
 //! lease, the batch in hand is someone else's.
+//!
+//! - `process`: one run of a command
+//! - `program`: whether there is a program to run, before anyone counts on it
 
 mod exec;
 mod process;
