@@ -1,4 +1,10 @@
 //! `append`: how fast events become durable, over HTTP.
+//!
+//! - `flatness`: what an append costs as the log grows
+//! - `idle_snapshot`: appends while somebody elsewhere sits in a REPEATABLE READ transaction
+//! - `matrix`: producers × payload sizes, every server in turn for each combination, so that a
+//!   ratio compares neighbours in time
+//! - `measure`: one measurement of appends against one running server
 
 mod flatness;
 mod idle_snapshot;

@@ -6,6 +6,8 @@
 //! shares the next one; the answer is a constant but for the offset. No routes, no identity, no streams that
 //! might be closed, no producers, nobody who follows: whoever takes appends over HTTP and makes them durable
 //! in this way does at least this.
+//!
+//! - `connection`: a connection of the bare server
 
 mod connection;
 

@@ -1,5 +1,14 @@
 //! `capture`: what it costs writers that their changes are caught, how soon a subscriber has them,
 //! and how many a second come through. Beside no capture at all and the designs of others.
+//!
+//! - `aims`: what capture aims at
+//! - `backlog`: how fast changes that piled up while no node ran come into the log
+//! - `design`: the designs that are compared, each with a database of its own
+//! - `discard`: whoever reads a slot and throws away what it gets
+//! - `latency`: from the writer's commit to a subscriber, one change at a time
+//! - `sustained`: how many changes a second go all the way, from commit to a WebSocket, while
+//!   writers write as fast as they can
+//! - `writers`: writers' throughput under each design, in turn, several times over in one run
 
 mod aims;
 mod backlog;

@@ -3,6 +3,18 @@
 //!
 //! Everybody works in a process of its own, in turn, several rounds over, each for some seconds or until nothing
 //! is left. Where Tidewire's handlers write, every row is counted: one too many or too few fails the run.
+//!
+//! - `aims`: what consumer groups aim at
+//! - `bare`: the limit
+//! - `http`: workers in other languages
+//! - `log`: a log of changes, filled by SQL into a store that the tidewire binary has made
+//! - `order`: what a worker of this program is told to do
+//! - `peers`: queues of jobs from npm, as they come and with what they have for working in batches
+//! - `queue`: the queue that everybody writes by hand
+//! - `rows`: what was measured, and the table of it
+//! - `subject`: who is measured
+//! - `tidewire`: Tidewire's own worker
+//! - `worker`: a worker under measurement
 
 mod aims;
 mod bare;

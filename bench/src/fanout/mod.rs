@@ -1,5 +1,14 @@
 //! `fanout`: one message to many subscribers over WebSocket and SSE, what a delivery costs, and who
 //! else feels it. Beside NATS, and the bare loop that only writes.
+//!
+//! - `aims`: what fan-out is meant to reach, and whether it did
+//! - `client`: what the Rust client makes of a live connection
+//! - `deliver`: one message to N subscribers, paced and flat out
+//! - `idle`: idle connections with one subscription each
+//! - `mixed`: a small stream beside a hot one
+//! - `show`: a server with an audience in place, and what is read off it
+//! - `slow_readers`: some subscribers stop reading
+//! - `way`: the ways a message reaches an audience
 
 mod aims;
 mod client;

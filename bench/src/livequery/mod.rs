@@ -1,5 +1,11 @@
 //! `livequery`: from an insert to the change on the socket, with ten thousand live queries on one node,
 //! beside a client that runs them again every second.
+//!
+//! - `crowd`: the clients that follow the queries
+//! - `paced`: one insert at a time
+//! - `polling`: what it costs to do without
+//! - `queries`: the queries that are followed
+//! - `sustained`: inserts as fast as they are taken
 
 mod crowd;
 mod paced;

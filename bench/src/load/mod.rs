@@ -3,6 +3,10 @@
 //! `client` is the blocking client for everything that is not measured closely; `producers`,
 //! `fan_out` and `crowd` are single-threaded epoll loops, because every cycle they spend is a cycle
 //! the server does not get.
+//!
+//! - `response`: the least HTTP/1.1 response parsing that measures correctly
+//! - `socket`: a non-blocking socket with one request in flight
+//! - `websocket`: the least of RFC 6455 that measures correctly
 
 pub(crate) mod client;
 pub(crate) mod crowd;

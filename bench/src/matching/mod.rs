@@ -4,6 +4,14 @@
 //! gives, which are tested in full. Each
 //! combination runs in a process of its own, so that its memory is its own. Beside it a scan of all
 //! queries, and PostgreSQL, which has to run a query again to know whether a change concerns it.
+//!
+//! - `combination`: so many queries of one form
+//! - `lookup`: what an event costs, from the image of its row to the queries whose conditions hold
+//!   of it
+//! - `queries`: the queries that are registered, and the rows that change
+//! - `rerun`: what it costs to know of a change by running queries again
+//! - `timing`: how long something takes that takes nanoseconds
+//! - `whole`: the engine as a whole
 
 mod combination;
 mod lookup;

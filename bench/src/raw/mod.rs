@@ -2,6 +2,9 @@
 //! server has made for itself, in commits as large as the server's were, just as durably.
 //!
 //! What the server adds (HTTP, checks, offsets, wake-ups) is what is missing from 1.0 in its ratio.
+//!
+//! - `postgres`: the shared store's log, written by a bare loop on one connection
+//! - `sqlite`: the embedded store's log, written by a bare loop
 
 mod postgres;
 mod sqlite;

@@ -1,4 +1,7 @@
 //! `read`: how fast a stream is caught up with, and how fast a live audience is served.
+//!
+//! - `catch_up`: readers of whole streams
+//! - `fan_out`: many readers of one stream
 
 mod catch_up;
 mod fan_out;

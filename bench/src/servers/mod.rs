@@ -1,5 +1,9 @@
 //! The servers under test. All but NATS and the bare loop speak the Durable Streams protocol at
 //! `/v1/stream/{path}`; each is started afresh for every measurement, on an empty folder or database.
+//!
+//! - `commands`: how each server is found, asked for its version, and started
+//! - `kind`: which servers there are, and what each does with a message
+//! - `process`: a server under test as a child process
 
 mod commands;
 mod kind;

@@ -3,6 +3,15 @@
 //!
 //! What a delivery costs here is the same for every server: one read for what has arrived, its
 //! WebSocket frames told apart by their lengths, one scan for markers, one addition in the ledger.
+//!
+//! - `connect`: connecting many sockets to one address
+//! - `entry`: how a member of the crowd comes in
+//! - `ledger`: what was published and who has it
+//! - `member`: one receiving socket of the crowd
+//! - `message`: the message that is fanned out
+//! - `publisher`: the one publisher of a crowd, on one connection, as a client of each server would
+//!   publish
+//! - `stage`: a crowd with its publisher, and the paces at which it is published to
 
 mod connect;
 mod entry;
