@@ -26,6 +26,45 @@ fn every_rust_file_opens_with_module_docs() {
     assert_none("these files do not open with //! and what they are for", &bare);
 }
 
+/// The map of the code stands where the code is: in the head of the file that declares its parts.
+#[test]
+fn every_part_is_named_where_it_is_declared() {
+    let declares = |file: &File| file.path.ends_with("/lib.rs") || file.path.ends_with("/mod.rs");
+    let for_tests = |file: &File| file.path.split('/').any(|folder| folder.starts_with("test"));
+    let (mut declared, mut unnamed) = (0, Vec::new());
+    for file in rust_files().iter().filter(|file| declares(file) && !for_tests(file)) {
+        let head: String = file.text.lines().take_while(|line| line.starts_with("//!")).collect();
+        let quoted: Vec<&str> = head.split('`').skip(1).step_by(2).collect();
+        for part in parts(&file.text) {
+            declared += 1;
+            if !quoted.iter().any(|words| words.split("::").any(|word| word == part)) {
+                unnamed.push(format!("{}: {part}", file.path));
+            }
+        }
+    }
+    assert!(declared > 300, "the rule has lost sight of what it is about");
+    assert_none("say in the head of these files what these parts are for", &unnamed);
+}
+
+/// The modules in files of their own that a file declares, but for those that only tests have.
+fn parts(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut only_tests = false;
+    for line in text.lines().map(str::trim) {
+        let declared = line.split_once("mod ").filter(|(before, _)| {
+            before.is_empty() || before.trim_end() == "pub" || before.starts_with("pub(")
+        });
+        let name = declared.and_then(|(_, name)| name.strip_suffix(';'));
+        if let Some(name) = name.filter(|_| !only_tests) {
+            parts.push(name.trim_start_matches("r#"));
+        }
+        if !line.starts_with("//") && !line.is_empty() {
+            only_tests = line.starts_with("#[cfg(test)]") || (only_tests && line.starts_with("#["));
+        }
+    }
+    parts
+}
+
 #[test]
 fn every_script_and_query_opens_with_a_comment() {
     let opens = |file: &File| match file.path.rsplit_once('.').map(|(_, extension)| extension) {
