@@ -15,9 +15,9 @@
 //!     - `groups`: consumer groups; `sql`: users' own SQL; `entities`: counts of who is told
 //!     - `retention`: what is not kept in the log for ever
 //!     - `metrics`, `operations`: for those who run it; `page`: for those who look
-//! - `document`: JSON documents of requests and answers
-//! - `node`: what all request handlers of a node share
-//! - `readiness`: whether the node can serve, as it looked a moment ago
+//!     - `document`: JSON documents of requests and answers
+//!     - `node`: what all request handlers of a node share
+//!     - `readiness`: whether the node can serve, as it looked a moment ago
 
 mod access;
 #[cfg(test)]
