@@ -8,6 +8,7 @@ mod a_backup_is_restored;
 mod a_big_transaction;
 mod a_certificate_is_replaced;
 mod a_connection_is_lost;
+mod a_crowd_delays_nobody;
 mod a_group_changes_its_partitions;
 mod a_herd_returns;
 mod a_key_is_revoked;
