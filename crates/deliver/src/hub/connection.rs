@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use tokio::sync::oneshot;
 
-use tidewire_store::{Offset, Position, Reach};
+use tidewire_store::{Offset, Position};
 
 use super::audience::{Circle, Manner};
 use super::facts::Facts;
@@ -19,6 +19,7 @@ use crate::hub::lens::PatternSeat;
 use crate::hub::log_feed::Feed;
 use crate::hub::log_feed::replay::Verdict;
 use crate::hub::log_feed::unsorted::Delivery;
+use crate::hub::lookup::Reach;
 use crate::wire::websocket::deflate::Deflater;
 
 /// A connection of a shard: its place, and which of those that have had the place it is.

@@ -119,7 +119,7 @@ mod tests {
                     Request {
                         query_id: Arc::clone(&name),
                         stream: Arc::clone(&name),
-                        reach: tidewire_store::Reach::All,
+                        reach: crate::hub::lookup::Reach::everything(),
                         start: StartFrom::Now,
                         horizon: crate::hub::horizon::Horizon::default(),
                         link: None,

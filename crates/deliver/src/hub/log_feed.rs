@@ -9,13 +9,14 @@ pub(in crate::hub) mod unsorted;
 
 use std::sync::Arc;
 
-use tidewire_store::{Position, Reach};
+use tidewire_store::Position;
 
 use super::audience::{Circle, Manner};
 use super::connection::{Request, StartFrom};
 use super::frames::Envelope;
 use crate::hub::horizon::Horizon;
 use crate::hub::lens::{Lens, PatternSeat};
+use crate::hub::lookup::Reach;
 
 /// Where it stands in its stream, and how it is told of that.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Every kind, under a name that is free, its own, another's or the session's, with room and without.
 
 use tidewire_query::{PlanName, Subscriber};
-use tidewire_store::{Epoch, Position, Reach};
+use tidewire_store::{Epoch, Position};
 use tokio::sync::mpsc;
 
 use super::*;
@@ -12,6 +12,7 @@ use crate::hub::horizon::Horizon;
 use crate::hub::kinds::Kind as Subject;
 use crate::hub::kinds::query::LiveQuery;
 use crate::hub::kinds::query::engine::QuerySeats;
+use crate::hub::lookup::Reach;
 use crate::hub::outlet::{Outlet, ServerSent};
 use crate::wire::seats::Seats;
 
@@ -39,7 +40,7 @@ fn add(connection: &mut Connection, name: &str, stream: &str, epoch: Option<u64>
     let request = Request {
         query_id: name.into(),
         stream: stream.into(),
-        reach: Reach::All,
+        reach: Reach::everything(),
         start: StartFrom::Now,
         horizon: Horizon::default(),
         link: epoch.map(|epoch| SessionLink { epoch, went_live: true }),

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use rand::Rng as _;
 
-use tidewire_store::{Page, PageLimit, Position, Reach};
+use tidewire_store::{Page, PageLimit, Position};
 
 use crate::access::problem::Problem;
 use crate::hub::audience::{Circle, Member};
@@ -31,6 +31,7 @@ use crate::hub::facts::Facts;
 use crate::hub::job::Job;
 use crate::hub::lens::{Lens, Sees, View};
 use crate::hub::log_feed::replay::{read_page, renew_every, see_page};
+use crate::hub::lookup::Reach;
 use crate::hub::outbox::{Cargo, Slot};
 use crate::hub::outlet::Outlet;
 use crate::hub::reader_frame::{Extent, Frame, Voice};
