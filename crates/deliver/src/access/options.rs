@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::wire::peer::Network;
+use crate::wire::tls;
 use tidewire_store::RetentionRules;
 
 pub use groups::GroupOptions;
@@ -302,6 +303,18 @@ pub struct TlsOptions {
     pub certificate: PathBuf,
     /// PEM: its private key.
     pub key: PathBuf,
+}
+
+impl TlsOptions {
+    /// Whether the certificate is one for a server of this name.
+    pub fn is_for(&self, name: &str) -> bool {
+        tls::is_for(&self.certificate, name)
+    }
+
+    /// What a client needs to trust the certificate.
+    pub fn trust(&self) -> tls::Trust {
+        tls::trust(&self.certificate)
+    }
 }
 
 /// All of it.

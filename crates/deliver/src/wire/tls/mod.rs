@@ -4,13 +4,17 @@
 //! - [`keeper`]: looks at the files now and then, and swaps in what has changed
 //! - [`handshake`]: from an accepted socket to a [`Secure`] one
 //! - [`secure`]: the encrypted socket, with the plain one's non-blocking calls
+//! - [`trust`]: what clients make of the certificate
 
 mod certificate;
 mod handshake;
 mod keeper;
 mod secure;
+mod trust;
 
 pub use certificate::TlsError;
 pub(crate) use handshake::{Failed, shake_hands};
 pub(crate) use keeper::Keeper;
 pub(crate) use secure::Secure;
+pub use trust::Trust;
+pub(crate) use trust::{is_for, trust};
