@@ -47,6 +47,7 @@ mod entities;
 mod every_limit_has_a_name;
 mod expired_rows_are_swept;
 mod first_steps;
+mod forks_of_tables;
 mod groups_command;
 mod hours_pass;
 mod keys_command;
