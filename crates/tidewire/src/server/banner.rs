@@ -150,14 +150,14 @@ mod tests {
     fn clients_are_given_the_certificate_that_they_are_to_trust() {
         let reached = Reached {
             url: "https://localhost:4437".to_owned(),
-            ca: Some("/home/a b/certificate.pem".into()),
+            ca: Some("/etc/a b/certificate.pem".into()),
         };
         let text = text(Mode::Dev, "tidewire", &reached, "SQLite", "in ./tidewire-data");
         for part in [
             "console   https://localhost:4437/\n",
-            "curl --cacert '/home/a b/certificate.pem' -X PUT https://localhost:4437/v1/stream/hello",
-            "curl --cacert '/home/a b/certificate.pem' -N 'https://localhost:4437/v1/",
-            "tail --stream hello --url https://localhost:4437 --ca '/home/a b/certificate.pem'\n",
+            "curl --cacert '/etc/a b/certificate.pem' -X PUT https://localhost:4437/v1/stream/hello",
+            "curl --cacert '/etc/a b/certificate.pem' -N 'https://localhost:4437/v1/",
+            "tail --stream hello --url https://localhost:4437 --ca '/etc/a b/certificate.pem'\n",
         ] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
