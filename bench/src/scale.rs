@@ -109,6 +109,8 @@ pub(crate) struct Fanout {
     /// How long idle connections stay before their memory is read.
     pub(crate) idle: Duration,
     pub(crate) hot_subscribers: usize,
+    /// Of what is followed as a stream and as a live query: one identity may have twice as many queries.
+    pub(crate) hot_followers: usize,
     pub(crate) slow_audience: usize,
     /// Of the audience, how many stop reading.
     pub(crate) slow_stop: usize,
@@ -145,6 +147,7 @@ impl Scale {
                 idle_connections: 50,
                 idle: Duration::from_millis(200),
                 hot_subscribers: 50,
+                hot_followers: 50,
                 slow_audience: 40,
                 slow_stop: 4,
                 slow_burst: 320,
@@ -210,6 +213,7 @@ impl Scale {
                 idle_connections: 19_000,
                 idle: Duration::from_secs(10),
                 hot_subscribers: 15_000,
+                hot_followers: 5_000,
                 slow_audience: 1000,
                 slow_stop: 50,
                 slow_burst: 16_000,

@@ -5,7 +5,7 @@ use serde_json::json;
 use tidewire_stories::postgres::{Sql, fresh_database};
 use tidewire_stories::query_tab::{run, watch};
 use tidewire_stories::{
-    Answer, Authority, Ended, Files, Http, Launch, QueryTab, Store, eventually, on_both_stores,
+    Answer, Authority, Ended, Files, Http, Launch, QueryTab, Raw, Store, eventually, on_both_stores,
 };
 
 on_both_stores!(a_server_that_is_well_is_told_so, mistakes_are_told_with_what_to_do);
@@ -98,22 +98,7 @@ async fn mistakes_are_told_with_what_to_do(store: Store) {
     let made = tidewire(http, Some(KEY), &create).await;
     says(&made, 0, &[&format!("(app) of {}, shown this once", http.base())]);
 
-    // What is no JSON makes no stream of JSON.
-    let publish = |data: &'static str| ["publish", "doc", "--json", data];
-    let broken = tidewire(http, Some(KEY), &publish("{text: hi}")).await;
-    says(&broken, 1, &["cannot publish to doc", "the message is none", "single quotes"]);
-    http.get("/v1/stream/doc").await.problem(404, "stream_not_found");
-    says(
-        &tidewire(http, Some(KEY), &publish("{\"text\": \"hi\"}")).await,
-        0,
-        &["created the stream doc"],
-    );
-    says(
-        &tidewire(http, Some(KEY), &["publish", "doc", "hi"]).await,
-        1,
-        &["the message is none", "double quotes"],
-    );
-
+    broken_json_makes_no_stream(http).await;
     says(
         &tidewire(http, Some(KEY), &["groups", "create", "jobs", "--tables", "orders"]).await,
         0,
@@ -173,6 +158,33 @@ async fn mistakes_are_told_with_what_to_do(store: Store) {
         server.process().said().contains("https://shop.example").then_some(())
     })
     .await;
+}
+
+/// What is no JSON makes no stream of JSON.
+async fn broken_json_makes_no_stream(http: &Http) {
+    let publish = |data: &'static str| ["publish", "doc", "--json", data];
+    let broken = tidewire(http, Some(KEY), &publish("{text: hi}")).await;
+    says(
+        &broken,
+        1,
+        &["cannot publish to doc: there is no such stream", "is not JSON", "single quotes"],
+    );
+    assert!(!broken.said.contains("the stream holds"), "{}", broken.said);
+    http.get("/v1/stream/doc").await.problem(404, "stream_not_found");
+    says(
+        &tidewire(http, Some(KEY), &publish("{\"text\": \"hi\"}")).await,
+        0,
+        &["created the stream doc"],
+    );
+    says(
+        &tidewire(http, Some(KEY), &["publish", "doc", "hi"]).await,
+        1,
+        &["the stream holds application/json", "the message is not JSON", "double quotes"],
+    );
+    let meant = tidewire(http, Some(KEY), &["publish", "note", "{text: hi}"]).await;
+    says(&meant, 0, &["created the stream note (text/plain)", "begins as JSON does"]);
+    let other = tidewire(http, Some(KEY), &["publish", "note", "--json", "{text: hi}"]).await;
+    says(&other, 1, &["it is to be application/json", "the message is not JSON"]);
 }
 
 /// Over HTTP to a server that speaks TLS, by GET and by HEAD.
@@ -269,4 +281,27 @@ async fn an_ordinary_owner_is_told_what_live_queries_need() {
     let cluster = cluster.expect("a connection");
     cluster.batch_execute(&format!("DROP DATABASE {database} WITH (FORCE)")).await.expect("gone");
     cluster.batch_execute(&format!("DROP ROLE {owner}, {role}, {theirs}")).await.expect("gone");
+}
+
+/// Signs that an address cannot have are what people write who look for rows, and curl sends them as they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_is_none_is_told() {
+    let store = Store::sqlite();
+    let launch = Launch::dev(&store);
+    let _server = launch.start().await;
+    for query in ["where=total>100", "where=total<100", "where=total > 100"] {
+        let mut client = Raw::connect(launch.port()).await;
+        let line = format!("GET /v1/stream/table/orders?{query} HTTP/1.1\r\n");
+        client.send(format!("{line}host: localhost\r\n\r\n")).await;
+        let answer = client.hung_up(query).await;
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.starts_with("HTTP/1.1 400 ") && head.contains("problem+json"), "{head}");
+        assert!(head.contains("content-security-policy: sandbox"), "{head}");
+        let problem: serde_json::Value = serde_json::from_str(body).expect("JSON");
+        assert_eq!(problem["code"], "malformed_request", "{problem}");
+        assert!(
+            problem["hint"].as_str().expect("a hint").contains("--data-urlencode"),
+            "{problem}"
+        );
+    }
 }

@@ -28,6 +28,8 @@ async fn a_request_names_one_host() {
         "GET /healthz HTTP/1.1\r\nhost: a.example/b\r\n",
         "GET /healthz HTTP/1.1\r\nhost: u@a.example\r\n",
         "GET /healthz HTTP/1.1\r\nhost:\r\n",
+        "GET /healthz HTTP/1.1\r\nhost: a:99999999\r\n",
+        "GET /healthz HTTP/1.1\r\nhost: [zz]\r\n",
         "GET http://a.example/healthz HTTP/1.1\r\n",
         "GET http://a.example/healthz HTTP/1.1\r\nhost: b.example\r\n",
         "GET http://a.example:81/healthz HTTP/1.1\r\nhost: a.example\r\n",

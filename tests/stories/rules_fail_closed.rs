@@ -58,7 +58,7 @@ fn outcome(answer: &Answer) -> String {
 }
 
 /// The same of something that is asked over a WebSocket.
-async fn told(socket: &mut WebSocket, message: &Value) -> String {
+pub(crate) async fn told(socket: &mut WebSocket, message: &Value) -> String {
     socket.say(message).await;
     loop {
         let answer = socket.next().await;
@@ -70,14 +70,13 @@ async fn told(socket: &mut WebSocket, message: &Value) -> String {
     }
 }
 
-/// Tries every way to read a table, and says how each ended.
-async fn doors(http: &Http, name: &str) -> Vec<(&'static str, String)> {
-    let path = format!("/v1/stream/table/{name}");
+/// Tries every way to read a stream, and says how each ended.
+pub(crate) async fn doors_of_stream(http: &Http, stream: &str) -> Vec<(&'static str, String)> {
+    let path = format!("/v1/stream/{stream}");
     let mut all = Vec::new();
     for (way, query) in [
         ("a read", ""),
         ("a read of the end", "?offset=now"),
-        ("a filtered read", "?where=id+%3D+1"),
         ("a long poll", "?offset=-1&live=long-poll"),
     ] {
         all.push((way, outcome(&http.get(&format!("{path}{query}")).await)));
@@ -104,17 +103,35 @@ async fn doors(http: &Http, name: &str) -> Vec<(&'static str, String)> {
     ));
     let fork = http
         .request(Method::PUT, &format!("/v1/stream/copy-{:x}", rand::random::<u64>()))
-        .header("stream-forked-from", format!("table/{name}"));
+        .header("stream-forked-from", stream);
     all.push(("a fork", outcome(&Answer::of(fork).await)));
     let session = http.open_session().await;
-    let follow = json!({ "sessionId": session, "streamId": format!("table/{name}") });
+    let follow = json!({ "sessionId": session, "streamId": stream });
     let follow = http.json(Method::POST, "/v1/subscriptions", &follow).await;
     all.push(("a session", outcome(&follow)));
     let mut socket = connect(http).await;
-    let subscribe = |entry: Value| json!({ "type": "subscribe", "subscriptions": [entry] });
+    for (way, entry) in [
+        ("a stream", json!({ "query_id": "s", "stream": stream })),
+        ("a replayed stream", json!({ "query_id": "r", "stream": stream, "offset": "-1" })),
+    ] {
+        all.push((way, told(&mut socket, &subscribe(entry)).await));
+    }
+    all
+}
+
+fn subscribe(entry: Value) -> Value {
+    json!({ "type": "subscribe", "subscriptions": [entry] })
+}
+
+/// The same of a table.
+async fn doors(http: &Http, name: &str) -> Vec<(&'static str, String)> {
+    let stream = format!("table/{name}");
+    let mut all = doors_of_stream(http, &stream).await;
+    let filtered = http.get(&format!("/v1/stream/{stream}?where=id+%3D+1")).await;
+    all.push(("a filtered read", outcome(&filtered)));
+    let mut socket = connect(http).await;
     let entity = json!({ "entityCode": format!("of_{name}"), "entityIds": ["1"] });
     for (way, message) in [
-        ("a stream", subscribe(json!({ "query_id": "s", "stream": format!("table/{name}") }))),
         ("a table", subscribe(json!({ "query_id": "t", "table": name }))),
         ("a replay", subscribe(json!({ "query_id": "r", "table": name, "offset": "-1" }))),
         ("entities", json!({ "type": "SUBSCRIBE", "payload": entity })),
@@ -127,7 +144,7 @@ async fn doors(http: &Http, name: &str) -> Vec<(&'static str, String)> {
     all
 }
 
-fn all_are(doors: &[(&str, String)], expected: &str, about: &str) {
+pub(crate) fn all_are(doors: &[(&str, String)], expected: &str, about: &str) {
     for (way, outcome) in doors {
         // No table carries the code of one that is not there: then it is a stream's name.
         if about != ABSENT || *way != "entities" {

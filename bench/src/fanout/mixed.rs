@@ -1,5 +1,5 @@
-//! A small stream beside a hot one: whether a stream with thousands of subscribers delays one with
-//! two.
+//! A small stream beside something hot: whether a stream or a live query with thousands of subscribers
+//! delays a stream with two.
 //!
 //! The small stream has a thread of the load generator to itself, so that it never waits behind the
 //! hot one's reads there. It still shares the cores: with the machine saturated, a part of what it
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::show::{self, FLAT_OUT, STREAM, Show};
-use super::way::Way;
+use super::way::{Followed, Way};
 use crate::Options;
 use crate::cost::Cost;
 use crate::latency::Percentiles;
@@ -61,16 +61,20 @@ pub(crate) fn run(
     connections_max: usize,
     report: &mut Report,
 ) -> Result<()> {
-    let hot_subscribers = scale.fanout.hot_subscribers.min(connections_max);
+    let both = Way::present(&Way::STREAM_AND_QUERY, options, report);
+    let servers = ways.iter().filter(|way| way.server != Kind::BareLoop);
+    let crowds = servers.map(|way| (*way, scale.fanout.hot_subscribers));
+    let crowds = crowds.chain(both.into_iter().map(|way| (way, scale.fanout.hot_followers)));
     let mut rows = Vec::new();
     println!();
-    for &way in ways.iter().filter(|way| way.server != Kind::BareLoop) {
+    for (way, members) in crowds {
+        let hot_subscribers = members.min(connections_max);
         for (hot, measured) in measure(options, scale, way, hot_subscribers) {
             let outcome = Outcome::of(way.server, measured, report);
             let line = outcome.describe(|mixed| {
                 format!("small p50 {:.2} ms  p99 {:.2} ms", mixed.small.p50_ms, mixed.small.p99_ms)
             });
-            println!("{:<40}  {:<32}  {line}", label(hot_subscribers, hot), way.name());
+            println!("{:<40}  {:<40}  {line}", label(hot_subscribers, hot), way.name());
             rows.push(Row { hot_subscribers, hot, way, outcome });
         }
     }
@@ -87,6 +91,7 @@ fn measure(
     let streams = [STREAM, SMALL_STREAM];
     let opened =
         Show::open(way, options, scale, &streams, hot_subscribers.into()).and_then(|show| {
+            let way = Way { followed: Followed::Stream, ..way };
             let small =
                 show::open_stage(way, &show.server, SMALL_STREAM, SMALL_SUBSCRIBERS.into())?;
             Ok((show, small))
@@ -190,5 +195,7 @@ fn print_table(rows: &[Row]) {
         }
         table.row(cells);
     }
-    table.print("A stream with 2 subscribers, a message every 20 ms, beside a hot stream");
+    table.print(
+        "A stream with 2 subscribers, a message every 20 ms, beside a hot stream or live query",
+    );
 }

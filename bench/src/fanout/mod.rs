@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Options, scale: &Scale) -> Result<()> {
     let mut report = options.open_report("fanout", scale, &Kind::FAN_OUT)?;
     let connections_max = connections_max()?;
     println!("{:<18}  {connections_max} at most, by the limit of open files", "connections");
-    let ways = Way::present(options, &mut report);
+    let ways = Way::present(&Way::ALL, options, &mut report);
     let (mut rows, mut idle_rows) = (Vec::new(), Vec::new());
     if options.runs(Part::Deliver) {
         rows = deliver::run(options, scale, &ways, connections_max, &mut report)?;

@@ -1,4 +1,4 @@
-//! The ways a message reaches an audience: a server and what it speaks.
+//! The ways a message reaches an audience: a server, what it speaks, and what is followed.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -14,6 +14,7 @@ use crate::servers::{Kind, Server};
 pub(crate) struct Way {
     pub(crate) server: Kind,
     pub(crate) transport: Transport,
+    pub(crate) followed: Followed,
     /// Of the bare loop.
     pub(crate) habit: Habit,
 }
@@ -28,12 +29,28 @@ pub(crate) enum Transport {
     StreamSse,
 }
 
+/// What the audience follows. A message is one event of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Followed {
+    Stream,
+    /// The same live query for everybody, over a table that a row is inserted into for each message.
+    LiveQuery,
+}
+
+/// The table that the live query is about.
+const TABLE: &str = "hot";
+
 impl Way {
     const fn new(server: Kind, transport: Transport) -> Self {
-        Self { server, transport, habit: Habit::Plain }
+        Self { server, transport, followed: Followed::Stream, habit: Habit::Plain }
     }
 
-    const ALL: [Self; 10] = [
+    const fn of_live_query(server: Kind) -> Self {
+        Self { followed: Followed::LiveQuery, ..Self::new(server, Transport::WebSocket) }
+    }
+
+    pub(crate) const ALL: [Self; 10] = [
         Self::new(Kind::TidewireSqlite, Transport::WebSocket),
         Self::new(Kind::Nats, Transport::WebSocket),
         Self::new(Kind::BareLoop, Transport::WebSocket),
@@ -46,12 +63,22 @@ impl Way {
         Self { habit: Habit::Joined, ..Self::new(Kind::BareLoop, Transport::Sse) },
     ];
 
-    /// Those that can be measured here. What a server does not have yet is noted in the report.
-    pub(crate) fn present(options: &Options, report: &mut Report) -> Vec<Self> {
+    /// A stream and a live query, for those that have both.
+    pub(crate) const STREAM_AND_QUERY: [Self; 6] = [
+        Self::new(Kind::TidewireSqlite, Transport::WebSocket),
+        Self::of_live_query(Kind::TidewireSqlite),
+        Self::new(Kind::TidewirePostgres, Transport::WebSocket),
+        Self::of_live_query(Kind::TidewirePostgres),
+        Self::new(Kind::Nats, Transport::WebSocket),
+        Self::of_live_query(Kind::Nats),
+    ];
+
+    /// Those that can be measured here. What a server does not have is noted in the report.
+    pub(crate) fn present(ways: &[Self], options: &Options, report: &mut Report) -> Vec<Self> {
         let kinds = report.present();
         let mut present = Vec::new();
         println!();
-        for way in Self::ALL.into_iter().filter(|way| kinds.contains(&way.server)) {
+        for &way in ways.iter().filter(|way| kinds.contains(&way.server)) {
             match way.absence(options) {
                 Ok(None) => {
                     println!("{:<32}  takes part", way.name());
@@ -77,11 +104,18 @@ impl Way {
             Habit::Joined => ", joined",
             Habit::Synced => ", synced",
         };
-        format!("{}, {transport}{habit}", self.server.name())
+        let followed = match self.followed {
+            Followed::Stream => "",
+            Followed::LiveQuery => ", live query",
+        };
+        format!("{}, {transport}{followed}{habit}", self.server.name())
     }
 
     /// Why the server cannot be reached this way, if it cannot.
     fn absence(self, options: &Options) -> Result<Option<String>> {
+        if self.followed == Followed::LiveQuery && !self.server.is_tidewire() {
+            return Ok(Some("it has no live queries".to_owned()));
+        }
         if !self.server.is_tidewire() || self.transport == Transport::StreamSse {
             return Ok(None);
         }
@@ -103,6 +137,9 @@ impl Way {
                 Door::WebSocket { path: "/", greeting: Vec::new(), welcome: "" }
             }
             (Kind::BareLoop, _) => Door::Sse { path: "/".to_owned(), welcome: "" },
+            (_, Transport::WebSocket) if self.followed == Followed::LiveQuery => {
+                Door::tidewire_query(TABLE)
+            }
             (_, Transport::WebSocket) => Door::tidewire_websocket(stream),
             (_, Transport::Sse) => Door::SessionSse { stream: stream.to_owned() },
             (_, Transport::StreamSse) => Door::stream_sse(stream),
@@ -113,6 +150,7 @@ impl Way {
         match self.server {
             Kind::Nats => Lane::Nats { subject: stream.to_owned() },
             Kind::BareLoop => Lane::Bare { habit: self.habit },
+            _ if self.followed == Followed::LiveQuery => Lane::Insert { table: TABLE },
             _ => Lane::Append { stream: stream.to_owned() },
         }
     }
@@ -123,6 +161,13 @@ impl Way {
         if self.server.is_tidewire() {
             let streams: Vec<String> = streams.iter().map(|&stream| stream.to_owned()).collect();
             server.create_streams(&streams, "application/json").context("create the streams")?;
+        }
+        if self.followed == Followed::LiveQuery {
+            let columns = "id INTEGER PRIMARY KEY, number TEXT, text TEXT";
+            let create = format!(r#"{{"sql": "CREATE TABLE {TABLE} ({columns})"}}"#);
+            let mut client = Client::connect(server.address())?;
+            client.command("/v1/sql", &create)?;
+            client.command("/v1/watch", &format!(r#"{{"table": "{TABLE}"}}"#))?;
         }
         Ok(server)
     }

@@ -51,23 +51,29 @@ impl Client {
             .with_context(|| format!("POST {path}"))
     }
 
+    /// Posts JSON that has to be taken.
+    pub(crate) fn command(&mut self, path: &str, json: &str) -> Result<()> {
+        let answer = self.post(path, "application/json", json.as_bytes())?;
+        self.expect_success(&answer, "post to", path)
+    }
+
     pub(crate) fn create_stream(&mut self, stream: &str, content_type: &str) -> Result<()> {
         let answer =
             self.exchange(&encode("PUT", &stream_path(stream), Some(content_type), &[]))?;
-        self.expect_success(&answer, "create", stream)
+        self.expect_success(&answer, "create stream", stream)
     }
 
     pub(crate) fn append(&mut self, stream: &str, content_type: &str, body: &[u8]) -> Result<()> {
         let answer = self.post(&stream_path(stream), content_type, body)?;
-        self.expect_success(&answer, "append to", stream)
+        self.expect_success(&answer, "append to stream", stream)
     }
 
-    fn expect_success(&self, answer: &Answer, what: &str, stream: &str) -> Result<()> {
+    fn expect_success(&self, answer: &Answer, what: &str, name: &str) -> Result<()> {
         if (200..300).contains(&answer.status) {
             return Ok(());
         }
         let body = String::from_utf8_lossy(&self.body);
-        bail!("{what} stream {stream}: status {} {}", answer.status, body.trim())
+        bail!("{what} {name}: status {} {}", answer.status, body.trim())
     }
 
     fn exchange(&mut self, request: &[u8]) -> Result<Answer> {

@@ -27,7 +27,8 @@ impl Kind {
     ];
 
     /// Those that fan out.
-    pub(crate) const FAN_OUT: [Self; 3] = [Self::TidewireSqlite, Self::Nats, Self::BareLoop];
+    pub(crate) const FAN_OUT: [Self; 4] =
+        [Self::TidewireSqlite, Self::TidewirePostgres, Self::Nats, Self::BareLoop];
 
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@
 //! `localhost` is stopped by its `Origin`, and one that points its own name at 127.0.0.1 by its
 //! `Host`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -143,7 +143,21 @@ fn normal(origin: &str) -> Option<String> {
 
 /// Whether a text is a host, and perhaps a port, and nothing else.
 fn is_authority(text: &str) -> bool {
-    text.parse::<Authority>().is_ok_and(|parsed| !parsed.host().is_empty() && !text.contains('@'))
+    let Ok(parsed) = text.parse::<Authority>() else { return false };
+    let host = parsed.host();
+    let is_host = match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').is_some_and(|v6| v6.parse::<Ipv6Addr>().is_ok()),
+        None => !host.is_empty(),
+    };
+    // What the parser leaves out of the host: nothing, or a port. It takes any digits for one.
+    is_host && text.strip_prefix(host).is_some_and(|rest| rest.is_empty() || is_port(rest))
+}
+
+/// Whether a text is a colon and the number of a port.
+fn is_port(text: &str) -> bool {
+    let Some(digits) = text.strip_prefix(':') else { return false };
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
+    is_plain && digits.parse::<u16>().is_ok()
 }
 
 /// Refuses a request that does not name one host, exactly: two who read it differently, a proxy and the
@@ -153,6 +167,9 @@ pub(crate) fn check_one_host(request: &Request) -> Result<(), Problem> {
     let (first, second) = (named.next(), named.next());
     let in_target = request.uri().authority();
     let why = match (first, second, in_target) {
+        (_, _, Some(target)) if !is_authority(target.as_str()) => {
+            "the request's target names no host"
+        }
         (_, Some(_), _) => "the request has more than one Host header",
         (None, None, _) if request.version() == Version::HTTP_11 => {
             "the request has no Host header"
@@ -317,6 +334,7 @@ mod tests {
             (usual, "/", &[b"a.example".as_slice()] as &[&[u8]]),
             (usual, "/", &[b"A.example:4437"]),
             (usual, "/", &[b"[::1]:4437"]),
+            (usual, "/", &[b"a.example:65535"]),
             (usual, "http://a.example/", &[b"A.example"]),
             (usual, "http://a.example:80/", &[b"a.example"]),
             (old, "/", &[]),
@@ -334,6 +352,20 @@ mod tests {
             (usual, "/", &[b"a b"]),
             (usual, "/", &[b"a.example/x"]),
             (usual, "/", &[b"u@a.example"]),
+            (usual, "/", &[b"a.example:99999999"]),
+            (usual, "/", &[b"a.example:65536"]),
+            (usual, "/", &[b"a.example:0"]),
+            (usual, "/", &[b"a.example:080"]),
+            (usual, "/", &[b"a.example:"]),
+            (usual, "/", &[b"a.example:80:80"]),
+            (usual, "/", &[b"a.example:8x"]),
+            (usual, "/", &[b"[::1]:99999999"]),
+            (usual, "/", &[b"[::1]x"]),
+            (usual, "/", &[b"[zz]"]),
+            (usual, "/", &[b"::1"]),
+            (usual, "/", &[b":80"]),
+            (two, "http://a.example:99999999/", &[]),
+            (usual, "http://a.example:99999999/", &[b"a.example:99999999"]),
             (usual, "/", &[b"a.example, b.example"]),
             (usual, "/", &[b"\xff"]),
             (usual, "http://a.example/", &[b"b.example"]),

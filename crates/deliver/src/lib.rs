@@ -58,4 +58,4 @@ pub use access::options::{
 pub use access::start_error::StartError;
 pub use server::Server;
 pub use wire::peer::{Network, NoNetwork};
-pub use wire::tls::TlsError;
+pub use wire::tls::{TlsError, Trust};

@@ -108,6 +108,8 @@ pub struct StreamView {
     /// A cursor before this has lost events that retention removed, or that a predecessor of the
     /// stream had. Reading after the start begins here.
     pub lost: Position,
+    /// Of a fork: the stream that it goes back to in the end, whose events it shows.
+    pub root: Option<String>,
 }
 
 impl StreamView {

@@ -128,7 +128,8 @@ pub(crate) fn read<S: Source>(
     }
     let (tip, tail) = (source.tip()?, tail(source, &state)?);
     let chain = chain(source, state.clone())?;
-    let view = StreamView { state, tail, lost: stream::lost(&chain) };
+    let (lost, root) = (stream::lost(&chain), stream::root(&chain));
+    let view = StreamView { state, tail, lost, root };
     let run = if limit.events == 0 || after >= tail {
         Run { events: Vec::new(), complete: after >= tail }
     } else {

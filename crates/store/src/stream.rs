@@ -207,6 +207,12 @@ pub(crate) fn segments(chain: &[StreamState]) -> Vec<Segment> {
     segments
 }
 
+/// The stream that a fork goes back to, by way of other forks perhaps. `chain` is as in [`segments`].
+pub(crate) fn root(chain: &[StreamState]) -> Option<String> {
+    let fork = chain.iter().rev().find_map(|state| state.fork.as_ref());
+    fork.map(|fork| fork.source.clone())
+}
+
 /// The place before which a cursor into a stream has lost something. `chain` is as in [`segments`]:
 /// a fork lost of its sources what they lost of what it shows.
 pub(crate) fn lost(chain: &[StreamState]) -> Position {

@@ -44,6 +44,18 @@ impl Door {
         }
     }
 
+    /// The live query of all rows of a table of messages, by Tidewire's WebSocket.
+    pub(crate) fn tidewire_query(table: &str) -> Self {
+        let sql = format!("SELECT id, number, text FROM {table}");
+        let subscribe =
+            format!(r#"{{"type":"subscribe","subscriptions":[{{"query_id":"q","sql":"{sql}"}}]}}"#);
+        Self::WebSocket {
+            path: "/v1/ws",
+            greeting: websocket::client_frame(websocket::TEXT, subscribe.as_bytes()),
+            welcome: "subscription_created",
+        }
+    }
+
     /// A live read of a stream as Durable Streams defines it.
     pub(crate) fn stream_sse(stream: &str) -> Self {
         let path = format!("{}?offset=now&live=sse", stream_path(stream));

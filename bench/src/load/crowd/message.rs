@@ -1,4 +1,5 @@
-//! The message that is fanned out: 128 bytes of JSON, the same on every server.
+//! The message that is fanned out: 128 bytes of JSON, the same on every server; or a row with the same in it,
+//! where a table is followed.
 //!
 //! It carries its number, and one marker byte that occurs nowhere else in what a server sends
 //! around it (HTTP heads, chunk sizes, envelopes, offsets; in a WebSocket frame's header it may,
@@ -23,6 +24,11 @@ pub(crate) fn write(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(MIDDLE.as_bytes());
     out.extend_from_slice(&[b'x'; FILLER]);
     out.extend_from_slice(b"\"}");
+}
+
+/// Message `number` as the values of a row of three columns: a number, and two texts.
+pub(crate) fn row(number: u64) -> String {
+    format!("({number}, '{number:010}~', '{:x<87}')", "")
 }
 
 /// Finds the markers in a flow of bytes and reads the number before each, also where a read has cut

@@ -25,10 +25,18 @@ pub(crate) enum Lane {
     /// `POST` to a stream: one message as it is, several as one JSON array. The next request leaves
     /// when the answer is in.
     Append { stream: String },
+    /// A row for each message, by `POST` of one INSERT. The next leaves when the answer is in.
+    Insert { table: &'static str },
     /// `PUB` to a subject, not answered; several in one write.
     Nats { subject: String },
     /// To the bare loop, not answered; several in one write.
     Bare { habit: Habit },
+}
+
+impl Lane {
+    fn is_answered(&self) -> bool {
+        matches!(self, Lane::Append { .. } | Lane::Insert { .. })
+    }
 }
 
 #[derive(Debug)]
@@ -105,6 +113,11 @@ impl Publisher {
                 self.outgoing = encode("POST", &path, Some("application/json"), &body);
                 self.asked_at = Some(Instant::now());
             }
+            Lane::Insert { table } => {
+                let body = insert(table, numbers);
+                self.outgoing = encode("POST", "/v1/sql", Some("application/json"), &body);
+                self.asked_at = Some(Instant::now());
+            }
             Lane::Nats { subject } => {
                 for number in numbers {
                     write!(self.outgoing, "PUB {subject} {}\r\n", message::MESSAGE_BYTES)?;
@@ -125,7 +138,7 @@ impl Publisher {
         let mut buffer = [0; READ_BYTES];
         while let Some(stream) = &mut self.stream {
             match stream.read(&mut buffer) {
-                Ok(0) if matches!(self.lane, Lane::Append { .. }) && self.is_ready() => {
+                Ok(0) if self.lane.is_answered() && self.is_ready() => {
                     self.stream = None;
                 }
                 Ok(0) => bail!("the server closed the publisher's connection"),
@@ -140,7 +153,7 @@ impl Publisher {
 
     fn take(&mut self, bytes: &[u8]) -> Result<()> {
         match self.lane {
-            Lane::Append { .. } => {
+            Lane::Append { .. } | Lane::Insert { .. } => {
                 self.answer.extend_from_slice(bytes);
                 let Some((status, _)) = complete(&self.answer)? else {
                     return Ok(());
@@ -186,7 +199,7 @@ fn greet(stream: &std::net::TcpStream, lane: &Lane) -> Result<()> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     let (greeting, welcome) = match lane {
-        Lane::Append { .. } => return Ok(()),
+        Lane::Append { .. } | Lane::Insert { .. } => return Ok(()),
         Lane::Nats { .. } => ("CONNECT {\"verbose\":false}\r\nPING\r\n".to_owned(), "PONG"),
         Lane::Bare { habit } => (habit.publish_request(), "\r\n"),
     };
@@ -217,9 +230,23 @@ fn body(numbers: Range<u64>) -> Vec<u8> {
     body
 }
 
+fn insert(table: &str, numbers: Range<u64>) -> Vec<u8> {
+    let rows: Vec<String> = numbers.map(message::row).collect();
+    format!(r#"{{"sql": "INSERT INTO {table} VALUES {}"}}"#, rows.join(", ")).into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_messages_are_one_insert() -> Result<()> {
+        let body: serde_json::Value = serde_json::from_slice(&insert("hot", 5..7))?;
+        let sql = body["sql"].as_str().context("a statement")?;
+        assert!(sql.starts_with("INSERT INTO hot VALUES (5, '0000000005~', '"), "{sql}");
+        assert!(sql.contains("), (6, '0000000006~', '"), "{sql}");
+        Ok(())
+    }
 
     #[test]
     fn several_messages_are_one_json_array_and_one_is_itself() -> Result<()> {

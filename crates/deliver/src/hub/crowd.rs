@@ -11,8 +11,7 @@ use tokio::time::Interval;
 use tidewire_query::{Delta, PlanName, QueryId, Subscriber, To};
 use tidewire_store::memory::MemoryStore;
 use tidewire_store::{
-    Actor, Append, Command as LogCommand, Create, EntityAction, EntityChange, Position, Reach,
-    TailEvent,
+    Actor, Append, Command as LogCommand, Create, EntityAction, EntityChange, Position, TailEvent,
 };
 
 use crate::access::auth::Identity;
@@ -24,6 +23,7 @@ use crate::hub::kinds::entities::EntityRequest;
 use crate::hub::kinds::query::engine::{Change, News, QuerySight};
 use crate::hub::kinds::stream::StreamRequest;
 use crate::hub::kinds::{Kind, SubscribeRequest, clock, query};
+use crate::hub::lookup::Reach;
 use crate::hub::outlet::{Outlet, ServerSent};
 use crate::hub::shard::Shard;
 use crate::hub::tail::Sinks;
@@ -141,7 +141,7 @@ impl Crowd {
             Crowded::Stream(stream) => SubscribeRequest::Stream(StreamRequest {
                 query_id: "q".into(),
                 stream: stream.into(),
-                reach: Reach::All,
+                reach: Reach::everything(),
                 start: StartFrom::Now,
                 horizon: Horizon::default(),
                 link: None,

@@ -98,7 +98,7 @@ mod tests {
                 let request = StreamRequest {
                     query_id: Arc::clone(&name),
                     stream: Arc::clone(&name),
-                    reach: tidewire_store::Reach::All,
+                    reach: crate::hub::lookup::Reach::everything(),
                     start: StartFrom::Now,
                     horizon: crate::hub::horizon::Horizon::default(),
                     link: None,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use tidewire_store::{Position, Reach, TABLE_PREFIX};
+use tidewire_store::{Position, TABLE_PREFIX};
 
 use super::audience::{Circle, Manner, Member};
 use super::connection::{StartFrom, Subscription};
@@ -23,6 +23,7 @@ use crate::hub::horizon::Horizon;
 use crate::hub::kinds::stream::StreamRequest;
 use crate::hub::kinds::{About, Leaving, Lost, Subject, Written};
 use crate::hub::lens::{Lens, PatternSeat};
+use crate::hub::lookup::Reach;
 
 /// Where it stands in its stream, and how it is told of that.
 #[derive(Debug)]

@@ -1,18 +1,54 @@
 //! Finding a stream and reading pages of it, with the answers that follow when it is not there.
 //!
-//! All reading passes here, and a stream of a tenant that the reader cannot reach is not there.
+//! All reading passes here. A stream of a tenant that the reader cannot reach is not there, and a fork of a
+//! table's stream, which shows rows, is only for those who see all of the table: whatever rules it has, or is
+//! given after the fork was made.
 
 use axum::http::StatusCode;
 
 use tidewire_store::{
-    Command, Found, Page, PageLimit, Position, Reach, StoreError, StreamState, StreamView,
+    Command, Found, Page, PageLimit, Position, StoreError, StreamState, StreamView,
 };
 
 use super::refusal;
+use crate::access::auth::Identity;
 use crate::access::problem::Problem;
 use crate::hub::Hub;
 use crate::hub::changes;
 use crate::wire::clock::now_ms;
+
+/// Which streams someone can read.
+#[derive(Debug, Clone)]
+pub(crate) struct Reach {
+    tenants: tidewire_store::Reach,
+    /// Who it is, for forks of tables. Nobody in particular may read all of those.
+    identity: Option<Identity>,
+}
+
+impl Reach {
+    /// Of someone, whose streams are those of some tenants.
+    pub(super) fn of(identity: &Identity, tenants: tidewire_store::Reach) -> Reach {
+        Reach { tenants, identity: Some(identity.clone()) }
+    }
+
+    /// All streams.
+    #[cfg(test)]
+    pub(crate) fn everything() -> Reach {
+        Reach { tenants: tidewire_store::Reach::All, identity: None }
+    }
+
+    fn covers(&self, host: Option<&str>) -> bool {
+        self.tenants.covers(host)
+    }
+
+    /// Refuses a fork of a stream to those who see a part of that, or nothing.
+    async fn covers_root(&self, hub: &Hub, root: &str) -> Result<(), Problem> {
+        match &self.identity {
+            Some(identity) => hub.sees_all(identity, root).await,
+            None => Ok(()),
+        }
+    }
+}
 
 /// What one answer to a read holds at most.
 pub(crate) fn page_limit(hub: &Hub) -> PageLimit {
@@ -34,13 +70,26 @@ pub(crate) async fn page(
 
 /// A stream without its events.
 pub(crate) async fn view(hub: &Hub, stream: &str, reach: &Reach) -> Result<Page, Problem> {
-    page_of(hub, reach, Position::START, look(hub, stream).await?)
+    page_of(hub, reach, Position::START, look(hub, stream).await?).await
 }
 
 /// What a stream is, whoever asks.
 async fn look(hub: &Hub, stream: &str) -> Result<Found, StoreError> {
     let nothing = PageLimit { events: 0, bytes: 0 };
     hub.views.find(stream, || hub.store.read(stream, Position::START, nothing)).await
+}
+
+/// Refuses to those who cannot read a stream for what it is a fork of; not for its not being there.
+pub(crate) async fn may_fork(hub: &Hub, stream: &str, reach: &Reach) -> Result<(), Problem> {
+    match look(hub, stream).await? {
+        Found::Stream(page) if reach.covers(page.view.state.host_id.as_deref()) => {
+            match &page.view.root {
+                Some(root) => reach.covers_root(hub, root).await,
+                None => Ok(()),
+            }
+        }
+        Found::Stream(_) | Found::Gone { .. } | Found::NotFound => Ok(()),
+    }
 }
 
 /// A stream's content type, if the stream is there.
@@ -65,13 +114,16 @@ pub(crate) async fn find(
     after: Position,
     limit: PageLimit,
 ) -> Result<Page, Problem> {
-    page_of(hub, reach, after, hub.store.read(stream, after, limit).await?)
+    page_of(hub, reach, after, hub.store.read(stream, after, limit).await?).await
 }
 
 /// What was found, if it is there for whoever can reach so much.
-fn page_of(hub: &Hub, reach: &Reach, after: Position, found: Found) -> Result<Page, Problem> {
+async fn page_of(hub: &Hub, reach: &Reach, after: Position, found: Found) -> Result<Page, Problem> {
     match found {
         Found::Stream(mut page) if reach.covers(page.view.state.host_id.as_deref()) => {
+            if let Some(root) = &page.view.root {
+                reach.covers_root(hub, root).await?;
+            }
             not_lost(hub, &page.view, after)?;
             let epoch = hub.store.epoch();
             page.events.iter_mut().for_each(|event| changes::render_event(event, epoch));

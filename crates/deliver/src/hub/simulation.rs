@@ -12,7 +12,7 @@ use tokio::time::Interval;
 
 use tidewire_store::memory::{MemoryData, MemoryStore, Pace};
 use tidewire_store::{
-    Actor, Append, Clock, Command as LogCommand, Create, PageLimit, Position, Reach, SharedStore,
+    Actor, Append, Clock, Command as LogCommand, Create, PageLimit, Position, SharedStore,
 };
 
 use super::outlet::ServerSent;
@@ -20,7 +20,7 @@ use super::shard::Shard;
 use super::turns::Incoming;
 use super::{Arrival, Key, Outlet, PASSAGE_LIMIT};
 use crate::access::options::{Access, Options};
-use crate::hub::lookup::find as find_page;
+use crate::hub::lookup::{Reach, find as find_page};
 use crate::hub::reader_frame::Voice;
 use crate::hub::tail::Sinks;
 use crate::hub::{Hub, Unstarted};
@@ -194,7 +194,7 @@ impl World {
         let hub = &self.hub;
         let attendance = hub.tail.attend(STREAMS[stream]);
         let after = if at_tail { Position::new(u64::MAX) } else { Position::START };
-        let page = find_page(hub, STREAMS[stream], &Reach::All, after, PASSAGE_LIMIT)
+        let page = find_page(hub, STREAMS[stream], &Reach::everything(), after, PASSAGE_LIMIT)
             .await
             .expect("a page");
         let after = if at_tail { page.view.tail } else { after };
@@ -207,7 +207,7 @@ impl World {
             arrival: Some(Arrival::new(
                 crate::testing::facts("c"),
                 attendance,
-                Reach::All,
+                Reach::everything(),
                 (None, None),
                 &page,
                 after,

@@ -1,11 +1,11 @@
 //! A session begins to follow a stream, asked over HTTP or by a WebSocket's message.
 
-use tidewire_store::{Reach, SessionChange, SessionOutcome, SessionSubscription, Start};
+use tidewire_store::{SessionChange, SessionOutcome, SessionSubscription, Start};
 
 use crate::access::problem::Problem;
 use crate::hub::StartFrom;
 use crate::hub::admit::taken_by_session;
-use crate::hub::lookup::{not_lost, view, within_log};
+use crate::hub::lookup::{Reach, not_lost, view, within_log};
 use crate::node::Node;
 
 /// What a session is to follow.

@@ -15,8 +15,8 @@ use crate::access::problem::Problem;
 use crate::access::stream_name::{StreamName, is_of_entities, relative_name};
 use crate::body;
 use crate::browser::own_url;
-use crate::hub::encode;
 use crate::hub::offset::parse_offset;
+use crate::hub::{encode, lookup};
 use crate::node::Node;
 
 pub(super) async fn create(
@@ -30,6 +30,7 @@ pub(super) async fn create(
     if let Some(fork) = &fork {
         identity.may(Act::Read(&fork.source))?;
         node.hub.sees_all(identity, &fork.source).await?;
+        lookup::may_fork(&node.hub, &fork.source, &node.hub.reach(identity, &fork.source)).await?;
         if is_of_entities(&fork.source) && identity.reach() != Reach::All {
             return Err(refusal::problem(node, Refusal::SourceNotFound));
         }
@@ -86,7 +87,8 @@ async fn first_messages(
     }
     let inherited = match (content_type, fork) {
         (None, Some(fork)) => {
-            crate::hub::lookup::content_type(&node.hub, &fork.source, &identity.reach()).await?
+            lookup::content_type(&node.hub, &fork.source, &node.hub.reach(identity, &fork.source))
+                .await?
         }
         _ => None,
     };

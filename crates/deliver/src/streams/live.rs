@@ -8,7 +8,7 @@ use axum::response::IntoResponse;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
-use tidewire_store::{Event, Page, PageLimit, Position, Reach};
+use tidewire_store::{Event, Page, PageLimit, Position};
 
 use super::headers;
 use super::read::{Answer, From, Query, render};
@@ -17,7 +17,7 @@ use crate::access::problem::Problem;
 use crate::access::stream_name::StreamName;
 use crate::hub::cursor;
 use crate::hub::lens::{Lens, Sees, View};
-use crate::hub::lookup::beyond_tip;
+use crate::hub::lookup::{Reach, beyond_tip};
 use crate::hub::tail::Attendance;
 use crate::hub::{encode, lookup, refusal};
 use crate::node::Node;

@@ -1,9 +1,16 @@
 //! Pages of streams that were read lately, as they were sent.
 //!
-//! Readers that catch up on one stream ask for the same pages. Events never change, so a page that
-//! is full stays right, and one that reached the stream's end stays right until the stream grows.
-//! Every read still asks the store what the stream is now: a page is used only if it belongs to
-//! this very stream, which has lost nothing since, and ends where the stream's state says it should.
+//! - **What**: bodies of answers, by stream, offset and format, of any part of the past; at most
+//!   `streams.page_cache_bytes_max` of them, held from the node's budget of answers, the oldest let go of first.
+//! - **Who reads it**: those who catch up on a stream by `GET`. Many come to the same pages, one after the
+//!   other, and get the same bytes: neither the database is asked for the events nor anything made of them.
+//! - **Why nothing else serves**: what a stream's topic remembers is its last 512 events while someone waits;
+//!   who catches up begins anywhere before that, mostly where nobody waits. And what is saved here is above
+//!   all making the answer, which events in memory would not save.
+//!
+//! Events never change, so a page that is full stays right, and one that reached the stream's end stays right
+//! until the stream grows. Every read still asks the store what the stream is now: a page is used only if it
+//! belongs to this very stream, which has lost nothing since, and ends where the stream's state says it should.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -27,6 +27,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use crate::wire::clock::clock_ms;
+use crate::wire::misread;
 use crate::wire::tls::Secure;
 
 pub(crate) use elsewhere::Elsewhere;
@@ -349,7 +350,10 @@ impl AsyncWrite for HttpSide {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.write(cx, |line| line.try_write(bytes))
+        match misread::instead_of(bytes) {
+            Some(answer) => self.write(cx, |line| line.try_write(answer).map(|_| bytes.len())),
+            None => self.write(cx, |line| line.try_write(bytes)),
+        }
     }
 
     fn poll_write_vectored(
@@ -357,7 +361,13 @@ impl AsyncWrite for HttpSide {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.write(cx, |line| line.try_write_vectored(pieces))
+        match misread::instead_of_all(pieces) {
+            Some(answer) => {
+                let whole = pieces.iter().map(|piece| piece.len()).sum();
+                self.write(cx, |line| line.try_write(answer).map(|_| whole))
+            }
+            None => self.write(cx, |line| line.try_write_vectored(pieces)),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {

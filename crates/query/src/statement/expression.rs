@@ -50,7 +50,8 @@ impl Walk<'_> {
                 {
                     return Err(self
                         .unsupported("ANY or ALL on SQLite", rest)
-                        .hint("list the values, IN (1, 2), or compare with auth.claim('…')"));
+                        .hint("write the values, IN ($1, $2), look through an array, id IN (SELECT value FROM json_each($1)), or \
+                               compare with auth.claim('…')"));
                 }
                 Expr::BinaryOp { left, right, .. }
                 | Expr::IsDistinctFrom(left, right)

@@ -19,6 +19,9 @@ pub(crate) const TOKENS_MAX: usize = 20_000;
 /// Bytes of a name on PostgreSQL, at most: it would take the first of them for the whole.
 const NAME_BYTES_MAX: usize = 63;
 
+/// What to do about parameters that are too many or too few.
+const ONE_EACH: &str = "`params` has a value for each of $1, $2 and so on, and no other";
+
 /// A token, and where it stands in the client's text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Piece {
@@ -66,7 +69,7 @@ pub(crate) fn read(
                     let given = params.len();
                     let message =
                         format!("the parameter {name} was not given: `params` has {given} values");
-                    Refusal::new(PARAMETER, message).at(Some(at))
+                    Refusal::new(PARAMETER, message).hint(ONE_EACH).at(Some(at))
                 })?;
                 // A parameter becomes as many literals as it has places.
                 if std::mem::replace(&mut used[number], true) {
@@ -84,7 +87,14 @@ pub(crate) fn read(
     }
     if let Some(unused) = used.iter().position(|used| !used) {
         let message = format!("the parameter {} is not used in the query", unused + 1);
-        return Err(Refusal::new(PARAMETER, message));
+        let refusal = Refusal::new(PARAMETER, message);
+        // On PostgreSQL it is an operator of JSON documents.
+        return Err(match pieces.iter().find(|piece| piece.token == Token::Question) {
+            Some(piece) => refusal
+                .hint("parameters are written $1, $2 on PostgreSQL, not ?")
+                .at(Some(piece.at)),
+            None => refusal.hint(ONE_EACH),
+        });
     }
     end_once(&mut pieces)?;
     let pieces = with_identities(pieces);

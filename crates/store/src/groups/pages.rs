@@ -1,8 +1,18 @@
 //! Pages of the log that were read, shared by the partitions of a member.
 //!
-//! Partitions of one member walk the same log at nearly the same pace, each over all headers. So a page is
-//! read once, by whoever is there first, and the others find it. Pages end at multiples of
-//! [`PAGE_OFFSETS`], so that those who begin at different places meet in the same ones.
+//! - **What**: stretches of the whole log as one group wants them: every event's header, and the event itself
+//!   if the filter takes it and its partition is the member's. In the library 64 MiB a member, on a node
+//!   `groups.page_cache_bytes_max` a group; the longest unused is let go of first, and all once the group wants
+//!   something else.
+//! - **Who reads it**: the partitions of that member. They walk the same log at nearly the same pace, each over
+//!   all headers; so a page is read once, by whoever is there first, and the others find it. Eight partitions
+//!   read the log once and not eight times.
+//! - **Why nothing else serves**: the others are of one stream or of the last moment; a group reads all streams
+//!   in the log's order, from wherever it is, with who did what in which transaction. And the library is a
+//!   process of its own, in which nothing else of a node is.
+//!
+//! Pages end at multiples of [`PAGE_OFFSETS`], so that those who begin at different places meet in the same
+//! ones.
 
 #[cfg(test)]
 mod tests;

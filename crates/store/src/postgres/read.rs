@@ -46,7 +46,8 @@ pub(crate) async fn read(
     } else {
         segments(client, &stream::segments(&chain), after, tip, limit).await?
     };
-    let view = StreamView { state, tail, lost: stream::lost(&chain) };
+    let (lost, root) = (stream::lost(&chain), stream::root(&chain));
+    let view = StreamView { state, tail, lost, root };
     Ok(Found::Stream(Box::new(Page::of_run(view, run, after, tip))))
 }
 

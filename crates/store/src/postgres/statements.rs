@@ -6,6 +6,7 @@
 //! wrote something a mark is set; once the log has it, it has all that the transaction did.
 
 mod ending;
+mod form;
 mod guests;
 mod live;
 mod marks;
@@ -318,7 +319,8 @@ async fn without_rows(
 ) -> Result<SqlAnswer, SqlError> {
     let values = values(params, prepared.params(), parameter::sent)?;
     let row_count = client.execute_raw(prepared, values).await;
-    let row_count = row_count.map_err(|error| problem(&error, place))?;
+    let row_count = row_count
+        .map_err(|error| parameter::blame(problem(&error, place), params, prepared.params()))?;
     Ok(SqlAnswer { row_count, ..SqlAnswer::default() })
 }
 
@@ -418,7 +420,8 @@ async fn run(
 ) -> Result<SqlAnswer, Failed> {
     let place = Place::In { offset: statement.offset, before: 0 };
     let prepared = client.prepare(statement.text).await;
-    let prepared = prepared.map_err(|error| problem(&error, place))?;
+    let prepared = prepared
+        .map_err(|error| parameter::written(problem(&error, place), statement.text, params))?;
     let is_named = !params.is_empty();
     if is_named && prepared.columns().is_empty() {
         return Ok(without_rows(client, &prepared, params, place).await?);
@@ -434,6 +437,7 @@ async fn run(
         statement.text.to_owned()
     };
     let place = if is_named { Place::Nowhere } else { place };
+    let failed = |error| parameter::blame(problem(&error, place), params, prepared.params());
     let columns = prepared.columns();
     let mut answer = SqlAnswer {
         columns: columns
@@ -446,18 +450,26 @@ async fn run(
         ..SqlAnswer::default()
     };
     let messages = client.simple_query_raw(&execute).await;
-    let messages = messages.map_err(|error| problem(&error, place))?;
+    let messages = messages.map_err(failed)?;
+    let nowhere = |error| problem(&error, Place::Nowhere);
+    let look = match columns.is_empty() {
+        true => None,
+        false => Some(form::look(client).await.map_err(nowhere)?),
+    };
     pin_mut!(messages);
-    let mut bytes = 0;
+    let (mut bytes, mut is_readable) = (0, true);
     // Texts of the columns that the database is asked to write.
     let mut asked: Vec<Option<Vec<Option<String>>>> =
         columns.iter().map(|column| written::is_written(column.type_()).then(Vec::new)).collect();
     while let Some(message) = messages.next().await {
-        match message.map_err(|error| problem(&error, place))? {
+        match message.map_err(failed)? {
             SimpleQueryMessage::Row(row) => {
                 let mut values = Vec::with_capacity(columns.len());
                 for (index, column) in columns.iter().enumerate() {
-                    let text = row.get(index);
+                    let text = row.try_get(index).unwrap_or_else(|_| {
+                        is_readable = false;
+                        None
+                    });
                     if let Some(texts) = &mut asked[index] {
                         texts.push(text.map(ToOwned::to_owned));
                     }
@@ -473,8 +485,16 @@ async fn run(
             _ => {}
         }
     }
-    if !columns.is_empty() {
+    if let Some(look) = look {
         answer.row_count = answer.rows.len() as u64;
+        let kinds = columns.iter().map(|column| column.type_());
+        if let Some(refusal) = look.refuse_other_forms(kinds).await.map_err(nowhere)? {
+            return Err(refusal.into());
+        }
+    }
+    if !is_readable {
+        let hint = "leave client_encoding as it is";
+        return Err(refused("sql_refused", "a value is not UTF-8", None, hint).into());
     }
     for (index, texts) in asked.into_iter().enumerate() {
         let Some(texts) = texts.filter(|texts| !texts.is_empty()) else { continue };

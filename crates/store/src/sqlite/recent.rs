@@ -1,8 +1,14 @@
-//! The newest events in memory, for the follower of the log.
+//! The end of the log in memory, for the one who follows it.
 //!
-//! There is one writer, so what it just committed is the end of the log. A follower that is up to
-//! date gets it from here and does not read back what was written a moment ago; one that is behind
-//! reads the file. Events are put here only after their commit is durable.
+//! - **What**: the newest events of all streams with their payloads, in the log's order, as the writer
+//!   committed them; at most 8,192 of them and 8 MiB. They come here only once their commit is durable.
+//! - **Who reads it**: the node's follower, after each commit. There is one writer, so what it just committed is
+//!   the end of the log, and a follower that is up to date does not read back from the file what was written a
+//!   moment ago. One that is further behind reads the file. `tip` is where the log ends, as far as anyone may
+//!   know.
+//! - **Why nothing else serves**: the follower is the one who fills what is remembered of single streams
+//!   (`hub::tail::topic`), and cannot get it from there. On PostgreSQL other nodes write too, so there is no
+//!   such memory: following is one indexed read, whoever wrote.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

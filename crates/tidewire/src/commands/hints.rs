@@ -21,6 +21,12 @@ fn of_client(error: &ClientError, has_token: bool, has_admin_key: bool) -> Optio
         (Some(Unreached::NotEncrypted), _) => {
             "write http:// instead of https:// in --url or TIDEWIRE_URL"
         }
+        (Some(Unreached::Certificate), error)
+            if error.to_string().contains("CaUsedAsEndEntity") =>
+        {
+            "the server's certificate is an authority's own (CA:TRUE): make it anew with -addext \
+             basicConstraints=critical,CA:FALSE, and name it by --ca FILE or TIDEWIRE_CA"
+        }
         (Some(Unreached::Certificate), _) => {
             "name the authority that issued the server's certificate by --ca FILE or TIDEWIRE_CA, and the server as \
              the certificate does"

@@ -49,16 +49,23 @@ async fn prepare(
 ) -> anyhow::Result<String> {
     match client.describe(stream).await {
         Ok(found) => {
+            let why = if asked.is_some() { "it is to be" } else { "the stream holds" };
             let content_type = asked.unwrap_or(found.content_type);
-            check(&content_type, data)?;
+            check(&content_type, data).with_context(|| format!("{why} {content_type}"))?;
             Ok(content_type)
         }
         Err(error) if error.status() == Some(404) => {
             let content_type = asked.unwrap_or_else(|| guess(data).to_owned());
             // Before it is made: a stream that was made by mistake keeps its type.
-            check(&content_type, data)?;
+            check(&content_type, data)
+                .context("there is no such stream, and none was made for it")?;
             client.create(stream, &content_type).await?;
             eprintln!("tidewire: created the stream {stream} ({content_type})");
+            if content_type == TEXT && is_broken_json(data) {
+                eprintln!(
+                    "note: the message begins as JSON does, and is none; --json refuses that"
+                );
+            }
             Ok(content_type)
         }
         Err(error) => Err(error.into()),
@@ -76,14 +83,22 @@ fn check(content_type: &str, data: &[u8]) -> anyhow::Result<()> {
         Some(b'{' | b'[') => "in a shell, put it in single quotes: '{\"text\": \"hi\"}'",
         _ => "a text in JSON has double quotes, which a shell wants in single ones: '\"hi\"'",
     };
-    bail!("the stream holds JSON ({content_type}), and the message is none: {error}; {advice}")
+    bail!("the message is not JSON: {error}; {advice}")
+}
+
+/// Whether it looks as if it were meant for JSON.
+fn is_broken_json(data: &[u8]) -> bool {
+    is_structured(data) && guess(data) != JSON
+}
+
+fn is_structured(data: &[u8]) -> bool {
+    matches!(data.trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
 /// Only what cannot be meant as plain text counts as JSON: `42` may be either.
 fn guess(data: &[u8]) -> &'static str {
-    let structured = matches!(data.trim_ascii_start().first(), Some(b'{' | b'['));
     let valid = || serde_json::from_slice::<serde::de::IgnoredAny>(data).is_ok();
-    if structured && valid() { JSON } else { TEXT }
+    if is_structured(data) && valid() { JSON } else { TEXT }
 }
 
 #[cfg(test)]

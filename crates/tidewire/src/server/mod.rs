@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use tidewire_capture::{Capture, CaptureOptions};
-use tidewire_deliver::{Access, Options, Reload, Server, TlsOptions};
+use tidewire_deliver::{Access, Options, Reload, Server, TlsOptions, Trust};
 use tidewire_store::SharedStore;
 use tidewire_store::postgres::{PostgresStore, Replaced};
 
@@ -197,7 +197,6 @@ async fn start(
     let Opened { store, capture, shared } = store::open(&plan.store, plan.database_wait).await?;
     let listener = listen::again(listener).context("cannot listen")?;
     let backend = store.backend();
-    let scheme = plan.options.scheme();
     let encrypted = plan.options.tls.is_some();
     someone_may_come_in(&plan.options, &store).await?;
     // Before anyone is served: from then on a signal to stop is a wish to drain.
@@ -211,12 +210,19 @@ async fn start(
     let address = server.local_addr();
     let place = store::place(&plan.store);
     if first {
-        let url = banner::url(scheme, address);
-        let banner = banner::text(plan.mode, &banner::program(), &url, backend, &place);
+        let reached = banner::Reached::at(address, &plan.options);
+        let banner = banner::text(plan.mode, &banner::program(), &reached, backend, &place);
         // Whoever started us may not be listening to our output; that is no reason to stop.
         let _ = std::io::stdout().lock().write_all(banner.as_bytes());
     }
     tracing::info!(%address, backend, %place, "serving");
+    if first && plan.options.tls.as_ref().is_some_and(|tls| tls.trust() == Trust::OfAuthority) {
+        tracing::warn!(
+            "the certificate is an authority's own (CA:TRUE), as openssl req -x509 makes it unless it is told \
+             otherwise: tidewire's commands and other clients do not take it for a server's. Make it with \
+             -addext basicConstraints=critical,CA:FALSE"
+        );
+    }
     if plan.mode == Mode::Serve && !encrypted && !address.ip().is_loopback() {
         tracing::warn!(
             %address,

@@ -1,7 +1,7 @@
 //! Every kind, under a name that is free, its own, another's or the session's, with room and without.
 
 use tidewire_query::Subscriber;
-use tidewire_store::{Epoch, Position, Reach};
+use tidewire_store::{Epoch, Position};
 use tokio::sync::mpsc;
 
 use super::*;
@@ -14,6 +14,7 @@ use crate::hub::kinds::Kind as Subject;
 use crate::hub::kinds::entities::{EntityRequest, Interest};
 use crate::hub::kinds::query;
 use crate::hub::kinds::stream::StreamRequest;
+use crate::hub::lookup::Reach;
 use crate::hub::outlet::{Outlet, ServerSent};
 
 /// How many there may be: subscriptions, entities, queries.
@@ -60,7 +61,7 @@ fn stream(name: &str, stream: &str, to_table: bool, epoch: Option<u64>) -> Strea
     StreamRequest {
         query_id: name.into(),
         stream: stream.into(),
-        reach: Reach::All,
+        reach: Reach::everything(),
         start: StartFrom::Now,
         horizon: Horizon::default(),
         link: epoch.map(|epoch| SessionLink { epoch, went_live: true }),

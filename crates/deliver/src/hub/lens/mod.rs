@@ -42,13 +42,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidewire_query::Effort;
-use tidewire_store::{Epoch, Event, Found, Page, PageLimit, Position, Reach, StoreError};
+use tidewire_store::{Epoch, Event, Found, Page, PageLimit, Position, StoreError};
 
 use crate::access::auth::names::FRESH;
 use crate::access::auth::{Act, Identity, Who, audit};
 use crate::access::problem::Problem;
 use crate::hub::Hub;
 use crate::hub::horizon;
+use crate::hub::lookup::Reach;
 use crate::hub::tail::Look;
 use crate::wire::seats::Seat;
 
@@ -199,10 +200,11 @@ impl Hub {
     /// Whose streams someone can reach. Whose rows of a table those are is for the lens to say; a stream
     /// of entities has those of all tenants, so it is there only for who reaches them all.
     pub(crate) fn reach(&self, identity: &Identity, stream: &str) -> Reach {
-        match view::table_of(stream) {
-            Some(_) => Reach::All,
+        let tenants = match view::table_of(stream) {
+            Some(_) => tidewire_store::Reach::All,
             None => identity.reach_of(stream),
-        }
+        };
+        Reach::of(identity, tenants)
     }
 
     /// Events from memory as someone sees them; nothing if the lens is out of date, or may be, and the

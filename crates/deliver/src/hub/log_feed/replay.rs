@@ -20,7 +20,7 @@ use bytes::Bytes;
 use rand::Rng as _;
 use tokio::sync::oneshot;
 
-use tidewire_store::{Event, Lifetime, Page, PageLimit, Position, Reach, StreamState};
+use tidewire_store::{Event, Lifetime, Page, PageLimit, Position, StreamState};
 
 use crate::access::problem::Problem;
 use crate::hub::Hub;
@@ -30,7 +30,7 @@ use crate::hub::frames::{Dialect, Envelope, Form};
 use crate::hub::horizon::Horizon;
 use crate::hub::lens::{Lens, View};
 use crate::hub::lookup::beyond_tip;
-use crate::hub::lookup::{find as find_page, renew};
+use crate::hub::lookup::{Reach, find as find_page, renew};
 use crate::hub::outbox::Slot;
 use crate::hub::{Command, Handle};
 use crate::wire::websocket::deflate::Deflater;

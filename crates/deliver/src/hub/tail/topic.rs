@@ -1,4 +1,15 @@
 //! One stream's newest events in memory, for the readers that wait for it.
+//!
+//! - **What**: of each stream that someone waits for the chunks that the follower brought since they came: the
+//!   very ones that the shards push, with the forms that followers share, so that remembering them copies
+//!   nothing. At most 512 events and 1 MiB a stream, and none once nobody waits.
+//! - **Who reads it**: long-polls; readers by SSE that are a little behind; subscriptions as they go from the
+//!   past to the present. Each asks with a position, and the topic knows exactly which positions it covers, so
+//!   that "nothing" and "not here" are told apart.
+//! - **Why nothing else serves**: the end of the log that the embedded store remembers is of all streams, so
+//!   one busy stream would push out all others, and a reader would look through everybody's events for its
+//!   own; and it is there on SQLite only. Pages that were read (`streams::pages`) are bytes that begin where
+//!   somebody began to read, and who waits at the end of a stream begins where nobody has read yet.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -85,14 +85,15 @@ async fn a_poll_whose_time_is_up_says_how_far_it_got() {
         polls += 1;
     };
     assert!(polls > 1, "the twentieth row is not found within one poll");
-    let page = lookup::view(&node.hub, STREAM, &Reach::All).await.expect("the stream");
+    let page = lookup::view(&node.hub, STREAM, &Reach::everything()).await.expect("the stream");
     assert_eq!(found, node.hub.offset(page.view.tail).to_string());
 }
 
 #[tokio::test]
 async fn a_poll_that_sees_nothing_ends_at_the_streams_tail() {
     let (node, _folder) = node(Duration::from_millis(300)).await;
-    let tail = lookup::view(&node.hub, STREAM, &Reach::All).await.expect("the stream").view.tail;
+    let tail =
+        lookup::view(&node.hub, STREAM, &Reach::everything()).await.expect("the stream").view.tail;
     let tail = node.hub.offset(tail).to_string();
     let (mut offset, mut is_end) = ("-1".to_owned(), false);
     while !is_end {

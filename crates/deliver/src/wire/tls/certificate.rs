@@ -19,6 +19,18 @@ pub struct TlsOptions {
     pub key: PathBuf,
 }
 
+impl TlsOptions {
+    /// Whether the certificate is one for a server of this name.
+    pub fn is_for(&self, name: &str) -> bool {
+        super::is_for(&self.certificate, name)
+    }
+
+    /// What a client needs to trust the certificate.
+    pub fn trust(&self) -> super::Trust {
+        super::trust(&self.certificate)
+    }
+}
+
 /// Why the server cannot speak TLS with the files it was given.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {

@@ -4,6 +4,7 @@
 //! - [`keeper`]: looks at the files now and then, and swaps in what has changed
 //! - [`handshake`]: from an accepted socket to a [`Secure`] one
 //! - [`secure`]: the encrypted socket, with the plain one's non-blocking calls
+//! - [`trust`]: what clients make of the certificate
 
 mod certificate;
 mod handshake;
@@ -11,8 +12,11 @@ mod keeper;
 mod secure;
 #[cfg(test)]
 pub(crate) mod testing;
+mod trust;
 
 pub use certificate::{TlsError, TlsOptions};
 pub(crate) use handshake::{Failed, shake_hands};
 pub(crate) use keeper::{Keeper, Outcome};
 pub(crate) use secure::Secure;
+pub use trust::Trust;
+use trust::{is_for, trust};

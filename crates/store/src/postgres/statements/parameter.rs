@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 
 use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 
-use super::value::base;
+use super::value::{base, type_name};
+use crate::sql::SqlError;
 
 /// A value as a literal. The error says what is wrong with it.
 pub(super) fn literal(value: &RawValue, kind: &Type) -> Result<String, String> {
@@ -110,6 +111,40 @@ fn array(raw: &str, element: &Type) -> Result<String, String> {
         });
     }
     Ok(format!("{{{}}}", texts.join(",")))
+}
+
+/// Says of an error in a value's form which parameter has it, if that can be told.
+pub(super) fn blame(error: SqlError, params: &[Box<RawValue>], wanted: &[Type]) -> SqlError {
+    let SqlError::Wrong(mut problem) = error else { return error };
+    let is_told = |value: &RawValue, kind: &Type| {
+        let is_text = matches!(*base(kind), Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME);
+        let written = text(value, kind).ok().flatten().filter(|text| !is_text && !text.is_empty());
+        written.is_some_and(|text| problem.message.contains(&text))
+    };
+    // The database's hint is of no use here, if there is one.
+    if problem.code == "sql_failed" && problem.message.contains("(SQLSTATE 22") {
+        let mut all = params.iter().zip(wanted).enumerate();
+        if let Some((index, (value, kind))) = all.find(|(_, (value, kind))| is_told(value, kind)) {
+            let (number, what, kind) = (index + 1, shown(value), type_name(kind));
+            problem.hint = Some(format!(
+                "${number} is {what}, where the statement wants a value of the type {kind}: send one"
+            ));
+        }
+    }
+    SqlError::Wrong(problem)
+}
+
+/// Says how parameters are written, of a statement that cannot be read and has a sign for them that is not one here.
+pub(super) fn written(error: SqlError, sql: &str, params: &[Box<RawValue>]) -> SqlError {
+    match error {
+        SqlError::Wrong(mut problem)
+            if !params.is_empty() && sql.contains('?') && !sql.contains('$') =>
+        {
+            problem.hint = Some("parameters are written $1, $2 on PostgreSQL, not ?".to_owned());
+            SqlError::Wrong(problem)
+        }
+        error => error,
+    }
 }
 
 /// A value's kind in JSON, for messages.

@@ -129,6 +129,17 @@ impl Failed<'_> {
                         tidewire_set_actor(user_id, host_id)";
             return Some(hint.to_owned());
         }
+        let function = message.strip_prefix("no such function: ");
+        let is = |word: &str| function.is_some_and(|name| name.eq_ignore_ascii_case(word));
+        // The other word is one of SQLite's own.
+        let is_all = || {
+            message.to_ascii_uppercase().starts_with("NEAR \"ALL\"") && !self.sql.contains("UNION")
+        };
+        if is("ANY") || is("SOME") || is_all() {
+            let hint = "SQLite has no ANY and ALL: write id IN (SELECT value FROM json_each($1)) for an array in \
+                        params, or IN ($1, $2) for values one by one";
+            return Some(hint.to_owned());
+        }
         if message.contains("VACUUM") {
             return Some("stop the server and use the sqlite3 shell".to_owned());
         }

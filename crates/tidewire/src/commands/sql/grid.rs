@@ -8,7 +8,8 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::super::table::escaped;
 
-/// A cell is not drawn wider than this in a table: one long text must not push all others away.
+/// A cell is not drawn wider than this in a table: one long text must not push all others away. Those of the last
+/// column push nothing, and are drawn whole.
 const CELL_MAX: usize = 60;
 
 /// How a result is drawn.
@@ -68,8 +69,12 @@ fn table(
     let rule = widths.iter().map(|width| "─".repeat(width + 2));
     writeln!(out, "{}", rule.collect::<Vec<_>>().join("┼"))?;
     for line in cells {
-        let drawn = line.iter().zip(widths).zip(&right).map(|((cell, width), right)| {
-            let cell = shortened(cell, CELL_MAX);
+        let last = line.len().saturating_sub(1);
+        let cells = line.iter().enumerate().map(|(index, cell)| match index == last {
+            true => cell.clone(),
+            false => shortened(cell, CELL_MAX),
+        });
+        let drawn = cells.zip(widths).zip(&right).map(|((cell, width), right)| {
             let gap = " ".repeat(width.saturating_sub(cell.width()));
             if *right { format!(" {gap}{cell} ") } else { format!(" {cell}{gap} ") }
         });
@@ -162,6 +167,20 @@ mod tests {
     fn what_is_too_wide_is_drawn_as_records() {
         insta::assert_snapshot!(drawn(Layout::Fitting(20)));
         assert_eq!(drawn(Layout::Fitting(200)), drawn(Layout::Table));
+    }
+
+    #[test]
+    fn a_long_text_is_whole_where_nothing_stands_after_it() {
+        let long = "SELECT ".repeat(20);
+        let answer: SqlAnswer = serde_json::from_str(&format!(
+            r#"{{"columns": [{{"name": "key", "type": "text"}}, {{"name": "value", "type": "text"}}],
+                "rows": [{{"key": "{long}", "value": "{long}x"}}], "row_count": 1, "offset": null}}"#
+        ))
+        .expect("an answer");
+        let mut out = Vec::new();
+        draw(&mut out, &answer, Layout::Fitting(140)).expect("memory takes it");
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.contains(&format!(" {} │ {long}x\n", shortened(&long, CELL_MAX))), "{text}");
     }
 
     #[test]

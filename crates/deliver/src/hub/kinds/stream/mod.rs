@@ -9,8 +9,6 @@ mod tell;
 
 use std::sync::Arc;
 
-use tidewire_store::Reach;
-
 use crate::hub::admit::Admission;
 use crate::hub::audience::{Circle, Manner, Member};
 use crate::hub::connection::{Key, SessionLink, StartFrom};
@@ -18,6 +16,7 @@ use crate::hub::horizon::Horizon;
 use crate::hub::kinds::{Kind, Wanted};
 use crate::hub::lens::PatternSeat;
 use crate::hub::log_feed::Feed;
+use crate::hub::lookup::Reach;
 use crate::hub::outbox::Slot;
 use crate::hub::shard::Shard;
 

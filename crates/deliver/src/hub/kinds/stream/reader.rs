@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use rand::Rng as _;
 
-use tidewire_store::{Page, PageLimit, Position, Reach};
+use tidewire_store::{Page, PageLimit, Position};
 
 use crate::access::problem::Problem;
 use crate::hub::Hub;
@@ -32,6 +32,7 @@ use crate::hub::facts::Facts;
 use crate::hub::kinds::stream::news::StreamNews;
 use crate::hub::lens::{Lens, Sees, View};
 use crate::hub::log_feed::replay::{read_page, renew_every, see_page};
+use crate::hub::lookup::Reach;
 use crate::hub::outbox::{Cargo, Slot};
 use crate::hub::outlet::Outlet;
 use crate::hub::reader_frame::{Extent, Frame, Voice};

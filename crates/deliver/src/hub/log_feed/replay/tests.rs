@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use tidewire_store::sqlite::SqliteStore;
 use tidewire_store::{
-    Actor, NewWatch, PageLimit, Reach, SharedStore, SqlLimits, SqliteOptions, Statements,
+    Actor, NewWatch, PageLimit, SharedStore, SqlLimits, SqliteOptions, Statements,
 };
 
 use super::{Patience, RETRY_MIN, read_page, see_page};
@@ -18,6 +18,7 @@ use crate::access::auth::{Identity, Who};
 use crate::access::options::{Access, Options};
 use crate::access::problem::Problem;
 use crate::hub::Hub;
+use crate::hub::lookup::Reach;
 use crate::testing;
 
 const LIMITS: SqlLimits = SqlLimits { timeout_ms: 10_000, rows_max: 100, bytes_max: 1 << 20 };
@@ -56,7 +57,8 @@ async fn who_sees_a_part_waits_for_a_node_that_lags() {
     let identity = Identity::new(Who::Key(1), scopes, None);
     let view = hub.view(&identity, "table/orders", Some("total > 5")).await;
     let view = view.expect("allowed").expect("a view");
-    let mut page = read_page(&hub, "table/orders", &Reach::All, behind, LIMIT).await.expect("rows");
+    let mut page =
+        read_page(&hub, "table/orders", &Reach::everything(), behind, LIMIT).await.expect("rows");
     assert_eq!(page.events.len(), 2);
     let problem = hub.see(Some(&view), &mut page).await.expect_err("it has not seen the rows");
     assert!(problem.is_temporary(), "{problem:?}");

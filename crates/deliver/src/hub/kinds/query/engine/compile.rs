@@ -97,7 +97,8 @@ impl Hub {
                     return Err(lens::rule_cannot_be_kept(&table));
                 }
                 let place = |position| origin.place(&tables, self.query_limits(), position);
-                return Err(problem::check_failed(error, place));
+                let problem = problem::check_failed(error, place);
+                return Err(problem::of_parameter(problem, sql, params));
             }
         };
         let cost_max = self.options.queries.cost_max;

@@ -1,6 +1,8 @@
 //! Why there is no live query, or no longer. PROTOCOL.md, section 29, lists the codes.
 
 use axum::http::StatusCode;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use tidewire_query::{EndReason, Refusal};
 use tidewire_store::{SqlError, SqlProblem};
@@ -78,6 +80,50 @@ pub(super) fn check_failed(error: SqlError, place: impl Fn(usize) -> Option<usiz
         Some(hint) => problem.with_hint(hint),
         None => problem,
     }
+}
+
+/// The same, where it is about a parameter: that stands in the query as the value that it is.
+pub(super) fn of_parameter(problem: Problem, sql: &str, params: &[Box<RawValue>]) -> Problem {
+    // Those of a value's form, and of operators that there are not for its type.
+    if !["(SQLSTATE 22", "(SQLSTATE 42883"].iter().any(|state| problem.detail().contains(state)) {
+        return problem;
+    }
+    let position = problem.members().get("position").and_then(Value::as_u64);
+    let near = position.and_then(|position| usize::try_from(position).ok());
+    let Some(number) = near.and_then(|position| parameter_near(sql, position)) else {
+        return problem;
+    };
+    let is = match number.checked_sub(1).and_then(|at| params.get(at)).map(|value| value.get()) {
+        Some(value) => match value.as_bytes().first() {
+            Some(b'"') => "a string",
+            Some(b'{') => "an object",
+            Some(b'[') => "an array",
+            Some(b't' | b'f') => "a boolean",
+            Some(b'n') => "null",
+            _ => "a number",
+        },
+        None => return problem,
+    };
+    problem.with_hint(format!(
+        "${number} is {is} in params, and stands there as one: send a value of the type that it is compared with, or \
+         cast it, as in ${number}::text"
+    ))
+}
+
+/// The parameter that a text has at a place, in characters from 1, or beside an operator there.
+fn parameter_near(sql: &str, position: usize) -> Option<usize> {
+    let at = sql.char_indices().nth(position.checked_sub(1)?).map(|(at, _)| at)?;
+    let number = |text: &str| {
+        let digits = text.strip_prefix('$')?;
+        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+        digits[..end].parse().ok()
+    };
+    let (before, after) = (sql[..at].trim_end(), &sql[at..]);
+    let is_sign = |c: char| "+-*/<>=~!@#%^&|`?:".contains(c);
+    let right = after.trim_start_matches(is_sign);
+    let left = before.rfind('$').map(|start| &before[start..]);
+    let left = left.filter(|left| left[1..].bytes().all(|byte| byte.is_ascii_digit()));
+    number(right.trim_start()).or_else(|| number(left?).filter(|_| right.len() < after.len()))
 }
 
 /// The database lacks something that only an operator can give it. Others are not told the names of
@@ -180,4 +226,26 @@ pub(crate) fn not_over_sse() -> Problem {
         "live queries are told over WebSocket only",
         "connect to /v1/ws",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_is_found_where_the_database_points() {
+        for (sql, position, number) in [
+            ("SELECT id FROM t WHERE id = $1", 29, Some(1)),
+            ("SELECT id FROM t WHERE id = $1", 27, Some(1)),
+            ("SELECT 'ä' FROM t WHERE id<=$12", 27, Some(12)),
+            ("SELECT id FROM t WHERE $2 = id", 27, Some(2)),
+            ("SELECT id FROM t WHERE id = 5 AND a = $1", 27, None),
+            ("SELECT id FROM t WHERE a = $1 AND id = 5", 38, None),
+            ("SELECT nothing, $1", 8, None),
+            ("SELECT 1", 90, None),
+            ("SELECT 1", 0, None),
+        ] {
+            assert_eq!(parameter_near(sql, position), number, "{sql} {position}");
+        }
+    }
 }
