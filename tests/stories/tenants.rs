@@ -240,6 +240,15 @@ async fn a_stream_of_entities_is_not_there_for_a_tenant(store: Store) {
     let fork = tenant.request(Method::PUT, "/v1/stream/fork");
     let answer = Answer::of(fork.header("stream-forked-from", "entity/report")).await;
     answer.problem(404, "fork_source_not_found");
+    // Nor is a fork of someone else's, which is of no tenant.
+    let fork = admin.request(Method::PUT, "/v1/stream/report-copy");
+    let answer = Answer::of(fork.header("stream-forked-from", "entity/report")).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    for query in ["", "?offset=now", "?offset=-1&live=sse"] {
+        let path = format!("/v1/stream/report-copy{query}");
+        tenant.get(&path).await.problem(404, "stream_not_found");
+    }
+    assert_eq!(admin.get("/v1/stream/report-copy").await.status, 200);
     let mut socket = WebSocket::connect(&tenant, "/v1/ws").await;
     socket.hears("hello").await;
     let wanted = json!([{ "query_id": "q", "stream": "entity/report", "offset": "-1" }]);

@@ -1,8 +1,9 @@
 //! Finding a stream and reading pages of it, with the answers that follow when it is not there.
 //!
-//! All reading passes here. A stream of a tenant that the reader cannot reach is not there, and a fork of a
-//! table's stream, which shows rows, is only for those who see all of the table: whatever rules it has, or is
-//! given after the fork was made.
+//! All reading passes here. A stream of a tenant that the reader cannot reach is not there, nor is for who is
+//! bound to a tenant a fork of a stream of entities, which has what all tenants are told. A fork of a table's
+//! stream, which shows rows, is only for those who see all of the table: whatever rules it has, or is given
+//! after the fork was made.
 
 use axum::http::StatusCode;
 
@@ -13,6 +14,7 @@ use tidewire_store::{
 use super::refusal;
 use crate::access::auth::Identity;
 use crate::access::problem::Problem;
+use crate::access::stream_name::is_of_entities;
 use crate::hub::Hub;
 use crate::hub::changes;
 use crate::wire::clock::now_ms;
@@ -43,10 +45,12 @@ impl Reach {
 
     /// Refuses a fork of a stream to those who see a part of that, or nothing.
     async fn covers_root(&self, hub: &Hub, root: &str) -> Result<(), Problem> {
-        match &self.identity {
-            Some(identity) => hub.sees_all(identity, root).await,
-            None => Ok(()),
+        let Some(identity) = &self.identity else { return Ok(()) };
+        let everyone = tidewire_store::Reach::All;
+        if is_of_entities(root) && identity.reach_of(root) != everyone {
+            return Err(refusal::not_found());
         }
+        hub.sees_all(identity, root).await
     }
 }
 

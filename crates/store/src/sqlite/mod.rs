@@ -80,7 +80,7 @@ use crate::log::{Found, Log, PageLimit, Swept, WantsPayload};
 use crate::nodes::{NodeReport, NodeView, Nodes};
 use crate::offset::{Epoch, Position};
 use crate::options::SqliteOptions;
-use crate::queue::{Job, Queue};
+use crate::queue::{Account, Job, Queue};
 use crate::retention::{Retained, Retention, RetentionRules};
 use crate::session::{
     Cursor, SIGNALS_MAX, Session, SessionChange, SessionOutcome, SessionRules, SessionSignal,
@@ -181,13 +181,38 @@ impl SqliteStore {
         E: From<StoreError> + Send + 'static,
         F: FnOnce(&mut writer::Writer) -> Result<T, E> + Send + 'static,
     {
-        let (reply, answer) = oneshot::channel();
-        self.queue.push(Job::Exclusive(Exclusive::new(move |writer| {
-            // The caller may have gone away; the work is done all the same.
-            let _ = reply.send(work(writer));
-        })))?;
+        let (work, answer) = answered(work);
+        self.queue.push(Job::Exclusive(work))?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
+
+    /// The same with what a caller wants done, on their account: they take turns, and everything else comes in
+    /// between.
+    async fn exclusively_for<T, E, F>(&self, account: Account, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut writer::Writer) -> Result<T, E> + Send + 'static,
+    {
+        let (work, answer) = answered(work);
+        self.queue.push_of_caller(account, work)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+}
+
+/// Work for the writer, and what comes of it.
+fn answered<T, E, F>(work: F) -> (Exclusive, oneshot::Receiver<Result<T, E>>)
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    F: FnOnce(&mut writer::Writer) -> Result<T, E> + Send + 'static,
+{
+    let (reply, answer) = oneshot::channel();
+    let work = Exclusive::new(move |writer| {
+        // The caller may have gone away; the work is done all the same.
+        let _ = reply.send(work(writer));
+    });
+    (work, answer)
 }
 
 #[async_trait]

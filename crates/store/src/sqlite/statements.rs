@@ -29,7 +29,8 @@ impl Sql for SqliteStore {
         if let Some(answer) = answer {
             return Ok(answer);
         }
-        self.exclusively(move |writer| {
+        let account = statements.actor.account.clone();
+        self.exclusively_for(account, move |writer| {
             // Whatever someone sends, the writer goes on.
             let write = catch_unwind(AssertUnwindSafe(|| capture::write(writer, &statements)));
             write.unwrap_or_else(|_| {

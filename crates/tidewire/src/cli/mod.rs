@@ -163,6 +163,14 @@ pub(crate) struct ClientFlags {
     /// does not know it
     #[arg(long, env = "TIDEWIRE_CA", hide_env_values = true, global = true, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
+    /// What others call it, so that they are told what it is called here.
+    #[arg(long, hide = true, global = true, value_parser = not_port)]
+    pub(crate) port: Option<String>,
+}
+
+fn not_port(port: &str) -> Result<String, String> {
+    let port = port.trim_start_matches(':');
+    Err(format!("the port is part of the server's address: --url http://127.0.0.1:{port}"))
 }
 
 /// A number and a unit.

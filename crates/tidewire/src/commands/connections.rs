@@ -59,7 +59,7 @@ async fn ask(
     }
     let url = node.url.clone().filter(|url| !url.is_empty());
     let url = url.context("it gives no URL (public_url)")?;
-    let flags = ClientFlags { url, token: flags.token.clone(), ca: flags.ca.clone() };
+    let flags = ClientFlags { url, token: flags.token.clone(), ca: flags.ca.clone(), port: None };
     Ok(super::client(&flags)?.connections(filter).await?)
 }
 

@@ -58,7 +58,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 /// The server that the flags name.
 fn client(flags: &ClientFlags) -> anyhow::Result<Client> {
-    let ClientFlags { url, token, ca } = flags;
+    let ClientFlags { url, token, ca, port: _ } = flags;
     let token = token.as_deref();
     let Some(ca) = ca else { return Ok(Client::new(url, token)?) };
     let shown = ca.display();

@@ -129,6 +129,8 @@ fn words_of_other_programs_are_answered_with_ours() {
         (&["serve", "-p", "8080"], "--listen 127.0.0.1:8080"),
         (&["dev", "--host", "0.0.0.0"], "--listen 0.0.0.0:4437"),
         (&["serve", "--bind", "[::]:80"], "--listen [::]:80"),
+        (&["nodes", "--port", "8080"], "--url http://127.0.0.1:8080"),
+        (&["publish", "doc", "hi", "--port", ":8080"], "--url http://127.0.0.1:8080"),
         (&["tail", "orders"], "--stream orders, or --table orders"),
         (&["keys", "create", "app"], "--name app"),
     ] {

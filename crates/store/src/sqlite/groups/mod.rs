@@ -270,7 +270,12 @@ impl Groups for SqliteStore {
         statements: Vec<Statements>,
     ) -> Result<Acked, GroupError> {
         let (lease, ending) = (lease.clone(), ending.clone());
-        self.signalling(move |writer| leases::ack(writer, &lease, &ending, statements)).await
+        let account = statements.first().map(|first| first.actor.account.clone());
+        let ack = move |writer: &mut Writer| leases::ack(writer, &lease, &ending, statements);
+        let Some(account) = account else { return self.signalling(ack).await };
+        let acked = self.exclusively_for(account, ack).await?;
+        self.desk.signal();
+        Ok(acked)
     }
 
     async fn nack(

@@ -14,6 +14,9 @@ pub(super) fn find(program: &OsStr, path: Option<&OsStr>) -> anyhow::Result<Path
         if !named.exists() {
             bail!("cannot run {shown} (--exec): there is no such file{}", apart(program));
         }
+        if named.is_dir() {
+            bail!("cannot run {shown} (--exec): it is a folder; name the program in it");
+        }
         if !is_program(named) {
             bail!(
                 "cannot run {shown} (--exec): the file is no program; make it one: chmod +x {shown}"
@@ -66,6 +69,7 @@ mod tests {
         assert!(missed("sh worker.sh", path).ends_with("--exec sh worker.sh"));
         let script = script.to_str().expect("text");
         assert!(missed(script, path).ends_with(&format!("chmod +x {script}")));
+        assert!(missed(path, path).contains("it is a folder"));
         assert!(missed(&format!("{script}.no"), path).contains("there is no such file"));
         let found = find("sh".as_ref(), std::env::var_os("PATH").as_deref()).expect("a shell");
         assert!(found.ends_with("sh"), "{}", found.display());

@@ -1,7 +1,12 @@
 //! SQL of somebody who means harm: what is out of reach stays so under any name, and nothing that a user makes
 //! gets between Tidewire and its own tables.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::{Either, join, select};
+use futures_util::stream::FuturesUnordered;
 
 use super::Subject;
 use crate::command::{Actor, Answer, Command};
@@ -308,4 +313,39 @@ async fn the_limit_ends_with_its_transaction() {
     })
     .await
     .expect("in time");
+}
+
+/// There is one writer. Whoever sends it much at once, of which each takes all the time there is, has one of that
+/// among what waits for it: what others append and write comes in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn much_of_one_account_is_not_written_before_all_else() {
+    let store = Arc::new(Subject::open().await);
+    store.run("CREATE TABLE t (id INTEGER PRIMARY KEY)").await;
+    let write = |account: &str, sql: &str| {
+        let (store, sql, account) = (Arc::clone(&store), sql.to_owned(), Some(account.into()));
+        let limits = SqlLimits { timeout_ms: 300, rows_max: 10, bytes_max: 1_000 };
+        let actor = Actor { account, ..Actor::default() };
+        let statements = Statements { sql, params: Vec::new(), actor, limits };
+        tokio::spawn(async move { store.store.run_sql(statements).await })
+    };
+    let endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) \
+        INSERT INTO t SELECT x FROM n";
+    const MANY: usize = 12;
+    let mut anns: FuturesUnordered<_> = (0..MANY).map(|_| write("ann", endless)).collect();
+    // By now the others have come to wait.
+    anns.next().await.expect("one of them").expect("it runs").expect_err("its time is up");
+    let create = Command::Create(Box::new(commands::create("doc")));
+    let bob = write("bob", "INSERT INTO t VALUES (-1)");
+    let mut others = Box::pin(join(store.store.submit(create), bob));
+    let mut ended = 1;
+    let (made, wrote) = loop {
+        match select(others, anns.next()).await {
+            Either::Left((done, _)) => break done,
+            Either::Right((_, rest)) => others = rest,
+        }
+        ended += 1;
+    };
+    assert!(matches!(made, Ok(Answer::Created { new: true, .. })), "{made:?}");
+    wrote.expect("it runs").expect("bob's write");
+    assert!(ended < MANY / 2, "{ended} of {MANY} came before");
 }
