@@ -50,7 +50,7 @@ use servers::{Installed, Kind};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Side-by-side benchmarks of Tidewire
-#[derive(Debug, Parser)]
+#[derive(Debug, Clone, Parser)]
 #[command(version)]
 struct Options {
     /// What to measure
@@ -142,6 +142,8 @@ enum Part {
     SlowReaders,
     /// fanout: what the Rust client receives
     Client,
+    /// fanout: what it buys to look at followers ahead of writing to them
+    LookAhead,
     /// capture: writers' throughput, with it and without
     Writers,
     /// capture: from commit to a subscriber

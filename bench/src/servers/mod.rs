@@ -28,6 +28,9 @@ pub(crate) struct Installed {
     /// The tidewire binary
     #[arg(long, value_name = "PATH")]
     tidewire: Option<PathBuf>,
+    /// One that was built without looking ahead, for --part look-ahead
+    #[arg(long, value_name = "PATH")]
+    without_look_ahead: Option<PathBuf>,
     /// URL of a PostgreSQL server in which databases may be created
     #[arg(long, value_name = "URL")]
     pub(crate) postgres: Option<String>,
@@ -40,6 +43,14 @@ pub(crate) struct Installed {
     /// The nats-server binary
     #[arg(long, value_name = "PATH")]
     nats_server: Option<PathBuf>,
+}
+
+impl Installed {
+    /// The same, but with the tidewire that does not look ahead, if there is one.
+    pub(crate) fn without_look_ahead(&self) -> Option<Installed> {
+        let tidewire = Some(self.without_look_ahead.clone()?);
+        Some(Installed { tidewire, ..self.clone() })
+    }
 }
 
 /// Where a server is reached: NATS at three ports, all others at one.

@@ -70,8 +70,11 @@ impl Shard {
         let (members, taken) = round.take(count);
         let Round { news, serving, .. } = round;
         news.look(&self.hub);
-        for member in &members[taken] {
-            news.tell(self, *member, serving);
+        for slice in members[taken].chunks(SLICE_MAX) {
+            self.look_ahead(slice);
+            for member in slice {
+                news.tell(self, *member, serving);
+            }
         }
         let straight = std::mem::take(&mut serving.straight);
         if straight > 0 {

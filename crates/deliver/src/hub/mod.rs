@@ -42,6 +42,7 @@
 //! - `ack`: acknowledgements, as the hub takes them
 //! - `bell`: what wakes a task that does work in batches
 //! - `encode`: bodies and header values
+//! - [`look_ahead`]: reading what a slice of followers needs before writing to them
 //! - `metrics`: what the hub counts, as a scraper gets it
 //! - `offset`: offsets as clients send them
 //! - `stats`: what a shard counts
@@ -67,6 +68,7 @@ pub(crate) mod horizon;
 pub(crate) mod kinds;
 pub(crate) mod lens;
 mod log_feed;
+mod look_ahead;
 pub(crate) mod lookup;
 pub(crate) mod messages;
 mod metrics;

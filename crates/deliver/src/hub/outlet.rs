@@ -102,6 +102,11 @@ impl Outlet {
         }
     }
 
+    /// Reads what a write to it reads.
+    pub(super) fn glance(&self) -> u64 {
+        self.socket().map_or(0, |socket| socket.line.glance())
+    }
+
     /// Notes how many bytes of answers wait.
     pub(super) fn owe(&self, bytes: usize) {
         if let Some(socket) = self.socket() {
