@@ -12,6 +12,10 @@ use crate::certificate::Authority;
 /// A server that is silent for so long hangs. Longer than any long-poll of a story lasts.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 
+/// A connection that was opened and not needed is closed by the server when no request has come for ten
+/// seconds (`limits.header_timeout_ms`). One that is about to be is not used.
+const UNUSED_MAX: Duration = Duration::from_secs(5);
+
 /// A client of one server. Cheap to clone; clones share their connections.
 #[derive(Debug, Clone)]
 pub struct Http {
@@ -25,8 +29,11 @@ pub struct Http {
 impl Http {
     /// A client of the server at this port of the loopback interface.
     pub fn new(port: u16, token: Option<&str>, authority: Option<Authority>) -> Http {
-        let mut client =
-            reqwest::Client::builder().no_proxy().tcp_nodelay(true).read_timeout(SILENCE_MAX);
+        let mut client = reqwest::Client::builder()
+            .no_proxy()
+            .tcp_nodelay(true)
+            .read_timeout(SILENCE_MAX)
+            .pool_idle_timeout(UNUSED_MAX);
         if let Some(authority) = &authority {
             let certificate = reqwest::Certificate::from_pem(authority.pem().as_bytes());
             client = client.tls_certs_only([certificate.expect("a certificate")]);

@@ -135,7 +135,8 @@ async fn half_sent_heartbeats_of_strangers_keep_nobody_out() {
             assert!(answer.starts_with("HTTP/1.1 40"), "neither room nor a session: {answer}");
         }
     }
-    assert!((30..40).contains(&refused), "{refused} of 40 were refused");
+    // It may be all of them: each can be refused while those who are about to be hold the rest.
+    assert!((30..=40).contains(&refused), "{refused} of 40 were refused");
     Metrics::shows(http, "inflight_stranger_bytes", 0.0).await;
 
     // There is room again, for one who has a token in the body.
