@@ -17,11 +17,10 @@ use tidewire_consumer::{
     Builder, Consumer, Context, Event, EventExt as _, Group, Handler, HandlerError, Source,
 };
 use tidewire_store::groups::{Grouped as _, SharedGroups};
-use tidewire_store::postgres::groups::PostgresGroups;
-use tidewire_store::sqlite::SqliteStore;
-use tidewire_store::{
-    Actor, NewWatch, Reach, Sql as _, SqlLimits, SqliteOptions, Statements, Watches as _,
-};
+use tidewire_store::{Actor, NewWatch, Reach, Sql as _, SqlLimits, Statements, Watches as _};
+use tidewire_store_postgres::groups::PostgresGroups;
+use tidewire_store_sqlite::SqliteOptions;
+use tidewire_store_sqlite::SqliteStore;
 
 use crate::launch::{Launch, Server};
 use crate::postgres::Sql;

@@ -7,8 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
 use serde_json::json;
 use tidewire_consumer::{Builder, Consumer, Context, Group, Handler, HandlerError};
-use tidewire_store::options::SqliteOptions;
-use tidewire_store::sqlite::SqliteStore;
+use tidewire_store_sqlite::{SqliteOptions, SqliteStore};
 
 use super::bare::{BATCH, INSERT};
 use super::order::{Effect, Order};

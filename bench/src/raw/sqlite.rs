@@ -105,7 +105,7 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let connection = Connection::open(folder.path().join("any.name"))?;
         connection
-            .execute_batch(include_str!("../../../crates/store/migrations/sqlite/0001_log.sql"))?;
+            .execute_batch(include_str!("../../../crates/store-sqlite/migrations/0001_log.sql"))?;
         drop(connection);
 
         let streams = ["a".to_owned(), "b".to_owned()];

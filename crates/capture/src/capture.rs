@@ -1,6 +1,6 @@
 //! A node's part in capture: started with the server, stopped before the store is closed.
 
-use tidewire_store::postgres::captured::CaptureLink;
+use tidewire_store_postgres::captured::CaptureLink;
 use tokio::task::JoinHandle;
 use tokio_util::sync::DropGuard;
 

@@ -4,10 +4,10 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use tidewire_store::postgres::wal::{self, Chooser, Obstacles};
 use tidewire_store::{CaptureMode, StoreError};
+use tidewire_store_postgres::wal::{self, Chooser, Obstacles};
 
-use tidewire_store::postgres::captured::broken;
+use tidewire_store_postgres::captured::broken;
 
 use crate::leader::Leadership;
 use crate::options::{CaptureOptions, Source, Wake};

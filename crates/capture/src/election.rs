@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use tidewire_store::StoreError;
-use tidewire_store::postgres::captured::{CaptureLink, CaptureSession, broken};
+use tidewire_store_postgres::captured::{CaptureLink, CaptureSession, broken};
 use tokio_util::sync::CancellationToken;
 
 use crate::leader::{self, Leadership};

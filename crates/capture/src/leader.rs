@@ -5,8 +5,8 @@
 
 use deadpool_postgres::ClientWrapper;
 use futures_util::future::try_join3;
-use tidewire_store::postgres::captured::{CaptureLink, CaptureSession, OFFSET_LOCK, broken};
 use tidewire_store::{CaptureMode, Position, StoreError};
+use tidewire_store_postgres::captured::{CaptureLink, CaptureSession, OFFSET_LOCK, broken};
 use tokio_util::sync::CancellationToken;
 
 use crate::options::CaptureOptions;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use deadpool_postgres::ClientWrapper;
 use tidewire_store::StoreError;
-use tidewire_store::postgres::captured::broken;
+use tidewire_store_postgres::captured::broken;
 use tokio::time::Instant;
 
 use crate::leader::Leadership;

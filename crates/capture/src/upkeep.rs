@@ -6,8 +6,8 @@ use std::convert::Infallible;
 
 use deadpool_postgres::ClientWrapper;
 use tidewire_store::StoreError;
-use tidewire_store::postgres::captured::broken;
-use tidewire_store::postgres::wal;
+use tidewire_store_postgres::captured::broken;
+use tidewire_store_postgres::wal;
 
 use crate::leader::Leadership;
 use crate::options::CaptureOptions;

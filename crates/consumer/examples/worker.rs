@@ -7,8 +7,8 @@
 use async_trait::async_trait;
 use serde_json::json;
 use tidewire_consumer::{Consumer, Context, Group, Handler, HandlerError, Source};
-use tidewire_store::SqliteOptions;
-use tidewire_store::sqlite::SqliteStore;
+use tidewire_store_sqlite::SqliteOptions;
+use tidewire_store_sqlite::SqliteStore;
 
 /// Writes down how many events each user has, in the table
 /// `CREATE TABLE totals (host_id TEXT, user_id TEXT, events BIGINT, PRIMARY KEY (host_id, user_id))`.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tidewire_store::SharedStore;
 use tidewire_store::groups::{GroupWish, Groups, OnDead, SharedGroups, Start, retry_in};
-use tidewire_store::postgres::PostgresStore;
-use tidewire_store::postgres::groups::PostgresGroups;
-use tidewire_store::sqlite::SqliteStore;
+use tidewire_store_postgres::PostgresStore;
+use tidewire_store_postgres::groups::PostgresGroups;
+use tidewire_store_sqlite::SqliteStore;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 

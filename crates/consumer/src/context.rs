@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use serde_json::value::{RawValue, to_raw_value};
-use tidewire_store::groups::driver::{Row, ToSql};
-use tidewire_store::groups::{GroupError, PostgresWork, Work};
+use tidewire_store::groups::{GroupError, Work};
 use tidewire_store::{SqlAnswer, SqlError, SqlLimits, SqlProblem};
+use tidewire_store_postgres::PostgresWork;
+use tidewire_store_postgres::driver::types::ToSql;
+use tidewire_store_postgres::driver::{self, Row};
 
 use crate::error::HandlerError;
 use crate::policy::{driver_is_weather, sql_is_weather, sql_overran};
@@ -72,7 +74,7 @@ impl<'a> Context<'a> {
     /// The same in PostgreSQL's own protocol; none on SQLite.
     pub fn postgres(&mut self) -> Option<Postgres<'_>> {
         let seen = &mut *self.seen;
-        self.work.postgres().map(|work| Postgres { work, seen })
+        PostgresWork::of(self.work).map(|work| Postgres { work, seen })
     }
 }
 
@@ -93,7 +95,7 @@ fn raw(value: &serde_json::Value) -> Result<Box<RawValue>, SqlError> {
 /// A handler's own use of PostgreSQL. Statements are prepared once for each session.
 #[expect(missing_debug_implementations, reason = "a session of the driver has nothing to show")]
 pub struct Postgres<'a> {
-    work: &'a mut dyn PostgresWork,
+    work: &'a mut PostgresWork,
     seen: &'a mut Seen,
 }
 
@@ -105,7 +107,7 @@ impl Postgres<'_> {
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<u64, HandlerError> {
         let statement = self.work.prepared(sql).await.map_err(|error| note(self.seen, &error))?;
-        let client = self.work.client().await.map_err(|error| note(self.seen, &error))?;
+        let client = self.work.client().map_err(|error| note(self.seen, &error))?;
         let changed = client.execute(&statement, params).await;
         changed.map_err(|error| driven(self.seen, error))
     }
@@ -117,7 +119,7 @@ impl Postgres<'_> {
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, HandlerError> {
         let statement = self.work.prepared(sql).await.map_err(|error| note(self.seen, &error))?;
-        let client = self.work.client().await.map_err(|error| note(self.seen, &error))?;
+        let client = self.work.client().map_err(|error| note(self.seen, &error))?;
         let rows = client.query(&statement, params).await;
         rows.map_err(|error| driven(self.seen, error))
     }
@@ -158,7 +160,7 @@ fn note(seen: &mut Seen, error: &GroupError) -> HandlerError {
     HandlerError::retry(error)
 }
 
-fn driven(seen: &mut Seen, error: tidewire_store::groups::driver::Error) -> HandlerError {
+fn driven(seen: &mut Seen, error: driver::Error) -> HandlerError {
     let weather = driver_is_weather(&error);
     let error = HandlerError::from(error);
     seen.note(&error.text, weather);

@@ -34,4 +34,5 @@ pub use event::EventExt;
 pub use handler::{Group, Handler, handler_fn};
 pub use settings::{Settings, SettingsError};
 pub use stats::{PartitionStats, Stats};
-pub use tidewire_store::groups::{GroupEvent as Event, OnDead, Start, driver};
+pub use tidewire_store::groups::{GroupEvent as Event, OnDead, Start};
+pub use tidewire_store_postgres::driver;

@@ -10,9 +10,9 @@
 //! | the partition moved, or is someone else's | look again |
 //! | the group stands still, or letters are full | wait until someone acts |
 
-use tidewire_store::groups::driver;
 use tidewire_store::groups::{GroupError, HELD_TOO_LONG};
 use tidewire_store::{SqlError, StoreError};
+use tidewire_store_postgres::driver;
 
 /// What a member does about an error of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,6 +15,7 @@ use tidewire_store::groups::{
     SAVEPOINTS_MAX, Verdict, Work,
 };
 use tidewire_store::{Epoch, Position};
+use tidewire_store_postgres::PostgresWork;
 use tokio::time::Instant;
 
 use crate::context::limits;
@@ -247,7 +248,7 @@ impl<'a, 'w> Run<'a, 'w> {
             epoch: self.job.epoch,
         };
         turn(self.job.handler, self.work, &group, self.job.timeout, savepoint).await?;
-        if self.plan.check_each && self.work.postgres().is_some() {
+        if self.plan.check_each && PostgresWork::of(self.work).is_some() {
             for sql in ["SET CONSTRAINTS ALL IMMEDIATE", "SET CONSTRAINTS ALL DEFERRED"] {
                 let checked = self.work.sql(sql, &[], limits(self.job.timeout)).await;
                 checked.map_err(|error| Fault::of_statement(&error))?;
@@ -258,7 +259,7 @@ impl<'a, 'w> Run<'a, 'w> {
 
     /// Keeps the server from ending a transaction in which handlers do other things than SQL.
     async fn show_life(&mut self) -> Result<(), Fault> {
-        if self.sign.elapsed() < SIGN_OF_LIFE || self.work.postgres().is_none() {
+        if self.sign.elapsed() < SIGN_OF_LIFE || PostgresWork::of(self.work).is_none() {
             return Ok(());
         }
         let shown = self.work.sql("SELECT 1", &[], limits(self.job.timeout)).await;

@@ -12,11 +12,12 @@ use tidewire_consumer::{Builder, Consumer, Context, Group, Handler, HandlerError
 use tidewire_store::groups::{
     Claim, Filter, Groups as _, LeaseRef, Letter, LetterView, OnDead, PAGE_BYTES_MAX, Wants,
 };
-use tidewire_store::sqlite::SqliteStore;
 use tidewire_store::{
     Actor, Append, Command, Create, Log as _, PageLimit, Position, Reach, Sql as _, SqlLimits,
-    SqliteOptions, Statements,
+    Statements,
 };
+use tidewire_store_sqlite::SqliteOptions;
+use tidewire_store_sqlite::SqliteStore;
 use tokio::sync::Notify;
 
 /// All letters that a test has.

@@ -14,11 +14,10 @@ use tidewire_consumer::{
     handler_fn,
 };
 use tidewire_store::groups::{Filter, GroupChange, GroupError, Grouped as _, SharedGroups, Start};
-use tidewire_store::postgres::PostgresStore;
-use tidewire_store::postgres::testing::{TestDatabase, fresh_database};
-use tidewire_store::{
-    Actor, Append, Command, Create, Log as _, PageLimit, Position, PostgresOptions,
-};
+use tidewire_store::{Actor, Append, Command, Create, Log as _, PageLimit, Position};
+use tidewire_store_postgres::PostgresOptions;
+use tidewire_store_postgres::PostgresStore;
+use tidewire_store_postgres::testing::{TestDatabase, fresh_database};
 
 /// All letters that a test has.
 const ALL: PageLimit = PageLimit { events: 100, bytes: 1 << 20 };

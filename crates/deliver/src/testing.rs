@@ -9,7 +9,8 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use tidewire_store::{SharedStore, SqliteOptions, memory::MemoryStore, sqlite::SqliteStore};
+use tidewire_store::{SharedStore, memory::MemoryStore};
+use tidewire_store_sqlite::{SqliteOptions, SqliteStore};
 
 use crate::access::options::{Access, Options};
 use crate::hub::{Facts, Hub, Unstarted};

@@ -51,7 +51,7 @@ pub struct Restored {
 }
 
 /// The epoch after a restore: one that neither history has had, as far as anyone knows here.
-pub(crate) fn next_epoch(
+pub fn next_epoch(
     backup: Epoch,
     replaced: Option<Epoch>,
     wanted: Option<Epoch>,

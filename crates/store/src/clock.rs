@@ -33,7 +33,7 @@ impl fmt::Debug for Clock {
 }
 
 /// What the system's clock says, in milliseconds since the Unix epoch.
-pub(crate) fn system_ms() -> i64 {
+pub fn system_ms() -> i64 {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since_epoch.map_or(0, |elapsed| i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
 }

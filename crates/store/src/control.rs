@@ -31,7 +31,7 @@ use crate::error::StoreError;
 pub const SETTLED_AFTER_MS: i64 = 600_000;
 
 /// Rows of each kind that a sweep removes: few enough that others do not notice.
-pub(crate) const SWEPT_MAX: usize = 1_000;
+pub const SWEPT_MAX: usize = 1_000;
 
 /// What was said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,15 +58,15 @@ pub struct ControlCursor {
 
 /// A message that is there, above a cursor's floor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Present {
-    pub(crate) id: i64,
+pub struct Present {
+    pub id: i64,
     /// [`SETTLED_AFTER_MS`] old.
-    pub(crate) settled: bool,
+    pub settled: bool,
 }
 
 impl ControlCursor {
     /// Only messages above this are to be looked at.
-    pub(crate) fn floor(&self) -> i64 {
+    pub fn floor(&self) -> i64 {
         self.floor
     }
 
@@ -75,7 +75,7 @@ impl ControlCursor {
     ///
     /// What is no longer there has been swept and does not come back, so it need not be remembered:
     /// the cursor is never larger than what is kept in the table.
-    pub(crate) fn advance(&mut self, present: &[Present]) -> Vec<i64> {
+    pub fn advance(&mut self, present: &[Present]) -> Vec<i64> {
         let news = present.iter().map(|message| message.id).filter(|id| !self.seen.contains(id));
         let news: Vec<i64> = news.collect();
         // Not over a younger message: one that was drawn about then may still be on its way.

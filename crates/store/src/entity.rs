@@ -15,7 +15,7 @@ use crate::row::{Operation, RowChange};
 
 mod plan;
 
-pub(crate) use plan::EntityPlan;
+pub use plan::EntityPlan;
 
 /// What the names of entities' own streams begin with: those of entities that are not rows of a
 /// watched table.
@@ -32,7 +32,7 @@ pub const CONNECTION_ID_BYTES_MAX: usize = 255;
 pub const ENTITY_USER_BYTES_MAX: usize = 1_024;
 
 /// Subscriptions that one step of a sweep removes: few enough that others do not notice.
-pub(crate) const SWEPT_MAX: usize = 5_000;
+pub const SWEPT_MAX: usize = 5_000;
 
 /// Whether a text can be an entity's code.
 pub fn is_entity_code(code: &str) -> bool {
@@ -105,19 +105,19 @@ pub struct EntityChange {
 impl EntityChange {
     /// The change of an entity that the change of a row is, if its table was watched as one. `was` is
     /// the row's key before, if it is another.
-    pub(crate) fn of_row(row: &RowChange, was: Option<String>) -> Option<EntityChange> {
+    pub fn of_row(row: &RowChange, was: Option<String>) -> Option<EntityChange> {
         let (code, id) = (row.entity_code.clone()?, row.entity_id.clone());
         let found = EntityHeader { code, id, was, operation: Some(row.operation), action: None };
         found.change(row.host_id.clone())
     }
 
     /// The stream of those that are no rows.
-    pub(crate) fn stream(&self) -> String {
+    pub fn stream(&self) -> String {
         format!("{ENTITY_PREFIX}{}", self.code)
     }
 
     /// What that stream has of it, as `tidewire.invalidate` writes it in PostgreSQL.
-    pub(crate) fn document(&self) -> Bytes {
+    pub fn document(&self) -> Bytes {
         let text = |text: &str| serde_json::Value::from(text).to_string();
         let (code, id) = (text(&self.code), text(self.id.as_deref().unwrap_or_default()));
         let action = self.action.as_str();
@@ -139,18 +139,18 @@ pub fn staged_entity(
 
 /// What the log keeps of the change of an entity, before it is known whether it makes sense.
 #[derive(Debug)]
-pub(crate) struct EntityHeader {
-    pub(crate) code: String,
-    pub(crate) id: Option<String>,
-    pub(crate) was: Option<String>,
-    pub(crate) operation: Option<Operation>,
-    pub(crate) action: Option<EntityAction>,
+pub struct EntityHeader {
+    pub code: String,
+    pub id: Option<String>,
+    pub was: Option<String>,
+    pub operation: Option<Operation>,
+    pub action: Option<EntityAction>,
 }
 
 impl EntityHeader {
     /// None of what nobody can subscribe to: its names are too long, or the row has no key. A missing
     /// id means all entities of the kind only where the table was truncated.
-    pub(crate) fn change(self, host_id: Option<String>) -> Option<EntityChange> {
+    pub fn change(self, host_id: Option<String>) -> Option<EntityChange> {
         let EntityHeader { code, id, was, operation, action } = self;
         let truncated = operation == Some(Operation::Truncate);
         let action = action.or_else(|| operation.map(EntityAction::of_operation))?;

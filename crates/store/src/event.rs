@@ -99,7 +99,7 @@ pub struct TailEvent {
 
 impl TailEvent {
     /// Bytes of what it carries.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let row = self.row.as_ref().map_or(0, |row| row.bytes());
         self.payload.as_ref().map_or(0, Bytes::len) + row
     }

@@ -35,7 +35,7 @@ const HASH_DIGITS: usize = 64;
 const DURATION_MS_MAX: u64 = 1 << 50;
 
 /// A duration as the databases take it.
-pub(crate) fn duration(ms: u64) -> i64 {
+pub fn duration(ms: u64) -> i64 {
     i64::try_from(ms.min(DURATION_MS_MAX)).unwrap_or(i64::MAX)
 }
 
@@ -159,7 +159,7 @@ fn check_name(name: &str) -> Result<(), InvalidKey> {
 }
 
 /// Checks that a text is the hash of a key.
-pub(crate) fn check_hash(hash: &str) -> Result<(), InvalidKey> {
+pub fn check_hash(hash: &str) -> Result<(), InvalidKey> {
     let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if hash.len() == HASH_DIGITS && hash.bytes().all(digit) {
         Ok(())
@@ -169,7 +169,7 @@ pub(crate) fn check_hash(hash: &str) -> Result<(), InvalidKey> {
 }
 
 /// Checks that a key would be valid for some time.
-pub(crate) fn check_expiry(expires_in_ms: Option<u64>) -> Result<(), InvalidKey> {
+pub fn check_expiry(expires_in_ms: Option<u64>) -> Result<(), InvalidKey> {
     if expires_in_ms == Some(0) { Err(InvalidKey::ExpiredFromTheStart) } else { Ok(()) }
 }
 

@@ -1,4 +1,7 @@
-//! The log and everything else durable, on SQLite or PostgreSQL.
+//! What the log and everything else durable is: traits, the rules behind them, and a store in memory.
+//!
+//! The stores that servers run on are crates of their own, `tidewire-store-sqlite` and
+//! `tidewire-store-postgres`, file by file alike; `tidewire-store-contract` has the tests that all pass.
 //!
 //! - [`log`]: the [`Log`] trait, and what holds of every log
 //! - [`offset`]: places in it; [`event`]: what lies there; [`stream`]: the streams it holds; [`row`]:
@@ -13,13 +16,12 @@
 //! - [`groups`]: workers that share the log, each event's effects once
 //! - [`keys`], [`tickets`]: who may come in; [`control`]: what nodes tell each other
 //! - [`backup`]: copies of all of it, and putting one in its place
-//! - [`sqlite`], [`postgres`]: the two backends, file by file alike
 //! - [`memory`]: a store without tables, for tests and simulations; [`clock`]: the time it goes by
-//! - [`contract`]: the tests that they pass
+//! - [`testing`]: commands in their plainest form, for the tests of stores
 //! - `entity`: who subscribes to which entity, and what became of those
 //! - `error`: what can go wrong with a store, and what the caller should make of it
 //! - `migration`: the numbered migrations that the binary carries, for both stores
-//! - `options`: how a store is opened
+//! - [`options`]: what all stores can be told when they are opened
 //! - `places`: connections that users' SQL runs on, shared between accounts
 //! - `queue`: the queue before the writer
 //! - `source`: a log whose rows are handed out one at a time, and at once
@@ -28,9 +30,8 @@
 pub mod backup;
 pub mod clock;
 pub mod command;
-pub mod contract;
 pub mod control;
-mod decide;
+pub mod decide;
 pub mod entity;
 pub mod error;
 pub mod event;
@@ -38,23 +39,22 @@ pub mod groups;
 pub mod keys;
 pub mod log;
 pub mod memory;
-mod migration;
+pub mod migration;
 pub mod nodes;
 pub mod offset;
 pub mod options;
-mod places;
-pub mod postgres;
+pub mod places;
 pub mod queries;
-mod queue;
+pub mod queue;
 pub mod retention;
 pub mod row;
 pub mod session;
-mod source;
+pub mod source;
 pub mod sql;
-pub mod sqlite;
 pub mod stats;
 pub mod stream;
 pub mod subscription;
+pub mod testing;
 pub mod tickets;
 pub mod watch;
 
@@ -75,7 +75,7 @@ pub use log::{Found, Log, Page, PageLimit, SharedStore, Store, StreamView, Swept
 pub use migration::SCHEMA_VERSION;
 pub use nodes::{NodeReport, NodeView, Nodes};
 pub use offset::{Epoch, MalformedOffset, Offset, Position};
-pub use options::{CommitOptions, Failover, PostgresOptions, SqliteOptions};
+pub use options::CommitOptions;
 pub use queries::{
     CheckedQuery, LiveQueryEdit, LiveQueryRow, LiveRead, LiveRows, Queries, ShapeColumnView,
     ShapeView, TableRef, WatchedShape,

@@ -71,12 +71,12 @@ pub struct PageLimit {
 impl PageLimit {
     /// Whether a page that has so many events, of so many bytes, takes no more. The bytes are as
     /// the store measures them, who cuts the page by nothing else.
-    pub(crate) fn is_reached(self, events: usize, bytes: usize) -> bool {
+    pub fn is_reached(self, events: usize, bytes: usize) -> bool {
         events >= self.events || (events > 0 && bytes >= self.bytes)
     }
 
     /// The page that a follower gets of events that are in memory, in order.
-    pub(crate) fn follow<'a>(
+    pub fn follow<'a>(
         self,
         events: impl Iterator<Item = &'a TailEvent>,
         wants_payload: &dyn Fn(&str) -> bool,
@@ -133,16 +133,16 @@ pub struct Page {
 
 /// Events that were read, and whether those are all there are.
 #[derive(Debug, Default)]
-pub(crate) struct Run {
-    pub(crate) events: Vec<Event>,
+pub struct Run {
+    pub events: Vec<Event>,
     /// The statements that read them said that nothing follows. It is never concluded from how much
     /// was read: what a page has room for is the statement's own business.
-    pub(crate) complete: bool,
+    pub complete: bool,
 }
 
 impl Page {
     /// The page that a run of events after a position makes, when the log's end was at `tip`.
-    pub(crate) fn of_run(view: StreamView, run: Run, after: Position, tip: Position) -> Page {
+    pub fn of_run(view: StreamView, run: Run, after: Position, tip: Position) -> Page {
         let scanned_to = match run.events.last() {
             // A page cut short exactly at the end of the stream is complete all the same.
             Some(event) if run.complete || event.position >= view.tail => tip,
@@ -179,13 +179,13 @@ pub enum Found {
 }
 
 /// Streams that upkeep expires a call.
-pub(crate) const SWEPT_STREAMS_MAX: usize = 500;
+pub const SWEPT_STREAMS_MAX: usize = 500;
 /// Deleted streams whose events upkeep removes a call.
-pub(crate) const SWEPT_PURGES_MAX: usize = 20;
+pub const SWEPT_PURGES_MAX: usize = 20;
 /// Events of deleted streams that upkeep removes a call: few enough that appends do not notice.
-pub(crate) const SWEPT_EVENTS_MAX: usize = 2_000;
+pub const SWEPT_EVENTS_MAX: usize = 2_000;
 /// How long the events of a deleted stream stay, so that a read under way finishes.
-pub(crate) const PURGE_DELAY_MS: i64 = 60_000;
+pub const PURGE_DELAY_MS: i64 = 60_000;
 
 /// Says of which streams a follower wants the payloads.
 pub type WantsPayload = Arc<dyn Fn(&str) -> bool + Send + Sync>;

@@ -1,44 +1,46 @@
-//! The numbered migrations that the binary carries, for both stores.
+//! The numbered migrations of the stores' schema.
 //!
-//! A migration is immutable once released. Both stores have the same numbers and names, so that
-//! "schema version 3" means the same thing everywhere.
+//! A migration is immutable once released. All stores have the same numbers and names, so that
+//! "schema version 3" means the same thing everywhere; the SQL is each store's own.
 
 use crate::error::StoreError;
 
 /// One step of the schema.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Migration {
-    pub(crate) number: i32,
-    pub(crate) name: &'static str,
-    pub(crate) sql: &'static str,
+pub struct Migration {
+    pub number: i32,
+    pub name: &'static str,
+    pub sql: &'static str,
 }
 
+/// The schema version that an opened store has, which is the same for all: the last number below.
+pub const SCHEMA_VERSION: i32 = 18;
+
+/// A store's migrations, in order, from the folder `migrations` of its crate.
+#[macro_export]
 macro_rules! migrations {
-    ($store:literal: $($file:literal),+ $(,)?) => {
-        &[$(Migration::of_file(
-            $file,
-            include_str!(concat!("../migrations/", $store, "/", $file, ".sql")),
-        )),+]
+    () => {
+        $crate::migrations![
+            "0001_log", "0002_streams", "0003_subscriptions", "0004_sessions", "0005_nodes",
+            "0006_access", "0007_capture", "0008_wal", "0009_retention", "0010_entities",
+            "0011_consumers", "0012_queries", "0013_groups", "0014_actors", "0015_light_rows",
+            "0016_repairs", "0017_failover", "0018_sizes",
+        ]
     };
+    ($($file:literal),+ $(,)?) => {{
+        const MIGRATIONS: &[$crate::migration::Migration] = &[$($crate::migration::Migration::of_file(
+            $file,
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $file, ".sql")),
+        )),+];
+        const { assert!(MIGRATIONS[MIGRATIONS.len() - 1].number == $crate::SCHEMA_VERSION) }
+        MIGRATIONS
+    }};
 }
-
-pub(crate) const SQLITE: &[Migration] = migrations!(
-    "sqlite": "0001_log", "0002_streams", "0003_subscriptions", "0004_sessions", "0005_nodes",
-    "0006_access", "0007_capture", "0008_wal", "0009_retention",
-    "0010_entities", "0011_consumers", "0012_queries", "0013_groups", "0014_actors",
-    "0015_light_rows", "0016_repairs", "0017_failover", "0018_sizes",
-);
-
-pub(crate) const POSTGRES: &[Migration] = migrations!(
-    "postgres": "0001_log", "0002_streams", "0003_subscriptions", "0004_sessions", "0005_nodes",
-    "0006_access", "0007_capture", "0008_wal", "0009_retention",
-    "0010_entities", "0011_consumers", "0012_queries", "0013_groups", "0014_actors",
-    "0015_light_rows", "0016_repairs", "0017_failover", "0018_sizes",
-);
 
 impl Migration {
     /// Takes number and name from a file's name: four digits, an underscore, the name.
-    const fn of_file(file: &'static str, sql: &'static str) -> Migration {
+    #[must_use]
+    pub const fn of_file(file: &'static str, sql: &'static str) -> Migration {
         let (digits, rest) = file.split_at(4);
         let (underscore, name) = rest.split_at(1);
         assert!(underscore.as_bytes()[0] == b'_');
@@ -53,16 +55,9 @@ impl Migration {
     }
 }
 
-/// The schema version that an opened store has, which is the same for both.
-pub const SCHEMA_VERSION: i32 = 18;
-
-// The tidy test keeps the stores' lists alike; this keeps the number in step with them.
-const _: () = assert!(SQLITE[SQLITE.len() - 1].number == SCHEMA_VERSION);
-const _: () = assert!(POSTGRES[POSTGRES.len() - 1].number == SCHEMA_VERSION);
-
 /// The migrations that a database at `version` still needs. A version the binary does not know was
 /// written by a newer binary, and is refused: reading it could go wrong in ways nobody would see.
-pub(crate) fn pending(
+pub fn pending(
     migrations: &'static [Migration],
     version: i32,
 ) -> Result<&'static [Migration], StoreError> {

@@ -1,9 +1,6 @@
-//! How a store is opened.
+//! What all stores can be told when they are opened.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-/// Bounds of the group commit, the same for both stores.
+/// Bounds of the group commit, the same for all stores.
 #[derive(Debug, Clone)]
 pub struct CommitOptions {
     /// At most so many commands share a commit.
@@ -17,106 +14,5 @@ pub struct CommitOptions {
 impl Default for CommitOptions {
     fn default() -> CommitOptions {
         CommitOptions { commands_max: 1_000, bytes_max: 32 << 20, queue_max: 20_000 }
-    }
-}
-
-/// The embedded store.
-#[derive(Debug, Clone)]
-pub struct SqliteOptions {
-    /// The folder that holds it. Made if missing.
-    pub folder: PathBuf,
-    /// Bounds of the group commit.
-    pub commit: CommitOptions,
-    /// Connections that serve reads. They never wait for the writer, nor it for them.
-    pub read_connections: usize,
-}
-
-impl SqliteOptions {
-    /// The store in `folder`, with the usual bounds.
-    pub fn new(folder: impl Into<PathBuf>) -> SqliteOptions {
-        SqliteOptions {
-            folder: folder.into(),
-            commit: CommitOptions::default(),
-            read_connections: 4,
-        }
-    }
-}
-
-/// What a node does when its database is not the one that the log's epoch was noted in: after a
-/// failover to a standby, or in a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Failover {
-    /// The log begins a new epoch, because its newest events may be missing.
-    #[default]
-    NewEpoch,
-    /// The node stops, and the operator decides.
-    Stop,
-    /// The log goes on: the operator's word that nothing is missing.
-    Lossless,
-}
-
-impl Failover {
-    /// Reads the word that configurations have for it.
-    pub fn parse(word: &str) -> Option<Failover> {
-        match word {
-            "new_epoch" => Some(Failover::NewEpoch),
-            "stop" => Some(Failover::Stop),
-            "lossless" => Some(Failover::Lossless),
-            _ => None,
-        }
-    }
-}
-
-/// The shared store.
-#[derive(Clone)]
-pub struct PostgresOptions {
-    /// `postgres://user:password@host:port/database?sslmode=…`
-    pub url: String,
-    /// Bounds of the group commit.
-    pub commit: CommitOptions,
-    /// Connections that serve reads.
-    pub read_connections: usize,
-    /// Sessions that run users' own SQL.
-    pub sql_connections: usize,
-    /// Sessions that read for live queries: more than reads at once, so that new queries are looked at
-    /// meanwhile.
-    pub query_connections: usize,
-    /// The role that live queries run as.
-    pub query_role: String,
-    /// How long to wait for a connection, and for a lost one to come back, before a command is
-    /// refused as unavailable.
-    pub connect_timeout: Duration,
-    /// What to do after a failover.
-    pub failover: Failover,
-}
-
-impl PostgresOptions {
-    /// The store at `url`, with the usual bounds.
-    pub fn new(url: impl Into<String>) -> PostgresOptions {
-        PostgresOptions {
-            url: url.into(),
-            commit: CommitOptions::default(),
-            read_connections: 8,
-            sql_connections: 4,
-            query_connections: 10,
-            query_role: "tidewire_live".to_owned(),
-            connect_timeout: Duration::from_secs(5),
-            failover: Failover::default(),
-        }
-    }
-}
-
-impl std::fmt::Debug for PostgresOptions {
-    /// Leaves out the URL: it may hold a password.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PostgresOptions")
-            .field("commit", &self.commit)
-            .field("read_connections", &self.read_connections)
-            .field("sql_connections", &self.sql_connections)
-            .field("query_connections", &self.query_connections)
-            .field("query_role", &self.query_role)
-            .field("connect_timeout", &self.connect_timeout)
-            .field("failover", &self.failover)
-            .finish_non_exhaustive()
     }
 }

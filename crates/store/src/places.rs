@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 /// Some places. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Places(Arc<Mutex<State>>);
+pub struct Places(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
@@ -36,14 +36,14 @@ struct Waiter {
 
 /// One of them, given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     account: Option<Arc<str>>,
     places: Places,
 }
 
 /// Nobody gets a place any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Closed;
+pub struct Closed;
 
 impl State {
     /// How many places an account has. Without an account nothing is counted.
@@ -98,7 +98,7 @@ impl State {
 }
 
 impl Places {
-    pub(crate) fn new(count: usize) -> Places {
+    pub fn new(count: usize) -> Places {
         Places(Arc::new(Mutex::new(State {
             free: count.max(1),
             held: HashMap::new(),
@@ -110,7 +110,7 @@ impl Places {
     }
 
     /// Waits for a place on an account; without one, for any that is free.
-    pub(crate) async fn take(&self, account: Option<&Arc<str>>) -> Result<Place, Closed> {
+    pub async fn take(&self, account: Option<&Arc<str>>) -> Result<Place, Closed> {
         let place = {
             let mut state = self.state();
             if state.closed {
@@ -129,7 +129,7 @@ impl Places {
     }
 
     /// Nobody gets a place any more.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         let mut state = self.state();
         state.closed = true;
         let waiting = std::mem::take(&mut state.waiting);

@@ -41,7 +41,7 @@ use crate::offset::Position;
 use crate::sql::{SqlColumn, SqlError, SqlLimits};
 use crate::watch::ColumnView;
 
-pub(crate) use plan::EditPlan;
+pub use plan::EditPlan;
 
 /// A table as a query names it, folded as the database folds it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -86,7 +86,7 @@ pub struct WatchedShape {
 
 impl WatchedShape {
     /// The same with its fingerprint: of all that is known of it, and of which table it is.
-    pub(crate) fn sealed(mut self, table: impl Hash) -> WatchedShape {
+    pub fn sealed(mut self, table: impl Hash) -> WatchedShape {
         let mut hasher = DefaultHasher::new();
         table.hash(&mut hasher);
         (&self.name, &self.sql_name, &self.columns).hash(&mut hasher);

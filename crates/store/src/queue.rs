@@ -17,24 +17,24 @@ use tokio::sync::{mpsc, oneshot};
 use crate::command::{Answer, Command};
 use crate::error::StoreError;
 use crate::options::CommitOptions;
-pub(crate) use turns::Account;
+pub use turns::Account;
 use turns::Turns;
 
 /// A command and where its answer goes.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) command: Command,
-    pub(crate) reply: oneshot::Sender<Result<Answer, StoreError>>,
+pub struct Waiting {
+    pub command: Command,
+    pub reply: oneshot::Sender<Result<Answer, StoreError>>,
     /// When it was queued. A store whose database is away refuses what has waited too long.
-    pub(crate) queued_at: Instant,
+    pub queued_at: Instant,
 }
 
 /// The answer of a command that is queued.
 #[derive(Debug)]
-pub(crate) struct Awaited(oneshot::Receiver<Result<Answer, StoreError>>);
+pub struct Awaited(oneshot::Receiver<Result<Answer, StoreError>>);
 
 impl Awaited {
-    pub(crate) async fn get(self) -> Result<Answer, StoreError> {
+    pub async fn get(self) -> Result<Answer, StoreError> {
         // The writer answers everything it takes; a dropped reply means it is gone.
         self.0.await.map_err(|_| StoreError::Closed)?
     }
@@ -46,7 +46,7 @@ impl Awaited {
     clippy::large_enum_variant,
     reason = "nearly every job is a command; a box would cost each"
 )]
-pub(crate) enum Job<E> {
+pub enum Job<E> {
     Command(Waiting),
     Exclusive(E),
     /// There is one more work of a caller's.
@@ -55,14 +55,14 @@ pub(crate) enum Job<E> {
 
 /// What the writer does next.
 #[derive(Debug)]
-pub(crate) enum Next<E> {
+pub enum Next<E> {
     Commit(Vec<Waiting>),
     Exclusive(E),
 }
 
 /// The way in.
 #[derive(Debug)]
-pub(crate) struct Queue<E> {
+pub struct Queue<E> {
     sender: RwLock<Option<mpsc::Sender<Job<E>>>>,
     /// As much as there are jobs that say so, here and with the taker.
     of_callers: Arc<Mutex<Turns<E>>>,
@@ -70,7 +70,7 @@ pub(crate) struct Queue<E> {
 }
 
 impl<E> Queue<E> {
-    pub(crate) fn new(options: &CommitOptions) -> (Queue<E>, Taker<E>) {
+    pub fn new(options: &CommitOptions) -> (Queue<E>, Taker<E>) {
         let (sender, receiver) = mpsc::channel(options.queue_max);
         let of_callers = Arc::<Mutex<Turns<E>>>::default();
         let queue = Queue {
@@ -91,19 +91,19 @@ impl<E> Queue<E> {
     }
 
     /// Queues a command and waits for its answer.
-    pub(crate) async fn submit(&self, command: Command) -> Result<Answer, StoreError> {
+    pub async fn submit(&self, command: Command) -> Result<Answer, StoreError> {
         self.enter(command)?.get().await
     }
 
     /// Queues a command.
-    pub(crate) fn enter(&self, command: Command) -> Result<Awaited, StoreError> {
+    pub fn enter(&self, command: Command) -> Result<Awaited, StoreError> {
         let (reply, answer) = oneshot::channel();
         self.push(Job::Command(Waiting { command, reply, queued_at: Instant::now() }))?;
         Ok(Awaited(answer))
     }
 
     /// Queues work of a caller's.
-    pub(crate) fn push_of_caller(&self, account: Account, work: E) -> Result<(), StoreError> {
+    pub fn push_of_caller(&self, account: Account, work: E) -> Result<(), StoreError> {
         let mut of_callers = self.of_callers.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody takes it before the lock is free.
         self.push(Job::OfCaller)?;
@@ -111,7 +111,7 @@ impl<E> Queue<E> {
         Ok(())
     }
 
-    pub(crate) fn push(&self, job: Job<E>) -> Result<(), StoreError> {
+    pub fn push(&self, job: Job<E>) -> Result<(), StoreError> {
         let sender = self.sender.read().unwrap_or_else(PoisonError::into_inner);
         let sender = sender.as_ref().ok_or(StoreError::Closed)?;
         sender.try_send(job).map_err(|error| match error {
@@ -121,14 +121,14 @@ impl<E> Queue<E> {
     }
 
     /// Lets nothing more in. The writer ends when it has taken what is there.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         *self.sender.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
 /// The writer's end.
 #[derive(Debug)]
-pub(crate) struct Taker<E> {
+pub struct Taker<E> {
     receiver: mpsc::Receiver<Job<E>>,
     /// A job that was taken but does not go with the batch being gathered, or waits for its turn.
     held_over: Option<Job<E>>,
@@ -144,7 +144,7 @@ pub(crate) struct Taker<E> {
 
 impl<E> Taker<E> {
     /// Waits for work, on a thread. `None` when the queue is closed and empty.
-    pub(crate) fn blocking_next(&mut self) -> Option<Next<E>> {
+    pub fn blocking_next(&mut self) -> Option<Next<E>> {
         match self.next_waiting() {
             Some(next) => Some(next),
             None => {
@@ -155,7 +155,7 @@ impl<E> Taker<E> {
     }
 
     /// Waits for work, in a task. `None` when the queue is closed and empty.
-    pub(crate) async fn next(&mut self) -> Option<Next<E>> {
+    pub async fn next(&mut self) -> Option<Next<E>> {
         match self.next_waiting() {
             Some(next) => Some(next),
             None => {

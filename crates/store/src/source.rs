@@ -13,7 +13,7 @@ use crate::stream::{self, ProducerState, Segment, StreamState, segments};
 use crate::subscription::{Ends, NAMES_AT_ONCE, Op, glob};
 
 /// A log at one moment.
-pub(crate) trait Source {
+pub trait Source {
     /// Why a row cannot be had.
     type Error;
 
@@ -45,7 +45,7 @@ pub(crate) trait Source {
 }
 
 /// Everything that commands need to know.
-pub(crate) fn world<S: Source>(source: &mut S, commands: &[Command]) -> Result<World, S::Error> {
+pub fn world<S: Source>(source: &mut S, commands: &[Command]) -> Result<World, S::Error> {
     let mut world = World::new(source.now_ms(), source.tip()?);
     loop {
         let wanted = world.streams_wanted(commands);
@@ -106,14 +106,14 @@ fn chain<S: Source>(source: &mut S, state: StreamState) -> Result<Vec<StreamStat
 }
 
 /// A stream's end.
-pub(crate) fn tail<S: Source>(source: &S, state: &StreamState) -> Result<Position, S::Error> {
+pub fn tail<S: Source>(source: &S, state: &StreamState) -> Result<Position, S::Error> {
     // The end of a closed stream is in its row.
     let own = if state.closed.is_some() { None } else { source.own_tail(state)? };
     Ok(state.tail(own))
 }
 
 /// Reads a stream.
-pub(crate) fn read<S: Source>(
+pub fn read<S: Source>(
     source: &mut S,
     name: &str,
     after: Position,
@@ -139,7 +139,7 @@ pub(crate) fn read<S: Source>(
 }
 
 /// Where the streams that an operation concerns end, and where the forks among them start.
-pub(crate) fn ends<S: Source>(source: &mut S, op: &Op) -> Result<Ends, S::Error> {
+pub fn ends<S: Source>(source: &mut S, op: &Op) -> Result<Ends, S::Error> {
     let (mut names, pattern) = op.concerns();
     if let Some(pattern) = pattern {
         names.extend(matching(source, pattern)?);

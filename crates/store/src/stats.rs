@@ -86,7 +86,7 @@ impl Buckets {
 
 /// Counters of the writer, shared with whoever reads them.
 #[derive(Debug)]
-pub(crate) struct Counters {
+pub struct Counters {
     commits: AtomicU64,
     commands: AtomicU64,
     events: AtomicU64,
@@ -114,7 +114,7 @@ impl Default for Counters {
 
 impl Counters {
     #[expect(clippy::cast_precision_loss, reason = "a commit has far fewer than 2^53 events")]
-    pub(crate) fn committed(&self, commands: usize, events: usize, bytes: usize, took: Duration) {
+    pub fn committed(&self, commands: usize, events: usize, bytes: usize, took: Duration) {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.commands.fetch_add(commands as u64, Ordering::Relaxed);
         self.events.fetch_add(events as u64, Ordering::Relaxed);
@@ -124,15 +124,15 @@ impl Counters {
         self.commit_events.observe(events as f64, (events as u64).saturating_mul(1_000_000));
     }
 
-    pub(crate) fn failed(&self) {
+    pub fn failed(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn disturbed(&self) {
+    pub fn disturbed(&self) {
         self.foreign_writes.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn snapshot(&self) -> CommitStats {
+    pub fn snapshot(&self) -> CommitStats {
         CommitStats {
             commits: self.commits.load(Ordering::Relaxed),
             commands: self.commands.load(Ordering::Relaxed),

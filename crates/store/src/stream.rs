@@ -137,7 +137,7 @@ impl StreamState {
     }
 
     /// The end of the stream, whose last own event lies at `own`.
-    pub(crate) fn tail(&self, own: Option<Position>) -> Position {
+    pub fn tail(&self, own: Option<Position>) -> Position {
         match &self.closed {
             Some(closed) => closed.position,
             None => own.unwrap_or_else(|| self.inherited_tail()),
@@ -184,17 +184,17 @@ pub fn is_json(content_type: &str) -> bool {
 
 /// A run of one name's events in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Segment {
-    pub(crate) stream: String,
+pub struct Segment {
+    pub stream: String,
     /// Events after this position…
-    pub(crate) after: Position,
+    pub after: Position,
     /// …up to and including this one.
-    pub(crate) up_to: Position,
+    pub up_to: Position,
 }
 
 /// The runs of events that make up a stream, in order. `chain` is the stream, then its source, then
 /// that one's source, and so on; every fork shows its source only up to its own position.
-pub(crate) fn segments(chain: &[StreamState]) -> Vec<Segment> {
+pub fn segments(chain: &[StreamState]) -> Vec<Segment> {
     let mut segments = Vec::with_capacity(chain.len());
     let mut up_to = Position::new(u64::MAX);
     for state in chain {
@@ -208,14 +208,14 @@ pub(crate) fn segments(chain: &[StreamState]) -> Vec<Segment> {
 }
 
 /// The stream that a fork goes back to, by way of other forks perhaps. `chain` is as in [`segments`].
-pub(crate) fn root(chain: &[StreamState]) -> Option<String> {
+pub fn root(chain: &[StreamState]) -> Option<String> {
     let fork = chain.iter().rev().find_map(|state| state.fork.as_ref());
     fork.map(|fork| fork.source.clone())
 }
 
 /// The place before which a cursor into a stream has lost something. `chain` is as in [`segments`]:
 /// a fork lost of its sources what they lost of what it shows.
-pub(crate) fn lost(chain: &[StreamState]) -> Position {
+pub fn lost(chain: &[StreamState]) -> Position {
     let (mut lost, mut up_to) = (Position::START, Position::new(u64::MAX));
     for state in chain {
         lost = lost.max(state.lost_to().min(up_to));

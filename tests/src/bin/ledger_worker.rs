@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_consumer::{Builder, Consumer};
-use tidewire_store::sqlite::SqliteStore;
+use tidewire_store_sqlite::SqliteStore;
 use tidewire_stories::ledger::{Abort, Keeper, open_sqlite, run_sqlite};
 
 /// Between two transactions of what a worker in a folder produces.

@@ -23,8 +23,8 @@ mod settle;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use tidewire_store::postgres::captured::broken;
 use tidewire_store::{CaptureMode, StoreError};
+use tidewire_store_postgres::captured::broken;
 use tokio_postgres::{Error, Row};
 use tokio_util::sync::CancellationToken;
 

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use deadpool_postgres::ClientWrapper;
 use futures_util::future::{FutureExt, try_join};
-use tidewire_store::postgres::captured::{StagedRow, StagedStreams, broken, broken_commit};
 use tidewire_store::{Actor, Position, Staged, StoreError, staged_entity};
+use tidewire_store_postgres::captured::{StagedRow, StagedStreams, broken, broken_commit};
 use tokio_postgres::{Error, Row};
 
 use super::batch::{self, Waiting};

@@ -2,7 +2,7 @@
 //! the rest goes on.
 
 use tidewire_store::StoreError;
-use tidewire_store::postgres::captured::broken;
+use tidewire_store_postgres::captured::broken;
 
 use super::Sequencer;
 use super::moving::Unfit;

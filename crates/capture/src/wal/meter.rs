@@ -5,7 +5,7 @@
 //! on people are warned, and one from which on the slot is given up: what was lost is then found by
 //! comparing the tables with the log.
 
-use tidewire_store::postgres::wal::SlotState;
+use tidewire_store_postgres::wal::SlotState;
 
 /// Sizes of retained write-ahead log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

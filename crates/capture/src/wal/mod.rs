@@ -22,8 +22,8 @@ mod translate;
 use std::time::Duration;
 
 use tidewire_store::StoreError;
-use tidewire_store::postgres::captured::broken;
-use tidewire_store::postgres::wal::{self, WalState};
+use tidewire_store_postgres::captured::broken;
+use tidewire_store_postgres::wal::{self, WalState};
 use tokio_util::sync::CancellationToken;
 
 use crate::leader::{End, Leadership};

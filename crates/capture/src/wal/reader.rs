@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tidewire_store::StoreError;
-use tidewire_store::postgres::wal::{self, Appended, Batch, Item, WatchedTable};
+use tidewire_store_postgres::wal::{self, Appended, Batch, Item, WatchedTable};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
             .client()
             .batch_execute(wal::SETTINGS)
             .await
-            .map_err(tidewire_store::postgres::captured::broken("set up the session that leads"))?;
+            .map_err(tidewire_store_postgres::captured::broken("set up the session that leads"))?;
         self.load_watches().await?;
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -11,11 +11,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_store::postgres::captured::broken;
-use tidewire_store::postgres::wal::{
+use tidewire_store::{Actor, Operation, StoreError};
+use tidewire_store_postgres::captured::broken;
+use tidewire_store_postgres::wal::{
     self, Appended, Batch, Difference, Gap, Item, Place, Read, RowItem, WalState, WatchedTable,
 };
-use tidewire_store::{Actor, Operation, StoreError};
 
 use super::stream::{Stream, StreamError};
 use crate::leader::Leadership;

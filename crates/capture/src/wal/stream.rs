@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use pgwire_replication::{
     Lsn, PgWireError, ReplicationClient, ReplicationConfig, ReplicationEvent, SslMode, TlsConfig,
 };
-use tidewire_store::postgres::wal::{CheckOf, Target};
+use tidewire_store_postgres::wal::{CheckOf, Target};
 use tokio::task::unconstrained;
 
 use super::pgoutput::{self, DecodeError, Message};

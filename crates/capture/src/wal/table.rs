@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidewire_store::postgres::wal::WatchedTable;
+use tidewire_store_postgres::wal::WatchedTable;
 
 use super::kind::Kind;
 use super::pgoutput::Relation;

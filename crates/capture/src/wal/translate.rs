@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidewire_store::postgres::captured::CaptureSession;
-use tidewire_store::postgres::wal::{self, Item, Read, RowItem};
 use tidewire_store::{Actor, Operation, StoreError};
+use tidewire_store_postgres::captured::CaptureSession;
+use tidewire_store_postgres::wal::{self, Item, Read, RowItem};
 
 use super::assemble::{Change, Entry};
 use super::image::{self, Form, Written};

@@ -4,10 +4,11 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use tidewire_capture::{Capture, CaptureOptions, Source};
-use tidewire_store::contract::Opener;
-use tidewire_store::postgres::PostgresStore;
-use tidewire_store::postgres::testing::{TestDatabase, fresh_database};
-use tidewire_store::{PostgresOptions, SharedStore};
+use tidewire_store::SharedStore;
+use tidewire_store_contract::Opener;
+use tidewire_store_postgres::PostgresOptions;
+use tidewire_store_postgres::PostgresStore;
+use tidewire_store_postgres::testing::{TestDatabase, fresh_database};
 
 use crate::stage::quick;
 
@@ -50,11 +51,11 @@ async fn fresh(source: Source) -> Captured {
 mod by_triggers {
     use super::*;
 
-    tidewire_store::contract_suite!(sql: fresh(Source::Outbox).await);
+    tidewire_store_contract::contract_suite!(sql: fresh(Source::Outbox).await);
 }
 
 mod by_the_write_ahead_log {
     use super::*;
 
-    tidewire_store::contract_suite!(sql: fresh(Source::Wal).await);
+    tidewire_store_contract::contract_suite!(sql: fresh(Source::Wal).await);
 }

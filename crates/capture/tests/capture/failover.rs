@@ -1,6 +1,6 @@
 //! A database that is not the one the log was noted in: captured changes get no offsets there.
 
-use tidewire_store::postgres::Replaced;
+use tidewire_store_postgres::Replaced;
 
 use crate::stage::{DEADLINE, Stage};
 

@@ -1,6 +1,7 @@
 //! Leaders that die, stop or are cut off, and transactions that take long.
 
-use tidewire_store::{Watches as _, postgres::captured::OFFSET_LOCK};
+use tidewire_store::Watches as _;
+use tidewire_store_postgres::captured::OFFSET_LOCK;
 
 use crate::stage::{Stage, quick};
 use crate::stress::KILL_LEADER;

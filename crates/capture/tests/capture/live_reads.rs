@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use tidewire_store::postgres::PostgresStore;
 use tidewire_store::{
-    LiveRead, LiveRows, Log as _, PostgresOptions, Queries as _, ShapeView, Sql as _, SqlError,
-    SqlLimits, TableRef,
+    LiveRead, LiveRows, Log as _, Queries as _, ShapeView, Sql as _, SqlError, SqlLimits, TableRef,
 };
+use tidewire_store_postgres::PostgresOptions;
+use tidewire_store_postgres::PostgresStore;
 
 use crate::stage::{Stage, quick};
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidewire_capture::{Capture, CaptureOptions, Source};
-use tidewire_store::postgres::PostgresStore;
-use tidewire_store::postgres::testing::{TestDatabase, fresh_database};
-use tidewire_store::{Log as _, PostgresOptions};
+use tidewire_store::Log as _;
+use tidewire_store_postgres::PostgresOptions;
+use tidewire_store_postgres::PostgresStore;
+use tidewire_store_postgres::testing::{TestDatabase, fresh_database};
 use tokio_postgres::Client;
 
 /// How long something may take that must happen in the end; waited out only by a failing test.

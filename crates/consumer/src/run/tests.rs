@@ -1,5 +1,6 @@
 //! Batches run over a transaction that only writes down what is asked of it.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use async_trait::async_trait;
 use serde_json::value::RawValue;
 use tidewire_store::groups::{
     Batch, Ending, Filter, GroupError, GroupEvent, GroupView, HELD_TOO_LONG, Holdings, Key,
-    KeyEvents, OnDead, PartitionView, PostgresWork, Verdict, Work,
+    KeyEvents, OnDead, PartitionView, Verdict, Work,
 };
 use tidewire_store::{Epoch, Position, SqlAnswer, SqlError, SqlLimits, SqlProblem, StoreError};
 
@@ -58,8 +59,8 @@ impl Work for Paper {
         }
     }
 
-    fn postgres(&mut self) -> Option<&mut dyn PostgresWork> {
-        None
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
     }
 
     async fn undo(&mut self) -> Result<(), GroupError> {

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use serde_json::json;
 use tempfile::TempDir;
 use tidewire_store::groups::SharedGroups;
-use tidewire_store::postgres::PostgresStore;
-use tidewire_store::postgres::testing::{TestDatabase, fresh_database};
-use tidewire_store::sqlite::SqliteStore;
 use tidewire_store::{
-    Actor, Append, Command, Create, Log as _, NewWatch, PostgresOptions, Reach, SharedStore,
-    Sql as _, SqlLimits, SqliteOptions, Statements, Watches as _,
+    Actor, Append, Command, Create, Log as _, NewWatch, Reach, SharedStore, Sql as _, SqlLimits,
+    Statements, Watches as _,
 };
+use tidewire_store_postgres::PostgresOptions;
+use tidewire_store_postgres::PostgresStore;
+use tidewire_store_postgres::testing::{TestDatabase, fresh_database};
+use tidewire_store_sqlite::SqliteOptions;
+use tidewire_store_sqlite::SqliteStore;
 
 use crate::history::{Row, Source};
 

@@ -12,7 +12,7 @@ const EVENTS_AT_ONCE: usize = 1_000;
 
 /// The events after an offset that belong to one append.
 #[derive(Debug)]
-pub(crate) struct CutAppend {
+pub struct CutAppend {
     after: Position,
     wanted: usize,
     complete: bool,
@@ -21,13 +21,13 @@ pub(crate) struct CutAppend {
 
 impl CutAppend {
     /// The append after `after`, as far as a sub-offset reaches into it.
-    pub(crate) fn new(after: Position, sub_offset: u64, json: bool) -> CutAppend {
+    pub fn new(after: Position, sub_offset: u64, json: bool) -> CutAppend {
         let messages = if json { usize::try_from(sub_offset).unwrap_or(usize::MAX) } else { 1 };
         CutAppend { after, wanted: messages, complete: false, events: Vec::new() }
     }
 
     /// What to read next; `None` when there is enough.
-    pub(crate) fn next(&self) -> Option<(Position, PageLimit)> {
+    pub fn next(&self) -> Option<(Position, PageLimit)> {
         let missing = self.wanted - self.events.len();
         let events = missing.min(EVENTS_AT_ONCE);
         let after = self.events.last().map_or(self.after, |event| event.position);
@@ -35,7 +35,7 @@ impl CutAppend {
     }
 
     /// Takes what was read, and whether the stream has no more.
-    pub(crate) fn take(&mut self, events: Vec<Event>, complete: bool) {
+    pub fn take(&mut self, events: Vec<Event>, complete: bool) {
         let append_id = self.events.first().or(events.first()).map(|event| event.append_id);
         let read = events.len();
         let before = self.events.len();
@@ -44,7 +44,7 @@ impl CutAppend {
         self.complete = complete || self.events.len() - before < read || read == 0;
     }
 
-    pub(crate) fn into_events(self) -> Vec<Event> {
+    pub fn into_events(self) -> Vec<Event> {
         self.events
     }
 }

@@ -20,13 +20,13 @@ mod staged;
 mod transaction;
 mod world;
 
-pub(crate) use cut::CutAppend;
+pub use cut::CutAppend;
 pub use staged::Staged;
-pub(crate) use staged::{decide_staged, plan_of_staged};
-pub(crate) use transaction::{
+pub use staged::{decide_staged, plan_of_staged};
+pub use transaction::{
     Step, Unpublished, commands_of, decide_transaction, invalidation, json_stream, publication,
 };
-pub(crate) use world::{NewEvent, Plan, Purge, World};
+pub use world::{NewEvent, Plan, Purge, World};
 
 use crate::command::{Actor, Answer, Append, Command};
 use crate::event::Control;
@@ -34,10 +34,10 @@ use crate::subscription::Change;
 
 /// How long a chain of forks may be. Reading a fork walks its chain, so the chain bounds the cost
 /// of a read.
-pub(crate) const FORK_DEPTH_MAX: usize = 32;
+pub const FORK_DEPTH_MAX: usize = 32;
 
 /// Decides commands in order. Every later command sees the effects of the earlier ones.
-pub(crate) fn decide(mut world: World, commands: &[Command]) -> Plan {
+pub fn decide(mut world: World, commands: &[Command]) -> Plan {
     let mut answers = Vec::with_capacity(commands.len());
     for command in commands {
         answers.push(match command {
@@ -52,7 +52,7 @@ pub(crate) fn decide(mut world: World, commands: &[Command]) -> Plan {
 }
 
 /// The command that announces a subscription's wake, for loading the world it is decided in.
-pub(crate) fn announcement(change: &Change) -> Vec<Command> {
+pub fn announcement(change: &Change) -> Vec<Command> {
     let announce = change.announce.as_ref().map(|announce| {
         Command::Append(Append {
             stream: announce.wake_stream.clone(),
@@ -71,7 +71,7 @@ pub(crate) fn announcement(change: &Change) -> Vec<Command> {
 /// Decides the events that a change to a subscription brings: nodes are told when its streams
 /// changed, and a wake is announced in its wake stream, whatever that stream's content type. The
 /// application owns the wake stream: if it is missing or closed, the wake stands unannounced.
-pub(crate) fn decide_change(
+pub fn decide_change(
     mut world: World,
     id: &str,
     change: &Change,

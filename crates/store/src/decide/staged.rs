@@ -44,7 +44,7 @@ pub enum Staged {
 
 impl Staged {
     /// A command that needs to know at least as much as deciding this does.
-    pub(crate) fn wants(&self) -> Command {
+    pub fn wants(&self) -> Command {
         match self {
             Staged::Delete { stream, actor } => {
                 Command::Delete { stream: stream.clone(), actor: actor.clone() }
@@ -58,7 +58,7 @@ impl Staged {
 
 /// Decides one staged row at the world's tip, which its events move. An error says why it cannot be
 /// an event.
-pub(crate) fn decide_staged(
+pub fn decide_staged(
     world: &mut World,
     staged: &Staged,
     trace_context: Option<&String>,
@@ -100,7 +100,7 @@ pub(crate) fn decide_staged(
 }
 
 /// What is to be written for all that was decided.
-pub(crate) fn plan_of_staged(world: World) -> Plan {
+pub fn plan_of_staged(world: World) -> Plan {
     world.into_plan(Vec::new())
 }
 

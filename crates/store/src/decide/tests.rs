@@ -9,13 +9,13 @@ mod tenants;
 use model::Model;
 
 use crate::command::{Answer, Append, Command, Create, Refusal};
-use crate::contract::commands::{
-    JSON, TEXT, append, append_json, close, create, create_json, delete, fork, fork_at, stamped,
-    touch,
-};
 use crate::event::Control;
 use crate::offset::Position;
 use crate::stream::Lifetime;
+use crate::testing::commands::{
+    JSON, TEXT, append, append_json, close, create, create_json, delete, fork, fork_at, stamped,
+    touch,
+};
 
 fn made(create: Create) -> Command {
     Command::Create(Box::new(create))

@@ -16,7 +16,7 @@ pub(crate) const JSON: &str = "application/json";
 
 /// One thing that a transaction did.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub enum Step {
     /// Changed a row of a watched table. Its place in the transaction is filled in here.
     Row {
         change: RowChange,
@@ -35,18 +35,18 @@ pub(crate) enum Step {
 
 /// A document that could not be published, and why.
 #[derive(Debug)]
-pub(crate) struct Unpublished {
-    pub(crate) stream: String,
-    pub(crate) refusal: Refusal,
+pub struct Unpublished {
+    pub stream: String,
+    pub refusal: Refusal,
 }
 
 /// A step that publishes a JSON document.
-pub(crate) fn publication(stream: String, payload: Bytes, actor: Actor) -> Step {
+pub fn publication(stream: String, payload: Bytes, actor: Actor) -> Step {
     Step::Publish(document(stream, payload, actor))
 }
 
 /// A step that publishes what became of an entity.
-pub(crate) fn invalidation(entity: EntityChange, actor: Actor) -> Step {
+pub fn invalidation(entity: EntityChange, actor: Actor) -> Step {
     let payload = entity.document();
     Step::Invalidate(document(entity.stream(), payload, actor), entity)
 }
@@ -65,7 +65,7 @@ fn document(stream: String, payload: Bytes, actor: Actor) -> Append {
 }
 
 /// A command that makes an empty stream of JSON.
-pub(crate) fn json_stream(stream: &str, actor: Actor) -> Create {
+pub fn json_stream(stream: &str, actor: Actor) -> Create {
     Create {
         stream: stream.to_owned(),
         content_type: Some(JSON.to_owned()),
@@ -78,7 +78,7 @@ pub(crate) fn json_stream(stream: &str, actor: Actor) -> Create {
 }
 
 /// The commands among the steps, for loading the world they are decided in.
-pub(crate) fn commands_of(steps: &[Step]) -> Vec<Command> {
+pub fn commands_of(steps: &[Step]) -> Vec<Command> {
     let of_step = |step: &Step| match step {
         Step::Publish(append) | Step::Invalidate(append, _) => {
             Some(Command::Append(append.clone()))
@@ -90,7 +90,7 @@ pub(crate) fn commands_of(steps: &[Step]) -> Vec<Command> {
 }
 
 /// Decides a transaction's steps in order: all of them, or none.
-pub(crate) fn decide_transaction(mut world: World, steps: Vec<Step>) -> Result<Plan, Unpublished> {
+pub fn decide_transaction(mut world: World, steps: Vec<Step>) -> Result<Plan, Unpublished> {
     let txid = world.tip.next().to_sql();
     let mut answers = Vec::new();
     for step in steps {

@@ -14,19 +14,19 @@ use crate::stream::{ProducerState, StreamState};
 
 /// The part of the store that a batch of commands needs, loaded under the offset lock.
 #[derive(Debug, Default)]
-pub(crate) struct World {
+pub struct World {
     /// The store's clock.
-    pub(crate) now_ms: i64,
+    pub now_ms: i64,
     /// The log's highest position.
-    pub(crate) tip: Position,
+    pub tip: Position,
     /// Rows of the streams that were looked up; `None` if there is none of that name.
-    pub(crate) streams: HashMap<String, Option<StreamState>>,
+    pub streams: HashMap<String, Option<StreamState>>,
     /// Producers that were looked up, by stream and id.
-    pub(crate) producers: HashMap<(String, String), Option<ProducerState>>,
+    pub producers: HashMap<(String, String), Option<ProducerState>>,
     /// Position of the last event of each stream in [`World::tails_wanted`] that has any.
-    pub(crate) tails: HashMap<String, Position>,
+    pub tails: HashMap<String, Position>,
     /// For a fork with a sub-offset: the source's events of the append after the fork's offset.
-    pub(crate) fork_append: Vec<Event>,
+    pub fork_append: Vec<Event>,
     changes: Changes,
 }
 
@@ -41,34 +41,34 @@ struct Changes {
 
 /// An event to be written. Its position is given already.
 #[derive(Debug, Clone)]
-pub(crate) struct NewEvent {
-    pub(crate) position: Position,
-    pub(crate) append_id: Position,
-    pub(crate) stream: String,
-    pub(crate) control: Option<Control>,
-    pub(crate) payload: Option<Bytes>,
+pub struct NewEvent {
+    pub position: Position,
+    pub append_id: Position,
+    pub stream: String,
+    pub control: Option<Control>,
+    pub payload: Option<Bytes>,
     /// The change of a row, which knows its maker and its transaction better than the event does.
-    pub(crate) row: Option<Arc<RowChange>>,
+    pub row: Option<Arc<RowChange>>,
     /// The change of an entity, if it is one.
-    pub(crate) entity: Option<EntityChange>,
-    pub(crate) content_type: Option<String>,
-    pub(crate) actor: Actor,
-    pub(crate) trace_context: Option<String>,
+    pub entity: Option<EntityChange>,
+    pub content_type: Option<String>,
+    pub actor: Actor,
+    pub trace_context: Option<String>,
     /// The user's transaction that it came from, if it came from one.
-    pub(crate) txid: Option<i64>,
+    pub txid: Option<i64>,
     /// The append's last event, or the transaction's.
-    pub(crate) tx_last: bool,
+    pub tx_last: bool,
 }
 
 impl NewEvent {
     /// Bytes of what it carries.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let row = self.row.as_ref().map_or(0, |row| row.bytes());
         self.payload.as_ref().map_or(0, Bytes::len) + row
     }
 
     /// As those who follow the log see it, once it is committed.
-    pub(crate) fn followed(&self, now_ms: i64) -> TailEvent {
+    pub fn followed(&self, now_ms: i64) -> TailEvent {
         TailEvent {
             entity: self.entity.clone(),
             position: self.position,
@@ -85,33 +85,33 @@ impl NewEvent {
 
 /// Events that no stream shows any more: those of `stream` in `after..=up_to`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Purge {
-    pub(crate) stream: String,
-    pub(crate) after: Position,
-    pub(crate) up_to: Position,
+pub struct Purge {
+    pub stream: String,
+    pub after: Position,
+    pub up_to: Position,
 }
 
 /// What to write, and what to answer once it is durable.
 #[derive(Debug)]
-pub(crate) struct Plan {
-    pub(crate) events: Vec<NewEvent>,
+pub struct Plan {
+    pub events: Vec<NewEvent>,
     /// Streams to insert or update.
-    pub(crate) streams: Vec<StreamState>,
+    pub streams: Vec<StreamState>,
     /// Names of streams to remove.
-    pub(crate) removed: Vec<String>,
+    pub removed: Vec<String>,
     /// Names of streams whose producers are to be forgotten, before `producers` is written. Holds
     /// more than `removed` when a stream was made anew in the same batch.
-    pub(crate) producers_cleared: Vec<String>,
+    pub producers_cleared: Vec<String>,
     /// Producers to insert or update: stream, id, state.
-    pub(crate) producers: Vec<(String, String, ProducerState)>,
-    pub(crate) purges: Vec<Purge>,
+    pub producers: Vec<(String, String, ProducerState)>,
+    pub purges: Vec<Purge>,
     /// One for each command.
-    pub(crate) answers: Vec<Answer>,
+    pub answers: Vec<Answer>,
 }
 
 impl Plan {
     /// Whether there is nothing to write: such a batch needs no commit.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.events.is_empty()
             && self.streams.is_empty()
             && self.removed.is_empty()
@@ -122,13 +122,13 @@ impl Plan {
 
 impl World {
     /// A world in which nothing has been looked up.
-    pub(crate) fn new(now_ms: i64, tip: Position) -> World {
+    pub fn new(now_ms: i64, tip: Position) -> World {
         World { now_ms, tip, ..World::default() }
     }
 
     /// Names that `commands` need and that have not been looked up. The store loads them and asks
     /// again until there are none: each round may reveal the ancestors of a fork.
-    pub(crate) fn streams_wanted(&self, commands: &[Command]) -> Vec<String> {
+    pub fn streams_wanted(&self, commands: &[Command]) -> Vec<String> {
         let mut wanted = BTreeSet::new();
         for command in commands {
             self.want(command.stream(), matches!(command, Command::Delete { .. }), &mut wanted);
@@ -173,7 +173,7 @@ impl World {
 
     /// Streams whose last event's position the commands need to know. Only after
     /// [`World::streams_wanted`] is empty.
-    pub(crate) fn tails_wanted(&self, commands: &[Command]) -> Vec<String> {
+    pub fn tails_wanted(&self, commands: &[Command]) -> Vec<String> {
         let mut wanted = BTreeSet::new();
         for command in commands {
             match command {
@@ -194,7 +194,7 @@ impl World {
     }
 
     /// Producers that the commands are stamped with: stream and id.
-    pub(crate) fn producers_wanted(commands: &[Command]) -> Vec<(String, String)> {
+    pub fn producers_wanted(commands: &[Command]) -> Vec<(String, String)> {
         let stamped = commands.iter().filter_map(|command| match command {
             Command::Append(append) => {
                 append.producer.as_ref().map(|stamp| (append.stream.clone(), stamp.id.clone()))

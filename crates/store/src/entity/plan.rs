@@ -29,10 +29,10 @@ struct Code<'a> {
 
 /// What to write.
 #[derive(Debug, Default)]
-pub(crate) struct EntityPlan<'a>(BTreeMap<&'a str, Connection<'a>>);
+pub struct EntityPlan<'a>(BTreeMap<&'a str, Connection<'a>>);
 
 impl<'a> EntityPlan<'a> {
-    pub(crate) fn of(edits: &'a [EntityEdit]) -> EntityPlan<'a> {
+    pub fn of(edits: &'a [EntityEdit]) -> EntityPlan<'a> {
         let mut plan = EntityPlan::default();
         for edit in edits {
             plan.take(edit);
@@ -78,30 +78,30 @@ impl<'a> EntityPlan<'a> {
     }
 
     /// Connections of which nothing stays.
-    pub(crate) fn gone(&self) -> impl Iterator<Item = &'a str> {
+    pub fn gone(&self) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(|(_, connection)| connection.gone).map(|(id, _)| *id)
     }
 
     /// Connections and kinds of which nothing stays.
-    pub(crate) fn cleared(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+    pub fn cleared(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let cleared = self.codes().filter(|(_, _, edits)| edits.cleared);
         cleared.map(|(connection_id, code, _)| (connection_id, code))
     }
 
     /// Rows that go: connection, kind and id.
-    pub(crate) fn removed(&self) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
+    pub fn removed(&self) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
         self.codes().flat_map(|(connection_id, code, edits)| {
             edits.removed.iter().map(move |id| (connection_id, code, *id))
         })
     }
 
     /// Connections whose rows a node takes up, and the node.
-    pub(crate) fn adopted(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+    pub fn adopted(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.0.iter().filter_map(|(id, connection)| Some((*id, connection.adopted_by?)))
     }
 
     /// Rows that come, each with what is known of it besides its id.
-    pub(crate) fn added(&self) -> impl Iterator<Item = (&'a str, &'a EntitySubscription)> {
+    pub fn added(&self) -> impl Iterator<Item = (&'a str, &'a EntitySubscription)> {
         self.codes().flat_map(|(_, _, edits)| edits.added.iter().map(|(id, of)| (*id, *of)))
     }
 }

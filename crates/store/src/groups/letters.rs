@@ -8,7 +8,7 @@ use crate::log::PageLimit;
 
 /// Takes a key's letters in order until there are enough.
 #[derive(Debug)]
-pub(crate) struct LetterBatch {
+pub struct LetterBatch {
     limit: PageLimit,
     events: Vec<Arc<GroupEvent>>,
     taken: Taken,
@@ -17,14 +17,14 @@ pub(crate) struct LetterBatch {
 }
 
 impl LetterBatch {
-    pub(crate) fn new(limit: PageLimit) -> LetterBatch {
+    pub fn new(limit: PageLimit) -> LetterBatch {
         LetterBatch { limit, events: Vec::new(), taken: Taken::default(), whole: 0 }
     }
 
     /// Takes the next one. False if the batch ends before it, or before the transaction that it is of: with the first
     /// transaction that brings it to so many letters, or before the one that would bring it past so many bytes. The
     /// first is taken whole, however large.
-    pub(crate) fn take(&mut self, event: GroupEvent) -> bool {
+    pub fn take(&mut self, event: GroupEvent) -> bool {
         if self.events.last().is_some_and(|last| !last.is_of_one_unit(&event)) {
             self.whole = self.events.len();
             if self.taken.events >= self.limit.events {
@@ -41,7 +41,7 @@ impl LetterBatch {
     }
 
     /// All that were taken. If more were wanted, there are no more.
-    pub(crate) fn finish(self) -> Vec<Arc<GroupEvent>> {
+    pub fn finish(self) -> Vec<Arc<GroupEvent>> {
         self.events
     }
 }

@@ -18,13 +18,13 @@ pub struct Limits {
 
 /// How much was taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
-    pub(crate) events: usize,
-    pub(crate) bytes: usize,
+pub struct Taken {
+    pub events: usize,
+    pub bytes: usize,
 }
 
 impl Taken {
-    pub(crate) fn add(&mut self, bytes: usize) {
+    pub fn add(&mut self, bytes: usize) {
         self.events += 1;
         self.bytes += bytes;
     }
@@ -47,13 +47,13 @@ impl Limits {
     }
 
     /// Whether whole transactions with so much are a batch.
-    pub(crate) fn is_reached(&self, whole: Taken) -> bool {
+    pub fn is_reached(&self, whole: Taken) -> bool {
         whole.events > 0 && (whole.events >= self.batch_events || whole.bytes >= self.batch_bytes)
     }
 
     /// Whether a transaction may have what was taken since the whole ones, and the batch all of it. With that a batch
     /// never has more events than the larger of both limits.
-    pub(crate) fn allow(&self, whole: Taken, all: Taken) -> bool {
+    pub fn allow(&self, whole: Taken, all: Taken) -> bool {
         let fits_alone = all.events - whole.events <= self.transaction_events_max
             && all.bytes - whole.bytes <= self.transaction_bytes_max;
         let events_max = self.batch_events.max(self.transaction_events_max);

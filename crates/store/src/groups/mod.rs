@@ -28,13 +28,11 @@
 //! [`share`] says who works on what; [`retry`] when to try again; [`view`] is what is told and asked; [`work`] is an
 //! open transaction that holds a partition.
 //!
-//! - `driver`: the driver of PostgreSQL, for handlers that speak to the open transaction themselves
 //! - `letters`: letters of one key that are worked off together
 //! - `pages`: pages of the log that were read, shared by the partitions of a member
 
 pub mod assemble;
 pub mod decide;
-pub mod driver;
 pub mod filter;
 pub mod holdings;
 pub mod key;
@@ -63,19 +61,19 @@ pub use decide::{Decision, Source, decide};
 pub use filter::Filter;
 pub use holdings::{Claim, Holdings};
 pub use key::{Key, partition_of};
-pub(crate) use letters::LetterBatch;
+pub use letters::LetterBatch;
 pub use limits::Limits;
 pub use page::{Entry, GroupEvent, LogPage, Wants};
 pub use pages::Pages;
 pub use retry::retry_in;
 pub use share::{Sharer, shares};
-pub(crate) use view::not_passed;
+pub use view::not_passed;
 pub use view::{
     Acked, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish, LeaseRef, Letter,
     LetterPage, LetterState, LetterView, MemberKind, MemberReport, MemberView, OnDead,
     PartitionView, Renewed, Start, Verdict, Which, kept_error,
 };
-pub use work::{Begun, PostgresWork, Work};
+pub use work::{Begun, Work};
 
 /// The code of the error of a transaction that was open for longer than SQLite's other writers wait. It is the
 /// whole batch's: which statement or end finds out says nothing about a key.

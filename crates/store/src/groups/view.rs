@@ -294,7 +294,7 @@ pub fn kept_error(text: &str) -> String {
 }
 
 /// Why letters cannot be dropped that are of a batch which is still to be handed out again.
-pub(crate) fn not_passed() -> GroupError {
+pub fn not_passed() -> GroupError {
     let text = "these letters are of events that their partition has not passed yet, so they would come \
                 again; let the group go on, which may mean to resume it, and drop them then";
     GroupError::Invalid(text.to_owned())

@@ -1,11 +1,11 @@
 //! An open transaction that holds a partition.
 
+use std::any::Any;
 use std::fmt::Debug;
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
 
-use super::driver;
 use super::view::{Ending, GroupError};
 use crate::offset::Position;
 use crate::sql::{SqlAnswer, SqlError, SqlLimits};
@@ -36,8 +36,9 @@ pub trait Work: Send + Debug {
         limits: SqlLimits,
     ) -> Result<SqlAnswer, SqlError>;
 
-    /// The same in PostgreSQL's own protocol; none on other stores.
-    fn postgres(&mut self) -> Option<&mut dyn PostgresWork>;
+    /// What the store has besides: handlers on PostgreSQL may speak to the open transaction in its own
+    /// protocol.
+    fn as_any(&mut self) -> &mut dyn Any;
 
     /// Takes back what this key's turn did. Fails if it had no savepoint and did something.
     async fn undo(&mut self) -> Result<(), GroupError>;
@@ -48,14 +49,4 @@ pub trait Work: Send + Debug {
 
     /// Rolls back, and waits until that is done.
     async fn abandon(self: Box<Self>);
-}
-
-/// A handler's own use of PostgreSQL's driver.
-#[async_trait]
-pub trait PostgresWork: Send {
-    /// The session, inside the key's savepoint.
-    async fn client(&mut self) -> Result<&driver::Client, GroupError>;
-
-    /// A statement that is prepared once for the session.
-    async fn prepared(&mut self, sql: &str) -> Result<driver::Statement, GroupError>;
 }

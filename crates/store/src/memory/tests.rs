@@ -10,7 +10,6 @@ use futures_util::future::join_all;
 use super::{MemoryData, MemoryStore, Pace};
 use crate::clock::Clock;
 use crate::command::{Answer, Command};
-use crate::contract::commands::{append, create, delete};
 use crate::control::{ControlChannel as _, ControlCursor, SETTLED_AFTER_MS, SWEPT_MAX};
 use crate::keys::{Keys as _, NewKey};
 use crate::log::{Found, Log as _, PURGE_DELAY_MS, PageLimit, SWEPT_EVENTS_MAX, Store, Swept};
@@ -21,6 +20,7 @@ use crate::session::{
 };
 use crate::sql::SqlError;
 use crate::subscription::{Config, Kind, Op, Reply, Subscriptions as _};
+use crate::testing::commands::{append, create, delete};
 use crate::tickets::Tickets as _;
 
 const HOUR_MS: i64 = 3_600_000;

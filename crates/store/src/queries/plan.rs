@@ -8,24 +8,24 @@ use super::{LiveQueryEdit, LiveQueryRow};
 /// What edits come to, if it is done in this order: connections go, rows go, rows come, rows are counted
 /// for. No edit before a row's coming counts for it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct EditPlan {
-    pub(crate) disconnected: BTreeSet<String>,
-    pub(crate) closed: BTreeSet<String>,
-    pub(crate) opened: BTreeMap<String, LiveQueryRow>,
-    pub(crate) counted: BTreeMap<String, Counted>,
+pub struct EditPlan {
+    pub disconnected: BTreeSet<String>,
+    pub closed: BTreeSet<String>,
+    pub opened: BTreeMap<String, LiveQueryRow>,
+    pub counted: BTreeMap<String, Counted>,
 }
 
 /// What was counted for a row since.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
-    pub(crate) changes: u64,
-    pub(crate) lag_ms: Option<u64>,
-    pub(crate) queue_depth: u64,
-    pub(crate) plan: String,
+pub struct Counted {
+    pub changes: u64,
+    pub lag_ms: Option<u64>,
+    pub queue_depth: u64,
+    pub plan: String,
 }
 
 impl EditPlan {
-    pub(crate) fn of(edits: Vec<LiveQueryEdit>) -> EditPlan {
+    pub fn of(edits: Vec<LiveQueryEdit>) -> EditPlan {
         let mut plan = EditPlan::default();
         for edit in edits {
             plan.add(edit);

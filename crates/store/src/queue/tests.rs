@@ -1,7 +1,7 @@
 //! In which order the writer takes what waits.
 
 use super::*;
-use crate::contract::commands;
+use crate::testing::commands;
 
 /// Commands of a commit by their number, or the name of a work.
 fn taken(next: Option<Next<&'static str>>) -> String {

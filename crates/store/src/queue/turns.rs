@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Whose work it is. What is nobody's has turns of its own.
-pub(crate) type Account = Option<Arc<str>>;
+pub type Account = Option<Arc<str>>;
 
 /// Work that waits. An account stands in `order` once for as long as it has some.
 #[derive(Debug)]

@@ -9,44 +9,44 @@ use crate::offset::Position;
 
 /// A range of offsets, and what is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bucket {
+pub struct Bucket {
     /// Its number: the offsets divided by [`BUCKET_OFFSETS`].
-    pub(crate) number: i64,
+    pub number: i64,
     /// Captured rows that are left.
-    pub(crate) events: u64,
+    pub events: u64,
     /// Their bytes.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// When the newest event of the range was appended, of whatever kind.
-    pub(crate) newest_ms: i64,
+    pub newest_ms: i64,
 }
 
 impl Bucket {
     /// The place before its first offset.
-    pub(crate) fn before(&self) -> Position {
+    pub fn before(&self) -> Position {
         Position::from_sql(self.number * BUCKET_OFFSETS - 1)
     }
 
     /// Its last offset.
-    pub(crate) fn last(&self) -> Position {
+    pub fn last(&self) -> Position {
         Position::from_sql((self.number + 1) * BUCKET_OFFSETS - 1)
     }
 }
 
 /// A captured row, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Measured {
-    pub(crate) position: Position,
-    pub(crate) bytes: u64,
-    pub(crate) created_ms: i64,
+pub struct Measured {
+    pub position: Position,
+    pub bytes: u64,
+    pub created_ms: i64,
 }
 
 /// Limits of captured rows, at some moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     /// What was appended at or before this is past the limit.
     pub(crate) older_than_ms: Option<i64>,
     /// Of more bytes than these the oldest are.
-    pub(crate) bytes_max: Option<u64>,
+    pub bytes_max: Option<u64>,
 }
 
 impl Bounds {
@@ -99,30 +99,30 @@ impl Cut {
 
 /// Where the two limits lie.
 #[derive(Debug, Clone)]
-pub(crate) struct Cuts {
+pub struct Cuts {
     soft: Cut,
     hard: Cut,
 }
 
 impl Cuts {
     /// Before any bucket was looked at. `total_bytes` is the sum over all of them.
-    pub(crate) fn new(soft: Bounds, hard: Bounds, total_bytes: u64) -> Cuts {
+    pub fn new(soft: Bounds, hard: Bounds, total_bytes: u64) -> Cuts {
         Cuts { soft: Cut::new(soft, total_bytes), hard: Cut::new(hard, total_bytes) }
     }
 
     /// Takes the next bucket.
-    pub(crate) fn take(&mut self, bucket: Bucket) {
+    pub fn take(&mut self, bucket: Bucket) {
         self.soft.take(bucket);
         self.hard.take(bucket);
     }
 
     /// Whether more buckets make no difference.
-    pub(crate) fn found(&self) -> bool {
+    pub fn found(&self) -> bool {
         self.soft.boundary.is_some() && self.hard.boundary.is_some()
     }
 
     /// The buckets whose captured rows are to be looked at. One that has none need not be read.
-    pub(crate) fn boundaries(&self) -> Vec<Bucket> {
+    pub fn boundaries(&self) -> Vec<Bucket> {
         let boundaries = [self.soft.boundary, self.hard.boundary].into_iter().flatten();
         let mut buckets: Vec<Bucket> = boundaries.filter(|bucket| bucket.events > 0).collect();
         buckets.dedup();
@@ -130,7 +130,7 @@ impl Cuts {
     }
 
     /// Takes the captured rows of such a bucket, in order.
-    pub(crate) fn refine(&mut self, bucket: Bucket, events: &[Measured]) {
+    pub fn refine(&mut self, bucket: Bucket, events: &[Measured]) {
         for cut in [&mut self.soft, &mut self.hard] {
             if cut.boundary == Some(bucket) {
                 cut.refine(events);
@@ -139,37 +139,37 @@ impl Cuts {
     }
 
     /// Nothing past this is given up, because a node has not read it, or it is the tip.
-    pub(crate) fn at_most(&mut self, position: Position) {
+    pub fn at_most(&mut self, position: Position) {
         self.soft.up_to = self.soft.up_to.min(position);
         self.hard.up_to = self.hard.up_to.min(position);
     }
 
     /// Up to where events may be given up if nobody lags.
-    pub(crate) fn reach(&self) -> Position {
+    pub fn reach(&self) -> Position {
         self.soft.up_to.max(self.hard.up_to)
     }
 
     /// Up to where a stream's events are given up.
-    pub(crate) fn limit(&self, hold: Hold) -> Limit {
+    pub fn limit(&self, hold: Hold) -> Limit {
         Limit::of(self.soft.up_to, self.hard.up_to, hold)
     }
 }
 
 /// How far the last of those who follow a stream has got. `None` where nobody follows it.
-pub(crate) type Hold = Option<Position>;
+pub type Hold = Option<Position>;
 
 /// Up to where a stream's events are given up, and why no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limit {
-    pub(crate) up_to: Position,
-    pub(crate) hold: Hold,
+pub struct Limit {
+    pub up_to: Position,
+    pub hold: Hold,
     /// Someone keeps events that are past the soft limit.
     pub(crate) holds_back: bool,
 }
 
 impl Limit {
     /// Whoever lags is waited for up to the hard limit.
-    pub(crate) fn of(soft: Position, hard: Position, hold: Hold) -> Limit {
+    pub fn of(soft: Position, hard: Position, hold: Hold) -> Limit {
         let patient = hold.map_or(soft, |hold| soft.min(hold));
         let up_to = patient.max(hard);
         Limit { up_to, hold, holds_back: up_to < soft }
@@ -178,7 +178,7 @@ impl Limit {
 
 /// Whether a bucket is finished with: no captured row is left in it, none can come, it is past the
 /// limit as a whole, and what it told has been heard.
-pub(crate) fn retired(bucket: &Bucket, reach: Position, now_ms: i64) -> bool {
+pub fn retired(bucket: &Bucket, reach: Position, now_ms: i64) -> bool {
     let heard = bucket.newest_ms <= now_ms.saturating_sub(NEWS_MS);
     bucket.events == 0 && bucket.last() <= reach && heard
 }

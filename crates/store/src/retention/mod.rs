@@ -41,7 +41,7 @@ mod tests;
 
 use async_trait::async_trait;
 
-pub(crate) use cut::{Bounds, Bucket, Cuts, Hold, Limit, Measured, retired};
+pub use cut::{Bounds, Bucket, Cuts, Hold, Limit, Measured, retired};
 
 use crate::error::StoreError;
 use crate::offset::Position;
@@ -132,74 +132,74 @@ impl RetentionRules {
     }
 
     /// The age of a stream that is no table's, if it has one.
-    pub(crate) fn age_of(&self, stream: &str) -> Option<u64> {
+    pub fn age_of(&self, stream: &str) -> Option<u64> {
         let matching = |rule: &&StreamRule| glob::matches(&rule.pattern, stream);
         self.streams.iter().find(matching).map(|rule| rule.age_ms)
     }
 
     /// The limits past which captured rows are given up unless someone lags.
-    pub(crate) fn soft(&self, now_ms: i64) -> Bounds {
+    pub fn soft(&self, now_ms: i64) -> Bounds {
         Bounds { older_than_ms: before(now_ms, self.age_ms), bytes_max: self.bytes_max }
     }
 
     /// The limits past which they are given up.
-    pub(crate) fn hard(&self, now_ms: i64) -> Bounds {
+    pub fn hard(&self, now_ms: i64) -> Bounds {
         Bounds { older_than_ms: before(now_ms, self.hard_age_ms), bytes_max: self.hard_bytes_max }
     }
 }
 
 /// The moment so long before another.
-pub(crate) fn before(now_ms: i64, age_ms: Option<u64>) -> Option<i64> {
+pub fn before(now_ms: i64, age_ms: Option<u64>) -> Option<i64> {
     age_ms.map(|age| now_ms.saturating_sub(i64::try_from(age).unwrap_or(i64::MAX)))
 }
 
 /// The place before an event.
-pub(crate) fn previous(position: Position) -> Position {
+pub fn previous(position: Position) -> Position {
     Position::from_sql(position.to_sql() - 1)
 }
 
 /// Offsets of one bucket. The migration says the same.
-pub(crate) const BUCKET_OFFSETS: i64 = 5_000;
+pub const BUCKET_OFFSETS: i64 = 5_000;
 /// What an event takes besides its row's images, roughly, so that events without any count too.
-pub(crate) const EVENT_BYTES: i64 = 100;
+pub const EVENT_BYTES: i64 = 100;
 /// Events measured a step.
-pub(crate) const MEASURED_MAX: i64 = 20_000;
+pub const MEASURED_MAX: i64 = 20_000;
 /// Buckets loaded at once.
-pub(crate) const BUCKETS_PAGE: i64 = 1_000;
+pub const BUCKETS_PAGE: i64 = 1_000;
 /// Buckets that are finished with a call.
-pub(crate) const RETIRED_MAX: usize = 20;
+pub const RETIRED_MAX: usize = 20;
 /// Streams with rules that are looked at a call.
-pub(crate) const STREAMS_PAGE: i64 = 500;
+pub const STREAMS_PAGE: i64 = 500;
 /// Events of such a stream that are given up a call.
-pub(crate) const STREAM_EVENTS_MAX: i64 = 1_000;
+pub const STREAM_EVENTS_MAX: i64 = 1_000;
 /// Control events stay for so long at least: every follower has seen them by then.
 pub(crate) const NEWS_MS: i64 = 3_600_000;
 
 /// What a store is to give up of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Trim {
-    pub(crate) stream: String,
+pub struct Trim {
+    pub stream: String,
     /// Which stream of this name.
-    pub(crate) created: Position,
+    pub created: Position,
     /// Events after this…
-    pub(crate) after: Position,
+    pub after: Position,
     /// …up to this one, which is the stream's own.
-    pub(crate) up_to: Position,
+    pub up_to: Position,
     /// Whether they are kept elsewhere.
-    pub(crate) archive: bool,
+    pub archive: bool,
 }
 
 /// What a look at the streams found.
 #[derive(Debug, Default)]
-pub(crate) struct Survey {
-    pub(crate) trims: Vec<Trim>,
-    pub(crate) held_back: usize,
-    pub(crate) lagging: Vec<Lagging>,
+pub struct Survey {
+    pub trims: Vec<Trim>,
+    pub held_back: usize,
+    pub lagging: Vec<Lagging>,
 }
 
 impl Survey {
     /// Notes what is to be done about a stream, when `up_to` is its last event that the limit allows.
-    pub(crate) fn note(&mut self, mut trim: Trim, limit: &Limit, up_to: Option<Position>) {
+    pub fn note(&mut self, mut trim: Trim, limit: &Limit, up_to: Option<Position>) {
         self.held_back += usize::from(limit.holds_back);
         let Some(up_to) = up_to.filter(|up_to| *up_to > trim.after) else { return };
         if let Some(cursor) = limit.hold.filter(|cursor| *cursor < up_to) {

@@ -17,47 +17,47 @@ const REPEATED_MS: i64 = 60_000;
 
 /// A session's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SessionRow {
-    pub(crate) owner: Owner,
-    pub(crate) revision: u64,
-    pub(crate) created_at_ms: i64,
-    pub(crate) expires_at_ms: i64,
+pub struct SessionRow {
+    pub owner: Owner,
+    pub revision: u64,
+    pub created_at_ms: i64,
+    pub expires_at_ms: i64,
     /// The node that serves it.
-    pub(crate) node: Option<String>,
+    pub node: Option<String>,
     /// When a node last ceased to serve it.
-    pub(crate) served_until_ms: Option<i64>,
+    pub served_until_ms: Option<i64>,
 }
 
 /// What a session follows, and when its pointer was last acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Followed {
-    pub(crate) subscription: SessionSubscription,
-    pub(crate) updated_at_ms: i64,
+pub struct Followed {
+    pub subscription: SessionSubscription,
+    pub updated_at_ms: i64,
 }
 
 /// The time `ms` after `now_ms`, as far as the clock goes.
-pub(crate) fn after(now_ms: i64, ms: u64) -> i64 {
+pub fn after(now_ms: i64, ms: u64) -> i64 {
     now_ms.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX))
 }
 
 /// The position of an offset that was kept as text. One of another epoch of the log is none: its
 /// history is gone.
-pub(crate) fn position_of(text: &str, epoch: Epoch) -> Option<Position> {
+pub fn position_of(text: &str, epoch: Epoch) -> Option<Position> {
     let offset: Offset = text.parse().ok()?;
     (offset.position().in_epoch(epoch) == offset).then_some(offset.position())
 }
 
 /// What a store has to load before it can decide.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted<'a> {
+pub struct Wanted<'a> {
     /// Sessions, and whether their subscriptions are to be counted.
-    pub(crate) sessions: BTreeMap<&'a str, bool>,
+    pub sessions: BTreeMap<&'a str, bool>,
     /// Subscriptions, by session and stream.
-    pub(crate) followed: BTreeSet<(&'a str, &'a str)>,
+    pub followed: BTreeSet<(&'a str, &'a str)>,
 }
 
 impl<'a> Wanted<'a> {
-    pub(crate) fn by(changes: &'a [SessionChange]) -> Wanted<'a> {
+    pub fn by(changes: &'a [SessionChange]) -> Wanted<'a> {
         let mut wanted = Wanted::default();
         for change in changes {
             let (session, stream) = change.about();
@@ -87,7 +87,7 @@ impl SessionChange {
 
 /// Sessions as they are at one moment.
 #[derive(Debug)]
-pub(crate) struct World {
+pub struct World {
     now_ms: i64,
     sessions: BTreeMap<String, Known>,
 }
@@ -112,25 +112,25 @@ struct Entry {
 }
 
 impl World {
-    pub(crate) fn new(now_ms: i64) -> World {
+    pub fn new(now_ms: i64) -> World {
         World { now_ms, sessions: BTreeMap::new() }
     }
 
     /// When that moment is, by the store's clock.
-    pub(crate) fn now_ms(&self) -> i64 {
+    pub fn now_ms(&self) -> i64 {
         self.now_ms
     }
 
     /// A session that is there, with the number of its subscriptions. `kept` says that the node that
     /// serves it is known.
-    pub(crate) fn put(&mut self, id: String, row: SessionRow, subscriptions: usize, kept: bool) {
+    pub fn put(&mut self, id: String, row: SessionRow, subscriptions: usize, kept: bool) {
         let before = Some(row.clone());
         let followed = BTreeMap::new();
         self.sessions.insert(id, Known { before, row, kept, subscriptions, followed });
     }
 
     /// What a session follows. To be put after the session.
-    pub(crate) fn put_followed(&mut self, session: &str, followed: Followed) {
+    pub fn put_followed(&mut self, session: &str, followed: Followed) {
         if let Some(known) = self.sessions.get_mut(session) {
             let stream = followed.subscription.stream.clone();
             let entry = Entry { before: Some(followed.clone()), now: Some(followed) };
@@ -296,7 +296,7 @@ impl Known {
 
 impl SessionRow {
     /// No node serves it any more.
-    pub(crate) fn detach(&mut self, now_ms: i64, expires_at_ms: i64) {
+    pub fn detach(&mut self, now_ms: i64, expires_at_ms: i64) {
         self.node = None;
         self.served_until_ms = Some(now_ms);
         self.expires_at_ms = expires_at_ms;
@@ -305,39 +305,39 @@ impl SessionRow {
 
 /// What is to be written.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
-    pub(crate) now_ms: i64,
+pub struct Plan {
+    pub now_ms: i64,
     /// Sessions that are new or changed.
-    pub(crate) sessions: Vec<(String, SessionRow)>,
+    pub sessions: Vec<(String, SessionRow)>,
     /// Sessions that go. What they follow is in `removed`.
-    pub(crate) sessions_removed: Vec<String>,
+    pub sessions_removed: Vec<String>,
     /// Sessions that expire at another time than before: the rows of their subscriptions say so
     /// too.
-    pub(crate) renewed: Vec<(String, i64)>,
+    pub renewed: Vec<(String, i64)>,
     /// Rows of `session_subscriptions` that are new or changed.
-    pub(crate) subscriptions: Vec<FollowedRow>,
+    pub subscriptions: Vec<FollowedRow>,
     /// Rows of `session_offsets` that are new or changed.
-    pub(crate) pointers: Vec<FollowedRow>,
+    pub pointers: Vec<FollowedRow>,
     /// Rows of both that go, by session and stream.
-    pub(crate) removed: Vec<(String, String)>,
+    pub removed: Vec<(String, String)>,
     /// By how much the number of sessions that follow a stream rises or falls.
-    pub(crate) counts: BTreeMap<String, i64>,
+    pub counts: BTreeMap<String, i64>,
     /// Sessions whose subscriptions changed.
-    pub(crate) changed: BTreeSet<String>,
+    pub changed: BTreeSet<String>,
 }
 
 /// What a session follows, with what its rows repeat of the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FollowedRow {
-    pub(crate) session: String,
-    pub(crate) user_id: String,
-    pub(crate) expires_at_ms: i64,
-    pub(crate) followed: Followed,
+pub struct FollowedRow {
+    pub session: String,
+    pub user_id: String,
+    pub expires_at_ms: i64,
+    pub followed: Followed,
 }
 
 impl Plan {
     /// Whether there is nothing to write.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
             && self.sessions_removed.is_empty()
             && self.subscriptions.is_empty()
@@ -378,14 +378,14 @@ impl Plan {
     }
 
     /// A session follows a stream no longer.
-    pub(crate) fn remove(&mut self, session: String, stream: String) {
+    pub fn remove(&mut self, session: String, stream: String) {
         *self.counts.entry(stream.clone()).or_default() -= 1;
         self.removed.push((session, stream));
     }
 }
 
 /// Goes through changes in order: what becomes of each, and what is to be written.
-pub(crate) fn decide(mut world: World, changes: &[SessionChange]) -> (Vec<SessionOutcome>, Plan) {
+pub fn decide(mut world: World, changes: &[SessionChange]) -> (Vec<SessionOutcome>, Plan) {
     let outcomes = changes.iter().map(|change| world.apply(change)).collect();
     (outcomes, world.into_plan())
 }

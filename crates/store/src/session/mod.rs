@@ -35,10 +35,10 @@ mod sweep;
 use async_trait::async_trait;
 use tokio::sync::broadcast;
 
-pub(crate) use decide::{
+pub use decide::{
     Followed, FollowedRow, Plan, SessionRow, Wanted, World, after, decide, position_of,
 };
-pub(crate) use sweep::{
+pub use sweep::{
     Count, Cursor, Found, Pointer, STREAMS_MAX, Times, expired, first_sessions, let_go,
     next_pointers, next_streams, recounted, stale,
 };
@@ -232,7 +232,7 @@ pub struct SweptSessions {
 pub const SESSION_SUBSCRIPTIONS_MAX: usize = 1_000;
 
 /// Signals that wait for a receiver. One that is further behind has missed some.
-pub(crate) const SIGNALS_MAX: usize = 1_024;
+pub const SIGNALS_MAX: usize = 1_024;
 
 /// Sessions and their pointers. See the [module documentation](self) for what holds.
 #[async_trait]

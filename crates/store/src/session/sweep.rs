@@ -9,31 +9,31 @@ use super::decide::{Plan, SessionRow};
 use super::{SessionChange, SessionRules};
 
 /// Streams whose subscribers are counted a call.
-pub(crate) const STREAMS_MAX: usize = 200;
+pub const STREAMS_MAX: usize = 200;
 /// Subscribers that are counted a call, unless a single stream has more.
 const SUBSCRIBERS_MAX: usize = 20_000;
 
 /// Where the next sweep goes on. Every node looks at everything, each at its own pace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Cursor {
+pub struct Cursor {
     /// After this session and stream.
-    pub(crate) pointer: (String, String),
+    pub pointer: (String, String),
     /// After this stream.
-    pub(crate) stream: String,
+    pub stream: String,
 }
 
 /// The times by which a sweep goes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Times {
-    pub(crate) now_ms: i64,
+pub struct Times {
+    pub now_ms: i64,
     /// Sessions whose node is gone live at least until then.
-    pub(crate) expires_at_ms: i64,
+    pub expires_at_ms: i64,
     /// What nobody has used since then is stale.
-    pub(crate) stale_before_ms: i64,
+    pub stale_before_ms: i64,
 }
 
 impl Times {
-    pub(crate) fn new(now_ms: i64, rules: &SessionRules) -> Times {
+    pub fn new(now_ms: i64, rules: &SessionRules) -> Times {
         let stale_ms = i64::try_from(rules.stale_ms).unwrap_or(i64::MAX);
         Times {
             now_ms,
@@ -45,10 +45,10 @@ impl Times {
 
 /// A session and how many streams it follows.
 #[derive(Debug, Clone)]
-pub(crate) struct Found<T> {
-    pub(crate) id: String,
-    pub(crate) row: T,
-    pub(crate) subscriptions: usize,
+pub struct Found<T> {
+    pub id: String,
+    pub row: T,
+    pub subscriptions: usize,
 }
 
 /// The first of what was found that have at most `rows_max` rows together, and always one, so that
@@ -81,16 +81,14 @@ fn in_turn<T, K: Default>(
 }
 
 /// The pointers that a call looks at, and after which the next one goes on.
-pub(crate) fn next_pointers(found: Vec<Pointer>, asked: usize) -> (Vec<Pointer>, (String, String)) {
+pub fn next_pointers(found: Vec<Pointer>, asked: usize) -> (Vec<Pointer>, (String, String)) {
     let key = |pointer: &Pointer| (pointer.session.clone(), pointer.stream.clone());
     in_turn(found, asked, asked, |_| 1, key)
 }
 
 /// The streams whose subscribers a call counts, with the counts that are kept, and after which the
 /// next one goes on. [`STREAMS_MAX`] were asked for.
-pub(crate) fn next_streams(
-    found: Vec<(String, Option<i64>)>,
-) -> (Vec<(String, Option<i64>)>, String) {
+pub fn next_streams(found: Vec<(String, Option<i64>)>) -> (Vec<(String, Option<i64>)>, String) {
     let subscribers = |(_, kept): &(String, Option<i64>)| {
         kept.and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
     };
@@ -98,17 +96,13 @@ pub(crate) fn next_streams(
 }
 
 /// As many sessions as a call takes.
-pub(crate) fn first_sessions<T>(found: Vec<Found<T>>, rows_max: usize) -> Vec<Found<T>> {
+pub fn first_sessions<T>(found: Vec<Found<T>>, rows_max: usize) -> Vec<Found<T>> {
     first(found, rows_max, |session| session.subscriptions.saturating_add(1))
 }
 
 /// Sessions whose node has gone. They live until `expires_at_ms` at least; a node that nobody ever
 /// knew (`None`) kept nothing alive, so what it leaves is as it is without it.
-pub(crate) fn let_go(
-    sessions: Vec<Found<SessionRow>>,
-    now_ms: i64,
-    expires_at_ms: Option<i64>,
-) -> Plan {
+pub fn let_go(sessions: Vec<Found<SessionRow>>, now_ms: i64, expires_at_ms: Option<i64>) -> Plan {
     let mut plan = Plan { now_ms, ..Plan::default() };
     for Found { id, mut row, .. } in sessions {
         let expired_at_ms = row.expires_at_ms;
@@ -125,11 +119,7 @@ pub(crate) fn let_go(
 }
 
 /// Sessions that have expired, and all that they follow.
-pub(crate) fn expired(
-    sessions: Vec<Found<()>>,
-    followed: Vec<(String, String)>,
-    now_ms: i64,
-) -> Plan {
+pub fn expired(sessions: Vec<Found<()>>, followed: Vec<(String, String)>, now_ms: i64) -> Plan {
     let mut plan = Plan { now_ms, ..Plan::default() };
     for (session, stream) in followed {
         plan.remove(session, stream);
@@ -141,17 +131,17 @@ pub(crate) fn expired(
 
 /// A pointer that was looked at.
 #[derive(Debug, Clone)]
-pub(crate) struct Pointer {
-    pub(crate) session: String,
-    pub(crate) stream: String,
+pub struct Pointer {
+    pub session: String,
+    pub stream: String,
     /// Nobody has acknowledged it, or served its session, for long.
-    pub(crate) stale: bool,
+    pub stale: bool,
     /// There is no such session.
-    pub(crate) orphan: bool,
+    pub orphan: bool,
 }
 
 /// Stale pointers: the subscriptions to be ended, and besides what belongs to no session at all.
-pub(crate) fn stale(looked_at: &[Pointer], now_ms: i64) -> (Vec<SessionChange>, Plan) {
+pub fn stale(looked_at: &[Pointer], now_ms: i64) -> (Vec<SessionChange>, Plan) {
     let mut orphans = Plan { now_ms, ..Plan::default() };
     let mut ended = Vec::new();
     for pointer in looked_at.iter().filter(|pointer| pointer.stale) {
@@ -167,14 +157,14 @@ pub(crate) fn stale(looked_at: &[Pointer], now_ms: i64) -> (Vec<SessionChange>, 
 
 /// A stream's count as it is kept, if it is, and as it should be.
 #[derive(Debug, Clone)]
-pub(crate) struct Count {
-    pub(crate) stream: String,
-    pub(crate) kept: Option<i64>,
-    pub(crate) right: i64,
+pub struct Count {
+    pub stream: String,
+    pub kept: Option<i64>,
+    pub right: i64,
 }
 
 /// Counts that are wrong. A row that says that nobody follows a stream is wrong too: it is removed.
-pub(crate) fn recounted(counts: Vec<Count>, now_ms: i64) -> Plan {
+pub fn recounted(counts: Vec<Count>, now_ms: i64) -> Plan {
     let wrong = |count: &Count| match count.kept {
         None => count.right != 0,
         Some(kept) => kept != count.right || kept == 0,

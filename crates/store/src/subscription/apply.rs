@@ -7,36 +7,36 @@ use crate::offset::Position;
 
 /// What an operation is applied against besides the subscription itself.
 #[derive(Debug)]
-pub(crate) struct Context {
+pub struct Context {
     /// The store's clock.
-    pub(crate) now_ms: i64,
+    pub now_ms: i64,
     /// An id for a wake, should one begin.
-    pub(crate) wake_id: String,
+    pub wake_id: String,
     /// Ends of the streams the operation names or, on creation, that match the pattern. Streams
     /// that do not exist are left out.
-    pub(crate) tails: BTreeMap<String, Position>,
+    pub tails: BTreeMap<String, Position>,
     /// Where those of them that are forks left their source. What lies before is not theirs.
-    pub(crate) starts: BTreeMap<String, Position>,
+    pub starts: BTreeMap<String, Position>,
 }
 
 /// What an operation does.
 #[derive(Debug)]
-pub(crate) struct Change {
+pub struct Change {
     /// What to answer.
-    pub(crate) reply: Reply,
+    pub reply: Reply,
     /// What to keep: `Some(None)` removes the subscription, `None` leaves it as it is.
-    pub(crate) save: Option<Option<Subscription>>,
+    pub save: Option<Option<Subscription>>,
     /// The set of streams it covers changed, so nodes must be told.
     pub(crate) interest_changed: bool,
     /// A wake to announce in a wake stream: the stream that grew.
-    pub(crate) announce: Option<Announce>,
+    pub announce: Option<Announce>,
 }
 
 /// A wake event to append.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Announce {
-    pub(crate) wake_stream: String,
-    pub(crate) event: String,
+pub struct Announce {
+    pub wake_stream: String,
+    pub event: String,
 }
 
 impl Change {
@@ -46,7 +46,7 @@ impl Change {
 }
 
 /// Applies an operation to a subscription.
-pub(crate) fn apply(id: &str, current: Option<Subscription>, op: &Op, context: &Context) -> Change {
+pub fn apply(id: &str, current: Option<Subscription>, op: &Op, context: &Context) -> Change {
     let mut work = match (current, op) {
         (current, Op::Create(config)) => return create(id, current, config, context),
         (None, _) => return Change::reply(Reply::NotFound),

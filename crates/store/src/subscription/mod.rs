@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 
-pub(crate) use apply::{Change, Context, apply};
+pub use apply::{Change, Context, apply};
 
 use crate::error::StoreError;
 use crate::offset::Position;
@@ -125,7 +125,7 @@ pub struct Subscription {
 impl Subscription {
     /// Takes a link that is kept, with its stream's end; false if its stream is gone. A pattern covers
     /// streams that are: one that is gone is covered anew when it comes back.
-    pub(crate) fn put_link(&mut self, name: &str, link: Link, exists: bool) -> bool {
+    pub fn put_link(&mut self, name: &str, link: Link, exists: bool) -> bool {
         let linked = exists || link.explicit;
         if linked {
             self.links.insert(name.to_owned(), link);
@@ -140,13 +140,13 @@ impl Subscription {
 }
 
 /// Names looked at together when a pattern is matched against all streams there are.
-pub(crate) const NAMES_AT_ONCE: usize = 10_000;
+pub const NAMES_AT_ONCE: usize = 10_000;
 
 /// Where streams end, and where the forks among them start. Streams that do not exist are left out.
 #[derive(Debug, Default)]
-pub(crate) struct Ends {
-    pub(crate) tails: BTreeMap<String, Position>,
-    pub(crate) starts: BTreeMap<String, Position>,
+pub struct Ends {
+    pub tails: BTreeMap<String, Position>,
+    pub starts: BTreeMap<String, Position>,
 }
 
 /// What a node keeps in memory to see which subscriptions an event concerns.
@@ -230,7 +230,7 @@ pub enum Op {
 
 impl Op {
     /// The streams whose ends it is applied against: those that it names, and those that match.
-    pub(crate) fn concerns(&self) -> (Vec<String>, Option<&str>) {
+    pub fn concerns(&self) -> (Vec<String>, Option<&str>) {
         match self {
             Op::Create(config) => (config.streams.clone(), config.pattern.as_deref()),
             Op::AddStreams(names) => (names.clone(), None),
@@ -298,13 +298,13 @@ pub enum Reply {
 }
 
 /// A wake's snapshot as both stores keep it: a JSON object of stream names and positions.
-pub(crate) fn snapshot_to_json(snapshot: &BTreeMap<String, Position>) -> serde_json::Value {
+pub fn snapshot_to_json(snapshot: &BTreeMap<String, Position>) -> serde_json::Value {
     let number = |position: &Position| serde_json::Value::from(position.number());
     snapshot.iter().map(|(name, position)| (name.clone(), number(position))).collect()
 }
 
 /// Reads what [`snapshot_to_json`] wrote.
-pub(crate) fn snapshot_from_json(text: &str) -> BTreeMap<String, Position> {
+pub fn snapshot_from_json(text: &str) -> BTreeMap<String, Position> {
     let numbers: BTreeMap<String, u64> = serde_json::from_str(text).unwrap_or_default();
     numbers.into_iter().map(|(name, number)| (name, Position::new(number))).collect()
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tidewire_store::Epoch;
-use tidewire_store::postgres::CompatSchemas;
+use tidewire_store_postgres::CompatSchemas;
 
 use crate::config::Given;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use tidewire_store::{Backup, BackupProgress, sqlite};
+use tidewire_store::{Backup, BackupProgress};
 
 use crate::config::{Settings, StoreOptions};
 
@@ -21,7 +21,8 @@ pub(crate) fn run(settings: &Settings, file: &Path) -> anyhow::Result<ExitCode> 
         );
     };
     let mut bar = Bar::new();
-    let made = sqlite::backup(&options.folder, file, &mut |progress| bar.show(progress));
+    let made =
+        tidewire_store_sqlite::backup(&options.folder, file, &mut |progress| bar.show(progress));
     bar.end();
     let Backup { epoch, tip, bytes } = made?;
     writeln!(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use tidewire_store::SCHEMA_VERSION;
-use tidewire_store::postgres::{self, CompatName, CompatSchemas};
+use tidewire_store_postgres::{self, CompatName, CompatSchemas};
 
 use super::table::{self, Column};
 use crate::config::{Settings, StoreOptions};
@@ -35,7 +35,7 @@ pub(crate) async fn run(
         "{backend} {place}: the schema is at version {SCHEMA_VERSION}, the newest this binary knows"
     )?;
     if let (Some(schemas), StoreOptions::Postgres(options)) = (compat, &options) {
-        report(&mut out, &postgres::compat(options, &schemas).await?)?;
+        report(&mut out, &tidewire_store_postgres::compat(options, &schemas).await?)?;
     }
     Ok(ExitCode::SUCCESS)
 }

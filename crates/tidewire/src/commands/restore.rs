@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use tidewire_store::{RestoreOptions, Restored, postgres, sqlite};
+use tidewire_store::{RestoreOptions, Restored};
 
 use crate::config::{Settings, StoreOptions};
 use crate::server::store::place;
@@ -20,7 +20,7 @@ pub(crate) async fn run(
     let options = settings.store();
     let restored = match (&options, file) {
         (StoreOptions::Sqlite(options), Some(file)) => {
-            sqlite::restore(file, &options.folder, &restore)?
+            tidewire_store_sqlite::restore(file, &options.folder, &restore)?
         }
         (StoreOptions::Sqlite(_), None) => {
             bail!("name the backup: tidewire restore FILE --data DIR")
@@ -32,7 +32,9 @@ pub(crate) async fn run(
         (StoreOptions::Postgres(_), None) if restore.replace => {
             bail!("--replace is for the embedded store: nothing of a database is put aside")
         }
-        (StoreOptions::Postgres(options), None) => postgres::restore(options, &restore).await?,
+        (StoreOptions::Postgres(options), None) => {
+            tidewire_store_postgres::restore(options, &restore).await?
+        }
     };
     write!(std::io::stdout().lock(), "{}", report(&restored, &place(&options)))?;
     Ok(ExitCode::SUCCESS)

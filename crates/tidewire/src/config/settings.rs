@@ -15,7 +15,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use tidewire_capture::{CaptureOptions, Source, Wake, WalLimits};
 use tidewire_deliver as deliver;
-use tidewire_store::{CommitOptions, PostgresOptions, SqliteOptions};
+use tidewire_store::CommitOptions;
+use tidewire_store_postgres::PostgresOptions;
+use tidewire_store_sqlite::SqliteOptions;
 
 use groups::Groups;
 use queries::Queries;

@@ -25,7 +25,7 @@ use anyhow::{Context as _, bail};
 use tidewire_capture::{Capture, CaptureOptions};
 use tidewire_deliver::{Access, Options, Reload, Server, TlsOptions, Trust};
 use tidewire_store::SharedStore;
-use tidewire_store::postgres::{PostgresStore, Replaced};
+use tidewire_store_postgres::{PostgresStore, Replaced};
 
 use crate::config::secret::{AdminKey, NoAdminKey};
 use crate::config::{Config, StoreOptions, listen_address};

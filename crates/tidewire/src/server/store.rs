@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use tidewire_client::Backoff;
-use tidewire_store::postgres::PostgresStore;
-use tidewire_store::postgres::captured::CaptureLink;
-use tidewire_store::sqlite::SqliteStore;
 use tidewire_store::{SharedStore, StoreError};
+use tidewire_store_postgres::PostgresStore;
+use tidewire_store_postgres::captured::CaptureLink;
+use tidewire_store_sqlite::SqliteStore;
 use tokio::time::Instant;
 
 use crate::config::StoreOptions;

@@ -6,13 +6,14 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tidewire_capture::{Capture, CaptureOptions, Source};
-use tidewire_store::postgres::PostgresStore;
-use tidewire_store::postgres::testing::{TestDatabase, fresh_database};
-use tidewire_store::sqlite::SqliteStore;
 use tidewire_store::{
-    Actor, CaptureMode, NewWatch, PostgresOptions, SharedStore, SqlAnswer, SqlError, SqlLimits,
-    SqliteOptions, Statements,
+    Actor, CaptureMode, NewWatch, SharedStore, SqlAnswer, SqlError, SqlLimits, Statements,
 };
+use tidewire_store_postgres::PostgresOptions;
+use tidewire_store_postgres::PostgresStore;
+use tidewire_store_postgres::testing::{TestDatabase, fresh_database};
+use tidewire_store_sqlite::SqliteOptions;
+use tidewire_store_sqlite::SqliteStore;
 use tokio_postgres::Client;
 
 use super::case::{Step, TableSpec};

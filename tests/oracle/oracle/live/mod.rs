@@ -133,7 +133,7 @@ fn most_queries_are_sql_to_sqlite() {
 
 #[tokio::test]
 async fn most_queries_are_sql_to_postgres() {
-    let database = tidewire_store::postgres::testing::fresh_database().await;
+    let database = tidewire_store_postgres::testing::fresh_database().await;
     let sql = database.connect().await;
     let mood = "CREATE TYPE mood AS ENUM ('sad', 'fine', 'glad')";
     sql.batch_execute(mood).await.expect("a type");

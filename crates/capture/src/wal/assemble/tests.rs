@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tidewire_store::postgres::wal::WatchedTable;
+use tidewire_store_postgres::wal::WatchedTable;
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tidewire_capture::{CaptureOptions, Source, Wake};
-use tidewire_store::postgres::testing::TestDatabase;
+use tidewire_store_postgres::testing::TestDatabase;
 use tokio::sync::mpsc;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidewire_store::postgres::testing::{TestDatabase, fresh_database};
+use tidewire_store_postgres::testing::{TestDatabase, fresh_database};
 
 use super::set;
 

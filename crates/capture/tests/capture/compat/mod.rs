@@ -9,8 +9,9 @@ mod outbox;
 mod statements;
 
 use tidewire_capture::{CaptureOptions, Source};
-use tidewire_store::postgres::{CompatName, CompatSchemas, compat};
-use tidewire_store::{PostgresOptions, StoreError};
+use tidewire_store::StoreError;
+use tidewire_store_postgres::PostgresOptions;
+use tidewire_store_postgres::{CompatName, CompatSchemas, compat};
 use tokio_postgres::{Row, SimpleQueryMessage};
 
 use crate::stage::{Stage, quick};

@@ -1,8 +1,8 @@
 //! Who makes the names, where, and what is left alone.
 
 use tidewire_store::StoreError;
-use tidewire_store::postgres::CompatSchemas;
-use tidewire_store::postgres::testing::fresh_database;
+use tidewire_store_postgres::CompatSchemas;
+use tidewire_store_postgres::testing::fresh_database;
 
 use super::{make, refused, usual, value};
 use crate::stage::Stage;

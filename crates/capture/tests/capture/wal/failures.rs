@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidewire_store::Log as _;
-use tidewire_store::postgres::wal::{self, Appended, Batch, Item, Place, Read};
+use tidewire_store_postgres::wal::{self, Appended, Batch, Item, Place, Read};
 
 use crate::stage::{Stage, reading};
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tidewire_store::postgres::testing::fresh_database_on;
+use tidewire_store_postgres::testing::fresh_database_on;
 use tidewire_stories::cluster::Cluster;
 use tokio_postgres::NoTls;
 

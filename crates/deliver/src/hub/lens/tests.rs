@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use tidewire_query::{Dialect, Effort};
-use tidewire_store::sqlite::SqliteStore;
 use tidewire_store::{
     Actor, Epoch, Event, Found, NewWatch, Operation, Page, PageLimit, Position, RowChange,
-    SharedStore, SqlLimits, SqliteOptions, Statements,
+    SharedStore, SqlLimits, Statements,
 };
+use tidewire_store_sqlite::SqliteOptions;
+use tidewire_store_sqlite::SqliteStore;
 
 use super::look::Doubt;
 use super::{Lens, Tables, View, sift_apart};

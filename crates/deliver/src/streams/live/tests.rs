@@ -7,8 +7,9 @@ use axum::http::request::Parts;
 use axum::http::{Request, Response};
 use tempfile::TempDir;
 
-use tidewire_store::sqlite::SqliteStore;
-use tidewire_store::{Actor, NewWatch, SharedStore, SqlLimits, SqliteOptions, Statements};
+use tidewire_store::{Actor, NewWatch, SharedStore, SqlLimits, Statements};
+use tidewire_store_sqlite::SqliteOptions;
+use tidewire_store_sqlite::SqliteStore;
 
 use super::super::read::get;
 use super::*;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use super::made;
 use super::model::Model;
 use crate::command::Create;
-use crate::contract::commands::{create, create_json};
 use crate::decide::{announcement, decide_change};
 use crate::event::Control;
 use crate::offset::Position;
 use crate::subscription::{Change, Config, Context, Kind, Op, apply};
+use crate::testing::commands::{create, create_json};
 
 /// A change that wakes a subscription through the stream `wakes`, and concerns the nodes too.
 fn waking() -> Change {

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 
 use super::model::Model;
 use crate::command::{Actor, Answer, Append, Command, Create, ForkFrom, Reach, Refusal};
-use crate::contract::commands::{JSON, TEXT, append, append_json, create, delete_by, tenant};
 use crate::offset::Position;
 use crate::stream::{Closed, Lifetime, ProducerStamp, StreamState};
+use crate::testing::commands::{JSON, TEXT, append, append_json, create, delete_by, tenant};
 
 fn name() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["a", "b", "c"]).prop_map(str::to_owned)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::command::{Actor, Reach};
-use crate::contract::commands::{LONG_AGO, delete_by, tenant};
+use crate::testing::commands::{LONG_AGO, delete_by, tenant};
 
 /// Commands by someone, about a stream and a free name.
 fn attempts(actor: &Actor, stream: &str) -> Vec<Command> {

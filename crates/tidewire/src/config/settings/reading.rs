@@ -6,7 +6,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use tidewire_capture::{Source, Wake};
 use tidewire_deliver as deliver;
-use tidewire_store::{Failover, StreamRule};
+use tidewire_store::StreamRule;
+use tidewire_store_postgres::Failover;
 
 pub(super) fn ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     u64::deserialize(deserializer).map(Duration::from_millis)

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tidewire_deliver as deliver;
-use tidewire_store::{Failover, RetentionRules, StreamRule};
+use tidewire_store::{RetentionRules, StreamRule};
+use tidewire_store_postgres::Failover;
 
 use super::reading::{failover, ms, stream_rules};
 

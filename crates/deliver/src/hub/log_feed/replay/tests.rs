@@ -6,10 +6,9 @@ use std::time::Duration;
 use serde_json::json;
 use tempfile::TempDir;
 
-use tidewire_store::sqlite::SqliteStore;
-use tidewire_store::{
-    Actor, NewWatch, PageLimit, SharedStore, SqlLimits, SqliteOptions, Statements,
-};
+use tidewire_store::{Actor, NewWatch, PageLimit, SharedStore, SqlLimits, Statements};
+use tidewire_store_sqlite::SqliteOptions;
+use tidewire_store_sqlite::SqliteStore;
 
 use super::{Patience, RETRY_MIN, read_page, see_page};
 use crate::access::auth::names::TableNames;

@@ -1,0 +1,84 @@
+//! How the shared store is opened.
+
+use std::time::Duration;
+
+use tidewire_store::CommitOptions;
+
+/// What a node does when its database is not the one that the log's epoch was noted in: after a
+/// failover to a standby, or in a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Failover {
+    /// The log begins a new epoch, because its newest events may be missing.
+    #[default]
+    NewEpoch,
+    /// The node stops, and the operator decides.
+    Stop,
+    /// The log goes on: the operator's word that nothing is missing.
+    Lossless,
+}
+
+impl Failover {
+    /// Reads the word that configurations have for it.
+    pub fn parse(word: &str) -> Option<Failover> {
+        match word {
+            "new_epoch" => Some(Failover::NewEpoch),
+            "stop" => Some(Failover::Stop),
+            "lossless" => Some(Failover::Lossless),
+            _ => None,
+        }
+    }
+}
+
+/// The shared store.
+#[derive(Clone)]
+pub struct PostgresOptions {
+    /// `postgres://user:password@host:port/database?sslmode=…`
+    pub url: String,
+    /// Bounds of the group commit.
+    pub commit: CommitOptions,
+    /// Connections that serve reads.
+    pub read_connections: usize,
+    /// Sessions that run users' own SQL.
+    pub sql_connections: usize,
+    /// Sessions that read for live queries: more than reads at once, so that new queries are looked at
+    /// meanwhile.
+    pub query_connections: usize,
+    /// The role that live queries run as.
+    pub query_role: String,
+    /// How long to wait for a connection, and for a lost one to come back, before a command is
+    /// refused as unavailable.
+    pub connect_timeout: Duration,
+    /// What to do after a failover.
+    pub failover: Failover,
+}
+
+impl PostgresOptions {
+    /// The store at `url`, with the usual bounds.
+    pub fn new(url: impl Into<String>) -> PostgresOptions {
+        PostgresOptions {
+            url: url.into(),
+            commit: CommitOptions::default(),
+            read_connections: 8,
+            sql_connections: 4,
+            query_connections: 10,
+            query_role: "tidewire_live".to_owned(),
+            connect_timeout: Duration::from_secs(5),
+            failover: Failover::default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for PostgresOptions {
+    /// Leaves out the URL: it may hold a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresOptions")
+            .field("commit", &self.commit)
+            .field("read_connections", &self.read_connections)
+            .field("sql_connections", &self.sql_connections)
+            .field("query_connections", &self.query_connections)
+            .field("query_role", &self.query_role)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("failover", &self.failover)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,236 @@
+//! Sessions that users' SQL runs in.
+//!
+//! They have the database's own settings, not ours: its search path and its planner. What a request
+//! leaves behind is cleared away before the next one comes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_postgres::{CancelToken, Client, Error, SimpleQueryMessage};
+use tokio_util::sync::CancellationToken;
+
+use super::super::connect::{self, Connector, Session};
+use super::ending::{self, Backend};
+use tidewire_store::error::StoreError;
+use tidewire_store::places::{Place, Places};
+
+/// A session that stops in the middle of a transaction is ended by the server.
+const SETTINGS: &str = "
+    SET idle_in_transaction_session_timeout = '10s';
+";
+
+/// `DISCARD ALL`, but for statements that the driver has prepared for itself.
+const CLEAN: &str = "
+    CLOSE ALL;
+    SET SESSION AUTHORIZATION DEFAULT;
+    RESET ALL;
+    UNLISTEN *;
+    SELECT pg_catalog.pg_advisory_unlock_all();
+    DISCARD TEMP;
+    DISCARD SEQUENCES;
+";
+const DISCARD_PLANS: &str = "DISCARD PLANS;";
+
+/// Statements that somebody has prepared by SQL, in a function perhaps. The driver gives its own statements
+/// names, and would fail where one of them is taken: a session that has any is closed.
+const PREPARED: &str = "
+    SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_statements WHERE from_sql;
+";
+
+/// Where plans are kept, they are not to be made for each value.
+const KEEP_PLANS: &str = "SET plan_cache_mode = force_generic_plan;";
+
+/// The sessions, up to a number. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct Guests {
+    connector: Arc<Connector>,
+    places: Places,
+    idle: Arc<Mutex<Idle>>,
+    keep_plans: bool,
+    closing: CancellationToken,
+}
+
+#[derive(Default)]
+struct Idle {
+    sessions: Vec<Session>,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Idle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Idle").field("sessions", &self.sessions.len()).finish_non_exhaustive()
+    }
+}
+
+/// A session in use. One that is dropped, and not given back, is closed.
+pub(crate) struct Guest {
+    pub(crate) session: Session,
+    /// Others have used it before.
+    pub(super) used: bool,
+    held: Held,
+}
+
+/// What a session in use holds. Unless it is known that the server is done with it, its place is not another's
+/// before that is so ([`ending`](super::ending)).
+struct Held {
+    place: Option<Place>,
+    connector: Arc<Connector>,
+    token: CancelToken,
+    backend: Option<Backend>,
+    /// The store is closed: nothing is waited for.
+    closing: CancellationToken,
+}
+
+impl Guest {
+    /// Ends what a session that is not answering in time still does, and closes it. Its place is free once that
+    /// has ended.
+    pub(crate) fn cancel(self) {
+        drop(self);
+    }
+}
+
+impl Held {
+    /// The server is done with the session.
+    fn give_back(mut self) {
+        self.place = None;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some(place) = self.place.take() else { return };
+        let (connector, token) = (Arc::clone(&self.connector), self.token.clone());
+        let (backend, closing) = (self.backend.take(), self.closing.clone());
+        self.connector.tasks().spawn(async move {
+            let ended = Box::pin(ending::end(connector, token, backend));
+            closing.run_until_cancelled(ended).await;
+            drop(place);
+        });
+    }
+}
+
+impl Guests {
+    pub(crate) fn new(connector: &Arc<Connector>, count: usize) -> Guests {
+        Guests {
+            connector: Arc::clone(connector),
+            places: Places::new(count),
+            idle: Arc::default(),
+            keep_plans: false,
+            closing: CancellationToken::new(),
+        }
+    }
+
+    /// For requests that are one SELECT each, prepared by nobody: the plans that a session has are then
+    /// those of our own statements, and making them anew would take longer than the request.
+    pub(crate) fn keeping_plans(self) -> Guests {
+        Guests { keep_plans: true, ..self }
+    }
+
+    fn settings(&self) -> String {
+        format!("{SETTINGS}{}", if self.keep_plans { KEEP_PLANS } else { "" })
+    }
+
+    /// A session on someone's account, waited for within the timeout of connections.
+    pub(crate) async fn take(&self, account: Option<&Arc<str>>) -> Result<Guest, StoreError> {
+        let place = self.place(account).await?;
+        let kept = self.idle().sessions.pop().filter(|session| !session.ended.is_cancelled());
+        match kept {
+            Some(session) if session.client.check_connection().await.is_ok() => {
+                Ok(self.guest(session, true, place))
+            }
+            _ => self.open(place).await,
+        }
+    }
+
+    /// A session that nobody has used, likewise.
+    pub(super) async fn take_new(&self, account: Option<&Arc<str>>) -> Result<Guest, StoreError> {
+        let place = self.place(account).await?;
+        self.open(place).await
+    }
+
+    async fn open(&self, place: Place) -> Result<Guest, StoreError> {
+        let session = self.connector.guest_in_time(&self.settings()).await?;
+        Ok(self.guest(session, false, place))
+    }
+
+    fn guest(&self, session: Session, used: bool, place: Place) -> Guest {
+        let held = Held {
+            place: Some(place),
+            connector: Arc::clone(&self.connector),
+            token: session.client.cancel_token(),
+            backend: session.backend.clone(),
+            closing: self.closing.clone(),
+        };
+        Guest { session, used, held }
+    }
+
+    async fn place(&self, account: Option<&Arc<str>>) -> Result<Place, StoreError> {
+        let timeout = self.connector.timeout;
+        match tokio::time::timeout(timeout, self.places.take(account)).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) => Err(StoreError::Closed),
+            Err(_) => {
+                let text = format!("all sessions for SQL were in use for {timeout:?}");
+                Err(StoreError::Unavailable(text))
+            }
+        }
+    }
+
+    /// Clears a session away behind a request, for the next one. The request need not wait for it. A session
+    /// that cannot be cleared away, or not in time, is closed.
+    pub(crate) fn give_back(&self, guest: Guest) {
+        let idle = Arc::clone(&self.idle);
+        let discard = if self.keep_plans { "" } else { DISCARD_PLANS };
+        let (settings, timeout) = (self.settings(), self.connector.timeout);
+        self.connector.tasks().spawn(async move {
+            let cleaned = clean(&guest.session.client, discard, &settings);
+            let cleaned = tokio::time::timeout(timeout, cleaned).await;
+            if matches!(cleaned, Ok(Ok(true))) {
+                guest.session.client.clear_type_cache();
+                keep(&idle, guest);
+            }
+        });
+    }
+
+    /// Gives back a session in which only our own statements ran, each by itself.
+    pub(super) fn give_back_untouched(&self, guest: Guest) {
+        keep(&self.idle, guest);
+    }
+
+    /// Lets go of the database.
+    pub(crate) fn close(&self) {
+        let mut idle = self.idle();
+        idle.closed = true;
+        idle.sessions.clear();
+        self.places.close();
+        self.closing.cancel();
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a session for the next request.
+fn keep(idle: &Mutex<Idle>, guest: Guest) {
+    let Guest { session, held, .. } = guest;
+    let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+    if !idle.closed {
+        idle.sessions.push(session);
+    }
+    drop(idle);
+    held.give_back();
+}
+
+/// Takes away what was left in a session, and says whether nothing is left.
+async fn clean(client: &Client, discard: &str, settings: &str) -> Result<bool, Error> {
+    let said = client.simple_query(&format!("{CLEAN}{discard}{PREPARED}")).await?;
+    let prepared = said.iter().rev().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0),
+        _ => None,
+    });
+    if prepared != Some("0") {
+        return Ok(false);
+    }
+    connect::welcome(client, settings).await?;
+    Ok(true)
+}

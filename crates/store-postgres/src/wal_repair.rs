@@ -1,0 +1,122 @@
+//! What a repair reads: the tables as they are in one snapshot, against what the log says of them.
+
+use std::time::Duration;
+
+use deadpool_postgres::ClientWrapper;
+use futures_util::{TryStreamExt, pin_mut};
+use tokio_postgres::types::ToSql;
+
+use super::error::broken;
+use super::query::{execute, query, query_one, sql};
+use tidewire_store::error::StoreError;
+use tidewire_store::row::Operation;
+
+const OPERATION: &str = "compare the tables with the log";
+
+/// How often to look whether everyone sees what the snapshot does.
+const HIDDEN_POLL: Duration = Duration::from_millis(20);
+
+/// A change that was not captured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// What must have been done.
+    pub operation: Operation,
+    /// The row as the log knows it.
+    pub before: Option<String>,
+    /// The row as it is.
+    pub after: Option<String>,
+}
+
+/// Notes that the tables are to be compared, until that is done.
+pub async fn begin_repair(client: &ClientWrapper, why: &str) -> Result<(), StoreError> {
+    let noted = execute(client, sql!("wal_repairing"), &[&why]).await;
+    noted.map(drop).map_err(broken(OPERATION))
+}
+
+/// A look at the database in one snapshot.
+#[derive(Debug)]
+pub struct Gap<'a> {
+    client: &'a ClientWrapper,
+    snapshot: String,
+}
+
+impl<'a> Gap<'a> {
+    /// Begins to look, in a snapshot that another session has exported. The session is for this alone.
+    pub async fn open(client: &'a ClientWrapper, exported: &str) -> Result<Gap<'a>, StoreError> {
+        let quoted = exported.replace('\'', "");
+        let begin = async {
+            client
+                .batch_execute(&format!(
+                    "SET idle_in_transaction_session_timeout = 0; SET statement_timeout = 0;
+                     SET enable_nestloop = on;
+                     BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+                     SET TRANSACTION SNAPSHOT '{quoted}'"
+                ))
+                .await?;
+            query_one(client, sql!("wal_repair_snapshot"), &[]).await?.try_get(0)
+        };
+        let snapshot = begin.await.map_err(broken(OPERATION))?;
+        Ok(Gap { client, snapshot })
+    }
+
+    /// Waits, on another session, until everyone sees what the snapshot does.
+    pub async fn wait_until_visible(&self, other: &ClientWrapper) -> Result<(), StoreError> {
+        loop {
+            let hidden = query_one(other, sql!("wal_repair_hidden"), &[&self.snapshot]).await;
+            let hidden: bool = hidden.and_then(|row| row.try_get(0)).map_err(broken(OPERATION))?;
+            if !hidden {
+                return Ok(());
+            }
+            tokio::time::sleep(HIDDEN_POLL).await;
+        }
+    }
+
+    /// How a watched table differs from the log, a few rows at a time: as many as `take` asks for are
+    /// held at once.
+    pub async fn differences<E, F>(
+        &self,
+        table_id: u32,
+        mut take: impl FnMut(Difference) -> F,
+    ) -> Result<(), E>
+    where
+        E: From<StoreError>,
+        F: Future<Output = Result<(), E>>,
+    {
+        let failed = |error| E::from(broken(OPERATION)(error));
+        let statement =
+            self.client.prepare_cached(sql!("wal_repair_differences")).await.map_err(failed)?;
+        let params: [&(dyn ToSql + Sync); 1] = [&table_id];
+        let rows = self.client.query_raw(&statement, params).await.map_err(failed)?;
+        pin_mut!(rows);
+        while let Some(row) = rows.try_next().await.map_err(failed)? {
+            let word: &str = row.try_get(0).map_err(failed)?;
+            take(Difference {
+                operation: Operation::parse(word).unwrap_or(Operation::Update),
+                before: row.try_get(1).map_err(failed)?,
+                after: row.try_get(2).map_err(failed)?,
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// What is staged: ids, transactions, and whether it is a transaction's last.
+    pub async fn staged(&self) -> Result<Vec<(i64, i64, bool)>, StoreError> {
+        let read = async {
+            let rows = query(self.client, sql!("wal_repair_staged"), &[]).await?;
+            rows.iter()
+                .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)))
+                .collect::<Result<Vec<_>, tokio_postgres::Error>>()
+        };
+        read.await.map_err(broken(OPERATION))
+    }
+}
+
+/// A number of its own for what a repair finds, and the time in microseconds since 2000.
+pub async fn repair_number(client: &ClientWrapper) -> Result<(i64, i64), StoreError> {
+    let read = async {
+        let row = query_one(client, sql!("wal_repair_number"), &[]).await?;
+        Ok((row.try_get(0)?, row.try_get(1)?))
+    };
+    read.await.map_err(broken(OPERATION))
+}

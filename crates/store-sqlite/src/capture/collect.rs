@@ -1,0 +1,309 @@
+//! What a transaction of the user's does, while it does it: rows that it changes and documents that it
+//! publishes, in order. Nothing of it is kept if the transaction is not.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use super::guard::{Guard, Savepoint, Stopped};
+use super::preupdate::Touched;
+use super::problem::CHANGES_TOO_MUCH;
+use super::table::{Image, Watched};
+use tidewire_store::command::Actor;
+use tidewire_store::decide::{Step, invalidation, publication};
+use tidewire_store::entity::EntityChange;
+use tidewire_store::row::{Operation, RowChange};
+
+/// Bytes of rows and documents that one transaction may bring into the log. They wait in memory for
+/// its commit.
+pub(crate) const TRANSACTION_BYTES_MAX: usize = 256 << 20;
+
+/// What a change takes besides its images.
+const CHANGE_OVERHEAD_BYTES: usize = 256;
+
+#[derive(Debug, Default)]
+struct Gathered {
+    /// By the tables' names in lower case.
+    tables: HashMap<String, Arc<Watched>>,
+    actor: Actor,
+    steps: Vec<Step>,
+    bytes: usize,
+    /// A row that could not be read: its transaction must not commit.
+    failure: Option<String>,
+    collecting: bool,
+    savepoints: Vec<Mark>,
+}
+
+/// Where a savepoint was set.
+#[derive(Debug)]
+struct Mark {
+    name: String,
+    steps: usize,
+    bytes: usize,
+    actor: Actor,
+    /// How many times the schema had been changed.
+    alterations: usize,
+}
+
+/// Why a savepoint cannot be gone back to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NotUndone {
+    /// The schema was changed since.
+    SchemaChanged,
+    /// What was gathered is not all, whatever is undone.
+    Incomplete(String),
+}
+
+/// The changes of the transaction that runs. The writer's thread alone uses it.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    gathered: Mutex<Gathered>,
+    guard: Arc<Guard>,
+    bytes_max: usize,
+}
+
+impl Collector {
+    pub(crate) fn new(guard: Arc<Guard>, bytes_max: usize) -> Collector {
+        Collector { gathered: Mutex::default(), guard, bytes_max }
+    }
+
+    fn gathered(&self) -> MutexGuard<'_, Gathered> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins with nothing.
+    pub(crate) fn begin(&self, actor: Actor, watched: &[Arc<Watched>]) {
+        *self.gathered() = Gathered { actor, collecting: true, ..Gathered::default() };
+        self.watch(watched);
+    }
+
+    /// Takes changes of these tables from here on.
+    pub(crate) fn watch(&self, watched: &[Arc<Watched>]) {
+        let by_name =
+            |watched: &Arc<Watched>| (watched.table.name.to_ascii_lowercase(), Arc::clone(watched));
+        self.gathered().tables = watched.iter().map(by_name).collect();
+    }
+
+    /// Ends, and gives what was gathered; or why that is not all.
+    pub(crate) fn end(&self) -> Result<Vec<Step>, String> {
+        let gathered = std::mem::take(&mut *self.gathered());
+        gathered.failure.map_or(Ok(gathered.steps), Err)
+    }
+
+    /// Follows a savepoint of the user's, which SQLite has set, released or gone back to. `alterations`
+    /// is how many times this transaction has changed the schema so far.
+    pub(crate) fn savepoint(
+        &self,
+        savepoint: Savepoint,
+        alterations: usize,
+    ) -> Result<(), NotUndone> {
+        let mut gathered = self.gathered();
+        let gathered = &mut *gathered;
+        let place = |name: &str| gathered.savepoints.iter().rposition(|mark| mark.name == name);
+        match savepoint {
+            Savepoint::Set(name) => gathered.savepoints.push(Mark {
+                name,
+                steps: gathered.steps.len(),
+                bytes: gathered.bytes,
+                actor: gathered.actor.clone(),
+                alterations,
+            }),
+            Savepoint::Release(name) => {
+                if let Some(place) = place(&name) {
+                    gathered.savepoints.truncate(place);
+                }
+            }
+            Savepoint::RollBackTo(name) => {
+                let Some(place) = place(&name) else { return Ok(()) };
+                if let Some(reason) = &gathered.failure {
+                    return Err(NotUndone::Incomplete(reason.clone()));
+                }
+                gathered.savepoints.truncate(place + 1);
+                let mark = &gathered.savepoints[place];
+                if mark.alterations != alterations {
+                    return Err(NotUndone::SchemaChanged);
+                }
+                gathered.steps.truncate(mark.steps);
+                gathered.bytes = mark.bytes;
+                gathered.actor = mark.actor.clone();
+            }
+        }
+        Ok(())
+    }
+
+    /// The savepoint that was set first of those that are.
+    pub(crate) fn outermost_savepoint(&self) -> Option<String> {
+        self.gathered().savepoints.first().map(|mark| mark.name.clone())
+    }
+
+    /// Names who does what follows.
+    pub(crate) fn set_actor(&self, user_id: Option<String>, host_id: Option<String>) {
+        let actor = &mut self.gathered().actor;
+        (actor.user_id, actor.host_id) = (user_id, host_id);
+    }
+
+    /// Takes a document; false if there is no transaction that it could belong to.
+    pub(crate) fn publish(&self, stream: String, payload: Bytes) -> bool {
+        let mut gathered = self.gathered();
+        if !gathered.collecting {
+            return false;
+        }
+        let (bytes, actor) = (payload.len(), gathered.actor.clone());
+        self.push(&mut gathered, publication(stream, payload, actor), bytes);
+        true
+    }
+
+    /// Takes what became of an entity, in the same way.
+    pub(crate) fn invalidate(&self, entity: EntityChange) -> bool {
+        let mut gathered = self.gathered();
+        if !gathered.collecting {
+            return false;
+        }
+        let actor = gathered.actor.clone();
+        let entity = EntityChange { host_id: actor.host_id.clone(), ..entity };
+        let bytes = entity.code.len() + entity.id.as_ref().map_or(0, String::len);
+        self.push(&mut gathered, invalidation(entity, actor), 2 * bytes);
+        true
+    }
+
+    /// Takes a row that is about to change.
+    pub(crate) fn touched(&self, touched: &Touched<'_>, now_ms: i64) {
+        let mut gathered = self.gathered();
+        if gathered.failure.is_some() {
+            return;
+        }
+        let watched = gathered.tables.get(touched.table).cloned();
+        let Some(watched) =
+            watched.or_else(|| gathered.tables.get(&touched.table.to_ascii_lowercase()).cloned())
+        else {
+            return;
+        };
+        let columns = &watched.table.columns;
+        let before = (touched.operation != Operation::Insert)
+            .then(|| watched.image(|place| touched.before(columns[place].number)))
+            .transpose();
+        let after = (touched.operation != Operation::Delete)
+            .then(|| watched.image(|place| touched.after(columns[place].number)))
+            .transpose();
+        match (before, after) {
+            (Ok(before), Ok(after)) => {
+                let was = key_before(&watched, before.as_ref(), after.as_ref());
+                let change =
+                    row_change(&watched, touched.operation, before, after, &gathered.actor, now_ms);
+                let bytes = change.bytes();
+                self.push(&mut gathered, Step::Row { change, was }, bytes);
+            }
+            (Err(unreadable), _) | (_, Err(unreadable)) => {
+                let failure = format!(
+                    "a row of {} could not be read as it was changed (SQLite's code {})",
+                    touched.table, unreadable.0
+                );
+                gathered.failure = Some(failure);
+            }
+        }
+    }
+
+    fn push(&self, gathered: &mut Gathered, step: Step, bytes: usize) {
+        gathered.bytes += bytes + CHANGE_OVERHEAD_BYTES;
+        if gathered.bytes > self.bytes_max {
+            gathered.steps = Vec::new();
+            gathered.failure = Some(CHANGES_TOO_MUCH.to_owned());
+            self.guard.stop(Stopped::TooMuch);
+        } else {
+            gathered.steps.push(step);
+        }
+    }
+}
+
+/// The key that a row had, if a change gave it another. Without key columns the key is the whole row,
+/// which is not told twice.
+pub(crate) fn key_before(
+    watched: &Watched,
+    before: Option<&Image>,
+    after: Option<&Image>,
+) -> Option<String> {
+    let (before, after) = (before?, after?);
+    let other = !watched.key_columns.is_empty() && before.entity_id != after.entity_id;
+    other.then(|| before.entity_id.clone())
+}
+
+/// The change of a row, from its images.
+pub(crate) fn row_change(
+    watched: &Watched,
+    operation: Operation,
+    before: Option<Image>,
+    after: Option<Image>,
+    actor: &Actor,
+    created_at_ms: i64,
+) -> RowChange {
+    let latest = after.as_ref().or(before.as_ref());
+    // A column that says whose a row is says so also where it is null: nobody's.
+    let host_id = match &watched.host_column {
+        Some(_) => latest.and_then(|image| image.host_id.clone()),
+        None => actor.host_id.clone(),
+    };
+    let user_id = match &watched.user_column {
+        Some(_) => latest.and_then(|image| image.user_id.clone()),
+        None => actor.user_id.clone(),
+    };
+    RowChange {
+        table: watched.name.clone(),
+        operation,
+        entity_code: watched.entity_code.clone(),
+        entity_id: latest.map(|image| image.entity_id.clone()),
+        before: before.map(|image| Bytes::from(image.json)),
+        after: after.map(|image| Bytes::from(image.json)),
+        host_id,
+        user_id,
+        txid: None,
+        tx_last: false,
+        created_at_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn going_back_to_a_savepoint_takes_back_what_came_since() {
+        let collector = Collector::new(Arc::default(), 1 << 20);
+        let publish = || collector.publish("a".to_owned(), Bytes::from_static(b"1"));
+        let savepoint = |savepoint| collector.savepoint(savepoint, 0).expect("no schema changed");
+        collector.begin(Actor::default(), &[]);
+        publish();
+        savepoint(Savepoint::Set("s".to_owned()));
+        publish();
+        savepoint(Savepoint::Set("s".to_owned()));
+        publish();
+        savepoint(Savepoint::RollBackTo("s".to_owned()));
+        savepoint(Savepoint::RollBackTo("s".to_owned()));
+        savepoint(Savepoint::Release("s".to_owned()));
+        publish();
+        savepoint(Savepoint::RollBackTo("s".to_owned()));
+        publish();
+        savepoint(Savepoint::Set("t".to_owned()));
+        let back = collector.savepoint(Savepoint::RollBackTo("s".to_owned()), 1);
+        assert_eq!(back, Err(NotUndone::SchemaChanged));
+        assert_eq!(collector.outermost_savepoint().as_deref(), Some("s"));
+        assert_eq!(collector.end().expect("steps").len(), 2);
+    }
+
+    #[test]
+    fn a_transaction_that_is_too_large_is_stopped_and_gives_nothing() {
+        let guard = Arc::new(Guard::default());
+        let collector = Collector::new(Arc::clone(&guard), 1_000);
+        let publish = || collector.publish("a".to_owned(), Bytes::from_static(b"1"));
+        assert!(!publish(), "there is no transaction");
+        collector.begin(Actor::default(), &[]);
+        assert!(publish());
+        assert_eq!(collector.end().expect("a step").len(), 1);
+        collector.begin(Actor::default(), &[]);
+        for _ in 0..5 {
+            publish();
+        }
+        assert_eq!(guard.stopped(), Some(Stopped::TooMuch));
+        collector.end().expect_err("not all is there");
+    }
+}

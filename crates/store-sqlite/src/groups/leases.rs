@@ -1,0 +1,188 @@
+//! Leases: a partition that somebody works on elsewhere, until a time.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use rusqlite::Connection;
+
+use super::desk::Desk;
+use super::ending::Place;
+use super::failures::{attempts, in_ms, retry_at_ms};
+use super::sessions::of_commit;
+use super::view::Standing;
+use crate::capture;
+use crate::error::{broken, now_ms};
+use crate::sql;
+use crate::writer::Writer;
+use tidewire_store::command::Actor;
+use tidewire_store::error::StoreError;
+use tidewire_store::groups::{
+    Acked, Claim, Ending, Failure, GroupError, Key, LeaseRef, Letter, OnDead,
+};
+use tidewire_store::offset::Position;
+use tidewire_store::sql::Statements;
+
+/// The longest lease.
+const LEASE_MS_MAX: u64 = 86_400_000;
+
+fn until_ms(lease_ms: u64) -> Result<i64, GroupError> {
+    if (1..=LEASE_MS_MAX).contains(&lease_ms) {
+        return Ok(in_ms(lease_ms));
+    }
+    Err(GroupError::Invalid(format!("a lease holds for 1 to {LEASE_MS_MAX} ms")))
+}
+
+/// Leases a partition up to a place, if it is free and as somebody knew it.
+pub(super) fn lease(
+    writer: &mut Writer,
+    desk: &Desk,
+    at: &Claim,
+    to: Position,
+    lease_ms: u64,
+) -> Result<Option<u64>, GroupError> {
+    let failed = broken("lease a partition");
+    let until_ms = until_ms(lease_ms)?;
+    let transaction = writer.transaction()?;
+    let standing = Standing::load(&transaction, &at.group, at.partition)?;
+    let standing = standing.filter(|now| now.is_as(at) && now.is_free(now_ms()));
+    let Some(standing) = standing else { return Ok(None) };
+    if desk.is_held(&at.group, at.partition) {
+        return Ok(None);
+    }
+    transaction
+        .prepare_cached(sql!("group_lease"))
+        .and_then(|mut lease| {
+            let to = to.max(at.next).to_sql();
+            lease.execute((&at.group, at.partition, until_ms, to, &at.member))
+        })
+        .map_err(&failed)?;
+    transaction.commit().map_err(&failed)?;
+    Ok(Some(standing.generation + 1))
+}
+
+/// The partition of a lease that nobody has passed.
+fn standing(connection: &Connection, lease: &LeaseRef) -> Result<Standing, GroupError> {
+    let standing = Standing::load(connection, &lease.group, lease.partition)?;
+    let standing = standing.ok_or(GroupError::NotFound)?;
+    if standing.generation == lease.generation { Ok(standing) } else { Err(GroupError::Fenced) }
+}
+
+/// Makes a lease end later.
+pub(super) fn extend(
+    writer: &mut Writer,
+    lease: &LeaseRef,
+    lease_ms: u64,
+) -> Result<(), GroupError> {
+    let failed = broken("extend a lease");
+    let until_ms = until_ms(lease_ms)?;
+    let transaction = writer.transaction()?;
+    if standing(&transaction, lease)?.lease_until_ms.is_none() {
+        return Err(GroupError::Fenced);
+    }
+    transaction
+        .prepare_cached(sql!("group_lease_extend"))
+        .and_then(|mut extend| extend.execute((&lease.group, lease.partition, until_ms)))
+        .map_err(&failed)?;
+    Ok(transaction.commit().map_err(&failed)?)
+}
+
+/// Ends a lease by an advance, together with statements.
+pub(super) fn ack(
+    writer: &mut Writer,
+    lease: &LeaseRef,
+    ending: &Ending,
+    mut statements: Vec<Statements>,
+) -> Result<Acked, GroupError> {
+    for one in &mut statements {
+        if let Cow::Owned(sql) = capture::with_view(&one.sql) {
+            one.sql = sql;
+        }
+    }
+    let timeout_ms = statements.first().map_or(0, |first| first.limits.timeout_ms);
+    let begun = Instant::now();
+    // Whatever someone sends, the writer goes on.
+    let acked = catch_unwind(AssertUnwindSafe(|| {
+        let actor = Actor::default();
+        let all_ms = (!statements.is_empty()).then_some(timeout_ms);
+        capture::transact(writer, &actor, all_ms, |capturing| {
+            let connection = capturing.transaction();
+            let standing = standing(connection, lease)?;
+            let to = standing.leased_to.ok_or(GroupError::Fenced)?;
+            if standing.lease_until_ms.is_none() {
+                // Only an ack ends a lease and keeps its generation.
+                return if standing.next >= to { Ok(None) } else { Err(GroupError::Fenced) };
+            }
+            for one in &mut statements {
+                capturing.act_as(&one.actor);
+                // All of them together may take as long as one: appends wait for them.
+                let left_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+                let left_ms = timeout_ms.saturating_sub(left_ms);
+                if left_ms == 0 {
+                    return Err(GroupError::Sql(capture::too_slow(timeout_ms)));
+                }
+                one.limits.timeout_ms = one.limits.timeout_ms.min(left_ms);
+                capturing.run(one)?;
+            }
+            let connection = capturing.transaction();
+            let place = Place { connection, group: &lease.group, partition: lease.partition };
+            let other_keys = place.settle(ending).map_err(|error| match error {
+                GroupError::Moved => GroupError::Fenced,
+                other => other,
+            })?;
+            let member = place.member()?;
+            place.advance(to, u32::from(other_keys), member.as_deref())?;
+            Ok(Some(to))
+        })
+    }));
+    let acked = acked.unwrap_or_else(|_| {
+        let reason = "it panicked; nothing was kept".to_owned();
+        Err(StoreError::Broken { operation: "ack a batch", reason }.into())
+    });
+    match acked.map_err(of_commit)? {
+        (None, _) => Ok(Acked::Before),
+        (Some(next), reached) => {
+            Ok(Acked::Done { next, offset: (!statements.is_empty()).then_some(reached) })
+        }
+    }
+}
+
+/// Ends a lease without an advance.
+pub(super) fn nack(
+    writer: &mut Writer,
+    lease: &LeaseRef,
+    failures: &[Failure],
+    dead: &[Letter],
+    retry_in_ms: u64,
+) -> Result<(), GroupError> {
+    let failed = broken("give a batch back");
+    let transaction = writer.transaction()?;
+    let standing = standing(&transaction, lease)?;
+    if standing.lease_until_ms.is_none() {
+        return Err(GroupError::Fenced);
+    }
+    let (group, partition) = (&*lease.group, lease.partition);
+    let place = Place { connection: &transaction, group, partition };
+    place.put_aside(dead, &[])?;
+    let save = || -> rusqlite::Result<()> {
+        attempts(&place, failures)?;
+        let mut firsts: BTreeMap<Key, Position> = BTreeMap::new();
+        for letter in dead {
+            let first = firsts.entry(letter.event.key()).or_insert(letter.event.position);
+            *first = letter.event.position.min(*first);
+        }
+        if standing.on_dead == OnDead::Park {
+            for (key, from) in &firsts {
+                place.park(key, *from)?;
+            }
+        }
+        place.forget_attempts(&firsts.into_keys().collect::<Vec<_>>())?;
+        let waits = retry_in_ms > 0;
+        let mut end = transaction.prepare_cached(sql!("group_lease_end"))?;
+        end.execute((group, partition, waits.then(|| retry_at_ms(retry_in_ms))))?;
+        place.recount()
+    };
+    save().map_err(&failed)?;
+    Ok(transaction.commit().map_err(&failed)?)
+}
