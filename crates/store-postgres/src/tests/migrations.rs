@@ -6,7 +6,7 @@ use super::*;
 use crate::connect::Connector;
 use crate::open as opening;
 use crate::testing::fresh_database;
-use tidewire_store::migration::{self, SCHEMA_VERSION};
+use tidewire_store::SCHEMA_VERSION;
 use tidewire_store::testing::queries_in_use;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
