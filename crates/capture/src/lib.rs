@@ -31,3 +31,6 @@ mod wal;
 pub use capture::{Capture, start};
 pub use options::{CaptureOptions, Source, Wake};
 pub use wal::WalLimits;
+/// For tests of who may append, which speak to the database past the reader.
+#[doc(hidden)]
+pub use wal::{append, database};

@@ -7,7 +7,8 @@ use std::convert::Infallible;
 use deadpool_postgres::ClientWrapper;
 use tidewire_store::StoreError;
 use tidewire_store_postgres::captured::broken;
-use tidewire_store_postgres::wal;
+
+use crate::wal::database;
 
 use crate::leader::Leadership;
 use crate::options::CaptureOptions;
@@ -146,7 +147,7 @@ impl Upkeep<'_> {
 /// Sees to partitions that were added to tables whose changes are read from the write-ahead log. Where
 /// that cannot be done now it is tried again.
 async fn identify_partitions(client: &ClientWrapper) -> Result<(), StoreError> {
-    match wal::identify_partitions(client).await {
+    match database::identify_partitions(client).await {
         Ok(0) => Ok(()),
         Ok(partitions) => {
             tracing::info!(partitions, "partitions were added to watched tables");

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::columns::{Captured, Origin, Producers, Purges, Streams};
 use super::connect::{Connector, RawConnection, SETTINGS};
-use super::flight::{self, Query, Then};
+use super::flight;
 use super::load;
 use super::query::sql;
 use super::writer::Effects;
@@ -26,7 +26,10 @@ use tidewire_store::offset::Position;
 use tidewire_store::stats::CaptureCounters;
 
 pub use super::error::{broken, broken_commit, text};
-pub use super::query::{Param, Params, execute, query, query_one};
+pub use super::flight::{Query, Then, send};
+pub use super::query::{Param, Params, execute, prepare, query, query_one, texts, unsigned};
+pub use super::tls::Check;
+pub use super::url::Protection;
 pub use load::OFFSET_LOCK;
 
 /// The store as capture sees it. Cheap to share.
@@ -90,7 +93,7 @@ impl CaptureLink {
     }
 
     /// How connections to it are protected.
-    pub(crate) fn protection(&self) -> &super::url::Protection {
+    pub fn protection(&self) -> &Protection {
         &self.connector.protection
     }
 

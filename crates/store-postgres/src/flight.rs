@@ -12,11 +12,11 @@ use super::query::Params;
 use tidewire_store::error::StoreError;
 
 /// A statement that is sent if it is needed, and its parameters.
-pub(crate) type Query<'a> = (bool, &'a str, Params<'a>);
+pub type Query<'a> = (bool, &'a str, Params<'a>);
 
 /// What becomes of the transaction that statements are part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Then {
+pub enum Then {
     GoOn,
     Commit,
 }
@@ -25,7 +25,7 @@ pub(crate) enum Then {
 type Sent<'a> = BoxFuture<'a, Result<(), (bool, Error)>>;
 
 /// Runs those of the statements that are needed.
-pub(crate) async fn send(
+pub async fn send(
     client: &ClientWrapper,
     operation: &'static str,
     queries: &[Query<'_>],

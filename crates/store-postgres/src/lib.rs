@@ -53,15 +53,10 @@
 //! - `tickets`: tickets
 //! - `tls`: TLS as `sslmode` in the URL asks for it, with libpq's meanings
 //! - `url`: reading the database's URL
-//! - `wal`: what reading the write-ahead log needs of the database
-//! - `wal_append`: appending what was read
-//! - `wal_columns`: what is appended from the write-ahead log, column by column, as `unnest` takes
-//!   it
+//! - `wal`: the write-ahead log as the source of changes
 //! - `wal_obstacles`: what stands in the way of capture from the write-ahead log
-//! - `wal_repair`: what a repair reads
 //! - `wal_slot`: the replication slot
 //! - `wal_switch`: the switch between the two sources of changes
-//! - `wal_target`: where replication connections go
 //! - `watches`: watched tables
 //! - `writer`: the writer
 
@@ -107,13 +102,9 @@ mod tickets;
 mod tls;
 mod url;
 pub mod wal;
-mod wal_append;
-mod wal_columns;
 mod wal_obstacles;
-mod wal_repair;
 mod wal_slot;
 mod wal_switch;
-mod wal_target;
 mod watches;
 mod writer;
 

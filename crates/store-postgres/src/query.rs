@@ -46,7 +46,7 @@ pub async fn execute(client: &ClientWrapper, sql: &str, params: Params<'_>) -> R
 
 /// Prepares queries that are to be sent in one flight: with all of them prepared, each is sent when
 /// its future is first polled, so futures that are polled in order are sent in order.
-pub(crate) async fn prepare<const N: usize>(
+pub async fn prepare<const N: usize>(
     client: &ClientWrapper,
     queries: [&str; N],
 ) -> Result<[Statement; N], Error> {
@@ -58,7 +58,7 @@ pub(crate) async fn prepare<const N: usize>(
 }
 
 /// The first column of all rows.
-pub(crate) fn texts(rows: &[Row]) -> Result<Vec<String>, Error> {
+pub fn texts(rows: &[Row]) -> Result<Vec<String>, Error> {
     rows.iter().map(|row| row.try_get(0)).collect()
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn limit(count: usize) -> i64 {
 }
 
 /// A counter from a column, where counters are never negative.
-pub(crate) fn unsigned(value: i64) -> u64 {
+pub fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 

@@ -26,7 +26,7 @@ use tidewire_store::error::StoreError;
 
 /// How much of the server's certificate is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Check {
+pub enum Check {
     Nothing,
     Issuer,
     IssuerAndHost,

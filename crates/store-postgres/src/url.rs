@@ -37,9 +37,9 @@ pub(crate) fn parse(url: &str) -> Result<(Config, MakeRustlsConnect, Protection)
 
 /// What the URL says of TLS beyond what the driver's configuration holds.
 #[derive(Debug, Clone)]
-pub(crate) struct Protection {
-    pub(crate) check: Check,
-    pub(crate) root_file: Option<String>,
+pub struct Protection {
+    pub check: Check,
+    pub root_file: Option<String>,
 }
 
 fn ssl_mode(value: &str) -> Result<(Option<SslMode>, Check), StoreError> {

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use tidewire_store_postgres::wal::Place;
+use super::database::Place;
 
 use super::pgoutput::{Cell, Old};
 use super::table::{Role, Table};

@@ -4,7 +4,7 @@
 //! function, and that is what the slot sends. So few kinds need a hand here; what would need the
 //! catalogs (composite types, types with a cast of their own to JSON) is left to the database.
 
-use tidewire_store_postgres::wal::TypeRow;
+use super::database::TypeRow;
 
 /// How a value is written.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,9 +5,15 @@
 //! - `kind`, `json`, `image`: values and rows in the canonical form; `table`: what tables look like
 //! - `assemble`: transactions and parts of them; `translate`: from there to events
 //! - `reader`: the loop; `meter`: what the slot costs the database
-//! - `repair`: what to do when the slot is lost
+//! - `append`, `columns`: into the log, with the place that was reached, by the store's appender
+//! - `repair`: what to do when the slot is lost; `differences`: what a repair reads
+//! - `database`: what reading asks of the database; `target`: where replication connections go
 
+pub mod append;
 mod assemble;
+mod columns;
+pub mod database;
+mod differences;
 mod image;
 mod json;
 mod kind;
@@ -17,6 +23,7 @@ mod reader;
 mod repair;
 mod stream;
 mod table;
+mod target;
 mod translate;
 
 use std::time::Duration;
@@ -99,7 +106,7 @@ async fn prepare(
         if let Some(end) = sequencer::drain(leadership, options, until).await? {
             return Ok(Some(end));
         }
-        wal::drained(leadership.client()).await?;
+        database::drained(leadership.client()).await?;
     }
     if let Some(why) = &state.repairing {
         Box::pin(repair::repair(leadership, options, state, why)).await?;
@@ -127,7 +134,7 @@ async fn read(
     }
     wal::make_publications(client).await?;
     wal::end_sender(client, &state.slot).await?;
-    let Some(place) = wal::place(client).await? else {
+    let Some(place) = database::place(client).await? else {
         return Ok(Ended::SlotLost("it is not known how far it was read".to_owned()));
     };
     let stream = connect(leadership, &state.slot, place.1.lsn).await?;
@@ -138,7 +145,7 @@ async fn read(
 /// Connects to the server that has the slot: one of those that the URL names.
 async fn connect(leadership: &Leadership, slot: &str, from: u64) -> Result<Stream, StreamError> {
     let mut last = StreamError::Ended;
-    for target in wal::targets(&leadership.link) {
+    for target in target::targets(&leadership.link) {
         match tokio::time::timeout(CONNECT_MAX, Stream::start(&target, slot, from)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => last = error,

@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tidewire_store::StoreError;
-use tidewire_store_postgres::wal::{self, Appended, Batch, Item, WatchedTable};
+use tidewire_store_postgres::wal::{self, WatchedTable};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
+use super::append::{self, Appended, Batch, Item};
 use super::assemble::{Actor, Assembler, Change, Piece};
+use super::database;
 use super::kind::Kind;
 use super::meter::{Meter, Verdict};
 use super::pgoutput::{Cell, Column, Message, Relation};
@@ -91,7 +93,7 @@ impl<'a> Reader<'a> {
         options: &'a CaptureOptions,
         slot: String,
         stream: Stream,
-        (place_id, place): (i64, wal::Place),
+        (place_id, place): (i64, database::Place),
     ) -> Reader<'a> {
         Reader {
             leadership,
@@ -116,7 +118,7 @@ impl<'a> Reader<'a> {
         self.stop = stop.clone();
         self.leadership
             .client()
-            .batch_execute(wal::SETTINGS)
+            .batch_execute(database::SETTINGS)
             .await
             .map_err(tidewire_store_postgres::captured::broken("set up the session that leads"))?;
         self.load_watches().await?;
@@ -271,12 +273,12 @@ impl<'a> Reader<'a> {
                     self.load_watches().await?;
                 }
                 let ids: Vec<u32> = relation.columns.iter().map(|column| column.type_id).collect();
-                let types = wal::types(self.leadership.client(), &ids).await?;
+                let types = database::types(self.leadership.client(), &ids).await?;
                 let kinds: HashMap<u32, Kind> =
                     types.iter().map(|row| (row.id, Kind::of(row))).collect();
                 let kind = |id: u32| kinds.get(&id).cloned().unwrap_or(Kind::Text);
                 let client = self.leadership.client();
-                let generated = wal::generated_columns(client, relation.id).await?;
+                let generated = database::generated_columns(client, relation.id).await?;
                 let column = |column: &Column| {
                     let kind = match generated.contains(&column.name) {
                         true => Kind::LeftOut,
@@ -326,7 +328,7 @@ impl<'a> Reader<'a> {
     async fn wait_until_visible(&mut self, xids: &[u32]) -> Result<HashMap<u32, i64>, ReadError> {
         let (mut pause, mut looked) = (VISIBLE_POLL, Instant::now());
         loop {
-            let seen = wal::seen(self.leadership.client(), xids).await?;
+            let seen = database::seen(self.leadership.client(), xids).await?;
             if seen.iter().all(|seen| seen.visible) {
                 return Ok(xids.iter().copied().zip(seen.iter().map(|seen| seen.txid)).collect());
             }
@@ -388,7 +390,8 @@ impl<'a> Reader<'a> {
             finishes,
             items,
         };
-        let appended = wal::append(&self.leadership.link, self.leadership.client(), batch).await?;
+        let appended =
+            append::append(&self.leadership.link, self.leadership.client(), batch).await?;
         Ok(appended)
     }
 
@@ -396,10 +399,10 @@ impl<'a> Reader<'a> {
     async fn tick(&mut self) -> Result<Flow, ReadError> {
         self.ticks = self.ticks.wrapping_add(1);
         let client = self.leadership.client();
-        wal::forget_places(client, self.place_id).await?;
+        database::forget_places(client, self.place_id).await?;
         if let Some((snapshot, lsn)) = self.settling.take() {
             if self.assembler.lsn() >= lsn {
-                wal::settle(client, &snapshot).await?;
+                database::settle(client, &snapshot).await?;
             } else {
                 self.settling = Some((snapshot, lsn));
             }
@@ -408,7 +411,7 @@ impl<'a> Reader<'a> {
             return Ok(Flow::End(Ended::Well(end)));
         }
         if self.settling.is_none() && self.ticks.is_multiple_of(SETTLE_TICKS) {
-            self.settling = Some(wal::now(client).await?);
+            self.settling = Some(database::now(client).await?);
         }
         self.look_at_slot().await
     }

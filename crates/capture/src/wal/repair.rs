@@ -13,16 +13,18 @@ use std::time::Duration;
 
 use tidewire_store::{Actor, Operation, StoreError};
 use tidewire_store_postgres::captured::broken;
-use tidewire_store_postgres::wal::{
-    self, Appended, Batch, Difference, Gap, Item, Place, Read, RowItem, WalState, WatchedTable,
-};
+use tidewire_store_postgres::wal::{self, WalState, WatchedTable};
 
+use super::append::{self, Appended, Batch, Item, Read, RowItem};
+use super::database::{self, Place};
+use super::differences::{self, Difference, Gap};
 use super::stream::{Stream, StreamError};
+use super::target;
 use crate::leader::Leadership;
 use crate::options::CaptureOptions;
 
 /// The settings of the session that compares.
-const SETTINGS: &str = wal::SETTINGS;
+const SETTINGS: &str = database::SETTINGS;
 
 /// How often the session of the elected shows a sign of life while the tables are compared.
 const ALIVE: Duration = Duration::from_secs(1);
@@ -34,7 +36,7 @@ pub(crate) async fn announce(
     why: &str,
 ) -> Result<(), StoreError> {
     tracing::error!(slot = state.slot, why, "the replication slot is lost");
-    wal::begin_repair(leadership.client(), why).await
+    differences::begin_repair(leadership.client(), why).await
 }
 
 /// Makes a slot and appends what happened since the log was last appended to.
@@ -68,8 +70,8 @@ async fn work(
 ) -> Result<(), StoreError> {
     tracing::warn!(slot = state.slot, why, "comparing the watched tables with the log");
     let client = leadership.client();
-    let place_id = wal::place(client).await?.map_or(0, |(id, _)| id);
-    let (txid, committed_at) = wal::repair_number(client).await?;
+    let place_id = database::place(client).await?.map_or(0, |(id, _)| id);
+    let (txid, committed_at) = differences::repair_number(client).await?;
     let mut repair =
         Repair { leadership, options, place_id, txid, committed_at, items: Vec::new(), found: 0 };
     wal::drop_slot(client, &state.slot).await?;
@@ -95,7 +97,7 @@ async fn work(
 /// Makes the slot on the server that takes writes, and keeps its snapshot while the stream lives.
 async fn create(leadership: &Leadership, slot: &str) -> Result<(Stream, u64, String), StoreError> {
     let mut last = StreamError::Ended;
-    for target in wal::targets(&leadership.link) {
+    for target in target::targets(&leadership.link) {
         match Stream::create(&target, slot).await {
             Ok(created) => return Ok(created),
             Err(error) => last = error,
@@ -180,7 +182,10 @@ impl Repair<'_> {
 
     /// Where reading stands: it does not move before the repair is done.
     async fn place_now(&self) -> Result<Place, StoreError> {
-        Ok(wal::place(self.leadership.client()).await?.map(|(_, place)| place).unwrap_or_default())
+        Ok(database::place(self.leadership.client())
+            .await?
+            .map(|(_, place)| place)
+            .unwrap_or_default())
     }
 
     async fn append(&mut self, next: Place, finishes: bool) -> Result<(), StoreError> {
@@ -191,7 +196,8 @@ impl Repair<'_> {
             finishes,
             items: &self.items,
         };
-        let appended = wal::append(&self.leadership.link, self.leadership.client(), batch).await?;
+        let appended =
+            append::append(&self.leadership.link, self.leadership.client(), batch).await?;
         self.items.clear();
         match appended {
             Appended::Done { .. } => {

@@ -1,11 +1,11 @@
 //! The connection on which the slot sends its messages.
 
+use super::target::{CheckOf, Target};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use pgwire_replication::{
     Lsn, PgWireError, ReplicationClient, ReplicationConfig, ReplicationEvent, SslMode, TlsConfig,
 };
-use tidewire_store_postgres::wal::{CheckOf, Target};
 use tokio::task::unconstrained;
 
 use super::pgoutput::{self, DecodeError, Message};

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tidewire_store::{Actor, Operation, StoreError};
 use tidewire_store_postgres::captured::CaptureSession;
-use tidewire_store_postgres::wal::{self, Item, Read, RowItem};
 
+use super::append::{Item, Read, RowItem};
 use super::assemble::{Change, Entry};
+use super::database;
 use super::image::{self, Form, Written};
 use super::pgoutput::Cell;
 use super::table::{Role, Table};
@@ -43,7 +44,7 @@ async fn are_json(session: &CaptureSession, items: &[Item]) -> Result<bool, Stor
             continue;
         };
         for image in [&row.before, &row.after].into_iter().flatten() {
-            if !wal::is_json(session.client(), image).await? {
+            if !database::is_json(session.client(), image).await? {
                 return Ok(false);
             }
         }
@@ -69,7 +70,7 @@ async fn written(session: &CaptureSession, entries: &[Entry]) -> Result<Written,
     for (name, values) in asked {
         let texts: Vec<&str> =
             values.iter().map(|value| std::str::from_utf8(value).unwrap_or_default()).collect();
-        let Some(answers) = wal::write_values(session.client(), name, &texts).await? else {
+        let Some(answers) = database::write_values(session.client(), name, &texts).await? else {
             continue;
         };
         let keys = values.into_iter().map(|value| (name.to_owned(), value.clone()));

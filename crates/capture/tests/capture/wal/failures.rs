@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tidewire_capture::append::{Appended, Batch, Item, Read, append};
+use tidewire_capture::database::{Place, place};
 use tidewire_store::Log as _;
-use tidewire_store_postgres::wal::{self, Appended, Batch, Item, Place, Read};
 
 use crate::stage::{Stage, reading};
 
@@ -123,18 +124,18 @@ async fn a_leader_of_before_appends_nothing() {
     stage.caught_up().await;
     let link = stage.store.capture_link();
     let session = link.session("").await.expect("a session");
-    let (place_id, place) =
-        wal::place(session.client()).await.expect("a look").expect("there is a place");
+    let (place_id, reached) =
+        place(session.client()).await.expect("a look").expect("there is a place");
     let generation = stage.number("SELECT generation FROM tidewire.capture").await;
     let items = [Item { txid: 1, last: true, committed_at: 0, what: Read::End }];
-    let next = Place { lsn: place.lsn + 1, part: None };
+    let next = Place { lsn: reached.lsn + 1, part: None };
     let batch =
         Batch { generation: generation - 1, place_id, next, finishes: false, items: &items };
-    let appended = wal::append(&link, session.client(), batch).await.expect("an answer");
+    let appended = append(&link, session.client(), batch).await.expect("an answer");
     assert_eq!(appended, Appended::NotLeader);
     // Nor does one that has the generation right, and does not know of the newest place.
     let late = Batch { generation, place_id: place_id - 1, ..batch };
-    wal::append(&link, session.client(), late).await.expect_err("the place is taken");
+    append(&link, session.client(), late).await.expect_err("the place is taken");
     drop((session, link));
     assert_exact(&stage, 1).await;
     stage.strike().await;

@@ -8,18 +8,20 @@ use futures_util::future::try_join5;
 use tokio_postgres::Row;
 use tokio_postgres::types::PgLsn;
 
-use super::captured::{CaptureLink, StagedRow, StagedStreams, broken};
-use super::flight::{self, Query, Then};
-use super::load::OFFSET_LOCK;
-use super::query::{Params, prepare, sql};
-use super::wal::{Place, WatchedTable};
-use super::wal_columns::{Controls, Rows, StagedRows};
-use tidewire_store::command::Actor;
-use tidewire_store::decide::Staged;
-use tidewire_store::entity::{EntityChange, staged_entity};
-use tidewire_store::error::StoreError;
-use tidewire_store::offset::Position;
-use tidewire_store::row::Operation;
+use tidewire_store_postgres::captured::{
+    CaptureLink, OFFSET_LOCK, Params, Query, StagedRow, StagedStreams, Then, broken, prepare, send,
+};
+use tidewire_store_postgres::wal::WatchedTable;
+
+use super::columns::{Controls, Rows, StagedRows};
+use super::database::Place;
+use crate::query::sql;
+use tidewire_store::Actor;
+use tidewire_store::Operation;
+use tidewire_store::Position;
+use tidewire_store::Staged;
+use tidewire_store::StoreError;
+use tidewire_store::{EntityChange, staged_entity};
 
 /// One thing that was read, at its place in its transaction.
 #[derive(Debug, Clone)]
@@ -155,7 +157,7 @@ async fn commit(
         (batch.finishes, sql!("wal_finished"), &[]),
         (grown, sql!("notify"), &[&tip]),
     ];
-    flight::send(client, OPERATION, &queries, Then::Commit).await?;
+    send(client, OPERATION, &queries, Then::Commit).await?;
     link.appended(layout.at, room);
     let events = layout.at.number() - begun.tip.number();
     link.counters().appended(events);

@@ -6,10 +6,11 @@ use deadpool_postgres::ClientWrapper;
 use futures_util::{TryStreamExt, pin_mut};
 use tokio_postgres::types::ToSql;
 
-use super::error::broken;
-use super::query::{execute, query, query_one, sql};
-use tidewire_store::error::StoreError;
-use tidewire_store::row::Operation;
+use tidewire_store_postgres::captured::{broken, execute, query, query_one};
+
+use crate::query::sql;
+use tidewire_store::Operation;
+use tidewire_store::StoreError;
 
 const OPERATION: &str = "compare the tables with the log";
 
@@ -18,31 +19,34 @@ const HIDDEN_POLL: Duration = Duration::from_millis(20);
 
 /// A change that was not captured.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// What must have been done.
-    pub operation: Operation,
+    pub(crate) operation: Operation,
     /// The row as the log knows it.
-    pub before: Option<String>,
+    pub(crate) before: Option<String>,
     /// The row as it is.
-    pub after: Option<String>,
+    pub(crate) after: Option<String>,
 }
 
 /// Notes that the tables are to be compared, until that is done.
-pub async fn begin_repair(client: &ClientWrapper, why: &str) -> Result<(), StoreError> {
+pub(crate) async fn begin_repair(client: &ClientWrapper, why: &str) -> Result<(), StoreError> {
     let noted = execute(client, sql!("wal_repairing"), &[&why]).await;
     noted.map(drop).map_err(broken(OPERATION))
 }
 
 /// A look at the database in one snapshot.
 #[derive(Debug)]
-pub struct Gap<'a> {
+pub(crate) struct Gap<'a> {
     client: &'a ClientWrapper,
     snapshot: String,
 }
 
 impl<'a> Gap<'a> {
     /// Begins to look, in a snapshot that another session has exported. The session is for this alone.
-    pub async fn open(client: &'a ClientWrapper, exported: &str) -> Result<Gap<'a>, StoreError> {
+    pub(crate) async fn open(
+        client: &'a ClientWrapper,
+        exported: &str,
+    ) -> Result<Gap<'a>, StoreError> {
         let quoted = exported.replace('\'', "");
         let begin = async {
             client
@@ -60,7 +64,7 @@ impl<'a> Gap<'a> {
     }
 
     /// Waits, on another session, until everyone sees what the snapshot does.
-    pub async fn wait_until_visible(&self, other: &ClientWrapper) -> Result<(), StoreError> {
+    pub(crate) async fn wait_until_visible(&self, other: &ClientWrapper) -> Result<(), StoreError> {
         loop {
             let hidden = query_one(other, sql!("wal_repair_hidden"), &[&self.snapshot]).await;
             let hidden: bool = hidden.and_then(|row| row.try_get(0)).map_err(broken(OPERATION))?;
@@ -73,7 +77,7 @@ impl<'a> Gap<'a> {
 
     /// How a watched table differs from the log, a few rows at a time: as many as `take` asks for are
     /// held at once.
-    pub async fn differences<E, F>(
+    pub(crate) async fn differences<E, F>(
         &self,
         table_id: u32,
         mut take: impl FnMut(Difference) -> F,
@@ -101,7 +105,7 @@ impl<'a> Gap<'a> {
     }
 
     /// What is staged: ids, transactions, and whether it is a transaction's last.
-    pub async fn staged(&self) -> Result<Vec<(i64, i64, bool)>, StoreError> {
+    pub(crate) async fn staged(&self) -> Result<Vec<(i64, i64, bool)>, StoreError> {
         let read = async {
             let rows = query(self.client, sql!("wal_repair_staged"), &[]).await?;
             rows.iter()
@@ -113,7 +117,7 @@ impl<'a> Gap<'a> {
 }
 
 /// A number of its own for what a repair finds, and the time in microseconds since 2000.
-pub async fn repair_number(client: &ClientWrapper) -> Result<(i64, i64), StoreError> {
+pub(crate) async fn repair_number(client: &ClientWrapper) -> Result<(i64, i64), StoreError> {
     let read = async {
         let row = query_one(client, sql!("wal_repair_number"), &[]).await?;
         Ok((row.try_get(0)?, row.try_get(1)?))

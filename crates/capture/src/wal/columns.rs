@@ -1,8 +1,9 @@
 //! What is appended from the write-ahead log, column by column, as `unnest` takes it.
 
-use super::query::Param;
-use super::wal_append::{Item, RowItem};
-use tidewire_store::offset::Position;
+use tidewire_store_postgres::captured::Param;
+
+use super::append::{Item, RowItem};
+use tidewire_store::Position;
 
 /// Changes of rows, for `wal_rows_insert.sql`.
 #[derive(Debug, Default)]

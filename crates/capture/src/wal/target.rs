@@ -2,29 +2,28 @@
 
 use tokio_postgres::config::{Host, SslMode};
 
-use super::captured::CaptureLink;
-use super::tls::Check;
+use tidewire_store_postgres::captured::{CaptureLink, Check};
 
 /// PostgreSQL's own port.
 const PORT: u16 = 5432;
 
 /// Where the replication connection goes, and how much of the server's certificate it checks.
 #[derive(Clone)]
-pub struct Target {
+pub(crate) struct Target {
     /// The server.
-    pub host: String,
+    pub(crate) host: String,
     /// Its port.
-    pub port: u16,
+    pub(crate) port: u16,
     /// The role.
-    pub user: String,
+    pub(crate) user: String,
     /// Its password.
-    pub password: String,
+    pub(crate) password: String,
     /// The database.
-    pub database: String,
+    pub(crate) database: String,
     /// How much is checked.
-    pub check: CheckOf,
+    pub(crate) check: CheckOf,
     /// The issuers that are known, if not the usual ones.
-    pub root_file: Option<String>,
+    pub(crate) root_file: Option<String>,
 }
 
 impl std::fmt::Debug for Target {
@@ -36,7 +35,7 @@ impl std::fmt::Debug for Target {
 
 /// How a replication connection is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CheckOf {
+pub(crate) enum CheckOf {
     /// Not at all.
     NoTls,
     /// Encrypted if the server offers it.
@@ -50,7 +49,7 @@ pub enum CheckOf {
 }
 
 /// The servers of the URL, in its order. Only one of them takes writes and has the slot.
-pub fn targets(link: &CaptureLink) -> Vec<Target> {
+pub(crate) fn targets(link: &CaptureLink) -> Vec<Target> {
     let (config, protection) = (link.config(), link.protection());
     let check = match (config.get_ssl_mode(), protection.check) {
         (SslMode::Disable, _) => CheckOf::NoTls,
