@@ -313,9 +313,15 @@ async fn an_emptied_table_and_a_new_key_are_told(store: Store) {
 async fn limits_have_names_and_the_rest_of_a_message_goes_on(store: Store) {
     let server = Launch::dev(&store).set("TIDEWIRE_LIVE_ENTITIES_MAX", "3").start().await;
     let http = server.http();
-    projects(http, 5).await;
+    let inserted = projects(http, 5).await;
     let mut tab = Desk::open(http).await;
-    let subscription = |query_id: &str, ids: &[&str]| json!({ "query_id": query_id, "entity_code": "project", "entity_ids": ids });
+    // It begins after the rows were made, so that nothing is told of that.
+    let subscription = |query_id: &str, ids: &[&str]| {
+        json!({
+            "query_id": query_id, "entity_code": "project", "entity_ids": ids,
+            "min_offset": inserted,
+        })
+    };
     let message = json!({ "type": "subscribe", "subscriptions": [
         subscription("many", &["1", "2", "3", "4"]),
         subscription("none", &[]),

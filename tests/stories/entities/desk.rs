@@ -26,12 +26,12 @@ pub(crate) async fn watch(http: &Http, document: &Value) {
     assert_eq!(answer.status, 200, "{document}: {}", answer.text());
 }
 
-/// A table whose rows are projects, with ids from 1.
-pub(crate) async fn projects(http: &Http, count: usize) {
+/// A table whose rows are projects, with ids from 1. Returns the offset by which all are there.
+pub(crate) async fn projects(http: &Http, count: usize) -> Value {
     run(http, "CREATE TABLE projects (id INTEGER PRIMARY KEY, name TEXT)").await;
     watch(http, &json!({ "table": "projects", "entity": "project" })).await;
     let rows: Vec<String> = (1..=count).map(|id| format!("({id}, 'new')")).collect();
-    run(http, &format!("INSERT INTO projects VALUES {}", rows.join(", "))).await;
+    run(http, &format!("INSERT INTO projects VALUES {}", rows.join(", "))).await["offset"].take()
 }
 
 /// An end user who may read all tables.
