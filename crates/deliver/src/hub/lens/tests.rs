@@ -375,7 +375,7 @@ fn a_long_text_in_memory_is_not_searched_there() {
     let (hub, _unstarted) = world.runtime.block_on(hub);
     let view = filtered("secret LIKE '%needle'");
     let bound = hub.tables.bind(&hub.store, &view, hub.tail.position());
-    world.runtime.block_on(bound).expect("a lens");
+    let _held = world.runtime.block_on(bound).expect("a lens");
     let seen = |bytes: usize| {
         let text = format!("{}needle", "x".repeat(bytes - "needle".len()));
         let events = vec![event(None, Some(&row(1, "ann", 5, &text)))];
