@@ -239,6 +239,7 @@ async fn what_grows_is_bounded_and_the_error_says_by_what() {
     const VALUE: &str = "a computed value has more than 1 MiB";
     const NUMBER: &str = "a computed number has more than about a thousand digits";
     const GATHERED: &str = "aggregates have gathered more than 64 MiB";
+    const PATTERN: &str = "a computed pattern has more than 256 characters";
     const MANY: &str = "more than 200 values are computed";
     const TEXT: &str = "a computed text has more than 1,048,576 characters";
     let store = Store::postgres().await;
@@ -250,6 +251,9 @@ async fn what_grows_is_bounded_and_the_error_says_by_what() {
     notes(&server).await;
     let mib = "INSERT INTO notes SELECT 3, 'cem', repeat('x', 1048576)";
     run(server.http(), mib).await;
+    run(server.http(), "ALTER TABLE notes ADD COLUMN path jsonpath").await;
+    let paths = "UPDATE notes SET path = ('$ ? (@ like_regex \"^t' || repeat('e*', id * 60) || '\")')::jsonpath";
+    run(server.http(), paths).await;
     let http = reader(&server, &["read"]).await;
     let mut tab = QueryTab::open(&http).await;
     // What was one character, doubled up to a length.
@@ -264,8 +268,8 @@ async fn what_grows_is_bounded_and_the_error_says_by_what() {
     let times =
         |count: usize| format!("FROM d, generate_series(1, {count}) AS g WHERE length(x) > 500000");
     let many = |call: &str, count: usize| vec![format!("length({call})"); count].join(" + ");
-    let concat = format!("concat({})", vec!["text"; 16].join(", "));
-    let chain = vec!["text"; 8].join(" || ");
+    let concat = format!("concat({})", ["text"; 16].join(", "));
+    let chain = ["text"; 8].join(" || ");
     let cases = [
         (format!("{half} json_array_length(json_agg(x)) AS n {}", times(200)), Err(GATHERED)),
         (format!("{half} json_array_length(json_agg(left(x, 1000))) AS n {}", times(200)), Ok(200)),
@@ -295,6 +299,17 @@ async fn what_grows_is_bounded_and_the_error_says_by_what() {
         ("SELECT sign(power(2.5, 9 + id)) AS n FROM notes WHERE id = 1".to_owned(), Ok(1)),
         (format!("{} sign(max(x::numeric)) AS n FROM d", digits(5_000)), Err(NUMBER)),
         (format!("{} sign(max(x::numeric)) AS n FROM d", digits(500)), Ok(1)),
+        // A path as it is stored: of 137 characters, and of 377.
+        (
+            "SELECT id AS n FROM notes WHERE id = 1 AND jsonb_path_exists(to_jsonb(text), path)"
+                .to_owned(),
+            Ok(1),
+        ),
+        ("SELECT id AS n FROM notes WHERE id = 1 AND to_jsonb(text) @? path".to_owned(), Ok(1)),
+        (
+            "SELECT id AS n FROM notes WHERE id = 3 AND to_jsonb(owner) @? path".to_owned(),
+            Err(PATTERN),
+        ),
         // A stored text in very many places of a row.
         (format!("SELECT {} AS n FROM notes WHERE id = 3", many(&concat, 50)), Err(TEXT)),
         (format!("SELECT {} AS n FROM notes WHERE id = 3", many(&chain, 20)), Err(TEXT)),

@@ -78,6 +78,8 @@ fn what_is_made_of_a_few_stored_values_in_very_many_places_is() {
     let sql = "SELECT concat(status, secret) AS c, count(*) AS n FROM orders GROUP BY concat(status, secret), ";
     let sql = format!("{sql}{}", vec!["concat(host, status)"; 40].join(", "));
     assert_eq!(measured(&sql), 42, "like expressions stay alike");
+    let sqlite = rerun(&many("length(status || secret)", 33), Dialect::Sqlite);
+    assert_eq!(sqlite.matches("tidewire_within( status || secret").count(), 33, "{sqlite}");
     let constant = many("length(concat('a', id::int))", 100);
     assert_eq!(measured(&constant), 0);
 }
