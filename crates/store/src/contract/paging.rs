@@ -298,6 +298,8 @@ pub async fn what_became_of_entities_is_read_whole_in_pieces(data: &dyn Opener) 
 /// Retention measures the log in pieces, cuts it by bytes and removes in pieces. What goes is a beginning of the
 /// rows, all that has to go, and no row more.
 pub async fn what_is_too_much_is_given_up_whole_in_pieces(data: &dyn Opener) {
+    // More than both images of any row here, in either store's measure.
+    const ROW_BYTES_MAX: u64 = 50_000;
     let mut builder = Builder::new(data, 10).await;
     for count in [200, 2_500, 200, 2_500, 200] {
         // More than one range of offsets, and more than is removed at once.
@@ -324,6 +326,8 @@ pub async fn what_is_too_much_is_given_up_whole_in_pieces(data: &dyn Opener) {
             let about = format!("{bytes_max} of {bytes} bytes");
             let (removed, removed_bytes, left, left_bytes) = settled(Some(bytes_max)).await;
             assert!(left_bytes <= bytes_max, "{about}: {left_bytes} are left");
+            let is_needed = left_bytes + ROW_BYTES_MAX > bytes_max;
+            assert!(is_needed, "{about}: only {left_bytes} are left");
             assert!(!one_by_one || removed == 1, "{about}: {removed} rows went");
             assert_eq!((left + removed, left_bytes + removed_bytes), (events, bytes), "{about}");
             let kept = &rows[rows.len() - usize::try_from(left).expect("so many were made")..];
