@@ -124,12 +124,18 @@ async fn endless_statements_of_one_key_hold_up_nobody_else(store: Store) {
 
 /// What a query answers with: its rows, or the code of the error.
 async fn ask(tab: &mut QueryTab, number: usize, sql: &str) -> Result<Value, String> {
+    let error = |error: Value| error["code"].as_str().unwrap_or_default().to_owned();
+    ask_why(tab, number, sql).await.map_err(error)
+}
+
+/// The same, with the whole error.
+async fn ask_why(tab: &mut QueryTab, number: usize, sql: &str) -> Result<Value, Value> {
     let query_id = format!("q{number}");
     tab.ask(&[json!({ "query_id": query_id, "sql": sql })]).await;
     loop {
         let message = tab.hear().await;
         if message["query_id"] == query_id.as_str() && message["type"] == "error" {
-            return Err(message["code"].as_str().unwrap_or_default().to_owned());
+            return Err(message);
         }
         let entry = &message["subscriptions"][0];
         if entry["query_id"] == query_id.as_str() {
@@ -224,6 +230,107 @@ async fn what_is_searched_and_looked_for_is_bounded(store: Store) {
     }
     for (number, (sql, expected)) in taken.into_iter().enumerate() {
         assert_eq!(ask(&mut tab, 100 + number, &sql).await, Ok(expected), "{sql}");
+    }
+}
+
+/// Each limit of what grows is reached in PostgreSQL, and the error says which; up to it all is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_grows_is_bounded_and_the_error_says_by_what() {
+    const VALUE: &str = "a computed value has more than 1 MiB";
+    const NUMBER: &str = "a computed number has more than about a thousand digits";
+    const GATHERED: &str = "aggregates have gathered more than 64 MiB";
+    const PATTERN: &str = "a computed pattern has more than 256 characters";
+    const MANY: &str = "more than 200 values are computed";
+    const TEXT: &str = "a computed text has more than 1,048,576 characters";
+    let store = Store::postgres().await;
+    let server = Launch::serve(&store, KEY)
+        .set("TIDEWIRE_QUERIES_TIMEOUT_MS", "60000")
+        .set("TIDEWIRE_QUERIES_COST_MAX", "0")
+        .start()
+        .await;
+    notes(&server).await;
+    let mib = "INSERT INTO notes SELECT 3, 'cem', repeat('x', 1048576)";
+    run(server.http(), mib).await;
+    run(server.http(), "ALTER TABLE notes ADD COLUMN path jsonpath").await;
+    let paths = "UPDATE notes SET path = ('$ ? (@ like_regex \"^t' || repeat('e*', id * 60) || '\")')::jsonpath";
+    run(server.http(), paths).await;
+    let http = reader(&server, &["read"]).await;
+    let mut tab = QueryTab::open(&http).await;
+    // What was one character, doubled up to a length.
+    let doubled = |first: &str, chars: usize| {
+        format!(
+            "WITH RECURSIVE d(x) AS (SELECT {first} FROM notes WHERE id = 2 UNION ALL \
+             SELECT x || x FROM d WHERE length(x) < {chars}) SELECT"
+        )
+    };
+    let (half, digits) = (doubled("text", 500_000), |chars| doubled("length(text)::text", chars));
+    // So many texts of half a MiB.
+    let times =
+        |count: usize| format!("FROM d, generate_series(1, {count}) AS g WHERE length(x) > 500000");
+    let many = |call: &str, count: usize| vec![format!("length({call})"); count].join(" + ");
+    let concat = format!("concat({})", ["text"; 16].join(", "));
+    let chain = ["text"; 8].join(" || ");
+    let cases = [
+        (format!("{half} json_array_length(json_agg(x)) AS n {}", times(200)), Err(GATHERED)),
+        (format!("{half} json_array_length(json_agg(left(x, 1000))) AS n {}", times(200)), Ok(200)),
+        (
+            format!(
+                "{half} max(cardinality(a)) AS n FROM (SELECT array_agg(x) OVER () AS a {}) AS q",
+                times(200)
+            ),
+            Err(GATHERED),
+        ),
+        (
+            format!(
+                "{half} max(cardinality(a)) AS n FROM (SELECT array_agg(left(x, 9)) OVER () AS a {}) AS q",
+                times(9)
+            ),
+            Ok(9),
+        ),
+        (
+            format!("{half} max(jsonb_array_length(jsonb_build_array(x, x))) AS n FROM d"),
+            Err(VALUE),
+        ),
+        (format!("{half} max(jsonb_array_length(jsonb_build_array(x, 1))) AS n FROM d"), Ok(2)),
+        (
+            "SELECT scale(power(2.5, 9000 + id)) AS n FROM notes WHERE id = 1".to_owned(),
+            Err(NUMBER),
+        ),
+        ("SELECT sign(power(2.5, 9 + id)) AS n FROM notes WHERE id = 1".to_owned(), Ok(1)),
+        (format!("{} sign(max(x::numeric)) AS n FROM d", digits(5_000)), Err(NUMBER)),
+        (format!("{} sign(max(x::numeric)) AS n FROM d", digits(500)), Ok(1)),
+        // A path as it is stored: of 137 characters, and of 377.
+        (
+            "SELECT id AS n FROM notes WHERE id = 1 AND jsonb_path_exists(to_jsonb(text), path)"
+                .to_owned(),
+            Ok(1),
+        ),
+        ("SELECT id AS n FROM notes WHERE id = 1 AND to_jsonb(text) @? path".to_owned(), Ok(1)),
+        (
+            "SELECT id AS n FROM notes WHERE id = 3 AND to_jsonb(owner) @? path".to_owned(),
+            Err(PATTERN),
+        ),
+        // A stored text in very many places of a row.
+        (format!("SELECT {} AS n FROM notes WHERE id = 3", many(&concat, 50)), Err(TEXT)),
+        (format!("SELECT {} AS n FROM notes WHERE id = 3", many(&chain, 20)), Err(TEXT)),
+        (format!("SELECT {} AS n FROM notes WHERE id = 3", many(&chain, 100)), Err(MANY)),
+        (format!("SELECT {} AS n FROM notes WHERE id = 3", many(&concat, 4)), Ok(64 << 20)),
+        (format!("SELECT {} AS n FROM notes WHERE id = 1", many(&concat, 50)), Ok(50 * 16 * 3)),
+    ];
+    for (number, (sql, expected)) in cases.into_iter().enumerate() {
+        let shown: String = sql.chars().take(300).collect();
+        match (ask_why(&mut tab, number, &sql).await, expected) {
+            (Ok(rows), Ok(expected)) => {
+                let n = &rows[0]["n"];
+                let n = n.as_i64().or_else(|| n.as_str()?.parse().ok());
+                assert_eq!(n, Some(expected), "{shown}");
+            }
+            (Err(error), Err(expected)) => {
+                assert_eq!(error["code"], "predicate_too_large", "{shown}: {error}");
+                assert!(error.to_string().contains(expected), "{shown}: {error}");
+            }
+            (answer, _) => panic!("{shown}: {answer:?}"),
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Rules that name a table otherwise, or no table, or are wrong, and tables without a rule: nobody sees
 //! more for that, whichever way they read.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidewire_stories::query_tab::{run, watch};
 use tidewire_stories::{
-    Answer, Http, Issuer, Launch, QueryTab, Server, Store, Tab, WebSocket, eventually,
+    Answer, Http, Issuer, Jobs, Launch, QueryTab, Server, Store, Tab, WebSocket, eventually,
     on_both_stores,
 };
 
@@ -331,11 +333,25 @@ async fn end_users_read_a_table_only_where_it_is_said_which_rows(store: Store) {
     let boss = user(admin, "eve", Some(json!({ "can": ["admin"] })));
     assert_eq!(ids(&boss, "orders").await, [1, 2]);
     assert_eq!(ids(&holder(admin, json!({})).await, "orders").await, [1, 2]);
+    workers_are_not_asked(admin).await;
     eventually("the operator is told which tables", async || {
         let said = server.process().said();
         said.contains("nothing says which rows: members, orders. Write").then_some(())
     })
     .await;
+}
+
+/// An end user that works for a group gets what the group reads, and still reads no table.
+async fn workers_are_not_asked(admin: &Http) {
+    let billing = Jobs::of(admin, "billing");
+    billing.make(&json!({ "tables": ["orders"], "partitions": 1 })).await;
+    let can = json!({ "tables": ["*"], "groups": ["billing"], "can": ["read", "consume"] });
+    let worker = user(admin, "wim", Some(can));
+    let batch = billing.at(&worker).claim("wim").await;
+    let events = batch["groups"][0]["events"].as_array().expect("events").iter();
+    let claimed: Vec<&Value> = events.map(|event| &event["after_data"]["id"]).collect();
+    assert_eq!(claimed, [1, 2], "all rows, though nobody has said which may be read");
+    worker.get("/v1/stream/table/orders").await.problem(403, "read_rule_missing");
 }
 
 /// Where the rule is written, and what is wrong with it: at start, when its table is watched, and when the
@@ -350,10 +366,13 @@ async fn what_is_wrong_with_rules_is_told_to_the_operator(store: Store) {
     let mut server = launch.start().await;
     let admin = &server.http().clone();
     let says = async |server: &mut Server, what: &str, times: usize| {
-        eventually(&format!("the log says {what}"), async || {
+        let about = format!("the log says {what}");
+        let said = eventually(&about, async || {
             (server.process().said().matches(what).count() >= times).then_some(())
-        })
-        .await;
+        });
+        // Rules are looked at once a minute as well, in case a change of a table was told to nobody.
+        let at_once = tokio::time::timeout(Duration::from_secs(30), said).await;
+        at_once.unwrap_or_else(|_| panic!("{about} when there is news, not in the next round"));
     };
     says(&mut server, "tidewire.toml line 2, [tables.oders] read: no watched table", 1).await;
     says(&mut server, "[tables.broken] read: the rule cannot be kept", 1).await;

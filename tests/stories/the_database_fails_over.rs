@@ -142,3 +142,33 @@ async fn a_synchronous_standby_goes_on_where_the_primary_was() {
     assert!(said.contains("so the log goes on"), "{said}");
     store.log_is_gapless().await;
 }
+
+/// I1: the operator wants to decide. A node that runs ends, says what to do, and does not start until that is done.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_to_stop_ends_and_says_what_to_do() {
+    let mut primary = Cluster::start().await;
+    let standby = primary.standby("mirror").await;
+    let store = Store::postgres_at(primary.url_with(&standby));
+    let stops = launch(&store).set("TIDEWIRE_POSTGRES_FAILOVER", "stop");
+    let server = stops.start().await;
+    server.http().create("orders").await;
+    server.http().append("orders", &json!("before")).await;
+    has_caught_up(&primary, &standby).await;
+    primary.stop(Shutdown::Immediate).await;
+    standby.promote().await;
+
+    for ended in [server.ended().await, stops.run().await] {
+        assert_eq!(ended.code, Some(1), "{}", ended.said);
+        let message = ended.said.lines().last().unwrap_or_default();
+        for what in
+            ["postgres.failover is \"stop\"", "tidewire restore", "\"lossless\"", "BACKUP.md"]
+        {
+            assert!(message.contains(what), "{what} is missing in: {message}");
+        }
+    }
+    let epoch = "SELECT epoch::bigint FROM tidewire.log_epoch";
+    assert_eq!(number(&standby, epoch).await, 1, "nothing is decided yet");
+    let server = launch(&store).set("TIDEWIRE_POSTGRES_FAILOVER", "lossless").start().await;
+    assert_eq!(texts(server.http(), "orders").await, ["before"]);
+    server.stop().await;
+}

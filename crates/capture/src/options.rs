@@ -75,11 +75,17 @@ pub struct CaptureOptions {
     pub attempts_max: u32,
     /// The wait before a row's second attempt; it doubles with each, up to five minutes.
     pub retry: Duration,
+    /// How long it may take to compare a table with the log, while writers of the table wait.
+    pub compare_max: Duration,
     /// What the database may keep of its write-ahead log for us.
     pub wal: WalLimits,
 }
 
 impl CaptureOptions {
+    /// So long writers of a table wait without much harm. No setting: whoever follows a table that takes longer is
+    /// told to read it again, which is always right.
+    pub const COMPARE_MAX: Duration = Duration::from_secs(5);
+
     /// The usual ones.
     pub fn new(node: impl Into<String>) -> CaptureOptions {
         CaptureOptions {
@@ -95,6 +101,7 @@ impl CaptureOptions {
             check: Duration::from_secs(1),
             attempts_max: 10,
             retry: Duration::from_secs(1),
+            compare_max: CaptureOptions::COMPARE_MAX,
             wal: WalLimits::default(),
         }
     }

@@ -27,7 +27,10 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// Writers of the table wait meanwhile, so that a table is compared only if it does not take longer. (The time
 /// for a lock is the session's.)
-const COMPARE_SETTINGS: &str = "SET LOCAL statement_timeout = '5s'; SET LOCAL enable_nestloop = on";
+fn compare_settings(max: Duration) -> String {
+    let ms = max.as_millis().max(1);
+    format!("SET LOCAL statement_timeout = {ms}; SET LOCAL enable_nestloop = on")
+}
 
 /// What became of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,11 +43,12 @@ pub(crate) enum Reconciled {
     ToldToRead { table: String, why: String },
 }
 
-/// Compares a table with the log, on a session of the upkeep's, whose settings bound the wait for a lock.
+/// Compares a table with the log, on a session of the upkeep's, whose settings bound the wait for a lock. It may
+/// take so long while writers wait.
 pub(crate) async fn reconcile(
     leadership: &Leadership,
     client: &ClientWrapper,
-    settings: &str,
+    (settings, compare_max): (&str, Duration),
     table: u32,
 ) -> Result<Reconciled, StoreError> {
     let other = leadership.link.session(settings).await?;
@@ -52,7 +56,7 @@ pub(crate) async fn reconcile(
     caught_up(client, CATCH_UP_MAX).await?;
     let compared = in_transaction(client, table, async {
         caught_up(other.client(), LOCKED_CATCH_UP_MAX).await?;
-        client.batch_execute(COMPARE_SETTINGS).await.map_err(broken(OPERATION))?;
+        client.batch_execute(&compare_settings(compare_max)).await.map_err(broken(OPERATION))?;
         repair(client, table, true).await
     })
     .await;

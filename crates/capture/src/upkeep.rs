@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::time::Duration;
 
 use deadpool_postgres::ClientWrapper;
 use tidewire_store::StoreError;
@@ -40,6 +41,7 @@ async fn keep(leadership: &Leadership, options: &CaptureOptions) -> Result<(), S
     let session = leadership.link.session(SETTINGS).await?;
     let mut upkeep = Upkeep {
         leadership,
+        compare_max: options.compare_max,
         client: session.client(),
         looks: 0,
         newest: 0,
@@ -53,6 +55,7 @@ async fn keep(leadership: &Leadership, options: &CaptureOptions) -> Result<(), S
 
 struct Upkeep<'a> {
     leadership: &'a Leadership,
+    compare_max: Duration,
     client: &'a ClientWrapper,
     looks: u32,
     /// The newest transaction when it was last noted what was captured.
@@ -116,7 +119,8 @@ impl Upkeep<'_> {
             return Ok(());
         };
         tracing::warn!(table, why, "a watched table may have changed past capture");
-        match reconcile(self.leadership, self.client, SETTINGS, table).await? {
+        let settings = (SETTINGS, self.compare_max);
+        match reconcile(self.leadership, self.client, settings, table).await? {
             Reconciled::Alike => tracing::info!(table, "the table is as the log says"),
             Reconciled::Told { table, why, events } => {
                 tracing::warn!(table, why, events, "what was different is in the log");

@@ -1,6 +1,9 @@
 //! Everyone who reads the log in pieces: whatever the sizes of the events and the limits, the pieces
 //! together are all events, once, in order, and a piece that says that it is the last is the last.
 //! (Invariant 3, for the stores.)
+//!
+//! Webhooks and wakes have no test here, because they read no events: what is sent names a stream and places in
+//! it, and streams are found by their names, which have one. A backup copies the file, whatever is in it.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -10,9 +13,10 @@ use serde_json::json;
 
 use super::Opener;
 use super::paging_history::{
-    Builder, CODE, ENTITIES, HOST, History, ORDERS, TRANSACTION_ROWS_MAX, USER, ordinary_image,
-    random_limit,
+    Builder, CODE, ENTITIES, HOST, History, ORDERS, TRANSACTION_ROWS_MAX, USER, any_image,
+    ordinary_image, random_limit,
 };
+use super::retention::Captured;
 use super::subject::Subject;
 use super::team::{GROUP, letter, wish};
 use tidewire_store::groups::{
@@ -20,6 +24,7 @@ use tidewire_store::groups::{
 };
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::Position;
+use tidewire_store::retention::RetentionRules;
 use tidewire_store::row::RowChange;
 
 /// Limits that each test reads by.
@@ -287,6 +292,49 @@ pub async fn what_became_of_entities_is_read_whole_in_pieces(data: &dyn Opener) 
             assert!(next.is_none_or(|next| next > after), "{most}: reading does not move");
         }
         assert_eq!(got, expected, "{ids:?} by {most}");
+    }
+}
+
+/// Retention measures the log in pieces, cuts it by bytes and removes in pieces. What goes is a beginning of the
+/// rows, all that has to go, and no row more.
+pub async fn what_is_too_much_is_given_up_whole_in_pieces(data: &dyn Opener) {
+    // More than both images of any row here, in either store's measure.
+    const ROW_BYTES_MAX: u64 = 50_000;
+    let mut builder = Builder::new(data, 10).await;
+    for count in [200, 2_500, 200, 2_500, 200] {
+        // More than one range of offsets, and more than is removed at once.
+        builder.rows(count, if count > 200 { ordinary_image } else { any_image }).await;
+        builder.documents().await;
+    }
+    let (store, History { rows, .. }, mut rng) = builder.finish().await;
+    let log = Captured { data, store };
+    let settled = async |bytes_max: Option<u64>| {
+        let rules = RetentionRules { bytes_max, ..RetentionRules::default() };
+        log.retains(&rules).await;
+        log.a_minute_passes().await;
+        let removed = log.retains(&rules).await;
+        let left = log.retains(&rules).await;
+        (removed.events_removed, removed.bytes_removed, left.captured_events, left.captured_bytes)
+    };
+    let (_, _, mut events, mut bytes) = settled(None).await;
+    assert_eq!(events, rows.len() as u64, "without limits all is kept");
+    for _ in 0..LIMITS {
+        let most = rng.random_range(bytes / 2..bytes);
+        // And one byte too many is one row too many.
+        for one_by_one in [false, true] {
+            let bytes_max = if one_by_one { bytes - 1 } else { most };
+            let about = format!("{bytes_max} of {bytes} bytes");
+            let (removed, removed_bytes, left, left_bytes) = settled(Some(bytes_max)).await;
+            assert!(left_bytes <= bytes_max, "{about}: {left_bytes} are left");
+            let is_needed = left_bytes + ROW_BYTES_MAX > bytes_max;
+            assert!(is_needed, "{about}: only {left_bytes} are left");
+            assert!(!one_by_one || removed == 1, "{about}: {removed} rows went");
+            assert_eq!((left + removed, left_bytes + removed_bytes), (events, bytes), "{about}");
+            let kept = &rows[rows.len() - usize::try_from(left).expect("so many were made")..];
+            assert_eq!(numbers(log.positions(ORDERS).await), kept, "{about}");
+            (events, bytes) = (left, left_bytes);
+        }
+        assert_eq!(settled(Some(bytes)).await, (0, 0, events, bytes), "what has room stays");
     }
 }
 

@@ -206,7 +206,7 @@ pub(super) fn ordinary_image(rng: &mut StdRng, id: u64) -> Value {
 }
 
 /// A row of any kind.
-fn any_image(rng: &mut StdRng, id: u64) -> Value {
+pub(super) fn any_image(rng: &mut StdRng, id: u64) -> Value {
     match rng.random_range(0..6) {
         0 | 1 => ordinary_image(rng, id),
         // Numbers and short names: on disk several times the text.

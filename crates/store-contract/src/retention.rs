@@ -81,11 +81,13 @@ impl<'a> Captured<'a> {
         loop {
             let done = self.store.retain(rules, &all.next).await.expect("retention runs");
             assert!(!done.elsewhere);
-            let (trimmed, events) = (all.streams_trimmed, all.events_removed);
+            let (trimmed, events, bytes) =
+                (all.streams_trimmed, all.events_removed, all.bytes_removed);
             let (archived, lagging) = (all.events_archived, all.lagging);
             all = done;
             all.streams_trimmed += trimmed;
             all.events_removed += events;
+            all.bytes_removed += bytes;
             all.events_archived += archived;
             all.lagging.splice(0..0, lagging);
             if !all.more {

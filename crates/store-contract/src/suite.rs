@@ -372,7 +372,8 @@ macro_rules! contract_suite {
                 groups_read_the_log_whole_in_pieces
                 letters_are_listed_whole_in_pieces
                 letters_that_are_due_come_in_whole_units
-                what_became_of_entities_is_read_whole_in_pieces;
+                what_became_of_entities_is_read_whole_in_pieces
+                what_is_too_much_is_given_up_whole_in_pieces;
             restart: pointers_into_another_epoch_are_a_fresh_start;
             retention:
                 rows_past_their_age_are_given_up

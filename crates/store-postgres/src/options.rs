@@ -59,7 +59,7 @@ impl PostgresOptions {
             url: url.into(),
             commit: CommitOptions::default(),
             read_connections: 8,
-            sql_connections: 4,
+            sql_connections: 8,
             query_connections: 10,
             query_role: "tidewire_live".to_owned(),
             connect_timeout: Duration::from_secs(5),

@@ -3,7 +3,8 @@
 //! Whoever runs something that takes long, and much of it, waits for their own places and not for those of
 //! others: an account gets another place only while more are free than it has. So one alone has half of them,
 //! the more accounts there are the less each of them has, and the last place is always for one that has none.
-//! Of those who wait, the account with the fewest places comes first, and of those with as few they take turns. A
+//! Several together can hold all: of 8 places four accounts do, of 16 five. The next one waits then, and is the first to
+//! get what they give back. Of those who wait, the account with the fewest places comes first, and of those with as few they take turns. A
 //! place is held for as long as the database works, however early the answer is given up.
 
 use std::collections::{HashMap, VecDeque};
@@ -208,6 +209,31 @@ mod tests {
         }
         assert!(take(&Places::new(1), "ann").is_some());
         assert!(Places::new(1).take(None).now_or_never().is_some());
+    }
+
+    /// What PROTOCOL.md and SECURITY.md say of how many callers make another wait.
+    #[test]
+    fn so_many_together_have_all_places_and_the_next_one_comes_first() {
+        for (count, expected) in [(2, 2), (4, 3), (8, 4), (10, 4), (16, 5), (64, 7)] {
+            let places = Places::new(count);
+            let (mut held, mut accounts) = (Vec::new(), 0);
+            while held.iter().map(Vec::len).sum::<usize>() < count {
+                let its = all(&places, &format!("greedy{accounts}"));
+                assert!(!its.is_empty(), "of {count}: one that has none gets the last");
+                held.push(its);
+                accounts += 1;
+            }
+            assert_eq!(accounts, expected, "of {count}");
+            let (greedy, next): (Arc<str>, Arc<str>) = ("greedy0".into(), "next".into());
+            let mut more = pin!(places.take(Some(&greedy)));
+            let mut waits = pin!(places.take(Some(&next)));
+            assert!(more.as_mut().now_or_never().is_none());
+            assert!(waits.as_mut().now_or_never().is_none());
+            held[0].pop();
+            let next = waits.now_or_never();
+            assert!(next.is_some(), "of {count}");
+            assert!(more.now_or_never().is_none(), "of {count}");
+        }
     }
 
     #[test]

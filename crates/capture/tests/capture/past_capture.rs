@@ -1,6 +1,9 @@
 //! What changes a watched table past row triggers and the write-ahead log is noticed, told and repaired, whichever
 //! way changes are captured.
 
+use std::time::Duration;
+
+use tidewire_capture::CaptureOptions;
 use tidewire_store::Watches as _;
 
 use crate::stage::{Stage, quick, reading};
@@ -88,6 +91,78 @@ async fn partitions_that_go_and_come_are_told_as_differences() {
         let mut changes = changes_after(&stage, from).await;
         changes.sort();
         assert_eq!(changes, ["DELETE 2", "DELETE 3"]);
+        stage.strike().await;
+    }
+}
+
+/// Of very many rows the writer does not wait for each: whoever follows the table is told to read it again, and
+/// what the log knows of is told behind that.
+#[tokio::test]
+async fn a_large_partition_that_is_emptied_is_told_and_compared() {
+    for options in [quick("a"), reading("a")] {
+        let stage = Stage::set_begun(options).await;
+        stage.run(PARTS).await;
+        // 10,000 rows are told one by one.
+        stage
+            .run("INSERT INTO parts SELECT n, '2024-02-10', 'many' FROM generate_series(1001, 10998) AS n")
+            .await;
+        let from = tip(&stage).await;
+        stage.run("TRUNCATE feb").await;
+        stage.caught_up().await;
+        assert_eq!(changes_after(&stage, from).await.len(), 10_000);
+        let told = "SELECT count(*) FROM tidewire.log WHERE control = 'schema'";
+        assert_eq!(stage.number(told).await, 0, "nobody has to read it again");
+
+        stage
+            .run("INSERT INTO parts SELECT n, '2024-02-10', 'many' FROM generate_series(1001, 11001) AS n")
+            .await;
+        let from = tip(&stage).await;
+        stage.run("TRUNCATE feb").await;
+        let what = stage.told(2).await;
+        assert!(what[0].contains("TRUNCATE emptied the partition feb of it: read"), "{what:?}");
+        assert!(what[1].contains("What is different follows"), "{what:?}");
+        stage.until("SELECT NOT EXISTS (SELECT FROM tidewire.repairs)").await;
+        stage.caught_up().await;
+        let mut changes = changes_after(&stage, from).await;
+        changes.sort();
+        changes.dedup();
+        assert_eq!(changes.len(), 10_001, "each of them, once");
+        assert!(changes.iter().all(|change| change.starts_with("DELETE ")), "{changes:?}");
+        let view = stage.store.capture().await.expect("a view");
+        assert_eq!(view.repairs[0].events, Some(10_001));
+        let from = tip(&stage).await;
+        stage.run("INSERT INTO parts VALUES (4, '2024-02-07', 'd')").await;
+        stage.caught_up().await;
+        assert_eq!(changes_after(&stage, from).await, ["INSERT 4"], "it is followed as before");
+        stage.strike().await;
+    }
+}
+
+/// Writers of a table wait only so long for it to be compared.
+#[tokio::test]
+async fn a_table_that_takes_too_long_to_compare_is_to_be_read_again() {
+    for options in [quick("a"), reading("a")] {
+        let options = CaptureOptions { compare_max: Duration::from_millis(1), ..options };
+        let stage = Stage::set_begun(options).await;
+        stage.run(PARTS).await;
+        stage
+            .run("INSERT INTO parts SELECT n, '2024-02-10', 'many' FROM generate_series(1001, 6000) AS n")
+            .await;
+        let from = tip(&stage).await;
+        stage.run("ALTER TABLE parts DETACH PARTITION feb").await;
+        let what = stage.told(1).await;
+        assert!(what[0].contains("feb is no partition of it any more"), "{what:?}");
+        assert!(
+            what[0].contains("could not be found out in time: read the table again"),
+            "{what:?}"
+        );
+        stage.run("INSERT INTO parts VALUES (4, '2024-01-07', 'd')").await;
+        stage.caught_up().await;
+        assert_eq!(changes_after(&stage, from).await, ["INSERT 4"], "no difference is made up");
+        let view = stage.store.capture().await.expect("a view");
+        let repair = view.repairs.first().expect("it is shown");
+        assert_eq!((repair.table.as_str(), repair.events), ("parts", None), "{repair:?}");
+        assert_eq!(stage.told(1).await.len(), 1, "it is told once");
         stage.strike().await;
     }
 }

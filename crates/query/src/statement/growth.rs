@@ -22,6 +22,8 @@ use crate::table::Dialect;
 /// Stored values that are put together by operators without a measure, at most, and by a call.
 const PARTS_MAX: usize = 8;
 const CALL_PARTS_MAX: usize = 16;
+/// And in all of a statement: those of one row are in memory at the same time.
+pub(super) const SPARED_MAX: usize = 64;
 /// Characters of a literal that is nothing to speak of.
 const LITERAL_CHARS_MAX: usize = 4_096;
 /// Digits of a number that is written in a query, at most.
@@ -61,6 +63,13 @@ impl Walk<'_> {
         self.of_client && self.known.is_some()
     }
 
+    /// Whether so many stored values may be put together without a measure.
+    fn spares(&mut self, parts: Option<usize>, max: usize) -> bool {
+        let Some(parts) = parts.filter(|parts| *parts <= max) else { return false };
+        self.spared += parts;
+        parts == 0 || !self.spares_none
+    }
+
     /// `a || b`, `a * b`, `a ^ b`.
     pub(crate) fn grows_by_operator(
         &mut self,
@@ -78,7 +87,11 @@ impl Walk<'_> {
             BinaryOperator::PGExp if self.dialect == Dialect::Postgres => (Token::Caret, None),
             _ => return Ok(()),
         };
-        if !self.measures_growth() || parts.is_some_and(|parts| parts <= PARTS_MAX) {
+        let is_spared = match op {
+            BinaryOperator::StringConcat => self.spares(parts, PARTS_MAX),
+            _ => parts.is_some_and(|parts| parts <= PARTS_MAX),
+        };
+        if !self.measures_growth() || is_spared {
             return Ok(());
         }
         self.has_room_for_one_more(expr)?;
@@ -135,7 +148,7 @@ impl Walk<'_> {
     ) -> Result<(), Refusal> {
         self.made += 1;
         let parts = self.parts(text).zip(self.parts(other)).map(|(one, other)| one + other);
-        if !self.measures_growth() || parts.is_some_and(|parts| parts <= PARTS_MAX) {
+        if !self.measures_growth() || self.spares(parts, PARTS_MAX) {
             return Ok(());
         }
         self.has_room_for_one_more(call)?;
@@ -169,7 +182,7 @@ impl Walk<'_> {
             Made::Replaced => None,
             Made::Text | Made::Value => arguments.iter().map(|it| self.parts(it)).sum(),
         };
-        if parts.is_some_and(|parts| parts <= CALL_PARTS_MAX) {
+        if self.spares(parts, CALL_PARTS_MAX) {
             return Ok(());
         }
         self.has_room_for_one_more(expr)?;

@@ -16,6 +16,7 @@
 //! - `names`: a table's name that stands alone, outside of any statement
 //! - `nearest`: the name that was meant
 //! - `parameters`: parameters as the literals that they become
+//! - `path`: JSON paths, which may search by regular expressions
 //! - `rule`: row rules that only the database can tell
 //! - `scope`: which names mean what
 //! - `search`: what a client looks for in texts, and in what texts
@@ -42,6 +43,7 @@ mod identities;
 mod names;
 mod nearest;
 mod parameters;
+mod path;
 mod rule;
 mod scope;
 mod search;
@@ -66,6 +68,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Word};
 
 pub(crate) use self::bind::Bound;
+use self::growth::SPARED_MAX;
 pub use self::nearest::nearest;
 pub use self::rule::{RuleUse, check_rule, read_as_condition, rule_tables};
 pub(crate) use self::scope::Output;
@@ -162,10 +165,18 @@ impl Draft {
             false => Arc::clone(&self.statement),
         };
         let known = bind::known(&self.tables, with, self.dialect)?;
-        let mut walk = Walk::new(self.dialect, &pieces, Some(&known));
-        let ctes = Ctes::default();
-        let outputs = walk.query(&statement, Around { scope: None, ctes: &ctes })?;
-        walk.audit()?;
+        let walked = |spares_none: bool| {
+            let mut walk = Walk::new(self.dialect, &pieces, Some(&known));
+            walk.spares_none = spares_none;
+            let outputs = walk.query(&statement, Around { scope: None, ctes: &Ctes::default() })?;
+            walk.audit()?;
+            Ok::<_, Refusal>((walk, outputs))
+        };
+        let (mut walk, mut outputs) = walked(false)?;
+        if walk.spared > SPARED_MAX {
+            // Like expressions have to stay alike, so that it is all of them or none.
+            (walk, outputs) = walked(true)?;
+        }
         let outputs = outputs.ok_or_else(|| not_supported("a result of unknown columns"))?;
         let guards = guard::guards(&known, with.tables, with.caller, self.dialect)?;
         if guards.iter().any(|guard| !guard.sql.is_empty()) {

@@ -15,6 +15,7 @@ use sqlparser::tokenizer::{Token, Word};
 use super::extent::{Extent, is};
 use super::from::identifiers;
 use super::functions;
+use super::path;
 use super::walk::{Claim, Walk, not_supported};
 use super::wrap::{Wrap, Wrapped};
 use crate::like::{PATTERN_CHARS_MAX, too_long};
@@ -38,13 +39,13 @@ pub(super) enum Size {
 }
 
 /// An operand, and how its tokens are found once they are needed.
-struct Operand<'e> {
-    expr: &'e Expr,
-    place: Place,
+pub(super) struct Operand<'e> {
+    pub(super) expr: &'e Expr,
+    pub(super) place: Place,
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+pub(super) enum Place {
     At(Extent),
     Before(usize),
     Behind(usize),
@@ -93,6 +94,9 @@ impl Walk<'_> {
             BinaryOperator::QuestionAnd => Token::QuestionAnd,
             BinaryOperator::QuestionPipe => Token::QuestionPipe,
             BinaryOperator::Minus if may_be_array(right) => Token::Minus,
+            BinaryOperator::AtQuestion | BinaryOperator::AtAt if self.of_client => {
+                return self.search_by_path_operator(op, right);
+            }
             _ => return Ok(()),
         };
         if !self.of_client || self.dialect == Dialect::Sqlite {
@@ -166,8 +170,9 @@ impl Walk<'_> {
     pub(crate) fn search_by_call(&mut self, name: &str, call: &Function) -> Result<(), Refusal> {
         let searching = functions::searching(name, self.dialect);
         let is_patch = name == "json_patch" && self.dialect == Dialect::Sqlite;
+        let has_path = path::WITH_PATH.contains(&name) && self.dialect == Dialect::Postgres;
         let FunctionArguments::List(list) = &call.args else { return Ok(()) };
-        if searching.is_none() && !is_patch {
+        if searching.is_none() && !is_patch && !has_path {
             return Ok(());
         }
         let last = identifiers(&call.name).last().and_then(|name| self.token(name.span));
@@ -184,6 +189,9 @@ impl Walk<'_> {
             return (0..list.args.len())
                 .filter_map(operand)
                 .try_for_each(|each| self.collection(&each));
+        }
+        if has_path {
+            return operand(1).map_or(Ok(()), |path| self.search_by_path(&path));
         }
         let patterns = searching.unwrap_or_default().iter().filter_map(|at| operand(*at));
         let patterns: Vec<Operand<'_>> = patterns.collect();
@@ -257,7 +265,7 @@ impl Walk<'_> {
     }
 
     /// Has the database measure an operand. Only when it is known what the names in it are.
-    fn wrap(&mut self, operand: &Operand<'_>, kind: Wrapped) -> Result<(), Refusal> {
+    pub(super) fn wrap(&mut self, operand: &Operand<'_>, kind: Wrapped) -> Result<(), Refusal> {
         if self.known.is_none() {
             return Ok(());
         }

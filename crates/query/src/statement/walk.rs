@@ -88,6 +88,10 @@ pub(crate) struct Walk<'a> {
     pub(crate) gathered: Vec<Gathered>,
     /// Calls, casts and texts put together: each may make a value as large as values may be.
     pub(crate) made: usize,
+    /// Stored values that are put together without a measure, so far.
+    pub(crate) spared: usize,
+    /// Everything is measured that is put together of stored values, however few.
+    pub(crate) spares_none: bool,
     /// Characters of literals that are looked for in texts, so far.
     pub(crate) unwatched: usize,
 }
@@ -109,6 +113,8 @@ impl<'a> Walk<'a> {
             wraps: Vec::new(),
             gathered: Vec::new(),
             made: 0,
+            spared: 0,
+            spares_none: false,
             unwatched: 0,
         }
     }

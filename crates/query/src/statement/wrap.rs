@@ -37,6 +37,8 @@ pub(crate) enum Wrapped {
     Text,
     /// What is looked for.
     Pattern,
+    /// A JSON path, which may say what is looked for.
+    Path,
     /// An array or a document whose parts are looked for in another, or among whose parts others are.
     Collection,
     /// A value of any type that is made of others.
@@ -68,7 +70,7 @@ impl Wrapped {
             Dialect::Sqlite => {
                 let max = match self {
                     Wrapped::Text | Wrapped::Grown | Wrapped::Number => computed_max.to_string(),
-                    Wrapped::Pattern => crate::like::PATTERN_CHARS_MAX.to_string(),
+                    Wrapped::Pattern | Wrapped::Path => crate::like::PATTERN_CHARS_MAX.to_string(),
                     Wrapped::Collection => COLLECTION_BYTES_MAX.to_string(),
                     Wrapped::Watched => "NULL".to_owned(),
                 };
@@ -80,14 +82,22 @@ impl Wrapped {
     fn in_postgres(self, computed_max: usize) -> (String, String) {
         let chars_max = match self {
             Wrapped::Text => computed_max,
-            Wrapped::Pattern => crate::like::PATTERN_CHARS_MAX,
+            Wrapped::Pattern | Wrapped::Path => crate::like::PATTERN_CHARS_MAX,
             Wrapped::Watched => return (WATCHED.to_owned(), "END)".to_owned()),
             Wrapped::Collection => return subselect(COLLECTION_BYTES_MAX, COLLECTION_ERROR),
             Wrapped::Grown => return subselect(computed_max, VALUE_ERROR),
             Wrapped::Number => return subselect(NUMBER_BYTES_MAX, NUMBER_ERROR),
         };
         let before = format!("{WATCHED} pg_catalog.\"left\"(pg_catalog.\"varchar\"((");
-        (before, format!(") || 'x', {}, false), -1) END)", varchar(chars_max)))
+        let behind =
+            |cast: &str| format!("){cast} || 'x', {}, false), -1) END)", varchar(chars_max));
+        match self {
+            // As text it has the characters that a text search would have.
+            Wrapped::Path => {
+                (format!("({before}"), behind("::pg_catalog.text") + "::pg_catalog.jsonpath)")
+            }
+            _ => (before, behind("")),
+        }
     }
 }
 

@@ -119,6 +119,7 @@ impl Settings {
             check: sequencer.check_ms,
             attempts_max: sequencer.attempts_max,
             retry: sequencer.retry_ms,
+            compare_max: CaptureOptions::COMPARE_MAX,
             wal: WalLimits { warn_bytes: self.wal.warn_bytes, max_bytes: self.wal.keep_bytes_max },
         }
     }

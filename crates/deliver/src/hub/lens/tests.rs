@@ -1,12 +1,14 @@
 //! What is seen through a lens, against what a few lines say should be.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 
 use tidewire_query::{Dialect, Effort};
 use tidewire_store::{
@@ -17,10 +19,11 @@ use tidewire_store_sqlite::SqliteOptions;
 use tidewire_store_sqlite::SqliteStore;
 
 use super::look::Doubt;
-use super::{Lens, Tables, View, sift_apart};
+use super::{Lens, Tables, View, report, sift_apart};
 use crate::access::auth::names::TableNames;
 use crate::access::auth::scopes::Scopes;
 use crate::access::auth::{Identity, Who};
+use crate::access::options::{Access, Options, TableRule};
 use crate::access::problem::Problem;
 
 const SCHEMA: &str = "CREATE TABLE orders (id INTEGER PRIMARY KEY, owner TEXT COLLATE BINARY, \
@@ -362,4 +365,53 @@ fn long_texts_of_a_page_are_searched_on_another_thread() {
         let seen = sifting.await.unwrap_or_else(|problem| panic!("{}", problem.message(None)));
         assert_eq!(seen.expect("no doubt").len(), 1);
     });
+}
+
+/// Events from memory are looked at where others wait: past so many bytes the store is read, apart.
+#[test]
+fn a_long_text_in_memory_is_not_searched_there() {
+    let world = World::new();
+    let options = Options::new(Access::OpenOnLoopback);
+    let hub = crate::testing::hub(options, SharedStore::clone(&world.store));
+    let (hub, _unstarted) = world.runtime.block_on(hub);
+    let view = filtered("secret LIKE '%needle'");
+    let bound = hub.tables.bind(&hub.store, &view, hub.tail.position());
+    let _held = world.runtime.block_on(bound).expect("a lens");
+    let seen = |bytes: usize| {
+        let text = format!("{}needle", "x".repeat(bytes - "needle".len()));
+        let events = vec![event(None, Some(&row(1, "ann", 5, &text)))];
+        hub.remembered(Some(&view), events).map(|seen| seen.len())
+    };
+    assert_eq!(seen(64 << 10), Some(1));
+    assert_eq!(seen((64 << 10) + 1), None);
+}
+
+/// The next round would be a minute later.
+#[test]
+fn rules_are_looked_at_as_soon_as_a_table_may_be_another() {
+    let world = World::new();
+    let mut options = Options::new(Access::OpenOnLoopback);
+    let rule = TableRule { read: "nosuch = 1".to_owned(), place: "a file".to_owned() };
+    options.tables.insert("items".to_owned(), rule);
+    let hub = crate::testing::hub(options, SharedStore::clone(&world.store));
+    let (hub, _unstarted) = world.runtime.block_on(hub);
+    let stop = CancellationToken::new();
+    let keeping = world.runtime.spawn(report::keep(Arc::clone(&hub), stop.clone()));
+    let is_said = |what: &str| {
+        let said = async {
+            while !hub.rules.said.lock().expect("no panic").iter().any(|it| it.contains(what)) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let in_time = async { tokio::time::timeout(Duration::from_secs(30), said).await };
+        world.runtime.block_on(in_time).unwrap_or_else(|_| panic!("it is not said: {what}"));
+    };
+    is_said("no watched table is called \"items\"");
+    world.run("CREATE TABLE items (id INTEGER PRIMARY KEY)");
+    let watch = NewWatch { table: "items".to_owned(), ..NewWatch::default() };
+    world.runtime.block_on(world.store.watch(watch)).expect("a watch");
+    hub.access.names.doubt();
+    is_said("the rule for \"items\" cannot be kept");
+    stop.cancel();
+    world.runtime.block_on(keeping).expect("it stops");
 }

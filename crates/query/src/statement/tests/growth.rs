@@ -57,6 +57,33 @@ fn what_is_made_of_a_few_stored_values_is_not() {
     }
 }
 
+/// Of a few stored values very many may be made: those of a row are in memory at the same time.
+#[test]
+fn what_is_made_of_a_few_stored_values_in_very_many_places_is() {
+    let many = |expression: &str, count: usize| {
+        let each = vec![expression; count].join(" + ");
+        format!("SELECT {each} AS n FROM orders")
+    };
+    for (expression, parts) in [
+        ("length(concat(status, secret, '-'))", 2),
+        // The beginning of it is a value as well.
+        ("length(status || secret || host)", 5),
+        ("cardinality(array_append(tags, status))", 2),
+        ("length(overlay(status PLACING secret FROM 2))", 2),
+    ] {
+        let few = 64 / parts;
+        assert_eq!(measured(&many(expression, few)), 0, "{expression}");
+        assert!(measured(&many(expression, few + 1)) > few, "{expression}: all of them");
+    }
+    let sql = "SELECT concat(status, secret) AS c, count(*) AS n FROM orders GROUP BY concat(status, secret), ";
+    let sql = format!("{sql}{}", vec!["concat(host, status)"; 40].join(", "));
+    assert_eq!(measured(&sql), 42, "like expressions stay alike");
+    let sqlite = rerun(&many("length(status || secret)", 33), Dialect::Sqlite);
+    assert_eq!(sqlite.matches("tidewire_within( status || secret").count(), 33, "{sqlite}");
+    let constant = many("length(concat('a', id::int))", 100);
+    assert_eq!(measured(&constant), 0);
+}
+
 #[test]
 fn what_aggregates_gather_is_counted() {
     for sql in [

@@ -76,7 +76,7 @@ fn shape(name: &str, columns: &[(&str, &str, &str)], dialect: Dialect) -> TableS
     }
 }
 
-/// `orders` (of tenants), `customers` and `items`.
+/// `orders` (of tenants), `customers`, `items` and `searches`.
 fn shapes(dialect: Dialect) -> Vec<TableShape> {
     let orders: &[(&str, &str, &str)] = &[
         ("id", "int4", "INTEGER"),
@@ -93,10 +93,13 @@ fn shapes(dialect: Dialect) -> Vec<TableShape> {
         &[("id", "int4", "INTEGER"), ("name", "text", "TEXT"), ("secret", "text", "TEXT")];
     let items: &[(&str, &str, &str)] =
         &[("id", "int4", "INTEGER"), ("order_id", "int4", "INTEGER"), ("price", "numeric", "REAL")];
+    let searches: &[(&str, &str, &str)] =
+        &[("id", "int4", "INTEGER"), ("path", "jsonpath", "TEXT"), ("words", "tsquery", "TEXT")];
     vec![
         shape("orders", orders, dialect),
         shape("customers", customers, dialect),
         shape("items", items, dialect),
+        shape("searches", searches, dialect),
     ]
 }
 

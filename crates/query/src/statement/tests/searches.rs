@@ -176,6 +176,52 @@ fn arrays_and_documents_that_are_computed_are_measured() {
     assert_eq!(measured(sql, Dialect::Sqlite), 1, "{}", rerun(sql, Dialect::Sqlite));
 }
 
+#[test]
+fn patterns_in_json_paths_are_bounded() {
+    let statements = [
+        "SELECT id FROM orders WHERE jsonb_path_exists(data::jsonb, 'PATH')",
+        "SELECT id FROM orders WHERE pg_catalog.jsonb_path_match(data::jsonb, ('PATH'))",
+        "SELECT jsonb_path_query_array(data::jsonb, 'PATH', '{}', true) FROM orders",
+        "SELECT jsonb_path_query_first(data::jsonb, 'PATH') FROM orders",
+        "SELECT id FROM orders WHERE data::jsonb @? 'PATH' AND id = 1",
+        "SELECT id FROM orders WHERE id = 1 OR data::jsonb @@ 'PATH'",
+    ];
+    for sql in statements {
+        let with = |path: &str| bind(&sql.replace("PATH", path), Dialect::Postgres);
+        let taken = |path: &str| {
+            let query = with(path).unwrap_or_else(|refusal| panic!("{sql}, {path}: {refusal}"));
+            assert!(!query.rerun.contains("varchar"), "{}", query.rerun);
+        };
+        let pattern = |chars: usize| format!("$ ? (@ like_regex \"{}\")", "a".repeat(chars));
+        let refusal = with(&pattern(257)).map(|query| query.rerun).expect_err(sql);
+        assert_eq!(refusal.code, TOO_LARGE, "{sql}: {refusal}");
+        taken(&pattern(256));
+        // What is no string may be as long as it is.
+        taken(&format!("${}", ".part".repeat(100)));
+        let asked = sql.replace("'PATH'", "$1");
+        let params = serde_json::to_string(&[pattern(257)]).expect("JSON");
+        let refusal = bind_as(&asked, &params, Dialect::Postgres, &|_| Access::default());
+        assert_eq!(refusal.map(|query| query.rerun).expect_err(&asked).code, TOO_LARGE, "{asked}");
+    }
+    let sql = "SELECT i.id FROM searches i, orders o WHERE CONDITION";
+    for (condition, expected) in [
+        ("o.data::jsonb @? i.path", 1),
+        ("o.data::jsonb @@ i.path", 1),
+        ("o.data::jsonb @@ (o.status || 'x')::jsonpath", 1),
+        ("jsonb_path_exists(o.data::jsonb, i.path)", 1),
+        ("jsonb_path_exists(o.data::jsonb, coalesce(i.path, '$'))", 1),
+        ("o.status @@ i.words", 0),
+        ("o.status @@ (o.secret::text)", 0),
+    ] {
+        let rerun = rerun(&sql.replace("CONDITION", condition), Dialect::Postgres);
+        assert_eq!(rerun.matches("pg_catalog.\"varchar\"").count(), expected, "{rerun}");
+        assert_eq!(rerun.matches("::pg_catalog.jsonpath").count(), expected, "{rerun}");
+    }
+    let unknown = "WITH p AS (SELECT path FROM searches) SELECT o.id FROM orders o, p WHERE o.data::jsonb @@ p.path";
+    let refusal = bind(unknown, Dialect::Postgres).map(|query| query.rerun).expect_err(unknown);
+    assert!(refusal.hint.is_some_and(|hint| hint.contains("jsonb_path_match")));
+}
+
 /// The operator's own words are not held to what clients are held to.
 #[test]
 fn rules_may_be_longer() {
