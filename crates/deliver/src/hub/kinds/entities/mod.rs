@@ -1,21 +1,20 @@
 //! Subscriptions to entities: who is told that something changed, and not how.
 //!
 //! ```text
-//!   sight ──► index ──► what waits for a subscription ──► INVALIDATE, when the socket takes it
-//!             (code, id)  (of each id the last change)
+//!   sight ──► index ──► rounds, in slices ──► what waits for a subscription ──► INVALIDATE, when the socket
+//!             (code, id)                      (of each id the last change)                       takes it
 //! ```
 //!
 //! A subscription to entities is one among a connection's others, with a name and a place of its own.
-//! What it has besides is its [`interest`]. A change costs a look into the [`index`] and an entry for
-//! each subscription that it reaches; what waits is bounded by what is subscribed to ([`waiting`]), so
-//! there are no gaps.
+//! What it has besides is its [`interest`]. A change costs a look into the [`index`], and an entry for
+//! each subscription that it reaches, made when that has its turn ([`news`]); what waits is bounded by what is
+//! subscribed to ([`waiting`]), so there are no gaps.
 //!
 //! Everything about a connection's subscriptions is decided by its shard, in order, and so is what the
 //! store is told of them; what needs the store's answer is done in [`begin`] and comes back.
 //! [`review`] compares with the store where SQL has changed what a connection subscribes to.
 //!
 //! - `kept`: what the store is told of this node's subscriptions; `ledger`: how often it was, of each connection
-//! - `news`: what became of entities, on its way to those who subscribe to them
 //! - `told`: from news of entities to the outboxes of those who subscribe to them
 
 mod begin;
