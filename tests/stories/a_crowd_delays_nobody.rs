@@ -1,5 +1,5 @@
 //! A crowd follows one thing and two follow another: what the two are told does not wait until the last of the
-//! crowd has its own, whether the crowd follows a stream or a live query (I9).
+//! crowd has its own, whether the crowd follows a stream, a live query or an entity (I9).
 //!
 //! No duration decides. All clients are read by one thread, which gets what arrives in the order of its arrival;
 //! what counts is whether the two were told something after the first of the crowd and before the last. A server
@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 on_both_stores!(
     a_stream_of_two_goes_on_while_a_streams_crowd_is_served,
     a_stream_of_two_goes_on_while_a_live_querys_crowd_is_served,
+    a_stream_of_two_goes_on_while_an_entitys_crowd_is_served,
 );
 
 /// All on one shard, where those who follow something else have to share it; and few make a crowd.
@@ -68,6 +69,21 @@ async fn a_stream_of_two_goes_on_while_a_live_querys_crowd_is_served(store: Stor
     let subscription = json!({ "query_id": "crowd", "sql": sql });
     the_two_are_told_amid_the_crowd(http, &subscription, "change", async |round| {
         run(http, &format!("INSERT INTO orders VALUES ({round}, 'open')")).await;
+    })
+    .await;
+    server.kill();
+}
+
+async fn a_stream_of_two_goes_on_while_an_entitys_crowd_is_served(store: Store) {
+    let server = start(&store).await;
+    let http = server.http();
+    run(http, "CREATE TABLE projects (id INTEGER PRIMARY KEY, round INTEGER)").await;
+    watch(http, &json!({ "table": "projects", "entity": "project" })).await;
+    run(http, "INSERT INTO projects VALUES (7, 0)").await;
+    let subscription =
+        json!({ "query_id": "crowd", "entity_code": "project", "entity_ids": ["7"] });
+    the_two_are_told_amid_the_crowd(http, &subscription, "INVALIDATE", async |round| {
+        run(http, &format!("UPDATE projects SET round = {round}")).await;
     })
     .await;
     server.kill();

@@ -77,45 +77,80 @@ fn product(text: &str) -> &str {
 
 /// The modules at the crate's root that a module names, however it does.
 fn imported(module: &str, text: &str) -> BTreeSet<String> {
+    let first = |path: &Vec<String>| path.first().cloned();
+    named(module, text).iter().filter_map(first).collect()
+}
+
+/// The paths inside the crate that a module names, from the crate's root on: by `crate::`, `super::` or `self::`, in
+/// imports and elsewhere; of a group, each path in it.
+fn named(module: &str, text: &str) -> BTreeSet<Vec<String>> {
     let code: Vec<&str> =
         text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
     let code = code.join("\n");
-    let to_root = "super::".repeat(module.split("::").count());
-    let mut names = BTreeSet::new();
-    for root in ["crate::", &to_root] {
+    let is_of_name = |c: char| c.is_alphanumeric() || "_$:".contains(c);
+    let mut found = BTreeSet::new();
+    for root in ["crate::", "super::", "self::"] {
         for (at, _) in code.match_indices(root) {
-            let before = code[..at].chars().next_back();
-            if !before.is_some_and(|c| c.is_alphanumeric() || "_$:".contains(c)) {
-                names.extend(first_names(&code[at + root.len()..]));
+            if !code[..at].ends_with(is_of_name) {
+                let mut paths = Vec::new();
+                read_paths(&code[at..], &mut Vec::new(), &mut paths);
+                found.extend(paths.into_iter().filter_map(|path| from_root(module, &path)));
             }
         }
     }
-    names
+    found
 }
 
-/// The first name of a path; of a group, the first of each path in it.
-fn first_names(path: &str) -> Vec<String> {
-    let name = |text: &str| -> String {
-        text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
-    };
-    let Some(group) = path.strip_prefix('{') else { return vec![name(path)] };
-    let (mut names, mut depth, mut start) = (Vec::new(), 0, 0);
-    for (at, c) in group.char_indices() {
-        match c {
-            '{' => depth += 1,
-            ',' | '}' if depth == 0 => {
-                names.push(name(&group[start..at]));
-                start = at + 1;
-                if c == '}' {
-                    break;
-                }
+/// Reads a path, or each of a group, behind what stands before it. Returns what comes after.
+fn read_paths<'t>(
+    text: &'t str,
+    before: &mut Vec<String>,
+    paths: &mut Vec<Vec<String>>,
+) -> &'t str {
+    let text = text.trim_start();
+    if let Some(mut rest) = text.strip_prefix('{') {
+        loop {
+            rest = rest.trim_start();
+            if let Some(after) = rest.strip_prefix('}') {
+                return after;
             }
-            '}' => depth -= 1,
-            _ => {}
+            rest = read_paths(rest, &mut before.clone(), paths).trim_start();
+            // Another name for it, or the comma.
+            match rest.find([',', '}']) {
+                Some(end) => rest = rest[end..].strip_prefix(',').unwrap_or(&rest[end..]),
+                None => return rest,
+            }
         }
     }
-    names.retain(|name| !name.is_empty());
-    names
+    let name = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    before.push(text[..name].to_owned());
+    match text[name..].strip_prefix("::") {
+        Some(rest)
+            if rest.trim_start().starts_with(|c: char| c.is_alphabetic() || "_{".contains(c)) =>
+        {
+            read_paths(rest, before, paths)
+        }
+        _ => {
+            paths.push(before.clone());
+            &text[name..]
+        }
+    }
+}
+
+/// A path as it is from the crate's root on.
+fn from_root(module: &str, path: &[String]) -> Option<Vec<String>> {
+    let mut root: Vec<String> = module.split("::").map(ToOwned::to_owned).collect();
+    let mut names = path.iter().peekable();
+    if names.next_if(|name| *name == "crate").is_some() {
+        root.clear();
+    }
+    while let Some(name) = names.next_if(|name| *name == "super" || *name == "self") {
+        if name == "super" {
+            root.pop()?;
+        }
+    }
+    root.extend(names.cloned());
+    Some(root)
 }
 
 /// Parts of the hub that know neither the kinds of subscription nor who is connected: they are what kinds are
@@ -135,29 +170,72 @@ const BELOW_KINDS: &[&str] = &[
     "views.rs",
 ];
 
+/// Parts of the hub that some kinds are made with, and that know none of them.
+const BESIDE_KINDS: &[&str] = &["log_feed.rs", "log_feed/", "patience.rs", "forms.rs"];
+
 #[test]
 fn kinds_of_subscription_do_not_know_each_other() {
     let (mut found, mut looked_at) = (Vec::new(), BTreeSet::new());
     for file in files().into_iter().filter(|file| file.is("rs")) {
         let Some(path) = file.path.strip_prefix("crates/deliver/src/hub/") else { continue };
-        let code = product(&file.text);
-        if BELOW_KINDS.iter().any(|part| path.starts_with(part)) {
-            let above = ["hub::kinds", "hub::shard"].into_iter().find(|name| code.contains(name));
-            found.extend(above.map(|name| format!("{path} names {name}")));
+        if path.ends_with("tests.rs") {
+            continue;
         }
-        let kind = path.strip_prefix("kinds/").and_then(|rest| rest.split_once('/'));
-        let Some((kind, _)) = kind else { continue };
-        looked_at.insert(kind.to_owned());
-        for (at, _) in code.match_indices("kinds::") {
-            let other = first_names(&code[at + "kinds::".len()..]);
-            // What all kinds share are types; a kind is a module.
-            let is_module = |name: &&String| name.starts_with(char::is_lowercase);
-            let strange = other.iter().filter(is_module).filter(|name| **name != kind);
-            found.extend(strange.map(|name| format!("{path} names kinds::{name}")));
+        let names = named(&module_of(&format!("hub/{path}")), product(&file.text));
+        let is_among = |parts: &[&str]| parts.iter().any(|part| path.starts_with(part));
+        if is_among(BELOW_KINDS) {
+            let is_above = |name: &&Vec<String>| {
+                name.first().is_some_and(|name| name == "hub")
+                    && name.get(1).is_some_and(|name| name == "kinds" || name == "shard")
+            };
+            found.extend(names.iter().filter(is_above).map(|name| format!("{path}: {name:?}")));
         }
+        let own = path.strip_prefix("kinds/").and_then(|rest| rest.split_once('/'));
+        let own = own.map(|(kind, _)| kind);
+        if own.is_none() && !is_among(BESIDE_KINDS) {
+            continue;
+        }
+        looked_at.extend(own.map(ToOwned::to_owned));
+        let strange =
+            names.iter().filter_map(|name| kind_of(name)).filter(|kind| Some(*kind) != own);
+        found.extend(strange.map(|kind| format!("{path} names kinds::{kind}")));
     }
     assert!(looked_at.len() >= 3, "the rule has lost sight of what it is about: {looked_at:?}");
     assert!(found.is_empty(), "against the arrows inside the hub: {found:#?}");
+}
+
+/// The kind in whose module something is. What all kinds share are types and functions of `kinds` itself.
+fn kind_of(path: &[String]) -> Option<&str> {
+    const KINDS: &[&str] = &["stream", "table", "entities", "query", "clock"];
+    let [hub, kinds, kind, ..] = path else { return None };
+    (hub == "hub" && kinds == "kinds" && KINDS.contains(&&**kind)).then_some(kind)
+}
+
+/// The files of the product that the clock, a kind for tests, is named in besides its own: as few as the guide
+/// says that another kind touches.
+#[test]
+fn a_kind_touches_five_files_besides_its_own() {
+    let guide = files().into_iter().find(|file| file.path == "CONTRIBUTING.md").expect("the guide");
+    let section =
+        guide.text.split("\n## Add a kind of subscription\n").nth(1).expect("its section");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let mut touched = Vec::new();
+    for file in files().into_iter().filter(|file| file.is("rs")) {
+        let Some(path) = file.path.strip_prefix(SOURCE) else { continue };
+        let is_its_own = path.starts_with("hub/kinds/clock/") || path == "live/subscribe/clock.rs";
+        let is_named = product(&file.text).split("#[cfg(test)]\n").skip(1).any(|after| {
+            let line: String = after.lines().next().unwrap_or_default().to_lowercase();
+            line.contains("clock")
+        });
+        if is_named && !is_its_own {
+            touched.push(file.path.clone());
+        }
+    }
+    assert_eq!(touched.len(), 5, "{touched:#?}");
+    for path in touched {
+        let name = path.strip_prefix("crates/deliver/src/").unwrap_or(&path);
+        assert!(section.contains(name), "the guide does not name {name}");
+    }
 }
 
 #[test]
@@ -166,6 +244,23 @@ fn an_import_is_found_however_it_is_written() {
     assert_eq!(names("use crate::node::Node;"), ["node"]);
     assert_eq!(names("use crate::{\n    hub::{a, b},\n    node::Node,\n};"), ["hub", "node"]);
     assert_eq!(names("    let now = crate::node::now_ms();"), ["node"]);
-    assert_eq!(names("use super::super::node::Node; use super::shard;"), ["node"]);
+    assert_eq!(names("use super::super::node::Node; use super::shard;"), ["hub", "node"]);
     assert_eq!(names("// as crate::node::Node does\nuse tidewire_store::Log;"), [""; 0]);
+    let kinds = |module: &str, text: &str| -> Vec<String> {
+        let named = named(module, text);
+        named.iter().filter_map(|path| kind_of(path)).map(ToOwned::to_owned).collect()
+    };
+    let (query, feed) = ("hub::kinds::query::hear", "hub::log_feed");
+    assert_eq!(kinds(query, "use super::super::stream::StreamNews;"), ["stream"]);
+    assert_eq!(
+        kinds(query, "use super::super::{News, entities::{self, Interest as It}};"),
+        ["entities"; 2]
+    );
+    assert_eq!(
+        kinds(query, "use super::begin::Beginning;\nuse crate::hub::kinds::News;"),
+        ["query"]
+    );
+    assert_eq!(kinds(feed, "    let x = super::kinds::stream::reader::now();"), ["stream"]);
+    assert_eq!(kinds(feed, "use super::kinds::{About, Subject};"), [""; 0]);
+    assert_eq!(kinds("hub::kinds", "use self::{stream::X, news::News};"), ["stream"]);
 }

@@ -1,4 +1,5 @@
-//! What tests of credentials share: a node to present them to, and every way to change them.
+//! What tests share: a node to present credentials to, and every way to change them; a hub, and a store with a
+//! table; those who come to it.
 
 use std::sync::Arc;
 
@@ -9,11 +10,14 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use tidewire_store::{SharedStore, memory::MemoryStore};
+use tidewire_store::memory::MemoryStore;
+use tidewire_store::{Actor, NewWatch, Position, SharedStore, SqlLimits, Statements};
 use tidewire_store_sqlite::{SqliteOptions, SqliteStore};
 
 use crate::access::options::{Access, Options};
-use crate::hub::{Facts, Hub, Unstarted};
+use crate::hub::lookup::{self, Reach};
+use crate::hub::reader_frame::Voice;
+use crate::hub::{Arrival, Facts, Hub, PASSAGE_LIMIT, Unstarted};
 use crate::node::Node;
 use crate::server::Server;
 
@@ -70,6 +74,36 @@ pub(crate) async fn hub(options: Options, store: SharedStore) -> (Arc<Hub>, Unst
     let assembled = Node::assemble(options, store, String::new(), 1).await;
     let (node, unstarted) = assembled.expect("a node");
     (node.hub, unstarted)
+}
+
+/// A store of its own with a table `orders (id, total)` that is watched, and the folder that it is in.
+pub(crate) async fn watched_orders() -> (SharedStore, TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("a store");
+    let store: SharedStore = store;
+    run(&store, "CREATE TABLE orders (id INTEGER PRIMARY KEY, total INTEGER) STRICT").await;
+    let watch = NewWatch { table: "orders".to_owned(), ..NewWatch::default() };
+    store.watch(watch).await.expect("a watch");
+    (store, folder)
+}
+
+/// Runs a statement as whoever may run any.
+pub(crate) async fn run(store: &SharedStore, sql: &str) {
+    let limits = SqlLimits { timeout_ms: 10_000, rows_max: 100, bytes_max: 1 << 20 };
+    let (params, actor) = (Vec::new(), Actor::default());
+    let statements = Statements { sql: sql.to_owned(), params, actor, limits };
+    store.run_sql(statements).await.expect("SQL");
+}
+
+/// A reader that comes to a stream, at its start or at its tail.
+pub(crate) async fn arrival(hub: &Hub, stream: &str, at_tail: bool) -> Arrival {
+    let attendance = hub.tail.attend(stream);
+    let after = if at_tail { Position::new(u64::MAX) } else { Position::START };
+    let reach = Reach::everything();
+    let page = lookup::find(hub, stream, &reach, after, PASSAGE_LIMIT).await.expect("a page");
+    let after = if at_tail { page.view.tail } else { after };
+    let voice = Voice::new(hub.store.epoch(), "application/json", None);
+    Arrival::new(facts("c"), attendance, reach, (None, None), &page, after, voice)
 }
 
 /// A client of whom nothing else is known.

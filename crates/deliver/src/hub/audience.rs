@@ -1,6 +1,7 @@
 //! Who follows a stream on this shard.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use super::connection::Key;
@@ -60,28 +61,38 @@ pub(super) struct Audience {
 
 /// Followers who get the same. A fan-out under way holds on to the list as it was; one who comes later
 /// does not need what is in it, and one who left is not found any more.
-#[derive(Debug, Default)]
-pub(in crate::hub) struct Group {
-    members: Arc<Vec<Member>>,
-    places: HashMap<Member, usize>,
+#[derive(Debug)]
+pub(in crate::hub) struct Group<M = Member> {
+    members: Arc<Vec<M>>,
+    places: HashMap<M, usize>,
 }
 
-impl Group {
-    pub(in crate::hub) fn enter(&mut self, member: Member) {
-        if !self.places.contains_key(&member) {
+impl<M> Default for Group<M> {
+    fn default() -> Group<M> {
+        Group { members: Arc::default(), places: HashMap::new() }
+    }
+}
+
+impl<M: Copy + Eq + Hash> Group<M> {
+    /// Returns whether the member was not there.
+    pub(in crate::hub) fn enter(&mut self, member: M) -> bool {
+        let is_new = !self.places.contains_key(&member);
+        if is_new {
             self.places.insert(member, self.members.len());
             Arc::make_mut(&mut self.members).push(member);
         }
+        is_new
     }
 
-    pub(in crate::hub) fn leave(&mut self, member: Member) {
-        if let Some(place) = self.places.remove(&member) {
-            let members = Arc::make_mut(&mut self.members);
-            members.swap_remove(place);
-            if let Some(moved) = members.get(place) {
-                self.places.insert(*moved, place);
-            }
+    /// Returns whether the member was there.
+    pub(in crate::hub) fn leave(&mut self, member: M) -> bool {
+        let Some(place) = self.places.remove(&member) else { return false };
+        let members = Arc::make_mut(&mut self.members);
+        members.swap_remove(place);
+        if let Some(moved) = members.get(place) {
+            self.places.insert(*moved, place);
         }
+        true
     }
 
     pub(in crate::hub) fn is_empty(&self) -> bool {
@@ -89,7 +100,7 @@ impl Group {
     }
 
     /// All of them, as they are.
-    pub(in crate::hub) fn list(&self) -> Arc<Vec<Member>> {
+    pub(in crate::hub) fn list(&self) -> Arc<Vec<M>> {
         Arc::clone(&self.members)
     }
 }

@@ -1,4 +1,10 @@
 //! One client: where it is reached, what it follows, and what waits for it.
+//!
+//! A reader (`kinds::stream::reader`) is a connection too, with its outlet and its outbox, and a member of its
+//! stream's audience. It has no subscription: its response *is* the stream. There is nobody to whom to say that
+//! something began, ended or was lost, no name, no gap, and no message but the stream's own; it is closed where a
+//! subscription ends, and a comment where others are pinged. As a kind it would answer most of what kinds are asked
+//! with nothing, so the few places where the hub treats a connection as a whole ask whether it is a reader instead.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -89,10 +95,6 @@ pub(super) struct Connection {
     pub(super) next_replay: u32,
     /// Subscriptions that go on, one after the other, when the client has taken what waits for it.
     pub(super) postponed: VecDeque<Slot>,
-    /// How often the store was told what entities it is told of, or may have been by others.
-    pub(super) entity_edits: u64,
-    /// The store is looked at for what others told it.
-    pub(super) reviewing: bool,
     /// Waits for the socket.
     pub(super) blocked: bool,
     /// In the shard's list of those to flush.
@@ -134,8 +136,6 @@ impl Connection {
             next_serial: 0,
             next_replay: 0,
             postponed: VecDeque::new(),
-            entity_edits: 0,
-            reviewing: false,
             blocked: false,
             dirty: false,
             closing: false,

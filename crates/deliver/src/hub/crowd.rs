@@ -11,7 +11,8 @@ use tokio::time::Interval;
 use tidewire_query::{Delta, PlanName, QueryId, Subscriber, To};
 use tidewire_store::memory::MemoryStore;
 use tidewire_store::{
-    Actor, Append, Command as LogCommand, Create, EntityAction, EntityChange, Position, TailEvent,
+    Actor, Append, Command as LogCommand, Create, EntityAction, EntityChange, Position,
+    SharedStore, TailEvent,
 };
 
 use crate::access::auth::Identity;
@@ -21,8 +22,8 @@ use crate::hub::connection::{Key, StartFrom};
 use crate::hub::horizon::Horizon;
 use crate::hub::kinds::entities::EntityRequest;
 use crate::hub::kinds::query::engine::{Change, News, QuerySight};
-use crate::hub::kinds::stream::StreamRequest;
 use crate::hub::kinds::{Kind, SubscribeRequest, clock, query};
+use crate::hub::log_feed::StreamRequest;
 use crate::hub::lookup::Reach;
 use crate::hub::outlet::{Outlet, ServerSent};
 use crate::hub::shard::Shard;
@@ -64,11 +65,14 @@ impl Client {
 
 impl Crowd {
     pub(in crate::hub) async fn new(edit: impl FnOnce(&mut Options)) -> Crowd {
+        Crowd::over(MemoryStore::fresh(), edit).await
+    }
+
+    async fn over(store: SharedStore, edit: impl FnOnce(&mut Options)) -> Crowd {
         let mut options = Options::new(Access::OpenOnLoopback);
         options.live.fan_out_threshold = THRESHOLD;
         edit(&mut options);
-        let (hub, Unstarted { mut shards, sinks, .. }) =
-            testing::hub(options, MemoryStore::fresh()).await;
+        let (hub, Unstarted { mut shards, sinks, .. }) = testing::hub(options, store).await;
         let dormant = shards.pop().expect("a shard");
         let shard = Shard::new(Arc::clone(&hub), dormant.handle, dormant.position, 0);
         let tick = tokio::time::interval(Duration::from_secs(1));
@@ -122,30 +126,48 @@ impl Crowd {
 
     /// Clients that follow something, and have been told that they do.
     async fn followers(&mut self, count: usize, of: Crowded) -> Vec<Client> {
-        let mut clients: Vec<Client> = (0..count).map(|_| self.client()).collect();
-        for (number, client) in clients.iter().enumerate() {
-            self.begin(number, client.key, of);
-        }
-        if matches!(of, Crowded::Stream(_) | Crowded::Entities) {
-            while !clients.iter().all(|client| client.got.contains("subscription_created")) {
-                self.turn().await;
-                clients.iter_mut().for_each(Client::read);
+        let mut clients = Vec::with_capacity(count);
+        for number in 0..count {
+            if let Crowded::Reader(stream) = of {
+                clients.push(self.reader(stream).await);
+                continue;
             }
+            let client = self.client();
+            self.begin(number, client.key, of);
+            clients.push(client);
+        }
+        let first = match of {
+            Crowded::Reader(_) => "event: control",
+            Crowded::Query => "",
+            _ => "subscription_created",
+        };
+        let is_behind = |shard: &Shard| shard.connections.iter().any(|(_, c)| c.is_hungry());
+        while is_behind(&self.shard) || !clients.iter().all(|c| c.got.contains(first)) {
+            self.turn().await;
+            clients.iter_mut().for_each(Client::read);
         }
         clients.iter_mut().for_each(|client| client.got.clear());
         clients
     }
 
+    async fn reader(&mut self, stream: &str) -> Client {
+        let (sender, body) = mpsc::channel(1);
+        let outlet = Outlet::ServerSent(ServerSent { body: sender });
+        let arrival = testing::arrival(&self.hub, stream, true).await;
+        let key = self.shard.admit_reader(outlet, arrival);
+        Client { key, body, got: String::new() }
+    }
+
     fn begin(&mut self, number: usize, key: Key, of: Crowded) {
         let request = match of {
-            Crowded::Stream(stream) => SubscribeRequest::Stream(StreamRequest {
+            Crowded::Stream(_) | Crowded::Table => SubscribeRequest::Stream(StreamRequest {
                 query_id: "q".into(),
-                stream: stream.into(),
+                stream: of.stream().into(),
                 reach: Reach::everything(),
                 start: StartFrom::Now,
                 horizon: Horizon::default(),
                 link: None,
-                manner: Manner::default(),
+                manner: Manner { to_table: matches!(of, Crowded::Table), view: None },
                 patterns: None,
             }),
             Crowded::Entities => SubscribeRequest::Entities(EntityRequest {
@@ -160,6 +182,7 @@ impl Crowd {
             }),
             Crowded::Clock => SubscribeRequest::Clock(clock::ClockRequest { query_id: "q".into() }),
             Crowded::Query => return self.begin_query(number as u64, key),
+            Crowded::Reader(_) => return,
         };
         self.shard.subscribe(key, vec![request]);
     }
@@ -169,15 +192,19 @@ impl Crowd {
         let who = Subscriber(number);
         let kind = Kind::Query(Box::new(query::tests::begun(who, QueryId(1))));
         let slot = self.shard.add(key, ("q".into(), None), kind, false).expect("there");
-        self.shard.queries.enter(who, Member { key, slot });
-        self.shard.queries.begin(QueryId(1), &"q".into(), Member { key, slot });
+        self.shard.rosters.queries.enter(who, Member { key, slot });
+        self.shard.rosters.queries.begin(QueryId(1), &"q".into(), Member { key, slot });
     }
 
     /// Something happens that concerns all of a crowd.
     async fn happen(&mut self, of: Crowded) {
         match of {
-            Crowded::Stream(stream) => {
+            Crowded::Stream(stream) | Crowded::Reader(stream) => {
                 self.append(stream).await;
+                self.follow_log().await;
+            }
+            Crowded::Table => {
+                testing::run(&self.hub.store, "INSERT INTO orders VALUES (7, 1)").await;
                 self.follow_log().await;
             }
             Crowded::Entities => {
@@ -211,6 +238,15 @@ impl Crowd {
     }
 }
 
+impl Crowd {
+    /// How many of those who follow entities have been found to be concerned by what happened after a place.
+    fn noted(&self, before: Position) -> usize {
+        let subscriptions = self.shard.connections.iter().flat_map(|(_, c)| c.slots());
+        let interests = subscriptions.filter_map(|(_, subscription)| subscription.kind.entities());
+        interests.filter(|interest| interest.ids.values().any(|up_to| *up_to > before)).count()
+    }
+}
+
 /// A change of the query that crowds follow.
 fn change(hub: &Hub, at: u64, has_place: bool) -> News {
     let delta = Delta { inserted: vec!["{\"said\":1}".into()], ..Delta::default() };
@@ -223,16 +259,29 @@ fn change(hub: &Hub, at: u64, has_place: bool) -> News {
 #[derive(Debug, Clone, Copy)]
 enum Crowded {
     Stream(&'static str),
+    Table,
+    /// A stream, by `live=sse`.
+    Reader(&'static str),
     Entities,
     Query,
     Clock,
 }
 
 impl Crowded {
+    /// The stream that it is in, if it is.
+    fn stream(self) -> &'static str {
+        match self {
+            Crowded::Stream(stream) | Crowded::Reader(stream) => stream,
+            _ => "table/orders",
+        }
+    }
+
     /// What a message of it has in it.
     fn mark(self) -> &'static str {
         match self {
             Crowded::Stream(_) => "\"type\":\"event\"",
+            Crowded::Table => "\"type\":\"cdc_event\"",
+            Crowded::Reader(_) => "event: data",
             Crowded::Entities => "\"type\":\"INVALIDATE\"",
             Crowded::Query => "\"type\":\"change\"",
             Crowded::Clock => "\"type\":\"tick\"",
@@ -243,12 +292,25 @@ impl Crowded {
 /// Invariant 5: whatever a crowd follows, others get their turn between two slices of it.
 #[tokio::test]
 async fn a_crowd_of_any_kind_delays_a_small_stream_by_no_more_than_a_slice() {
-    for of in [Crowded::Stream("large"), Crowded::Entities, Crowded::Query, Crowded::Clock] {
-        let mut crowd = Crowd::new(|_| {}).await;
+    for of in [
+        Crowded::Stream("large"),
+        Crowded::Table,
+        Crowded::Reader("large"),
+        Crowded::Entities,
+        Crowded::Query,
+        Crowded::Clock,
+    ] {
+        let (table, _folder) = match of {
+            Crowded::Table => Some(testing::watched_orders().await).unzip(),
+            _ => (None, None),
+        };
+        let store = table.unwrap_or_else(|| MemoryStore::fresh());
+        let mut crowd = Crowd::over(store, |_| {}).await;
         crowd.create("large").await;
         crowd.create("small").await;
         let mut followers = crowd.followers(FOLLOWERS, of).await;
         let mut small = crowd.followers(2, Crowded::Stream("small")).await;
+        let before = crowd.hub.tail.position();
         crowd.happen(of).await;
         crowd.append("small").await;
         crowd.follow_log().await;
@@ -262,6 +324,9 @@ async fn a_crowd_of_any_kind_delays_a_small_stream_by_no_more_than_a_slice() {
         let served = followers.iter_mut().filter_map(|c| (told(c, of.mark()) > 0).then_some(()));
         let served = served.count();
         assert!((1..=SLICE).contains(&served), "{of:?}: {served} in the same turn");
+        if let Crowded::Entities = of {
+            assert_eq!(crowd.noted(before), served, "nor was anything noted for others");
+        }
         for _ in 0..=FOLLOWERS / SLICE {
             crowd.turn().await;
         }

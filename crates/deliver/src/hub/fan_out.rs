@@ -67,15 +67,23 @@ impl Shard {
     }
 
     fn serve(&mut self, round: &mut Round, count: usize) {
-        let (members, taken) = round.take(count);
-        let Round { news, serving, .. } = round;
-        news.look(&self.hub);
-        for slice in members[taken].chunks(SLICE_MAX) {
-            self.look_ahead(slice);
-            for member in slice {
-                news.tell(self, *member, serving);
+        round.news.look(&self.hub);
+        let mut left = count;
+        while left > 0 {
+            let (members, taken) = round.take(left);
+            if taken.is_empty() && round.is_done() {
+                break;
+            }
+            left -= taken.len();
+            let Round { news, serving, .. } = round;
+            for slice in members[taken].chunks(SLICE_MAX) {
+                self.look_ahead(slice);
+                for member in slice {
+                    news.tell(self, *member, serving);
+                }
             }
         }
+        let serving = &mut round.serving;
         let straight = std::mem::take(&mut serving.straight);
         if straight > 0 {
             self.stats.pushed(straight, self.wall_ms - serving.created_at_ms);
@@ -83,7 +91,8 @@ impl Shard {
     }
 
     /// Gives a follower what happened: straight to its socket if that is free, else into its outbox. If
-    /// there is no room, or its kind holds it back and has none, it loses its place.
+    /// there is no room, or its kind holds it back and has none, it loses its place. One that says what there
+    /// is when its turn comes is given a place among what waits, which needs no room.
     pub(in crate::hub) fn hand_over(
         &mut self,
         member: Member,
@@ -92,8 +101,8 @@ impl Shard {
         serving: &mut Serving,
     ) {
         let (now_ms, limits) = (self.now_ms, &self.hub.options.live);
-        let Cargo::Live { from, to, events, created_at_ms, .. } = cargo else { return };
-        let Some(connection) = self.connections.get_mut(member.key.index) else { return };
+        let connection = self.connections.get_mut(member.key.index);
+        let Some(connection) = connection.filter(|c| c.serial == member.key.serial) else { return };
         let idle = connection.is_idle();
         let Some(subscription) = connection.subscription(member.slot) else { return };
         let parcel = Parcel { bytes, cargo, queued_ms: now_ms };
@@ -101,6 +110,13 @@ impl Shard {
             Hold::Not(parcel) => Some(parcel),
             Hold::Held => return,
             Hold::Full => None,
+        };
+        let Cargo::Live { from, to, events, created_at_ms, .. } = cargo else {
+            if let Some(Parcel { bytes, cargo, .. }) = parcel {
+                connection.queue(bytes, cargo, now_ms);
+                self.touch(member.key.index);
+            }
+            return;
         };
         let kept = match parcel {
             Some(Parcel { bytes, cargo, .. }) if idle && serving.alone => {

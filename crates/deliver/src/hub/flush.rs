@@ -170,14 +170,19 @@ impl Sent for Departing<'_> {
     }
 
     fn sent(&mut self, cargo: &Cargo) {
-        if let Cargo::Live { slot, events, created_at_ms, .. } = *cargo {
-            if events > 0 {
-                let latency_ms = self.room.wall_ms - created_at_ms;
-                self.room.stats.pushed(u64::from(events), latency_ms);
-            }
-            if let Some(subscription) = self.subscription(slot) {
-                subscription.waiting = subscription.waiting.saturating_sub(1);
-            }
+        let (Cargo::Live { events, created_at_ms, .. } | Cargo::Made { events, created_at_ms }) =
+            *cargo
+        else {
+            return;
+        };
+        if events > 0 {
+            let latency_ms = self.room.wall_ms - created_at_ms;
+            self.room.stats.pushed(u64::from(events), latency_ms);
+        }
+        if let Cargo::Live { slot, .. } = *cargo
+            && let Some(subscription) = self.subscription(slot)
+        {
+            subscription.waiting = subscription.waiting.saturating_sub(1);
         }
     }
 }

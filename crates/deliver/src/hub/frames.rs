@@ -30,6 +30,9 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 4;
+
     /// Whether one cursor stands for all that was sent, so that it must come in the log's order.
     pub(crate) fn has_one_cursor(self) -> bool {
         matches!(self, Dialect::ServerSent | Dialect::Chunks)
@@ -154,13 +157,7 @@ impl Envelope {
         deflater: &mut Option<Deflater>,
     ) -> Bytes {
         let messages = chunk.messages(query_id, self.form == Form::Change);
-        let shared = match dialect {
-            Dialect::Frames => &messages.frames,
-            Dialect::DeflatedFrames => &messages.deflated_frames,
-            Dialect::ServerSent => &messages.server_sent,
-            Dialect::Chunks => &messages.chunks,
-        };
-        shared.get_or_init(|| self.encode(dialect, &chunk.events, deflater)).clone()
+        messages.of(dialect, || self.encode(dialect, &chunk.events, deflater))
     }
 
     /// The message that stands for events which were not sent.

@@ -61,37 +61,30 @@ mod tests {
     use std::sync::Arc;
 
     use proptest::prelude::*;
-    use tokio::sync::mpsc;
 
     use tidewire_store::{Epoch, Event};
 
     use super::super::audience::Manner;
     use super::super::connection::StartFrom;
-    use super::super::flush::{Departing, Room};
     use super::super::frames::{Dialect, Envelope, Form};
-    use super::super::outlet::{Outlet, ServerSent};
-    use super::super::stats::Stats;
+    use super::super::slow_client::SlowClient;
     use super::*;
-    use crate::hub::kinds::stream::StreamRequest;
     use crate::hub::log_feed::State;
+    use crate::hub::log_feed::StreamRequest;
 
     const SUBSCRIPTIONS: usize = 3;
 
-    /// A connection of which the test is the other end.
+    /// A client that follows some streams.
     struct Slow {
-        connection: Connection,
-        body: mpsc::Receiver<Bytes>,
+        client: SlowClient,
         slots: Vec<Slot>,
         sent: Vec<Position>,
-        stats: Stats,
-        got: String,
     }
 
     impl Slow {
         fn new() -> Slow {
-            let (sender, body) = mpsc::channel(1);
-            let outlet = Outlet::ServerSent(ServerSent { body: sender });
-            let mut connection = Connection::new(1, crate::testing::facts("c"), outlet, 0);
+            let mut client = SlowClient::new();
+            let connection = &mut client.connection;
             let mut slots = Vec::new();
             for name in 0..SUBSCRIPTIONS {
                 let name: Arc<str> = name.to_string().into();
@@ -113,41 +106,23 @@ mod tests {
                 slots.push(slot);
             }
             let sent = vec![Position::START; SUBSCRIPTIONS];
-            Slow { connection, body, slots, sent, stats: Stats::default(), got: String::new() }
+            Slow { client, slots, sent }
         }
 
         fn happens(&mut self, which: usize, position: u64, limits: &LiveOptions) {
             let (slot, position) = (self.slots[which], Position::new(position));
             let payload = Bytes::from_static(b"1");
             let event = Event { position, append_id: position, payload, row: None };
-            let feed = self.connection.feed(slot).expect("there");
+            let feed = self.client.connection.feed(slot).expect("there");
             let envelope = feed.envelope.clone().expect("known");
             let bytes = envelope.encode(Dialect::ServerSent, &[event], &mut None);
             let from = std::mem::replace(&mut self.sent[which], position);
             let cargo = Cargo::Live { slot, from, to: position, events: 1, created_at_ms: 0 };
             let parcel = Parcel { bytes, cargo, queued_ms: 0 };
-            if self.connection.has_room(1, parcel.bytes.len(), limits) {
-                self.connection.queue_live(slot, parcel);
+            if self.client.connection.has_room(1, parcel.bytes.len(), limits) {
+                self.client.connection.queue_live(slot, parcel);
             } else {
-                self.connection.lose(slot, (from, position), 0);
-            }
-        }
-
-        /// The client reads some pieces, and the outbox gives what it can.
-        fn reads(&mut self, pieces: usize) {
-            for _ in 0..=pieces {
-                let Connection { outbox, outlet, subscriptions, .. } = &mut self.connection;
-                let room = Room {
-                    stats: &self.stats,
-                    deflater: &mut None,
-                    dialect: Dialect::ServerSent,
-                    wall_ms: 0,
-                };
-                let mut departing = Departing { subscriptions, room, go_on: Vec::new() };
-                outbox.flush(outlet, &mut departing);
-                if let Ok(piece) = self.body.try_recv() {
-                    self.got.push_str(std::str::from_utf8(&piece).expect("text"));
-                }
+                self.client.connection.lose(slot, (from, position), 0);
             }
         }
     }
@@ -187,21 +162,21 @@ mod tests {
             for (position, (which, pieces)) in (1u64..).zip(&steps) {
                 slow.happens(*which, position, &limits);
                 happened[*which].push(position);
-                prop_assert!(slow.connection.outbox.events <= queue_events_max);
-                slow.reads(*pieces);
+                prop_assert!(slow.client.connection.outbox.events <= queue_events_max);
+                slow.client.reads(*pieces);
             }
-            slow.reads(steps.len() * 2 + 10);
+            slow.client.reads(steps.len() * 2 + 10);
             for (which, happened) in happened.iter().enumerate() {
-                let (told, gaps) = told(&slow.got, which);
+                let (told, gaps) = told(&slow.client.got, which);
                 prop_assert!(told.is_sorted_by(|a, b| a < b), "{told:?}");
                 for event in happened {
                     let in_gap = gaps.iter().any(|(from, to)| from < event && event <= to);
-                    let sent = slow.got.contains(&format!("\"{which}\",\"offset\":\"0001_{event:016}\""));
+                    let sent = slow.client.got.contains(&format!("\"{which}\",\"offset\":\"0001_{event:016}\""));
                     prop_assert!(sent != in_gap, "event {} of {}: sent {}", event, which, sent);
                 }
             }
-            prop_assert!(slow.connection.outbox.is_empty());
-            prop_assert_eq!(slow.connection.outbox.bytes, 0);
+            prop_assert!(slow.client.connection.outbox.is_empty());
+            prop_assert_eq!(slow.client.connection.outbox.bytes, 0);
         }
     }
 }

@@ -14,16 +14,31 @@ use bytes::BytesMut;
 use tidewire_store::{Position, TABLE_PREFIX};
 
 use super::audience::{Circle, Manner, Member};
-use super::connection::{StartFrom, Subscription};
+use super::connection::{SessionLink, StartFrom, Subscription};
 use super::flush::Room;
 use super::frames::{self, Envelope};
 use super::shard::Shard;
 use super::subscribe::leave;
 use crate::hub::horizon::Horizon;
-use crate::hub::kinds::stream::StreamRequest;
 use crate::hub::kinds::{About, Leaving, Lost, Subject, Written};
 use crate::hub::lens::{Lens, PatternSeat};
 use crate::hub::lookup::Reach;
+
+/// A stream, or a table's rows, that a client wants to follow.
+#[derive(Debug, Clone)]
+pub(crate) struct StreamRequest {
+    pub(crate) query_id: Arc<str>,
+    pub(crate) stream: Arc<str>,
+    /// Whose streams can be reached: a stream of another tenant is not there.
+    pub(crate) reach: Reach,
+    pub(crate) start: StartFrom,
+    /// The log must have got this far first.
+    pub(crate) horizon: Horizon,
+    pub(crate) link: Option<SessionLink>,
+    pub(crate) manner: Manner,
+    /// Its places among the patterns of whoever asks.
+    pub(crate) patterns: Option<PatternSeat>,
+}
 
 /// Where it stands in its stream, and how it is told of that.
 #[derive(Debug)]

@@ -11,11 +11,11 @@
 //! itself, without waiting: a delivery costs a pointer in a queue and a system call, and wakes no
 //! task. What a socket does not take stays in the connection's bounded [`outbox`].
 //!
-//! - [`messages`]: what is said; [`frames`]: that as bytes for the wire, encoded once for all who get it
+//! - [`messages`]: what is said; [`frames`]: that as bytes for the wire; [`forms`]: encoded once for all who get it
 //! - [`audience`]: who follows a stream; [`connection`]: what one client follows
 //! - [`kinds`]: what a subscription is of; [`log_feed`]: where one to a stream or a table stands, the past that is
 //!   read for it from the store, and the exact hand-over to the present
-//! - [`admit`]: who may begin; [`subscribe`]: beginning and ending to follow
+//! - [`admit`]: who may begin; [`subscribe`]: beginning and ending to follow; [`announce`]: the word that it has begun
 //! - [`fan_out`]: from news to the outboxes, large audiences in slices; [`flush`]: to the sockets
 //! - [`round`]: news on its way through an audience; [`backlog`]: rounds that wait, or are under way in slices
 //! - [`gap`]: what becomes of events that a slow client has no room for
@@ -45,10 +45,12 @@
 //! - [`look_ahead`]: reading what a slice of followers needs before writing to them
 //! - `metrics`: what the hub counts, as a scraper gets it
 //! - `offset`: offsets as clients send them
+//! - `patience`: asking again while there is a problem that may pass
 //! - `stats`: what a shard counts
 
 pub(crate) mod ack;
 pub(crate) mod admit;
+mod announce;
 mod audience;
 mod backlog;
 pub(crate) mod bell;
@@ -62,6 +64,7 @@ pub(crate) mod encode;
 mod facts;
 mod fan_out;
 mod flush;
+pub(crate) mod forms;
 pub(crate) mod frames;
 mod gap;
 pub(crate) mod horizon;
@@ -75,6 +78,7 @@ mod metrics;
 pub(crate) mod offset;
 mod outbox;
 mod outlet;
+mod patience;
 mod presence;
 pub(crate) mod reader_frame;
 pub(crate) mod refusal;
@@ -85,6 +89,8 @@ mod shard;
 mod shards;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod slow_client;
 mod stats;
 mod subscribe;
 pub(crate) mod tail;
@@ -103,7 +109,6 @@ use tidewire_store::{Offset, Position, SharedStore};
 
 use crate::access::AccessControl;
 use crate::access::options::Options;
-use crate::access::problem::Problem;
 use crate::hub::ack::Ack;
 use crate::hub::kinds::entities::kept::Entities;
 use crate::hub::kinds::query::engine::{Desk, Queries};
@@ -112,14 +117,14 @@ use crate::hub::tail::{Sinks, Tail};
 use crate::hub::views::Views;
 use crate::wire::websocket::CloseCode;
 
-pub(crate) use crate::hub::kinds::SubscribeRequest;
 pub(crate) use crate::hub::kinds::entities::{Deed as EntityDeed, EntityRequest};
 pub(crate) use crate::hub::kinds::query::QueryRequest;
-pub(crate) use crate::hub::kinds::stream::StreamRequest;
+pub(crate) use crate::hub::kinds::{KindCommand, SubscribeRequest};
 pub(crate) use audience::Manner;
 pub(crate) use connection::{Key, SessionLink, StartFrom, Unread};
 pub(crate) use facts::{Facts, Gathering, Portrait, Wanted};
-pub(crate) use kinds::stream::reader::{Arrival, PASSAGE_LIMIT, Passage};
+pub(crate) use kinds::stream::reader::{Arrival, PASSAGE_LIMIT};
+pub(crate) use log_feed::StreamRequest;
 pub(crate) use log_feed::replay::Step;
 use log_feed::replay::Verdict;
 pub(crate) use metrics::write as write_metrics;
@@ -139,8 +144,6 @@ pub(crate) enum Command {
     Attach { outlet: Outlet, facts: Arc<Facts>, reply: oneshot::Sender<Presence> },
     /// A reader of one stream has come.
     Admit { outlet: Outlet, arrival: Box<Arrival>, reply: oneshot::Sender<Presence> },
-    /// A page of the store was read for a reader.
-    Read { key: Key, read: Result<Box<Passage>, Problem> },
     /// Its session is known, and up to where it has everything, if it says so.
     Identify { key: Key, session: Arc<str>, cursor: Option<Position> },
     /// Something to tell it: one message, as JSON.
@@ -157,10 +160,8 @@ pub(crate) enum Command {
     Acknowledge { key: Key, acks: Vec<Ack> },
     /// A replay has got on.
     Replayed { key: Key, replay: u32, step: Box<Step>, reply: oneshot::Sender<Verdict> },
-    /// Something about the entities it is told of.
-    Entities { key: Key, deed: Box<EntityDeed> },
-    /// The store is to be told again which entities all connections are told of.
-    RestoreEntities,
+    /// Something that only one kind of subscription knows.
+    OfKind(KindCommand),
     /// Its session or its credential is gone: all it follows ends, with the reason, and then it.
     Expire { key: Key, reason: &'static str },
     /// An operator ends the connection of this id, or one of its subscriptions.

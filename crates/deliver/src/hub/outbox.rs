@@ -30,8 +30,10 @@ pub(super) enum Cargo {
     /// Events of a subscription that were pushed live: the last one's position, how many, and when
     /// the first was appended.
     Live { slot: Slot, from: Position, to: Position, events: u32, created_at_ms: i64 },
-    /// Of a subscription, and paced by the socket: what was replayed, or was made in its turn.
+    /// Of a subscription, and paced by the socket: what was replayed.
     Replayed,
+    /// The same, made in its turn: how many things it tells that happened, and when the first did.
+    Made { events: u32, created_at_ms: i64 },
     /// Stands where a subscription has something to say. Its bytes are made when its turn comes, because
     /// until then that may change, and no more is made than the socket takes. What the ticket means is
     /// known to the subscription.
@@ -197,10 +199,12 @@ impl Outbox {
         while let Some(first) = self.parcels.front_mut() {
             if let Cargo::Turn { slot, ticket } = first.cargo {
                 let queued_ms = first.queued_ms;
-                let Written { bytes, again, then, .. } = sent.write(slot, ticket);
+                let Written { bytes, again, then, happened, .. } = sent.write(slot, ticket);
                 first.bytes = bytes;
-                // Not counted: the socket paces it.
-                first.cargo = Cargo::Replayed;
+                // Not counted against the bounds: the socket paces it.
+                let (events, created_at_ms) = happened.unwrap_or_default();
+                let events = u32::try_from(events).unwrap_or(u32::MAX);
+                first.cargo = Cargo::Made { events, created_at_ms };
                 if let Some(ticket) = again {
                     let cargo = Cargo::Turn { slot, ticket };
                     self.push(Parcel { bytes: Bytes::new(), cargo, queued_ms });

@@ -17,6 +17,8 @@ pub(in crate::hub) struct Round {
     members: Arc<Vec<Member>>,
     /// `next <= members.len()`: those before it have been served.
     next: usize,
+    /// Some have been served.
+    begun: bool,
     pub(in crate::hub) serving: Serving,
 }
 
@@ -35,16 +37,27 @@ impl Round {
     /// Members that came or left since the list was taken do no harm: who came later does not need the
     /// news, and who left is not found any more.
     pub(in crate::hub) fn new(news: News, members: Arc<Vec<Member>>) -> Round {
-        Round { news, members, next: 0, serving: Serving::default() }
+        Round { news, members, next: 0, begun: false, serving: Serving::default() }
+    }
+
+    /// One whose news says whom it concerns.
+    pub(in crate::hub) fn of(news: News) -> Round {
+        Round::new(news, Arc::default())
     }
 
     /// How many it concerns.
     pub(super) fn size(&self) -> usize {
-        self.members.len()
+        self.members.len() + self.news.more()
     }
 
-    /// The next so many.
+    /// The next, at most so many. None are left if these are none.
     pub(super) fn take(&mut self, count: usize) -> (Arc<Vec<Member>>, Range<usize>) {
+        self.begun = true;
+        if self.next >= self.members.len()
+            && let Some(more) = self.news.next_members()
+        {
+            (self.members, self.next) = (more, 0);
+        }
         let end = self.members.len().min(self.next.saturating_add(count));
         let taken = self.next..end;
         self.next = end;
@@ -52,26 +65,23 @@ impl Round {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.next >= self.members.len()
+        self.next >= self.members.len() && self.news.more() == 0
     }
 
     /// Takes along what comes after it for the same cohort, if it has not begun. Gives it back if it must
     /// be a round of its own.
     pub(super) fn absorb(&mut self, later: Round) -> Option<Round> {
-        if self.next > 0 {
+        if self.begun {
             return Some(later);
         }
-        let Round { news, members, next, serving } = later;
+        let Round { news, members, next, begun, serving } = later;
         match self.news.absorb(news) {
-            Ok(adds) => {
-                match adds {
-                    // One who came since may need the later news; one who left is not found.
-                    false => self.members = members,
-                    true => Arc::make_mut(&mut self.members).extend_from_slice(&members),
-                }
+            Ok(()) => {
+                // One who came since may need the later news; one who left is not found.
+                self.members = members;
                 None
             }
-            Err(news) => Some(Round { news, members, next, serving }),
+            Err(news) => Some(Round { news, members, next, begun, serving }),
         }
     }
 }

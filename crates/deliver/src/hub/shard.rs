@@ -22,9 +22,7 @@ use super::subscribe::leave;
 use super::upkeep::Due;
 use super::{Command, Handle, Outlet};
 use crate::hub::Hub;
-use crate::hub::kinds::Leaving;
-use crate::hub::kinds::entities::Desk;
-use crate::hub::kinds::query::Board;
+use crate::hub::kinds::{self, Leaving, Rosters};
 use crate::hub::messages::{Closing, ServerMessage as _};
 use crate::hub::reader_frame::Frame;
 use crate::wire::clock::{clock_ms, now_ms};
@@ -47,10 +45,7 @@ pub(super) struct Shard {
     pub(super) connections: Slab<Connection>,
     next_serial: u64,
     pub(super) audiences: HashMap<Arc<str>, Audience>,
-    pub(super) entities: Desk,
-    pub(super) queries: Board,
-    #[cfg(test)]
-    pub(super) clock: super::audience::Group,
+    pub(super) rosters: Rosters,
     /// Which of the hub's shards it is.
     pub(super) index: usize,
     /// Large audiences that are being served.
@@ -82,10 +77,7 @@ impl Shard {
             connections: Slab::new(),
             next_serial: 0,
             audiences: HashMap::new(),
-            entities: Desk::default(),
-            queries: Board::at(position),
-            #[cfg(test)]
-            clock: super::audience::Group::default(),
+            rosters: Rosters::at(position),
             index,
             backlog: Backlog::default(),
             hungry: VecDeque::new(),
@@ -115,7 +107,6 @@ impl Shard {
                 let key = self.admit_reader(outlet, *arrival);
                 let _ = reply.send(self.handle.presence(key));
             }
-            Command::Read { key, read } => self.read_on(key, read),
             Command::Identify { key, session, cursor } => {
                 if let Some(connection) = self.connection(key) {
                     connection.session = Some(session);
@@ -143,8 +134,7 @@ impl Shard {
             Command::Replayed { key, replay, step, reply } => {
                 self.replayed(key, replay, *step, reply);
             }
-            Command::Entities { key, deed } => self.obey_entities(key, *deed),
-            Command::RestoreEntities => self.restore_entities(),
+            Command::OfKind(command) => command.obey(self),
             Command::Expire { key, reason } => self.expire(key, reason),
             Command::End { id, query_id } => self.end_by_name(&id, query_id.as_deref()),
             Command::Portray { wanted, reply } => {
@@ -223,7 +213,7 @@ impl Shard {
             let (stream, circle, member) = reader.membership(key);
             leave(&mut self.audiences, stream, &circle, member);
         }
-        self.forget_entities(&connection);
+        kinds::forget(self, key, &connection);
         set(&self.stats.streams, self.audiences.len());
         subtract(self.gauge(&connection.outlet, connection.reader.is_some()), 1);
     }

@@ -9,7 +9,7 @@ use tidewire_store::Position;
 use super::connection::Key;
 use super::stats::{Stats, Totals};
 use super::turns::Incoming;
-use super::{Command, Dormant, rendezvous};
+use super::{Command, Dormant, KindCommand, rendezvous};
 use crate::hub::kinds::query::engine::{QuerySight, QuerySinks};
 use crate::hub::tail::{Sight, Sinks};
 
@@ -78,7 +78,7 @@ impl Shards {
     /// Has the store told again which entities all connections are told of.
     pub(crate) async fn restore_entities(&self) {
         for shard in &self.handles {
-            shard.ask(Command::RestoreEntities).await;
+            shard.ask(Command::OfKind(KindCommand::RestoreEntities)).await;
         }
     }
 

@@ -11,17 +11,13 @@ use tokio::sync::mpsc;
 use tokio::time::Interval;
 
 use tidewire_store::memory::{MemoryData, MemoryStore, Pace};
-use tidewire_store::{
-    Actor, Append, Clock, Command as LogCommand, Create, PageLimit, Position, SharedStore,
-};
+use tidewire_store::{Actor, Append, Clock, Command as LogCommand, Create, PageLimit, SharedStore};
 
 use super::outlet::ServerSent;
 use super::shard::Shard;
 use super::turns::Incoming;
-use super::{Arrival, Key, Outlet, PASSAGE_LIMIT};
+use super::{Arrival, Key, Outlet};
 use crate::access::options::{Access, Options};
-use crate::hub::lookup::{Reach, find as find_page};
-use crate::hub::reader_frame::Voice;
 use crate::hub::tail::Sinks;
 use crate::hub::{Hub, Unstarted};
 use crate::testing;
@@ -192,27 +188,13 @@ impl World {
 
     async fn arrive(&mut self, stream: usize, at_tail: bool) {
         let hub = &self.hub;
-        let attendance = hub.tail.attend(STREAMS[stream]);
-        let after = if at_tail { Position::new(u64::MAX) } else { Position::START };
-        let page = find_page(hub, STREAMS[stream], &Reach::everything(), after, PASSAGE_LIMIT)
-            .await
-            .expect("a page");
-        let after = if at_tail { page.view.tail } else { after };
-        let voice = Voice::new(hub.store.epoch(), "application/json", None);
+        let arrival = crate::testing::arrival(hub, STREAMS[stream], at_tail).await;
         let (sender, body) = mpsc::channel(1);
         self.clients.push(Client {
             stream,
             start: if at_tail { self.appended[stream] } else { 0 },
             key: None,
-            arrival: Some(Arrival::new(
-                crate::testing::facts("c"),
-                attendance,
-                Reach::everything(),
-                (None, None),
-                &page,
-                after,
-                voice,
-            )),
+            arrival: Some(arrival),
             body,
             outlet: Some(Outlet::ServerSent(ServerSent { body: sender })),
             got: String::new(),

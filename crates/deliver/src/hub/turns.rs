@@ -2,6 +2,10 @@
 //!
 //! A shard never waits for a client, a socket or the store. Each turn takes some of each kind of work
 //! that is there, so that none keeps out another, and then lets other tasks run.
+//!
+//! Looks at the log and what the desk of live queries says come by two ways. The follower of the log is there for all
+//! and must not wait for one kind; the desk may say more than was appended (all rows of a result), so it waits
+//! while as much is under way as may be.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -12,7 +12,7 @@ use super::subscribe::Asker;
 use crate::access::problem::Problem;
 use crate::hub::horizon::{Horizon, HorizonDocument};
 use crate::hub::kinds::entities::own_name;
-use crate::hub::{Command, EntityDeed, EntityRequest, StartFrom};
+use crate::hub::{Command, EntityDeed, EntityRequest, KindCommand, StartFrom};
 use crate::node::Node;
 
 /// Entities that a client wants to be told of.
@@ -55,16 +55,6 @@ struct Document {
     offset: Option<String>,
     #[serde(flatten)]
     horizon: HorizonDocument,
-}
-
-/// Whether a subscription names entities.
-pub(super) fn is_meant(raw: &RawValue) -> bool {
-    #[derive(Deserialize)]
-    struct Kind<'a> {
-        #[serde(borrow)]
-        entity_code: Option<&'a RawValue>,
-    }
-    serde_json::from_str::<Kind<'_>>(raw.get()).is_ok_and(|kind| kind.entity_code.is_some())
 }
 
 /// Reads one of a `subscribe`.
@@ -154,6 +144,7 @@ impl Asker<'_> {
     pub(super) async fn leave_entities(&self, farewell: EntityFarewell) {
         let EntityFarewell { code, ids } = farewell;
         let deed = Box::new(EntityDeed::Unsubscribe { code, ids });
-        self.shard.ask(Command::Entities { key: self.key, deed }).await;
+        let command = KindCommand::Entities { key: self.key, deed };
+        self.shard.ask(Command::OfKind(command)).await;
     }
 }

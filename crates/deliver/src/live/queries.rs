@@ -56,16 +56,6 @@ struct Document {
     horizon: HorizonDocument,
 }
 
-/// Whether a subscription is by SQL.
-pub(super) fn is_meant(raw: &RawValue) -> bool {
-    #[derive(Deserialize)]
-    struct Kind<'a> {
-        #[serde(borrow)]
-        sql: Option<&'a RawValue>,
-    }
-    serde_json::from_str::<Kind<'_>>(raw.get()).is_ok_and(|kind| kind.sql.is_some())
-}
-
 /// Reads one of a `subscribe`.
 pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<QueryWish, Refused> {
     let document: Document = serde_json::from_str(raw.get()).map_err(|error| {

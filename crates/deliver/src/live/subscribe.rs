@@ -8,6 +8,7 @@ mod clock;
 use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt as _};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::entities::{self, EntityWish};
@@ -32,15 +33,24 @@ pub(crate) enum Wish {
     Clock(clock::ClockWish),
 }
 
+/// By what a subscription says of which kind it is, if it says so: one to a stream or a table says neither.
+#[derive(Default, Deserialize)]
+struct Meant<'a> {
+    #[serde(borrow)]
+    sql: Option<&'a RawValue>,
+    #[serde(borrow)]
+    entity_code: Option<&'a RawValue>,
+}
+
 impl Wish {
     /// Reads one of a `subscribe`.
     pub(super) fn read(node: &Node, raw: &RawValue) -> Result<Wish, Refused> {
-        if queries::is_meant(raw) {
-            queries::wish(node, raw).map(Wish::Query)
-        } else if entities::is_meant(raw) {
-            entities::wish(node, raw).map(Wish::Entities)
-        } else {
-            streams::wish(node, raw).map(Wish::Stream)
+        // What cannot be read is refused as one of a stream.
+        let Meant { sql, entity_code } = serde_json::from_str(raw.get()).unwrap_or_default();
+        match (sql, entity_code) {
+            (Some(_), _) => queries::wish(node, raw).map(Wish::Query),
+            (None, Some(_)) => entities::wish(node, raw).map(Wish::Entities),
+            (None, None) => streams::wish(node, raw).map(Wish::Stream),
         }
     }
 

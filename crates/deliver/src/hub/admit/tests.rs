@@ -13,7 +13,7 @@ use crate::hub::horizon::Horizon;
 use crate::hub::kinds::Kind as Subject;
 use crate::hub::kinds::entities::{EntityRequest, Interest};
 use crate::hub::kinds::query;
-use crate::hub::kinds::stream::StreamRequest;
+use crate::hub::log_feed::StreamRequest;
 use crate::hub::lookup::Reach;
 use crate::hub::outlet::{Outlet, ServerSent};
 

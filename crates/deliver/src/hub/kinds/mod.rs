@@ -14,6 +14,7 @@
 //! A kind is a folder here and an arm of each of the enums.
 //! `clock`, which exists for tests alone, is the smallest there is: begin there when you add one.
 //!
+//! - `command`: what a shard is asked that concerns one kind alone
 //! - `entities`: subscriptions to entities
 //! - `news`: what happened, as those hear it whom it concerns
 //! - `query`: live queries of a shard's connections
@@ -23,6 +24,7 @@
 
 #[cfg(test)]
 pub(crate) mod clock;
+mod command;
 pub(crate) mod entities;
 mod news;
 pub(crate) mod query;
@@ -39,7 +41,7 @@ use tidewire_store::Position;
 use crate::access::options::LiveOptions;
 use crate::hub::Hub;
 use crate::hub::audience::Member;
-use crate::hub::connection::Subscription;
+use crate::hub::connection::{Connection, Key, Subscription};
 use crate::hub::fan_out::Hold;
 use crate::hub::flush::Room;
 use crate::hub::log_feed::Feed;
@@ -48,6 +50,7 @@ use crate::hub::shard::Shard;
 use entities::Interest;
 use query::LiveQuery;
 
+pub(crate) use command::KindCommand;
 pub(in crate::hub) use news::{Cohort, Lane, News, look_together};
 pub(crate) use request::SubscribeRequest;
 pub(in crate::hub) use request::{Beside, Wanted};
@@ -110,6 +113,32 @@ impl Kind {
     pub(in crate::hub) fn query_mut(&mut self) -> Option<&mut LiveQuery> {
         if let Kind::Query(query) = self { Some(query) } else { None }
     }
+}
+
+/// Who on a shard follows what: for each kind that keeps followers of the same thing together, and its books.
+#[derive(Debug)]
+pub(in crate::hub) struct Rosters {
+    pub(in crate::hub) entities: entities::Desk,
+    pub(in crate::hub) queries: query::Board,
+    #[cfg(test)]
+    pub(in crate::hub) clock: crate::hub::audience::Group,
+}
+
+impl Rosters {
+    /// Nobody follows anything, on a shard that stands at `position`.
+    pub(in crate::hub) fn at(position: Position) -> Rosters {
+        Rosters {
+            entities: entities::Desk::default(),
+            queries: query::Board::at(position),
+            #[cfg(test)]
+            clock: crate::hub::audience::Group::default(),
+        }
+    }
+}
+
+/// A connection is gone, and all its subscriptions have left: what else kinds keep of it goes.
+pub(in crate::hub) fn forget(shard: &mut Shard, key: Key, connection: &Connection) {
+    shard.forget_entities(key, connection);
 }
 
 /// What every kind can do.
@@ -185,6 +214,8 @@ pub(in crate::hub) struct Written {
     pub(in crate::hub) then: Vec<Parcel>,
     /// [`Subject::go_on`] is to be asked.
     pub(in crate::hub) goes_on: bool,
+    /// How many things the bytes tell that happened while it was live, and when the first did.
+    pub(in crate::hub) happened: Option<(usize, i64)>,
 }
 
 /// What there is no room for.

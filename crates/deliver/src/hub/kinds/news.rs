@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidewire_query::QueryId;
 
+use super::entities::ChangesOfEntities;
 use super::query::QueryNews;
 use super::stream::news::StreamNews;
 use crate::hub::Hub;
@@ -15,8 +16,7 @@ use crate::hub::shard::Shard;
 #[derive(Debug)]
 pub(in crate::hub) enum News {
     Stream(Box<StreamNews>),
-    /// Entities of this code changed; what is told of them waits with each follower.
-    Entities(Arc<str>),
+    Entities(Box<ChangesOfEntities>),
     Query(Box<QueryNews>),
     #[cfg(test)]
     Clock(super::clock::Tick),
@@ -46,7 +46,7 @@ impl News {
     pub(in crate::hub) fn lane(&self) -> Lane {
         match self {
             News::Stream(news) => Lane::Stream(Arc::as_ptr(&news.topic).addr()),
-            News::Entities(code) => Lane::Entities(Arc::clone(code)),
+            News::Entities(news) => Lane::Entities(Arc::clone(&news.code)),
             News::Query(news) => Lane::Query(news.query),
             #[cfg(test)]
             News::Clock(_) => Lane::Clock,
@@ -64,19 +64,27 @@ impl News {
         }
     }
 
-    /// Takes along what comes later. Returns whether its followers come to those that are there, or else
-    /// take their place; or gives it back.
-    pub(in crate::hub) fn absorb(&mut self, later: News) -> Result<bool, News> {
+    /// Takes along what comes later for the same followers; or gives it back.
+    pub(in crate::hub) fn absorb(&mut self, later: News) -> Result<(), News> {
         match (self, later) {
-            (News::Stream(news), News::Stream(later)) => {
-                news.absorb(later).map(|()| false).map_err(News::Stream)
+            (News::Stream(news), News::Stream(later)) => news.absorb(later).map_err(News::Stream),
+            (News::Entities(news), News::Entities(later)) => {
+                news.absorb(*later);
+                Ok(())
             }
-            (News::Entities(_), News::Entities(_)) => Ok(true),
-            (News::Query(news), News::Query(later)) => {
-                news.absorb(later).map(|()| false).map_err(News::Query)
-            }
+            (News::Query(news), News::Query(later)) => news.absorb(later).map_err(News::Query),
             (_, later) => Err(later),
         }
+    }
+
+    /// How many it concerns besides those whom its round knows.
+    pub(in crate::hub) fn more(&self) -> usize {
+        if let News::Entities(news) = self { news.size() } else { 0 }
+    }
+
+    /// Some of them, who are not counted any more.
+    pub(in crate::hub) fn next_members(&mut self) -> Option<Arc<Vec<Member>>> {
+        if let News::Entities(news) = self { news.next_members() } else { None }
     }
 
     /// Whether rounds of it that wait are bounded by nothing but their number.
@@ -110,7 +118,7 @@ impl News {
     ) {
         match self {
             News::Stream(news) => news.tell(shard, member, serving),
-            News::Entities(_) => shard.take_turn(member),
+            News::Entities(news) => news.tell(shard, member, serving),
             News::Query(news) => news.tell(shard, member, serving),
             #[cfg(test)]
             News::Clock(tick) => tick.tell(shard, member, serving),

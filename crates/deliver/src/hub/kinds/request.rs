@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::entities::EntityRequest;
 use super::query::QueryRequest;
-use super::stream::StreamRequest;
 use crate::access::options::Options;
 use crate::access::problem::Problem;
 use crate::hub::admit::Admission;
 use crate::hub::connection::{Connection, Key, SessionLink, Subscription};
+use crate::hub::log_feed::StreamRequest;
 use crate::hub::outbox::Slot;
 use crate::hub::shard::Shard;
 

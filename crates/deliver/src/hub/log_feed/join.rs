@@ -14,10 +14,11 @@ use tokio::sync::oneshot;
 use tidewire_store::{Event, Position, SessionChange};
 
 use super::replay::{Begun, End, Step, Verdict};
+use crate::hub::announce::Announcement;
 use crate::hub::connection::Key;
 use crate::hub::horizon::Horizon;
 use crate::hub::log_feed::State;
-use crate::hub::messages::{Created, CreatedOf, ServerMessage as _, SubscriptionCreated};
+use crate::hub::messages::CreatedOf;
 use crate::hub::outbox::{Cargo, Slot};
 use crate::hub::shard::Shard;
 use crate::hub::stats::add;
@@ -56,7 +57,7 @@ impl Shard {
                 feed.lens = Some(Arc::clone(lens));
             }
         }
-        self.announce(key, replay, &step.begun);
+        self.begin_feeds(key, replay, &step.begun);
         let now_ms = self.now_ms;
         for piece in step.parcels {
             if self.replays(key, piece.slot, replay) {
@@ -106,25 +107,22 @@ impl Shard {
         feed.is_some_and(|feed| feed.manner.view.is_some())
     }
 
-    /// Tells the client which of its subscriptions have begun: from here on every event of theirs is
-    /// certain to reach it.
-    fn announce(&mut self, key: Key, replay: u32, begun: &[Begun]) {
-        let mut announced = Vec::new();
-        for begins @ Begun { slot, after, envelope, renew_every, .. } in begun {
+    /// Notes which subscriptions have begun, and announces those that did for the first time.
+    fn begin_feeds(&mut self, key: Key, replay: u32, begun: &[Begun]) {
+        let mut fresh = Vec::new();
+        for Begun { slot, after, envelope, renew_every, content_type } in begun {
             if !self.replays(key, *slot, replay) {
                 continue;
             }
             let Some(connection) = self.connection(key) else { return };
             let Some(subscription) = connection.subscription(*slot) else { continue };
             subscription.sent = *after;
+            let (announced, reset) = (subscription.announced, subscription.is_begun_anew());
             let Some(feed) = subscription.kind.feed_mut() else { continue };
             feed.envelope = Some(envelope.clone());
             // This node is there: later replays need not wait for it.
             feed.horizon = Horizon::default();
             let stream = feed.stream.clone();
-            if !std::mem::replace(&mut subscription.announced, true) {
-                announced.push(begins);
-            }
             if connection.dialect().has_one_cursor() {
                 // From here on it comes in the log's order with all else: a cursor past what was sent
                 // until now covers it, also if the client does not stay for all of the replay.
@@ -132,26 +130,21 @@ impl Shard {
                 self.note_live(key, *slot, furthest);
             }
             self.renew_every(&stream, *renew_every);
+            if !announced {
+                fresh.push((*slot, *after, reset, stream, content_type));
+            }
         }
-        let Some(connection) = self.connections.get(key.index) else { return };
-        let subscriptions: Vec<Created<'_>> = announced
-            .into_iter()
-            .filter_map(|Begun { slot, after, content_type, .. }| {
-                let subscription = connection.subscriptions.get(slot.index as usize)?.as_ref()?;
-                let stream_id = &subscription.kind.feed()?.stream;
-                Some(Created {
-                    query_id: &subscription.query_id,
-                    live_id: connection.live_id(&subscription.query_id),
-                    offset: Some(self.hub.offset(*after)),
-                    reset: subscription.renewed,
-                    of: CreatedOf::Stream { stream_id, content_type },
-                })
-            })
-            .collect();
-        if !subscriptions.is_empty() {
-            let message = SubscriptionCreated { subscriptions }.text();
-            self.say(key, &message);
+        let mut announcements = Vec::with_capacity(fresh.len());
+        for (slot, after, reset, stream_id, content_type) in &fresh {
+            let of = CreatedOf::Stream { stream_id, content_type };
+            announcements.push(Announcement {
+                slot: *slot,
+                after: Some(*after),
+                reset: *reset,
+                of,
+            });
         }
+        self.announce(key, announcements);
     }
 
     /// Lets subscriptions go live. Returns whether they did.

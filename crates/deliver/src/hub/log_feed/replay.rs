@@ -11,13 +11,16 @@
 //! ```
 //!
 //! When every stream has been read to its end the shard is asked to let them join; see `join`.
+//!
+//! The past of entities and of live queries is read elsewhere (`kinds::entities::begin`, `kinds::query::engine::resume`),
+//! because it is another one: not all events of some streams in order, but the last of each entity, and what some
+//! tables' rows are to a query. They share how a store is asked again (`patience`), and how many are at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rand::Rng as _;
 use tokio::sync::oneshot;
 
 use tidewire_store::{Event, Lifetime, Page, PageLimit, Position, StreamState};
@@ -32,6 +35,7 @@ use crate::hub::lens::{Lens, View};
 use crate::hub::lookup::beyond_tip;
 use crate::hub::lookup::{Reach, find as find_page, renew};
 use crate::hub::outbox::Slot;
+use crate::hub::patience::Patience;
 use crate::hub::{Command, Handle};
 use crate::wire::websocket::deflate::Deflater;
 
@@ -44,9 +48,6 @@ const SHARE_EVENTS_MIN: usize = 16;
 const SHARE_BYTES_MIN: usize = 8 << 10;
 /// Bytes of one piece of a step.
 const PARCEL_BYTES: usize = 64 << 10;
-/// How long a store that does not answer is given before it is asked again: doubled each time.
-const RETRY_MIN: Duration = Duration::from_millis(50);
-const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// A subscription that is to be replayed.
 #[derive(Debug)]
@@ -325,9 +326,8 @@ pub(in crate::hub) async fn read_page(
         let place = hub.replay_reads().acquire().await;
         let page = find_page(hub, stream, reach, after, limit).await;
         drop(place);
-        match page {
-            Err(problem) => patience.bear(problem).await?,
-            page => return page,
+        if let Some(page) = patience.bear(page).await? {
+            return Ok(page);
         }
     }
 }
@@ -340,9 +340,8 @@ pub(in crate::hub) async fn see_page(
 ) -> Result<Option<Arc<Lens>>, Problem> {
     let mut patience = Patience::default();
     loop {
-        match hub.see(view, page).await {
-            Err(problem) => patience.bear(problem).await?,
-            lens => return lens,
+        if let Some(lens) = patience.bear(hub.see(view, page).await).await? {
+            return Ok(lens);
         }
     }
 }
@@ -350,37 +349,8 @@ pub(in crate::hub) async fn see_page(
 /// Makes sure that a table can be followed, likewise.
 async fn be_watched(hub: &Hub, stream: &str, view: Option<&View>) -> Result<(), Problem> {
     let mut patience = Patience::default();
-    loop {
-        match hub.watched(stream, view).await {
-            Err(problem) => patience.bear(problem).await?,
-            watched => return watched,
-        }
-    }
-}
-
-/// Asking again while there is a problem that may pass by itself: a live connection outlasts a restart
-/// of the database, and a node that lags.
-struct Patience {
-    wait: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience { wait: RETRY_MIN }
-    }
-}
-
-impl Patience {
-    /// Waits until it is time to ask again. Gives back a problem that will not pass.
-    async fn bear(&mut self, problem: Problem) -> Result<(), Problem> {
-        if !problem.is_temporary() {
-            return Err(problem);
-        }
-        let spread = rand::rng().random_range(0.5..=1.0);
-        tokio::time::sleep(self.wait.mul_f64(spread)).await;
-        self.wait = (self.wait * 2).min(RETRY_MAX);
-        Ok(())
-    }
+    while patience.bear(hub.watched(stream, view).await).await?.is_none() {}
+    Ok(())
 }
 
 #[cfg(test)]

@@ -48,16 +48,26 @@ pub(crate) enum CreatedOf<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         initial_results: Option<Json<'a>>,
     },
+    /// Of the clock there is nothing to say.
+    #[cfg(test)]
+    Clock {},
+}
+
+impl CreatedOf<'_> {
+    /// Whether the message has the first rows of a result.
+    pub(crate) fn has_rows(&self) -> bool {
+        matches!(self, CreatedOf::Query { initial_results: Some(_), .. })
+    }
 }
 
 impl SubscriptionCreated<'_> {
-    /// The message of one, whose rows, if it has some, are many and written by hand.
-    pub(crate) fn written(mut created: Created<'_>) -> String {
-        let rows = match &mut created.of {
-            CreatedOf::Query { initial_results, .. } => initial_results.take(),
-            CreatedOf::Stream { .. } | CreatedOf::Entities { .. } => None,
+    /// The message. Rows of the last, if it has some, are many and written by hand.
+    pub(crate) fn written(mut self) -> String {
+        let rows = match self.subscriptions.last_mut().map(|created| &mut created.of) {
+            Some(CreatedOf::Query { initial_results, .. }) => initial_results.take(),
+            _ => None,
         };
-        let mut text = SubscriptionCreated { subscriptions: vec![created] }.text();
+        let mut text = self.text();
         if let Some(rows) = rows {
             const END: &str = "}]}";
             text.truncate(text.len() - END.len());

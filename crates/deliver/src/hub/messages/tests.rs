@@ -44,19 +44,17 @@ fn the_protocol_has_exactly_these_messages() {
     assert_eq!(described, known);
 }
 
+/// That an example of the protocol is a message, word by word.
+fn has(message: &Value) {
+    let blocks = PROTOCOL.split("```json").skip(1);
+    let texts = blocks.filter_map(|rest| rest.split_once('\n')?.1.split("```").next());
+    let mut examples = texts.filter_map(|text| serde_json::from_str::<Value>(text).ok());
+    assert!(examples.any(|example| example == *message), "the protocol does not show {message}");
+}
+
 #[test]
 fn the_protocol_shows_messages_as_they_are() {
-    let shown = |kind: &str| -> Vec<Value> {
-        let examples = PROTOCOL.split("```json server\n").skip(1);
-        let examples =
-            examples.filter_map(|rest| serde_json::from_str(rest.split("```").next()?).ok());
-        examples.filter(|message: &Value| message["type"] == kind).collect()
-    };
     let names = Names::new("doc", "doc-123");
-    let has = |message: &Value| {
-        let kind = message["type"].as_str().expect("a type");
-        assert!(shown(kind).contains(message), "the protocol does not show {message}");
-    };
     has(&of(&Hello { connection_id: "5f0c2a9e41d7b386", node: "n1", session: Some("tws_7bHq") }));
     let event = Event { names: &names, offset: offset(42), payload: Payload::Json(r#"{"x": 1}"#) };
     has(&of(&event));
@@ -86,6 +84,25 @@ fn the_protocol_shows_messages_as_they_are() {
             of: CreatedOf::Stream { stream_id: "doc-123", content_type: "application/json" },
         }],
     }));
+    let problem = crate::hub::refusal::not_found();
+    has(&value(problem.message(Some("doc")).as_bytes()));
+}
+
+#[test]
+fn the_protocol_shows_messages_of_entities_as_they_are() {
+    has(&of(&SubscriptionCreated {
+        subscriptions: vec![Created {
+            query_id: "entity/project",
+            live_id: "5f0c2a9e41d7b386-entity/project".to_owned(),
+            offset: Some(offset(41)),
+            reset: false,
+            of: CreatedOf::Entities {
+                stream_id: "entity/project",
+                entity_code: "project",
+                entities: 2,
+            },
+        }],
+    }));
     has(&of(&Invalidate {
         query_id: "entity/project",
         payload: InvalidatedEntities {
@@ -94,8 +111,73 @@ fn the_protocol_shows_messages_as_they_are() {
         },
         offset: offset(44),
     }));
-    let problem = crate::hub::refusal::not_found();
-    has(&value(problem.message(Some("doc")).as_bytes()));
+}
+
+#[test]
+fn the_protocol_shows_messages_of_queries_as_they_are() {
+    has(&of(&SubscriptionCreated {
+        subscriptions: vec![Created {
+            query_id: "open",
+            live_id: "5f0c2a9e41d7b386-open".to_owned(),
+            offset: Some(offset(41)),
+            reset: false,
+            of: CreatedOf::Query {
+                etag: "a903ce8579b95a1b",
+                columns: Json::from(
+                    r#"[{"name":"id","type":"int4"},{"name":"total","type":"int4"}]"#,
+                ),
+                plan: "filter",
+                more: false,
+                row_count: Some(1),
+                initial_results: Some(Json::from(r#"[{"id":1,"total":5}]"#)),
+            },
+        }],
+    }));
+    let rows = Json::from(r#"[{"id":2,"total":50}]"#);
+    has(&of(&InitialBatch { query_id: "open", part: 1, more: false, rows }));
+    has(&of(&Change {
+        query_id: Some("open"),
+        change_type: "UPDATE",
+        rows: vec![Json::from(r#"{"id":1,"total":6}"#)],
+        old_rows: Some(vec![Json::from(r#"{"id":1,"total":5}"#)]),
+        from: Vec::new(),
+        at: Vec::new(),
+        offset: Some(offset(42)),
+        part: 0,
+        more: false,
+        txid: Some(801),
+    }));
+}
+
+#[test]
+fn the_protocol_shows_changes_of_rows_as_they_are() {
+    let row = CdcEvent {
+        event_id: 46,
+        table_name: "orders",
+        operation: "UPDATE",
+        data: Some(Json::from(r#"{"id":7,"total":15.00}"#)),
+        before: Some(Json::from(r#"{"id":7,"total":12.50}"#)),
+        left: false,
+        entity_code: Some("order"),
+        entity_id: Some("7"),
+        timestamp: "2026-11-15T12:00:00.000Z",
+        version: 1,
+        offset: offset(46),
+        txid: Some(801),
+        tx_last: Some(true),
+    };
+    has(&of(&row));
+    let of_subscription = CdcEvent {
+        data: Some(Json::from(r#"{"id":7,"total":150.00,"status":"open"}"#)),
+        before: Some(Json::from(r#"{"id":7,"total":120.50,"status":"open"}"#)),
+        entity_code: None,
+        ..row
+    };
+    let mut written = BytesMut::new();
+    of_subscription.put(&mut written);
+    let rest = written.strip_prefix(CdcEvent::BEGINNING).expect("the beginning");
+    let names = Names::new("open", "table/orders");
+    has(&put(|out| CdcEvent::put_named(out, &names, rest)));
 }
 
 /// A row as a database writes it.
@@ -196,8 +278,7 @@ proptest! {
                 initial_results: has[2].then(|| Json::from(&*all)),
             },
         };
-        let written = SubscriptionCreated::written(created());
-        let message = SubscriptionCreated { subscriptions: vec![created()] };
-        prop_assert_eq!(value(written.as_bytes()), of(&message));
+        let message = || SubscriptionCreated { subscriptions: vec![created()] };
+        prop_assert_eq!(value(message().written().as_bytes()), of(&message()));
     }
 }

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use bytes::Bytes;
-
 use tidewire_store::{Event, Position};
 
+use crate::hub::forms::Forms;
 use crate::hub::lens::View;
 use crate::hub::reader_frame::Frame;
 
@@ -24,7 +23,7 @@ pub(crate) struct Chunk {
     /// The chunk as messages of live connections, by the name their clients gave the subscription.
     /// None once there is a newer chunk: it is remembered for longer than it is sent, and there may be
     /// any number of names.
-    messages: Mutex<Option<HashMap<Name, Arc<Messages>>>>,
+    messages: Mutex<Option<HashMap<Name, Arc<Forms>>>>,
     /// The chunk as it is seen through lenses, while someone holds it.
     seen: Arc<Seen>,
     /// Where it is known, if it is what someone sees of another.
@@ -65,15 +64,6 @@ impl Drop for Known {
 
 /// A subscription's name, and whether it is to a table.
 type Name = (Arc<str>, bool);
-
-/// A chunk in each of the forms that live connections take, made when the first one needs it.
-#[derive(Debug, Default)]
-pub(crate) struct Messages {
-    pub(crate) frames: OnceLock<Bytes>,
-    pub(crate) deflated_frames: OnceLock<Bytes>,
-    pub(crate) server_sent: OnceLock<Bytes>,
-    pub(crate) chunks: OnceLock<Bytes>,
-}
 
 impl Chunk {
     pub(super) fn new(events: Vec<Event>, created_at_ms: i64) -> Chunk {
@@ -127,7 +117,7 @@ impl Chunk {
     }
 
     /// The chunk as messages for subscriptions of this name, to the stream or to its table.
-    pub(crate) fn messages(&self, query_id: &Arc<str>, to_table: bool) -> Arc<Messages> {
+    pub(crate) fn messages(&self, query_id: &Arc<str>, to_table: bool) -> Arc<Forms> {
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *messages {
             Some(kept) => Arc::clone(kept.entry((Arc::clone(query_id), to_table)).or_default()),
@@ -145,6 +135,8 @@ impl Chunk {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+
+    use bytes::Bytes;
 
     use super::*;
     use crate::access::auth::names::TableNames;

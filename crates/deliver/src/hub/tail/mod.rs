@@ -31,7 +31,7 @@ use tidewire_store::{
 use crate::hub::changes;
 use crate::hub::lens::Tables;
 
-pub(crate) use chunk::{Chunk, Messages};
+pub(crate) use chunk::Chunk;
 pub(crate) use entities::{CodeAttendance, EntityNews};
 pub(crate) use tables::TableAttendance;
 pub(crate) use topic::{Ending, Glimpse, Look, Notice, Topic};
@@ -51,7 +51,7 @@ pub(crate) struct Sight {
     /// The attended streams that something happened to.
     pub(crate) streams: Vec<Glimpse>,
     /// What became of entities of attended codes, in order.
-    pub(crate) entities: Vec<EntityNews>,
+    pub(crate) entities: Vec<Arc<EntityNews>>,
 }
 
 /// Where sights go: one way for each shard. A shard that is busy makes the follower wait, which then
@@ -232,7 +232,7 @@ impl Tail {
         {
             let mut topics = self.shared.topics();
             for event in events {
-                entities.extend(topics.codes.news(event));
+                entities.extend(topics.codes.news(event).map(Arc::new));
                 if topics.by_stream.contains_key(event.stream.as_str()) {
                     by_topic.entry(&event.stream).or_default().push(event);
                 }

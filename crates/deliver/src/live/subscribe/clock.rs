@@ -47,11 +47,17 @@ async fn a_kind_is_permitted_by_the_name_of_what_it_reads() {
         let asker = Asker { node: &node, shard: &shard, key, identity: &identity, session: None };
         asker.subscribe(vec![Ok(Wish::Clock(ClockWish { query_id: "q".into() }))]).await;
     }
-    let said = far_end.recv().await.expect("an answer");
-    let said = std::str::from_utf8(&said).expect("text");
-    let message = said.lines().find_map(|line| line.strip_prefix("data: ")).expect("a message");
-    let message: Value = serde_json::from_str(message).expect("JSON");
-    assert_eq!((&message["query_id"], &message["code"]), (&"q".into(), &"forbidden".into()));
+    let mut said = String::new();
+    while said.matches("data: ").count() < 2 {
+        let piece = far_end.recv().await.expect("an answer");
+        said.push_str(std::str::from_utf8(&piece).expect("text"));
+    }
+    let messages = said.lines().filter_map(|line| line.strip_prefix("data: "));
+    let messages: Vec<Value> =
+        messages.map(|message| serde_json::from_str(message).expect("JSON")).collect();
+    assert_eq!(messages[0]["type"], "subscription_created");
+    let refused = &messages[1];
+    assert_eq!((&refused["query_id"], &refused["code"]), (&"q".into(), &"forbidden".into()));
     assert_eq!(node.hub.shards.totals().subscriptions, 1, "the one that is allowed");
     stop.cancel();
 }

@@ -7,42 +7,27 @@ use axum::http::request::Parts;
 use axum::http::{Request, Response};
 use tempfile::TempDir;
 
-use tidewire_store::{Actor, NewWatch, SharedStore, SqlLimits, Statements};
-use tidewire_store_sqlite::SqliteOptions;
-use tidewire_store_sqlite::SqliteStore;
-
 use super::super::read::get;
 use super::*;
 use crate::access::auth::names::TableNames;
 use crate::access::auth::scopes::Scopes;
 use crate::access::auth::{Ended, Who};
 use crate::access::options::{Access, Options};
+use crate::testing;
 
-const LIMITS: SqlLimits = SqlLimits { timeout_ms: 10_000, rows_max: 100, bytes_max: 1 << 20 };
 const STREAM: &str = "table/orders";
 
 /// A node that reads two events at a time, with a table of twenty rows.
 async fn node(long_poll: Duration) -> (Arc<Node>, TempDir) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("a store");
-    let store: SharedStore = store;
-    run(&store, "CREATE TABLE orders (id INTEGER PRIMARY KEY, total INTEGER) STRICT").await;
-    let watch = NewWatch { table: "orders".to_owned(), ..NewWatch::default() };
-    store.watch(watch).await.expect("a watch");
+    let (store, folder) = testing::watched_orders().await;
     for id in 1..=20 {
-        run(&store, &format!("INSERT INTO orders VALUES ({id}, {id})")).await;
+        testing::run(&store, &format!("INSERT INTO orders VALUES ({id}, {id})")).await;
     }
     let mut options = Options::new(Access::OpenOnLoopback);
     options.streams.read_events_max = 2;
     options.streams.long_poll = long_poll;
     let assembled = Node::assemble(options, store, String::new(), 1).await.expect("a node");
     (Arc::new(assembled.0), folder)
-}
-
-async fn run(store: &SharedStore, sql: &str) {
-    let (params, actor) = (Vec::new(), Actor::default());
-    let statements = Statements { sql: sql.to_owned(), params, actor, limits: LIMITS };
-    store.run_sql(statements).await.expect("SQL");
 }
 
 fn identity() -> Identity {

@@ -1,24 +1,27 @@
 //! A clock that ticks: the smallest kind of subscription there is. It exists for tests, and as the example to
 //! begin from when you add a kind.
 //!
-//! What it has to say itself is in this file. What it gets for nothing is in [`tests`]: admission, slices,
-//! backpressure, progress, scopes and metrics.
+//! What it has to say itself is in this file. What it gets for nothing is in [`tests`]: admission, the word that
+//! it has begun, slices, backpressure, progress, ending and metrics. That scopes hold for it is shown where clients
+//! are heard (`live::subscribe`).
 
 mod tests;
 
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use serde_json::json;
+use serde::Serialize;
 
 use tidewire_store::Position;
 
 use crate::hub::admit::Admission;
+use crate::hub::announce::Announcement;
 use crate::hub::audience::Member;
 use crate::hub::connection::{Key, Subscription};
 use crate::hub::flush::Room;
 use crate::hub::frames::put;
 use crate::hub::kinds::{About, Kind, Leaving, Lost, News, Subject, Wanted, Written};
+use crate::hub::messages::{CreatedOf, ServerMessage};
 use crate::hub::outbox::Cargo;
 use crate::hub::round::{Round, Serving};
 use crate::hub::shard::Shard;
@@ -33,6 +36,29 @@ impl Wanted for ClockRequest {
     fn query_id(&self) -> &Arc<str> {
         &self.query_id
     }
+}
+
+/// The clock has ticked. The messages of a kind that clients know stand with all others, in `hub::messages`.
+#[derive(Debug, Serialize)]
+struct TickMessage<'a> {
+    query_id: &'a str,
+    tick: u64,
+}
+
+impl ServerMessage for TickMessage<'_> {
+    const TYPE: &'static str = "tick";
+}
+
+/// Ticks that were not told: after one, up to another.
+#[derive(Debug, Serialize)]
+struct MissedMessage<'a> {
+    query_id: &'a str,
+    from: u64,
+    to: u64,
+}
+
+impl ServerMessage for MissedMessage<'_> {
+    const TYPE: &'static str = "missed";
 }
 
 /// What a subscription to the clock has besides its name.
@@ -54,10 +80,9 @@ impl Subject for Clock {
     fn write(&mut self, about: &mut About<'_>, _: u32, room: &mut Room<'_>) -> Written {
         let mut bytes = BytesMut::new();
         if let Some((from, to)) = self.missed.take() {
-            let (from, to) = (from.number(), to.number());
-            let message =
-                json!({"type": "missed", "query_id": **about.query_id, "from": from, "to": to});
-            put(&mut bytes, room.dialect, message.to_string().as_bytes(), None, room.deflater);
+            let (query_id, from, to) = (&**about.query_id, from.number(), to.number());
+            let message = MissedMessage { query_id, from, to }.text();
+            put(&mut bytes, room.dialect, message.as_bytes(), None, room.deflater);
         }
         Written { bytes: bytes.freeze(), ..Written::default() }
     }
@@ -70,7 +95,7 @@ impl Subject for Clock {
     }
 
     fn leave(&self, shard: &mut Shard, member: Member, _: &Arc<str>, _: Leaving) {
-        shard.clock.leave(member);
+        shard.rosters.clock.leave(member);
     }
 }
 
@@ -88,10 +113,10 @@ impl Tick {
         let dialect = connection.dialect();
         let Some(subscription) = connection.subscription(member.slot) else { return };
         let after = std::mem::replace(&mut subscription.sent, self.0);
-        let tick = self.0.number();
-        let message = json!({"type": "tick", "query_id": *subscription.query_id, "tick": tick});
+        let message =
+            TickMessage { query_id: &subscription.query_id, tick: self.0.number() }.text();
         let mut bytes = BytesMut::new();
-        put(&mut bytes, dialect, message.to_string().as_bytes(), None, deflater);
+        put(&mut bytes, dialect, message.as_bytes(), None, deflater);
         let cargo = Cargo::live(member.slot, (after, self.0), 1, shard.wall_ms);
         shard.hand_over(member, Bytes::from(bytes), cargo, serving);
     }
@@ -102,14 +127,15 @@ impl Shard {
     pub(super) fn follow_clock(&mut self, key: Key, request: ClockRequest, admission: Admission) {
         let Admission::Begins { renewed } = admission else { return };
         let kind = Kind::Clock(Clock::default());
-        if let Some(slot) = self.add(key, (request.query_id, None), kind, renewed) {
-            self.clock.enter(Member { key, slot });
-        }
+        let Some(slot) = self.add(key, (request.query_id, None), kind, renewed) else { return };
+        self.rosters.clock.enter(Member { key, slot });
+        let (after, of) = (Some(self.position), CreatedOf::Clock {});
+        self.announce(key, vec![Announcement { slot, after, reset: renewed, of }]);
     }
 
     /// The clock ticks.
     pub(in crate::hub) fn strike(&mut self, tick: u64) {
         let news = News::Clock(Tick(Position::new(tick)));
-        self.fan_out(vec![Round::new(news, self.clock.list())], true);
+        self.fan_out(vec![Round::new(news, self.rosters.clock.list())], true);
     }
 }

@@ -4,12 +4,13 @@
 //! The shard tells what happens from the moment it was asked. So what is read here only has to reach
 //! up to then, which any reading does that begins later; where the two overlap the later position
 //! wins, and the client is told once.
+//!
+//! This is no replay of a stream (`log_feed::replay`): of a past of any length only the last of each entity counts,
+//! which the store finds by code and id and not by stream. So there is nothing to hand over piece by piece, and
+//! no place between two pieces to come back to.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
-
-use rand::Rng as _;
 
 use tidewire_store::{EntityAction, EntityPast, Found, PageLimit, Position};
 
@@ -24,13 +25,11 @@ use crate::hub::kinds::entities::kept::Committed;
 use crate::hub::lookup::not_lost;
 use crate::hub::lookup::within_log;
 use crate::hub::outbox::Slot;
-use crate::hub::{Command, Handle, Key};
+use crate::hub::patience::Patience;
+use crate::hub::{Command, Handle, Key, KindCommand};
 
 /// Changes read at once.
 const PAGE_CHANGES: usize = 2_000;
-/// How long a store that does not answer is given before it is asked again: doubled each time.
-const RETRY_MIN: Duration = Duration::from_millis(50);
-const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// The request that it is for.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +63,7 @@ pub(super) async fn run(
     };
     let Target { key, slot, joining } = target;
     let deed = Box::new(Deed::Begun { slot, joining, outcome });
-    shard.ask(Command::Entities { key, deed }).await;
+    shard.ask(Command::OfKind(KindCommand::Entities { key, deed })).await;
 }
 
 async fn begin(
@@ -79,18 +78,13 @@ async fn begin(
     }
     horizon.reached(hub).await?;
     let Some(past) = past else { return Ok(Vec::new()) };
-    let mut wait = RETRY_MIN;
+    let mut patience = Patience::default();
     loop {
         let place = hub.replay_reads().acquire().await;
         let read = past.read(hub).await;
         drop(place);
-        match read {
-            Err(problem) if problem.is_temporary() => {
-                let spread = rand::rng().random_range(0.5..=1.0);
-                tokio::time::sleep(wait.mul_f64(spread)).await;
-                wait = (wait * 2).min(RETRY_MAX);
-            }
-            other => return other,
+        if let Some(told) = patience.bear(read).await? {
+            return Ok(told);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Who is to be told of which entity: a shard's index, so that what a change costs follows from how
-//! many it reaches, and not from how many subscribe.
+//! many it reaches, and not from how many subscribe. Whom a change reaches is a list that is there
+//! already, so that a crowd is found as quickly as a few.
 //!
 //! ```text
 //!   project ─┬─ 7 ─► tab 1, tab 2
@@ -7,25 +8,36 @@
 //!   task    ─── 1 ─► tab 1
 //! ```
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// Members of one entity that are kept in a list: most have one or two, and there may be a million.
+use crate::hub::audience::Group;
+
+/// Members of one entity that are kept in a list alone: most have one or two, and there may be a million.
 const FEW: usize = 8;
 
 /// Entities by their code and id, and who is to be told of each.
 #[derive(Debug)]
 pub(super) struct Index<M> {
-    codes: HashMap<Arc<str>, HashMap<Arc<str>, Members<M>>>,
+    codes: HashMap<Arc<str>, Code<M>>,
     size: usize,
+}
+
+/// Entities of one code.
+#[derive(Debug)]
+struct Code<M> {
+    ids: HashMap<Arc<str>, Members<M>>,
+    /// Those who are to be told of any, and of how many each.
+    counts: HashMap<M, usize>,
+    everyone: Group<M>,
 }
 
 /// Those who are to be told of one entity. Each is there once.
 #[derive(Debug)]
 enum Members<M> {
     Few(Vec<M>),
-    Many(HashSet<M>),
+    Many(Group<M>),
 }
 
 impl<M> Default for Index<M> {
@@ -34,21 +46,39 @@ impl<M> Default for Index<M> {
     }
 }
 
+impl<M> Default for Code<M> {
+    fn default() -> Code<M> {
+        Code { ids: HashMap::new(), counts: HashMap::new(), everyone: Group::default() }
+    }
+}
+
 impl<M: Copy + Eq + Hash> Index<M> {
     /// Has a member told of an entity. Returns the id as all who share it keep it.
     pub(super) fn enter(&mut self, code: &Arc<str>, id: &Arc<str>, member: M) -> Arc<str> {
-        let ids = self.codes.entry(Arc::clone(code)).or_default();
+        let Code { ids, counts, everyone } = self.codes.entry(Arc::clone(code)).or_default();
         let shared = ids.get_key_value(id).map_or_else(|| Arc::clone(id), |(id, _)| Arc::clone(id));
         let members = ids.entry(Arc::clone(&shared)).or_insert_with(|| Members::Few(Vec::new()));
-        self.size += usize::from(members.enter(member));
+        if members.enter(member) {
+            self.size += 1;
+            *counts.entry(member).or_default() += 1;
+            everyone.enter(member);
+        }
         shared
     }
 
     /// Has a member told of an entity no longer.
     pub(super) fn leave(&mut self, code: &str, id: &str, member: M) {
-        let Some(ids) = self.codes.get_mut(code) else { return };
+        let Some(Code { ids, counts, everyone }) = self.codes.get_mut(code) else { return };
         let Some(members) = ids.get_mut(id) else { return };
-        self.size -= usize::from(members.leave(member));
+        if members.leave(member) {
+            self.size -= 1;
+            let count = counts.entry(member).or_default();
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.remove(&member);
+                everyone.leave(member);
+            }
+        }
         if members.is_empty() {
             ids.remove(id);
         }
@@ -57,23 +87,20 @@ impl<M: Copy + Eq + Hash> Index<M> {
         }
     }
 
-    /// Those who are to be told of an entity, with its id as they keep it; without an id, of all
-    /// entities of the code.
-    pub(super) fn reached(&self, code: &str, id: Option<&str>) -> Vec<(Arc<str>, M)> {
-        let Some(ids) = self.codes.get(code) else { return Vec::new() };
-        let mut reached = Vec::new();
-        let mut reach = |id: &Arc<str>, members: &Members<M>| {
-            members.each(|member| reached.push((Arc::clone(id), member)));
-        };
-        match id {
-            Some(id) => {
-                if let Some((id, members)) = ids.get_key_value(id) {
-                    reach(id, members);
-                }
-            }
-            None => ids.iter().for_each(|(id, members)| reach(id, members)),
-        }
-        reached
+    /// A code as all who share it keep it, if anyone is to be told of entities of it.
+    pub(super) fn code(&self, code: &str) -> Option<Arc<str>> {
+        self.codes.get_key_value(code).map(|(code, _)| Arc::clone(code))
+    }
+
+    /// Those who are to be told of an entity, with its id as they keep it.
+    pub(super) fn reached(&self, code: &str, id: &str) -> Option<(Arc<str>, Arc<Vec<M>>)> {
+        let (id, members) = self.codes.get(code)?.ids.get_key_value(id)?;
+        Some((Arc::clone(id), members.list()))
+    }
+
+    /// Those who are to be told of any entity of a code.
+    pub(super) fn everyone(&self, code: &str) -> Option<Arc<Vec<M>>> {
+        Some(self.codes.get(code)?.everyone.list())
     }
 
     /// Whether anyone is to be told of entities of a code.
@@ -97,12 +124,12 @@ impl<M: Copy + Eq + Hash> Members<M> {
                 true
             }
             Members::Few(few) => {
-                let mut many: HashSet<M> = few.drain(..).collect();
-                many.insert(member);
+                let mut many = Group::default();
+                few.drain(..).chain([member]).for_each(|member| _ = many.enter(member));
                 *self = Members::Many(many);
                 true
             }
-            Members::Many(many) => many.insert(member),
+            Members::Many(many) => many.enter(member),
         }
     }
 
@@ -116,7 +143,7 @@ impl<M: Copy + Eq + Hash> Members<M> {
                 }
                 None => false,
             },
-            Members::Many(many) => many.remove(&member),
+            Members::Many(many) => many.leave(member),
         }
     }
 
@@ -127,10 +154,10 @@ impl<M: Copy + Eq + Hash> Members<M> {
         }
     }
 
-    fn each(&self, tell: impl FnMut(M)) {
+    fn list(&self) -> Arc<Vec<M>> {
         match self {
-            Members::Few(few) => few.iter().copied().for_each(tell),
-            Members::Many(many) => many.iter().copied().for_each(tell),
+            Members::Few(few) => Arc::new(few.clone()),
+            Members::Many(many) => many.list(),
         }
     }
 }
@@ -183,17 +210,19 @@ mod tests {
                 let of_code = model.iter().filter(|(code, ..)| *code == number);
                 let expected: BTreeSet<(&str, u8)> =
                     of_code.map(|(_, id, member)| (id.as_str(), *member)).collect();
-                let all = index.reached(code, None);
-                let found: BTreeSet<(&str, u8)> = all.iter().map(|(id, m)| (&**id, *m)).collect();
-                prop_assert_eq!(all.len(), found.len(), "each once");
-                prop_assert_eq!(&found, &expected);
+                let everyone = index.everyone(code).unwrap_or_default();
+                let found: BTreeSet<u8> = everyone.iter().copied().collect();
+                prop_assert_eq!(everyone.len(), found.len(), "each once");
+                prop_assert_eq!(found, expected.iter().map(|(_, m)| *m).collect());
                 prop_assert_eq!(index.has(code), !expected.is_empty());
                 for id in 0..4u8 {
                     let id = id.to_string();
-                    let one: BTreeSet<u8> =
-                        index.reached(code, Some(&id)).into_iter().map(|(_, m)| m).collect();
+                    let reached = index.reached(code, &id).map(|(_, members)| members);
+                    let reached = reached.unwrap_or_default();
+                    let found: BTreeSet<u8> = reached.iter().copied().collect();
+                    prop_assert_eq!(reached.len(), found.len(), "each once");
                     let wanted = expected.iter().filter(|(of, _)| *of == id).map(|(_, m)| *m);
-                    prop_assert_eq!(one, wanted.collect::<BTreeSet<u8>>());
+                    prop_assert_eq!(found, wanted.collect::<BTreeSet<u8>>());
                 }
             }
         }

@@ -14,7 +14,7 @@ use crate::hub::tail::EntityNews;
 #[derive(Debug)]
 pub(in crate::hub) struct Interest {
     pub(in crate::hub) code: Arc<str>,
-    /// Each with the place after which it is told of.
+    /// Each with the place after which it is yet to be told of what happens.
     pub(in crate::hub) ids: HashMap<Arc<str>, Position>,
     pub(super) waiting: Waiting,
     pub(super) identity: Identity,
@@ -81,6 +81,14 @@ impl Interest {
         let allowed = hub.may_hear_from(&self.identity, &news.stream);
         self.sources.push((news.stream.clone(), allowed));
         allowed
+    }
+
+    /// Notes what became of an entity of its.
+    pub(super) fn note(&mut self, told: Told, news: &EntityNews) {
+        if let Some(up_to) = self.ids.get_mut(&told.id) {
+            *up_to = told.position;
+        }
+        self.waiting.note(told, Some(news.created_at_ms));
     }
 
     /// Whether what waits is held back.

@@ -1,26 +1,28 @@
 //! Subscriptions to entities: who is told that something changed, and not how.
 //!
 //! ```text
-//!   sight ──► index ──► what waits for a subscription ──► INVALIDATE, when the socket takes it
-//!             (code, id)  (of each id the last change)
+//!   sight ──► index ──► rounds, in slices ──► what waits for a subscription ──► INVALIDATE, when the socket
+//!             (code, id)                      (of each id the last change)                       takes it
 //! ```
 //!
 //! A subscription to entities is one among a connection's others, with a name and a place of its own.
-//! What it has besides is its [`interest`]. A change costs a look into the [`index`] and an entry for
-//! each subscription that it reaches; what waits is bounded by what is subscribed to ([`waiting`]), so
-//! there are no gaps.
+//! What it has besides is its [`interest`]. A change costs a look into the [`index`], and an entry for
+//! each subscription that it reaches, made when that has its turn ([`news`]); what waits is bounded by what is
+//! subscribed to ([`waiting`]), so there are no gaps.
 //!
 //! Everything about a connection's subscriptions is decided by its shard, in order, and so is what the
 //! store is told of them; what needs the store's answer is done in [`begin`] and comes back.
 //! [`review`] compares with the store where SQL has changed what a connection subscribes to.
 //!
-//! - `kept`: what the store is told of this node's subscriptions
+//! - `kept`: what the store is told of this node's subscriptions; `ledger`: how often it was, of each connection
 //! - `told`: from news of entities to the outboxes of those who subscribe to them
 
 mod begin;
 mod index;
 mod interest;
 pub(crate) mod kept;
+mod ledger;
+mod news;
 mod review;
 #[cfg(test)]
 mod simulation;
@@ -37,24 +39,27 @@ use tidewire_store::{
 };
 
 use crate::access::auth::Identity;
-use crate::access::options::Options;
+use crate::access::options::{LiveOptions, Options};
 use crate::access::problem::Problem;
 use crate::hub::admit::Admission;
 use crate::hub::audience::Member;
 use crate::hub::connection::{Connection, Key, StartFrom, Subscription};
+use crate::hub::fan_out::Hold;
 use crate::hub::flush::Room;
 use crate::hub::horizon::Horizon;
 use crate::hub::kinds::entities::kept::Kept;
 use crate::hub::kinds::{About, Beside, Kind, Leaving, Lost, Subject, Wanted, Written};
-use crate::hub::outbox::Slot;
+use crate::hub::outbox::{Parcel, Slot};
 use crate::hub::shard::Shard;
 use crate::hub::stats::set;
 use crate::hub::tail::CodeAttendance;
 
 use index::Index;
 use interest::Joining;
+use ledger::Ledgers;
 
 pub(in crate::hub) use interest::Interest;
+pub(in crate::hub) use news::ChangesOfEntities;
 pub(crate) use waiting::Told;
 
 /// What a shard is asked about a connection's entities, besides beginning.
@@ -92,6 +97,7 @@ pub(in crate::hub) struct Desk {
     index: Index<Member>,
     /// Keep the codes' changes coming.
     attendances: HashMap<Arc<str>, CodeAttendance>,
+    ledgers: Ledgers,
 }
 
 /// The name of the subscription that `SUBSCRIBE` makes, and of the stream behind a code.
@@ -109,7 +115,7 @@ impl Shard {
                 self.reviewed(key, identity, edits, kept, &refused);
             }
         }
-        set(&self.stats.entities, self.entities.index.size());
+        set(&self.stats.entities, self.rosters.entities.index.size());
     }
 
     /// Begins to tell a connection of entities, or adds some to what it is told of.
@@ -130,7 +136,7 @@ impl Shard {
         let fresh = not_among(connection.interest(slot), &request.ids);
         let fresh: Vec<Arc<str>> = fresh.into_iter().cloned().collect();
         self.join_entities(Member { key, slot }, request, fresh);
-        set(&self.stats.entities, self.entities.index.size());
+        set(&self.stats.entities, self.rosters.entities.index.size());
     }
 
     /// Makes a subscription that has no entities yet.
@@ -145,7 +151,7 @@ impl Shard {
     fn join_entities(&mut self, member: Member, request: EntityRequest, fresh: Vec<Arc<str>>) {
         let Member { key, slot } = member;
         let EntityRequest { code, ids, start, horizon, identity, kept, .. } = request;
-        let Desk { index, attendances, .. } = &mut self.entities;
+        let Desk { index, attendances, .. } = &mut self.rosters.entities;
         let tail = &self.hub.tail;
         let attendance = attendances.entry(Arc::clone(&code));
         let attendance = attendance.or_insert_with(|| tail.attend_code(&code));
@@ -165,7 +171,7 @@ impl Shard {
         let Some(interest) = subscription.kind.entities_mut() else { return };
         interest.ids.extend(fresh.iter().map(|id| (Arc::clone(id), after)));
         interest.joining.push(Joining { serial, after, reads, ids: ids.clone(), fresh });
-        connection.entity_edits += 1;
+        self.rosters.entities.ledgers.edit(key);
         let past = reads.then(|| begin::Past {
             code: Arc::clone(&code),
             ids: ids.clone(),
@@ -243,14 +249,14 @@ impl Shard {
         let mut gone = Vec::new();
         for id in ids.iter().filter(|id| interest.ids.remove(*id).is_some()) {
             interest.waiting.forget(id);
-            self.entities.index.leave(&code, id, member);
+            self.rosters.entities.index.leave(&code, id, member);
             gone.push(id.to_string());
         }
-        self.entities.prune(&code);
+        self.rosters.entities.prune(&code);
         // Another subscription of the connection may name the same.
         gone.retain(|id| !connection.names(&code, id));
         if tell_store && !gone.is_empty() {
-            connection.entity_edits += 1;
+            self.rosters.entities.ledgers.edit(key);
             let connection_id = connection.facts.id.to_string();
             let (code, ids) = (code.to_string(), Some(gone));
             self.hub.entities.note(EntityEdit::Unsubscribe { connection_id, code, ids });
@@ -263,16 +269,16 @@ impl Shard {
         let gone = interest.ids.keys().filter(|id| !connection.names(&interest.code, id));
         let gone: Vec<String> = gone.map(ToString::to_string).collect();
         if !gone.is_empty() {
-            connection.entity_edits += 1;
             let connection_id = connection.facts.id.to_string();
+            self.rosters.entities.ledgers.edit(member.key);
             let (code, ids) = (interest.code.to_string(), Some(gone));
             self.hub.entities.note(EntityEdit::Unsubscribe { connection_id, code, ids });
         }
     }
 
     /// A connection is gone, and the store is told so in one word.
-    pub(in crate::hub) fn forget_entities(&mut self, connection: &Connection) {
-        if connection.entity_edits > 0 {
+    pub(in crate::hub) fn forget_entities(&mut self, key: Key, connection: &Connection) {
+        if self.rosters.entities.ledgers.close(key) {
             let connection_id = connection.facts.id.to_string();
             self.hub.entities.note(EntityEdit::Disconnect { connection_id });
         }
@@ -329,6 +335,15 @@ impl Subject for Interest {
         Some(own_name(&self.code))
     }
 
+    /// One that is yet to begin, or has its turn before it, needs no other.
+    fn hold(&mut self, turn: Parcel, _: &LiveOptions) -> Hold {
+        if !self.live || self.is_held() || self.queued {
+            return Hold::Held;
+        }
+        self.queued = true;
+        Hold::Not(turn)
+    }
+
     fn write(&mut self, about: &mut About<'_>, _: u32, room: &mut Room<'_>) -> Written {
         self.tell(about, room)
     }
@@ -343,8 +358,8 @@ impl Subject for Interest {
     }
 
     fn leave(&self, shard: &mut Shard, member: Member, _: &Arc<str>, leaving: Leaving) {
-        shard.entities.leave(member, self);
-        set(&shard.stats.entities, shard.entities.index.size());
+        shard.rosters.entities.leave(member, self);
+        set(&shard.stats.entities, shard.rosters.entities.index.size());
         if leaving == Leaving::Alone {
             shard.leave_entities(member, self);
         }

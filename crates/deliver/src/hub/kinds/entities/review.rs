@@ -19,8 +19,8 @@ use crate::hub::Hub;
 use crate::hub::audience::Member;
 use crate::hub::connection::{Key, StartFrom};
 use crate::hub::horizon::Horizon;
-use crate::hub::kinds::SubscribeRequest;
 use crate::hub::kinds::entities::kept::{Entities, Kept};
+use crate::hub::kinds::{KindCommand, SubscribeRequest};
 use crate::hub::outbox::Slot;
 use crate::hub::shard::Shard;
 
@@ -45,10 +45,11 @@ impl Shard {
     /// Has the store looked at, once at a time: if that is under way, what it finds is out of date.
     pub(super) fn review(&mut self, key: Key, identity: Identity) {
         let Some(connection) = self.connection(key) else { return };
+        let id = Arc::clone(&connection.facts.id);
         // From here on the store may have something of it, which goes when it does.
-        connection.entity_edits += 1;
-        let (edits, id) = (connection.entity_edits, Arc::clone(&connection.facts.id));
-        let under_way = std::mem::replace(&mut connection.reviewing, true);
+        let ledger = self.rosters.entities.ledgers.edit(key);
+        let edits = ledger.edits;
+        let under_way = std::mem::replace(&mut ledger.reviewing, true);
         self.hub.entities.begin_review(&id);
         if under_way {
             return;
@@ -71,7 +72,7 @@ impl Shard {
             };
             let Some((kept, refused)) = looked else { return };
             let deed = Box::new(Deed::Reviewed { identity, edits, kept, refused });
-            shard.ask(Command::Entities { key, deed }).await;
+            shard.ask(Command::OfKind(KindCommand::Entities { key, deed })).await;
         });
     }
 
@@ -84,11 +85,13 @@ impl Shard {
         kept: Kept,
         refused: &[(String, Problem)],
     ) {
-        let Some(connection) = self.connection(key) else { return };
-        connection.reviewing = false;
-        if connection.entity_edits != edits {
+        // It is there for as long as its connection is.
+        let Some(ledger) = self.rosters.entities.ledgers.of(key) else { return };
+        ledger.reviewing = false;
+        if ledger.edits != edits {
             return self.review(key, identity);
         }
+        let Some(connection) = self.connection(key) else { return };
         if !kept.is_empty() {
             // Or it would be swept, as nobody's, while the connection lives. That changes nothing of
             // what it subscribes to, so it does not count as an edit.

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tidewire_store::memory::MemoryStore;
 use tidewire_store::{EntityAction, EntityChange, Position, SharedStore, TailEvent};
 
+use super::ledger::Ledger;
 use super::{Deed, EntityRequest, own_name};
 use crate::access::auth::Identity;
 use crate::access::options::{Access, Options};
@@ -84,6 +85,8 @@ struct Tab {
     owed: BTreeMap<u8, u64>,
     /// Changes that it may be told of: those of what it has asked for by then.
     allowed: BTreeSet<(u8, u64)>,
+    /// Changes that it must have been told of by a message with their position, or something later.
+    covered: BTreeSet<(u8, u64)>,
 }
 
 struct World {
@@ -97,9 +100,11 @@ struct World {
 }
 
 impl World {
-    async fn new() -> World {
+    /// With more followers than `crowd` something is told in slices.
+    async fn new(crowd: usize) -> World {
         let store: SharedStore = MemoryStore::fresh();
-        let options = Options::new(Access::OpenOnLoopback);
+        let mut options = Options::new(Access::OpenOnLoopback);
+        options.live.fan_out_threshold = crowd;
         let (hub, Unstarted { mut shards, sinks, .. }) = testing::hub(options, store).await;
         let dormant = shards.pop().expect("a shard");
         let mut shard = Shard::new(Arc::clone(&hub), dormant.handle, dormant.position, 0);
@@ -108,8 +113,8 @@ impl World {
             let (sender, body) = mpsc::channel(1);
             let outlet = Outlet::ServerSent(ServerSent { body: sender });
             let key = shard.attach(outlet, facts(&number.to_string()), false);
-            let (confirmed, owed, allowed) = Default::default();
-            tabs.push(Tab { key, body, got: String::new(), confirmed, owed, allowed });
+            let (confirmed, owed, allowed, covered) = Default::default();
+            tabs.push(Tab { key, body, got: String::new(), confirmed, owed, allowed, covered });
         }
         World {
             position: dormant.position.number(),
@@ -164,6 +169,7 @@ impl World {
         // Whoever unsubscribes does not want to know.
         tab.confirmed.retain(|of| id.is_some_and(|id| id != *of));
         tab.owed.retain(|of, _| id.is_some_and(|id| id != *of));
+        tab.covered.retain(|(of, _)| id.is_some_and(|id| id != *of));
     }
 
     fn change(&mut self, id: Option<u8>, action: EntityAction) {
@@ -176,6 +182,7 @@ impl World {
             for id in meant {
                 tab.owed.insert(*id, self.position);
                 tab.allowed.insert((*id, self.position));
+                tab.covered.insert((*id, self.position));
             }
         }
         let event = TailEvent {
@@ -218,6 +225,7 @@ impl World {
             self.turn().await;
             (0..TABS).for_each(|tab| self.read(tab, usize::MAX));
             let quiet = self.incoming.sights.is_empty()
+                && self.shard.backlog.is_empty()
                 && self.shard.connections.iter().all(|(_, c)| c.outbox.is_empty() && !c.dirty);
             if quiet {
                 return;
@@ -248,6 +256,10 @@ impl Tab {
                 let before = told.insert(id, latest);
                 assert!(before.is_none_or(|before| before < latest), "{change} is told twice");
             }
+            for (id, position) in self.covered.iter().filter(|(_, position)| *position <= offset) {
+                let got = told.get(id);
+                assert!(got.is_some_and(|got| got >= position), "{message} covers {id}: {got:?}");
+            }
         }
         for (id, position) in &self.owed {
             let got = told.get(id);
@@ -261,10 +273,10 @@ proptest! {
 
     /// Invariant 3, for subscriptions to entities: each tab is told of exactly its ids.
     #[test]
-    fn every_tab_is_told_of_exactly_its_entities(steps in steps()) {
+    fn every_tab_is_told_of_exactly_its_entities(steps in steps(), crowd in 0usize..4) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
-            let mut world = World::new().await;
+            let mut world = World::new(crowd).await;
             let stop = CancellationToken::new();
             let batch = tokio::spawn(Entities::run(Arc::clone(&world.hub), stop.clone()));
             let story = async {
@@ -281,24 +293,28 @@ proptest! {
                 let key = world.tabs[tab].key;
                 world.shard.depart(key);
             }
-            assert_eq!(world.shard.entities.index.size(), 0, "nobody is left behind");
-            assert!(world.shard.entities.attendances.is_empty(), "no code is attended");
+            assert_eq!(world.shard.rosters.entities.index.size(), 0, "nobody is left behind");
+            assert!(world.shard.rosters.entities.attendances.is_empty(), "no code is attended");
             stop.cancel();
             batch.await.expect("the batch ends");
         });
     }
 }
 
+fn ledger(world: &mut World, key: Key) -> Option<&mut Ledger> {
+    world.shard.rosters.entities.ledgers.of(key)
+}
+
 /// However often SQL says that a connection's subscriptions changed, its shard is asked once until it
 /// begins, and the store is looked at once at a time.
 #[tokio::test]
 async fn a_crowd_of_changes_is_reviewed_once() {
-    let mut world = World::new().await;
+    let mut world = World::new(TABS).await;
     let (key, id) = (world.tabs[0].key, Arc::from("0"));
     let present =
         Present { shard: world.shard.handle.clone(), key, identity: Identity::of_this_machine() };
     let _registered = Entities::enter(&world.hub, &id, present);
-    let edits = |world: &mut World| world.shard.connection(key).expect("it is there").entity_edits;
+    let edits = |world: &mut World| ledger(world, key).map_or(0, |ledger| ledger.edits);
     for round in 1..=3 {
         for _ in 0..100 {
             world.hub.entities_changed(&id);
@@ -314,7 +330,7 @@ async fn a_crowd_of_changes_is_reviewed_once() {
     let stop = CancellationToken::new();
     let batch = tokio::spawn(Entities::run(Arc::clone(&world.hub), stop.clone()));
     let rest = async {
-        while world.shard.connection(key).is_some_and(|connection| connection.reviewing) {
+        while ledger(&mut world, key).is_some_and(|ledger| ledger.reviewing) {
             world.turn().await;
         }
     };

@@ -7,80 +7,48 @@ use bytes::Bytes;
 use tidewire_store::EntityAction;
 
 use super::interest::Interest;
+use super::news::ChangesOfEntities;
 use super::own_name;
 use super::waiting::{self, Told};
 use crate::access::problem::Problem;
+use crate::hub::announce::Announcement;
 use crate::hub::audience::Member;
 use crate::hub::connection::Key;
-use crate::hub::fan_out::listed;
 use crate::hub::flush::Room;
 use crate::hub::kinds::{About, News, Written};
-use crate::hub::messages::{Created, CreatedOf, SubscriptionCreated};
+use crate::hub::messages::CreatedOf;
 use crate::hub::outbox::{Cargo, Slot};
-use crate::hub::round::Round;
+use crate::hub::round::{Round, Serving};
 use crate::hub::shard::Shard;
 use crate::hub::stats::add;
 use crate::hub::tail::EntityNews;
 
 impl Shard {
-    /// Notes what became of entities for all who are to be told, and gives them their turn. What comes for
-    /// them before that is told together.
-    pub(in crate::hub) fn see_entities(&mut self, news: &[EntityNews]) {
-        let mut waiting: Vec<(&str, Vec<Member>)> = Vec::new();
+    /// Has all told of what became of entities who are to be. Of each code the changes go together.
+    pub(in crate::hub) fn see_entities(&mut self, news: &[Arc<EntityNews>]) {
+        let mut rounds: Vec<ChangesOfEntities> = Vec::new();
         for news in news {
             let change = &news.change;
-            let mut noted = Vec::new();
-            for (id, member) in self.entities.index.reached(&change.code, change.id.as_deref()) {
-                noted.extend(self.note_change(member, id, change.action, news));
-            }
-            if let Some(was) = &change.was {
-                for (id, member) in self.entities.index.reached(&change.code, Some(was)) {
-                    noted.extend(self.note_change(member, id, EntityAction::Delete, news));
+            let index = &self.rosters.entities.index;
+            let Some(code) = index.code(&change.code) else { continue };
+            let place = rounds.iter().position(|round| round.code == code);
+            let place = place.unwrap_or_else(|| {
+                rounds.push(ChangesOfEntities::new(&code));
+                rounds.len() - 1
+            });
+            let round = &mut rounds[place];
+            match &change.id {
+                Some(id) => {
+                    let reached = index.reached(&code, id);
+                    reached.into_iter().for_each(|it| round.add(it, change.action, news));
                 }
+                None => round.add_all(index.everyone(&code).unwrap_or_default(), news),
             }
-            match waiting.iter_mut().find(|(code, _)| *code == change.code) {
-                Some((_, members)) => members.append(&mut noted),
-                None => waiting.push((&change.code, noted)),
-            }
+            let was = change.was.as_ref().and_then(|was| index.reached(&code, was));
+            was.into_iter().for_each(|it| round.add(it, EntityAction::Delete, news));
         }
-        for (code, members) in waiting.into_iter().filter(|(_, members)| !members.is_empty()) {
-            self.fan_out(vec![Round::new(News::Entities(code.into()), listed(members))], false);
-        }
-    }
-
-    /// Returns the follower if it is to have a turn.
-    fn note_change(
-        &mut self,
-        member: Member,
-        id: Arc<str>,
-        action: EntityAction,
-        news: &EntityNews,
-    ) -> Option<Member> {
-        let connection = self.connections.get_mut(member.key.index)?;
-        if connection.serial != member.key.serial || connection.closing {
-            return None;
-        }
-        let subscription = connection.subscription(member.slot)?;
-        let announced = subscription.announced;
-        let interest = subscription.kind.entities_mut()?;
-        let is_new = interest.ids.get(&id).is_some_and(|after| news.position > *after);
-        if !is_new || !interest.may_hear(&self.hub, news) {
-            return None;
-        }
-        let told = Told { id, position: news.position, action };
-        interest.waiting.note(told, Some(news.created_at_ms));
-        let waits = announced && !interest.queued && !interest.is_held();
-        interest.queued |= waits;
-        waits.then_some(member)
-    }
-
-    /// Gives one for whom something waits a place in its outbox. What it says is decided when its turn
-    /// comes there.
-    pub(in crate::hub) fn take_turn(&mut self, Member { key, slot }: Member) {
-        let now_ms = self.now_ms;
-        if let Some(connection) = self.connection(key) {
-            connection.queue(Bytes::new(), Cargo::Turn { slot, ticket: 0 }, now_ms);
-            self.touch(key.index);
+        for round in rounds.into_iter().filter(|round| round.size() > 0) {
+            self.fan_out(vec![Round::of(News::Entities(Box::new(round)))], false);
         }
     }
 
@@ -102,9 +70,11 @@ impl Shard {
                 for told in changes.into_iter().filter(|told| interest.ids.contains_key(&told.id)) {
                     interest.waiting.note(told, None);
                 }
-                let announced = std::mem::replace(&mut subscription.announced, true);
-                let reset = subscription.renewed && !announced;
-                self.announce_entities(key, slot, answered.after, reset);
+                let (code, entities) = (Arc::clone(&interest.code), interest.ids.len());
+                let (after, reset) = (Some(answered.after), subscription.is_begun_anew());
+                let stream_id = &own_name(&code);
+                let of = CreatedOf::Entities { stream_id, entity_code: &code, entities };
+                self.announce(key, vec![Announcement { slot, after, reset, of }]);
                 self.make_ready(Member { key, slot });
             }
             Err(problem) => {
@@ -129,48 +99,20 @@ impl Shard {
             return;
         }
         interest.live = true;
-        if !interest.waiting.is_empty() && !interest.queued {
-            interest.queued = true;
-            self.take_turn(member);
+        if !interest.waiting.is_empty() {
+            let cargo = Cargo::Turn { slot: member.slot, ticket: 0 };
+            self.hand_over(member, Bytes::new(), cargo, &mut Serving::default());
         }
-    }
-
-    /// Tells the client that a subscription has begun, or has more entities.
-    fn announce_entities(
-        &mut self,
-        key: Key,
-        slot: Slot,
-        after: tidewire_store::Position,
-        reset: bool,
-    ) {
-        let offset = self.hub.offset(after);
-        let connection = self.connections.get(key.index).filter(|c| c.serial == key.serial);
-        let Some(connection) = connection else { return };
-        let subscription = connection.subscriptions.get(slot.index as usize);
-        let Some(subscription) = subscription.and_then(Option::as_ref) else { return };
-        let Some(interest) = subscription.kind.entities() else { return };
-        let message = SubscriptionCreated::written(Created {
-            query_id: &subscription.query_id,
-            live_id: connection.live_id(&subscription.query_id),
-            offset: Some(offset),
-            reset,
-            of: CreatedOf::Entities {
-                stream_id: &own_name(&interest.code),
-                entity_code: &interest.code,
-                entities: interest.ids.len(),
-            },
-        });
-        self.say(key, &message);
     }
 }
 
 impl Interest {
     /// Takes out what is yet to be told, as messages.
     pub(super) fn untold(&mut self, about: &mut About<'_>) -> (Vec<String>, Vec<Told>) {
+        self.queued = false;
         if !about.announced || self.is_held() {
             return Default::default();
         }
-        self.queued = false;
         let (messages, changes) = self.take(about.query_id, *about.sent);
         *about.sent = changes.last().map_or(*about.sent, |told| told.position.max(*about.sent));
         (messages, changes)
@@ -180,12 +122,9 @@ impl Interest {
     pub(super) fn tell(&mut self, about: &mut About<'_>, room: &mut Room<'_>) -> Written {
         let created_at_ms = self.waiting.created_at_ms();
         let (messages, changes) = self.untold(about);
-        let count = changes.len() as u64;
-        add(&room.stats.invalidations, count);
-        if let Some(created_at_ms) = created_at_ms {
-            room.stats.pushed(count, room.wall_ms - created_at_ms);
-        }
+        add(&room.stats.invalidations, changes.len() as u64);
         let bytes = waiting::encode(&messages, room.dialect, room.deflater).freeze();
-        Written { bytes, ..Written::default() }
+        let happened = created_at_ms.map(|at| (changes.len(), at));
+        Written { bytes, happened, ..Written::default() }
     }
 }

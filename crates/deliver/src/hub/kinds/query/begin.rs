@@ -8,13 +8,14 @@ use bytes::{Bytes, BytesMut};
 use tidewire_query::{PlanName, RowText};
 use tidewire_store::Position;
 
+use crate::hub::announce::Announcement;
 use crate::hub::audience::Member;
 use crate::hub::flush::Room;
 use crate::hub::frames::put;
 use crate::hub::kinds::query::LiveQuery;
 use crate::hub::kinds::query::engine::{Compiled, piece};
 use crate::hub::kinds::{About, Written};
-use crate::hub::messages::{Created, CreatedOf, InitialBatch, Json, SubscriptionCreated};
+use crate::hub::messages::{CreatedOf, InitialBatch, Json};
 use crate::hub::outbox::{Cargo, Parcel};
 use crate::hub::shard::Shard;
 
@@ -48,7 +49,6 @@ pub(super) struct Beginning<'a> {
 impl Shard {
     /// Gives someone all rows of a result, or has them go on without.
     pub(super) fn begin_result(&mut self, member: Member, begins: &Beginning<'_>) {
-        let offset = begins.at.map(|at| self.hub.offset(at));
         let now_ms = self.now_ms;
         let connection = self.connections.get_mut(member.key.index);
         let connection = connection.filter(|c| c.serial == member.key.serial);
@@ -66,10 +66,7 @@ impl Shard {
         if rows.is_some() && connection.is_crowded(member.slot, more, bytes_max) {
             return connection.postpone(member.slot, begins.reset);
         }
-        let dialect = connection.dialect();
         let Some(subscription) = connection.subscription(member.slot) else { return };
-        subscription.announced = true;
-        let query_id = Arc::clone(&subscription.query_id);
         let Some(query) = subscription.kind.query_mut() else { return };
         query.give_up();
         query.begun = true;
@@ -77,33 +74,25 @@ impl Shard {
         query.unsettled = begins.at.is_none() || begins.rows.is_none();
         let reset = begins.rows.is_some() && (begins.reset || query.has_rows);
         query.has_rows = true;
-        let message = SubscriptionCreated::written(Created {
-            query_id: &query_id,
-            live_id: query.live_id.to_string(),
-            offset,
-            reset,
-            of: CreatedOf::Query {
-                etag: &begins.compiled.etag,
-                columns: Json::from(&*begins.compiled.columns),
-                plan: begins.plan.as_str(),
-                more,
-                row_count: rows.as_ref().map(|(_, rows)| rows.len()),
-                initial_results: rows.as_ref().map(|((text, _), _)| Json::from(&**text)),
-            },
-        });
         query.results += 1;
         let results = query.results;
-        if let (Some(((_, next), rows)), true) = (rows, more) {
-            query.pieces = Some(Pieces::after(Arc::clone(rows), next));
+        if let (Some(((_, next), rows)), true) = (&rows, more) {
+            query.pieces = Some(Pieces::after(Arc::clone(rows), *next));
         }
-        let mut bytes = BytesMut::new();
-        put(&mut bytes, dialect, message.as_bytes(), None, &mut self.deflater);
-        connection.queue(bytes.freeze(), Cargo::Replayed, now_ms);
-        if more {
-            let cargo = Cargo::Turn { slot: member.slot, ticket: results };
+        let of = CreatedOf::Query {
+            etag: &begins.compiled.etag,
+            columns: Json::from(&*begins.compiled.columns),
+            plan: begins.plan.as_str(),
+            more,
+            row_count: rows.as_ref().map(|(_, rows)| rows.len()),
+            initial_results: rows.as_ref().map(|((text, _), _)| Json::from(&**text)),
+        };
+        let Member { key, slot } = member;
+        self.announce(key, vec![Announcement { slot, after: begins.at, reset, of }]);
+        if more && let Some(connection) = self.connection(key) {
+            let cargo = Cargo::Turn { slot, ticket: results };
             connection.queue(Bytes::new(), cargo, now_ms);
         }
-        self.touch(member.key.index);
     }
 }
 
@@ -135,6 +124,7 @@ impl LiveQuery {
         let message = InitialBatch { query_id: about.query_id, part, more, rows }.written();
         let mut bytes = BytesMut::new();
         put(&mut bytes, room.dialect, message.as_bytes(), None, room.deflater);
-        Written { bytes: bytes.freeze(), again: more.then_some(result), then, goes_on: false }
+        let again = more.then_some(result);
+        Written { bytes: bytes.freeze(), again, then, ..Written::default() }
     }
 }

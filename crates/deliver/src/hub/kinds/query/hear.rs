@@ -10,6 +10,7 @@ use tidewire_store::Position;
 use super::begin::Beginning;
 use super::circles::Concerned;
 use crate::hub::audience::Member;
+use crate::hub::forms::Forms;
 use crate::hub::frames::{Dialect, put};
 use crate::hub::kinds::News;
 use crate::hub::kinds::query::engine::{self, Change, News as Said, QuerySight};
@@ -54,11 +55,12 @@ impl QueryNews {
     }
 }
 
-/// A change as bytes in each dialect that was needed so far, for those who have one name for its query.
+/// A change as bytes, for those who have one name for its query. Made by each shard for itself: what a query's
+/// followers are told waits for nobody on another.
 #[derive(Debug, Default)]
 struct Frames {
     query_id: Option<Arc<str>>,
-    bytes: [Option<Bytes>; 4],
+    forms: Forms,
 }
 
 impl Frames {
@@ -70,10 +72,9 @@ impl Frames {
         deflater: &mut Option<Deflater>,
     ) -> Bytes {
         if self.query_id.as_ref() != Some(query_id) {
-            *self = Frames { query_id: Some(Arc::clone(query_id)), bytes: Default::default() };
+            *self = Frames { query_id: Some(Arc::clone(query_id)), forms: Forms::default() };
         }
-        let encode = || change.encode(dialect, query_id, deflater);
-        self.bytes[dialect as usize].get_or_insert_with(encode).clone()
+        self.forms.of(dialect, || change.encode(dialect, query_id, deflater))
     }
 }
 
@@ -84,7 +85,7 @@ impl Shard {
         for said in &sight.news {
             let to = match &**said {
                 Said::Behind { query, behind } => {
-                    self.queries.set_behind(*query, *behind);
+                    self.rosters.queries.set_behind(*query, *behind);
                     continue;
                 }
                 Said::Begin { to, .. } | Said::Resumed { to, .. } => {
@@ -98,17 +99,17 @@ impl Shard {
                 let news = QueryNews::new(query, said, query_id);
                 Round::new(News::Query(Box::new(news)), members)
             };
-            let rounds = self.queries.concerned(to).into_iter().map(round).collect();
+            let rounds = self.rosters.queries.concerned(to).into_iter().map(round).collect();
             self.fan_out(rounds, alone);
         }
-        self.queries.position = sight.position;
+        self.rosters.queries.position = sight.position;
     }
 
     /// Those to whom all rows are given follow their query from here on.
     fn enter_circle(&mut self, to: &To) {
         let To::Only(query, named) = to else { return };
         for who in named {
-            let Some(member) = self.queries.member(*who) else { continue };
+            let Some(member) = self.rosters.queries.member(*who) else { continue };
             let connection = self.connection(member.key);
             let Some(subscription) = connection.and_then(|c| c.subscription(member.slot)) else {
                 continue;
@@ -116,7 +117,7 @@ impl Shard {
             let query_id = Arc::clone(&subscription.query_id);
             if let Some(live) = subscription.kind.query_mut() {
                 live.query = Some(*query);
-                self.queries.begin(*query, &query_id, member);
+                self.rosters.queries.begin(*query, &query_id, member);
             }
         }
     }

@@ -118,7 +118,7 @@ impl Shard {
         query.tables = tables.map(|table| table.table.clone()).collect();
         let kind = Kind::Query(Box::new(query));
         let Some(slot) = self.add(key, (query_id, None), kind, renewed) else { return };
-        self.queries.enter(who, Member { key, slot });
+        self.rosters.queries.enter(who, Member { key, slot });
         let shard = self.index;
         self.hub.queries.order(Order::Subscribe { who, shard, compiled, resume });
     }
@@ -128,7 +128,8 @@ impl Subject for LiveQuery {
     /// What waits may be given up yet, and who goes on from a place that was told before it would lack it.
     fn caught_up(&self, of: &Subscription, shard: &Shard) -> Option<Position> {
         let is_out = self.has_all() && of.waiting == 0;
-        (is_out && !shard.queries.is_behind(self.query)).then_some(shard.queries.position)
+        (is_out && !shard.rosters.queries.is_behind(self.query))
+            .then_some(shard.rosters.queries.position)
     }
 
     fn tables(&self) -> Vec<&str> {
@@ -164,7 +165,7 @@ impl Subject for LiveQuery {
     }
 
     fn leave(&self, shard: &mut Shard, _: Member, query_id: &Arc<str>, leaving: Leaving) {
-        shard.queries.leave(self.who, self.query, query_id);
+        shard.rosters.queries.leave(self.who, self.query, query_id);
         let queries = &shard.hub.queries;
         if !self.ended {
             queries.order(Order::Unsubscribe(self.who));

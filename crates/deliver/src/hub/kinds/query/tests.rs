@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
 
 use tidewire_query::{QueryId, RowText, Subscriber};
 use tidewire_store::{LiveQueryRow, Position};
@@ -12,24 +11,16 @@ use tidewire_store::{LiveQueryRow, Position};
 use super::LiveQuery;
 use super::begin::Pieces;
 use crate::access::auth::Who;
-use crate::hub::connection::Connection;
-use crate::hub::flush::{Departing, Room};
-use crate::hub::frames::Dialect;
 use crate::hub::kinds::Kind;
 use crate::hub::kinds::query::engine::{QuerySeats, Registry};
 use crate::hub::outbox::{Cargo, Parcel, Slot};
-use crate::hub::outlet::{Outlet, ServerSent};
-use crate::hub::stats::Stats;
+use crate::hub::slow_client::SlowClient;
 use crate::wire::seats::Seats;
 
-/// A connection that follows one query, of which the test is the other end.
+/// A client that follows one query.
 struct Client {
-    connection: Connection,
-    body: mpsc::Receiver<Bytes>,
+    client: SlowClient,
     slot: Slot,
-    got: String,
-    /// How often all rows were asked for.
-    asked: usize,
 }
 
 /// A query that has not begun.
@@ -61,17 +52,16 @@ pub(in crate::hub) fn begun(who: Subscriber, query: QueryId) -> LiveQuery {
 
 impl Client {
     fn new() -> Client {
-        let (sender, body) = mpsc::channel(1);
-        let outlet = Outlet::ServerSent(ServerSent { body: sender });
-        let mut connection = Connection::new(1, crate::testing::facts("c"), outlet, 0);
+        let mut client = SlowClient::new();
         let mut query = live_query(Subscriber(1));
         query.begun = true;
-        let slot = connection.put("q".into(), None, Kind::Query(Box::new(query)), false);
-        Client { connection, body, slot, got: String::new(), asked: 0 }
+        let kind = Kind::Query(Box::new(query));
+        let slot = client.connection.put("q".into(), None, kind, false);
+        Client { client, slot }
     }
 
     fn query(&mut self) -> &mut LiveQuery {
-        let subscription = self.connection.subscription(self.slot).expect("there");
+        let subscription = self.client.connection.subscription(self.slot).expect("there");
         subscription.kind.query_mut().expect("a query")
     }
 
@@ -82,31 +72,12 @@ impl Client {
         let results = query.results;
         query.pieces = Some(Pieces::after(rows.into(), 0));
         let cargo = Cargo::Turn { slot: self.slot, ticket: results };
-        self.connection.queue(Bytes::new(), cargo, 0);
+        self.client.connection.queue(Bytes::new(), cargo, 0);
     }
 
     fn change(&self, text: &'static str) -> Parcel {
         let cargo = Cargo::live(self.slot, (Position::START, Position::START), 1, 0);
         Parcel { bytes: Bytes::from_static(text.as_bytes()), cargo, queued_ms: 0 }
-    }
-
-    fn reads(&mut self, pieces: usize) {
-        let stats = Stats::default();
-        for _ in 0..=pieces {
-            let Connection { outbox, outlet, subscriptions, .. } = &mut self.connection;
-            let room = Room {
-                stats: &stats,
-                deflater: &mut None,
-                dialect: Dialect::ServerSent,
-                wall_ms: 0,
-            };
-            let mut departing = Departing { subscriptions, room, go_on: Vec::new() };
-            outbox.flush(outlet, &mut departing);
-            self.asked += departing.go_on.len();
-            while let Ok(bytes) = self.body.try_recv() {
-                self.got.push_str(&String::from_utf8_lossy(&bytes));
-            }
-        }
     }
 }
 
@@ -121,10 +92,11 @@ fn what_happens_while_rows_go_out_comes_after_them() {
     client.begins(large(5));
     let change = client.change("CHANGE");
     client.query().held.push(change);
-    client.reads(20);
-    assert_eq!(client.got.matches("initial_batch").count(), 5, "a piece has 64 KiB at most");
-    assert_eq!(client.got.matches("\"more\":false").count(), 1);
-    let (last, change) = (client.got.rfind("initial_batch"), client.got.find("CHANGE"));
+    client.client.reads(20);
+    assert_eq!(client.client.got.matches("initial_batch").count(), 5, "a piece has 64 KiB at most");
+    assert_eq!(client.client.got.matches("\"more\":false").count(), 1);
+    let (last, change) =
+        (client.client.got.rfind("initial_batch"), client.client.got.find("CHANGE"));
     assert!(last < change, "the change is the last");
     assert!(client.query().has_all());
 }
@@ -134,12 +106,12 @@ fn who_lost_something_is_asked_for_once_and_gets_nothing_of_before() {
     let mut client = Client::new();
     for text in ["ONE", "TWO"] {
         let change = client.change(text);
-        client.connection.queue_live(client.slot, change);
+        client.client.connection.queue_live(client.slot, change);
     }
-    client.connection.lose(client.slot, (Position::START, Position::START), 0);
-    client.connection.lose(client.slot, (Position::START, Position::START), 0);
-    client.reads(10);
-    assert_eq!((client.asked, client.got.as_str()), (1, ""));
+    client.client.connection.lose(client.slot, (Position::START, Position::START), 0);
+    client.client.connection.lose(client.slot, (Position::START, Position::START), 0);
+    client.client.reads(10);
+    assert_eq!((client.client.went_on, client.client.got.as_str()), (1, ""));
     assert!(!client.query().has_all());
 }
 
@@ -147,36 +119,39 @@ fn who_lost_something_is_asked_for_once_and_gets_nothing_of_before() {
 fn rows_of_one_result_go_out_after_those_of_another() {
     let mut client = Client::new();
     let other = Slot { index: client.slot.index + 1, serial: client.slot.serial + 1 };
-    assert!(!client.connection.is_crowded(other, true, 0));
+    assert!(!client.client.connection.is_crowded(other, true, 0));
     client.begins(large(5));
-    assert!(client.connection.is_crowded(other, true, usize::MAX), "pieces of another go out");
-    assert!(!client.connection.is_crowded(other, false, usize::MAX), "it is small");
-    assert!(!client.connection.is_crowded(client.slot, true, usize::MAX), "it is its own");
-    client.connection.queue(Bytes::from_static(b"much"), Cargo::Replayed, 0);
-    assert!(client.connection.is_crowded(other, false, 3), "too much waits");
-    client.reads(20);
-    assert!(!client.connection.is_crowded(other, true, 3));
+    assert!(
+        client.client.connection.is_crowded(other, true, usize::MAX),
+        "pieces of another go out"
+    );
+    assert!(!client.client.connection.is_crowded(other, false, usize::MAX), "it is small");
+    assert!(!client.client.connection.is_crowded(client.slot, true, usize::MAX), "it is its own");
+    client.client.connection.queue(Bytes::from_static(b"much"), Cargo::Replayed, 0);
+    assert!(client.client.connection.is_crowded(other, false, 3), "too much waits");
+    client.client.reads(20);
+    assert!(!client.client.connection.is_crowded(other, true, 3));
 }
 
 #[test]
 fn who_is_postponed_waits_once() {
     let mut client = Client::new();
     let slot = client.slot;
-    client.connection.postpone(slot, false);
-    client.connection.postpone(slot, false);
+    client.client.connection.postpone(slot, false);
+    client.client.connection.postpone(slot, false);
     assert!(!client.query().has_all());
-    assert_eq!(client.connection.postponed, [slot]);
+    assert_eq!(client.client.connection.postponed, [slot]);
 }
 
 #[test]
 fn a_piece_of_a_result_that_was_given_up_is_not_sent() {
     let mut client = Client::new();
     client.begins(large(5));
-    client.connection.lose(client.slot, (Position::START, Position::START), 0);
-    client.reads(20);
-    assert_eq!((client.asked, client.got.as_str()), (1, ""));
+    client.client.connection.lose(client.slot, (Position::START, Position::START), 0);
+    client.client.reads(20);
+    assert_eq!((client.client.went_on, client.client.got.as_str()), (1, ""));
     let rows: Vec<RowText> = vec![Arc::from("{\"x\":1}")];
     client.begins(rows);
-    client.reads(20);
-    assert_eq!(client.got.matches("initial_batch").count(), 1);
+    client.client.reads(20);
+    assert_eq!(client.client.got.matches("initial_batch").count(), 1);
 }

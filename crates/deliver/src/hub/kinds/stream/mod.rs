@@ -10,31 +10,12 @@ mod tell;
 use std::sync::Arc;
 
 use crate::hub::admit::Admission;
-use crate::hub::audience::{Circle, Manner, Member};
-use crate::hub::connection::{Key, SessionLink, StartFrom};
-use crate::hub::horizon::Horizon;
+use crate::hub::audience::{Circle, Member};
+use crate::hub::connection::{Key, SessionLink};
 use crate::hub::kinds::{Kind, Wanted};
-use crate::hub::lens::PatternSeat;
-use crate::hub::log_feed::Feed;
-use crate::hub::lookup::Reach;
+use crate::hub::log_feed::{Feed, StreamRequest};
 use crate::hub::outbox::Slot;
 use crate::hub::shard::Shard;
-
-/// A stream, or a table's rows, that a client wants to follow.
-#[derive(Debug, Clone)]
-pub(crate) struct StreamRequest {
-    pub(crate) query_id: Arc<str>,
-    pub(crate) stream: Arc<str>,
-    /// Whose streams can be reached: a stream of another tenant is not there.
-    pub(crate) reach: Reach,
-    pub(crate) start: StartFrom,
-    /// The log must have got this far first.
-    pub(crate) horizon: Horizon,
-    pub(crate) link: Option<SessionLink>,
-    pub(crate) manner: Manner,
-    /// Its places among the patterns of whoever asks.
-    pub(crate) patterns: Option<PatternSeat>,
-}
 
 impl Wanted for StreamRequest {
     fn query_id(&self) -> &Arc<str> {

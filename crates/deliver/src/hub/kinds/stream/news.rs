@@ -9,6 +9,7 @@ use tidewire_query::Effort;
 use tidewire_store::{Epoch, Event, Position};
 
 use crate::hub::audience::Circle;
+use crate::hub::forms::Forms;
 use crate::hub::frames::{Dialect, Envelope};
 use crate::hub::lens::{Opened, Tables};
 use crate::hub::reader_frame::{Extent, Frame, Voice};
@@ -30,7 +31,7 @@ pub(in crate::hub) struct StreamNews {
     pub(super) notice: Option<Arc<Notice>>,
     pub(super) ending: Option<Ending>,
     /// The chunks as bytes, in each dialect that was needed so far.
-    bytes: [Option<Bytes>; 4],
+    bytes: Forms,
     /// The same for readers.
     frame: Option<Frame>,
 }
@@ -46,7 +47,7 @@ impl StreamNews {
             in_doubt: false,
             notice: notice.clone(),
             ending: *ending,
-            bytes: [const { None }; 4],
+            bytes: Forms::default(),
             frame: None,
         }
     }
@@ -163,7 +164,7 @@ impl StreamNews {
                 }
             }
         };
-        self.bytes[dialect as usize].get_or_insert_with(encode).clone()
+        self.bytes.of(dialect, encode)
     }
 
     /// All events as readers get them, made once.

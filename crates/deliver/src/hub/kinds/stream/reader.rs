@@ -40,7 +40,7 @@ use crate::hub::round::Serving;
 use crate::hub::shard::{Shard, ms};
 use crate::hub::stats::add;
 use crate::hub::tail::{Attendance, Ending, Notice};
-use crate::hub::{Command, Handle};
+use crate::hub::{Command, Handle, KindCommand};
 use crate::wire::clock::now_ms;
 
 /// What a reader is given of the store at a time: what a slow one holds of the server's memory.
@@ -484,5 +484,5 @@ async fn read_store(hub: Arc<Hub>, shard: Handle, key: Key, wanted: Wanted) {
         read = read => read,
         () = hub.draining.cancelled() => return,
     };
-    shard.ask(Command::Read { key, read }).await;
+    shard.ask(Command::OfKind(KindCommand::Read { key, read })).await;
 }

@@ -6,50 +6,35 @@ use std::time::Duration;
 use serde_json::json;
 use tempfile::TempDir;
 
-use tidewire_store::{Actor, NewWatch, PageLimit, SharedStore, SqlLimits, Statements};
-use tidewire_store_sqlite::SqliteOptions;
-use tidewire_store_sqlite::SqliteStore;
+use tidewire_store::PageLimit;
 
-use super::{Patience, RETRY_MIN, read_page, see_page};
+use super::{read_page, see_page};
 use crate::access::auth::names::TableNames;
 use crate::access::auth::scopes::Scopes;
 use crate::access::auth::{Identity, Who};
 use crate::access::options::{Access, Options};
-use crate::access::problem::Problem;
 use crate::hub::Hub;
 use crate::hub::lookup::Reach;
 use crate::testing;
 
-const LIMITS: SqlLimits = SqlLimits { timeout_ms: 10_000, rows_max: 100, bytes_max: 1 << 20 };
 const LIMIT: PageLimit = PageLimit { events: 100, bytes: 1 << 20 };
 /// How long the node waits for itself before it says that it lags.
 const WAIT: Duration = Duration::from_millis(1);
 
 /// A node that does not follow its log, with a table.
 async fn node_that_lags() -> (Arc<Hub>, TempDir) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("a store");
-    let store: SharedStore = store;
-    run(&store, "CREATE TABLE orders (id INTEGER PRIMARY KEY, total INTEGER) STRICT").await;
-    let watch = NewWatch { table: "orders".to_owned(), ..NewWatch::default() };
-    store.watch(watch).await.expect("a watch");
+    let (store, folder) = testing::watched_orders().await;
     let mut options = Options::new(Access::OpenOnLoopback);
     options.log.min_offset_wait = WAIT;
     let (hub, _unstarted) = testing::hub(options, store).await;
     (hub, folder)
 }
 
-async fn run(store: &SharedStore, sql: &str) {
-    let (params, actor) = (Vec::new(), Actor::default());
-    let statements = Statements { sql: sql.to_owned(), params, actor, limits: LIMITS };
-    store.run_sql(statements).await.expect("SQL");
-}
-
 #[tokio::test]
 async fn who_sees_a_part_waits_for_a_node_that_lags() {
     let (hub, _folder) = node_that_lags().await;
     let behind = hub.tail.position();
-    run(&hub.store, "INSERT INTO orders VALUES (1, 10), (2, 1)").await;
+    testing::run(&hub.store, "INSERT INTO orders VALUES (1, 10), (2, 1)").await;
     let scopes =
         Scopes::parse(&json!({ "tables": ["orders"] }).to_string(), &(), &TableNames::none())
             .expect("scopes");
@@ -69,14 +54,4 @@ async fn who_sees_a_part_waits_for_a_node_that_lags() {
     let (lens, ()) = tokio::join!(see_page(&hub, Some(&view), &mut page), catch_up);
     lens.expect("what is seen").expect("a lens");
     assert_eq!(page.events.len(), 1);
-}
-
-#[tokio::test]
-async fn what_will_not_pass_is_not_waited_for() {
-    let problem =
-        || Problem::bad_request("column_not_found", "there is no such column", "name one");
-    let mut patience = Patience::default();
-    assert!(patience.bear(problem()).await.is_err());
-    patience.bear(problem().retry_after_s(1)).await.expect("it may pass");
-    assert_eq!(patience.wait, RETRY_MIN * 2);
 }

@@ -24,7 +24,7 @@ use tidewire_store::{EntityEdit, StoreError};
 
 use crate::access::auth::Who;
 use crate::hub::Hub;
-use crate::hub::{Command, EntityDeed};
+use crate::hub::{Command, EntityDeed, KindCommand};
 use crate::wire::websocket::CloseCode;
 
 use crate::hub::directory::{Connected, Present, Registered};
@@ -115,7 +115,8 @@ impl Hub {
         let Some(Present { shard, key, identity }) = present else { return };
         self.tasks.spawn(async move {
             let deed = EntityDeed::Review { identity };
-            shard.ask(Command::Entities { key, deed: Box::new(deed) }).await;
+            let command = KindCommand::Entities { key, deed: Box::new(deed) };
+            shard.ask(Command::OfKind(command)).await;
         });
     }
 

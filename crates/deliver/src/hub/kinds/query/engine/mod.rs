@@ -10,7 +10,8 @@
 //! once, whoever follows them. The desk does not hold up the follower of the log: one that falls behind
 //! reads on by itself.
 //!
-//! - [`catalogue`]: what the tables are; [`compile`]: from SQL to a query
+//! - [`catalogue`]: what the tables are; [`compile`]: from SQL to a query; [`origin`]: what that is bound from
+//! - [`rebind`]: bound anew when a table has changed; [`rules`]: whether rules can be kept
 //! - [`reads`]: rows from the database, by [`fair`] turns; [`settle`]: where in the log they stand; [`resume`]: going on
 //!   from an offset
 //! - [`news`]: what is told, written once for all; [`registry`]: the list of live queries, [`counts`]: what
@@ -29,11 +30,14 @@ mod desk;
 mod fair;
 mod metrics;
 mod news;
+mod origin;
 mod problem;
 mod reads;
+mod rebind;
 mod registry;
 mod resume;
 mod rows;
+mod rules;
 mod settle;
 mod table;
 mod told;

@@ -1,10 +1,9 @@
 //! What the desk tells the shards, and how it is told to clients.
 //!
 //! What a change says is the same for all who follow its query but for the name that they have for it:
-//! so it is written once, and its frames are made once for each name and dialect.
+//! so it is written once, and each shard makes its frames once for each name and dialect.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
@@ -14,7 +13,6 @@ use tidewire_store::{Offset, Position};
 use super::compile::Compiled;
 use crate::hub::frames::{self, Dialect};
 use crate::hub::messages::{self, Json};
-use crate::hub::tail::Messages;
 use crate::wire::websocket::deflate::Deflater;
 
 /// Bytes of rows after which a message ends and another begins.
@@ -78,7 +76,6 @@ pub(crate) struct Change {
     pub(crate) plan: PlanName,
     /// What each message says after the name.
     parts: Vec<String>,
-    frames: Mutex<HashMap<Arc<str>, Arc<Messages>>>,
 }
 
 /// What happened to a result, as messages call it.
@@ -123,7 +120,6 @@ impl Change {
             created_at_ms,
             plan,
             parts,
-            frames: Mutex::default(),
         }
     }
 
@@ -132,32 +128,19 @@ impl Change {
         self.parts.iter().map(String::len).sum()
     }
 
-    /// Its messages for a subscription of this name.
+    /// Its messages for subscriptions of this name.
     pub(crate) fn encode(
         &self,
         dialect: Dialect,
-        query_id: &Arc<str>,
+        query_id: &str,
         deflater: &mut Option<Deflater>,
     ) -> Bytes {
-        let messages = {
-            let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(frames.entry(Arc::clone(query_id)).or_default())
-        };
-        let shared = match dialect {
-            Dialect::Frames => &messages.frames,
-            Dialect::DeflatedFrames => &messages.deflated_frames,
-            Dialect::ServerSent => &messages.server_sent,
-            Dialect::Chunks => &messages.chunks,
-        };
-        let encoded = shared.get_or_init(|| {
-            let mut out = BytesMut::new();
-            for part in &self.parts {
-                let message = messages::Change::named(query_id, part);
-                frames::put(&mut out, dialect, message.as_bytes(), None, deflater);
-            }
-            out.freeze()
-        });
-        encoded.clone()
+        let mut out = BytesMut::new();
+        for part in &self.parts {
+            let message = messages::Change::named(query_id, part);
+            frames::put(&mut out, dialect, message.as_bytes(), None, deflater);
+        }
+        out.freeze()
     }
 }
 

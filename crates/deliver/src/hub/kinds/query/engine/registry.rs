@@ -1,6 +1,7 @@
 //! The list of live queries, for people and programs (`system.live_queries`).
 //!
-//! Shards say what they serve; nobody waits for the list, and delivery does not read it. What the store is
+//! Shards say what they serve, without a lock; nobody waits for the list, and delivery does not read it. What they
+//! said is entered by whoever looks at it. What the store is
 //! to be told is kept as what is to become of each row, so that a store that does not answer for a while
 //! costs no more memory than there are rows. Several changes of one row that wait are one.
 
@@ -8,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -31,15 +33,37 @@ const SWEEP_EVERY_LEASES: u32 = 4;
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What the store is to be told of this node's live queries.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Registry {
+    /// Without a bound: a shard must not wait. It is emptied all the while ([`Registry::hearing`]).
+    said: mpsc::UnboundedSender<Said>,
+    /// Never locked by a shard.
     book: Mutex<Book>,
     bell: Bell,
     pub(super) counted: Counted,
 }
 
-#[derive(Debug, Default)]
+/// What a shard says of a query, by its `live_id`.
+#[derive(Debug)]
+enum Said {
+    Opened(Box<LiveQueryRow>),
+    Closed(Arc<str>),
+    Disconnected(Arc<str>),
+}
+
+impl Default for Registry {
+    fn default() -> Registry {
+        let (said, heard) = mpsc::unbounded_channel();
+        let (served, wishes, gone) = Default::default();
+        let book = Mutex::new(Book { heard, served, wishes, gone });
+        Registry { said, book, bell: Bell::default(), counted: Counted::default() }
+    }
+}
+
+#[derive(Debug)]
 struct Book {
+    /// What is yet to be entered.
+    heard: mpsc::UnboundedReceiver<Said>,
     /// What this node serves, by connection and `live_id`.
     served: HashMap<String, BTreeMap<String, LiveQueryRow>>,
     /// Rows that are to change, by `live_id`.
@@ -73,6 +97,44 @@ fn connection_of(live_id: &str) -> &str {
 }
 
 impl Book {
+    /// Enters what was said.
+    fn hear(&mut self) {
+        while let Ok(said) = self.heard.try_recv() {
+            match said {
+                Said::Opened(row) => self.opened(*row),
+                Said::Closed(live_id) => self.closed(&live_id),
+                Said::Disconnected(live_id) => self.disconnected(&live_id),
+            }
+        }
+    }
+
+    fn opened(&mut self, row: LiveQueryRow) {
+        self.wishes.insert(row.live_id.clone(), Wish::Anew);
+        let of_connection = self.served.entry(row.connection_id.clone()).or_default();
+        of_connection.insert(row.live_id.clone(), row);
+    }
+
+    fn closed(&mut self, live_id: &str) {
+        let connection_id = connection_of(live_id);
+        let Some(of_connection) = self.served.get_mut(connection_id) else { return };
+        of_connection.remove(live_id);
+        if of_connection.is_empty() {
+            self.served.remove(connection_id);
+        }
+        self.wishes.insert(live_id.to_owned(), Wish::Gone);
+    }
+
+    fn disconnected(&mut self, live_id: &str) {
+        let connection_id = connection_of(live_id);
+        let Some(rows) = self.served.remove(connection_id) else { return };
+        for live_id in rows.keys() {
+            self.wishes.remove(live_id);
+        }
+        if self.gone.len() < GONE_MAX {
+            self.gone.insert(connection_id.to_owned());
+        }
+    }
+
     fn row(&self, live_id: &str) -> Option<&LiveQueryRow> {
         self.served.get(connection_of(live_id))?.get(live_id)
     }
@@ -114,49 +176,46 @@ impl Book {
 }
 
 impl Registry {
+    /// With all in it that was said.
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        book.hear();
+        book
+    }
+
+    fn say(&self, said: Said) {
+        // It hears for as long as it is there itself.
+        let _ = self.said.send(said);
+        self.bell.note();
     }
 
     /// A query is followed. Returns where what it is told is counted.
     pub(crate) fn opened(&self, row: LiveQueryRow) -> Arc<Counts> {
         let counts = Arc::new(Counts::new(&row.live_id));
-        let mut book = self.book();
-        book.wishes.insert(row.live_id.clone(), Wish::Anew);
-        let of_connection = book.served.entry(row.connection_id.clone()).or_default();
-        of_connection.insert(row.live_id.clone(), row);
-        drop(book);
-        self.bell.note();
+        self.say(Said::Opened(Box::new(row)));
         counts
     }
 
     /// It is followed no more.
     pub(crate) fn closed(&self, live_id: &Arc<str>) {
-        let mut book = self.book();
-        let connection_id = connection_of(live_id);
-        let Some(of_connection) = book.served.get_mut(connection_id) else { return };
-        of_connection.remove(&**live_id);
-        if of_connection.is_empty() {
-            book.served.remove(connection_id);
-        }
-        book.wishes.insert(live_id.to_string(), Wish::Gone);
-        drop(book);
-        self.bell.note();
+        self.say(Said::Closed(Arc::clone(live_id)));
     }
 
     /// The connection of a query is gone, with all its queries. May be said of each of them.
     pub(crate) fn disconnected(&self, live_id: &Arc<str>) {
-        let connection_id = connection_of(live_id);
-        let mut book = self.book();
-        let Some(rows) = book.served.remove(connection_id) else { return };
-        for live_id in rows.keys() {
-            book.wishes.remove(live_id);
+        self.say(Said::Disconnected(Arc::clone(live_id)));
+    }
+
+    /// Does something that takes a while, and enters meanwhile what is said: so what is kept is never more than
+    /// there are rows, also when the store does not answer.
+    async fn hearing<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                () = tokio::time::sleep(GATHER) => drop(self.book()),
+            }
         }
-        if book.gone.len() < GONE_MAX {
-            book.gone.insert(connection_id.to_owned());
-        }
-        drop(book);
-        self.bell.note();
     }
 
     /// A query that this node serves.
@@ -195,7 +254,7 @@ impl Registry {
                     }
                 }
                 _ = count.tick() => count_now = true,
-                _ = sweep.tick() => match hub.store.sweep_live_queries().await {
+                _ = sweep.tick() => match registry.hearing(hub.store.sweep_live_queries()).await {
                     Ok(0) => {}
                     Ok(swept) => tracing::debug!(swept, "swept the list of live queries"),
                     Err(error) => {
@@ -221,7 +280,7 @@ impl Registry {
                 return;
             }
             let told: Result<(), StoreError> =
-                hub.store.edit_live_queries(taken.edits.clone()).await;
+                self.hearing(hub.store.edit_live_queries(taken.edits.clone())).await;
             let Err(error) = told else { continue };
             tracing::debug!(%error, "the list of live queries could not be changed; trying again");
             self.book().take_back(taken);
@@ -237,7 +296,7 @@ impl Registry {
         let mut edits = self.counted.take();
         while !edits.is_empty() {
             let rest = edits.split_off(edits.len().min(COMMIT_ROWS_MAX));
-            if let Err(error) = hub.store.edit_live_queries(edits).await {
+            if let Err(error) = self.hearing(hub.store.edit_live_queries(edits)).await {
                 tracing::debug!(%error, "changes of live queries could not be counted");
                 return;
             }
@@ -282,6 +341,18 @@ mod tests {
         assert!(registry.book().take().edits.is_empty());
         assert_eq!(registry.find("c-b-1"), Some(row("c", "b-1")));
         assert_eq!(registry.find("c-a"), None);
+    }
+
+    #[test]
+    fn a_shard_waits_for_nobody_who_looks_at_the_list() {
+        let registry = Registry::default();
+        let looking = registry.book();
+        registry.opened(row("c", "a"));
+        registry.closed(&"c-a".into());
+        registry.opened(row("c", "b"));
+        registry.disconnected(&"d-a".into());
+        drop(looking);
+        assert_eq!(registry.book().take().edits, [close("c-a"), close("c-b"), open("c", "b")]);
     }
 
     #[test]

@@ -2,6 +2,10 @@
 //!
 //! Only a filter can: what it tells of an event needs nothing but the event. Who comes back with the
 //! offset of another kind of query, or after too much or something that no event tells, gets all rows.
+//!
+//! This is no replay of a stream (`log_feed::replay`): what is read is all of the log, because transactions of others
+//! bound what is told together, and it goes to the engine and not to a client. Nor is a store asked again that does
+//! not answer: all rows are read then, which is asked again (`reads`).
 
 use std::sync::Arc;
 

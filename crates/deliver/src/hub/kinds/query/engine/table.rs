@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use tidewire_query::{QueryId, TableNews};
 
-use super::compile::{Rebound, is_of_another_shape};
+use super::compile::is_of_another_shape;
 use super::desk::Keeper;
 use super::problem;
+use super::rebind::Rebound;
 
 /// How long to wait after the store could not say what a table is.
 const RETRY: Duration = Duration::from_millis(200);
