@@ -26,14 +26,14 @@ pub(crate) const SQLITE: &[Migration] = migrations!(
     "sqlite": "0001_log", "0002_streams", "0003_subscriptions", "0004_sessions", "0005_nodes",
     "0006_access", "0007_capture", "0008_wal", "0009_retention",
     "0010_entities", "0011_consumers", "0012_queries", "0013_groups", "0014_actors",
-    "0015_light_rows", "0016_repairs", "0017_failover", "0018_sizes",
+    "0015_light_rows", "0016_repairs", "0017_failover", "0018_sizes", "0019_names",
 );
 
 pub(crate) const POSTGRES: &[Migration] = migrations!(
     "postgres": "0001_log", "0002_streams", "0003_subscriptions", "0004_sessions", "0005_nodes",
     "0006_access", "0007_capture", "0008_wal", "0009_retention",
     "0010_entities", "0011_consumers", "0012_queries", "0013_groups", "0014_actors",
-    "0015_light_rows", "0016_repairs", "0017_failover", "0018_sizes",
+    "0015_light_rows", "0016_repairs", "0017_failover", "0018_sizes", "0019_names",
 );
 
 impl Migration {
@@ -54,7 +54,7 @@ impl Migration {
 }
 
 /// The schema version that an opened store has, which is the same for both.
-pub const SCHEMA_VERSION: i32 = 18;
+pub const SCHEMA_VERSION: i32 = 19;
 
 // The tidy test keeps the stores' lists alike; this keeps the number in step with them.
 const _: () = assert!(SQLITE[SQLITE.len() - 1].number == SCHEMA_VERSION);

@@ -26,6 +26,7 @@ use crate::access::options::SessionOptions;
 use crate::access::problem::Problem;
 use crate::access::secret;
 use crate::access::start_error::StartError;
+use crate::hub::admit::taken_by_session;
 use crate::hub::session_notes::Batch;
 use crate::hub::{Handle, Key};
 use crate::node::Node;
@@ -221,6 +222,7 @@ fn refusal(outcome: SessionOutcome) -> Problem {
             format!("the session follows this stream as {query_id:?}"),
             "use that query_id, or unsubscribe it first",
         ),
+        SessionOutcome::NameTaken(stream) => taken_by_session(&stream),
         SessionOutcome::TooMany => Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
             "too_many_subscriptions",

@@ -31,6 +31,8 @@
 
 mod decide;
 mod sweep;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use async_trait::async_trait;
 use tokio::sync::broadcast;
@@ -189,6 +191,8 @@ pub enum SessionOutcome {
     NoSession,
     /// The session follows the stream under another name.
     NamedOtherwise(String),
+    /// The session follows another stream, this one, under the name.
+    NameTaken(String),
     /// The session follows as many streams as it may.
     TooMany,
 }
