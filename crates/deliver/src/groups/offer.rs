@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use tidewire_store::Position;
 use tidewire_store::groups::decide::{TAKEN_WAIT, Unfinished};
 use tidewire_store::groups::{
-    Assembled, Batch, GroupError, GroupView, Holdings, LeaseRef, Limits, PartitionView, Source,
-    Wants,
+    Assembled, Batch, Ending, GroupError, GroupView, Holdings, LeaseRef, Limits, PartitionView,
+    Source, Wants,
 };
 
 use super::ask::Leased;
@@ -192,7 +192,7 @@ impl Foreman {
         let token = Token { partition, generation, events, letters };
         if ask.reply.send(Ok(Some(Leased { token, batch, place }))).is_err() {
             // Whoever asked is gone: the next one shall have it at once.
-            store.nack(&lease, &[], &[], 0).await?;
+            store.nack(&lease, &[], &Ending::default(), 0).await?;
             return Ok(Offered::Again(Duration::ZERO));
         }
         Ok(Offered::Given)

@@ -1,8 +1,6 @@
 //! The letters that a lease is about, found again.
 
-use tidewire_store::groups::{
-    Batch, Ending, GroupError, Holdings, Key, KeyEvents, LETTERS_BYTES_MAX, Letter,
-};
+use tidewire_store::groups::{Batch, GroupError, Holdings, Key, KeyEvents, LETTERS_BYTES_MAX};
 use tidewire_store::{PageLimit, Position};
 
 use crate::node::Node;
@@ -59,15 +57,4 @@ async fn of_key(
         None => Vec::new(),
     };
     Ok(Batch { from: last, next: last, groups, park: Vec::new(), redrive })
-}
-
-/// They failed again for good, and wait for a person again.
-pub(super) fn given_up(batch: &Batch, dead: Vec<Letter>) -> Ending {
-    Ending {
-        next: batch.next,
-        dead,
-        give_up: batch.redrive.clone(),
-        settled: batch.redrive.iter().cloned().collect(),
-        ..Ending::default()
-    }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use tidewire_store::Position;
 use tidewire_store::groups::{
-    Batch, Failure, GroupEvent, Key, KeyEvents, Letter, Verdict, kept_error,
+    Batch, DeadEvents, Ending, Failure, GroupEvent, Key, KeyEvents, Verdict,
 };
 
 use super::problem::invalid;
@@ -32,7 +32,8 @@ pub(super) struct Failed {
 #[derive(Debug, Default)]
 pub(super) struct Judged {
     pub(super) failures: Vec<Failure>,
-    pub(super) dead: Vec<Letter>,
+    /// What follows where it is for good.
+    pub(super) ending: Ending,
     pub(super) retry_in_ms: u64,
 }
 
@@ -55,11 +56,11 @@ pub(super) fn judge(
     let keys = batch.into_iter().flat_map(|batch| &batch.groups);
     let keys: HashMap<&Key, &KeyEvents> = keys.map(|group| (&group.key, group)).collect();
     let held = &held.holdings;
-    let mut judged = Judged::default();
+    let (mut judged, mut dead) = (Judged::default(), Vec::new());
     for failed in failed {
-        let dead = match failed.verdict.as_deref() {
-            None | Some("retry") => false,
-            Some("dead") => true,
+        let verdict = match failed.verdict.as_deref() {
+            None | Some("retry") => Verdict::Retry,
+            Some("dead") => Verdict::Dead,
             Some(_) => return Err(invalid("a verdict is \"retry\" or \"dead\"".to_owned())),
         };
         let key = Key::of(failed.host_id.as_deref(), failed.user_id.as_deref());
@@ -67,19 +68,14 @@ pub(super) fn judge(
         let group = found.ok_or_else(|| not_in_batch("the batch has no events of such a key"))?;
         let blamed = failed.offset.as_deref().map(|text| parse_offset(text, node.store.epoch()));
         let events = unit(group, blamed.transpose()?)?;
-        let error = kept_error(&failed.error);
-        if dead || held.is_last_attempt(&key) {
-            let attempts = held.attempts_of(&key).saturating_add(1);
-            let letter = |event: &Arc<GroupEvent>| Letter {
-                event: Arc::clone(event),
-                error: error.clone(),
-                attempts,
-            };
-            judged.dead.extend(events.iter().map(letter));
+        if held.is_for_good(&key, verdict) {
+            dead.push(DeadEvents { key: &group.key, events, error: failed.error.clone() });
         } else {
-            let first = events.first().map_or(Position::START, |event| event.position);
-            judged.failures.push(Failure { key, first, verdict: Verdict::Retry, error });
+            judged.failures.push(Failure::to_retry(&key, events, verdict, &failed.error));
         }
+    }
+    if let Some(batch) = batch {
+        judged.ending = Ending::of_failures(batch, held, &dead);
     }
     judged.retry_in_ms = match asked_ms {
         Some(asked) => asked.min(most_ms),

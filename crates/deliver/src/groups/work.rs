@@ -115,7 +115,7 @@ impl Held {
             return Ok((Ending { next, ..Ending::default() }, None));
         }
         let (batch, place) = self.batch(node, token).await?;
-        Ok((Ending { next, ..batch.done(&self.holdings) }, Some(place)))
+        Ok((Ending { next, ..batch.done_but(&self.holdings, &[]) }, Some(place)))
     }
 }
 
@@ -230,17 +230,9 @@ pub(super) async fn nack(node: &Node, group: &str, request: Request) -> Answer {
     };
     let batch = batch.as_ref().map(|(batch, _place)| batch);
     let judged = verdict::judge(node, &held, batch, &failed, retry_in_ms)?;
-    let (retries, dead) = (judged.failures.len() as u64, judged.dead.len() as u64);
-    let retry_in_ms = judged.retry_in_ms;
-    let (store, lease) = (&node.groups.store, token.lease(group));
-    let ended = match batch {
-        // Letters that failed again for good are letters still.
-        Some(batch) if token.letters.is_some() && dead > 0 => {
-            let ending = redrive::given_up(batch, judged.dead);
-            store.ack(&lease, &ending, Vec::new()).await.map(|_| ())
-        }
-        _ => store.nack(&lease, &judged.failures, &judged.dead, retry_in_ms).await,
-    };
+    let verdict::Judged { failures, ending, retry_in_ms } = judged;
+    let (retries, dead) = (failures.len() as u64, ending.dead.len() as u64);
+    let ended = node.groups.store.nack(&token.lease(group), &failures, &ending, retry_in_ms).await;
     ended.map_err(problem::of)?;
     node.groups.counters.count(group, Counts { retries, dead, ..Counts::default() });
     node.groups.look_again(group);
