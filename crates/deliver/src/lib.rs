@@ -14,7 +14,8 @@
 //!     - `live`: how clients come into the hub; `sessions`: their durable identities; `nodes`: the others
 //!     - `groups`: consumer groups; `sql`: users' own SQL; `entities`: counts of who is told
 //!     - `retention`: what is not kept in the log for ever
-//!     - `metrics`, `operations`: for those who run it; `page`: for those who look
+//!     - `metrics`, `scrape`, `operations`: for those who run it; `page`: for those who look
+//!     - `readers`: places of those who wait; `signer`: of webhooks and tokens; `sql_problem`: what is wrong with SQL
 //!     - `document`: JSON documents of requests and answers
 //!     - `node`: what all request handlers of a node share
 //!     - `readiness`: whether the node can serve, as it looked a moment ago
@@ -38,12 +39,16 @@ mod node;
 mod nodes;
 mod operations;
 mod page;
+mod readers;
 mod readiness;
 mod retention;
 mod router;
+mod scrape;
 pub mod server;
 mod sessions;
+mod signer;
 mod sql;
+mod sql_problem;
 mod streams;
 mod subscriptions;
 #[cfg(test)]

@@ -284,7 +284,7 @@ impl Route {
             }
             Route::Sql => sql::handle(node, request, &admission.identity()?).await,
             Route::Groups(part) => {
-                groups::handle(node, part, request, &admission.identity()?).await
+                groups::handle(&node.groups, part, request, &admission.identity()?).await
             }
             Route::Watch => {
                 administration::watches::handle(node, request, &admission.identity()?).await

@@ -115,17 +115,20 @@ impl Server {
             keeper.watch(stop_certifying, note).await;
         });
         self.tasks.spawn(sweep(node(), stop()));
-        self.tasks.spawn(retention::keep(node(), stop()));
+        let retention = Arc::clone(&self.node.retention);
+        self.tasks.spawn(retention::keep(hub(), retention, stop()));
         self.tasks.spawn(Dispatcher::run(node(), stop()));
         self.tasks.spawn(Sessions::run(node(), stop()));
         self.tasks.spawn(sessions::watch(node(), stop()));
         self.tasks.spawn(Entities::run(hub(), stop()));
         self.tasks.spawn(Entities::sweep(hub(), stop()));
         self.tasks.spawn(Registry::run(hub(), stop()));
-        self.tasks.spawn(groups::keep(node(), stop()));
+        let groups = Arc::clone(&self.node.groups);
+        self.tasks.spawn(groups::keep(groups, stop()));
         self.tasks.spawn(nodes::keep(node(), stop()));
         self.tasks.spawn(lens::report::keep(hub(), stop()));
-        self.tasks.spawn(readiness::keep(node(), stop()));
+        let (store, readiness) = (Arc::clone(&self.node.store), Arc::clone(&self.node.readiness));
+        self.tasks.spawn(readiness::keep(store, readiness, stop()));
     }
 
     /// Reads again what can change while it runs.

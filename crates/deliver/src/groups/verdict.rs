@@ -10,11 +10,11 @@ use tidewire_store::groups::{
     Batch, DeadEvents, Ending, Failure, GroupEvent, Key, KeyEvents, Verdict,
 };
 
+use super::office::Office;
 use super::problem::invalid;
 use super::work::Held;
 use crate::access::problem::Problem;
 use crate::hub::offset::parse_offset;
-use crate::node::Node;
 
 /// A key that failed, as a worker says it.
 #[derive(Debug, Deserialize)]
@@ -39,13 +39,13 @@ pub(super) struct Judged {
 
 /// Decides what becomes of the keys that failed.
 pub(super) fn judge(
-    node: &Node,
+    office: &Office,
     held: &Held,
     batch: Option<&Batch>,
     failed: &[Failed],
     asked_ms: Option<u64>,
 ) -> Result<Judged, Problem> {
-    let options = &node.options.groups;
+    let options = &office.hub.options.groups;
     let failed_max = options.events_max();
     if failed.len() > failed_max {
         return Err(invalid(format!(
@@ -66,7 +66,8 @@ pub(super) fn judge(
         let key = Key::of(failed.host_id.as_deref(), failed.user_id.as_deref());
         let found = keys.get(&key).copied();
         let group = found.ok_or_else(|| not_in_batch("the batch has no events of such a key"))?;
-        let blamed = failed.offset.as_deref().map(|text| parse_offset(text, node.store.epoch()));
+        let blamed =
+            failed.offset.as_deref().map(|text| parse_offset(text, office.hub.store.epoch()));
         let events = unit(group, blamed.transpose()?)?;
         if held.is_for_good(&key, verdict) {
             dead.push(DeadEvents { key: &group.key, events, error: failed.error.clone() });

@@ -54,7 +54,7 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
     }
     only(&request, &[Method::POST, Method::DELETE])?;
     let ends = *request.method() == Method::DELETE;
-    let document: Document = parse(&body::read(request, node).await?, invalid)?;
+    let document: Document = parse(&body::read(request, &node.access).await?, invalid)?;
     node.sessions.verify(&document.session_id, identity)?;
     let stream = StreamName::parse(relative_name(&document.stream_id), &node.options.limits)?;
     let (session, stream) = (document.session_id, stream.into_string());
@@ -107,8 +107,8 @@ pub(crate) async fn heartbeat(node: &Node, request: Request, admission: Admissio
     only(&request, &[Method::POST])?;
     let address = address(&request);
     let body = match &admission {
-        Admission::Known(_) => body::read(request, node).await?,
-        Admission::Stranger(_) => body::read_of_stranger(request, node).await?,
+        Admission::Known(_) => body::read(request, &node.access).await?,
+        Admission::Stranger(_) => body::read_of_stranger(request, &node.access).await?,
     };
     let heartbeat: Heartbeat = parse(&body, invalid)?;
     let identity = match (&heartbeat.token, admission) {

@@ -33,7 +33,6 @@ use crate::access::stream_name::StreamName;
 use crate::node::Node;
 
 pub(crate) use headers::{EXPOSED_HEADERS, REQUEST_HEADERS};
-pub(crate) use live::seat;
 pub(crate) use pages::Pages;
 pub(crate) use read::where_without_table;
 

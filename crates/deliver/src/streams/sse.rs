@@ -10,7 +10,7 @@ use axum::http::Response;
 use axum::http::request::Parts;
 
 use super::headers;
-use super::live::{first_page, seat};
+use super::live::first_page;
 use super::read::{From, Query};
 use crate::access::auth::Identity;
 use crate::access::problem::Problem;
@@ -32,7 +32,7 @@ pub(super) async fn stream(
     request: &Parts,
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
-    let kept = (seat(node)?, node.access.place(identity)?);
+    let kept = (node.live_readers.seat()?, node.access.place(identity)?);
     // From here on the node remembers what is appended, so nothing falls between this page and what
     // the hub sees after it.
     let attendance = node.hub.tail.attend(name.as_str());
