@@ -7,9 +7,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Version};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
@@ -24,6 +24,9 @@ const DRAIN_FACTOR: usize = 4;
 /// Bytes of a body that is read before it is known who sends it, because it says so itself. Browsers send
 /// no more from a page that is being left.
 pub(crate) const STRANGER_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of a body that come with the head.
+const BODY_IN_PASSING: u64 = 4 << 10;
 
 /// A body, whose bytes count for as long as this is kept.
 #[derive(Debug)]
@@ -130,6 +133,16 @@ impl Terms {
             Some(problem) => Err(problem),
             None => Ok(Received { bytes: whole.freeze(), _held: self.held }),
         }
+    }
+}
+
+/// The answer to one who does not come in. What is left of the body is not read, so nothing can follow it
+/// on this connection, unless it is so little that it is there already.
+pub(crate) fn turned_away(problem: Problem, request: &Request) -> Problem {
+    let is_short = request.body().size_hint().upper().is_some_and(|bytes| bytes <= BODY_IN_PASSING);
+    match is_short || request.version() == Version::HTTP_2 {
+        true => problem,
+        false => problem.with_header("connection", "close"),
     }
 }
 

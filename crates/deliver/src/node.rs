@@ -7,19 +7,18 @@ use tidewire_store::SharedStore;
 
 use crate::access::AccessControl;
 use crate::access::auth::names::TableNames;
-use crate::access::options::Options;
+use crate::access::options::{NodeOptions, Options};
 use crate::access::start_error::StartError;
 use crate::groups::Office;
 use crate::hub::lens::dialect;
 use crate::hub::{Hub, Unstarted};
 use crate::metrics::Metrics;
-use crate::nodes;
+use crate::pages::Pages;
 use crate::readers::LiveReaders;
 use crate::readiness::Readiness;
 use crate::retention::RetentionStats;
 use crate::sessions::Sessions;
 use crate::signer::Signer;
-use crate::streams::Pages;
 use crate::wire::tls::Keeper;
 
 /// One node: its hub, what access to it is decided with, and what routes need besides.
@@ -44,6 +43,11 @@ pub(crate) struct Node {
     pub(crate) live_readers: Arc<LiveReaders>,
 }
 
+/// A name that no other node has.
+fn name(options: &NodeOptions) -> String {
+    format!("{}_{:08x}", options.name, rand::random::<u32>())
+}
+
 impl Node {
     /// Puts a node together. Its hub is yet to be started.
     pub(crate) async fn assemble(
@@ -64,7 +68,7 @@ impl Node {
             names,
             Arc::<Pages>::clone(&pages),
         )?);
-        let id = nodes::name(&options.node);
+        let id = name(&options.node);
         let (hub, unstarted) = Hub::assemble(id, Arc::clone(&access), tip, shards);
         let notes = Arc::clone(&hub.session_notes);
         let hub = Arc::new(hub);

@@ -15,11 +15,12 @@ use super::read::{From, Query};
 use crate::access::auth::Identity;
 use crate::access::problem::Problem;
 use crate::access::stream_name::StreamName;
+use crate::carrier::connection_id;
 use crate::hub::lookup::beyond_tip;
 use crate::hub::reader_frame::Voice;
 use crate::hub::{Arrival, Facts, PASSAGE_LIMIT};
 use crate::hub::{encode, lookup};
-use crate::live::{connection_id, written_by_hub};
+use crate::hub_body::written_by_hub;
 use crate::node::Node;
 use crate::wire::peer::Peer;
 

@@ -24,16 +24,27 @@ use tidewire_store::subscription::{Config, Fence, Kind, Op, Reply, Subscription}
 use crate::access::auth::{Act, Identity};
 use crate::access::problem::Problem;
 use crate::access::stream_name::{StreamName, relative_name};
-use crate::body;
+use crate::bearer::bearer;
+use crate::body::{self, turned_away};
 use crate::document::method_not_allowed;
-use crate::door::bearer;
 use crate::node::Node;
-use crate::router::{Part, turned_away};
 
 pub(crate) use dispatch::Dispatcher;
 
 /// Bytes of a subscription's id.
 const ID_BYTES_MAX: usize = 256;
+
+/// What of a subscription a request is about.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Itself,
+    Streams,
+    Stream(String),
+    Claim,
+    Callback,
+    Ack,
+    Release,
+}
 
 type Answer = Result<Response<Body>, Problem>;
 
