@@ -204,13 +204,11 @@ pub async fn a_name_is_given_by_one_node(data: &dyn Opener) {
     nodes[0].opens("s").await;
     for round in 0..ROUNDS {
         let streams: Vec<String> = (0..NODES).map(|node| format!("{round}-{node}")).collect();
-        let names = nodes.iter().zip(&streams).map(|(node, stream)| {
-            let (node, stream) = (node.clone(), stream.clone());
-            let change = subscribe_as(&round.to_string(), "s", &stream, at(0));
-            tokio::spawn(async move { node.does(change).await })
-        });
-        let outcomes: Vec<_> =
-            join_all(names).await.into_iter().map(|outcome| outcome.expect("an outcome")).collect();
+        let names = nodes
+            .iter()
+            .zip(&streams)
+            .map(|(node, stream)| node.does(subscribe_as(&round.to_string(), "s", stream, at(0))));
+        let outcomes = join_all(names).await;
         let given = outcomes.iter().filter_map(|outcome| match outcome {
             SessionOutcome::Subscribed(made) => Some(made.stream.clone()),
             _ => None,
