@@ -2,7 +2,7 @@
 
 use super::Opener;
 use super::subject::eventually;
-use super::team::{GROUP, LONG_MS, Team, failure, handled, key, letter, well_done, wish};
+use super::team::{GROUP, LONG_MS, Team, failure, handled, key, well_done, wish};
 use tidewire_store::groups::{
     Acked, Batch, Begun, Claim, Ending, GroupError, GroupWish, LeaseRef, OnDead, Verdict,
 };
@@ -88,7 +88,7 @@ pub async fn an_expired_lease_goes_to_others(data: &dyn Opener) {
     assert!(matches!(late, Err(GroupError::Fenced)), "{late:?}");
     let late = team.groups.extend_lease(&slow, LONG_MS).await;
     assert!(matches!(late, Err(GroupError::Fenced)), "{late:?}");
-    let late = team.groups.nack(&slow, &[], &[], 0).await;
+    let late = team.groups.nack(&slow, &[], &Ending::default(), 0).await;
     assert!(matches!(late, Err(GroupError::Fenced)), "{late:?}");
     team.acks(&quick, &well_done(&batch)).await.expect("it is acknowledged");
 }
@@ -160,7 +160,7 @@ pub async fn a_lease_is_given_back(data: &dyn Opener) {
     team.say("h", "u", &["1"]).await;
     let batch = team.batch(0).await;
     let lease = team.leases("worker", &batch, LONG_MS).await;
-    team.groups.nack(&lease, &[], &[], 0).await.expect("it is given back");
+    team.groups.nack(&lease, &[], &Ending::default(), 0).await.expect("it is given back");
     let late = team.acks(&lease, &well_done(&batch)).await;
     assert!(matches!(late, Err(GroupError::Fenced)), "{late:?}");
     let holdings = team.holds(0).await;
@@ -177,9 +177,12 @@ pub async fn a_nack_counts_failures(data: &dyn Opener) {
     let batch = team.batch(0).await;
     let failures = [failure(&handled(&batch)[0], "no")];
     let lease = team.leases("worker", &batch, LONG_MS).await;
-    team.groups.nack(&lease, &failures, &[], 0).await.expect("it is given back");
+    team.groups.nack(&lease, &failures, &Ending::default(), 0).await.expect("it is given back");
     let lease = team.leases("worker", &batch, LONG_MS).await;
-    team.groups.nack(&lease, &failures, &[], LONG_MS).await.expect("it is given back");
+    team.groups
+        .nack(&lease, &failures, &Ending::default(), LONG_MS)
+        .await
+        .expect("it is given back");
     let holdings = team.holds(0).await;
     assert_eq!(holdings.attempts, [(key("h", "u"), (2, Verdict::Retry))].into());
     assert!(holdings.partition.retry_in_ms.is_some() && holdings.partition.lease_ms.is_none());
@@ -196,10 +199,12 @@ pub async fn a_nack_sets_dead_events_aside(data: &dyn Opener) {
     let batch = team.batch(0).await;
     let events = handled(&batch);
     let lease = team.leases("worker", &batch, LONG_MS).await;
-    team.groups.nack(&lease, &[failure(&events[1], "no")], &[], 0).await.expect("it is given back");
+    team.groups
+        .nack(&lease, &[failure(&events[1], "no")], &Ending::default(), 0)
+        .await
+        .expect("it is given back");
     let lease = team.leases("worker", &batch, LONG_MS).await;
-    let dead = [letter(&events[1], "poison")];
-    team.groups.nack(&lease, &[], &dead, 0).await.expect("it is given back");
+    team.buries(&lease, &batch, &events[1]).await;
     let holdings = team.holds(0).await;
     assert_eq!(holdings.parked, [(key("h", "u"), poison)].into());
     assert!(holdings.attempts.is_empty(), "they are forgotten");
@@ -223,8 +228,7 @@ pub async fn a_nack_parks_nothing_where_dead_events_are_skipped(data: &dyn Opene
     let poison = team.say("h", "u", &["1"]).await;
     let batch = team.batch(0).await;
     let lease = team.leases("worker", &batch, LONG_MS).await;
-    let dead = [letter(&handled(&batch)[0], "poison")];
-    team.groups.nack(&lease, &[], &dead, 0).await.expect("it is given back");
+    team.buries(&lease, &batch, &handled(&batch)[0]).await;
     assert!(team.holds(0).await.parked.is_empty());
     assert_eq!(team.letters().await, [(poison, "dead")]);
 }
@@ -250,8 +254,7 @@ pub async fn letters_are_worked_off_by_lease(data: &dyn Opener) {
     team.say("h", "u", &["1"]).await;
     let batch = team.batch(0).await;
     let lease = team.leases("worker", &batch, LONG_MS).await;
-    let dead = [letter(&handled(&batch)[0], "poison")];
-    team.groups.nack(&lease, &[], &dead, 0).await.expect("it is given back");
+    team.buries(&lease, &batch, &handled(&batch)[0]).await;
     team.ends(0, &well_done(&team.batch(0).await)).await;
     team.groups.redrive(GROUP, &tidewire_store::groups::Which::All).await.expect("they are marked");
     let due = team.groups.letters_due(GROUP, 0, super::subject::EVERYTHING).await;

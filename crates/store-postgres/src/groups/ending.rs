@@ -24,6 +24,17 @@ pub(super) async fn write(
     partition: i32,
     ending: &Ending,
 ) -> Step<()> {
+    let changed = save(client, group, partition, ending).await?;
+    recount(client, group, partition, changed).await
+}
+
+/// The same without counting anew. Says whether the parked keys or the letters are others.
+pub(super) async fn save(
+    client: &ClientWrapper,
+    group: &str,
+    partition: i32,
+    ending: &Ending,
+) -> Step<bool> {
     let mut letters = Letters::default();
     ending.dead.iter().for_each(|letter| letters.dead(letter));
     ending.park.iter().for_each(|event| letters.parked(event));
@@ -46,11 +57,11 @@ pub(super) async fn write(
         changed |= execute(client, sql!("parked_give_up"), &[&group, &hash]).await? > 0;
     }
     settle(client, group, partition, &ending.settled).await?;
-    recount(client, group, partition, changed).await
+    Ok(changed)
 }
 
 /// Sets events aside, and stops what has too many of them.
-pub(super) async fn add_letters(
+async fn add_letters(
     client: &ClientWrapper,
     group: &str,
     partition: i32,
@@ -75,7 +86,7 @@ pub(super) async fn add_letters(
 }
 
 /// Parks keys from places on.
-pub(super) async fn park(
+async fn park(
     client: &ClientWrapper,
     group: &str,
     partition: i32,
@@ -89,12 +100,7 @@ pub(super) async fn park(
 }
 
 /// Forgets the failed attempts of keys.
-pub(super) async fn settle(
-    client: &ClientWrapper,
-    group: &str,
-    partition: i32,
-    keys: &[Key],
-) -> Step<()> {
+async fn settle(client: &ClientWrapper, group: &str, partition: i32, keys: &[Key]) -> Step<()> {
     if !keys.is_empty() {
         let keys = Keys::of(keys.iter().map(|key| (key, Position::START)));
         execute(client, sql!("attempts_clear"), &[&group, &partition, keys.hashes()]).await?;

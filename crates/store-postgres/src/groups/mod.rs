@@ -40,8 +40,8 @@ use super::writer::Effects;
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{
     Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish,
-    Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterState, LogPage, MemberReport,
-    Renewed, SharedGroups, Start, Wants, Which,
+    Grouped, Groups, Holdings, LeaseRef, LetterPage, LetterState, LogPage, MemberReport, Renewed,
+    SharedGroups, Start, Wants, Which,
 };
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::{Epoch, Position};
@@ -311,11 +311,11 @@ impl Groups for PostgresGroups {
         &self,
         lease: &LeaseRef,
         failures: &[Failure],
-        dead: &[Letter],
+        ending: &Ending,
         retry_in_ms: u64,
     ) -> Result<(), GroupError> {
         let nack = |client: Lent| async move {
-            leases::nack(&client, lease, failures, dead, retry_in_ms).await
+            leases::nack(&client, lease, failures, ending, retry_in_ms).await
         };
         transact(&self.pool, "give a batch back", nack).await
     }

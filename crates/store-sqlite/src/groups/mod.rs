@@ -48,8 +48,8 @@ use super::writer::Writer;
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{
     Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish,
-    Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterState, LogPage, MemberReport,
-    Renewed, SharedGroups, Start, Wants, Which,
+    Grouped, Groups, Holdings, LeaseRef, LetterPage, LetterState, LogPage, MemberReport, Renewed,
+    SharedGroups, Start, Wants, Which,
 };
 use tidewire_store::log::{Log, PageLimit};
 use tidewire_store::offset::{Epoch, Position};
@@ -282,11 +282,11 @@ impl Groups for SqliteStore {
         &self,
         lease: &LeaseRef,
         failures: &[Failure],
-        dead: &[Letter],
+        ending: &Ending,
         retry_in_ms: u64,
     ) -> Result<(), GroupError> {
-        let (lease, failures, dead) = (lease.clone(), failures.to_vec(), dead.to_vec());
-        self.signalling(move |writer| leases::nack(writer, &lease, &failures, &dead, retry_in_ms))
+        let (lease, failures, ending) = (lease.clone(), failures.to_vec(), ending.clone());
+        self.signalling(move |writer| leases::nack(writer, &lease, &failures, &ending, retry_in_ms))
             .await
     }
 

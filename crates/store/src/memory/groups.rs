@@ -11,8 +11,8 @@ use super::tables::without;
 use crate::error::StoreError;
 use crate::groups::{
     Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish,
-    Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterState, LogPage, MemberReport,
-    Renewed, SharedGroups, Start, Wants, Which,
+    Grouped, Groups, Holdings, LeaseRef, LetterPage, LetterState, LogPage, MemberReport, Renewed,
+    SharedGroups, Start, Wants, Which,
 };
 use crate::log::{Log, PageLimit};
 use crate::offset::{Epoch, Position};
@@ -177,7 +177,7 @@ impl Groups for NoGroups {
         &self,
         _lease: &LeaseRef,
         _failures: &[Failure],
-        _dead: &[Letter],
+        _ending: &Ending,
         _retry_in_ms: u64,
     ) -> Result<(), GroupError> {
         Err(GroupError::NotFound)

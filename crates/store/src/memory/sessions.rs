@@ -34,6 +34,11 @@ impl Known {
         from.take_while(move |((of, _), _)| of == session).map(|(_, followed)| followed)
     }
 
+    /// What a session follows under a name.
+    fn named(&self, session: &str, name: &str) -> Option<&Followed> {
+        self.followed_by(session).find(|followed| followed.subscription.query_id == name)
+    }
+
     /// Keeps what was decided.
     pub(super) fn save(&mut self, plan: &Plan) {
         for (id, row) in &plan.sessions {
@@ -70,9 +75,11 @@ impl Rows {
                 world.put(id.to_owned(), row.clone(), count, self.is_kept(row));
             }
         }
-        for (session, stream) in wanted.followed {
+        for (session, stream, name) in wanted.followed {
             let key = (session.to_owned(), stream.to_owned());
-            if let Some(followed) = self.sessions.followed.get(&key) {
+            let named = |name| self.sessions.named(session, name);
+            let of_stream = self.sessions.followed.get(&key);
+            for followed in of_stream.into_iter().chain(name.and_then(named)) {
                 world.put_followed(session, followed.clone());
             }
         }
