@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, header};
 
-use crate::access::options::{AuthOptions, SameSite};
+use tidewire_access::options::{AuthOptions, SameSite};
 
 /// The bearer token of a request.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -13,9 +13,9 @@ use axum::http::{StatusCode, Version};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use crate::access::AccessControl;
-use crate::access::budget::{Account, Held, Purpose};
-use crate::access::problem::Problem;
+use tidewire_access::AccessControl;
+use tidewire_access::budget::{Account, Held, Purpose};
+use tidewire_access::problem::Problem;
 
 /// How much of a body that is too large, or for which there is no room, is read and thrown away, so that
 /// the client gets to see the answer instead of a broken connection.

@@ -15,10 +15,10 @@ use axum::http::{
 };
 use axum::response::IntoResponse;
 
-use crate::access::options::Access;
-use crate::access::problem::Problem;
 use crate::node::Node;
-use crate::wire::peer::Peer;
+use tidewire_access::options::Access;
+use tidewire_access::problem::Problem;
+use tidewire_wire::peer::Peer;
 
 /// What a page's script may read from an answer.
 const EXPOSED_HEADERS: &str = "stream-next-offset, stream-earliest-offset, stream-cursor, \

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::wire::line::Line;
-use crate::wire::places::Place;
+use tidewire_wire::line::Line;
+use tidewire_wire::places::Place;
 
 /// What a request for a live connection comes over.
 #[derive(Debug, Clone)]

@@ -15,15 +15,15 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 
-use crate::access::options::Limits;
 use crate::carrier::{Carrier, Open};
 use crate::node::Node;
 use crate::router;
-use crate::wire::idle::{HeadTimer, Overdue, Requests, Timeouts};
-use crate::wire::line::{HttpSide, Line};
-use crate::wire::peer::Peer;
-use crate::wire::places::Place;
-use crate::wire::tls::{Failed, shake_hands};
+use tidewire_access::options::Limits;
+use tidewire_wire::idle::{HeadTimer, Overdue, Requests, Timeouts};
+use tidewire_wire::line::{HttpSide, Line};
+use tidewire_wire::peer::Peer;
+use tidewire_wire::places::Place;
+use tidewire_wire::tls::{Failed, shake_hands};
 
 /// Requests that an HTTP/2 client may have under way at once: those of all tabs of a browser, each with
 /// a few live responses.

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{ControlCursor, ControlMessage, StoreError};
 
-use crate::access::auth::Who;
 use crate::node::Node;
+use tidewire_access::auth::Who;
 
 /// How often to look whose time has run out.
 const TIDY_EVERY: Duration = Duration::from_millis(200);

@@ -8,7 +8,7 @@ use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::access::problem::Problem;
+use tidewire_access::problem::Problem;
 
 /// An answer that is true now and for its asker only.
 pub(crate) fn uncached(status: StatusCode, document: Value) -> Response<Body> {

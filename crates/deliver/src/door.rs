@@ -1,7 +1,7 @@
 //! The door: who comes in.
 //!
 //! Every route belongs to one of a few kinds ([`Entry`]), and says what it does
-//! ([`Act`](crate::access::auth::Act)); one that leaves either out does not compile. Here a request's
+//! ([`Act`](tidewire_access::auth::Act)); one that leaves either out does not compile. Here a request's
 //! credential is found and believed or not; what it allows is asked in `auth::permit`.
 
 use std::net::IpAddr;
@@ -10,15 +10,15 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 
-use crate::access::auth::credentials::Found;
-use crate::access::auth::{Identity, audit, unauthorized};
-use crate::access::budget::Account;
-use crate::access::options::Access;
-use crate::access::problem::Problem;
 use crate::bearer::{bearer, cookie, cookie_of};
 use crate::browser::{self, Visit};
 use crate::node::Node;
-use crate::wire::peer::Peer;
+use tidewire_access::auth::credentials::Found;
+use tidewire_access::auth::{Identity, audit, unauthorized};
+use tidewire_access::budget::Account;
+use tidewire_access::options::Access;
+use tidewire_access::problem::Problem;
+use tidewire_wire::peer::Peer;
 
 /// What a route asks of those who use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +141,7 @@ fn presented<'a>(node: &Node, request: &'a Request, visit: &Visit) -> Option<Pre
         let query = request.uri().query().unwrap_or_default();
         let ticket = query.split('&').find_map(|pair| pair.strip_prefix("ticket="));
         if let Some(ticket) = ticket {
-            return Some(Presented::Ticket(crate::hub::encode::decode_path(ticket)));
+            return Some(Presented::Ticket(tidewire_hub::encode::decode_path(ticket)));
         }
     }
     let token = cookie(request.headers(), &node.options.auth.cookie)?;
@@ -185,7 +185,7 @@ impl Node {
             }
             Presented::Ticket(ticket) => {
                 self.access.rates.may_fail(address)?;
-                let redeemed = crate::access::auth::ticket::redeem(&self.access, &ticket).await;
+                let redeemed = tidewire_access::auth::ticket::redeem(&self.access, &ticket).await;
                 self.settle(redeemed, address)
             }
         }

@@ -4,10 +4,10 @@ use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::access::problem::Problem;
 use crate::document::uncached;
-use crate::hub::encode::decode_path;
 use crate::node::Node;
+use tidewire_access::problem::Problem;
+use tidewire_hub::encode::decode_path;
 
 /// `GET /v1/entities/stats`, of all users or, with `user_id`, of one.
 pub(crate) async fn stats(node: &Node, query: &str) -> Result<Response<Body>, Problem> {

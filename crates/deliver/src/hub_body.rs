@@ -14,13 +14,13 @@ use bytes::Bytes;
 use futures_util::stream;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::access::auth::Identity;
-use crate::access::problem::Problem;
 use crate::carrier::Carrier;
-use crate::hub::{Outlet, Presence, ServerSent, Socket};
 use crate::node::Node;
-use crate::wire::clock::clock_ms;
-use crate::wire::line::Elsewhere;
+use tidewire_access::auth::Identity;
+use tidewire_access::problem::Problem;
+use tidewire_hub::{Outlet, Presence, ServerSent, Socket};
+use tidewire_wire::clock::clock_ms;
+use tidewire_wire::line::Elsewhere;
 
 /// Pieces that wait between the hub and hyper: what waits longer stays in the hub.
 const BODY_PIECES: usize = 8;

@@ -5,13 +5,7 @@ use std::time::Duration;
 
 use tidewire_store::SharedStore;
 
-use crate::access::AccessControl;
-use crate::access::auth::names::TableNames;
-use crate::access::options::{NodeOptions, Options};
-use crate::access::start_error::StartError;
 use crate::groups::Office;
-use crate::hub::lens::dialect;
-use crate::hub::{Hub, Unstarted};
 use crate::metrics::Metrics;
 use crate::pages::Pages;
 use crate::readers::LiveReaders;
@@ -19,7 +13,13 @@ use crate::readiness::Readiness;
 use crate::retention::RetentionStats;
 use crate::sessions::Sessions;
 use crate::signer::Signer;
-use crate::wire::tls::Keeper;
+use tidewire_access::AccessControl;
+use tidewire_access::auth::names::TableNames;
+use tidewire_access::options::{NodeOptions, Options};
+use tidewire_access::start_error::StartError;
+use tidewire_hub::lens::dialect;
+use tidewire_hub::{Hub, Unstarted};
+use tidewire_wire::tls::Keeper;
 
 /// One node: its hub, what access to it is decided with, and what routes need besides.
 #[derive(Debug)]

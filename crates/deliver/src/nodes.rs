@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{NodeReport, Position, SessionRules, StoreError};
 
-use crate::access::auth::Identity;
-use crate::access::problem::Problem;
-use crate::hub::rendezvous;
 use crate::node::Node;
+use tidewire_access::auth::Identity;
+use tidewire_access::problem::Problem;
+use tidewire_hub::rendezvous;
 
 /// Rows that one sweep of sessions removes.
 const SWEEP_ROWS_MAX: usize = 5_000;
@@ -132,7 +132,7 @@ pub(crate) async fn route(
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
     let session = query.split('&').find_map(|pair| pair.strip_prefix("session="));
-    let Some(session) = session.map(crate::hub::encode::decode_path).filter(|s| !s.is_empty())
+    let Some(session) = session.map(tidewire_hub::encode::decode_path).filter(|s| !s.is_empty())
     else {
         return Err(Problem::bad_request(
             "missing_session",

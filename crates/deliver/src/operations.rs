@@ -8,10 +8,10 @@ use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use serde_json::json;
 
-use crate::access::budget::HeldAlready;
-use crate::access::problem::Problem;
 use crate::node::Node;
 use crate::scrape;
+use tidewire_access::budget::HeldAlready;
+use tidewire_access::problem::Problem;
 
 /// The process runs.
 pub(crate) fn healthz(node: &Node) -> Response<Body> {
@@ -63,7 +63,7 @@ mod tests {
     use tidewire_store::memory::MemoryStore;
 
     use super::*;
-    use crate::access::options::{Access, Options};
+    use tidewire_access::options::{Access, Options};
 
     /// Anyone may ask, so asking costs the database nothing: not even one that is gone is noticed by it. (The
     /// node itself looks now and then; here nothing of it runs.)

@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use tidewire_store::{Page, Position, StreamView};
 
-use crate::access::budget::{Account, Spare};
+use tidewire_access::budget::{Account, Spare};
 
 /// Smaller pages are as quickly read as found.
 const PAGE_BYTES_MIN: usize = 4 << 10;

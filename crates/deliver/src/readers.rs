@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::access::problem::Problem;
+use tidewire_access::problem::Problem;
 
 /// One permit for each reader that waits.
 #[derive(Debug)]

@@ -12,19 +12,19 @@ use axum::extract::Request;
 use axum::http::{Method, Response, StatusCode};
 use axum::response::IntoResponse;
 
-use crate::access::auth::{Act, audit};
-use crate::access::problem::Problem;
 use crate::body::turned_away;
 use crate::browser::{self, Visit};
 use crate::document::method_not_allowed;
 use crate::door::{self, Admission, Entry, Knock};
-use crate::hub::encode::decode_path;
 use crate::node::Node;
 use crate::streams;
 use crate::{
     administration, entities, groups, live, nodes, operations, page, session_requests, sql,
     subscriptions,
 };
+use tidewire_access::auth::{Act, audit};
+use tidewire_access::problem::Problem;
+use tidewire_hub::encode::decode_path;
 
 /// Where a request goes. Names and ids are decoded.
 #[derive(Debug, PartialEq, Eq)]

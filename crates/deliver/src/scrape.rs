@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use tidewire_store::CaptureStats;
 
 use crate::node::Node;
-use crate::wire::exposition::{write_counters, write_gauges};
+use tidewire_wire::exposition::{write_counters, write_gauges};
 
 /// The text that a scraper gets.
 pub(crate) fn render(node: &Node) -> String {
@@ -37,8 +37,8 @@ fn observed(body: &mut String, node: &Node) -> std::fmt::Result {
     ];
     write_counters(body, &counters)?;
     node.access.budget.write_metrics(body)?;
-    crate::hub::write_metrics(body, &node.hub)?;
-    crate::hub::kinds::query::engine::write_metrics(body, &node.hub)?;
+    tidewire_hub::write_metrics(body, &node.hub)?;
+    tidewire_hub::kinds::query::engine::write_metrics(body, &node.hub)?;
     crate::groups::write_metrics(body, &node.groups)?;
     if let Some(capture) = node.store.capture_stats() {
         write_capture(body, &capture)?;

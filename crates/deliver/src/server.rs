@@ -13,23 +13,23 @@ use tokio_util::task::TaskTracker;
 
 use tidewire_store::SharedStore;
 
-use crate::access::options::{Access, Options};
-use crate::access::start_error::StartError;
 use crate::connection;
 use crate::control;
 use crate::groups;
-use crate::hub::kinds::entities::kept::Entities;
-use crate::hub::kinds::query::engine::{Desk, Registry};
-use crate::hub::lens;
-use crate::hub::{Hub, Unstarted};
 use crate::node::Node;
 use crate::nodes;
 use crate::readiness;
 use crate::retention;
 use crate::session_requests;
 use crate::subscriptions::Dispatcher;
-use crate::wire::places::{PlaceLimits, Places};
-use crate::wire::tls::Outcome;
+use tidewire_access::options::{Access, Options};
+use tidewire_access::start_error::StartError;
+use tidewire_hub::kinds::entities::kept::Entities;
+use tidewire_hub::kinds::query::engine::{Desk, Registry};
+use tidewire_hub::lens;
+use tidewire_hub::{Hub, Unstarted};
+use tidewire_wire::places::{PlaceLimits, Places};
+use tidewire_wire::tls::Outcome;
 
 /// A running server. Stop it with [`Server::shutdown`]; dropping it cuts everything off.
 #[derive(Debug)]
@@ -296,7 +296,7 @@ async fn sweep(node: Arc<Node>, stop: CancellationToken) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::options::Limits;
+    use tidewire_access::options::Limits;
 
     #[test]
     fn an_address_has_no_cap_where_developers_share_one() {

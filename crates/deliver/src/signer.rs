@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use tidewire_store::SharedStore;
 
-use crate::access::secret;
-use crate::access::start_error::StartError;
+use tidewire_access::secret;
+use tidewire_access::start_error::StartError;
 
 const SIGNING_KEY: &str = "webhook-ed25519";
 const TOKEN_KEY: &str = "subscription-token";

@@ -17,14 +17,14 @@ use serde_json::value::RawValue;
 
 use tidewire_store::{SqlAnswer, SqlLimits, Statements};
 
-use crate::access::auth::{Identity, audit};
-use crate::access::problem::Problem;
 use crate::body;
 use crate::document::{only, parse};
-use crate::hub::encode::put_json_string;
-use crate::hub::horizon::HorizonDocument;
 use crate::node::Node;
 use crate::sql_problem::sql_problem;
+use tidewire_access::auth::{Identity, audit};
+use tidewire_access::problem::Problem;
+use tidewire_hub::encode::put_json_string;
+use tidewire_hub::horizon::HorizonDocument;
 
 /// Runs statements. The caller was found to be trusted with the database.
 pub(crate) async fn handle(

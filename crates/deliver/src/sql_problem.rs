@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 
 use tidewire_store::{SqlError, SqlProblem, StoreError};
 
-use crate::access::problem::Problem;
+use tidewire_access::problem::Problem;
 
 /// The problem that says it.
 pub(crate) fn sql_problem(error: SqlError) -> Problem {

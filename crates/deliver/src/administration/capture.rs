@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use tidewire_store::{CaptureMode, CaptureView, RepairView};
 
 use super::{Answer, invalid};
-use crate::access::auth::{Identity, audit};
 use crate::body;
 use crate::document::{only, parse, uncached};
 use crate::node::Node;
 use crate::sql_problem::sql_problem;
+use tidewire_access::auth::{Identity, audit};
 
 /// Says how it is, or switches. The caller was found to be an administrator.
 pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -> Answer {

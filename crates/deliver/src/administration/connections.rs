@@ -5,13 +5,13 @@ use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Answer, invalid};
-use crate::access::auth::{Identity, Who};
-use crate::access::problem::Problem;
 use crate::document::{only, uncached};
-use crate::hub::encode::decode_path;
-use crate::hub::{Portrait, Wanted};
 use crate::node::Node;
-use crate::wire::clock::moment;
+use tidewire_access::auth::{Identity, Who};
+use tidewire_access::problem::Problem;
+use tidewire_hub::encode::decode_path;
+use tidewire_hub::{Portrait, Wanted};
+use tidewire_wire::clock::moment;
 
 /// Connections in one answer, where the caller does not say how many.
 const LIMIT: usize = 100;

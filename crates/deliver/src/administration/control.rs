@@ -5,11 +5,11 @@ use axum::http::{Method, StatusCode};
 use serde_json::json;
 
 use super::{Answer, invalid};
-use crate::access::auth::{Identity, audit};
 use crate::body;
 use crate::control::Order;
 use crate::document::{only, parse, uncached};
 use crate::node::Node;
+use tidewire_access::auth::{Identity, audit};
 
 /// Sends an order to all nodes, this one included.
 pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -> Answer {

@@ -9,11 +9,11 @@ use axum::response::IntoResponse;
 use serde_json::json;
 
 use super::Answer;
-use crate::access::auth::{Identity, ticket};
-use crate::access::problem::Problem;
 use crate::bearer::{bearer, cookie_of};
 use crate::document::{only, uncached};
 use crate::node::Node;
+use tidewire_access::auth::{Identity, ticket};
+use tidewire_access::problem::Problem;
 
 /// `POST /v1/tickets`.
 pub(crate) async fn tickets(node: &Node, request: Request, identity: &Identity) -> Answer {

@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use tidewire_store::{KeyView, NewKey, StoreError};
 
 use super::{Answer, invalid};
-use crate::access::auth::key;
-use crate::access::auth::key::Fresh;
-use crate::access::auth::scopes::{Scopes, is_no_rule};
-use crate::access::auth::{Identity, audit};
-use crate::access::problem::Problem;
 use crate::body;
 use crate::document::{only, parse, uncached};
 use crate::node::Node;
+use tidewire_access::auth::key;
+use tidewire_access::auth::key::Fresh;
+use tidewire_access::auth::scopes::{Scopes, is_no_rule};
+use tidewire_access::auth::{Identity, audit};
+use tidewire_access::problem::Problem;
 
 /// How long a rotated key goes on unless something else is said.
 const OVERLAP: Duration = Duration::from_secs(24 * 3600);

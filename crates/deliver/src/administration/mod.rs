@@ -17,7 +17,7 @@ pub(crate) mod watches;
 use axum::body::Body;
 use axum::http::Response;
 
-use crate::access::problem::Problem;
+use tidewire_access::problem::Problem;
 
 type Answer = Result<Response<Body>, Problem>;
 

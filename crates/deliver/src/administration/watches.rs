@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use tidewire_store::{NewWatch, WatchView};
 
 use super::{Answer, invalid};
-use crate::access::auth::{Identity, audit};
-use crate::access::problem::Problem;
 use crate::body;
 use crate::document::{only, parse, uncached};
-use crate::hub::encode::decode_path;
-use crate::hub::horizon::Horizon;
 use crate::node::Node;
 use crate::sql_problem::sql_problem;
+use tidewire_access::auth::{Identity, audit};
+use tidewire_access::problem::Problem;
+use tidewire_hub::encode::decode_path;
+use tidewire_hub::horizon::Horizon;
 
 /// All that can be asked about watching. The caller was found to be an administrator.
 pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -> Answer {

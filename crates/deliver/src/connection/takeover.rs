@@ -22,9 +22,9 @@ use tokio::sync::{Notify, oneshot};
 
 use super::*;
 use crate::testing::{ADMIN_KEY, Bench};
-use crate::wire::line::Elsewhere;
-use crate::wire::places::{PlaceLimits, Places};
-use crate::wire::tls::testing::configs;
+use tidewire_fixtures::tls::configs;
+use tidewire_wire::line::Elsewhere;
+use tidewire_wire::places::{PlaceLimits, Places};
 
 /// How long a client waits for bytes; waited out only by a failing test.
 const PATIENCE: Duration = Duration::from_secs(60);

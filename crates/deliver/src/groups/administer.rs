@@ -12,13 +12,13 @@ use super::Answer;
 use super::document::described;
 use super::office::Office;
 use super::problem::{self, invalid};
-use crate::access::auth::names::FRESH;
-use crate::access::auth::{Identity, audit};
-use crate::access::problem::Problem;
 use crate::body;
 use crate::document::method_not_allowed;
 use crate::document::{only, parse};
-use crate::hub::offset::{malformed_offset, parse_offset};
+use tidewire_access::auth::names::FRESH;
+use tidewire_access::auth::{Identity, audit};
+use tidewire_access::problem::Problem;
+use tidewire_hub::offset::{malformed_offset, parse_offset};
 
 /// Attempts that may be asked for: with doubled waits, more would be for ever.
 const ATTEMPTS_MAX: u32 = 1_000;

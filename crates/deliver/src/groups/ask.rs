@@ -10,7 +10,7 @@ use tidewire_store::groups::{Batch, GroupError};
 use super::problem;
 use super::room::{self, Place};
 use super::token::Token;
-use crate::access::problem::Problem;
+use tidewire_access::problem::Problem;
 
 /// What a worker asks for, and whom to tell.
 #[derive(Debug)]

@@ -21,13 +21,13 @@ use super::document::consumed;
 use super::event::{put_event, put_text};
 use super::office::Office;
 use super::problem::invalid;
-use crate::access::auth::Identity;
-use crate::access::budget::HeldAlready;
-use crate::access::options::GroupOptions;
-use crate::access::problem::Problem;
 use crate::body;
 use crate::document::{only, parse};
-use crate::hub::encode::put_json_string;
+use tidewire_access::auth::Identity;
+use tidewire_access::budget::HeldAlready;
+use tidewire_access::options::GroupOptions;
+use tidewire_access::problem::Problem;
+use tidewire_hub::encode::put_json_string;
 
 /// The least that a lease lasts: less would be over before the answer has arrived.
 const LEASE_MS_MIN: u64 = 100;
@@ -125,7 +125,7 @@ pub(super) async fn handle(
             // The foreman went with the server.
             Ok(Ok(None)) | Err(_) => Ok(nothing(office)),
         },
-        ended = identity.standing().over() => Err(crate::access::auth::ended(ended)),
+        ended = identity.standing().over() => Err(tidewire_access::auth::ended(ended)),
     }
 }
 

@@ -10,10 +10,10 @@ use tidewire_store::groups::{GroupView, MemberView, PartitionView};
 use super::lag::Lag;
 use super::office::Office;
 use super::{Answer, problem};
-use crate::access::problem::Problem;
 use crate::document::method_not_allowed;
 use crate::document::uncached;
-use crate::wire::clock::moment;
+use tidewire_access::problem::Problem;
+use tidewire_wire::clock::moment;
 
 /// Where a partition stands, as an offset: everything up to it is consumed.
 pub(super) fn consumed(office: &Office, next: Position) -> String {

@@ -8,8 +8,8 @@ use tidewire_store::Epoch;
 use tidewire_store::groups::GroupEvent;
 use tidewire_store::stream::is_json;
 
-use crate::hub::encode::{base64, is_text, put_json_string};
-use crate::wire::clock::moment;
+use tidewire_hub::encode::{base64, is_text, put_json_string};
+use tidewire_wire::clock::moment;
 
 /// Writes a JSON string, or null.
 pub(super) fn put_text(out: &mut BytesMut, text: Option<&str>) {

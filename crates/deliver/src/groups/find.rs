@@ -9,7 +9,7 @@ use tidewire_store::groups::{
 };
 
 use super::office::Office;
-use crate::access::options::GroupOptions;
+use tidewire_access::options::GroupOptions;
 
 /// What must be known to work on a partition. What nothing is known of costs no look.
 pub(super) async fn holdings(

@@ -10,7 +10,7 @@ use tidewire_store::groups::{GroupView, PAGE_BYTES_MAX, PartitionView, Wants};
 use tidewire_store::{Position, StoreError};
 
 use super::office::Office;
-use crate::wire::clock::now_ms;
+use tidewire_wire::clock::now_ms;
 
 /// How far a group is behind.
 #[derive(Debug, Clone)]

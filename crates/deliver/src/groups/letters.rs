@@ -14,15 +14,15 @@ use super::Answer;
 use super::event::{put_event, put_text};
 use super::office::Office;
 use super::problem::{self, invalid};
-use crate::access::auth::{Identity, audit};
-use crate::access::budget::HeldAlready;
-use crate::access::problem::Problem;
 use crate::body;
 use crate::document::method_not_allowed;
 use crate::document::{only, parse, uncached};
-use crate::hub::encode::decode_path;
-use crate::hub::offset::parse_offset;
-use crate::wire::clock::moment;
+use tidewire_access::auth::{Identity, audit};
+use tidewire_access::budget::HeldAlready;
+use tidewire_access::problem::Problem;
+use tidewire_hub::encode::decode_path;
+use tidewire_hub::offset::parse_offset;
+use tidewire_wire::clock::moment;
 
 /// Letters of one answer, for who does not say how many, and at most.
 const LIMIT: usize = 100;

@@ -55,9 +55,9 @@ use axum::http::{Method, Response};
 
 use tidewire_store::groups::is_group_name;
 
-use crate::access::auth::{Act, Identity};
-use crate::access::problem::Problem;
-use crate::hub::encode::decode_path;
+use tidewire_access::auth::{Act, Identity};
+use tidewire_access::problem::Problem;
+use tidewire_hub::encode::decode_path;
 
 pub(crate) use metrics::write as write_metrics;
 pub(crate) use office::Office;

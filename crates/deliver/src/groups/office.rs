@@ -15,9 +15,9 @@ use super::foreman::Foreman;
 use super::lag::{self, Lag};
 use super::room::Room;
 use super::upkeep::Measured;
-use crate::hub::Hub;
 use crate::readers::LiveReaders;
 use crate::signer::Signer;
+use tidewire_hub::Hub;
 
 /// A node's part in consumer groups.
 #[derive(Debug)]

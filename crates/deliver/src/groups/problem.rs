@@ -7,8 +7,8 @@ use tidewire_query::nearest;
 use tidewire_store::StoreError;
 use tidewire_store::groups::GroupError;
 
-use crate::access::problem::Problem;
 use crate::sql_problem::sql_problem;
+use tidewire_access::problem::Problem;
 
 /// A request that is not right.
 pub(super) fn invalid(detail: String) -> Problem {

@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::access::problem::Problem;
+use tidewire_access::problem::Problem;
 
 /// How long one who ends a batch waits for room.
 const WAIT_MAX: Duration = Duration::from_secs(5);

@@ -11,8 +11,8 @@ use tidewire_store::groups::LeaseRef;
 use tidewire_store::{Epoch, Position};
 
 use super::problem;
-use crate::access::problem::Problem;
 use crate::signer::Signer;
+use tidewire_access::problem::Problem;
 
 /// What a token says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +106,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::testing::{Bench, changed_text, changes};
+    use crate::testing::Bench;
+    use tidewire_fixtures::mutations::{changed_text, changes};
 
     #[test]
     fn a_token_says_what_was_said() {

@@ -16,7 +16,7 @@ use super::counters::Counts;
 use super::find;
 use super::lag::{self, Lag};
 use super::office::Office;
-use crate::wire::clock::now_ms;
+use tidewire_wire::clock::now_ms;
 
 /// A partition that nobody works on is looked at when it is so many offsets behind.
 const BEHIND_OFFSETS: u64 = 10_000;

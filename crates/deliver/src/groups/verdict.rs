@@ -13,8 +13,8 @@ use tidewire_store::groups::{
 use super::office::Office;
 use super::problem::invalid;
 use super::work::Held;
-use crate::access::problem::Problem;
-use crate::hub::offset::parse_offset;
+use tidewire_access::problem::Problem;
+use tidewire_hub::offset::parse_offset;
 
 /// A key that failed, as a worker says it.
 #[derive(Debug, Deserialize)]

@@ -24,10 +24,10 @@ use super::problem::{self, invalid};
 use super::room::Place;
 use super::token::Token;
 use super::{Answer, redrive, verdict};
-use crate::access::auth::{Act, Identity, audit};
-use crate::access::problem::Problem;
 use crate::body;
 use crate::document::{only, parse, uncached};
+use tidewire_access::auth::{Act, Identity, audit};
+use tidewire_access::problem::Problem;
 
 /// A lease that holds, and what it is about.
 pub(super) struct Held {

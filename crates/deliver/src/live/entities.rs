@@ -9,11 +9,11 @@ use tidewire_store::{ENTITY_CODE_BYTES_MAX, ENTITY_ID_BYTES_MAX, is_entity_code,
 
 use super::message::{self, Refused, read, start_from};
 use super::subscribe::Asker;
-use crate::access::problem::Problem;
-use crate::hub::horizon::{Horizon, HorizonDocument};
-use crate::hub::kinds::entities::own_name;
-use crate::hub::{Command, EntityDeed, EntityRequest, KindCommand, StartFrom};
 use crate::node::Node;
+use tidewire_access::problem::Problem;
+use tidewire_hub::horizon::{Horizon, HorizonDocument};
+use tidewire_hub::kinds::entities::own_name;
+use tidewire_hub::{Command, EntityDeed, EntityRequest, KindCommand, StartFrom};
 
 /// Entities that a client wants to be told of.
 #[derive(Debug, PartialEq, Eq)]

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use tidewire_hub::messages::AsMessage as _;
 use tidewire_store::{Position, Session, SessionChange, SessionSubscription};
 
-use crate::access::auth::{Act, Identity, audit};
-use crate::access::problem::Problem;
-use crate::hub::horizon::Horizon;
-use crate::hub::lens::View;
-use crate::hub::{Command, Handle, Key, Manner, SessionLink, StartFrom, StreamRequest, Unread};
 use crate::node::Node;
+use tidewire_access::auth::{Act, Identity, audit};
+use tidewire_access::problem::Problem;
+use tidewire_hub::horizon::Horizon;
+use tidewire_hub::lens::View;
+use tidewire_hub::{Command, Handle, Key, Manner, SessionLink, StartFrom, StreamRequest, Unread};
 
 /// A session that a connection of this node serves. The session is let go when this is dropped.
 #[derive(Debug)]

@@ -7,13 +7,13 @@ use tidewire_store::Position;
 
 use super::entities::{self, EntityFarewell, EntityWish};
 use super::subscribe::Wish;
-use crate::access::problem::Problem;
-use crate::access::stream_name::relative_name;
 use crate::document::fault;
-use crate::hub::StartFrom;
-use crate::hub::ack::{Ack, Acked};
-use crate::hub::offset::parse_offset;
 use crate::node::Node;
+use tidewire_access::problem::Problem;
+use tidewire_access::stream_name::relative_name;
+use tidewire_hub::StartFrom;
+use tidewire_hub::ack::{Ack, Acked};
+use tidewire_hub::offset::parse_offset;
 
 /// Bytes of a subscription's name.
 const QUERY_ID_BYTES_MAX: usize = 256;

@@ -21,11 +21,11 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{Method, Response};
 
-use crate::access::problem::Problem;
 use crate::door::Admission;
-use crate::hub::messages::{Hello, ServerMessage as _};
 use crate::node::Node;
-use crate::wire::websocket::handshake;
+use tidewire_access::problem::Problem;
+use tidewire_hub::messages::{Hello, ServerMessage as _};
+use tidewire_wire::websocket::handshake;
 
 pub(crate) use greeting::follow;
 
@@ -40,7 +40,7 @@ pub(crate) fn multiplexed(
     }
     let query = request.uri().query().unwrap_or_default();
     let session = query.split('&').find_map(|pair| pair.strip_prefix("session="));
-    let session = session.map(crate::hub::encode::decode_path);
+    let session = session.map(tidewire_hub::encode::decode_path);
     websocket::upgrade(node, request, admission, session)
 }
 

@@ -10,13 +10,13 @@ use tidewire_store::{Offset, Position};
 
 use super::message::{self, Refused};
 use super::subscribe::Asker;
-use crate::access::auth::Ability;
-use crate::access::problem::Problem;
-use crate::hub::QueryRequest;
-use crate::hub::horizon::{Horizon, HorizonDocument};
-use crate::hub::kinds::query::engine::{QuerySeats, for_those_without_sql};
-use crate::hub::offset::malformed_offset;
 use crate::node::Node;
+use tidewire_access::auth::Ability;
+use tidewire_access::problem::Problem;
+use tidewire_hub::QueryRequest;
+use tidewire_hub::horizon::{Horizon, HorizonDocument};
+use tidewire_hub::kinds::query::engine::{QuerySeats, for_those_without_sql};
+use tidewire_hub::offset::malformed_offset;
 
 /// How long this node may take to see what a client has from another one.
 const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);

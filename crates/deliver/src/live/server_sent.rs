@@ -9,18 +9,18 @@ use axum::http::{HeaderValue, Response};
 use tidewire_store::Position;
 
 use super::greeting::{self, Serving};
-use crate::access::auth::Identity;
-use crate::access::auth::places::Place;
-use crate::access::problem::Problem;
 use crate::carrier::connection_id;
-use crate::hub::directory::{Present, Registered};
-use crate::hub::kinds::entities::kept::Entities;
-use crate::hub::lookup::within_log;
-use crate::hub::offset::{malformed_offset, parse_offset};
-use crate::hub::{Command, Facts, Outlet, Presence};
 use crate::hub_body::written_by_hub;
 use crate::node::Node;
-use crate::wire::peer::Peer;
+use tidewire_access::auth::Identity;
+use tidewire_access::auth::places::Place;
+use tidewire_access::problem::Problem;
+use tidewire_hub::directory::{Present, Registered};
+use tidewire_hub::kinds::entities::kept::Entities;
+use tidewire_hub::lookup::within_log;
+use tidewire_hub::offset::{malformed_offset, parse_offset};
+use tidewire_hub::{Command, Facts, Outlet, Presence};
+use tidewire_wire::peer::Peer;
 
 /// The response to a session's client.
 pub(super) async fn respond(

@@ -10,13 +10,13 @@ use tidewire_store::TABLE_PREFIX;
 
 use super::message::{Refused, check_query_id, malformed, start_from};
 use super::subscribe::Asker;
-use crate::access::problem::Problem;
-use crate::access::stream_name::{StreamName, relative_name};
-use crate::hub::horizon::{Horizon, HorizonDocument};
-use crate::hub::{Manner, SessionLink, StartFrom, StreamRequest};
 use crate::node::Node;
 use crate::sessions::{Following, subscribe};
 use crate::streams::where_without_table;
+use tidewire_access::problem::Problem;
+use tidewire_access::stream_name::{StreamName, relative_name};
+use tidewire_hub::horizon::{Horizon, HorizonDocument};
+use tidewire_hub::{Manner, SessionLink, StartFrom, StreamRequest};
 
 /// A stream that a client wants to follow, or a table.
 #[derive(Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! Each is answered for itself: one that is refused does not concern the others.
 
-#[cfg(test)]
+#[cfg(all(test, debug_assertions))]
 mod clock;
 
 use std::sync::Arc;
@@ -15,10 +15,11 @@ use super::entities::{self, EntityWish};
 use super::message::Refused;
 use super::queries::{self, QueryWish};
 use super::streams::{self, StreamWish};
-use crate::access::auth::{Act, Identity, audit};
-use crate::access::problem::Problem;
-use crate::hub::{Command, Handle, Key, SubscribeRequest};
 use crate::node::Node;
+use tidewire_access::auth::{Act, Identity, audit};
+use tidewire_access::problem::Problem;
+use tidewire_hub::messages::AsMessage as _;
+use tidewire_hub::{Command, Handle, Key, SubscribeRequest};
 
 /// Queries of one message that the database is asked about together.
 const TOGETHER: usize = 16;
@@ -29,7 +30,7 @@ pub(crate) enum Wish {
     Stream(StreamWish),
     Entities(EntityWish),
     Query(QueryWish),
-    #[cfg(test)]
+    #[cfg(all(test, debug_assertions))]
     Clock(clock::ClockWish),
 }
 
@@ -59,7 +60,7 @@ impl Wish {
             Wish::Stream(wish) => &wish.query_id,
             Wish::Entities(wish) => &wish.query_id,
             Wish::Query(wish) => &wish.query_id,
-            #[cfg(test)]
+            #[cfg(all(test, debug_assertions))]
             Wish::Clock(wish) => &wish.query_id,
         }
     }
@@ -70,7 +71,7 @@ impl Wish {
         match self {
             Wish::Stream(wish) => Some(&wish.stream),
             Wish::Entities(_) | Wish::Query(_) => None,
-            #[cfg(test)]
+            #[cfg(all(test, debug_assertions))]
             Wish::Clock(_) => Some("clock"),
         }
     }
@@ -86,7 +87,7 @@ impl Wish {
             Wish::Stream(wish) => SubscribeRequest::Stream(wish.request(asker).await?),
             Wish::Entities(wish) => SubscribeRequest::Entities(wish.request(asker).await?),
             Wish::Query(wish) => SubscribeRequest::Query(Box::new(wish.request(asker).await?)),
-            #[cfg(test)]
+            #[cfg(all(test, debug_assertions))]
             Wish::Clock(wish) => SubscribeRequest::Clock(wish.request()),
         })
     }

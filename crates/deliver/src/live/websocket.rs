@@ -14,26 +14,27 @@ use axum::http::Response;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto::upgrade::downcast;
 
+use tidewire_hub::messages::AsMessage as _;
 use tidewire_store::SessionChange;
 
 use super::greeting::{self, Serving};
 use super::message::{self, Message};
 use super::subscribe::{Asker, Wish};
-use crate::access::auth::places::Place;
-use crate::access::auth::{Act, Ended, Identity, audit};
-use crate::access::budget::{Held, Purpose};
-use crate::access::problem::Problem;
 use crate::carrier::{Carrier, connection_id};
 use crate::door::Admission;
-use crate::hub::directory::{Present, Registered};
-use crate::hub::kinds::entities::kept::Entities;
-use crate::hub::messages::{Pong, ServerMessage as _};
-use crate::hub::{Command, Facts, Handle, Key, Outlet, Socket};
 use crate::node::Node;
-use crate::wire::clock::clock_ms;
-use crate::wire::line::{HttpSide, Line};
-use crate::wire::websocket::reader::{Incoming, Reader};
-use crate::wire::websocket::{CloseCode, frame, handshake};
+use tidewire_access::auth::places::Place;
+use tidewire_access::auth::{Act, Ended, Identity, audit};
+use tidewire_access::budget::{Held, Purpose};
+use tidewire_access::problem::Problem;
+use tidewire_hub::directory::{Present, Registered};
+use tidewire_hub::kinds::entities::kept::Entities;
+use tidewire_hub::messages::{Pong, ServerMessage as _};
+use tidewire_hub::{Command, Facts, Handle, Key, Outlet, Socket};
+use tidewire_wire::clock::clock_ms;
+use tidewire_wire::line::{HttpSide, Line};
+use tidewire_wire::websocket::reader::{Incoming, Reader};
+use tidewire_wire::websocket::{CloseCode, frame, handshake};
 
 /// Read from the socket at once.
 const READ_BYTES: usize = 8 << 10;
@@ -148,7 +149,7 @@ impl Client {
         self.reader.take(&first);
         drop(first);
         loop {
-            match self.reader.next() {
+            match self.reader.take_next() {
                 Ok(None) => {}
                 Ok(Some(said)) => {
                     let socket = Arc::clone(&self.socket);
@@ -233,7 +234,7 @@ impl Client {
                     Ok(()) | Err(_) => {}
                 }
                 loop {
-                    match self.reader.next() {
+                    match self.reader.take_next() {
                         Ok(Some(Incoming::Close)) => return,
                         Ok(Some(_)) => {}
                         Ok(None) => break,
@@ -437,5 +438,5 @@ async fn over(identity: Option<&Identity>) -> Ended {
 }
 
 fn unauthorized(detail: &str) -> Problem {
-    crate::access::auth::unauthorized(detail)
+    tidewire_access::auth::unauthorized(detail)
 }

@@ -16,16 +16,16 @@ use serde_json::json;
 
 use tidewire_store::SessionChange;
 
-use crate::access::auth::{Act, Identity};
-use crate::access::problem::Problem;
-use crate::access::stream_name::{StreamName, relative_name};
 use crate::body;
 use crate::document::{only, parse, uncached};
 use crate::door::{Admission, address};
-use crate::hub::horizon::HorizonDocument;
-use crate::hub::offset::parse_offset;
 use crate::live::message::start_from;
 use crate::node::Node;
+use tidewire_access::auth::{Act, Identity};
+use tidewire_access::problem::Problem;
+use tidewire_access::stream_name::{StreamName, relative_name};
+use tidewire_hub::horizon::HorizonDocument;
+use tidewire_hub::offset::parse_offset;
 
 use crate::sessions::{Following, subscribe};
 

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::SessionSignal;
 
-use crate::hub::Command;
 use crate::live::follow;
 use crate::node::Node;
+use tidewire_hub::Command;
 
 /// How often to look whether something was missed: signals are hints, as those of the log are.
 const LOOK_EVERY: Duration = Duration::from_secs(20);

@@ -17,14 +17,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use tidewire_store::{Session, SessionChange, SessionOutcome, SharedStore};
 
-use crate::access::auth::Identity;
-use crate::access::options::SessionOptions;
-use crate::access::problem::Problem;
-use crate::access::secret;
-use crate::access::start_error::StartError;
-use crate::hub::admit::taken_by_session;
-use crate::hub::session_notes::Batch;
-use crate::hub::{Handle, Key};
+use tidewire_access::auth::Identity;
+use tidewire_access::options::SessionOptions;
+use tidewire_access::problem::Problem;
+use tidewire_access::secret;
+use tidewire_access::start_error::StartError;
+use tidewire_hub::admit::taken_by_session;
+use tidewire_hub::session_notes::Batch;
+use tidewire_hub::{Handle, Key};
 
 pub(crate) use subscribe::{Following, subscribe};
 

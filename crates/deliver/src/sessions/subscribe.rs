@@ -3,9 +3,9 @@
 use tidewire_store::{SessionChange, SessionOutcome, SessionSubscription, Start};
 
 use super::Sessions;
-use crate::access::problem::Problem;
-use crate::hub::lookup::{Reach, not_lost, view, within_log};
-use crate::hub::{Hub, StartFrom};
+use tidewire_access::problem::Problem;
+use tidewire_hub::lookup::{Reach, not_lost, view, within_log};
+use tidewire_hub::{Hub, StartFrom};
 
 /// What a session is to follow.
 #[derive(Debug)]

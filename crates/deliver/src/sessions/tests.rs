@@ -7,10 +7,11 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::PREFIX;
-use crate::access::auth::names::TableNames;
-use crate::access::auth::scopes::Scopes;
-use crate::access::auth::{Identity, Who};
-use crate::testing::{Bench, changed, changed_text, changes};
+use crate::testing::Bench;
+use tidewire_access::auth::names::TableNames;
+use tidewire_access::auth::scopes::Scopes;
+use tidewire_access::auth::{Identity, Who};
+use tidewire_fixtures::mutations::{changed, changed_text, changes};
 
 const CASES: u32 = 2_000;
 

@@ -6,10 +6,10 @@ use axum::http::StatusCode;
 
 use tidewire_store::{LiveQueryRow, SqlAnswer};
 
-use crate::access::auth::{Ability, Identity, audit};
-use crate::access::problem::Problem;
 use crate::control::{self, Order};
 use crate::node::Node;
+use tidewire_access::auth::{Ability, Identity, audit};
+use tidewire_access::problem::Problem;
 
 /// The `live_id` of a `KILL LIVE QUERY`, if a text is one; a problem if it would be one.
 pub(crate) fn meant(sql: &str) -> Option<Result<String, Problem>> {

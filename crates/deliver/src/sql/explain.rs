@@ -6,10 +6,10 @@ use tokio::sync::oneshot;
 use tidewire_store::{SqlAnswer, SqlColumn};
 
 use super::commands::after;
-use crate::access::auth::{Ability, Identity};
-use crate::access::problem::Problem;
-use crate::hub::kinds::query::engine::Order;
 use crate::node::Node;
+use tidewire_access::auth::{Ability, Identity};
+use tidewire_access::problem::Problem;
+use tidewire_hub::kinds::query::engine::Order;
 
 /// The SELECT of an `EXPLAIN LIVE`, if it is one.
 pub(crate) fn meant(sql: &str) -> Option<&str> {

@@ -9,12 +9,12 @@ use tidewire_store::{Answer, Append, Command, ProducerStamp};
 
 use super::headers;
 use super::refusal;
-use crate::access::auth::Identity;
-use crate::access::problem::Problem;
-use crate::access::stream_name::StreamName;
 use crate::body;
-use crate::hub::encode;
 use crate::node::Node;
+use tidewire_access::auth::Identity;
+use tidewire_access::problem::Problem;
+use tidewire_access::stream_name::StreamName;
+use tidewire_hub::encode;
 
 /// Bytes of a W3C `traceparent`, which are kept with the events.
 const TRACEPARENT_BYTES_MAX: usize = 128;

@@ -10,14 +10,14 @@ use tidewire_store::{Answer, Command, Create, ForkFrom, Reach, Refusal};
 
 use super::headers;
 use super::refusal;
-use crate::access::auth::{Act, Identity};
-use crate::access::problem::Problem;
-use crate::access::stream_name::{StreamName, is_of_entities, relative_name};
 use crate::body;
 use crate::browser::own_url;
-use crate::hub::offset::parse_offset;
-use crate::hub::{encode, lookup};
 use crate::node::Node;
+use tidewire_access::auth::{Act, Identity};
+use tidewire_access::problem::Problem;
+use tidewire_access::stream_name::{StreamName, is_of_entities, relative_name};
+use tidewire_hub::offset::parse_offset;
+use tidewire_hub::{encode, lookup};
 
 pub(super) async fn create(
     node: &Node,

@@ -4,7 +4,7 @@ use axum::http::HeaderMap;
 
 use tidewire_store::{Lifetime, ProducerStamp};
 
-use crate::access::problem::Problem;
+use tidewire_access::problem::Problem;
 
 pub(crate) const NEXT_OFFSET: &str = "stream-next-offset";
 pub(crate) const UP_TO_DATE: &str = "stream-up-to-date";

@@ -12,16 +12,16 @@ use tidewire_store::{Event, Page, PageLimit, Position};
 
 use super::headers;
 use super::read::{Answer, From, Query, render};
-use crate::access::auth::Identity;
-use crate::access::problem::Problem;
-use crate::access::stream_name::StreamName;
-use crate::hub::cursor;
-use crate::hub::lens::{Lens, Sees, View};
-use crate::hub::lookup::{Reach, beyond_tip};
-use crate::hub::tail::Attendance;
-use crate::hub::{encode, lookup, refusal};
 use crate::node::Node;
-use crate::wire::clock::now_ms;
+use tidewire_access::auth::Identity;
+use tidewire_access::problem::Problem;
+use tidewire_access::stream_name::StreamName;
+use tidewire_hub::cursor;
+use tidewire_hub::lens::{Lens, Sees, View};
+use tidewire_hub::lookup::{Reach, beyond_tip};
+use tidewire_hub::tail::Attendance;
+use tidewire_hub::{encode, lookup, refusal};
+use tidewire_wire::clock::now_ms;
 
 /// Answers with data as soon as there is some, or with 204 when the time is up.
 pub(super) async fn long_poll(
@@ -58,7 +58,7 @@ pub(super) async fn long_poll(
                 // Also between two pages of which nothing is seen: there may be any number of those.
                 tokio::select! {
                     biased;
-                    ended = identity.standing().over() => return Err(crate::access::auth::ended(ended)),
+                    ended = identity.standing().over() => return Err(tidewire_access::auth::ended(ended)),
                     () = node.hub.draining.cancelled() => break,
                     () = tokio::time::sleep_until(deadline) => break,
                     // Timers are a little late, and pages may come faster.

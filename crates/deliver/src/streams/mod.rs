@@ -25,10 +25,10 @@ use axum::response::IntoResponse;
 
 use tidewire_store::{Answer, Command};
 
-use crate::access::auth::Identity;
-use crate::access::problem::Problem;
-use crate::access::stream_name::StreamName;
 use crate::node::Node;
+use tidewire_access::auth::Identity;
+use tidewire_access::problem::Problem;
+use tidewire_access::stream_name::StreamName;
 
 pub(crate) use read::where_without_table;
 

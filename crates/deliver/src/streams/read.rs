@@ -9,16 +9,16 @@ use axum::response::IntoResponse;
 use tidewire_store::{Lifetime, Page, Position, StreamState, StreamView};
 
 use super::{headers, live, sse};
-use crate::access::auth::Identity;
-use crate::access::budget::HeldAlready;
-use crate::access::problem::Problem;
-use crate::access::stream_name::StreamName;
-use crate::hub::horizon::Horizon;
-use crate::hub::lens::View;
-use crate::hub::offset::parse_offset;
-use crate::hub::{encode, lookup};
 use crate::node::Node;
 use crate::pages::{Format, Rendered};
+use tidewire_access::auth::Identity;
+use tidewire_access::budget::HeldAlready;
+use tidewire_access::problem::Problem;
+use tidewire_access::stream_name::StreamName;
+use tidewire_hub::horizon::Horizon;
+use tidewire_hub::lens::View;
+use tidewire_hub::offset::parse_offset;
+use tidewire_hub::{encode, lookup};
 
 /// Where a read starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use axum::http::StatusCode;
 use tidewire_store::Refusal;
 
 use super::headers;
-use crate::access::problem::Problem;
-use crate::hub::refusal::{gone, not_found};
 use crate::node::Node;
+use tidewire_access::problem::Problem;
+use tidewire_hub::refusal::{gone, not_found};
 
 /// The problem document of a refusal.
 pub(crate) fn problem(node: &Node, refusal: Refusal) -> Problem {

@@ -12,17 +12,17 @@ use axum::http::request::Parts;
 use super::headers;
 use super::live::first_page;
 use super::read::{From, Query};
-use crate::access::auth::Identity;
-use crate::access::problem::Problem;
-use crate::access::stream_name::StreamName;
 use crate::carrier::connection_id;
-use crate::hub::lookup::beyond_tip;
-use crate::hub::reader_frame::Voice;
-use crate::hub::{Arrival, Facts, PASSAGE_LIMIT};
-use crate::hub::{encode, lookup};
 use crate::hub_body::written_by_hub;
 use crate::node::Node;
-use crate::wire::peer::Peer;
+use tidewire_access::auth::Identity;
+use tidewire_access::problem::Problem;
+use tidewire_access::stream_name::StreamName;
+use tidewire_hub::lookup::beyond_tip;
+use tidewire_hub::reader_frame::Voice;
+use tidewire_hub::{Arrival, Facts, PASSAGE_LIMIT};
+use tidewire_hub::{encode, lookup};
+use tidewire_wire::peer::Peer;
 
 /// The response, which stays open.
 pub(super) async fn stream(

@@ -8,10 +8,10 @@ use tidewire_store::Position;
 use tidewire_store::subscription::{Config, Kind, Subscription};
 
 use super::{reply, target};
-use crate::access::problem::Problem;
-use crate::access::stream_name::{StreamName, relative_name};
-use crate::hub::offset::parse_offset;
 use crate::node::Node;
+use tidewire_access::problem::Problem;
+use tidewire_access::stream_name::{StreamName, relative_name};
+use tidewire_hub::offset::parse_offset;
 
 const LEASE_TTL_MS_DEFAULT: u64 = 30_000;
 const LEASE_TTL_MS_MIN: u64 = 1_000;

@@ -21,13 +21,13 @@ use axum::response::IntoResponse;
 
 use tidewire_store::subscription::{Config, Fence, Kind, Op, Reply, Subscription};
 
-use crate::access::auth::{Act, Identity};
-use crate::access::problem::Problem;
-use crate::access::stream_name::{StreamName, relative_name};
 use crate::bearer::bearer;
 use crate::body::{self, turned_away};
 use crate::document::method_not_allowed;
 use crate::node::Node;
+use tidewire_access::auth::{Act, Identity};
+use tidewire_access::problem::Problem;
+use tidewire_access::stream_name::{StreamName, relative_name};
 
 pub(crate) use dispatch::Dispatcher;
 

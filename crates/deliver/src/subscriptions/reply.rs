@@ -10,8 +10,8 @@ use serde_json::json;
 use tidewire_store::subscription::Reply;
 
 use super::document;
-use crate::access::problem::Problem;
 use crate::node::Node;
+use tidewire_access::problem::Problem;
 
 /// A problem with the protocol's code.
 pub(super) fn error(

@@ -11,7 +11,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::reply;
 use super::special::is_public;
-use crate::access::problem::Problem;
+use tidewire_access::problem::Problem;
 
 /// Why a target is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -10,7 +10,7 @@ use tidewire_store::subscription::{Delivery, Kind, Subscription};
 
 use super::{document, target};
 use crate::node::Node;
-use crate::wire::clock::now_ms;
+use tidewire_wire::clock::now_ms;
 
 /// The first retry comes after about this; each further one after twice as long.
 const RETRY_BASE_MS: u64 = 1_000;
@@ -65,7 +65,7 @@ impl Sender {
         let allow_loopback = node.options.webhooks.allow_loopback;
         let url =
             target::check_url(url, allow_loopback).map_err(|rejected| rejected.to_string())?;
-        let id = crate::hub::encode::path(&subscription.id);
+        let id = tidewire_hub::encode::path(&subscription.id);
         let body = json!({
             "subscription_id": subscription.id,
             "wake_id": wake.id,

@@ -8,13 +8,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{Asker, Wish};
-use crate::access::auth::scopes::Scopes;
-use crate::access::auth::{Identity, Who};
-use crate::access::options::{Access, Options};
-use crate::hub::kinds::clock::ClockRequest;
-use crate::hub::{Outlet, ServerSent};
 use crate::node::Node;
-use crate::testing;
+use tidewire_access::auth::scopes::Scopes;
+use tidewire_access::auth::{Identity, Who};
+use tidewire_access::options::{Access, Options};
+use tidewire_hub::kinds::clock::ClockRequest;
+use tidewire_hub::testing;
+use tidewire_hub::{Outlet, ServerSent};
 
 /// The clock, under a name.
 #[derive(Debug, PartialEq, Eq)]

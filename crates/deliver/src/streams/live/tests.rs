@@ -9,19 +9,19 @@ use tempfile::TempDir;
 
 use super::super::read::get;
 use super::*;
-use crate::access::auth::names::TableNames;
-use crate::access::auth::scopes::Scopes;
-use crate::access::auth::{Ended, Who};
-use crate::access::options::{Access, Options};
-use crate::testing;
+use tidewire_access::auth::names::TableNames;
+use tidewire_access::auth::scopes::Scopes;
+use tidewire_access::auth::{Ended, Who};
+use tidewire_access::options::{Access, Options};
+use tidewire_fixtures::orders;
 
 const STREAM: &str = "table/orders";
 
 /// A node that reads two events at a time, with a table of twenty rows.
 async fn node(long_poll: Duration) -> (Arc<Node>, TempDir) {
-    let (store, folder) = testing::watched_orders().await;
+    let (store, folder) = orders::watched_orders().await;
     for id in 1..=20 {
-        testing::run(&store, &format!("INSERT INTO orders VALUES ({id}, {id})")).await;
+        orders::run(&store, &format!("INSERT INTO orders VALUES ({id}, {id})")).await;
     }
     let mut options = Options::new(Access::OpenOnLoopback);
     options.streams.read_events_max = 2;

@@ -1,0 +1,158 @@
+//! From news to the outboxes.
+//!
+//! News with few followers is handed out at once. News with many is handed out in slices, and between two
+//! slices everything else gets its turn, so that a crowd delays nobody but itself. That is the same for
+//! every kind of subscription; what a follower is told of the news is its kind's to say.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::audience::Member;
+use super::outbox::{Cargo, Parcel};
+use super::round::{Round, Serving};
+use super::shard::Shard;
+use super::stats::add;
+use crate::tail::Sight;
+
+/// Followers of a large audience that are served before all else gets its turn. A write to a socket
+/// takes some microseconds, and whoever waits for this shard, or for the thread it runs on, waits for
+/// so many of them, several times on the way from an append to its delivery. The turn itself costs a
+/// microsecond or two, so fewer would not gain much.
+const SLICE_MAX: usize = 16;
+
+/// Rounds of a lane that look at their events together, so that those are read once for all.
+const LOOK_MAX: usize = 64;
+
+impl Shard {
+    /// Takes a look at the log, which is the last for now or one of several.
+    pub(super) fn see(&mut self, sight: &Sight, is_last: bool) {
+        let alone = is_last && sight.streams.len() == 1;
+        for glimpse in &sight.streams {
+            self.see_stream(glimpse, alone);
+        }
+        self.see_entities(&sight.entities);
+        self.position = sight.position;
+    }
+
+    /// Hands out news of one lane, one round for each cohort. `alone` if nothing else happened.
+    pub(crate) fn fan_out(&mut self, mut rounds: Vec<Round>, alone: bool) {
+        let Some(first) = rounds.first() else { return };
+        let size: usize = rounds.iter().map(Round::size).sum();
+        let large = size > self.hub.options.live.fan_out_threshold;
+        // What happened in a lane goes out in order, so one that is being served in slices stays so.
+        if large || self.backlog.holds(&first.news.lane()) {
+            return self.backlog.push(rounds);
+        }
+        let alone = alone && rounds.len() == 1 && self.backlog.is_empty();
+        super::kinds::look_together(rounds.iter_mut(), &self.hub);
+        for mut round in rounds {
+            round.serving.alone = alone;
+            self.serve(&mut round, usize::MAX);
+        }
+    }
+
+    /// Serves a slice of a large audience.
+    pub(super) fn slice(&mut self) {
+        let Some(mut round) = self.backlog.turn() else { return };
+        // A reader follows one stream, so nothing else comes for it in this turn.
+        round.serving.alone = round.news.is_for_readers() || !self.backlog.has_more();
+        if round.news.is_unseen() {
+            let alike = self.backlog.lane_mut().into_iter().flatten().take(LOOK_MAX);
+            super::kinds::look_together(std::iter::once(&mut round).chain(alike), &self.hub);
+        }
+        let count = self.hub.options.live.fan_out_threshold.clamp(1, SLICE_MAX);
+        self.serve(&mut round, count);
+        self.backlog.end_turn(round);
+    }
+
+    fn serve(&mut self, round: &mut Round, count: usize) {
+        round.news.look(&self.hub);
+        let mut left = count;
+        while left > 0 {
+            let (members, taken) = round.take(left);
+            if taken.is_empty() && round.is_done() {
+                break;
+            }
+            left -= taken.len();
+            let Round { news, serving, .. } = round;
+            for slice in members[taken].chunks(SLICE_MAX) {
+                self.look_ahead(slice);
+                for member in slice {
+                    news.tell(self, *member, serving);
+                }
+            }
+        }
+        let serving = &mut round.serving;
+        let straight = std::mem::take(&mut serving.straight);
+        if straight > 0 {
+            self.stats.pushed(straight, self.wall_ms - serving.created_at_ms);
+        }
+    }
+
+    /// Gives a follower what happened: straight to its socket if that is free, else into its outbox. If
+    /// there is no room, or its kind holds it back and has none, it loses its place. One that says what there
+    /// is when its turn comes is given a place among what waits, which needs no room.
+    pub(crate) fn hand_over(
+        &mut self,
+        member: Member,
+        bytes: Bytes,
+        cargo: Cargo,
+        serving: &mut Serving,
+    ) {
+        let (now_ms, limits) = (self.now_ms, &self.hub.options.live);
+        let connection = self.connections.get_mut(member.key.index);
+        let Some(connection) = connection.filter(|c| c.serial == member.key.serial) else { return };
+        let idle = connection.is_idle();
+        let Some(subscription) = connection.subscription(member.slot) else { return };
+        let parcel = Parcel { bytes, cargo, queued_ms: now_ms };
+        let parcel = match subscription.kind.subject_mut().hold(parcel, limits) {
+            Hold::Not(parcel) => Some(parcel),
+            Hold::Held => return,
+            Hold::Full => None,
+        };
+        let Cargo::Live { from, to, events, created_at_ms, .. } = cargo else {
+            if let Some(Parcel { bytes, cargo, .. }) = parcel {
+                connection.queue(bytes, cargo, now_ms);
+                self.touch(member.key.index);
+            }
+            return;
+        };
+        let kept = match parcel {
+            Some(Parcel { bytes, cargo, .. }) if idle && serving.alone => {
+                serving.created_at_ms = created_at_ms;
+                if connection.send_straight(bytes, cargo, now_ms) {
+                    serving.straight += u64::from(events);
+                    return;
+                }
+                true
+            }
+            Some(parcel) if connection.has_room(events as usize, parcel.bytes.len(), limits) => {
+                connection.queue_live(member.slot, parcel);
+                true
+            }
+            _ => false,
+        };
+        if !kept {
+            connection.lose(member.slot, (from, to), now_ms);
+            add(&self.stats.gaps, 1);
+        }
+        self.touch(member.key.index);
+    }
+}
+
+/// What a kind does with something that happened while it is not yet to be sent.
+#[derive(Debug)]
+pub enum Hold {
+    /// It is sent.
+    Not(Parcel),
+    /// It is kept until its turn comes.
+    Held,
+    /// It cannot be kept: the subscription loses its place.
+    Full,
+}
+
+/// Followers as a list that rounds share.
+pub(crate) fn listed(members: impl IntoIterator<Item = Member>) -> Arc<Vec<Member>> {
+    Arc::new(members.into_iter().collect())
+}

@@ -1,0 +1,189 @@
+//! Live SQL queries on this node.
+//!
+//! ```text
+//!   subscribe ──► compile ──► shard ──order──► desk ──ask──► reads ──► store
+//!                                      tail ──events──► (Engine)
+//!                             shard ◄──sight── news ◄──outputs
+//! ```
+//!
+//! There is one engine a node, in a task of its own: the [`desk`]. Queries that are the same are kept
+//! once, whoever follows them. The desk does not hold up the follower of the log: one that falls behind
+//! reads on by itself.
+//!
+//! - [`catalogue`]: what the tables are; [`compile`]: from SQL to a query; [`origin`]: what that is bound from
+//! - [`rebind`]: bound anew when a table has changed; [`rules`]: whether rules can be kept
+//! - [`reads`]: rows from the database, by [`fair`] turns; [`settle`]: where in the log they stand; [`resume`]: going on
+//!   from an offset
+//! - [`news`]: what is told, written once for all; [`registry`]: the list of live queries, [`counts`]: what
+//!   it says was told
+//! - [`problem`]: why there is no query; [`metrics`]: what is counted
+//! - `apply`: events of the log, told to the engine in order, each once
+//! - `rows`: what reads of the database gave, told to the engine
+//! - `table`: a table that is not what it was
+//! - `told`: what the engine says, turned into what is done about it
+
+mod apply;
+mod catalogue;
+mod compile;
+mod counts;
+mod desk;
+mod fair;
+mod metrics;
+mod news;
+mod origin;
+mod problem;
+mod reads;
+mod rebind;
+mod registry;
+mod resume;
+mod rows;
+mod rules;
+mod settle;
+mod table;
+mod told;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::{mpsc, oneshot};
+
+use tidewire_query::{QueryKey, Subscriber};
+use tidewire_store::Position;
+
+use crate::Hub;
+use crate::lens::PatternSeat;
+use tidewire_access::auth::{Identity, Who};
+use tidewire_access::problem::Problem;
+use tidewire_wire::seats::{Seat, Seats};
+
+use catalogue::Catalogue;
+use compile::Checks;
+use metrics::Counters;
+
+pub use compile::Compiled;
+pub use counts::Counts;
+pub use desk::Desk;
+pub use metrics::write as write_metrics;
+pub use news::{Change, News, QuerySight, piece};
+pub use problem::{ended, for_those_without_sql, not_over_sse, too_many};
+pub use registry::Registry;
+pub use told::query_of;
+
+/// The places of a query among those of someone, given back when dropped.
+#[derive(Debug)]
+pub struct QuerySeats {
+    _one: Seat<Who>,
+    _patterns: Vec<PatternSeat>,
+}
+
+impl QuerySeats {
+    pub fn new(one: Seat<Who>, patterns: Vec<PatternSeat>) -> QuerySeats {
+        QuerySeats { _one: one, _patterns: patterns }
+    }
+}
+
+/// Where the desk's sights go: one way for each shard.
+pub(crate) type QuerySinks = Vec<mpsc::Sender<Arc<QuerySight>>>;
+
+/// What the desk is asked.
+#[derive(Debug)]
+pub enum Order {
+    /// Someone follows a query from now on, or goes on from where they were.
+    Subscribe {
+        who: Subscriber,
+        shard: usize,
+        compiled: Arc<Compiled>,
+        resume: Option<Position>,
+    },
+    /// Someone has lost what was told.
+    Again(Subscriber),
+    Unsubscribe(Subscriber),
+    /// How many follow a query.
+    Count {
+        key: QueryKey,
+        reply: oneshot::Sender<usize>,
+    },
+}
+
+/// Live queries, as the rest of the node knows them.
+#[derive(Debug)]
+pub struct Queries {
+    /// Without a bound but the number of subscriptions: a shard must never wait for the desk, which may
+    /// wait for it.
+    orders: mpsc::UnboundedSender<Order>,
+    next_subscriber: AtomicU64,
+    catalogue: Catalogue,
+    checks: Checks,
+    seats: Seats<Who>,
+    /// Patterns of someone on a table.
+    patterns: Seats<(Who, Box<str>)>,
+    counters: Counters,
+    pub registry: Registry,
+}
+
+impl Queries {
+    /// The handle, and what its desk is to listen to.
+    pub fn new() -> (Queries, mpsc::UnboundedReceiver<Order>) {
+        let (orders, ordered) = mpsc::unbounded_channel();
+        let queries = Queries {
+            orders,
+            next_subscriber: AtomicU64::new(0),
+            catalogue: Catalogue::default(),
+            checks: Checks::default(),
+            seats: Seats::default(),
+            patterns: Seats::default(),
+            counters: Counters::default(),
+            registry: Registry::default(),
+        };
+        (queries, ordered)
+    }
+
+    /// Asks the desk for something. A desk that is gone belongs to a server that stops: who leaves has
+    /// nothing to ask of it, but who comes is not served.
+    pub fn order(&self, order: Order) {
+        if let Err(mpsc::error::SendError(Order::Subscribe { who, .. })) = self.orders.send(order) {
+            tracing::error!(?who, "live queries are not kept any more; a subscription is lost");
+        }
+    }
+
+    /// A number that no other subscriber has.
+    pub(crate) fn next_subscriber(&self) -> Subscriber {
+        Subscriber(self.next_subscriber.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Hub {
+    /// A place among the queries of someone, given back when dropped.
+    pub fn query_seat(&self, identity: &Identity) -> Result<Seat<Who>, Problem> {
+        let per_identity_max = self.options.queries.per_identity_max;
+        let seat = self.queries.seats.take(identity.who().clone(), per_identity_max);
+        seat.ok_or_else(|| problem::too_many("queries.per_identity_max", per_identity_max))
+    }
+
+    /// Places among the patterns of someone on a table, if there are any to be tried.
+    pub fn pattern_seat(
+        &self,
+        identity: &Identity,
+        table: &str,
+        patterns: usize,
+    ) -> Result<Option<PatternSeat>, Problem> {
+        if patterns == 0 {
+            return Ok(None);
+        }
+        let (holder, max) =
+            ((identity.who().clone(), table.into()), self.options.queries.patterns_max);
+        let seat = self.queries.patterns.take_several(holder, patterns, max);
+        seat.map(Arc::new).map(Some).ok_or_else(|| problem::too_many_patterns(table, max))
+    }
+
+    /// The same for all tables of a query.
+    pub fn pattern_seats(
+        &self,
+        identity: &Identity,
+        compiled: &Compiled,
+    ) -> Result<Vec<PatternSeat>, Problem> {
+        let patterns = compiled.query.unindexed_patterns().into_iter();
+        let seats = patterns.map(|(table, count)| self.pattern_seat(identity, table, count));
+        seats.filter_map(Result::transpose).collect()
+    }
+}

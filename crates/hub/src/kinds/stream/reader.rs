@@ -1,0 +1,488 @@
+//! Readers: responses that follow one stream, by `live=sse`.
+//!
+//! ```text
+//!            the socket is full                     memory does not reach back
+//!   live ──────────────────────────► behind ─────────────────────────────────► reading
+//!     ▲                               │  ▲                                        │
+//!     └───── has all there is ────────┘  └──── a page of the store was queued ────┘
+//! ```
+//!
+//! A reader that is live gets each round's frame, which all readers of the stream share, straight to
+//! its socket. One whose socket is full gets nothing more: no frame is kept for it, so it costs no
+//! more than the frame that is half out. When the socket has taken that, the reader gets on from
+//! where it is, a piece at a time, out of what the tail remembers of the stream, or else out of the
+//! store, and is live again when it has all there is.
+//!
+//! What must hold: `position` is a place up to which the reader was given all of the stream. Whoever
+//! goes live was given all that the tail remembers, which is at least what this shard has seen; so
+//! what the shard sees next, less what lies up to `position`, is exactly what is missing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng as _;
+
+use tidewire_store::{Page, PageLimit, Position};
+
+use crate::Hub;
+use crate::audience::{Circle, Member};
+use crate::connection::{Connection, Key};
+use crate::facts::Facts;
+use crate::kinds::stream::news::StreamNews;
+use crate::lens::{Lens, Sees, View};
+use crate::log_feed::replay::{read_page, renew_every, see_page};
+use crate::lookup::Reach;
+use crate::outbox::{Cargo, Slot};
+use crate::outlet::Outlet;
+use crate::reader_frame::{Extent, Frame, Voice};
+use crate::round::Serving;
+use crate::shard::{Shard, ms};
+use crate::stats::add;
+use crate::tail::{Attendance, Ending, Notice};
+use crate::{Command, Handle, KindCommand};
+use tidewire_access::problem::Problem;
+use tidewire_wire::clock::now_ms;
+
+/// What a reader is given of the store at a time: what a slow one holds of the server's memory.
+pub const PASSAGE_LIMIT: PageLimit = PageLimit { events: 2_000, bytes: 256 << 10 };
+
+/// Payload bytes that a reader is given at a time of what the tail remembers.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A comment is sent when nothing else was for so long, so that proxies keep the connection.
+const KEEP_ALIVE_MS: u64 = 15_000;
+
+/// When the server goes away, readers come back after this plus as much again at random.
+const RECONNECT_BASE_MS: u64 = 500;
+
+/// A reader that comes, with the first page it is to get.
+#[derive(Debug)]
+pub struct Arrival {
+    facts: Arc<Facts>,
+    attendance: Attendance,
+    reach: Reach,
+    view: Option<View>,
+    voice: Voice,
+    created: Position,
+    first: Passage,
+    renew_every: Option<Duration>,
+}
+
+impl Arrival {
+    /// A reader of what lies after a position. The attendance must be older than the page, which is as
+    /// the reader sees it.
+    pub fn new(
+        facts: Arc<Facts>,
+        attendance: Attendance,
+        reach: Reach,
+        (view, lens): (Option<View>, Option<Arc<Lens>>),
+        page: &Page,
+        after: Position,
+        voice: Voice,
+    ) -> Arrival {
+        let place = Place { position: after, offset: after };
+        let state = &page.view.state;
+        Arrival {
+            facts,
+            attendance,
+            reach,
+            view,
+            voice,
+            created: state.created,
+            first: Passage::of(page, lens, place, voice),
+            renew_every: renew_every(state),
+        }
+    }
+}
+
+/// How far a reader has got.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// It was given all of the stream up to here. `offset <= position`.
+    position: Position,
+    /// The last offset that it was told.
+    offset: Position,
+}
+
+/// A page of the store as a reader gets it.
+#[derive(Debug)]
+pub struct Passage {
+    /// A `control` event at least.
+    frame: Frame,
+    events: usize,
+    reached: Place,
+    closed: bool,
+    created: Position,
+    /// What it was seen through.
+    lens: Option<Arc<Lens>>,
+}
+
+impl Passage {
+    fn of(page: &Page, lens: Option<Arc<Lens>>, place: Place, voice: Voice) -> Passage {
+        let state = &page.view.state;
+        let offset = page.next(place.offset);
+        let closed = page.up_to_date() && state.closed.is_some();
+        let reach = match page.up_to_date() {
+            true if closed => Extent::Closed,
+            true => Extent::UpToDate,
+            false => Extent::Partly,
+        };
+        Passage {
+            frame: voice.frame(&page.events, offset, reach, now_ms()),
+            events: page.events.len(),
+            reached: Place { position: place.position.max(page.scanned_to).max(offset), offset },
+            closed,
+            created: state.created,
+            lens,
+        }
+    }
+}
+
+/// What a reader is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// It gets what happens.
+    Live,
+    /// It lacks something, and gets on when its socket takes more.
+    Behind,
+    /// A page of the store is being read for it, or waits for its socket.
+    Reading,
+}
+
+/// A reader.
+#[derive(Debug)]
+pub struct Reader {
+    stream: Arc<str>,
+    /// Whose streams it can reach.
+    reach: Reach,
+    /// What it sees of a table, if not all, and through what.
+    view: Option<View>,
+    lens: Option<Arc<Lens>>,
+    /// Which stream of this name it reads.
+    created: Position,
+    voice: Voice,
+    place: Place,
+    progress: Progress,
+    ends_at_ms: u64,
+}
+
+impl Reader {
+    pub fn stream(&self) -> &Arc<str> {
+        &self.stream
+    }
+
+    /// Its place in an audience.
+    pub(crate) fn membership(&self, key: Key) -> (&Arc<str>, Circle, Member) {
+        let circle = Circle::Readers(self.view.clone());
+        (&self.stream, circle, Member { key, slot: Slot::OF_READER })
+    }
+
+    /// When it is to be looked after, if nothing is sent to it after this.
+    fn next_care_ms(&self, now_ms: u64) -> u64 {
+        (now_ms + KEEP_ALIVE_MS).min(self.ends_at_ms)
+    }
+}
+
+impl Connection {
+    /// Whether it is a reader that is to be given more, now that all it was given is out.
+    pub(crate) fn is_hungry(&self) -> bool {
+        !self.closing && self.reader.as_ref().is_some_and(|r| r.progress == Progress::Behind)
+    }
+
+    /// Sends a reader something, which waits until the end of the turn.
+    fn give(&mut self, frame: &Frame, cargo: Cargo, now_ms: u64) {
+        let bytes = frame.bytes(self.dialect());
+        if let Some(reader) = &self.reader {
+            self.next_ping_ms = reader.next_care_ms(now_ms);
+        }
+        self.queue(bytes, cargo, now_ms);
+    }
+
+    /// Sends a reader something at once, if nothing waits before it. Returns whether all is out.
+    fn give_straight(&mut self, frame: &Frame, cargo: Cargo, now_ms: u64) -> bool {
+        if !self.is_idle() {
+            self.give(frame, cargo, now_ms);
+            return false;
+        }
+        if let Some(reader) = &self.reader {
+            self.next_ping_ms = reader.next_care_ms(now_ms);
+        }
+        self.send_straight(frame.bytes(self.dialect()), cargo, now_ms)
+    }
+}
+
+impl Shard {
+    /// Lets a reader in.
+    pub(crate) fn admit_reader(&mut self, outlet: Outlet, arrival: Arrival) -> Key {
+        let key = self.attach(outlet, arrival.facts, true);
+        let sse_ms = ms(self.hub.options.streams.sse_duration);
+        let (now_ms, stream) = (self.now_ms, Arc::clone(arrival.attendance.stream()));
+        let Some(connection) = self.connection(key) else { return key };
+        let Arrival { reach, view, voice, created, first, renew_every, attendance, .. } = arrival;
+        let circle = Circle::Readers(view.clone());
+        connection.reader = Some(Reader {
+            stream: Arc::clone(&stream),
+            reach,
+            view,
+            lens: None,
+            created,
+            voice,
+            place: first.reached,
+            progress: Progress::Reading,
+            ends_at_ms: now_ms.saturating_add(sse_ms),
+        });
+        self.enter(&stream, circle, Member { key, slot: Slot::OF_READER });
+        // Until here, so that what the tail remembers since then is not forgotten.
+        drop(attendance);
+        self.renew_every(&stream, renew_every);
+        self.take_passage(key, &first);
+        if self.hub.draining.is_cancelled() {
+            self.dismiss(key);
+        }
+        key
+    }
+
+    /// Takes a page of the store that was read for a reader.
+    pub(crate) fn read_on(&mut self, key: Key, read: Result<Box<Passage>, Problem>) {
+        let Some(connection) = self.connection(key) else { return };
+        let Some(reader) = &mut connection.reader else { return };
+        match read {
+            Ok(passage) if passage.created != reader.created => {
+                self.end_reader(key, &Frame::default());
+            }
+            Ok(passage) if passage.events == 0 && !passage.closed => {
+                reader.progress = Progress::Behind;
+                reader.place = passage.reached;
+                reader.lens = passage.lens;
+                self.touch(key.index);
+            }
+            Ok(passage) => self.take_passage(key, &passage),
+            Err(problem) => {
+                // The client comes back with its offset and is told properly.
+                tracing::debug!(code = problem.code(), stream = &*reader.stream, "sse ended");
+                self.end_reader(key, &Frame::default());
+            }
+        }
+    }
+
+    fn take_passage(&mut self, key: Key, passage: &Passage) {
+        let now_ms = self.now_ms;
+        let Some(connection) = self.connection(key) else { return };
+        let Some(reader) = &mut connection.reader else { return };
+        reader.progress = Progress::Behind;
+        reader.place = passage.reached;
+        reader.lens.clone_from(&passage.lens);
+        if passage.closed {
+            return self.end_reader(key, &passage.frame);
+        }
+        connection.give(&passage.frame, Cargo::Replayed, now_ms);
+        add(&self.stats.replayed_events, passage.events as u64);
+        self.touch(key.index);
+    }
+
+    /// Gives a round's events to a reader that is live, unless it has them.
+    pub(crate) fn deliver_to_reader(
+        &mut self,
+        key: Key,
+        news: &mut StreamNews,
+        serving: &mut Serving,
+    ) {
+        let (now_ms, wall_ms) = (self.now_ms, self.wall_ms);
+        let Some(connection) = self.connection(key) else { return };
+        if news.ending == Some(Ending::Gone) {
+            return self.end_reader(key, &Frame::default());
+        }
+        if connection.closing {
+            return;
+        }
+        let blocked = connection.blocked;
+        let Some(reader) = &mut connection.reader else { return };
+        let (Place { position, offset }, last) = (reader.place, news.last());
+        let closes = news.ending.is_some();
+        if reader.progress != Progress::Live || (position >= last && !closes) {
+            return;
+        }
+        if blocked {
+            reader.progress = Progress::Behind;
+            return;
+        }
+        if news.event_count() == 0 && !closes {
+            // There was nothing that it sees.
+            reader.place.position = last;
+            return;
+        }
+        let common = (position < news.first()).then(|| news.frame(reader.voice, wall_ms));
+        let frame = match common.filter(|common| reader.voice.takes(common)) {
+            Some(common) => common,
+            None => {
+                let rest = news.events_after(position);
+                reader.voice.frame(&rest, offset.max(last), news.extent(), wall_ms)
+            }
+        };
+        if closes {
+            return self.end_reader(key, &frame);
+        }
+        reader.place = Place { position: last, offset: last };
+        let events = news.event_count();
+        let cargo = Cargo::live(Slot::OF_READER, (position, last), events, news.created_at_ms());
+        if !serving.alone {
+            connection.give(&frame, cargo, now_ms);
+        } else if connection.give_straight(&frame, cargo, now_ms) {
+            serving.created_at_ms = news.created_at_ms();
+            serving.straight += events as u64;
+            return;
+        }
+        self.touch(key.index);
+    }
+
+    /// Mentions to a reader that is live that the columns of its table changed. Its protocol has no word
+    /// for that, so it is a comment.
+    pub(crate) fn mention(&mut self, key: Key, notice: &Notice) {
+        let (now_ms, offset) = (self.now_ms, self.hub.offset(notice.position));
+        let Some(connection) = self.connection(key).filter(|c| !c.closing && !c.blocked) else {
+            return;
+        };
+        if connection.reader.as_ref().is_some_and(|reader| reader.progress == Progress::Live) {
+            // A line break would end the comment.
+            let view = connection.reader.as_ref().and_then(|reader| reader.view.as_ref());
+            let what = notice.told_to(view).replace(['\n', '\r'], " ");
+            let comment = Frame::of(&format!(": schema_changed {offset} {what}\n\n"));
+            connection.give(&comment, Cargo::Message, now_ms);
+            self.touch(key.index);
+        }
+    }
+
+    /// Gives a reader that is behind what the tail remembers, or has the store read for it.
+    pub(crate) fn catch_up(&mut self, key: Key) {
+        let (now_ms, wall_ms) = (self.now_ms, self.wall_ms);
+        let connection = self.connections.get_mut(key.index).filter(|c| c.serial == key.serial);
+        let Some(connection) = connection.filter(|c| c.is_hungry() && c.is_idle()) else { return };
+        let Some(reader) = &mut connection.reader else { return };
+        let Some(audience) = self.audiences.get(&reader.stream) else { return };
+        let topic = audience.attendance.topic();
+        let Place { position, offset } = reader.place;
+        let look = topic.look(position, PIECE_BYTES).0;
+        let (events, last, are_all) = match look.seen(&self.hub, reader.view.as_ref(), position) {
+            Sees::Events { events, last, are_all } => (events, last, are_all),
+            Sees::Nothing => {
+                reader.progress = Progress::Live;
+                return;
+            }
+            Sees::Closed => {
+                let frame = reader.voice.frame(&[], offset, Extent::Closed, wall_ms);
+                return self.end_reader(key, &frame);
+            }
+            Sees::Ended => return self.end_reader(key, &Frame::default()),
+            Sees::Behind => {
+                reader.progress = Progress::Reading;
+                add(&self.stats.replays, 1);
+                let (hub, shard) = (Arc::clone(&self.hub), self.handle.clone());
+                let wanted = Wanted {
+                    stream: Arc::clone(&reader.stream),
+                    reach: reader.reach.clone(),
+                    view: reader.view.clone(),
+                    place: reader.place,
+                    voice: reader.voice,
+                };
+                let task = read_store(hub, shard, key, wanted);
+                self.hub.tasks.spawn(task);
+                return;
+            }
+        };
+        if events.is_empty() {
+            reader.place.position = last;
+            self.touch(key.index);
+            return;
+        }
+        reader.place = Place { position: last, offset: last };
+        let reach = match are_all {
+            true if topic.closes_at(last) => Extent::Closed,
+            true => Extent::UpToDate,
+            false => Extent::Partly,
+        };
+        let frame = reader.voice.frame(&events, last, reach, wall_ms);
+        if reach == Extent::Closed {
+            return self.end_reader(key, &frame);
+        }
+        if are_all {
+            reader.progress = Progress::Live;
+        }
+        connection.give(&frame, Cargo::Replayed, now_ms);
+        add(&self.stats.replayed_events, events.len() as u64);
+        self.touch(key.index);
+    }
+
+    /// Sends a reader back to what is remembered or stored, if it lacks an event there.
+    pub(crate) fn send_back(&mut self, key: Key, unseen: Position) {
+        let Some(connection) = self.connection(key) else { return };
+        let Some(reader) = &mut connection.reader else { return };
+        if reader.progress == Progress::Live && reader.place.position < unseen {
+            reader.progress = Progress::Behind;
+            self.touch(key.index);
+        }
+    }
+
+    /// Sends a reader that is live back to the store, because what it sees of its table has to be found
+    /// out anew.
+    pub(crate) fn send_to_store(&mut self, key: Key) {
+        self.send_back(key, Position::new(u64::MAX));
+    }
+
+    /// Sends a reader the last there is to be.
+    pub(crate) fn end_reader(&mut self, key: Key, last: &Frame) {
+        let now_ms = self.now_ms;
+        if let Some(connection) = self.connection(key) {
+            connection.give(last, Cargo::Last, now_ms);
+            connection.closing = true;
+            self.touch(key.index);
+        }
+    }
+
+    /// Tells a reader that the server goes away, and when to come back.
+    pub(crate) fn dismiss(&mut self, key: Key) {
+        let wait_ms = RECONNECT_BASE_MS + rand::rng().random_range(0..=RECONNECT_BASE_MS);
+        let retry = format!("retry: {wait_ms}\n: the server is going away\n\n");
+        self.end_reader(key, &Frame::of(&retry));
+    }
+
+    /// What time brings to a reader: its end, or a comment.
+    pub(crate) fn care_for_reader(&mut self, key: Key) {
+        let now_ms = self.now_ms;
+        let Some(connection) = self.connection(key) else { return };
+        let Some(reader) = &connection.reader else { return };
+        if now_ms >= reader.ends_at_ms {
+            connection.next_ping_ms = u64::MAX;
+            return self.end_reader(key, &Frame::of(": come back with your offset\n\n"));
+        }
+        connection.next_ping_ms = reader.next_care_ms(now_ms);
+        if connection.is_idle() {
+            connection.queue(connection.dialect().ping(), Cargo::Ping, now_ms);
+            self.touch(key.index);
+        }
+    }
+}
+
+/// What of the store is read for a reader.
+struct Wanted {
+    stream: Arc<str>,
+    reach: Reach,
+    view: Option<View>,
+    place: Place,
+    voice: Voice,
+}
+
+/// Reads a page of the store for a reader.
+async fn read_store(hub: Arc<Hub>, shard: Handle, key: Key, wanted: Wanted) {
+    let Wanted { stream, reach, view, place, voice } = wanted;
+    let read = async {
+        let limit = PASSAGE_LIMIT;
+        let mut page = read_page(&hub, &stream, &reach, place.position, limit).await?;
+        let lens = see_page(&hub, view.as_ref(), &mut page).await?;
+        Ok(Box::new(Passage::of(&page, lens, place, voice)))
+    };
+    let read = tokio::select! {
+        read = read => read,
+        () = hub.draining.cancelled() => return,
+    };
+    shard.ask(Command::OfKind(KindCommand::Read { key, read })).await;
+}
