@@ -140,7 +140,7 @@ impl Command {
 
     /// Whether it must be the only command of its commit: a fork reads the log to find its place,
     /// and must see every event before it there.
-    pub fn stands_alone(&self) -> bool {
+    pub(crate) fn stands_alone(&self) -> bool {
         matches!(self, Command::Create(create) if create.fork.is_some())
     }
 
