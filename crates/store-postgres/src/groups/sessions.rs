@@ -125,7 +125,7 @@ impl Sessions {
             Ok(Err(_)) => return Err(StoreError::Closed.into()),
             Err(_) => {
                 let text = format!("all sessions for work were in use for {timeout:?}");
-                return Err(GroupError::Weather(text));
+                return Err(GroupError::Transient(text));
             }
         };
         let kept = loop {

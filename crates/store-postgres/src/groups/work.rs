@@ -50,7 +50,7 @@ pub(super) async fn begin(sessions: &Arc<Sessions>, claim: &Claim) -> Result<Beg
         Ok(rows) => rows.into_iter().next(),
         Err(error) => {
             sessions.end(session).await;
-            return Err(weather(failed("take a partition", &error)));
+            return Err(transient(failed("take a partition", &error)));
         }
     };
     let read = |row: &Row| -> Result<(i64, i64, String), Error> {
@@ -93,10 +93,10 @@ async fn taken(
 }
 
 /// A lost connection, a deadlock and the like are nobody's fault.
-fn weather(error: GroupError) -> GroupError {
+fn transient(error: GroupError) -> GroupError {
     match error {
         GroupError::Store(StoreError::Closed) => error,
-        GroupError::Store(store) if store.temporary() => GroupError::Weather(store.to_string()),
+        GroupError::Store(store) if store.temporary() => GroupError::Transient(store.to_string()),
         other => other,
     }
 }
@@ -129,7 +129,8 @@ pub struct PostgresWork {
 impl PostgresWork {
     fn held(&self) -> Result<&ClientWrapper, GroupError> {
         let session = self.session.as_ref();
-        let session = session.ok_or_else(|| GroupError::Weather("the work is over".to_owned()))?;
+        let session =
+            session.ok_or_else(|| GroupError::Transient("the work is over".to_owned()))?;
         Ok(session.client())
     }
 
@@ -190,14 +191,14 @@ fn ended(of_commit: bool, error: &Error) -> GroupError {
         Some(code) if code.code().starts_with("23") || of_commit && is_refused(error) => {
             GroupError::Sql(super::super::statements::wrong(error))
         }
-        _ => weather(match failed("end a batch", error) {
+        _ => transient(match failed("end a batch", error) {
             GroupError::Store(_) => GroupError::Store(broken_commit(of_commit, error)),
             other => other,
         }),
     }
 }
 
-/// What the handler did is refused in the end, as by a trigger that waits for it; no weather is to blame.
+/// What the handler did is refused in the end, as by a trigger that waits for it; no transient is to blame.
 fn is_refused(error: &Error) -> bool {
     let severity = error.as_db_error().map(|said| said.parsed_severity());
     severity == Some(Some(Severity::Error))
@@ -264,7 +265,7 @@ impl Work for PostgresWork {
         let undone = self.held()?.batch_execute("ROLLBACK TO SAVEPOINT tidewire_key").await;
         undone.map_err(|error| match error.code() {
             Some(code) if by_handler(code) => GroupError::EndedByHandler,
-            _ => weather(failed("take back what a handler did", &error)),
+            _ => transient(failed("take back what a handler did", &error)),
         })?;
         self.turn.touched = false;
         Ok(())
@@ -309,7 +310,7 @@ impl PostgresWork {
         let prepared = client.prepare_cached(sql).await;
         prepared.map_err(|error| match error.as_db_error() {
             Some(_) => GroupError::Sql(super::super::statements::wrong(&error)),
-            None => GroupError::Weather(text(&error)),
+            None => GroupError::Transient(text(&error)),
         })
     }
 }

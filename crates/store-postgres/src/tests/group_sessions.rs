@@ -134,7 +134,7 @@ async fn a_frozen_member_loses_its_session_and_nothing_happens_twice() {
     note(&mut other, "other").await;
     other.finish(&up_to(11)).await.expect("a commit");
     let late = frozen.finish(&up_to(11)).await.expect_err("its session is gone");
-    assert!(late.temporary() && matches!(late, GroupError::Weather(_)), "{late:?}");
+    assert!(late.temporary() && matches!(late, GroupError::Transient(_)), "{late:?}");
     assert_eq!(database.run("SELECT note FROM ledger").await, ["other"]);
     ended(database, store).await;
 }

@@ -56,7 +56,7 @@ pub(crate) enum Ask {
 
 /// Why a session ended without having finished, where nobody asks.
 pub(super) fn abandoned() -> GroupError {
-    GroupError::Weather("the work was given up".to_owned())
+    GroupError::Transient("the work was given up".to_owned())
 }
 
 /// Serves what is asked until it is finished, abandoned, or its time is over.

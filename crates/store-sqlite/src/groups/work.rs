@@ -120,7 +120,7 @@ fn told(why: GroupError) -> SqlError {
     match why {
         GroupError::Sql(error) => error,
         GroupError::Store(error) => error.into(),
-        GroupError::Weather(message) => {
+        GroupError::Transient(message) => {
             let (code, position, hint) = ("sql_timeout", None, None);
             SqlError::Wrong(Box::new(SqlProblem { code, message, position, hint }))
         }

@@ -442,7 +442,7 @@ pub enum GroupError {
     EndedByHandler,
     /// It passes by itself: a lost connection, a deadlock.
     #[error("{0}")]
-    Weather(String),
+    Transient(String),
     /// The role may not; the text says what to grant.
     #[error("{0}")]
     Rights(String),
@@ -458,7 +458,7 @@ impl GroupError {
     /// Whether the same may succeed later without anyone changing anything.
     pub fn temporary(&self) -> bool {
         match self {
-            GroupError::Weather(_) | GroupError::Changing | GroupError::Moved => true,
+            GroupError::Transient(_) | GroupError::Changing | GroupError::Moved => true,
             GroupError::Store(error) | GroupError::Sql(SqlError::Store(error)) => error.temporary(),
             _ => false,
         }

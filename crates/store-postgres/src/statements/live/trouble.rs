@@ -83,7 +83,7 @@ pub(super) fn of_rows(error: &Error, limits: &SqlLimits) -> Failed {
             let message = format!("the database gave it up (SQLSTATE {})", code.code());
             refused("query_failed", message, None, hint).into()
         }
-        weather => weather.into(),
+        transient => transient.into(),
     }
 }
 
