@@ -27,7 +27,7 @@
 //! I/O. [`decide`] answers commands, [`subscription::apply`] changes subscriptions, [`session::decide`] changes
 //! sessions, [`entity::EntityPlan`] orders edits, [`retention::Cuts`] says what is given up, and [`queries::EditPlan`]
 //! orders edits of the list of live queries. What runs around the rules is here as well: [`queue`] holds
-//! commands for the writer, [`places`] shares the connections that users' SQL runs on, [`source`] hands out
+//! commands for the writer, [`sql_permits`] shares the connections that users' SQL runs on, [`source`] hands out
 //! the rows of a log one at a time, [`stats`] counts commits, [`migration`] has the type of numbered
 //! migrations and the schema's version, and [`testing`] has commands and checks for a store's own tests.
 //! Servers and clients need none of it. CONTRIBUTING.md, "Add a store", has the steps; `memory` is the smallest example.
@@ -48,7 +48,7 @@ pub mod migration;
 pub mod nodes;
 pub mod offset;
 pub mod options;
-pub mod places;
+
 pub mod queries;
 pub mod queue;
 pub mod retention;
@@ -56,6 +56,7 @@ pub mod row;
 pub mod session;
 pub mod source;
 pub mod sql;
+pub mod sql_permits;
 pub mod stats;
 pub mod stream;
 pub mod subscription;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::connect::{self, Connector, Session};
 use super::ending::{self, Backend};
 use tidewire_store::error::StoreError;
-use tidewire_store::places::{Place, Places};
+use tidewire_store::sql_permits::{SqlPermit, SqlPermits};
 
 /// A session that stops in the middle of a transaction is ended by the server.
 const SETTINGS: &str = "
@@ -43,7 +43,7 @@ const KEEP_PLANS: &str = "SET plan_cache_mode = force_generic_plan;";
 #[derive(Debug, Clone)]
 pub(crate) struct Guests {
     connector: Arc<Connector>,
-    places: Places,
+    permits: SqlPermits,
     idle: Arc<Mutex<Idle>>,
     keep_plans: bool,
     closing: CancellationToken,
@@ -69,10 +69,10 @@ pub(crate) struct Guest {
     held: Held,
 }
 
-/// What a session in use holds. Unless it is known that the server is done with it, its place is not another's
+/// What a session in use holds. Unless it is known that the server is done with it, its permit is not another's
 /// before that is so ([`ending`](super::ending)).
 struct Held {
-    place: Option<Place>,
+    permit: Option<SqlPermit>,
     connector: Arc<Connector>,
     token: CancelToken,
     backend: Option<Backend>,
@@ -81,7 +81,7 @@ struct Held {
 }
 
 impl Guest {
-    /// Ends what a session that is not answering in time still does, and closes it. Its place is free once that
+    /// Ends what a session that is not answering in time still does, and closes it. Its permit is free once that
     /// has ended.
     pub(crate) fn cancel(self) {
         drop(self);
@@ -91,19 +91,19 @@ impl Guest {
 impl Held {
     /// The server is done with the session.
     fn give_back(mut self) {
-        self.place = None;
+        self.permit = None;
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let Some(place) = self.place.take() else { return };
+        let Some(permit) = self.permit.take() else { return };
         let (connector, token) = (Arc::clone(&self.connector), self.token.clone());
         let (backend, closing) = (self.backend.take(), self.closing.clone());
         self.connector.tasks().spawn(async move {
             let ended = Box::pin(ending::end(connector, token, backend));
             closing.run_until_cancelled(ended).await;
-            drop(place);
+            drop(permit);
         });
     }
 }
@@ -112,7 +112,7 @@ impl Guests {
     pub(crate) fn new(connector: &Arc<Connector>, count: usize) -> Guests {
         Guests {
             connector: Arc::clone(connector),
-            places: Places::new(count),
+            permits: SqlPermits::new(count),
             idle: Arc::default(),
             keep_plans: false,
             closing: CancellationToken::new(),
@@ -131,30 +131,30 @@ impl Guests {
 
     /// A session on someone's account, waited for within the timeout of connections.
     pub(crate) async fn take(&self, account: Option<&Arc<str>>) -> Result<Guest, StoreError> {
-        let place = self.place(account).await?;
+        let permit = self.permit(account).await?;
         let kept = self.idle().sessions.pop().filter(|session| !session.ended.is_cancelled());
         match kept {
             Some(session) if session.client.check_connection().await.is_ok() => {
-                Ok(self.guest(session, true, place))
+                Ok(self.guest(session, true, permit))
             }
-            _ => self.open(place).await,
+            _ => self.open(permit).await,
         }
     }
 
     /// A session that nobody has used, likewise.
     pub(super) async fn take_new(&self, account: Option<&Arc<str>>) -> Result<Guest, StoreError> {
-        let place = self.place(account).await?;
-        self.open(place).await
+        let permit = self.permit(account).await?;
+        self.open(permit).await
     }
 
-    async fn open(&self, place: Place) -> Result<Guest, StoreError> {
+    async fn open(&self, permit: SqlPermit) -> Result<Guest, StoreError> {
         let session = self.connector.guest_in_time(&self.settings()).await?;
-        Ok(self.guest(session, false, place))
+        Ok(self.guest(session, false, permit))
     }
 
-    fn guest(&self, session: Session, used: bool, place: Place) -> Guest {
+    fn guest(&self, session: Session, used: bool, permit: SqlPermit) -> Guest {
         let held = Held {
-            place: Some(place),
+            permit: Some(permit),
             connector: Arc::clone(&self.connector),
             token: session.client.cancel_token(),
             backend: session.backend.clone(),
@@ -163,10 +163,10 @@ impl Guests {
         Guest { session, used, held }
     }
 
-    async fn place(&self, account: Option<&Arc<str>>) -> Result<Place, StoreError> {
+    async fn permit(&self, account: Option<&Arc<str>>) -> Result<SqlPermit, StoreError> {
         let timeout = self.connector.timeout;
-        match tokio::time::timeout(timeout, self.places.take(account)).await {
-            Ok(Ok(place)) => Ok(place),
+        match tokio::time::timeout(timeout, self.permits.take(account)).await {
+            Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) => Err(StoreError::Closed),
             Err(_) => {
                 let text = format!("all sessions for SQL were in use for {timeout:?}");
@@ -201,7 +201,7 @@ impl Guests {
         let mut idle = self.idle();
         idle.closed = true;
         idle.sessions.clear();
-        self.places.close();
+        self.permits.close();
         self.closing.cancel();
     }
 
