@@ -128,8 +128,8 @@ use tidewire_store::offset::{Epoch, Position};
 use tidewire_store::queue::Queue;
 use tidewire_store::retention::{Retained, Retention, RetentionRules};
 use tidewire_store::session::{
-    Cursor, SIGNALS_MAX, Session, SessionChange, SessionOutcome, SessionRules, SessionSignal,
-    Sessions, SweptSessions,
+    SIGNALS_MAX, Session, SessionChange, SessionOutcome, SessionRules, SessionSignal, Sessions,
+    SweepCursor, SweptSessions,
 };
 use tidewire_store::stats::{CaptureCounters, CommitStats, Counters};
 use tidewire_store::subscription::{Interest, Op, Reply, Subscription, Subscriptions};
@@ -173,7 +173,7 @@ pub struct PostgresStore {
     /// proceed at a time, and those that waited for it there would keep connections from reads.
     session_turn: tokio::sync::Mutex<()>,
     /// Where the next sweep of sessions goes on. Held for a moment only, never across a wait.
-    sweep_cursor: Mutex<Cursor>,
+    sweep_cursor: Mutex<SweepCursor>,
     stop_listening: CancellationToken,
     /// Ends the listener of a store that is dropped without being closed. (The writer ends with
     /// its queue, and connections with their clients.)

@@ -84,8 +84,8 @@ use tidewire_store::offset::{Epoch, Position};
 use tidewire_store::queue::{Account, Job, Queue};
 use tidewire_store::retention::{Retained, Retention, RetentionRules};
 use tidewire_store::session::{
-    Cursor, SIGNALS_MAX, Session, SessionChange, SessionOutcome, SessionRules, SessionSignal,
-    Sessions, SweptSessions,
+    SIGNALS_MAX, Session, SessionChange, SessionOutcome, SessionRules, SessionSignal, Sessions,
+    SweepCursor, SweptSessions,
 };
 use tidewire_store::stats::{CommitStats, Counters};
 use tidewire_store::subscription::{Interest, Op, Reply, Subscription, Subscriptions};
@@ -126,7 +126,7 @@ pub struct SqliteStore {
     /// Who works on which partition of which group.
     desk: Arc<groups::Desk>,
     /// Where the next sweep of sessions goes on. Only the writer thread holds it.
-    sweep_cursor: Arc<Mutex<Cursor>>,
+    sweep_cursor: Arc<Mutex<SweepCursor>>,
     writer: WriterThread,
     /// Held for as long as the store is open, so that no second process opens the folder.
     lock: Mutex<Option<FolderLock>>,

@@ -1,11 +1,12 @@
-//! Places: connections that users' SQL runs on, up to a number, of which nobody has all.
+//! Permits to run users' SQL: up to a number of them, of which no account gets all.
 //!
-//! Whoever runs something that takes long, and much of it, waits for their own permits and not for those of
-//! others: an account gets another permit only while more are free than it has. So one alone has half of them,
-//! the more accounts there are the less each of them has, and the last permit is always for one that has none.
-//! Several together can hold all: of 8 permits four accounts do, of 16 five. The next one waits then, and is the first to
-//! get what they give back. Of those who wait, the account with the fewest permits comes first, and of those with as few they take turns. A
-//! permit is held for as long as the database works, however early the answer is given up.
+//! An account that runs much, or what takes long, waits for permits of its own and not for those of others: it
+//! gets another only while more are free than it has. So an account alone has half of them, the more accounts
+//! there are the less each has, and the last permit always goes to an account that has none. Several accounts
+//! together can hold all: of 8 permits four accounts do, of 16 five. The next account then waits, and is the
+//! first to get what they give back. Of those who wait, the account with the fewest permits comes first;
+//! accounts with equally few take turns. A permit is held for as long as the database works, even if nobody
+//! waits for the answer any longer.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -63,7 +63,7 @@ use crate::log::{Found, Log, PageLimit, Swept, WantsPayload};
 use crate::offset::{Epoch, Position};
 use crate::options::CommitOptions;
 use crate::queue::{Next, Queue, Taker, Waiting};
-use crate::session::{Cursor, SIGNALS_MAX, SessionSignal};
+use crate::session::{SIGNALS_MAX, SessionSignal, SweepCursor};
 use crate::source;
 use crate::stats::{CommitStats, Counters};
 
@@ -85,7 +85,7 @@ pub struct MemoryData {
 struct Rows {
     log: log::Events,
     subscriptions: subscriptions::Subscribed,
-    sessions: sessions::Known,
+    sessions: sessions::SessionTables,
     nodes: nodes::Leases,
     control: control::Messages,
     keys: keys::Kept,
@@ -121,7 +121,7 @@ pub struct MemoryStore {
     committing: AtomicBool,
     counters: Counters,
     /// Where the next sweep of sessions goes on.
-    sweep_cursor: Mutex<Cursor>,
+    sweep_cursor: Mutex<SweepCursor>,
     pace: Pace,
     closed: AtomicBool,
 }
