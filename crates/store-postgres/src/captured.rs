@@ -19,7 +19,7 @@ use super::flight;
 use super::load;
 use super::query::sql;
 use super::writer::Effects;
-use tidewire_store::decide::{Staged, World, decide_staged, plan_of_staged};
+use tidewire_store::decide::{LoadedState, Staged, decide_staged, plan_of_staged};
 use tidewire_store::error::StoreError;
 use tidewire_store::log::PURGE_DELAY_MS;
 use tidewire_store::offset::Position;
@@ -187,7 +187,7 @@ pub struct StagedRow {
 /// The streams that staged rows concern, under the offset lock.
 #[derive(Debug)]
 pub struct StagedStreams {
-    world: World,
+    loaded: LoadedState,
     /// Where each event comes from that was decided.
     origins: Vec<Origin>,
     now_ms: i64,
@@ -201,17 +201,17 @@ impl StagedStreams {
         now_ms: i64,
     ) -> Result<StagedStreams, StoreError> {
         let commands: Vec<_> = rows.iter().map(|row| row.staged.wants()).collect();
-        let mut world = World::new(now_ms, Position::START);
-        load::complete(client, &mut world, &commands).await?;
-        Ok(StagedStreams { world, origins: Vec::new(), now_ms })
+        let mut loaded = LoadedState::new(now_ms, Position::START);
+        load::complete(client, &mut loaded, &commands).await?;
+        Ok(StagedStreams { loaded, origins: Vec::new(), now_ms })
     }
 
     /// Decides a row whose events come right after a position, and returns how many they are: none if
     /// it asks for what is so already. An error is for people, and means that it cannot be an event.
     pub fn decide(&mut self, row: &StagedRow, after: Position) -> Result<u64, String> {
-        self.world.tip = after;
-        decide_staged(&mut self.world, &row.staged, row.trace_context.as_ref())?;
-        let events = self.world.tip.number() - after.number();
+        self.loaded.tip = after;
+        decide_staged(&mut self.loaded, &row.staged, row.trace_context.as_ref())?;
+        let events = self.loaded.tip.number() - after.number();
         for event in 1..=events {
             let tx_last = row.tx_last && event == events;
             self.origins.push(Origin { txid: row.txid, tx_last, staged_id: row.id });
@@ -221,7 +221,7 @@ impl StagedStreams {
 
     /// Writes what was decided, in the same transaction.
     pub async fn write(self, client: &ClientWrapper) -> Result<(), StoreError> {
-        let plan = plan_of_staged(self.world);
+        let plan = plan_of_staged(self.loaded);
         let events = Captured::of(&plan, &self.origins);
         let (streams, producers) = (Streams::of(&plan)?, Producers::of(&plan)?);
         let (purges, due_at_ms) = (Purges::of(&plan), self.now_ms + PURGE_DELAY_MS);

@@ -230,10 +230,10 @@ async fn commit(
     effects: &Effects,
 ) -> Result<Plan, StoreError> {
     let client = &session.client;
-    let mut world = load::begin(client, &effects.fence, commands).await?;
-    load::complete(client, &mut world, commands).await?;
-    let now_ms = world.now_ms;
-    let plan = decide(world, commands);
+    let mut loaded = load::begin(client, &effects.fence, commands).await?;
+    load::complete(client, &mut loaded, commands).await?;
+    let now_ms = loaded.now_ms;
+    let plan = decide(loaded, commands);
     if plan.is_empty() {
         client.batch_execute("ROLLBACK").await.map_err(broken("end a transaction"))?;
     } else {

@@ -63,8 +63,8 @@ pub(crate) fn change(writer: &mut Writer, id: &str, op: &Op) -> Result<Reply, St
         let change = apply(id, current, op, &context);
         save_change(transaction, id, &change, &linked).map_err(broken("save a subscription"))?;
         let commands = announcement(&change);
-        let world = source::world(&mut Rows::cached(transaction, streams, now_ms), &commands)?;
-        let plan = decide_change(world, id, &change, commands);
+        let loaded = source::load(&mut Rows::cached(transaction, streams, now_ms), &commands)?;
+        let plan = decide_change(loaded, id, &change, commands);
         save::plan(transaction, &plan, now_ms)?;
         Ok((change.reply, plan))
     };

@@ -142,8 +142,8 @@ impl Writer {
             batch.into_iter().map(|waiting| (waiting.command, waiting.reply)).unzip();
         let result: Result<_, StoreError> = self.commit(|transaction, streams, now_ms| {
             let mut rows = Rows::cached(transaction, streams, now_ms);
-            let world = source::world(&mut rows, &commands)?;
-            let plan = decide(world, &commands);
+            let loaded = source::load(&mut rows, &commands)?;
+            let plan = decide(loaded, &commands);
             save::plan(transaction, &plan, now_ms)?;
             Ok(((), plan))
         });

@@ -11,7 +11,7 @@ use super::preupdate::Touched;
 use super::problem::CHANGES_TOO_MUCH;
 use super::table::{Image, Watched};
 use tidewire_store::command::Actor;
-use tidewire_store::decide::{Step, invalidation, publication};
+use tidewire_store::decide::{TransactionStep, invalidation, publication};
 use tidewire_store::entity::EntityChange;
 use tidewire_store::row::{Operation, RowChange};
 
@@ -27,7 +27,7 @@ struct Gathered {
     /// By the tables' names in lower case.
     tables: HashMap<String, Arc<Watched>>,
     actor: Actor,
-    steps: Vec<Step>,
+    steps: Vec<TransactionStep>,
     bytes: usize,
     /// A row that could not be read: its transaction must not commit.
     failure: Option<String>,
@@ -86,7 +86,7 @@ impl Collector {
     }
 
     /// Ends, and gives what was gathered; or why that is not all.
-    pub(crate) fn end(&self) -> Result<Vec<Step>, String> {
+    pub(crate) fn end(&self) -> Result<Vec<TransactionStep>, String> {
         let gathered = std::mem::take(&mut *self.gathered());
         gathered.failure.map_or(Ok(gathered.steps), Err)
     }
@@ -192,7 +192,7 @@ impl Collector {
                 let change =
                     row_change(&watched, touched.operation, before, after, &gathered.actor, now_ms);
                 let bytes = change.bytes();
-                self.push(&mut gathered, Step::Row { change, was }, bytes);
+                self.push(&mut gathered, TransactionStep::Row { change, was }, bytes);
             }
             (Err(unreadable), _) | (_, Err(unreadable)) => {
                 let failure = format!(
@@ -204,7 +204,7 @@ impl Collector {
         }
     }
 
-    fn push(&self, gathered: &mut Gathered, step: Step, bytes: usize) {
+    fn push(&self, gathered: &mut Gathered, step: TransactionStep, bytes: usize) {
         gathered.bytes += bytes + CHANGE_OVERHEAD_BYTES;
         if gathered.bytes > self.bytes_max {
             gathered.steps = Vec::new();

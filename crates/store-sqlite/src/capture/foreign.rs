@@ -18,7 +18,7 @@ use crate::error::broken;
 use crate::load;
 use crate::writer::Writer;
 use tidewire_store::command::Actor;
-use tidewire_store::decide::Step;
+use tidewire_store::decide::TransactionStep;
 use tidewire_store::error::StoreError;
 use tidewire_store::row::Operation;
 use tidewire_store::sql::SqlError;
@@ -117,7 +117,7 @@ fn reconcile(writer: &mut Writer) -> Result<usize, StoreError> {
                 None => {
                     let what = "another process changed more rows than can be told; read it anew";
                     let what = Bytes::from(serde_json::json!({ "what": what }).to_string());
-                    steps.push(Step::Schema { stream: watched.stream(), what });
+                    steps.push(TransactionStep::Schema { stream: watched.stream(), what });
                     outcome.reshape(watched);
                 }
             }
@@ -160,7 +160,11 @@ fn find(connection: &Connection, before: &[Arc<Watched>]) -> rusqlite::Result<Fo
     Ok(Followed::of_pairs(pairs))
 }
 
-fn change_of(watched: &Watched, (before, after): known::Difference, now_ms: i64) -> Step {
+fn change_of(
+    watched: &Watched,
+    (before, after): known::Difference,
+    now_ms: i64,
+) -> TransactionStep {
     let operation = match (&before, &after) {
         (None, _) => Operation::Insert,
         (_, None) => Operation::Delete,
@@ -168,5 +172,5 @@ fn change_of(watched: &Watched, (before, after): known::Difference, now_ms: i64)
     };
     let was = key_before(watched, before.as_ref(), after.as_ref());
     let change = row_change(watched, operation, before, after, &Actor::default(), now_ms);
-    Step::Row { change, was }
+    TransactionStep::Row { change, was }
 }

@@ -15,7 +15,7 @@ use super::table::{self, Named, Table, Watched};
 use super::{allowed, known, watched};
 use crate::error::broken;
 use tidewire_store::command::{Actor, Command};
-use tidewire_store::decide::Step;
+use tidewire_store::decide::TransactionStep;
 use tidewire_store::offset::Position;
 use tidewire_store::sql::SqlError;
 
@@ -111,7 +111,7 @@ pub(crate) fn settle(
     connection: &Connection,
     followed: Followed,
     own_before: usize,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<TransactionStep>,
 ) -> Result<Outcome, SqlError> {
     check_names(connection, own_before)?;
     let mut outcome = Outcome::default();
@@ -124,14 +124,14 @@ pub(crate) fn settle(
         let Some(is) = is else {
             tracing::warn!(table = known.name, "a watched table was dropped; its stream ends");
             let (stream, actor) = (known.stream(), Actor::default());
-            steps.push(Step::Command(Command::Delete { stream, actor }));
+            steps.push(TransactionStep::Command(Command::Delete { stream, actor }));
             outcome.dropped.push(known);
             continue;
         };
         if let Some(what) = difference(&known, &is, replaced) {
             tracing::info!(table = known.name, what, "a watched table changed");
             let what = serde_json::json!({ "what": what }).to_string();
-            steps.push(Step::Schema { stream: known.stream(), what: Bytes::from(what) });
+            steps.push(TransactionStep::Schema { stream: known.stream(), what: Bytes::from(what) });
         }
         let same_shape = known.table.shape() == is.table.shape();
         let same_rows = same_shape && known.key_columns == is.key_columns;

@@ -16,7 +16,7 @@ use crate::load::{self, Rows};
 use crate::save;
 use crate::writer::Writer;
 use tidewire_store::command::Actor;
-use tidewire_store::decide::{Plan, Step, Unpublished, commands_of, decide_transaction};
+use tidewire_store::decide::{Plan, TransactionStep, Unpublished, commands_of, decide_transaction};
 use tidewire_store::error::StoreError;
 use tidewire_store::offset::Position;
 use tidewire_store::source;
@@ -262,13 +262,13 @@ impl Drop for Capturing<'_> {
 pub(super) fn log(
     transaction: &Transaction<'_>,
     streams: &mut StreamCache,
-    steps: Vec<Step>,
+    steps: Vec<TransactionStep>,
     now_ms: i64,
 ) -> Result<(Plan, Position), SqlError> {
     let mut rows = Rows::cached(transaction, streams, now_ms);
-    let world = source::world(&mut rows, &commands_of(&steps))?;
-    let tip = world.tip;
-    let plan = decide_transaction(world, steps).map_err(unpublished)?;
+    let loaded = source::load(&mut rows, &commands_of(&steps))?;
+    let tip = loaded.tip;
+    let plan = decide_transaction(loaded, steps).map_err(unpublished)?;
     save::plan(transaction, &plan, now_ms)?;
     watched::count(transaction, &plan.events).map_err(broken("count a table's changes"))?;
     let reached = plan.events.last().map_or(tip, |event| event.position);

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use crate::command::Command;
-use crate::decide::{Plan, Purge, World};
+use crate::decide::{LoadedState, Plan, Purge};
 use crate::event::{Event, TailEvent};
 use crate::log::{
     PURGE_DELAY_MS, PageLimit, Run, SWEPT_EVENTS_MAX, SWEPT_PURGES_MAX, SWEPT_STREAMS_MAX,
@@ -158,9 +158,9 @@ pub(crate) struct At<'a> {
 
 impl At<'_> {
     /// Everything that commands need to know.
-    pub(crate) fn world(&mut self, commands: &[Command]) -> World {
-        let Ok(world) = source::world(self, commands);
-        world
+    pub(crate) fn loaded(&mut self, commands: &[Command]) -> LoadedState {
+        let Ok(loaded) = source::load(self, commands);
+        loaded
     }
 }
 

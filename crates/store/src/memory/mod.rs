@@ -193,7 +193,7 @@ impl MemoryStore {
             batch.into_iter().map(|waiting| (waiting.command, waiting.reply)).unzip();
         let mut rows = self.data.rows();
         let now_ms = self.data.clock.now_ms();
-        let plan = decide(rows.log.at(now_ms).world(&commands), &commands);
+        let plan = decide(rows.log.at(now_ms).loaded(&commands), &commands);
         self.save(&mut rows, &plan, now_ms);
         drop(rows);
         for (reply, answer) in replies.into_iter().zip(plan.answers) {

@@ -58,8 +58,8 @@ impl MemoryStore {
             }
         }
         let commands = announcement(&change);
-        let world = rows.log.at(now_ms).world(&commands);
-        let plan = decide_change(world, id, &change, commands);
+        let loaded = rows.log.at(now_ms).loaded(&commands);
+        let plan = decide_change(loaded, id, &change, commands);
         self.save(rows, &plan, now_ms);
         change.reply
     }
