@@ -66,7 +66,7 @@ pub use limits::Limits;
 pub use page::{Entry, GroupEvent, LogPage, Wants};
 pub use pages::Pages;
 pub use retry::retry_in;
-pub use share::{Sharer, shares};
+pub use share::{LiveMember, shares};
 pub use view::not_passed;
 pub use view::{
     Acked, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish, LeaseRef, Letter,
