@@ -4,7 +4,7 @@ use super::Opener;
 use super::subject::eventually;
 use super::team::{GROUP, LONG_MS, Team, failure, handled, key, letter, well_done, wish};
 use tidewire_store::groups::{
-    Acked, Batch, Begun, Claim, Ending, GroupError, GroupWish, LeaseRef, OnDead, Verdict,
+    Acked, Batch, Begun, Claim, Ending, GroupError, GroupSettings, LeaseRef, OnDead, Verdict,
 };
 
 impl Team<'_> {
@@ -219,7 +219,7 @@ pub async fn a_nack_sets_dead_events_aside(data: &dyn Opener) {
 /// Where nothing is parked, a nack sets dead events aside alone.
 pub async fn a_nack_parks_nothing_where_dead_events_are_skipped(data: &dyn Opener) {
     let team = Team::open(data).await;
-    team.makes(GROUP, &GroupWish { on_dead: Some(OnDead::Skip), ..wish(1) }).await;
+    team.makes(GROUP, &GroupSettings { on_dead: Some(OnDead::Skip), ..wish(1) }).await;
     let poison = team.say("h", "u", &["1"]).await;
     let batch = team.batch(0).await;
     let lease = team.leases("worker", &batch, LONG_MS).await;

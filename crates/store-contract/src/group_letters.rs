@@ -6,7 +6,7 @@ use super::Opener;
 use super::subject::EVERYTHING;
 use super::team::{GROUP, LETTERS, LONG_MS, STREAM, Team, handled, key, letter, well_done, wish};
 use tidewire_store::groups::{
-    Batch, Begun, DEAD_LETTERS_MAX, Ending, GroupChange, GroupError, GroupEvent, GroupWish,
+    Batch, Begun, DEAD_LETTERS_MAX, Ending, GroupChange, GroupError, GroupEvent, GroupSettings,
     LeaseRef, LetterState, OnDead, Start, Which,
 };
 use tidewire_store::log::PageLimit;
@@ -281,7 +281,7 @@ pub async fn what_waits_behind_a_letter_is_dropped_with_it(data: &dyn Opener) {
 /// Where nothing is parked, a letter is set aside alone and can be worked off all the same.
 pub async fn skipped_letters_are_worked_off_too(data: &dyn Opener) {
     let team = Team::open(data).await;
-    team.makes(GROUP, &GroupWish { on_dead: Some(OnDead::Skip), ..wish(1) }).await;
+    team.makes(GROUP, &GroupSettings { on_dead: Some(OnDead::Skip), ..wish(1) }).await;
     let first = team.say("h", "u", &["1"]).await;
     let batch = team.batch(0).await;
     let dead = vec![letter(&handled(&batch)[0], "poison")];
@@ -306,7 +306,7 @@ pub async fn letters_wait_until_their_events_are_passed(data: &dyn Opener) {
     let team = Team::open(data).await;
     for on_dead in [OnDead::Park, OnDead::Skip] {
         team.groups.remove_group(GROUP).await.expect("it is gone");
-        team.makes(GROUP, &GroupWish { on_dead: Some(on_dead), start: Start::Now, ..wish(1) })
+        team.makes(GROUP, &GroupSettings { on_dead: Some(on_dead), start: Start::Now, ..wish(1) })
             .await;
         let poison = team.say("h", "u", &["1"]).await;
         team.say("h", "v", &["2"]).await;

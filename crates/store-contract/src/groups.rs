@@ -4,8 +4,8 @@ use super::Opener;
 use super::subject::Subject;
 use super::team::{GROUP, LONG_MS, Team, failure, handled, letter, well_done, wish};
 use tidewire_store::groups::{
-    Begun, Ending, Filter, GroupChange, GroupError, GroupWish, LeaseRef, MemberKind, MemberReport,
-    OnDead, Start,
+    Begun, Ending, Filter, GroupChange, GroupError, GroupSettings, LeaseRef, MemberKind,
+    MemberReport, OnDead, Start,
 };
 use tidewire_store::offset::{Epoch, Position};
 
@@ -27,7 +27,7 @@ fn reads(tables: &[&str], streams: &[&str]) -> Filter {
 /// A group is there after it was made, and making it again changes nothing.
 pub async fn a_group_is_made_once(data: &dyn Opener) {
     let team = Team::open(data).await;
-    let usual = GroupWish { partitions: None, ..wish(1) };
+    let usual = GroupSettings { partitions: None, ..wish(1) };
     let view = team.makes("usual", &usual).await;
     assert_eq!((view.total, view.max_attempts, view.on_dead), (8, 5, OnDead::Park));
     assert!(view.filter.is_all() && view.stopped.is_none() && view.wanted.is_none());
@@ -35,7 +35,7 @@ pub async fn a_group_is_made_once(data: &dyn Opener) {
     assert_eq!(numbers, (0..8).collect::<Vec<u32>>());
     assert!(view.partitions.iter().all(|partition| partition.next.number() == 1));
     let filter = Some(reads(&["orders"], &["chat/*"]));
-    let special = GroupWish {
+    let special = GroupSettings {
         filter: filter.clone(),
         max_attempts: Some(2),
         on_dead: Some(OnDead::Skip),
@@ -44,7 +44,7 @@ pub async fn a_group_is_made_once(data: &dyn Opener) {
     let view = team.makes("a special group", &special).await;
     assert_eq!((view.total, view.max_attempts, view.on_dead), (3, 2, OnDead::Skip));
     assert_eq!(Some(&view.filter), filter.as_ref());
-    for again in [special, GroupWish { start: Start::Now, ..usual }] {
+    for again in [special, GroupSettings { start: Start::Now, ..usual }] {
         let (view, made) =
             team.groups.put_group("a special group", &again).await.expect("the same");
         assert!(!made && view.total == 3 && Some(&view.filter) == filter.as_ref());
@@ -60,7 +60,7 @@ pub async fn a_group_is_made_once(data: &dyn Opener) {
 pub async fn a_group_that_is_otherwise_is_told(data: &dyn Opener) {
     let team = Team::of(data, 2).await;
     let filter = Some(reads(&["orders"], &[]));
-    for other in [wish(3), GroupWish { filter, ..wish(2) }] {
+    for other in [wish(3), GroupSettings { filter, ..wish(2) }] {
         match team.groups.put_group(GROUP, &other).await {
             Err(GroupError::Differs(text)) => assert!(text.contains("groups change"), "{text}"),
             outcome => panic!("{other:?} gave {outcome:?}"),
@@ -80,8 +80,8 @@ pub async fn what_cannot_be_a_group_is_refused(data: &dyn Opener) {
     for wrong in [
         wish(0),
         wish(1_025),
-        GroupWish { max_attempts: Some(0), ..wish(1) },
-        GroupWish { filter: Some(reads(&[], &["table/orders"])), ..wish(1) },
+        GroupSettings { max_attempts: Some(0), ..wish(1) },
+        GroupSettings { filter: Some(reads(&[], &["table/orders"])), ..wish(1) },
     ] {
         let outcome = team.groups.put_group(GROUP, &wrong).await;
         assert!(matches!(outcome, Err(GroupError::Invalid(_))), "{wrong:?} gave {outcome:?}");
@@ -135,10 +135,10 @@ pub async fn a_group_begins_where_it_is_told(data: &dyn Opener) {
         Start::After(Position::new(tip + 1).in_epoch(epoch)),
         Start::After(Position::new(first).in_epoch(other)),
     ] {
-        let outcome = team.groups.put_group(GROUP, &GroupWish { start, ..wish(1) }).await;
+        let outcome = team.groups.put_group(GROUP, &GroupSettings { start, ..wish(1) }).await;
         assert!(matches!(outcome, Err(GroupError::Invalid(_))), "{start:?} gave {outcome:?}");
     }
-    let view = team.makes(GROUP, &GroupWish { start: Start::Now, ..wish(2) }).await;
+    let view = team.makes(GROUP, &GroupSettings { start: Start::Now, ..wish(2) }).await;
     assert!(view.partitions.iter().all(|partition| partition.next.number() == tip + 1));
 }
 

@@ -9,7 +9,7 @@ use super::rows::{LIMITS, values};
 use super::subject::Subject;
 use tidewire_store::command::{Actor, Append};
 use tidewire_store::groups::{
-    Assembled, Batch, Begun, Claim, Ending, Failure, Filter, GroupEvent, GroupView, GroupWish,
+    Assembled, Batch, Begun, Claim, Ending, Failure, Filter, GroupEvent, GroupSettings, GroupView,
     Holdings, Key, LETTERS_BYTES_MAX, Letter, Limits, LogPage, PAGE_BYTES_MAX, Pages, SharedGroups,
     Verdict, Wants, Work,
 };
@@ -34,8 +34,8 @@ pub(super) struct Team<'a> {
 }
 
 /// A group of so many partitions that begins with the log.
-pub(super) fn wish(partitions: u32) -> GroupWish {
-    GroupWish { partitions: Some(partitions), ..GroupWish::default() }
+pub(super) fn wish(partitions: u32) -> GroupSettings {
+    GroupSettings { partitions: Some(partitions), ..GroupSettings::default() }
 }
 
 pub(super) fn key(host: &str, user: &str) -> Key {
@@ -87,7 +87,7 @@ impl<'a> Team<'a> {
         team
     }
 
-    pub(super) async fn makes(&self, group: &str, wish: &GroupWish) -> GroupView {
+    pub(super) async fn makes(&self, group: &str, wish: &GroupSettings) -> GroupView {
         let (view, made) = self.groups.put_group(group, wish).await.expect("a group is made");
         assert!(made, "{group} is there already");
         view

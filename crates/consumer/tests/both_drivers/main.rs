@@ -18,8 +18,8 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tidewire_store::groups::{
-    Filter, GroupChange, GroupView, GroupWish, Groups, LETTERS_BYTES_MAX, OnDead, PAGE_BYTES_MAX,
-    SharedGroups, Wants, Which, partition_of,
+    Filter, GroupChange, GroupSettings, GroupView, Groups, LETTERS_BYTES_MAX, OnDead,
+    PAGE_BYTES_MAX, SharedGroups, Wants, Which, partition_of,
 };
 use tidewire_store::{PageLimit, Position};
 use tokio::time::Instant;
@@ -100,11 +100,11 @@ impl Pair {
         let choice = usize::try_from(seed).expect("a small seed");
         let batch_size = BATCH_SIZES[choice % BATCH_SIZES.len()];
         let on_dead = if choice % 3 == 2 { OnDead::Skip } else { OnDead::Park };
-        let wish = GroupWish {
+        let wish = GroupSettings {
             partitions: Some(PARTITIONS[0]),
             max_attempts: Some(MAX_ATTEMPTS),
             on_dead: Some(on_dead),
-            ..GroupWish::default()
+            ..GroupSettings::default()
         };
         for group in [library::GROUP, http::GROUP] {
             groups.put_group(group, &wish).await.expect("a group");

@@ -10,7 +10,7 @@ use super::pages;
 use super::step::Step;
 use super::view;
 use tidewire_store::groups::{
-    Filter, GROUPS_MAX, GroupError, GroupView, GroupWish, OnDead, PARTITIONS_MAX, is_group_name,
+    Filter, GROUPS_MAX, GroupError, GroupSettings, GroupView, OnDead, PARTITIONS_MAX, is_group_name,
 };
 use tidewire_store::offset::Epoch;
 
@@ -48,7 +48,7 @@ pub(super) fn check(
 }
 
 /// What a wish has that the group has otherwise.
-fn differs(name: &str, group: &GroupView, wish: &GroupWish) -> Option<GroupError> {
+fn differs(name: &str, group: &GroupView, wish: &GroupSettings) -> Option<GroupError> {
     if let Some(wanted) = wish.partitions
         && wanted != group.total
     {
@@ -82,7 +82,7 @@ fn same(a: &Filter, b: &Filter) -> bool {
 pub(super) async fn found(
     client: &ClientWrapper,
     name: &str,
-    wish: &GroupWish,
+    wish: &GroupSettings,
 ) -> Step<Option<GroupView>> {
     if !is_group_name(name) {
         let text = "a group's name has 1 to 255 bytes, no slash and no control characters";
@@ -101,7 +101,7 @@ pub(super) async fn make(
     client: &ClientWrapper,
     epoch: Epoch,
     name: &str,
-    wish: &GroupWish,
+    wish: &GroupSettings,
 ) -> Step<(GroupView, bool)> {
     take_turn(client).await?;
     if let Some(group) = found(client, name, wish).await? {

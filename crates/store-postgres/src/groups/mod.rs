@@ -39,7 +39,7 @@ use super::statements::{self, Guests};
 use super::writer::Effects;
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{
-    Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish,
+    Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupSettings, GroupView,
     Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterState, LogPage, MemberReport,
     Renewed, SharedGroups, Start, Wants, Which,
 };
@@ -126,7 +126,7 @@ impl Groups for PostgresGroups {
     async fn put_group(
         &self,
         group: &str,
-        wish: &GroupWish,
+        wish: &GroupSettings,
     ) -> Result<(GroupView, bool), GroupError> {
         let found = |client: Lent| async move { administer::found(&client, group, wish).await };
         if let Some(group) = read(&self.pool, "look for a group", found).await? {

@@ -267,7 +267,7 @@ async fn retention_waits_for_a_group_and_stops_one_that_lost_events() {
     assert_eq!((kept.streams_held_back, kept.streams_trimmed), (1, 0));
     let filter =
         tidewire_store::groups::Filter { streams: vec!["s".to_owned()], ..Default::default() };
-    let other = tidewire_store::groups::GroupWish { filter: Some(filter), ..wish(1) };
+    let other = tidewire_store::groups::GroupSettings { filter: Some(filter), ..wish(1) };
     groups.put_group("other", &other).await.expect("a group");
     let hard = RetentionRules { hard_age_ms: Some(hour_ms), ..soft };
     let given_up = store.retain(&hard, "").await.expect("a look");

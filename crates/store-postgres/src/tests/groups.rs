@@ -10,7 +10,7 @@ use crate::groups::PostgresGroups;
 use crate::testing::fresh_database;
 use tidewire_store::command::Actor;
 use tidewire_store::groups::{
-    Acked, Begun, Claim, Ending, Failure, GroupError, GroupEvent, GroupWish, Grouped, Groups,
+    Acked, Begun, Claim, Ending, Failure, GroupError, GroupEvent, GroupSettings, Grouped, Groups,
     Holdings, Key, LETTERS_BYTES_MAX, LeaseRef, Letter, LetterState, SharedGroups, Verdict, Wants,
     Which, Work, partition_of,
 };
@@ -25,8 +25,8 @@ const EVENTS: &str = "INSERT INTO tidewire.log
     SELECT i, 's', i, 'host-' || i % 3, 'u', convert_to('event ' || i, 'UTF8'), (i + 1) / 2, i % 2 = 0
     FROM generate_series(1, 100) AS i";
 
-pub(super) fn wish(partitions: u32) -> GroupWish {
-    GroupWish { partitions: Some(partitions), ..GroupWish::default() }
+pub(super) fn wish(partitions: u32) -> GroupSettings {
+    GroupSettings { partitions: Some(partitions), ..GroupSettings::default() }
 }
 
 /// A database with events, its groups, and a table that handlers write to.

@@ -47,7 +47,7 @@ use super::error::{broken, now_ms};
 use super::writer::Writer;
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{
-    Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish,
+    Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupSettings, GroupView,
     Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterState, LogPage, MemberReport,
     Renewed, SharedGroups, Start, Wants, Which,
 };
@@ -87,7 +87,7 @@ impl Groups for SqliteStore {
     async fn put_group(
         &self,
         group: &str,
-        wish: &GroupWish,
+        wish: &GroupSettings,
     ) -> Result<(GroupView, bool), GroupError> {
         let (epoch, group, wish) = (self.epoch, group.to_owned(), wish.clone());
         let put = move |writer: &mut Writer| administer::put(writer, epoch, &group, &wish);

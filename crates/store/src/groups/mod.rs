@@ -69,7 +69,7 @@ pub use retry::retry_in;
 pub use share::{LiveMember, shares};
 pub use view::not_passed;
 pub use view::{
-    Acked, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish, LeaseRef, Letter,
+    Acked, Ending, Failure, GroupChange, GroupError, GroupSettings, GroupView, LeaseRef, Letter,
     LetterPage, LetterState, LetterView, MemberKind, MemberReport, MemberView, OnDead,
     PartitionView, Renewed, Start, Verdict, Which, kept_error,
 };
@@ -140,7 +140,7 @@ pub trait Groups: Send + Sync + Debug {
     async fn put_group(
         &self,
         group: &str,
-        wish: &GroupWish,
+        wish: &GroupSettings,
     ) -> Result<(GroupView, bool), GroupError>;
 
     /// Changes a group, under the locks of all its partitions. Another number of partitions is only begun:

@@ -81,7 +81,7 @@ impl Verdict {
 
 /// What a group shall be. None: the default for a new group, whatever it has for one that is there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GroupWish {
+pub struct GroupSettings {
     /// How many partitions; 8.
     pub partitions: Option<u32>,
     /// What it reads; everything.

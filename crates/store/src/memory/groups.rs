@@ -10,7 +10,7 @@ use super::MemoryStore;
 use super::tables::without;
 use crate::error::StoreError;
 use crate::groups::{
-    Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish,
+    Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupSettings, GroupView,
     Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterState, LogPage, MemberReport,
     Renewed, SharedGroups, Start, Wants, Which,
 };
@@ -53,7 +53,7 @@ impl Groups for NoGroups {
     async fn put_group(
         &self,
         _group: &str,
-        _wish: &GroupWish,
+        _wish: &GroupSettings,
     ) -> Result<(GroupView, bool), GroupError> {
         Err(without("consumer groups").into())
     }

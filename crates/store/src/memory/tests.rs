@@ -277,6 +277,6 @@ async fn what_needs_sql_is_refused() {
     assert!(refused.to_string().contains("SQLite or PostgreSQL"), "{refused}");
     assert_eq!(store.watches().await.expect("listed"), []);
     let groups = Arc::clone(&store).groups();
-    groups.put_group("g", &crate::groups::GroupWish::default()).await.expect_err("no groups");
+    groups.put_group("g", &crate::groups::GroupSettings::default()).await.expect_err("no groups");
     assert!(groups.list_groups().await.expect("listed").is_empty());
 }

@@ -181,7 +181,7 @@ impl Groups for Log {
     fn group_signals(&self) -> watch::Receiver<u64> {
         unreachable!("pages only read")
     }
-    async fn put_group(&self, _: &str, _: &GroupWish) -> Result<(GroupView, bool), GroupError> {
+    async fn put_group(&self, _: &str, _: &GroupSettings) -> Result<(GroupView, bool), GroupError> {
         unreachable!("pages only read")
     }
     async fn change_group(&self, _: &str, _: &GroupChange) -> Result<GroupView, GroupError> {
