@@ -253,7 +253,10 @@ pub async fn letters_are_worked_off_by_lease(data: &dyn Opener) {
     let dead = [letter(&handled(&batch)[0], "poison")];
     team.groups.nack(&lease, &[], &dead, 0).await.expect("it is given back");
     team.ends(0, &well_done(&team.batch(0).await)).await;
-    team.groups.redrive(GROUP, &tidewire_store::groups::Which::All).await.expect("they are marked");
+    team.groups
+        .redrive(GROUP, &tidewire_store::groups::LetterSelection::All)
+        .await
+        .expect("they are marked");
     let due = team.groups.letters_due(GROUP, 0, super::subject::EVERYTHING).await;
     let due = due.expect("letters can be read").expect("letters are due");
     let next = team.holds(0).await.partition.next;

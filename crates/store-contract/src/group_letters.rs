@@ -7,7 +7,7 @@ use super::subject::EVERYTHING;
 use super::team::{GROUP, LETTERS, LONG_MS, STREAM, Team, handled, key, letter, well_done, wish};
 use tidewire_store::groups::{
     Batch, Begun, DEAD_LETTERS_MAX, Ending, GroupChange, GroupError, GroupEvent, GroupSettings,
-    LeaseRef, LetterState, OnDead, Start, Which,
+    LeaseRef, LetterSelection, LetterState, OnDead, Start,
 };
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::Position;
@@ -41,7 +41,7 @@ impl Team<'_> {
         self.ends(0, &Ending { next, redriven, free, ..Ending::default() }).await;
     }
 
-    async fn redrives(&self, which: &Which) -> u64 {
+    async fn redrives(&self, which: &LetterSelection) -> u64 {
         self.groups.redrive(GROUP, which).await.expect("they are marked")
     }
 
@@ -151,7 +151,7 @@ pub async fn a_redriven_key_is_worked_off_in_order(data: &dyn Opener) {
     let behind = team.say("h", "u", &["3"]).await;
     team.poisoned().await;
     let before = team.holds(0).await.partition;
-    assert_eq!(team.redrives(&Which::All).await, 1);
+    assert_eq!(team.redrives(&LetterSelection::All).await, 1);
     assert_eq!(team.told().await, (1, true, 1, 1));
     let batch = team.due(EVERYTHING).await.expect("letters are due");
     assert_eq!(
@@ -175,7 +175,7 @@ pub async fn a_key_with_letters_is_not_freed(data: &dyn Opener) {
     let first = team.say("h", "u", &["1"]).await;
     let second = team.say("h", "u", &["2"]).await;
     team.poisoned().await;
-    assert_eq!(team.redrives(&Which::Key(key("h", "u"))).await, 1);
+    assert_eq!(team.redrives(&LetterSelection::Key(key("h", "u"))).await, 1);
     let one = PageLimit { events: 1, ..EVERYTHING };
     let batch = team.due(one).await.expect("letters are due");
     assert_eq!(positions(&batch), [first]);
@@ -200,7 +200,7 @@ pub async fn letters_that_fail_again_wait(data: &dyn Opener) {
     let team = Team::of(data, 1).await;
     let first = team.say("h", "u", &["1"]).await;
     let event = team.poisoned().await;
-    team.redrives(&Which::Offset(first)).await;
+    team.redrives(&LetterSelection::Offset(first)).await;
     let next = team.holds(0).await.partition.next;
     let dead = vec![letter(&event, "poison again")];
     let give_up = Some(key("h", "u"));
@@ -219,7 +219,7 @@ pub async fn a_parked_letter_may_die(data: &dyn Opener) {
     let first = team.say("h", "u", &["1"]).await;
     let (second, third) = (team.say("h", "u", &["2"]).await, team.say("h", "u", &["3"]).await);
     team.poisoned().await;
-    team.redrives(&Which::All).await;
+    team.redrives(&LetterSelection::All).await;
     let batch = team.due(EVERYTHING).await.expect("letters are due");
     let next = team.holds(0).await.partition.next;
     let ending = Ending {
@@ -240,7 +240,7 @@ pub async fn dropped_letters_let_the_others_go_on(data: &dyn Opener) {
     let first = team.say("h", "u", &["1"]).await;
     let behind = team.say("h", "u", &["2"]).await;
     team.poisoned().await;
-    let dropped = team.groups.drop_letters(GROUP, &Which::Offset(first), false).await;
+    let dropped = team.groups.drop_letters(GROUP, &LetterSelection::Offset(first), false).await;
     assert_eq!(dropped.expect("it is dropped"), 1);
     let batch = team.due(EVERYTHING).await.expect("the rest is due");
     assert_eq!(positions(&batch), [behind]);
@@ -254,7 +254,7 @@ pub async fn a_key_may_be_dropped_with_all_it_has(data: &dyn Opener) {
     team.say("h", "u", &["1", "2"]).await;
     team.say("h", "u", &["3"]).await;
     team.poisoned().await;
-    let dropped = team.groups.drop_letters(GROUP, &Which::All, true).await;
+    let dropped = team.groups.drop_letters(GROUP, &LetterSelection::All, true).await;
     assert_eq!(dropped.expect("they are dropped"), 3);
     assert!(team.letters().await.is_empty());
     let batch = team.due(EVERYTHING).await.expect("the key is to be freed");
@@ -273,7 +273,7 @@ pub async fn what_waits_behind_a_letter_is_dropped_with_it(data: &dyn Opener) {
     team.poisoned().await;
     let other = team.say("h", "v", &["3"]).await;
     team.poisoned().await;
-    let dropped = team.groups.drop_letters(GROUP, &Which::Offset(first), true).await;
+    let dropped = team.groups.drop_letters(GROUP, &LetterSelection::Offset(first), true).await;
     assert_eq!(dropped.expect("they are dropped"), 2);
     assert_eq!(team.letters().await, [(other, "dead")]);
 }
@@ -291,7 +291,7 @@ pub async fn skipped_letters_are_worked_off_too(data: &dyn Opener) {
     let batch = team.batch(0).await;
     assert_eq!(positions(&batch), [second], "it goes on");
     team.ends(0, &well_done(&batch)).await;
-    assert_eq!(team.redrives(&Which::Offset(first)).await, 1);
+    assert_eq!(team.redrives(&LetterSelection::Offset(first)).await, 1);
     let third = team.say("h", "u", &["3"]).await;
     let batch = team.batch(0).await;
     assert_eq!((positions(&batch), batch.park.len()), (vec![third], 0), "it goes on meanwhile");
@@ -318,9 +318,13 @@ pub async fn letters_wait_until_their_events_are_passed(data: &dyn Opener) {
         let dead = [letter(&handled(&batch)[0], "poison")];
         team.groups.nack(&lease, &[], &dead, 0).await.expect("it is given back");
         assert_eq!(team.holds(0).await.dead, [poison].into(), "{on_dead:?}");
-        assert_eq!(team.redrives(&Which::All).await, 1);
+        assert_eq!(team.redrives(&LetterSelection::All).await, 1);
         assert!(team.due(EVERYTHING).await.is_none(), "{on_dead:?}: it would come twice");
-        for which in [Which::All, Which::Offset(poison), Which::Key(key("h", "u"))] {
+        for which in [
+            LetterSelection::All,
+            LetterSelection::Offset(poison),
+            LetterSelection::Key(key("h", "u")),
+        ] {
             let dropped = team.groups.drop_letters(GROUP, &which, true).await;
             assert!(matches!(dropped, Err(GroupError::Invalid(_))), "{which:?}: {dropped:?}");
         }
@@ -329,7 +333,7 @@ pub async fn letters_wait_until_their_events_are_passed(data: &dyn Opener) {
         assert!(team.holds(0).await.dead.is_empty());
         let due = team.due(EVERYTHING).await.expect("now it is due");
         assert_eq!(positions(&due), [poison]);
-        let dropped = team.groups.drop_letters(GROUP, &Which::All, false).await;
+        let dropped = team.groups.drop_letters(GROUP, &LetterSelection::All, false).await;
         assert_eq!(dropped.expect("it is dropped"), 1);
     }
 }
@@ -340,7 +344,7 @@ pub async fn letters_are_worked_off_once(data: &dyn Opener) {
     let first = team.say("h", "u", &["1"]).await;
     let second = team.say("h", "u", &["2"]).await;
     team.poisoned().await;
-    team.redrives(&Which::All).await;
+    team.redrives(&LetterSelection::All).await;
     let one = PageLimit { events: 1, ..EVERYTHING };
     let (slow, batch) =
         (team.claim(0, "slow").await, team.due(one).await.expect("a letter is due"));
@@ -377,7 +381,7 @@ pub async fn too_many_letters_stop_a_group(data: &dyn Opener) {
     let view = team.view().await;
     assert_eq!((view.stopped.as_deref(), view.dead), (Some("dead_letters_full"), DEAD_LETTERS_MAX));
     assert!(matches!(team.begins(&team.claim(0, "m").await).await, Begun::Taken));
-    team.groups.drop_letters(GROUP, &Which::All, true).await.expect("they are dropped");
+    team.groups.drop_letters(GROUP, &LetterSelection::All, true).await.expect("they are dropped");
     let resume = GroupChange { paused: Some(false), ..GroupChange::default() };
     let view = team.groups.change_group(GROUP, &resume).await.expect("it goes on");
     assert_eq!((view.stopped, view.dead), (None, 0));
@@ -398,8 +402,12 @@ pub async fn letters_are_cut_as_the_log_is(data: &dyn Opener) {
     let parked_from = firsts.iter().map(|event| (event.key(), event.position)).collect();
     let park = events.iter().filter(|event| !firsts.contains(event)).cloned().collect();
     team.ends(0, &Ending { dead, park, parked_from, ..well_done(&batch) }).await;
-    assert_eq!(team.redrives(&Which::All).await, 2);
-    assert_eq!(team.redrives(&Which::Key(key("h", "b"))).await, 1, "and it keeps its turn");
+    assert_eq!(team.redrives(&LetterSelection::All).await, 2);
+    assert_eq!(
+        team.redrives(&LetterSelection::Key(key("h", "b"))).await,
+        1,
+        "and it keeps its turn"
+    );
     let of_b: Vec<_> = events.iter().filter(|event| event.key() == key("h", "b")).collect();
     let bytes = |count: usize| of_b[..count].iter().map(|event| event.bytes()).sum::<usize>();
     for (events, bytes, together) in [
@@ -420,10 +428,10 @@ pub async fn letters_are_cut_as_the_log_is(data: &dyn Opener) {
 /// Letters of a group that is not there cannot be worked off.
 pub async fn letters_of_no_group_are_not_there(data: &dyn Opener) {
     let team = Team::of(data, 1).await;
-    assert!(team.groups.redrive("other", &Which::All).await.is_err());
-    assert!(team.groups.drop_letters("other", &Which::All, true).await.is_err());
-    assert_eq!(team.redrives(&Which::All).await, 0);
-    assert_eq!(team.redrives(&Which::Offset(Position::new(7))).await, 0);
-    let dropped = team.groups.drop_letters(GROUP, &Which::Key(key("h", "u")), true).await;
+    assert!(team.groups.redrive("other", &LetterSelection::All).await.is_err());
+    assert!(team.groups.drop_letters("other", &LetterSelection::All, true).await.is_err());
+    assert_eq!(team.redrives(&LetterSelection::All).await, 0);
+    assert_eq!(team.redrives(&LetterSelection::Offset(Position::new(7))).await, 0);
+    let dropped = team.groups.drop_letters(GROUP, &LetterSelection::Key(key("h", "u")), true).await;
     assert_eq!(dropped.expect("none"), 0);
 }

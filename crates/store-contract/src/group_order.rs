@@ -7,7 +7,9 @@ use rand::{Rng as _, SeedableRng as _};
 
 use super::Opener;
 use super::team::{GROUP, LETTERS, LONG_MS, Team, letter, well_done};
-use tidewire_store::groups::{Batch, Ending, GroupError, Key, KeyEvents, LeaseRef, Which};
+use tidewire_store::groups::{
+    Batch, Ending, GroupError, Key, KeyEvents, LeaseRef, LetterSelection,
+};
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::Position;
 
@@ -122,7 +124,7 @@ impl Team<'_> {
                 if rng.random_bool(0.5) {
                     history.poison.clear();
                 }
-                self.groups.redrive(GROUP, &Which::All).await.expect("they are marked");
+                self.groups.redrive(GROUP, &LetterSelection::All).await.expect("they are marked");
             }
             _ => {
                 let letters = self.groups.letters(GROUP, Position::START, LETTERS, None).await;
@@ -131,7 +133,8 @@ impl Team<'_> {
                     return;
                 }
                 let chosen = letters[rng.random_range(0..letters.len())].letter.event.position;
-                let dropped = self.groups.drop_letters(GROUP, &Which::Offset(chosen), false).await;
+                let dropped =
+                    self.groups.drop_letters(GROUP, &LetterSelection::Offset(chosen), false).await;
                 match dropped {
                     Ok(count) => assert_eq!(count, 1),
                     // It is of a batch that was given back, and is still to be handed out again.
@@ -167,7 +170,7 @@ pub async fn events_of_a_key_take_effect_in_order(data: &dyn Opener) {
         while let Some(batch) = team.next_batch(0).await {
             team.settles(&batch, &mut history, false).await;
         }
-        team.groups.redrive(GROUP, &Which::All).await.expect("they are marked");
+        team.groups.redrive(GROUP, &LetterSelection::All).await.expect("they are marked");
         while team.holds(0).await.partition.redrive {
             team.works_letters_off(&mut history, &mut rng).await;
         }

@@ -20,7 +20,8 @@ use super::retention::Captured;
 use super::subject::Subject;
 use super::team::{GROUP, letter, wish};
 use tidewire_store::groups::{
-    Begun, Claim, Ending, Entry, Filter, GroupEvent, Key, LogPage, PAGE_BYTES_MAX, Wants, Which,
+    Begun, Claim, Ending, Entry, Filter, GroupEvent, Key, LetterSelection, LogPage, PAGE_BYTES_MAX,
+    Wants,
 };
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::Position;
@@ -252,7 +253,7 @@ pub async fn letters_are_listed_whole_in_pieces(data: &dyn Opener) {
 pub async fn letters_that_are_due_come_in_whole_units(data: &dyn Opener) {
     let (store, History { rows, transactions, .. }, mut rng) = letters(data, 5).await;
     let groups = store.groups();
-    groups.redrive(GROUP, &Which::All).await.expect("they are marked");
+    groups.redrive(GROUP, &LetterSelection::All).await.expect("they are marked");
     for _ in 0..LIMITS {
         let limit = random_limit(&mut rng);
         let batch = groups.letters_due(GROUP, 0, limit).await.expect("letters").expect("due");

@@ -18,8 +18,8 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tidewire_store::groups::{
-    Filter, GroupChange, GroupSettings, GroupView, Groups, LETTERS_BYTES_MAX, OnDead,
-    PAGE_BYTES_MAX, SharedGroups, Wants, Which, partition_of,
+    Filter, GroupChange, GroupSettings, GroupView, Groups, LETTERS_BYTES_MAX, LetterSelection,
+    OnDead, PAGE_BYTES_MAX, SharedGroups, Wants, partition_of,
 };
 use tidewire_store::{PageLimit, Position};
 use tokio::time::Instant;
@@ -65,7 +65,7 @@ async fn walk(ground: Ground, seed: u64) {
         pair.put(vec![stubborn("host-1", 2)]).await;
         pair.drain(total).await;
         // Letters take turns with the log.
-        pair.redrive(&Which::All).await;
+        pair.redrive(&LetterSelection::All).await;
         pair.put(sources(&mut rng, 20, HEALING)).await;
         pair.drain(total).await;
         // With the log's turn last in every partition, both begin anew from here.
@@ -124,7 +124,7 @@ impl Pair {
         (0..total).map(|partition| host_of(partition, total)).collect()
     }
 
-    async fn redrive(&self, which: &Which) {
+    async fn redrive(&self, which: &LetterSelection) {
         for group in [library::GROUP, http::GROUP] {
             self.groups.redrive(group, which).await.expect("they are marked");
         }

@@ -13,7 +13,7 @@ use super::step::Step;
 use super::view::small;
 use tidewire_store::groups::{
     Batch, GroupError, Key, KeyEvents, LETTERS_BYTES_MAX, Letter, LetterBatch, LetterPage,
-    LetterState, LetterView, Which, not_passed,
+    LetterSelection, LetterState, LetterView, not_passed,
 };
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::Position;
@@ -99,12 +99,12 @@ pub(super) async fn due(
 async fn meant(
     client: &ClientWrapper,
     group: &str,
-    which: &Which,
+    which: &LetterSelection,
 ) -> Result<Option<Option<Vec<u8>>>, Error> {
     Ok(match which {
-        Which::All => Some(None),
-        Which::Key(key) => Some(Some(key.hash().to_vec())),
-        Which::Offset(position) => {
+        LetterSelection::All => Some(None),
+        LetterSelection::Key(key) => Some(Some(key.hash().to_vec())),
+        LetterSelection::Offset(position) => {
             let rows = query(client, sql!("letter_key"), &[&group, &position.to_sql()]).await?;
             rows.first().map(|row| row.try_get(0).map(Some)).transpose()?
         }
@@ -131,7 +131,11 @@ async fn begin(client: &ClientWrapper, group: &str) -> Step<()> {
 }
 
 /// Marks letters to be worked off again. Returns of how many keys.
-pub(super) async fn redrive(client: &ClientWrapper, group: &str, which: &Which) -> Step<u64> {
+pub(super) async fn redrive(
+    client: &ClientWrapper,
+    group: &str,
+    which: &LetterSelection,
+) -> Step<u64> {
     begin(client, group).await?;
     let Some(key) = meant(client, group, which).await? else { return Ok(0) };
     let partitions = lock(client, group, key.as_ref()).await?;
@@ -146,14 +150,14 @@ pub(super) async fn redrive(client: &ClientWrapper, group: &str, which: &Which) 
 pub(super) async fn give_up(
     client: &ClientWrapper,
     group: &str,
-    which: &Which,
+    which: &LetterSelection,
     with_parked: bool,
 ) -> Step<u64> {
     begin(client, group).await?;
     let Some(key) = meant(client, group, which).await? else { return Ok(0) };
     let partitions = lock(client, group, key.as_ref()).await?;
     let only = match which {
-        Which::Offset(position) if !with_parked => Some(position.to_sql()),
+        LetterSelection::Offset(position) if !with_parked => Some(position.to_sql()),
         _ => None,
     };
     // One that is named is given up whatever it is.

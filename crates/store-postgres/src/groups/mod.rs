@@ -40,8 +40,8 @@ use super::writer::Effects;
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{
     Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupSettings, GroupView,
-    Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterState, LogPage, MemberReport,
-    Renewed, SharedGroups, Start, Wants, Which,
+    Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterSelection, LetterState, LogPage,
+    MemberReport, Renewed, SharedGroups, Start, Wants,
 };
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::{Epoch, Position};
@@ -334,7 +334,7 @@ impl Groups for PostgresGroups {
         self.pool.read(list).await
     }
 
-    async fn redrive(&self, group: &str, which: &Which) -> Result<u64, GroupError> {
+    async fn redrive(&self, group: &str, which: &LetterSelection) -> Result<u64, GroupError> {
         let redrive = |client: Lent| async move { letters::redrive(&client, group, which).await };
         administer(&self.pool, "redrive letters", redrive).await
     }
@@ -342,7 +342,7 @@ impl Groups for PostgresGroups {
     async fn drop_letters(
         &self,
         group: &str,
-        which: &Which,
+        which: &LetterSelection,
         with_parked: bool,
     ) -> Result<u64, GroupError> {
         let drop = |client: Lent| async move {

@@ -11,8 +11,8 @@ use crate::testing::fresh_database;
 use tidewire_store::command::Actor;
 use tidewire_store::groups::{
     Acked, Begun, Claim, Ending, Failure, GroupError, GroupEvent, GroupSettings, Grouped, Groups,
-    Holdings, Key, LETTERS_BYTES_MAX, LeaseRef, Letter, LetterState, SharedGroups, Verdict, Wants,
-    Which, Work, partition_of,
+    Holdings, Key, LETTERS_BYTES_MAX, LeaseRef, Letter, LetterSelection, LetterState, SharedGroups,
+    Verdict, Wants, Work, partition_of,
 };
 use tidewire_store::sql::{SqlLimits, Statements};
 
@@ -257,7 +257,10 @@ async fn letters_are_parked_redriven_and_freed_in_order() {
     assert_eq!(held.parked, [(key("u"), Position::new(3))].into());
     assert_eq!((held.partition.parked, held.partition.generation), (1, before + 1));
     assert!(groups.letters_due("g", 0, MUCH).await.expect("a look").is_none());
-    assert_eq!(groups.redrive("g", &Which::Offset(Position::new(5))).await.expect("marked"), 1);
+    assert_eq!(
+        groups.redrive("g", &LetterSelection::Offset(Position::new(5))).await.expect("marked"),
+        1
+    );
     let due = groups.letters_due("g", 0, MUCH).await.expect("a look").expect("letters");
     let positions: Vec<u64> =
         due.groups[0].events.iter().map(|event| event.position.number()).collect();
@@ -290,15 +293,16 @@ async fn dropping_the_dead_lets_those_behind_them_go_on() {
         ..up_to(11)
     };
     work(&groups).await.finish(&ending).await.expect("a commit");
-    let dropped = groups.drop_letters("g", &Which::Key(key("u")), false).await.expect("dropped");
+    let dropped =
+        groups.drop_letters("g", &LetterSelection::Key(key("u")), false).await.expect("dropped");
     assert_eq!(dropped, 1);
     let due = groups.letters_due("g", 0, MUCH).await.expect("a look").expect("those behind");
     assert_eq!(due.redrive, Some(key("u")));
     assert_eq!(due.groups[0].events[0].position, Position::new(5));
-    assert_eq!(groups.drop_letters("g", &Which::All, true).await.expect("dropped"), 2);
+    assert_eq!(groups.drop_letters("g", &LetterSelection::All, true).await.expect("dropped"), 2);
     let due = groups.letters_due("g", 0, MUCH).await.expect("a look").expect("a key to free");
     assert!(due.groups.is_empty());
-    assert!(groups.redrive("other", &Which::All).await.is_err());
+    assert!(groups.redrive("other", &LetterSelection::All).await.is_err());
     ended(database, store).await;
 }
 

@@ -13,7 +13,7 @@ use crate::writer::Writer;
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{
     Batch, GroupError, GroupEvent, Key, KeyEvents, LETTERS_BYTES_MAX, Letter, LetterBatch,
-    LetterPage, LetterState, LetterView, Which, not_passed,
+    LetterPage, LetterSelection, LetterState, LetterView, not_passed,
 };
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::Position;
@@ -120,11 +120,15 @@ fn first_due(
 }
 
 /// The keys that have such letters, and their partitions.
-fn keys(connection: &Connection, group: &str, which: &Which) -> rusqlite::Result<Vec<(Key, u32)>> {
+fn keys(
+    connection: &Connection,
+    group: &str,
+    which: &LetterSelection,
+) -> rusqlite::Result<Vec<(Key, u32)>> {
     let (hash, position) = match which {
-        Which::All => (None, None),
-        Which::Key(key) => (Some(key.hash()), None),
-        Which::Offset(position) => (None, Some(position.to_sql())),
+        LetterSelection::All => (None, None),
+        LetterSelection::Key(key) => (Some(key.hash()), None),
+        LetterSelection::Offset(position) => (None, Some(position.to_sql())),
     };
     let mut query = connection.prepare_cached(sql!("group_letter_keys"))?;
     let of_row = |row: &Row<'_>| Ok((view::key_of_row(row)?, row.get(2)?));
@@ -138,7 +142,11 @@ fn begin<'w>(writer: &'w mut Writer, group: &str) -> Result<Transaction<'w>, Gro
 }
 
 /// Marks letters' keys to be worked off again.
-pub(super) fn redrive(writer: &mut Writer, group: &str, which: &Which) -> Result<u64, GroupError> {
+pub(super) fn redrive(
+    writer: &mut Writer,
+    group: &str,
+    which: &LetterSelection,
+) -> Result<u64, GroupError> {
     let failed = broken("redrive letters");
     let transaction = begin(writer, group)?;
     let mark = || -> rusqlite::Result<u64> {
@@ -169,13 +177,13 @@ pub(super) fn redrive(writer: &mut Writer, group: &str, which: &Which) -> Result
 pub(super) fn drop_some(
     writer: &mut Writer,
     group: &str,
-    which: &Which,
+    which: &LetterSelection,
     with_parked: bool,
 ) -> Result<u64, GroupError> {
     let failed = broken("drop letters");
     let transaction = begin(writer, group)?;
     let only = match which {
-        Which::Offset(position) if !with_parked => Some(position.to_sql()),
+        LetterSelection::Offset(position) if !with_parked => Some(position.to_sql()),
         _ => None,
     };
     let drop = || -> rusqlite::Result<(usize, bool)> {

@@ -48,8 +48,8 @@ use super::writer::Writer;
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{
     Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupSettings, GroupView,
-    Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterState, LogPage, MemberReport,
-    Renewed, SharedGroups, Start, Wants, Which,
+    Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterSelection, LetterState, LogPage,
+    MemberReport, Renewed, SharedGroups, Start, Wants,
 };
 use tidewire_store::log::{Log, PageLimit};
 use tidewire_store::offset::{Epoch, Position};
@@ -304,7 +304,7 @@ impl Groups for SqliteStore {
         self.readers.run(look).await
     }
 
-    async fn redrive(&self, group: &str, which: &Which) -> Result<u64, GroupError> {
+    async fn redrive(&self, group: &str, which: &LetterSelection) -> Result<u64, GroupError> {
         let (group, which) = (group.to_owned(), which.clone());
         self.signalling(move |writer| letters::redrive(writer, &group, &which)).await
     }
@@ -312,7 +312,7 @@ impl Groups for SqliteStore {
     async fn drop_letters(
         &self,
         group: &str,
-        which: &Which,
+        which: &LetterSelection,
         with_parked: bool,
     ) -> Result<u64, GroupError> {
         let (group, which) = (group.to_owned(), which.clone());

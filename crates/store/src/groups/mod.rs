@@ -70,8 +70,8 @@ pub use share::{LiveMember, shares};
 pub use view::not_passed;
 pub use view::{
     Acked, Ending, Failure, GroupChange, GroupError, GroupSettings, GroupView, LeaseRef, Letter,
-    LetterPage, LetterState, LetterView, MemberKind, MemberReport, MemberView, OnDead,
-    PartitionView, Renewed, Start, Verdict, Which, kept_error,
+    LetterPage, LetterSelection, LetterState, LetterView, MemberKind, MemberReport, MemberView,
+    OnDead, PartitionView, Renewed, Start, Verdict, kept_error,
 };
 pub use work::{Begun, Work};
 
@@ -267,14 +267,14 @@ pub trait Groups: Send + Sync + Debug {
     ) -> Result<LetterPage, StoreError>;
 
     /// Marks letters to be worked off again, in order, with those behind them. Returns how many keys.
-    async fn redrive(&self, group: &str, which: &Which) -> Result<u64, GroupError>;
+    async fn redrive(&self, group: &str, which: &LetterSelection) -> Result<u64, GroupError>;
 
     /// Gives up letters. What was parked behind them is given up too, or goes on. Letters whose events the
     /// partition has not passed yet stay; if there are only such, it is refused. Returns how many letters.
     async fn drop_letters(
         &self,
         group: &str,
-        which: &Which,
+        which: &LetterSelection,
         with_parked: bool,
     ) -> Result<u64, GroupError>;
 }

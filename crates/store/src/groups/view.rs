@@ -388,7 +388,7 @@ pub struct LetterPage {
 
 /// Which letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Which {
+pub enum LetterSelection {
     /// All of the group's.
     All,
     /// Those of one host and user.

@@ -11,8 +11,8 @@ use super::tables::without;
 use crate::error::StoreError;
 use crate::groups::{
     Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupSettings, GroupView,
-    Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterState, LogPage, MemberReport,
-    Renewed, SharedGroups, Start, Wants, Which,
+    Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterSelection, LetterState, LogPage,
+    MemberReport, Renewed, SharedGroups, Start, Wants,
 };
 use crate::log::{Log, PageLimit};
 use crate::offset::{Epoch, Position};
@@ -193,14 +193,14 @@ impl Groups for NoGroups {
         Ok(LetterPage { letters: Vec::new(), more: false })
     }
 
-    async fn redrive(&self, _group: &str, _which: &Which) -> Result<u64, GroupError> {
+    async fn redrive(&self, _group: &str, _which: &LetterSelection) -> Result<u64, GroupError> {
         Err(GroupError::NotFound)
     }
 
     async fn drop_letters(
         &self,
         _group: &str,
-        _which: &Which,
+        _which: &LetterSelection,
         _with_parked: bool,
     ) -> Result<u64, GroupError> {
         Err(GroupError::NotFound)
