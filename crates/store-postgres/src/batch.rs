@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use tidewire_store::command::{Answer, Command};
 use tidewire_store::error::StoreError;
-use tidewire_store::queue::Waiting;
+use tidewire_store::queue::QueuedCommand;
 
 /// Where an answer goes, and since when it is waited for.
 struct Reply {
@@ -28,9 +28,10 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    pub(crate) fn new(batch: Vec<Waiting>) -> Batch {
-        let of =
-            |Waiting { command, reply, queued_at }| (command, Reply { queued_at, sender: reply });
+    pub(crate) fn new(batch: Vec<QueuedCommand>) -> Batch {
+        let of = |QueuedCommand { command, reply, queued_at }| {
+            (command, Reply { queued_at, sender: reply })
+        };
         let (commands, replies) = batch.into_iter().map(of).unzip();
         Batch { commands, replies }
     }

@@ -22,7 +22,7 @@ use crate::options::Failover;
 use tidewire_store::command::Command;
 use tidewire_store::decide::{Plan, decide};
 use tidewire_store::error::StoreError;
-use tidewire_store::queue::{Next, Taker};
+use tidewire_store::queue::{Next, QueueReceiver};
 use tidewire_store::session::SessionSignal;
 use tidewire_store::stats::Counters;
 
@@ -109,14 +109,14 @@ impl Link {
 pub(crate) struct Writer {
     connector: Arc<Connector>,
     link: Link,
-    taker: Taker<Infallible>,
+    taker: QueueReceiver<Infallible>,
     effects: Arc<Effects>,
 }
 
 impl Writer {
     pub(crate) fn new(
         connector: Arc<Connector>,
-        taker: Taker<Infallible>,
+        taker: QueueReceiver<Infallible>,
         effects: Arc<Effects>,
     ) -> Writer {
         let link = Link::down(&connector);

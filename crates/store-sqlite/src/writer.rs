@@ -19,7 +19,7 @@ use super::save;
 use tidewire_store::command::{Answer, Command};
 use tidewire_store::decide::{NewEvent, Plan, decide};
 use tidewire_store::error::StoreError;
-use tidewire_store::queue::{Next, Taker, Waiting};
+use tidewire_store::queue::{Next, QueueReceiver, QueuedCommand};
 use tidewire_store::source;
 use tidewire_store::stats::Counters;
 
@@ -133,7 +133,7 @@ impl Writer {
             .map_err(broken("begin a transaction"))
     }
 
-    fn answer(&mut self, batch: Vec<Waiting>) {
+    fn answer(&mut self, batch: Vec<QueuedCommand>) {
         // What another process did comes first; whether that can be told does not stop an append.
         if let Err(error) = capture::notice(self) {
             tracing::error!(%error, "what another process wrote could not be told");
@@ -170,7 +170,7 @@ pub(crate) struct WriterThread(Mutex<Option<JoinHandle<()>>>);
 impl WriterThread {
     pub(crate) fn start(
         (mut connection, checkpoints): (Connection, Checkpoints),
-        mut taker: Taker<Exclusive>,
+        mut taker: QueueReceiver<Exclusive>,
         counters: Arc<Counters>,
         recent: Arc<Recent>,
         grown: watch::Sender<u64>,

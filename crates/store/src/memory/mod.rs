@@ -62,7 +62,7 @@ use crate::event::TailEvent;
 use crate::log::{Found, Log, PageLimit, Swept, WantsPayload};
 use crate::offset::{Epoch, Position};
 use crate::options::CommitOptions;
-use crate::queue::{Next, Queue, Taker, Waiting};
+use crate::queue::{Next, Queue, QueueReceiver, QueuedCommand};
 use crate::session::{SIGNALS_MAX, SessionSignal, SweepCursor};
 use crate::source;
 use crate::stats::{CommitStats, Counters};
@@ -116,7 +116,7 @@ pub struct MemoryStore {
     data: Arc<MemoryData>,
     queue: Queue<Infallible>,
     /// What waits to be committed. Taken before the rows are.
-    waiting: Mutex<Taker<Infallible>>,
+    waiting: Mutex<QueueReceiver<Infallible>>,
     /// Someone is about to commit what waits.
     committing: AtomicBool,
     counters: Counters,
@@ -188,7 +188,7 @@ impl MemoryStore {
         }
     }
 
-    fn answer(&self, batch: Vec<Waiting>) {
+    fn answer(&self, batch: Vec<QueuedCommand>) {
         let (commands, replies): (Vec<Command>, Vec<_>) =
             batch.into_iter().map(|waiting| (waiting.command, waiting.reply)).unzip();
         let mut rows = self.data.rows();
