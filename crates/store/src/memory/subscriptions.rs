@@ -15,7 +15,7 @@ use crate::subscription::{
 
 /// What is kept of subscriptions.
 #[derive(Debug, Default)]
-pub(super) struct Subscribed {
+pub(super) struct StoredSubscriptions {
     /// By id. The ends of their streams are filled in when one is loaded.
     kept: BTreeMap<String, Subscription>,
     secrets: BTreeMap<String, Vec<u8>>,

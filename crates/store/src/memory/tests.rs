@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 
-use super::{MemoryData, MemoryStore, Pace};
+use super::{Delay, MemoryData, MemoryStore};
 use crate::clock::Clock;
 use crate::command::{Answer, Command};
 use crate::control::{ControlChannel as _, ControlCursor, SETTLED_AFTER_MS, SWEPT_MAX};
@@ -220,7 +220,7 @@ async fn a_command_is_carried_out_though_the_first_of_its_commit_went_away() {
 async fn an_answer_may_come_late() {
     let moved = Moved::new();
     moved.made("a").await;
-    let late = MemoryStore::open_paced(&moved.data, Pace::new(|| 3));
+    let late = MemoryStore::open_delayed(&moved.data, Delay::new(|| 3));
     let mut tip = Box::pin(late.tip());
     for _ in 0..3 {
         assert!(tip.as_mut().now_or_never().is_none(), "it lets others run");
