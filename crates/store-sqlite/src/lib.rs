@@ -124,7 +124,7 @@ pub struct SqliteStore {
     /// Counts what was said in the control channel, and may have been.
     control: watch::Sender<u64>,
     /// Who works on which partition of which group.
-    desk: Arc<groups::Desk>,
+    runtime: Arc<groups::GroupRuntime>,
     /// Where the next sweep of sessions goes on. Only the writer thread holds it.
     sweep_cursor: Arc<Mutex<SweepCursor>>,
     writer: WriterThread,
@@ -166,7 +166,7 @@ impl SqliteStore {
             counters,
             signals: broadcast::Sender::new(SIGNALS_MAX),
             control: watch::Sender::new(0),
-            desk: Arc::default(),
+            runtime: Arc::default(),
             sweep_cursor: Arc::default(),
             writer,
             lock: Mutex::new(Some(lock)),
@@ -295,7 +295,7 @@ impl Log for SqliteStore {
 
     async fn close(&self) {
         // Before the queue: the writer ends with it, but not while a handler's transaction is open.
-        self.desk.close();
+        self.runtime.close();
         self.queue.close();
         // The readers go first: the last connection to go tidies up the write-ahead log, and only
         // the writer's may.

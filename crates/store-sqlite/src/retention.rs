@@ -49,7 +49,7 @@ pub(super) async fn retain(
         retained.streams_trimmed = store.exclusively(move |writer| trim(writer, &trims)).await?;
         if !retained.lagging.is_empty() {
             // A group may be among those who were passed, and stands still.
-            store.desk.signal();
+            store.runtime.signal();
         }
     }
     let removed = store.exclusively(remove).await?;

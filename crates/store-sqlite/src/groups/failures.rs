@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, params};
 
-use super::desk::Desk;
 use super::ending::Place;
+use super::runtime::GroupRuntime;
 use super::view::Standing;
 use crate::error::{broken, now_ms};
 use crate::sql;
@@ -33,14 +33,14 @@ pub(super) fn in_ms(wait_ms: u64) -> i64 {
 /// Notes failed runs, and when the partition may be tried again.
 pub(super) fn note(
     writer: &mut Writer,
-    desk: &Desk,
+    runtime: &GroupRuntime,
     at: &Claim,
     failures: &[Failure],
     retry_in_ms: u64,
 ) -> Result<(), GroupError> {
     let transaction = writer.transaction()?;
     as_claimed(&transaction, at)?;
-    if desk.is_held(&at.group, at.partition) {
+    if runtime.is_held(&at.group, at.partition) {
         // Who has it will get further, or note failures of its own.
         return Err(GroupError::Moved);
     }
@@ -77,7 +77,7 @@ pub(super) fn attempts(place: &Place<'_>, failures: &[Failure]) -> rusqlite::Res
 /// Moves a partition, if nobody works on it and it is as somebody knew it.
 pub(super) fn skip(
     writer: &mut Writer,
-    desk: &Desk,
+    runtime: &GroupRuntime,
     at: &Claim,
     to: Position,
 ) -> Result<bool, GroupError> {
@@ -85,7 +85,7 @@ pub(super) fn skip(
     let standing = Standing::load(&transaction, &at.group, at.partition)?;
     let standing = standing.filter(|now| now.is_as(at) && now.is_free(now_ms()) && now.next < to);
     let Some(standing) = standing else { return Ok(false) };
-    if desk.is_held(&at.group, at.partition) {
+    if runtime.is_held(&at.group, at.partition) {
         return Ok(false);
     }
     let place = Place { connection: &transaction, group: &at.group, partition: at.partition };

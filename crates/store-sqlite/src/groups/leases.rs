@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use rusqlite::Connection;
 
-use super::desk::Desk;
 use super::ending::Place;
 use super::failures::{attempts, in_ms, retry_at_ms};
+use super::runtime::GroupRuntime;
 use super::sessions::of_commit;
 use super::view::Standing;
 use crate::capture;
@@ -37,7 +37,7 @@ fn until_ms(lease_ms: u64) -> Result<i64, GroupError> {
 /// Leases a partition up to a place, if it is free and as somebody knew it.
 pub(super) fn lease(
     writer: &mut Writer,
-    desk: &Desk,
+    runtime: &GroupRuntime,
     at: &Claim,
     to: Position,
     lease_ms: u64,
@@ -48,7 +48,7 @@ pub(super) fn lease(
     let standing = Standing::load(&transaction, &at.group, at.partition)?;
     let standing = standing.filter(|now| now.is_as(at) && now.is_free(now_ms()));
     let Some(standing) = standing else { return Ok(None) };
-    if desk.is_held(&at.group, at.partition) {
+    if runtime.is_held(&at.group, at.partition) {
         return Ok(None);
     }
     transaction

@@ -2,7 +2,7 @@
 //!
 //! - `administer`: making and removing groups
 //! - `change`: changing groups that are there
-//! - `desk`: what is known of groups in memory
+//! - `runtime`: the state of groups in memory
 //! - `ending`: how a batch ends
 //! - `failures`: what is noted of a partition apart from batches
 //! - `leases`: batches leased to workers
@@ -14,7 +14,7 @@
 //! - `work`: a partition that a member of this process works on
 
 //!
-//! The file has one process, so partitions that somebody works on are a set in memory ([`desk`]); all else is
+//! The file has one process, so partitions that somebody works on are a set in memory ([`runtime`]); all else is
 //! in the rows, as in PostgreSQL, and changes by steps of the one writer. More partitions give order and
 //! isolation here, not speed.
 //!
@@ -25,13 +25,13 @@
 
 mod administer;
 mod change;
-mod desk;
 mod ending;
 mod failures;
 mod leases;
 mod letters;
 mod members;
 mod pages;
+mod runtime;
 mod sessions;
 mod view;
 mod work;
@@ -55,7 +55,7 @@ use tidewire_store::log::{Log, PageLimit};
 use tidewire_store::offset::{Epoch, Position};
 use tidewire_store::sql::Statements;
 
-pub(crate) use desk::Desk;
+pub(crate) use runtime::GroupRuntime;
 use view::Standing;
 pub(crate) use view::names;
 use work::SqliteWork;
@@ -81,7 +81,7 @@ impl Groups for SqliteStore {
     }
 
     fn group_signals(&self) -> watch::Receiver<u64> {
-        self.desk.signals()
+        self.runtime.signals()
     }
 
     async fn put_group(
@@ -93,7 +93,7 @@ impl Groups for SqliteStore {
         let put = move |writer: &mut Writer| administer::put(writer, epoch, &group, &wish);
         let (view, made) = self.exclusively(put).await?;
         if made {
-            self.desk.signal();
+            self.runtime.signal();
         }
         Ok((view, made))
     }
@@ -113,7 +113,7 @@ impl Groups for SqliteStore {
         let done = self.exclusively(finish).await?;
         if done {
             // Who looks because of a signal may ask for this again, so only news is told.
-            self.desk.signal();
+            self.runtime.signal();
         }
         Ok(done)
     }
@@ -163,7 +163,7 @@ impl Groups for SqliteStore {
         let renew = move |writer: &mut Writer| members::renew(writer, &member, asked_ms, lease_ms);
         let (renewed, joined) = self.exclusively(renew).await?;
         if joined {
-            self.desk.signal();
+            self.runtime.signal();
         }
         Ok(renewed)
     }
@@ -199,7 +199,7 @@ impl Groups for SqliteStore {
     }
 
     async fn begin(&self, claim: &Claim) -> Result<Begun, GroupError> {
-        let Some(held) = self.desk.hold(&claim.group, claim.partition) else {
+        let Some(held) = self.runtime.hold(&claim.group, claim.partition) else {
             return Ok(Begun::Taken);
         };
         let (group, partition) = (claim.group.clone(), claim.partition);
@@ -210,8 +210,8 @@ impl Groups for SqliteStore {
             None => Begun::Taken,
             Some(now) if !now.is_as(claim) => Begun::Moved,
             Some(_) => {
-                let (desk, queue) = (Arc::clone(&self.desk), Arc::clone(&self.queue));
-                Begun::Work(Box::new(SqliteWork::new(claim.clone(), desk, queue, held)))
+                let (runtime, queue) = (Arc::clone(&self.runtime), Arc::clone(&self.queue));
+                Begun::Work(Box::new(SqliteWork::new(claim.clone(), runtime, queue, held)))
             }
         })
     }
@@ -222,15 +222,16 @@ impl Groups for SqliteStore {
         failures: &[Failure],
         retry_in_ms: u64,
     ) -> Result<(), GroupError> {
-        let (desk, at, failures) = (Arc::clone(&self.desk), at.clone(), failures.to_vec());
-        let note =
-            move |writer: &mut Writer| failures::note(writer, &desk, &at, &failures, retry_in_ms);
+        let (runtime, at, failures) = (Arc::clone(&self.runtime), at.clone(), failures.to_vec());
+        let note = move |writer: &mut Writer| {
+            failures::note(writer, &runtime, &at, &failures, retry_in_ms)
+        };
         self.exclusively(note).await
     }
 
     async fn skip(&self, at: &Claim, to: Position) -> Result<bool, GroupError> {
-        let (desk, at) = (Arc::clone(&self.desk), at.clone());
-        self.exclusively(move |writer| failures::skip(writer, &desk, &at, to)).await
+        let (runtime, at) = (Arc::clone(&self.runtime), at.clone());
+        self.exclusively(move |writer| failures::skip(writer, &runtime, &at, to)).await
     }
 
     async fn set_trouble(&self, at: &Claim, trouble: Option<&str>) -> Result<(), GroupError> {
@@ -254,8 +255,8 @@ impl Groups for SqliteStore {
         to: Position,
         lease_ms: u64,
     ) -> Result<Option<u64>, GroupError> {
-        let (desk, at) = (Arc::clone(&self.desk), at.clone());
-        self.exclusively(move |writer| leases::lease(writer, &desk, &at, to, lease_ms)).await
+        let (runtime, at) = (Arc::clone(&self.runtime), at.clone());
+        self.exclusively(move |writer| leases::lease(writer, &runtime, &at, to, lease_ms)).await
     }
 
     async fn extend_lease(&self, lease: &LeaseRef, lease_ms: u64) -> Result<(), GroupError> {
@@ -274,7 +275,7 @@ impl Groups for SqliteStore {
         let ack = move |writer: &mut Writer| leases::ack(writer, &lease, &ending, statements);
         let Some(account) = account else { return self.signalling(ack).await };
         let acked = self.exclusively_for(account, ack).await?;
-        self.desk.signal();
+        self.runtime.signal();
         Ok(acked)
     }
 
@@ -329,7 +330,7 @@ impl SqliteStore {
         F: FnOnce(&mut Writer) -> Result<T, E> + Send + 'static,
     {
         let done = self.exclusively(work).await?;
-        self.desk.signal();
+        self.runtime.signal();
         Ok(done)
     }
 }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::desk::{Desk, Held};
+use super::runtime::{GroupRuntime, PartitionLock};
 use super::sessions::{self, Ask};
 use crate::capture;
 use crate::writer::Exclusive;
@@ -25,12 +25,12 @@ use tidewire_store::sql::{SqlAnswer, SqlError, SqlLimits, SqlProblem, Statements
 #[derive(Debug)]
 pub(super) struct SqliteWork {
     claim: Claim,
-    desk: Arc<Desk>,
+    runtime: Arc<GroupRuntime>,
     queue: Arc<Queue<Exclusive>>,
     session: Session,
     turn: Turn,
     /// Let go of last, when the transaction is on its way out.
-    _held: Held,
+    _held: PartitionLock,
 }
 
 #[derive(Debug)]
@@ -55,12 +55,12 @@ struct Turn {
 impl SqliteWork {
     pub(super) fn new(
         claim: Claim,
-        desk: Arc<Desk>,
+        runtime: Arc<GroupRuntime>,
         queue: Arc<Queue<Exclusive>>,
-        held: Held,
+        held: PartitionLock,
     ) -> SqliteWork {
         let (session, turn) = (Session::Unopened, Turn::default());
-        SqliteWork { claim, desk, queue, session, turn, _held: held }
+        SqliteWork { claim, runtime, queue, session, turn, _held: held }
     }
 
     /// Asks the session, which is opened first if need be.
@@ -82,8 +82,8 @@ impl SqliteWork {
     fn open(&self) -> Result<Session, GroupError> {
         let (asks, receiver) = mpsc::channel();
         let (ended, over) = oneshot::channel();
-        let number = self.desk.open(asks.clone())?;
-        let (claim, desk) = (self.claim.clone(), Arc::clone(&self.desk));
+        let number = self.runtime.open(asks.clone())?;
+        let (claim, runtime) = (self.claim.clone(), Arc::clone(&self.runtime));
         let job = Exclusive::new(move |writer| {
             // Whatever a handler sends, the writer goes on.
             let serve = || sessions::serve(writer, &claim, &receiver);
@@ -91,12 +91,12 @@ impl SqliteWork {
                 let reason = "it panicked; nothing was kept".to_owned();
                 Err(StoreError::Broken { operation: "run a handler's SQL", reason }.into())
             });
-            desk.over(number);
+            runtime.over(number);
             // The work may have been dropped, which ended the session.
             let _ = ended.send(served);
         });
         if let Err(error) = self.queue.push(Job::Exclusive(job)) {
-            self.desk.over(number);
+            self.runtime.over(number);
             return Err(error.into());
         }
         Ok(Session::Open { asks, over })
