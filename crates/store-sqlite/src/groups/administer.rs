@@ -44,7 +44,7 @@ pub(super) fn put(
     let adopted = there.iter().map(|row| row.partition).eq(0..total);
     if !there.is_empty() && !adopted {
         return Err(GroupError::Differs(format!(
-            "consumer_offsets has {} rows of {name}, which are not the partitions 0 to {}; ask for as \
+            "consumer_offsets has {} rows of {name}, which are not the partitions 0 to {}; request for as \
              many partitions as there are, or delete the rows",
             there.len(),
             total - 1
@@ -124,14 +124,14 @@ fn same(view: &GroupView, wish: &GroupSettings) -> Result<(), GroupError> {
     if let Some(wanted) = wish.partitions.filter(|wanted| *wanted != view.total) {
         let GroupView { group, total, .. } = view;
         return Err(GroupError::Differs(format!(
-            "the group has {total} partitions, not {wanted}; ask for {total}, or change it: \
+            "the group has {total} partitions, not {wanted}; request for {total}, or change it: \
              tidewire groups change {group} --partitions {wanted}"
         )));
     }
     if wish.filter.as_ref().is_some_and(|filter| !takes_the_same(filter, &view.filter)) {
         let group = &view.group;
         return Err(GroupError::Differs(format!(
-            "the group reads other tables or streams; ask for the same, or change it: tidewire groups \
+            "the group reads other tables or streams; request for the same, or change it: tidewire groups \
              change {group}"
         )));
     }

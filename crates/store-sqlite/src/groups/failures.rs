@@ -2,9 +2,9 @@
 
 use rusqlite::{Connection, params};
 
-use super::ending::Place;
+use super::ending::OwnedPartition;
 use super::runtime::GroupRuntime;
-use super::view::Standing;
+use super::view::PartitionReadiness;
 use crate::error::{broken, now_ms};
 use crate::sql;
 use crate::writer::Writer;
@@ -12,9 +12,12 @@ use tidewire_store::groups::{Claim, Failure, GroupError, kept_error};
 use tidewire_store::offset::Position;
 
 /// The partition, if it is as somebody knew it.
-pub(super) fn as_claimed(connection: &Connection, at: &Claim) -> Result<Standing, GroupError> {
-    let standing = Standing::load(connection, &at.group, at.partition)?;
-    standing.filter(|now| now.is_as(at)).ok_or(GroupError::Moved)
+pub(super) fn as_claimed(
+    connection: &Connection,
+    at: &Claim,
+) -> Result<PartitionReadiness, GroupError> {
+    let readiness = PartitionReadiness::load(connection, &at.group, at.partition)?;
+    readiness.filter(|now| now.is_as(at)).ok_or(GroupError::Moved)
 }
 
 /// The longest that a partition waits before it is tried again.
@@ -44,24 +47,25 @@ pub(super) fn note(
         // Who has it will get further, or note failures of its own.
         return Err(GroupError::Moved);
     }
-    let place = Place { connection: &transaction, group: &at.group, partition: at.partition };
+    let owned =
+        OwnedPartition { connection: &transaction, group: &at.group, partition: at.partition };
     let save = || -> rusqlite::Result<()> {
-        attempts(&place, failures)?;
+        attempts(&owned, failures)?;
         let mut retry = transaction.prepare_cached(sql!("group_retry_at"))?;
         retry.execute((&at.group, at.partition, retry_at_ms(retry_in_ms)))?;
-        place.recount()
+        owned.recount()
     };
     save().map_err(broken("note a failure"))?;
     Ok(transaction.commit().map_err(broken("note a failure"))?)
 }
 
 /// Counts a failed run of each key.
-pub(super) fn attempts(place: &Place<'_>, failures: &[Failure]) -> rusqlite::Result<()> {
-    let mut note = place.connection.prepare_cached(sql!("group_attempt_note"))?;
+pub(super) fn attempts(owned: &OwnedPartition<'_>, failures: &[Failure]) -> rusqlite::Result<()> {
+    let mut note = owned.connection.prepare_cached(sql!("group_attempt_note"))?;
     for Failure { key, first, verdict, error } in failures {
         note.execute(params![
-            place.group,
-            place.partition,
+            owned.group,
+            owned.partition,
             key.hash(),
             key.host,
             key.user,
@@ -82,14 +86,15 @@ pub(super) fn skip(
     to: Position,
 ) -> Result<bool, GroupError> {
     let transaction = writer.transaction()?;
-    let standing = Standing::load(&transaction, &at.group, at.partition)?;
-    let standing = standing.filter(|now| now.is_as(at) && now.is_free(now_ms()) && now.next < to);
-    let Some(standing) = standing else { return Ok(false) };
+    let readiness = PartitionReadiness::load(&transaction, &at.group, at.partition)?;
+    let readiness = readiness.filter(|now| now.is_as(at) && now.is_free(now_ms()) && now.next < to);
+    let Some(readiness) = readiness else { return Ok(false) };
     if runtime.is_held(&at.group, at.partition) {
         return Ok(false);
     }
-    let place = Place { connection: &transaction, group: &at.group, partition: at.partition };
-    place.advance(to, u32::from(standing.lease_until_ms.is_some()), Some(&at.member))?;
+    let owned =
+        OwnedPartition { connection: &transaction, group: &at.group, partition: at.partition };
+    owned.advance(to, u32::from(readiness.lease_until_ms.is_some()), Some(&at.member))?;
     transaction.commit().map_err(broken("advance a group"))?;
     Ok(true)
 }

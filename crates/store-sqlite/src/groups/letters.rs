@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
-use super::ending::Place;
+use super::ending::OwnedPartition;
 use super::{pages, view};
 use crate::error::{broken, now_ms};
 use crate::sql;
@@ -159,8 +159,9 @@ pub(super) fn redrive(
             if mark.execute(marked)? == 0 {
                 // Those behind it were let go on. The key is put beside the parked ones without holding
                 // anything back, so that its letters are found.
-                let place = Place { connection: &transaction, group, partition: *partition };
-                place.park(key, Position::new(u64::MAX))?;
+                let owned =
+                    OwnedPartition { connection: &transaction, group, partition: *partition };
+                owned.park(key, Position::new(u64::MAX))?;
                 mark.execute(marked)?;
             }
             partitions.insert(*partition);
@@ -193,8 +194,9 @@ pub(super) fn drop_some(
             let hash = key.hash();
             let mut drop = transaction.prepare_cached(sql!("group_drop_letters"))?;
             dropped += drop.execute((group, hash, with_parked, only))?;
-            let mut ask = transaction.prepare_cached(sql!("group_letters_left"))?;
-            left |= ask.query_row((group, hash, with_parked, only), |row| row.get::<_, bool>(0))?;
+            let mut request = transaction.prepare_cached(sql!("group_letters_left"))?;
+            left |=
+                request.query_row((group, hash, with_parked, only), |row| row.get::<_, bool>(0))?;
             let mut go_on = transaction.prepare_cached(sql!("group_redrive_if_alive"))?;
             go_on.execute((group, hash, now_ms))?;
             partitions.insert(partition);
@@ -214,7 +216,7 @@ pub(super) fn drop_some(
 fn tell(connection: &Connection, group: &str, partitions: &BTreeSet<u32>) -> rusqlite::Result<()> {
     let mut raise = connection.prepare_cached(sql!("group_raise"))?;
     for partition in partitions {
-        Place { connection, group, partition: *partition }.recount()?;
+        OwnedPartition { connection, group, partition: *partition }.recount()?;
         raise.execute((group, partition))?;
     }
     Ok(())

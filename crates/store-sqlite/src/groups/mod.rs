@@ -56,7 +56,7 @@ use tidewire_store::offset::{Epoch, Position};
 use tidewire_store::sql::Statements;
 
 pub(crate) use runtime::GroupRuntime;
-use view::Standing;
+use view::PartitionReadiness;
 pub(crate) use view::names;
 use work::SqliteWork;
 
@@ -203,10 +203,11 @@ impl Groups for SqliteStore {
             return Ok(Begun::Taken);
         };
         let (group, partition) = (claim.group.clone(), claim.partition);
-        let look =
-            move |connection: &mut Connection| Ok(Standing::load(connection, &group, partition));
-        let standing = self.readers.run(look).await??;
-        Ok(match standing.filter(|now| now.is_free(now_ms())) {
+        let look = move |connection: &mut Connection| {
+            Ok(PartitionReadiness::load(connection, &group, partition))
+        };
+        let readiness = self.readers.run(look).await??;
+        Ok(match readiness.filter(|now| now.is_free(now_ms())) {
             None => Begun::Taken,
             Some(now) if !now.is_as(claim) => Begun::Moved,
             Some(_) => {

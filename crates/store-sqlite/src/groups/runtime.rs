@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use super::sessions::Ask;
+use super::sessions::SessionRequest;
 use tidewire_store::error::StoreError;
 
 /// See the [module documentation](self).
@@ -22,7 +22,7 @@ pub(crate) struct GroupRuntime {
 struct State {
     held: HashSet<(String, u32)>,
     /// Where sessions are told that the store closes, by number.
-    sessions: HashMap<u64, Sender<Ask>>,
+    sessions: HashMap<u64, Sender<SessionRequest>>,
     numbers: u64,
     closed: bool,
 }
@@ -45,14 +45,14 @@ impl GroupRuntime {
     }
 
     /// Notes a session that is about to be opened.
-    pub(super) fn open(&self, asks: Sender<Ask>) -> Result<u64, StoreError> {
+    pub(super) fn open(&self, requests: Sender<SessionRequest>) -> Result<u64, StoreError> {
         let mut state = self.state();
         if state.closed {
             return Err(StoreError::Closed);
         }
         state.numbers += 1;
         let number = state.numbers;
-        state.sessions.insert(number, asks);
+        state.sessions.insert(number, requests);
         Ok(number)
     }
 
@@ -68,9 +68,9 @@ impl GroupRuntime {
             state.closed = true;
             std::mem::take(&mut state.sessions)
         };
-        for asks in sessions.into_values() {
+        for requests in sessions.into_values() {
             // One that is over does not listen any more.
-            let _ = asks.send(Ask::Close);
+            let _ = requests.send(SessionRequest::Close);
         }
     }
 
