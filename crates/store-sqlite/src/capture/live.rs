@@ -19,7 +19,7 @@ use super::table::{self, Named, Table, Watched};
 use super::{image, watched};
 use crate::error::broken;
 use crate::load;
-use crate::memory::{Budget, Refused};
+use crate::memory::{Budget, MemoryRefused};
 use tidewire_store::error::StoreError;
 use tidewire_store::queries::{
     CheckedQuery, LiveRead, LiveRows, ShapeColumnView, ShapeView, TableRef, WatchedShape,
@@ -173,8 +173,8 @@ impl<'a> Armed<'a> {
     /// What it was that ended a statement, if it was a limit.
     fn stopped(&self) -> Option<Ended> {
         match (self.guard.stopped(), self.memory.refused()) {
-            (Some(Stopped::TimeUp), _) | (_, Some(Refused::TimeUp)) => Some(Ended::TimeUp),
-            (_, Some(Refused::TooMuch)) => Some(Ended::TooMuch),
+            (Some(Stopped::TimeUp), _) | (_, Some(MemoryRefused::TimeUp)) => Some(Ended::TimeUp),
+            (_, Some(MemoryRefused::TooMuch)) => Some(Ended::TooMuch),
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use super::table::Watched;
 use super::{Capture, Guard, foreign, preupdate, run, schema, watched};
 use crate::cache::StreamCache;
 use crate::error::broken;
-use crate::load::{self, Rows};
+use crate::load::{self, LogSnapshot};
 use crate::save;
 use crate::writer::Writer;
 use tidewire_store::command::Actor;
@@ -265,7 +265,7 @@ pub(super) fn log(
     steps: Vec<TransactionStep>,
     now_ms: i64,
 ) -> Result<(Plan, Position), SqlError> {
-    let mut rows = Rows::cached(transaction, streams, now_ms);
+    let mut rows = LogSnapshot::cached(transaction, streams, now_ms);
     let loaded = source::load(&mut rows, &commands_of(&steps))?;
     let tip = loaded.tip;
     let plan = decide_transaction(loaded, steps).map_err(unpublished)?;
