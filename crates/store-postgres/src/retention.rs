@@ -108,7 +108,7 @@ async fn measured(client: &ClientWrapper) -> Result<(Position, u64, u64), Error>
 }
 
 /// What a look found.
-struct Found {
+struct RetentionFindings {
     survey: Survey,
     retired: Vec<Bucket>,
     events: u64,
@@ -122,29 +122,31 @@ async fn survey(
     epoch: Epoch,
     rules: &RetentionRules,
     from: &str,
-) -> Result<Found, StoreError> {
+) -> Result<RetentionFindings, StoreError> {
     let work = async {
         let row = query_one(client, sql!("tip_and_clock"), &[]).await?;
         let tip = Position::from_sql(row.try_get(0)?);
         let groups = groups(client).await?;
-        Look { client, epoch, rules, now_ms: row.try_get(1)?, tip, groups }.all(from).await
+        RetentionSnapshot { client, epoch, rules, now_ms: row.try_get(1)?, tip, groups }
+            .all(from)
+            .await
     };
     work.await.map_err(broken("look for what is past its limits"))
 }
 
 /// One look at the store. What it decides holds though the log grows meanwhile, and what must not be
 /// done to a stream that has changed is refused by the statement that does it.
-struct Look<'a> {
+struct RetentionSnapshot<'a> {
     client: &'a ClientWrapper,
     epoch: Epoch,
     rules: &'a RetentionRules,
     now_ms: i64,
     tip: Position,
-    groups: Vec<Reader>,
+    groups: Vec<GroupReader>,
 }
 
 /// A group of consumers, or a program that keeps its place beside them.
-struct Reader {
+struct GroupReader {
     group: String,
     filter: Filter,
     /// All of its partitions have read this.
@@ -152,17 +154,17 @@ struct Reader {
 }
 
 /// All who keep their place in the log.
-async fn groups(client: &ClientWrapper) -> Result<Vec<Reader>, Error> {
+async fn groups(client: &ClientWrapper) -> Result<Vec<GroupReader>, Error> {
     let of_row = |row: &Row| {
         let filter = Filter { tables: row.try_get(2)?, streams: row.try_get(3)? };
         let read = Position::from_sql(row.try_get(1)?);
-        Ok(Reader { group: row.try_get(0)?, filter, read })
+        Ok(GroupReader { group: row.try_get(0)?, filter, read })
     };
     query(client, sql!("retention_groups"), &[]).await?.iter().map(of_row).collect()
 }
 
-impl Look<'_> {
-    async fn all(&self, from: &str) -> Result<Found, Error> {
+impl RetentionSnapshot<'_> {
+    async fn all(&self, from: &str) -> Result<RetentionFindings, Error> {
         let (up_to, events, bytes) = measured(self.client).await?;
         let readable = up_to.min(previous(self.tip)).min(self.read_by_all().await?);
         let (soft, hard) = (self.rules.soft(self.now_ms), self.rules.hard(self.now_ms));
@@ -179,7 +181,7 @@ impl Look<'_> {
         let done = |bucket: &&Bucket| retired(bucket, reach, self.now_ms);
         let retired = buckets.iter().filter(done).take(RETIRED_MAX).copied().collect();
         let oldest_ms = buckets.iter().find(|bucket| bucket.events > 0).map(|b| b.newest_ms);
-        Ok(Found { survey, retired, events, bytes, oldest_ms, next })
+        Ok(RetentionFindings { survey, retired, events, bytes, oldest_ms, next })
     }
 
     /// What every living node has read.
