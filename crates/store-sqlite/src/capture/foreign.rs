@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, Transaction};
 
 use super::collect::{key_before, row_change};
-use super::schema::{self, Followed};
+use super::schema::{self, TrackedTables};
 use super::table::{self, Named, Watched};
 use super::{Capture, known, transaction, watched};
 use crate::error::broken;
@@ -141,7 +141,7 @@ fn reconcile(writer: &mut Writer) -> Result<usize, StoreError> {
 
 /// The watched tables as subscribers know them, and as they are: under their names, or where they were
 /// in the file.
-fn find(connection: &Connection, before: &[Arc<Watched>]) -> rusqlite::Result<Followed> {
+fn find(connection: &Connection, before: &[Arc<Watched>]) -> rusqlite::Result<TrackedTables> {
     let mut pairs = Vec::new();
     for stored in watched::stored(connection)? {
         let mut found = table::find(connection, &stored.table.name)?;
@@ -157,7 +157,7 @@ fn find(connection: &Connection, before: &[Arc<Watched>]) -> rusqlite::Result<Fo
         };
         pairs.push((Arc::new(stored), is));
     }
-    Ok(Followed::of_pairs(pairs))
+    Ok(TrackedTables::of_pairs(pairs))
 }
 
 fn change_of(
