@@ -15,8 +15,8 @@ use tokio_util::task::TaskTracker;
 
 use super::columns::{Captured, Origin, Producers, Purges, Streams};
 use super::connect::{Connector, RawConnection, SETTINGS};
-use super::flight;
 use super::load;
+use super::pipeline;
 use super::query::sql;
 use super::writer::Effects;
 use tidewire_store::decide::{LoadedState, Staged, decide_staged, plan_of_staged};
@@ -26,7 +26,7 @@ use tidewire_store::offset::Position;
 use tidewire_store::stats::CaptureCounters;
 
 pub use super::error::{broken, broken_commit, text};
-pub use super::flight::{Query, Then, send};
+pub use super::pipeline::{AfterPipeline, Query, send};
 pub use super::query::{Param, Params, execute, prepare, query, query_one, texts, unsigned};
 pub use super::tls::Check;
 pub use super::url::Protection;
@@ -234,7 +234,7 @@ impl StagedStreams {
             (!plan.producers.is_empty(), sql!("producers_save"), &producers.params()),
             (!plan.purges.is_empty(), sql!("purges_add"), &purges.params(&due_at_ms)),
         ];
-        flight::send(client, "write staged events", &queries, Then::GoOn).await
+        pipeline::send(client, "write staged events", &queries, AfterPipeline::Continue).await
     }
 
     /// How many bytes of documents the rows hold.

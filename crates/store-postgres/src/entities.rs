@@ -7,7 +7,7 @@ use tokio_postgres::{Error, Row};
 
 use super::PostgresStore;
 use super::error::broken;
-use super::flight::{self, Query, Then};
+use super::pipeline::{self, AfterPipeline, Query};
 use super::pool::Lent;
 use super::query::{Param, Params, execute, limit, query, sql, texts, unsigned};
 use tidewire_store::entity::{
@@ -157,7 +157,7 @@ async fn write(client: &ClientWrapper, plan: &EntityPlan<'_>) -> Result<(), Stor
     ];
     // In one flight. If the connection breaks, all of it may be run once more, which changes nothing.
     let begun = client.batch_execute(BEGIN_EDITS).map_err(broken(operation));
-    let written = flight::send(client, operation, &queries, Then::Commit);
+    let written = pipeline::send(client, operation, &queries, AfterPipeline::Commit);
     try_join(begun, written).await.map(drop)
 }
 

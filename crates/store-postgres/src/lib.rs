@@ -20,7 +20,7 @@
 //! - `failover`: what becomes of the log when its database is not the one that is noted
 //! - `fence`: keeps a node from giving offsets in a database that is not the one it opened, and
 //!   from reading it under an epoch that is not its own
-//! - `flight`: statements that are sent together, so that they cost one round trip however many
+//! - `pipeline`: statements that are sent together, so that they cost one round trip however many
 //!   they are
 //! - `groups`: consumer groups in the shared store, for a node and for workers that have nothing
 //!   else of it
@@ -71,7 +71,6 @@ mod entities;
 mod error;
 mod failover;
 mod fence;
-mod flight;
 pub mod groups;
 mod identity;
 mod keys;
@@ -82,6 +81,7 @@ mod nodes;
 mod open;
 mod options;
 mod partitions;
+mod pipeline;
 mod pool;
 mod queries;
 mod query;

@@ -6,7 +6,7 @@ use tokio_postgres::{Error, Row};
 
 use super::PostgresStore;
 use super::error::broken;
-use super::flight::{self, Query, Then};
+use super::pipeline::{self, AfterPipeline, Query};
 use super::pool::Lent;
 use super::query::{Param, execute, limit, query, sql};
 use tidewire_store::error::StoreError;
@@ -72,7 +72,7 @@ async fn write(client: &ClientWrapper, plan: &EditPlan) -> Result<(), StoreError
         (!plan.counted.is_empty(), sql!("live_queries_count"), &counted.params()),
     ];
     let begun = client.batch_execute(BEGIN).map_err(broken(operation));
-    let written = flight::send(client, operation, &queries, Then::Commit);
+    let written = pipeline::send(client, operation, &queries, AfterPipeline::Commit);
     try_join(begun, written).await.map(drop)
 }
 

@@ -30,7 +30,7 @@ pub(crate) async fn tip(client: &ClientWrapper) -> Result<Position, StoreError> 
 }
 
 /// Begins a transaction, takes the offset lock, and loads what the commands are sure to need: all
-/// in one flight. Nothing is appended in a database that is not the one that was opened, which the
+/// in one round trip. Nothing is appended in a database that is not the one that was opened, which the
 /// statement that reads the tip says too. Each statement after the lock sees what the lock's last holder committed, because
 /// in READ COMMITTED each has a snapshot of its own.
 pub(crate) async fn begin(

@@ -5,7 +5,7 @@ use deadpool_postgres::ClientWrapper;
 use tokio_postgres::{Error, Row};
 
 use super::error::broken;
-use super::flight::Then;
+use super::pipeline::AfterPipeline;
 use super::query::{execute, limit, query, sql, texts};
 use super::sessions::{begin, count_of, load, save, session_of_row};
 use tidewire_store::error::StoreError;
@@ -48,7 +48,7 @@ pub(crate) async fn sweep(
     let pointer = sweep.stale(&cursor.pointer).await?;
     let (counts, stream) = sweep.counts(&cursor.stream).await?;
     let swept = sweep.swept;
-    save(client, epoch, &counts, Then::Commit).await?;
+    save(client, epoch, &counts, AfterPipeline::Commit).await?;
     Ok((swept, SweepCursor { pointer, stream }))
 }
 
@@ -153,7 +153,7 @@ impl Sweep<'_> {
     }
 
     async fn save(&mut self, plan: &SessionPlan) -> Result<(), StoreError> {
-        save(self.client, self.epoch, plan, Then::GoOn).await?;
+        save(self.client, self.epoch, plan, AfterPipeline::Continue).await?;
         self.swept.subscriptions += plan.removed.len();
         Ok(())
     }
@@ -181,5 +181,5 @@ pub(crate) async fn let_go_of(
     };
     let found = find.await.map_err(broken(OPERATION))?;
     let plan = let_go(first_sessions(found, rows_max), now_ms, expires_at_ms);
-    save(client, epoch, &plan, Then::GoOn).await
+    save(client, epoch, &plan, AfterPipeline::Continue).await
 }

@@ -1,6 +1,6 @@
 //! Sessions: loading what changes are decided against, saving what was decided, and reading.
 //!
-//! A batch of changes is two flights, however many they are: begin, lock and load; save, notify and
+//! A batch of changes is two round trips, however many they are: begin, lock and load; save, notify and
 //! commit.
 
 use deadpool_postgres::ClientWrapper;
@@ -8,7 +8,7 @@ use futures_util::future::try_join5;
 use tokio_postgres::{Error, Row};
 
 use super::error::broken;
-use super::flight::{self, Query, Then};
+use super::pipeline::{self, AfterPipeline, Query};
 use super::query::{Params, prepare, query, sql, unsigned};
 use super::session_columns::{self as columns, SessionColumns};
 use tidewire_store::error::StoreError;
@@ -35,12 +35,12 @@ pub(crate) async fn change(
     if plan.is_empty() {
         client.batch_execute("ROLLBACK").await.map_err(broken("end a transaction"))?;
     } else {
-        save(client, epoch, &plan, Then::Commit).await?;
+        save(client, epoch, &plan, AfterPipeline::Commit).await?;
     }
     Ok(outcomes)
 }
 
-/// Begins a transaction, takes the lock, and loads what changes are decided against, in one flight.
+/// Begins a transaction, takes the lock, and loads what changes are decided against, in one round trip.
 /// Each statement after the lock sees what the lock's last holder committed.
 pub(crate) async fn begin(
     client: &ClientWrapper,
@@ -141,7 +141,7 @@ pub(crate) async fn save(
     client: &ClientWrapper,
     epoch: Epoch,
     plan: &SessionPlan,
-    then: Then,
+    then: AfterPipeline,
 ) -> Result<(), StoreError> {
     let sessions = SessionColumns::of(&plan.sessions)?;
     let subscriptions = columns::FollowedColumns::of(&plan.subscriptions, epoch)?;
@@ -174,7 +174,7 @@ pub(crate) async fn save(
         (!counted.is_empty(), sql!("subscriber_counts_remove"), &[&counted]),
         (!changed.is_empty(), sql!("session_notify"), &[&changed]),
     ];
-    flight::send(client, OPERATION, &queries, then).await
+    pipeline::send(client, OPERATION, &queries, then).await
 }
 
 /// A session that has not expired.

@@ -1,6 +1,6 @@
 //! The writer: takes what waits, commits it, answers.
 //!
-//! One task on one connection. A batch is two flights: begin, lock and load; save and commit. When
+//! One task on one connection. A batch is two round trips: begin, lock and load; save and commit. When
 //! the connection breaks, a batch of which nothing can have been written is tried once more; one
 //! whose COMMIT was sent but not answered is `Unknown`. Reconnecting goes on for ever, and commands
 //! wait for it as long as they may.

@@ -261,18 +261,18 @@ impl Shift {
     }
 }
 
-/// Tells all nodes and commits, in one flight.
+/// Tells all nodes and commits, in one round trip.
 async fn commit(client: &ClientWrapper, tip: Position) -> Result<(), StoreError> {
     let notify = client.prepare_cached(sql!("notify")).await.map_err(broken("commit"))?;
     let tip = tip.number().to_string();
     let params: [Param<'_>; 1] = [&tip];
     let told = client.execute(&notify, &params);
     let committed = client.batch_execute("COMMIT");
-    let flight = try_join(
+    let pipeline = try_join(
         told.map(|told| told.map(drop).map_err(|error| (false, error))).boxed(),
         committed.map(|committed| committed.map_err(|error| (true, error))).boxed(),
     );
-    flight.await.map(drop).map_err(|(of_commit, error)| broken_commit(of_commit, &error))
+    pipeline.await.map(drop).map_err(|(of_commit, error)| broken_commit(of_commit, &error))
 }
 
 /// The rows that concern streams, each with its place in the batch.

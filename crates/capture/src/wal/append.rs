@@ -9,7 +9,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::PgLsn;
 
 use tidewire_store_postgres::captured::{
-    CaptureLink, OFFSET_LOCK, Params, Query, StagedRow, StagedStreams, Then, broken, prepare, send,
+    AfterPipeline, CaptureLink, OFFSET_LOCK, Params, Query, StagedRow, StagedStreams, broken,
+    prepare, send,
 };
 use tidewire_store_postgres::wal::WatchedTable;
 
@@ -157,7 +158,7 @@ async fn commit(
         (batch.finishes, sql!("wal_finished"), &[]),
         (grown, sql!("notify"), &[&tip]),
     ];
-    send(client, OPERATION, &queries, Then::Commit).await?;
+    send(client, OPERATION, &queries, AfterPipeline::Commit).await?;
     link.appended(layout.at, room);
     let events = layout.at.number() - begun.tip.number();
     link.counters().appended(events);

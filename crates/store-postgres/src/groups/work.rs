@@ -78,7 +78,7 @@ pub(super) async fn begin(sessions: &Arc<Sessions>, claim: &Claim) -> Result<Beg
     })))
 }
 
-/// Begins a transaction and takes the partition, in one flight.
+/// Begins a transaction and takes the partition, in one round trip.
 async fn taken(
     session: &mut WorkSession,
     claim: &Claim,
@@ -154,7 +154,7 @@ impl PostgresWork {
         Ok(client)
     }
 
-    /// Advances and commits, in one flight.
+    /// Advances and commits, in one round trip.
     async fn commit(&self, ending: &Ending) -> Result<(), GroupError> {
         let Some(session) = &self.session else { return Err(GroupError::Moved) };
         let (Claim { group, member, next, .. }, client) = (&self.claim, session.client());
