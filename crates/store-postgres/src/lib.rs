@@ -162,7 +162,7 @@ pub struct PostgresStore {
     epoch: Epoch,
     queue: Queue<Infallible>,
     pool: Pool,
-    guests: statements::Guests,
+    user_sessions: statements::UserSessions,
     marks: statements::Marks,
     live: statements::Live,
     groups: Arc<groups::PostgresGroups>,
@@ -189,7 +189,7 @@ impl PostgresStore {
         let epoch = open::settle(&connector, &session).await?;
         drop(session);
         let pool = Pool::new(&connector, options.read_connections)?;
-        let guests = statements::Guests::new(&connector, options.sql_connections);
+        let user_sessions = statements::UserSessions::new(&connector, options.sql_connections);
         let live = statements::Live::new(&connector, options.query_connections);
         let (queue, taker) = Queue::new(&options.commit);
         let effects = Arc::new(Effects {
@@ -206,12 +206,12 @@ impl PostgresStore {
         connector.tasks().spawn(writer.run());
         let listener = listener::run(Arc::clone(&connector), Arc::clone(&effects), stop.clone());
         connector.tasks().spawn(listener);
-        let groups = groups::PostgresGroups::of_store(&connector, &pool, &guests, &effects);
+        let groups = groups::PostgresGroups::of_store(&connector, &pool, &user_sessions, &effects);
         Ok(Arc::new(PostgresStore {
             epoch,
             queue,
             pool,
-            guests,
+            user_sessions,
             marks: statements::Marks::default(),
             live,
             groups: Arc::new(groups),
@@ -355,7 +355,7 @@ impl Log for PostgresStore {
         self.queue.close();
         self.stop_listening.cancel();
         self.pool.close();
-        self.guests.close();
+        self.user_sessions.close();
         self.live.close();
         self.groups.close();
         // The writer, once it has answered what waits; the listener; and the tasks of connections,

@@ -1,18 +1,18 @@
 //! The user's own SQL.
 //!
-//! Statements run one by one in a transaction of a session of their own (`guests`). Each is first
+//! Statements run one by one in a transaction of a session of their own (`user_sessions`). Each is first
 //! prepared, which says what types its columns have and makes sure that it is one statement, and then
 //! run with its results as text, which PostgreSQL has for every type there is. After a transaction that
 //! wrote something a mark is set; once the log has it, it has all that the transaction did.
 
 mod ending;
 mod form;
-mod guests;
 mod live;
 mod marks;
 mod parameter;
 mod script;
 mod trouble;
+mod user_sessions;
 mod value;
 mod written;
 
@@ -40,13 +40,13 @@ use tidewire_store::offset::Position;
 use tidewire_store::sql::{Sql, SqlAnswer, SqlColumn, SqlError, SqlLimits, SqlProblem, Statements};
 
 pub(super) use ending::Backend;
-use guests::Guest;
-pub(crate) use guests::Guests;
 pub(crate) use live::{Live, make_role};
 pub(crate) use marks::Marks;
 use script::Statement;
 use trouble::{Place, problem};
 pub(super) use trouble::{is_of_session, refused, timeout};
+use user_sessions::UserSession;
+pub(crate) use user_sessions::UserSessions;
 
 /// By which a statement with parameters is known while it runs.
 const PREPARED: &str = "tidewire_statement";
@@ -71,14 +71,15 @@ const MARK_POLL: Duration = Duration::from_millis(100);
 impl Sql for PostgresStore {
     async fn run_sql(&self, statements: Statements) -> Result<SqlAnswer, SqlError> {
         let before = self.tip().await?;
-        let guest = self.guests.take(statements.actor.account.as_ref()).await?;
-        let used = guest.used;
-        match self.run_in(guest, &statements, before).await {
+        let user_session = self.user_sessions.take(statements.actor.account.as_ref()).await?;
+        let used = user_session.used;
+        match self.run_in(user_session, &statements, before).await {
             // Nothing of it was kept. Functions that somebody called before can take from a session what the
             // driver has prepared in it: in a new one it is known whose fault it is.
             Err(error) if used && trouble::is_of_session(&error) => {
-                let guest = self.guests.take_new(statements.actor.account.as_ref()).await?;
-                self.run_in(guest, &statements, before).await
+                let user_session =
+                    self.user_sessions.take_new(statements.actor.account.as_ref()).await?;
+                self.run_in(user_session, &statements, before).await
             }
             ran => ran,
         }
@@ -109,23 +110,23 @@ impl PostgresStore {
     /// Runs statements in a session.
     async fn run_in(
         &self,
-        guest: Guest,
+        user_session: UserSession,
         statements: &Statements,
         before: Position,
     ) -> Result<SqlAnswer, SqlError> {
         let limit = Duration::from_millis(statements.limits.timeout_ms) + GRACE;
-        let client = &guest.session.client;
+        let client = &user_session.session.client;
         let done = match tokio::time::timeout(limit, transact(client, statements)).await {
             Ok(done) => done,
             Err(_) => {
-                guest.cancel();
+                user_session.cancel();
                 return Err(trouble::timeout(statements.limits.timeout_ms));
             }
         };
         match done {
             Ok(Done { answer, txid, stained }) => {
                 if !stained {
-                    self.guests.give_back(guest);
+                    self.user_sessions.give_back(user_session);
                 }
                 let offset = match txid {
                     None => Some(before),
@@ -136,15 +137,15 @@ impl PostgresStore {
             Err(Failed { error, overflows }) => {
                 if overflows {
                     // The rest of its rows is on the way, or yet to be made.
-                    guest.cancel();
+                    user_session.cancel();
                 } else if trouble::is_of_session(&error) {
-                    drop(guest);
+                    drop(user_session);
                 } else if client.batch_execute("ROLLBACK").await.is_ok() {
                     // Rolling back does not forget it, if it came to be.
                     if !statements.params.is_empty() {
                         let _ = client.batch_execute(&format!("DEALLOCATE {PREPARED}")).await;
                     }
-                    self.guests.give_back(guest);
+                    self.user_sessions.give_back(user_session);
                 }
                 Err(error)
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use deadpool_postgres::ClientWrapper;
 
 use super::super::query::{Params, execute, query, sql};
-use super::super::statements::{self, Guests};
+use super::super::statements::{self, UserSessions};
 use super::columns::Letters;
 use super::ending::{self, add_letters, park, recount, settle};
 use super::failures::{add, check_keys, generation, lease_columns, number, wait_ms};
@@ -91,7 +91,7 @@ async fn acked_before(client: &ClientWrapper, lease: &LeaseRef) -> Step<Option<P
 /// The same with statements, in a session of users' SQL: they commit with it or not at all. Returns the
 /// transaction of the mark after it.
 pub(super) async fn ack_with(
-    guests: &Guests,
+    user_sessions: &UserSessions,
     lease: &LeaseRef,
     ending: &Ending,
     statements: &[Statements],
@@ -99,10 +99,10 @@ pub(super) async fn ack_with(
     let Some(first) = statements.first() else {
         return Err(GroupError::Invalid("there is no statement".to_owned()));
     };
-    let guest = guests.take(first.actor.account.as_ref()).await?;
+    let user_session = user_sessions.take(first.actor.account.as_ref()).await?;
     let timeout_ms = first.limits.timeout_ms;
     let limit = Duration::from_millis(timeout_ms) + statements::GRACE;
-    let client = &guest.session.client;
+    let client = &user_session.session.client;
     let work = async {
         statements::begin(client, &first.actor, &first.limits).await.map_err(GroupError::Sql)?;
         let Some(next) = ack(client, lease, ending).await? else { return Ok(None) };
@@ -116,7 +116,7 @@ pub(super) async fn ack_with(
     let done = match tokio::time::timeout(limit, work).await {
         Ok(done) => done,
         Err(_) => {
-            guest.cancel();
+            user_session.cancel();
             return Err(GroupError::Sql(statements::timeout(timeout_ms)));
         }
     };
@@ -127,14 +127,14 @@ pub(super) async fn ack_with(
     };
     if is_of_session(&done) {
         // Whoever comes next has another.
-        drop(guest);
+        drop(user_session);
     } else if !matches!(done, Ok(Some(_))) && client.batch_execute("ROLLBACK").await.is_err() {
-        drop(guest);
+        drop(user_session);
     } else if statements.iter().any(|each| statements::stains(&each.sql)) {
         // What it left in its session cannot be cleared away.
-        drop(guest);
+        drop(user_session);
     } else {
-        guests.give_back(guest);
+        user_sessions.give_back(user_session);
     }
     match done {
         Ok(Some((next, mark))) => Ok((Acked::Done { next, offset: None }, mark)),

@@ -35,7 +35,7 @@ use super::connect::Connector;
 use super::fence::Fence;
 use super::load;
 use super::pool::{Lent, Pool};
-use super::statements::{self, Guests};
+use super::statements::{self, UserSessions};
 use super::writer::Effects;
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{
@@ -60,7 +60,7 @@ pub struct PostgresGroups {
     fence: Arc<Fence>,
     pool: Pool,
     /// For statements that come with acks.
-    guests: Guests,
+    user_sessions: UserSessions,
     sessions: Arc<Sessions>,
     grown: watch::Receiver<u64>,
     signals: watch::Receiver<u64>,
@@ -73,13 +73,13 @@ impl PostgresGroups {
     pub(super) fn of_store(
         connector: &Arc<Connector>,
         pool: &Pool,
-        guests: &Guests,
+        user_sessions: &UserSessions,
         effects: &Effects,
     ) -> PostgresGroups {
         PostgresGroups {
             fence: Arc::clone(&connector.fence),
             pool: pool.clone(),
-            guests: guests.clone(),
+            user_sessions: user_sessions.clone(),
             sessions: Arc::new(Sessions::new(connector, WORK_CONNECTIONS)),
             grown: effects.grown.subscribe(),
             signals: effects.group_signals.subscribe(),
@@ -296,7 +296,8 @@ impl Groups for PostgresGroups {
             });
         }
         let before = self.log_tip().await?;
-        let (acked, mark) = leases::ack_with(&self.guests, lease, ending, &statements).await?;
+        let (acked, mark) =
+            leases::ack_with(&self.user_sessions, lease, ending, &statements).await?;
         let offset = match mark {
             Some(mark) => {
                 let marked = statements::marked(&self.pool, self.grown.clone(), mark, before);

@@ -10,7 +10,7 @@ use super::super::connect::Connector;
 use super::super::listener::{self, Ears};
 use super::super::open::{epoch, version};
 use super::super::pool::Pool;
-use super::super::statements::Guests;
+use super::super::statements::UserSessions;
 use super::PostgresGroups;
 use super::sessions::Sessions;
 use super::step::failed;
@@ -22,7 +22,7 @@ use tidewire_store::migration::SCHEMA_VERSION;
 const OTHER_CONNECTIONS: usize = 3;
 
 /// Sessions that run the statements of acks.
-const GUESTS: usize = 2;
+const USER_SESSIONS: usize = 2;
 
 /// What a worker hears of.
 struct Signals {
@@ -86,7 +86,7 @@ pub(super) async fn connect(
     Ok(Arc::new(PostgresGroups {
         fence: Arc::clone(&connector.fence),
         pool,
-        guests: Guests::new(&connector, GUESTS),
+        user_sessions: UserSessions::new(&connector, USER_SESSIONS),
         sessions: Arc::new(Sessions::new(&connector, connections)),
         grown,
         signals: groups,

@@ -23,7 +23,7 @@ use futures_util::{StreamExt as _, pin_mut};
 use serde_json::value::RawValue;
 use tokio_postgres::SimpleQueryMessage;
 
-use super::guests::{Guest, Guests};
+use super::user_sessions::{UserSession, UserSessions};
 use super::{GRACE, value};
 use crate::PostgresStore;
 use crate::connect::Connector;
@@ -44,7 +44,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(1);
 /// What reads for live queries need.
 #[derive(Debug)]
 pub(crate) struct Live {
-    guests: Guests,
+    user_sessions: UserSessions,
     role: String,
     checked: Checked,
 }
@@ -56,12 +56,12 @@ type Done = (Arc<Known>, Look, Rows);
 
 impl Live {
     pub(crate) fn new(connector: &Arc<Connector>, connections: usize) -> Live {
-        let guests = Guests::new(connector, connections).keeping_plans();
-        Live { guests, role: connector.query_role.clone(), checked: Checked::default() }
+        let user_sessions = UserSessions::new(connector, connections).keeping_plans();
+        Live { user_sessions, role: connector.query_role.clone(), checked: Checked::default() }
     }
 
     pub(crate) fn close(&self) {
-        self.guests.close();
+        self.user_sessions.close();
     }
 }
 
@@ -71,9 +71,9 @@ impl PostgresStore {
         &self,
         tables: &[TableRef],
     ) -> Result<Vec<ShapeView>, StoreError> {
-        let guest = self.live.guests.take(None).await?;
-        let looked = look::names(&guest.session.client, tables).await?;
-        self.live.guests.give_back_untouched(guest);
+        let user_session = self.live.user_sessions.take(None).await?;
+        let looked = look::names(&user_session.session.client, tables).await?;
+        self.live.user_sessions.give_back_untouched(user_session);
         Ok(looked)
     }
 
@@ -94,16 +94,16 @@ impl PostgresStore {
     /// given.
     async fn in_live_session(&self, read: &LiveRead, run: bool) -> Result<Done, SqlError> {
         for granted in [false, true] {
-            let guest = self.live.guests.take(read.account.as_ref()).await?;
-            let done = self.live.once(&guest.session.client, read, run);
+            let user_session = self.live.user_sessions.take(read.account.as_ref()).await?;
+            let done = self.live.once(&user_session.session.client, read, run);
             let done = tokio::time::timeout(whole(&read.limits), done).await;
             let failed = match done {
                 Err(_) => {
-                    guest.cancel();
+                    user_session.cancel();
                     return Err(trouble::too_slow(read.limits.timeout_ms));
                 }
                 Ok(Ok(done)) => {
-                    self.end(guest).await;
+                    self.end(user_session).await;
                     return Ok(done);
                 }
                 Ok(Err(failed)) => failed,
@@ -111,23 +111,23 @@ impl PostgresStore {
             match failed {
                 Failed::Overflow(error) => {
                     // The rest of its rows is on the way, or yet to be made.
-                    guest.cancel();
+                    user_session.cancel();
                     return Err(error);
                 }
                 Failed::Sql(error) => {
-                    self.end(guest).await;
+                    self.end(user_session).await;
                     return Err(error);
                 }
                 Failed::NoRole => {
-                    self.end(guest).await;
+                    self.end(user_session).await;
                     return Err(self.role_trouble(None).await);
                 }
                 Failed::Unread(tables) => {
-                    self.end(guest).await;
+                    self.end(user_session).await;
                     return Err(self.role_trouble(Some(tables)).await);
                 }
                 Failed::Denied => {
-                    self.end(guest).await;
+                    self.end(user_session).await;
                     let lacking = self.let_role_read(read, granted).await?;
                     // Another may have given it the right meanwhile, so it is tried once more.
                     if granted && lacking.is_empty() {
@@ -143,9 +143,9 @@ impl PostgresStore {
     }
 
     /// Ends the transaction, and clears the session away for the next one.
-    async fn end(&self, guest: Guest) {
-        if guest.session.client.batch_execute("ROLLBACK").await.is_ok() {
-            self.live.guests.give_back(guest);
+    async fn end(&self, user_session: UserSession) {
+        if user_session.session.client.batch_execute("ROLLBACK").await.is_ok() {
+            self.live.user_sessions.give_back(user_session);
         }
     }
 }
