@@ -18,7 +18,7 @@ use super::connect::{Connector, RawConnection, SETTINGS};
 use super::load;
 use super::pipeline;
 use super::query::sql;
-use super::writer::Effects;
+use super::writer::CommitEffects;
 use tidewire_store::decide::{LoadedState, Staged, decide_staged, plan_of_staged};
 use tidewire_store::error::StoreError;
 use tidewire_store::log::PURGE_DELAY_MS;
@@ -36,7 +36,7 @@ pub use load::OFFSET_LOCK;
 #[derive(Debug, Clone)]
 pub struct CaptureLink {
     pub(super) connector: Arc<Connector>,
-    pub(super) effects: Arc<Effects>,
+    pub(super) effects: Arc<CommitEffects>,
     pub(super) counters: Arc<CaptureCounters>,
     pub(super) closing: CancellationToken,
 }

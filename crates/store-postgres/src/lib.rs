@@ -147,8 +147,8 @@ use captured::CaptureLink;
 use connect::Connector;
 use error::broken;
 use partitions::Partitions;
-use pool::{Lent, Pool};
-use writer::{Effects, Writer};
+use pool::{Pool, PooledConnection};
+use writer::{CommitEffects, Writer};
 
 const HALT: &str = "note that the log ends too early";
 
@@ -166,7 +166,7 @@ pub struct PostgresStore {
     marks: statements::Marks,
     live: statements::Live,
     groups: Arc<groups::PostgresGroups>,
-    effects: Arc<Effects>,
+    effects: Arc<CommitEffects>,
     connector: Arc<Connector>,
     capture: Arc<CaptureCounters>,
     /// Held by the one transaction of this node that changes sessions. The database lets one of them
@@ -192,7 +192,7 @@ impl PostgresStore {
         let user_sessions = statements::UserSessions::new(&connector, options.sql_connections);
         let live = statements::Live::new(&connector, options.query_connections);
         let (queue, taker) = Queue::new(&options.commit);
-        let effects = Arc::new(Effects {
+        let effects = Arc::new(CommitEffects {
             counters: Counters::default(),
             fence: Arc::clone(&connector.fence),
             partitions: Partitions::default(),
@@ -258,7 +258,10 @@ impl PostgresStore {
     }
 
     /// Runs a transaction that changes sessions, when it is its turn.
-    async fn change_in_turn<T, F>(&self, work: impl Fn(Lent) -> F) -> Result<T, StoreError>
+    async fn change_in_turn<T, F>(
+        &self,
+        work: impl Fn(PooledConnection) -> F,
+    ) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
@@ -377,7 +380,7 @@ impl Subscriptions for PostgresStore {
 
     async fn change_subscription(&self, id: &str, op: Op) -> Result<Reply, StoreError> {
         let op = &op;
-        let change = |client: Lent| async move {
+        let change = |client: PooledConnection| async move {
             subscriptions::change(&client, &self.effects, id, op).await
         };
         self.pool.write(change).await
@@ -402,8 +405,9 @@ impl Sessions for PostgresStore {
         changes: Vec<SessionChange>,
     ) -> Result<Vec<SessionOutcome>, StoreError> {
         let changes = &changes;
-        let change =
-            |client: Lent| async move { sessions::change(&client, self.epoch, changes).await };
+        let change = |client: PooledConnection| async move {
+            sessions::change(&client, self.epoch, changes).await
+        };
         self.change_in_turn(change).await
     }
 
@@ -424,7 +428,7 @@ impl Sessions for PostgresStore {
     async fn sweep_sessions(&self, rules: SessionRules) -> Result<SweptSessions, StoreError> {
         let held = || self.sweep_cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let (cursor, rules) = (&held().clone(), &rules);
-        let sweep = |client: Lent| async move {
+        let sweep = |client: PooledConnection| async move {
             session_sweep::sweep(&client, self.epoch, rules, cursor).await
         };
         let (swept, next) = self.change_in_turn(sweep).await?;
@@ -450,7 +454,7 @@ impl Nodes for PostgresStore {
     }
 
     async fn remove_node(&self, id: &str, session_ttl_ms: u64) -> Result<(), StoreError> {
-        let remove = |client: Lent| async move {
+        let remove = |client: PooledConnection| async move {
             nodes::remove(&client, self.epoch, id, session_ttl_ms).await
         };
         while !self.change_in_turn(remove).await? {}

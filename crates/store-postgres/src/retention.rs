@@ -5,7 +5,7 @@ use deadpool_postgres::ClientWrapper;
 use tokio_postgres::{Error, Row};
 
 use super::error::broken;
-use super::pool::Lent;
+use super::pool::PooledConnection;
 use super::query::{Params, execute, query, query_one, sql, unsigned};
 use super::{PostgresStore, partitions};
 use tidewire_store::error::StoreError;
@@ -33,13 +33,15 @@ pub(super) async fn retain(
 ) -> Result<Retained, StoreError> {
     let pool = &store.pool;
     let mut retained = Retained { next: from.to_owned(), ..Retained::default() };
-    let measured = |client: Lent| async move { in_turn(&client, measure(&client)).await };
+    let measured =
+        |client: PooledConnection| async move { in_turn(&client, measure(&client)).await };
     let Some(more) = pool.write(measured).await? else {
         retained.elsewhere = true;
         return Ok(retained);
     };
     retained.more = more;
-    let look = |client: Lent| async move { survey(&client, store.epoch, rules, from).await };
+    let look =
+        |client: PooledConnection| async move { survey(&client, store.epoch, rules, from).await };
     let found = pool.read(look).await?;
     retained.captured_events = found.events;
     retained.captured_bytes = found.bytes;
@@ -48,11 +50,13 @@ pub(super) async fn retain(
     retained.next = found.next;
     if !found.survey.trims.is_empty() {
         let trims = &found.survey.trims;
-        let give_up = |client: Lent| async move { in_turn(&client, trim(&client, trims)).await };
+        let give_up =
+            |client: PooledConnection| async move { in_turn(&client, trim(&client, trims)).await };
         retained.streams_trimmed = pool.write(give_up).await?.unwrap_or(0);
         retained.lagging = found.survey.lagging;
     }
-    let remove = |client: Lent| async move { in_turn(&client, remove_some(&client)).await };
+    let remove =
+        |client: PooledConnection| async move { in_turn(&client, remove_some(&client)).await };
     let removed = pool.write(remove).await?.unwrap_or_default();
     retained.events_removed = removed.events;
     retained.bytes_removed = removed.bytes;
@@ -60,12 +64,14 @@ pub(super) async fn retain(
     retained.more |= removed.more;
     if !found.retired.is_empty() {
         let (buckets, full) = (&found.retired, found.retired.len() >= RETIRED_MAX);
-        let retire = |client: Lent| async move { in_turn(&client, retire(&client, buckets)).await };
+        let retire = |client: PooledConnection| async move {
+            in_turn(&client, retire(&client, buckets)).await
+        };
         pool.write(retire).await?;
         retained.more |= full;
     }
     if !retained.more {
-        let drop = |client: Lent| async move { partitions::drop_empty(&client).await };
+        let drop = |client: PooledConnection| async move { partitions::drop_empty(&client).await };
         retained.partitions_dropped = pool.read(drop).await?;
     }
     Ok(retained)

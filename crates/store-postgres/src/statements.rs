@@ -31,7 +31,7 @@ use tokio_postgres::{Client, SimpleQueryMessage, Statement as Prepared};
 use super::PostgresStore;
 use super::error::{broken, broken_commit, text};
 use super::load;
-use super::pool::{Lent, Pool};
+use super::pool::{Pool, PooledConnection};
 use super::query::{query, query_one, sql};
 use tidewire_store::command::Actor;
 use tidewire_store::error::StoreError;
@@ -99,7 +99,7 @@ impl PostgresStore {
     /// Sets a mark, and waits until the log has it; none if it has not in time.
     async fn reach_mark(&self, deadline: Instant) -> Result<Option<Position>, StoreError> {
         let before = self.tip().await?;
-        let mark = |client: Lent| async move {
+        let mark = |client: PooledConnection| async move {
             let row = query_one(&client, sql!("mark"), &[]).await;
             row.and_then(|row| row.try_get(0)).map_err(broken("set a mark"))
         };
@@ -193,7 +193,7 @@ async fn marked_by(
 
 /// Looks for a mark in what the log has past a position, and says how far that is.
 async fn find_mark(
-    client: Lent,
+    client: PooledConnection,
     txid: i64,
     after: Position,
 ) -> Result<(Option<Position>, Position), StoreError> {

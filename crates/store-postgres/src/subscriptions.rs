@@ -9,7 +9,7 @@ use tokio_postgres::{Error, Row};
 use super::columns::signed;
 use super::error::broken;
 use super::query::{Params, execute, limit as rows_max, query, query_one, sql, texts, unsigned};
-use super::writer::Effects;
+use super::writer::CommitEffects;
 use super::{load, read, save};
 use tidewire_store::decide::{announcement, decide_change};
 use tidewire_store::error::StoreError;
@@ -53,7 +53,7 @@ async fn load_all(
 /// Applies an operation and saves what changed, in one transaction under the offset lock.
 pub(crate) async fn change(
     client: &ClientWrapper,
-    effects: &Effects,
+    effects: &CommitEffects,
     id: &str,
     op: &Op,
 ) -> Result<Reply, StoreError> {

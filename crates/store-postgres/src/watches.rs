@@ -7,7 +7,7 @@ use tokio_postgres::{Error, Row};
 
 use super::PostgresStore;
 use super::error::broken;
-use super::pool::Lent;
+use super::pool::PooledConnection;
 use super::query::{Params, query, query_one, sql, unsigned};
 use super::{table_lock, wal};
 use tidewire_store::error::StoreError;
@@ -23,7 +23,7 @@ use tidewire_store::watch::{
 impl Watches for PostgresStore {
     async fn watch(&self, watch: NewWatch) -> Result<WatchView, SqlError> {
         let NewWatch { table, key_columns, entity_code, host_column, user_column } = &watch;
-        let work = |client: Lent| async move {
+        let work = |client: PooledConnection| async move {
             let params: Params<'_> = &[table, key_columns, entity_code, host_column, user_column];
             let done = table_lock::run(&client, table, (sql!("watch"), params), said).await?;
             match done {
@@ -36,7 +36,7 @@ impl Watches for PostgresStore {
         };
         let done = self.pool.write(work).await?;
         done.map_err(|problem| SqlError::Wrong(Box::new(problem)))?;
-        let listed = |client: Lent| async move { list(&client, Some(table)).await };
+        let listed = |client: PooledConnection| async move { list(&client, Some(table)).await };
         let views = self.pool.read(listed).await?;
         let found = views.into_iter().find_map(|(view, is_it)| is_it.then_some(view));
         found.ok_or_else(|| {
@@ -46,7 +46,7 @@ impl Watches for PostgresStore {
     }
 
     async fn unwatch(&self, table: &str) -> Result<bool, SqlError> {
-        let work = |client: Lent| async move {
+        let work = |client: PooledConnection| async move {
             table_lock::run(&client, table, (sql!("unwatch"), &[&table]), said).await
         };
         let done = self.pool.write(work).await?;
@@ -65,7 +65,7 @@ impl Watches for PostgresStore {
     }
 
     async fn columns(&self, table: &str) -> Result<TableView, StoreError> {
-        let look = |client: Lent| async move {
+        let look = |client: PooledConnection| async move {
             let read = async {
                 let rows = query(&client, sql!("watched_columns"), &[&table]).await?;
                 table_of_rows(&rows)

@@ -28,7 +28,7 @@ use tidewire_store::stats::Counters;
 
 /// What a commit brings about besides what is in the database.
 #[derive(Debug)]
-pub(crate) struct Effects {
+pub(crate) struct CommitEffects {
     pub(crate) counters: Counters,
     pub(crate) fence: Arc<Fence>,
     pub(crate) partitions: Partitions,
@@ -38,7 +38,7 @@ pub(crate) struct Effects {
     pub(crate) group_signals: watch::Sender<u64>,
 }
 
-impl Effects {
+impl CommitEffects {
     /// Counts a commit and wakes those who follow the log.
     pub(crate) fn committed(&self, plan: &Plan, started: Instant) {
         let Some(last) = plan.events.last() else {
@@ -110,14 +110,14 @@ pub(crate) struct Writer {
     connector: Arc<Connector>,
     link: Link,
     taker: QueueReceiver<Infallible>,
-    effects: Arc<Effects>,
+    effects: Arc<CommitEffects>,
 }
 
 impl Writer {
     pub(crate) fn new(
         connector: Arc<Connector>,
         taker: QueueReceiver<Infallible>,
-        effects: Arc<Effects>,
+        effects: Arc<CommitEffects>,
     ) -> Writer {
         let link = Link::down(&connector);
         Writer { connector, link, taker, effects }
@@ -227,7 +227,7 @@ impl Writer {
 async fn commit(
     session: &Session,
     commands: &[Command],
-    effects: &Effects,
+    effects: &CommitEffects,
 ) -> Result<Plan, StoreError> {
     let client = &session.client;
     let mut loaded = load::begin(client, &effects.fence, commands).await?;

@@ -7,7 +7,7 @@ use tokio_postgres::Notification;
 use tokio_util::sync::CancellationToken;
 
 use super::super::connect::Connector;
-use super::super::listener::{self, Ears};
+use super::super::listener::{self, NotificationHandler};
 use super::super::open::{epoch, version};
 use super::super::pool::Pool;
 use super::super::statements::UserSessions;
@@ -30,7 +30,7 @@ struct Signals {
     groups: watch::Sender<u64>,
 }
 
-impl Ears for Signals {
+impl NotificationHandler for Signals {
     fn channels(&self) -> &'static str {
         "LISTEN tidewire_log; LISTEN tidewire_groups"
     }

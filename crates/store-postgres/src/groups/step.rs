@@ -4,7 +4,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
 use super::super::error::{broken_commit, sort, text};
-use super::super::pool::{Lent, Pool};
+use super::super::pool::{Pool, PooledConnection};
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::GroupError;
 
@@ -75,7 +75,7 @@ pub(super) fn store_error(error: GroupError) -> StoreError {
 pub(super) async fn read<T, F>(
     pool: &Pool,
     operation: &'static str,
-    work: impl Fn(Lent) -> F,
+    work: impl Fn(PooledConnection) -> F,
 ) -> Result<T, GroupError>
 where
     F: Future<Output = Step<T>>,
@@ -101,12 +101,12 @@ where
 pub(super) async fn administer<T, F>(
     pool: &Pool,
     operation: &'static str,
-    work: impl Fn(Lent) -> F,
+    work: impl Fn(PooledConnection) -> F,
 ) -> Result<T, GroupError>
 where
     F: Future<Output = Step<T>>,
 {
-    let patient = |client: Lent| {
+    let patient = |client: PooledConnection| {
         let done = Box::pin(work(client));
         async move {
             done.await.map_err(|stop| match stop {
@@ -124,12 +124,12 @@ where
 pub(super) async fn transact<T, F>(
     pool: &Pool,
     operation: &'static str,
-    work: impl Fn(Lent) -> F,
+    work: impl Fn(PooledConnection) -> F,
 ) -> Result<T, GroupError>
 where
     F: Future<Output = Step<T>>,
 {
-    let run = |client: Lent| {
+    let run = |client: PooledConnection| {
         // In a box: what administers groups has many steps, and its future would be moved about.
         let done = Box::pin(work(client.clone()));
         async move {

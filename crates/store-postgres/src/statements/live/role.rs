@@ -6,7 +6,7 @@ use tokio_postgres::error::SqlState;
 use super::trouble::{self, Failed};
 use crate::PostgresStore;
 use crate::error::{broken, text};
-use crate::pool::Lent;
+use crate::pool::PooledConnection;
 use crate::query::{query, query_one, sql, texts};
 use tidewire_store::error::StoreError;
 use tidewire_store::queries::LiveRead;
@@ -124,7 +124,7 @@ impl PostgresStore {
     ) -> Result<Vec<String>, SqlError> {
         let tables: &Vec<&str> = &read.tables.iter().map(|(name, _)| name.as_str()).collect();
         let role = &self.live.role;
-        let lacking = |client: Lent| async move {
+        let lacking = |client: PooledConnection| async move {
             let rows = query(&client, sql!("live_grants"), &[role, &Some(tables)]).await;
             let lacking = rows.and_then(|rows| texts(&rows));
             let lacking = lacking.map_err(broken("look at the role of live queries"))?;
@@ -143,7 +143,7 @@ impl PostgresStore {
     pub(crate) async fn live_needs(&self, table: Option<&str>) -> Result<Vec<String>, StoreError> {
         let role = &self.live.role;
         let tables: &Option<Vec<&str>> = &table.map(|table| vec![table]);
-        let look = |client: Lent| async move {
+        let look = |client: PooledConnection| async move {
             let looked = async {
                 let mut needs = Standing::of(&client, role).await?.needs(role);
                 for row in query(&client, sql!("live_grants"), &[role, tables]).await? {
@@ -161,7 +161,7 @@ impl PostgresStore {
     /// Says what to run where we may not act as the role, or not read a table ourselves.
     pub(super) async fn role_trouble(&self, unread: Option<String>) -> SqlError {
         let role = &self.live.role;
-        let standing = |client: Lent| async move {
+        let standing = |client: PooledConnection| async move {
             let standing = Standing::of(&client, role).await;
             standing.map_err(broken("look at the role of live queries"))
         };
