@@ -7,7 +7,7 @@ use deadpool_postgres::ClientWrapper;
 
 use super::super::query::{Params, execute, query_one, sql};
 use super::pages;
-use super::step::Step;
+use super::step::StepResult;
 use super::view;
 use tidewire_store::groups::{
     Filter, GROUPS_MAX, GroupError, GroupSettings, GroupView, OnDead, PARTITIONS_MAX, is_group_name,
@@ -22,7 +22,7 @@ const PARTITIONS: u32 = 8;
 const MAX_ATTEMPTS: u32 = 5;
 
 /// Waits for the turn. Those who hold a partition may take their time, and so may who administers before.
-pub(super) async fn take_turn(client: &ClientWrapper) -> Step<()> {
+pub(super) async fn take_turn(client: &ClientWrapper) -> StepResult<()> {
     client
         .batch_execute("SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '60s'")
         .await?;
@@ -83,7 +83,7 @@ pub(super) async fn found(
     client: &ClientWrapper,
     name: &str,
     wish: &GroupSettings,
-) -> Step<Option<GroupView>> {
+) -> StepResult<Option<GroupView>> {
     if !is_group_name(name) {
         let text = "a group's name has 1 to 255 bytes, no slash and no control characters";
         return Err(GroupError::Invalid(text.to_owned()).into());
@@ -102,7 +102,7 @@ pub(super) async fn make(
     epoch: Epoch,
     name: &str,
     wish: &GroupSettings,
-) -> Step<(GroupView, bool)> {
+) -> StepResult<(GroupView, bool)> {
     take_turn(client).await?;
     if let Some(group) = found(client, name, wish).await? {
         return Ok((group, false));

@@ -8,7 +8,7 @@ use tidewire_store::offset::Position;
 
 /// New letters.
 #[derive(Default)]
-pub(super) struct Letters<'a> {
+pub(super) struct LetterColumns<'a> {
     positions: Vec<i64>,
     keys: Vec<Vec<u8>>,
     states: Vec<&'static str>,
@@ -32,7 +32,7 @@ pub(super) struct Letters<'a> {
     created_ms: Vec<i64>,
 }
 
-impl<'a> Letters<'a> {
+impl<'a> LetterColumns<'a> {
     pub(super) fn is_empty(&self) -> bool {
         self.positions.is_empty()
     }
@@ -120,22 +120,22 @@ impl<'a> Letters<'a> {
 
 /// Keys, each once, with a place of each.
 #[derive(Default)]
-pub(super) struct Keys<'a> {
+pub(super) struct KeyColumns<'a> {
     hashes: Vec<Vec<u8>>,
     hosts: Vec<&'a str>,
     users: Vec<&'a str>,
     places: Vec<i64>,
 }
 
-impl<'a> Keys<'a> {
+impl<'a> KeyColumns<'a> {
     /// Of a key that is named twice the lower place counts.
-    pub(super) fn of(keys: impl IntoIterator<Item = (&'a Key, Position)>) -> Keys<'a> {
+    pub(super) fn of(keys: impl IntoIterator<Item = (&'a Key, Position)>) -> KeyColumns<'a> {
         let mut places: BTreeMap<&Key, Position> = BTreeMap::new();
         for (key, place) in keys {
             let known = places.entry(key).or_insert(place);
             *known = place.min(*known);
         }
-        let mut columns = Keys::default();
+        let mut columns = KeyColumns::default();
         for (key, place) in places {
             columns.hashes.push(key.hash().to_vec());
             columns.hosts.push(&key.host);
@@ -156,19 +156,19 @@ impl<'a> Keys<'a> {
 }
 
 /// Failed runs, of each key once.
-pub(super) struct Failures<'a> {
-    keys: Keys<'a>,
+pub(super) struct FailureColumns<'a> {
+    keys: KeyColumns<'a>,
     verdicts: Vec<&'static str>,
     errors: Vec<String>,
 }
 
-impl<'a> Failures<'a> {
+impl<'a> FailureColumns<'a> {
     /// Of a key that failed twice the last word counts.
-    pub(super) fn of(failures: &'a [Failure]) -> Failures<'a> {
+    pub(super) fn of(failures: &'a [Failure]) -> FailureColumns<'a> {
         let by_key: BTreeMap<&Key, &Failure> =
             failures.iter().map(|failure| (&failure.key, failure)).collect();
-        Failures {
-            keys: Keys::of(by_key.iter().map(|(key, failure)| (*key, failure.first))),
+        FailureColumns {
+            keys: KeyColumns::of(by_key.iter().map(|(key, failure)| (*key, failure.first))),
             verdicts: by_key.values().map(|failure| failure.verdict.as_str()).collect(),
             errors: by_key.values().map(|failure| kept_error(&failure.error)).collect(),
         }

@@ -4,8 +4,8 @@
 use deadpool_postgres::ClientWrapper;
 
 use super::super::query::{execute, sql};
-use super::columns::{Keys, Letters};
-use super::step::Step;
+use super::columns::{KeyColumns, LetterColumns};
+use super::step::StepResult;
 use tidewire_store::groups::{DEAD_LETTERS_MAX, Ending, GroupError, Key, PARKED_LETTERS_MAX};
 use tidewire_store::offset::Position;
 
@@ -23,8 +23,8 @@ pub(super) async fn write(
     group: &str,
     partition: i32,
     ending: &Ending,
-) -> Step<()> {
-    let mut letters = Letters::default();
+) -> StepResult<()> {
+    let mut letters = LetterColumns::default();
     ending.dead.iter().for_each(|letter| letters.dead(letter));
     ending.park.iter().for_each(|event| letters.parked(event));
     add_letters(client, group, partition, &letters, !ending.dead.is_empty()).await?;
@@ -54,9 +54,9 @@ pub(super) async fn add_letters(
     client: &ClientWrapper,
     group: &str,
     partition: i32,
-    letters: &Letters<'_>,
+    letters: &LetterColumns<'_>,
     has_dead: bool,
-) -> Step<()> {
+) -> StepResult<()> {
     if letters.is_empty() {
         return Ok(());
     }
@@ -80,9 +80,9 @@ pub(super) async fn park(
     group: &str,
     partition: i32,
     keys: &[(Key, Position)],
-) -> Step<()> {
+) -> StepResult<()> {
     if !keys.is_empty() {
-        let keys = Keys::of(keys.iter().map(|(key, place)| (key, *place)));
+        let keys = KeyColumns::of(keys.iter().map(|(key, place)| (key, *place)));
         execute(client, sql!("parked_add"), &keys.params(&group, &partition)).await?;
     }
     Ok(())
@@ -94,9 +94,9 @@ pub(super) async fn settle(
     group: &str,
     partition: i32,
     keys: &[Key],
-) -> Step<()> {
+) -> StepResult<()> {
     if !keys.is_empty() {
-        let keys = Keys::of(keys.iter().map(|key| (key, Position::START)));
+        let keys = KeyColumns::of(keys.iter().map(|key| (key, Position::START)));
         execute(client, sql!("attempts_clear"), &[&group, &partition, keys.hashes()]).await?;
     }
     Ok(())
@@ -108,7 +108,7 @@ pub(super) async fn recount(
     group: &str,
     partition: i32,
     raise: bool,
-) -> Step<()> {
+) -> StepResult<()> {
     let raised = i32::from(raise);
     execute(client, sql!("group_recount"), &[&group, &partition, &raised]).await?;
     Ok(())

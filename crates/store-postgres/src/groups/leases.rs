@@ -6,10 +6,10 @@ use deadpool_postgres::ClientWrapper;
 
 use super::super::query::{Params, execute, query, sql};
 use super::super::statements::{self, UserSessions};
-use super::columns::Letters;
+use super::columns::LetterColumns;
 use super::ending::{self, add_letters, park, recount, settle};
 use super::failures::{add, check_keys, generation, lease_columns, number, wait_ms};
-use super::step::{Step, Stop, failed};
+use super::step::{StepError, StepResult, failed};
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{
     Acked, Claim, Ending, Failure, GroupError, Key, LeaseRef, Letter, OnDead,
@@ -33,7 +33,7 @@ pub(super) async fn lease(
     at: &Claim,
     to: Position,
     ms: u64,
-) -> Step<Option<u64>> {
+) -> StepResult<Option<u64>> {
     let ms = lease_ms(ms)?;
     let (partition, generation) = (number(at.partition)?, generation(at.generation)?);
     let (from, to) = (at.next.to_sql(), to.max(at.next).to_sql());
@@ -44,7 +44,7 @@ pub(super) async fn lease(
 }
 
 /// Makes a lease end later.
-pub(super) async fn extend(client: &ClientWrapper, lease: &LeaseRef, ms: u64) -> Step<()> {
+pub(super) async fn extend(client: &ClientWrapper, lease: &LeaseRef, ms: u64) -> StepResult<()> {
     let ms = lease_ms(ms)?;
     let (partition, generation) = lease_columns(lease)?;
     let params: Params<'_> = &[&lease.group, &partition, &generation, &ms];
@@ -61,7 +61,7 @@ pub(super) async fn ack(
     client: &ClientWrapper,
     lease: &LeaseRef,
     ending: &Ending,
-) -> Step<Option<Position>> {
+) -> StepResult<Option<Position>> {
     let (partition, generation) = lease_columns(lease)?;
     let params: Params<'_> = &[&lease.group, &partition, &generation];
     let rows = query(client, sql!("group_ack"), params).await?;
@@ -70,7 +70,7 @@ pub(super) async fn ack(
     if !ending::is_plain(ending) {
         let written = ending::write(client, &lease.group, partition, ending).await;
         written.map_err(|stop| match stop {
-            Stop::Group(GroupError::Moved) => Stop::Group(GroupError::Fenced),
+            StepError::Group(GroupError::Moved) => StepError::Group(GroupError::Fenced),
             other => other,
         })?;
     }
@@ -78,7 +78,7 @@ pub(super) async fn ack(
 }
 
 /// Whether the lease is gone because it was acked: nothing else leaves the generation as it was.
-async fn acked_before(client: &ClientWrapper, lease: &LeaseRef) -> Step<Option<Position>> {
+async fn acked_before(client: &ClientWrapper, lease: &LeaseRef) -> StepResult<Option<Position>> {
     let (partition, generation) = lease_columns(lease)?;
     let rows = query(client, sql!("group_lock"), &[&lease.group, &partition]).await?;
     let Some(row) = rows.first() else { return Err(GroupError::NotFound.into()) };
@@ -111,7 +111,7 @@ pub(super) async fn ack_with(
             ran.map_err(GroupError::Sql)?;
         }
         let mark = statements::commit(client).await.map_err(GroupError::Sql)?;
-        Ok::<_, Stop>(Some((next, mark)))
+        Ok::<_, StepError>(Some((next, mark)))
     };
     let done = match tokio::time::timeout(limit, work).await {
         Ok(done) => done,
@@ -120,9 +120,9 @@ pub(super) async fn ack_with(
             return Err(GroupError::Sql(statements::timeout(timeout_ms)));
         }
     };
-    let is_of_session = |done: &Result<_, Stop>| match done {
-        Err(Stop::Group(GroupError::Sql(error))) => statements::is_of_session(error),
-        Err(Stop::Driver(error)) => statements::is_of_session(&statements::wrong(error)),
+    let is_of_session = |done: &Result<_, StepError>| match done {
+        Err(StepError::Group(GroupError::Sql(error))) => statements::is_of_session(error),
+        Err(StepError::Driver(error)) => statements::is_of_session(&statements::wrong(error)),
         _ => false,
     };
     if is_of_session(&done) {
@@ -139,8 +139,8 @@ pub(super) async fn ack_with(
     match done {
         Ok(Some((next, mark))) => Ok((Acked::Done { next, offset: None }, mark)),
         Ok(None) => Ok((Acked::Before, None)),
-        Err(Stop::Group(error)) => Err(error),
-        Err(Stop::Driver(error)) => Err(failed("acknowledge a batch", &error)),
+        Err(StepError::Group(error)) => Err(error),
+        Err(StepError::Driver(error)) => Err(failed("acknowledge a batch", &error)),
     }
 }
 
@@ -151,7 +151,7 @@ pub(super) async fn nack(
     failures: &[Failure],
     dead: &[Letter],
     retry_in_ms: u64,
-) -> Step<()> {
+) -> StepResult<()> {
     check_keys(failures)?;
     let (group, (partition, generation)) = (lease.group.as_str(), lease_columns(lease)?);
     let params: Params<'_> = &[&group, &partition, &generation, &wait_ms(retry_in_ms)];
@@ -162,7 +162,7 @@ pub(super) async fn nack(
     }
     add(client, group, partition, failures).await?;
     if !dead.is_empty() {
-        let mut letters = Letters::default();
+        let mut letters = LetterColumns::default();
         dead.iter().for_each(|letter| letters.dead(letter));
         add_letters(client, group, partition, &letters, true).await?;
         let keys: Vec<(Key, Position)> =
@@ -176,7 +176,7 @@ pub(super) async fn nack(
     recount(client, group, partition, false).await
 }
 
-async fn on_dead(client: &ClientWrapper, group: &str) -> Step<OnDead> {
+async fn on_dead(client: &ClientWrapper, group: &str) -> StepResult<OnDead> {
     let rows = query(client, sql!("group"), &[&group]).await?;
     let Some(row) = rows.first() else { return Err(GroupError::NotFound.into()) };
     Ok(super::view::of_row(row)?.on_dead)

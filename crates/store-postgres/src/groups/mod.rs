@@ -47,7 +47,7 @@ use tidewire_store::log::PageLimit;
 use tidewire_store::offset::{Epoch, Position};
 use tidewire_store::sql::Statements;
 
-use sessions::Sessions;
+use sessions::WorkSessions;
 use step::{administer, failed_store, read, transact};
 
 /// Sessions of a node that batches of its own are worked off in.
@@ -61,7 +61,7 @@ pub struct PostgresGroups {
     pool: Pool,
     /// For statements that come with acks.
     user_sessions: UserSessions,
-    sessions: Arc<Sessions>,
+    sessions: Arc<WorkSessions>,
     grown: watch::Receiver<u64>,
     signals: watch::Receiver<u64>,
     /// Ends the listener of a worker.
@@ -80,7 +80,7 @@ impl PostgresGroups {
             fence: Arc::clone(&connector.fence),
             pool: pool.clone(),
             user_sessions: user_sessions.clone(),
-            sessions: Arc::new(Sessions::new(connector, WORK_CONNECTIONS)),
+            sessions: Arc::new(WorkSessions::new(connector, WORK_CONNECTIONS)),
             grown: effects.grown.subscribe(),
             signals: effects.group_signals.subscribe(),
             _stop: None,

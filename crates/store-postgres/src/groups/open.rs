@@ -12,7 +12,7 @@ use super::super::open::{epoch, version};
 use super::super::pool::Pool;
 use super::super::statements::UserSessions;
 use super::PostgresGroups;
-use super::sessions::Sessions;
+use super::sessions::WorkSessions;
 use super::step::failed;
 use crate::options::PostgresOptions;
 use tidewire_store::groups::GroupError;
@@ -87,7 +87,7 @@ pub(super) async fn connect(
         fence: Arc::clone(&connector.fence),
         pool,
         user_sessions: UserSessions::new(&connector, USER_SESSIONS),
-        sessions: Arc::new(Sessions::new(&connector, connections)),
+        sessions: Arc::new(WorkSessions::new(&connector, connections)),
         grown,
         signals: groups,
         _stop: Some(stop.drop_guard()),

@@ -34,7 +34,7 @@ const ROLLBACK_WAIT: Duration = Duration::from_secs(1);
 const TIMEOUT_MS_MAX: u64 = 1 << 30;
 
 /// The sessions, up to a number.
-pub(super) struct Sessions {
+pub(super) struct WorkSessions {
     connector: Arc<Connector>,
     places: Arc<Semaphore>,
     idle: Mutex<Idle>,
@@ -42,12 +42,12 @@ pub(super) struct Sessions {
 
 #[derive(Default)]
 struct Idle {
-    sessions: Vec<Ready>,
+    sessions: Vec<PreparedSession>,
     closed: bool,
 }
 
 /// A session with what every batch needs prepared in it.
-struct Ready {
+struct PreparedSession {
     session: Session,
     claim: Statement,
     advance: Statement,
@@ -57,13 +57,13 @@ struct Ready {
 
 /// A session in use. Closed when dropped, unless it is given back.
 pub(super) struct WorkSession {
-    ready: Ready,
+    ready: PreparedSession,
     place: OwnedSemaphorePermit,
 }
 
-impl fmt::Debug for Sessions {
+impl fmt::Debug for WorkSessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions")
+        f.debug_struct("WorkSessions")
             .field("idle", &self.idle().sessions.len())
             .finish_non_exhaustive()
     }
@@ -107,9 +107,9 @@ impl WorkSession {
     }
 }
 
-impl Sessions {
-    pub(super) fn new(connector: &Arc<Connector>, count: usize) -> Sessions {
-        Sessions {
+impl WorkSessions {
+    pub(super) fn new(connector: &Arc<Connector>, count: usize) -> WorkSessions {
+        WorkSessions {
             connector: Arc::clone(connector),
             places: Arc::new(Semaphore::new(count.max(1))),
             idle: Mutex::default(),
@@ -141,7 +141,7 @@ impl Sessions {
         Ok(WorkSession { ready, place })
     }
 
-    async fn open(&self) -> Result<Ready, GroupError> {
+    async fn open(&self) -> Result<PreparedSession, GroupError> {
         let session = self.connector.guest_in_time(SETTINGS).await?;
         let prepare = async {
             let claim = session.client.prepare(sql!("group_claim")).await?;
@@ -149,7 +149,7 @@ impl Sessions {
             Ok::<_, Error>((claim, advance))
         };
         let (claim, advance) = prepare.await.map_err(|error| failed("prepare work", &error))?;
-        Ok(Ready { session, claim, advance, timeout_ms: 0 })
+        Ok(PreparedSession { session, claim, advance, timeout_ms: 0 })
     }
 
     /// Gives back a session whose transaction has ended.

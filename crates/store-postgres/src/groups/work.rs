@@ -20,8 +20,8 @@ use super::super::error::{broken_commit, sort, text};
 use super::super::query::Params;
 use super::super::statements::{self, one_again, wrong};
 use super::ending;
-use super::sessions::{Sessions, WorkSession};
-use super::step::{Stop, failed};
+use super::sessions::{WorkSession, WorkSessions};
+use super::step::{StepError, failed};
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{Begun, Claim, Ending, GroupError, Work};
 use tidewire_store::offset::Position;
@@ -32,7 +32,10 @@ use tidewire_store::sql::{SqlAnswer, SqlError, SqlLimits};
 const PREPARED_MAX: usize = 500;
 
 /// Takes a partition.
-pub(super) async fn begin(sessions: &Arc<Sessions>, claim: &Claim) -> Result<Begun, GroupError> {
+pub(super) async fn begin(
+    sessions: &Arc<WorkSessions>,
+    claim: &Claim,
+) -> Result<Begun, GroupError> {
     let Ok(partition) = i32::try_from(claim.partition) else { return Ok(Begun::Taken) };
     let mut session = sessions.take().await?;
     let mut rows = taken(&mut session, claim, partition).await;
@@ -73,7 +76,7 @@ pub(super) async fn begin(sessions: &Arc<Sessions>, claim: &Claim) -> Result<Beg
         claim: claim.clone(),
         partition,
         xid,
-        turn: Turn::default(),
+        run: KeyRun::default(),
         has_savepoint: false,
     })))
 }
@@ -103,7 +106,7 @@ fn transient(error: GroupError) -> GroupError {
 
 /// A key's turn.
 #[derive(Debug, Default)]
-struct Turn {
+struct KeyRun {
     /// It is to have a savepoint,
     wanted: bool,
     /// and has it.
@@ -116,12 +119,12 @@ struct Turn {
 pub struct PostgresWork {
     /// None once the transaction has ended.
     session: Option<WorkSession>,
-    sessions: Arc<Sessions>,
+    sessions: Arc<WorkSessions>,
     claim: Claim,
     partition: i32,
     /// The transaction, by the server's number. What has another is not the one that took the partition.
     xid: String,
-    turn: Turn,
+    run: KeyRun,
     /// A savepoint of this turn or of one before is there.
     has_savepoint: bool,
 }
@@ -136,15 +139,15 @@ impl PostgresWork {
 
     /// The session, behind the turn's savepoint if it is to have one.
     fn touch(&mut self) -> Result<&ClientWrapper, GroupError> {
-        self.turn.touched = true;
-        if self.turn.wanted && !self.turn.set {
+        self.run.touched = true;
+        if self.run.wanted && !self.run.set {
             let savepoint = match self.has_savepoint {
                 true => "RELEASE SAVEPOINT tidewire_key; SAVEPOINT tidewire_key",
                 false => "SAVEPOINT tidewire_key",
             };
             // Sent when it is first looked at; if it fails, so does what is sent after it.
             let _ = self.held()?.batch_execute(savepoint).now_or_never();
-            self.turn.set = true;
+            self.run.set = true;
             self.has_savepoint = true;
         }
         let client = self.held()?;
@@ -175,8 +178,8 @@ impl PostgresWork {
         }
         let written = ending::write(client, group, self.partition, ending).await;
         written.map_err(|stop| match stop {
-            Stop::Driver(error) => ended(false, &error),
-            Stop::Group(error) => error,
+            StepError::Driver(error) => ended(false, &error),
+            StepError::Group(error) => error,
         })?;
         client.batch_execute("COMMIT").await.map_err(|error| ended(true, &error))
     }
@@ -225,7 +228,7 @@ fn swallowed() -> GroupError {
 #[async_trait]
 impl Work for PostgresWork {
     fn enter(&mut self, savepoint: bool) {
-        self.turn = Turn { wanted: savepoint, set: false, touched: false };
+        self.run = KeyRun { wanted: savepoint, set: false, touched: false };
     }
 
     async fn sql(
@@ -255,10 +258,10 @@ impl Work for PostgresWork {
     }
 
     async fn undo(&mut self) -> Result<(), GroupError> {
-        if !self.turn.touched {
+        if !self.run.touched {
             return Ok(());
         }
-        if !self.turn.set {
+        if !self.run.set {
             let text = "what a key's handler did cannot be taken back alone: it had no savepoint";
             return Err(GroupError::Invalid(text.to_owned()));
         }
@@ -267,7 +270,7 @@ impl Work for PostgresWork {
             Some(code) if by_handler(code) => GroupError::EndedByHandler,
             _ => transient(failed("take back what a handler did", &error)),
         })?;
-        self.turn.touched = false;
+        self.run.touched = false;
         Ok(())
     }
 
