@@ -28,7 +28,7 @@ use tidewire_store::stats::CaptureCounters;
 pub use super::error::{broken, broken_commit, text};
 pub use super::pipeline::{AfterPipeline, Query, send};
 pub use super::query::{Param, Params, execute, prepare, query, query_one, texts, unsigned};
-pub use super::tls::Check;
+pub use super::tls::TlsCheck;
 pub use super::url::Protection;
 pub use load::OFFSET_LOCK;
 
