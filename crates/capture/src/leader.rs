@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::options::CaptureOptions;
 use crate::query::{execute, query_one, sql};
-use crate::{choice, sequencer, upkeep, wal};
+use crate::{sequencer, source, upkeep, wal};
 
 /// The right to bring captured changes into the log, for as long as nobody else has it.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ pub(crate) async fn work(
     stop: &CancellationToken,
 ) -> Result<(), StoreError> {
     // Not in the loop: a switch that it makes ends the source, and it goes on.
-    let mut choice = Box::pin(choice::run(leadership, options));
+    let mut choice = Box::pin(source::run(leadership, options));
     loop {
         let mode = leadership.mode().await?;
         tracing::info!(

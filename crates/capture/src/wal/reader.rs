@@ -23,7 +23,7 @@ use super::pgoutput::{Cell, Column, Message, Relation};
 use super::stream::{Arrival, Stream, StreamError};
 use super::table::{Role, Table};
 use super::translate;
-use crate::crowd;
+use crate::group_commit;
 use crate::leader::{End, Leadership};
 use crate::options::CaptureOptions;
 use crate::sequencer;
@@ -371,7 +371,7 @@ impl<'a> Reader<'a> {
             Appended::Done { .. } => {
                 self.place_id += 1;
                 self.stream.confirm(piece.next.lsn);
-                self.rest_until = Instant::now() + crowd::pause(xids.len(), began.elapsed());
+                self.rest_until = Instant::now() + group_commit::pause(xids.len(), began.elapsed());
                 Ok(if finishes { Flow::End(Ended::Well(End::Switched)) } else { Flow::On })
             }
         }

@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_and_impossible_is_said() {
         let found = Obstacles { blocking: vec!["wal_level is replica".to_owned()], advice: vec![] };
-        let (mode, why) = wanted(Source::Wal, false, false, &found).expect("a choice");
+        let (mode, why) = wanted(Source::Wal, false, false, &found).expect("a source");
         assert_eq!(mode, CaptureMode::Outbox);
         assert!(why.contains("wal_level is replica"), "{why}");
     }
