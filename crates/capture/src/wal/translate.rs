@@ -10,7 +10,7 @@ use tidewire_store_postgres::captured::CaptureSession;
 use super::append::{Item, Read, RowItem};
 use super::assemble::{Change, Entry};
 use super::database;
-use super::image::{self, Form, Written};
+use super::image::{self, Form, ServerWritten};
 use super::pgoutput::Cell;
 use super::table::{Role, Table};
 
@@ -53,7 +53,7 @@ async fn are_json(session: &CaptureSession, items: &[Item]) -> Result<bool, Stor
 }
 
 /// Has the database write what only it can.
-async fn written(session: &CaptureSession, entries: &[Entry]) -> Result<Written, StoreError> {
+async fn written(session: &CaptureSession, entries: &[Entry]) -> Result<ServerWritten, StoreError> {
     let mut asked: BTreeMap<&str, BTreeSet<&Bytes>> = BTreeMap::new();
     for entry in entries {
         let (table, rows) = match &entry.change {
@@ -66,7 +66,7 @@ async fn written(session: &CaptureSession, entries: &[Entry]) -> Result<Written,
             asked.entry(name).or_default().insert(text);
         }
     }
-    let mut written = Written::new();
+    let mut written = ServerWritten::new();
     for (name, values) in asked {
         let texts: Vec<&str> =
             values.iter().map(|value| std::str::from_utf8(value).unwrap_or_default()).collect();
@@ -79,7 +79,7 @@ async fn written(session: &CaptureSession, entries: &[Entry]) -> Result<Written,
     Ok(written)
 }
 
-fn translate(items: &mut Vec<Item>, entry: &Entry, txid: i64, written: &Written, form: Form) {
+fn translate(items: &mut Vec<Item>, entry: &Entry, txid: i64, written: &ServerWritten, form: Form) {
     let row =
         |table: &Arc<Table>, operation, before: Option<Vec<Cell>>, after: Option<Vec<Cell>>| {
             let Role::Watched(watch) = &table.role else {
