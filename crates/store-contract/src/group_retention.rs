@@ -1,8 +1,8 @@
 //! Retention where groups read: it waits for them, and tells those that it could not wait for.
 
 use super::Opener;
+use super::group_fixture::{GROUP, wish};
 use super::retention::{Captured, HOUR_MS, TABLE, hourly};
-use super::team::{GROUP, wish};
 use tidewire_store::groups::{Begun, Claim, Filter, GroupChange, GroupSettings, GroupView, Start};
 use tidewire_store::offset::Position;
 use tidewire_store::retention::RetentionRules;

@@ -12,13 +12,13 @@ use rand::Rng as _;
 use serde_json::json;
 
 use super::Opener;
+use super::group_fixture::{GROUP, letter, wish};
 use super::paging_history::{
     Builder, CODE, ENTITIES, HOST, History, ORDERS, TRANSACTION_ROWS_MAX, USER, any_image,
     ordinary_image, random_limit,
 };
 use super::retention::Captured;
-use super::subject::Subject;
-use super::team::{GROUP, letter, wish};
+use super::test_store::TestStore;
 use tidewire_store::groups::{
     Begun, Claim, Ending, Entry, Filter, GroupEvent, Key, LetterSelection, LogPage, PAGE_BYTES_MAX,
     Wants,
@@ -37,7 +37,7 @@ fn numbers(positions: impl IntoIterator<Item = Position>) -> Vec<u64> {
 
 /// Reads a stream to its end, and holds every page to what it says of itself.
 async fn read_stream(
-    store: &Subject,
+    store: &TestStore,
     stream: &str,
     from: u64,
     limit: PageLimit,
@@ -199,7 +199,7 @@ pub async fn groups_read_the_log_whole_in_pieces(data: &dyn Opener) {
 }
 
 /// A group with a letter of each change of a row, all of one key.
-async fn letters(data: &dyn Opener, seed: u64) -> (Subject, History, rand::rngs::StdRng) {
+async fn letters(data: &dyn Opener, seed: u64) -> (TestStore, History, rand::rngs::StdRng) {
     let (store, history, rng) = Builder::mixed(data, seed).await;
     let groups = store.groups();
     let (_, made) = groups.put_group(GROUP, &wish(1)).await.expect("a group is made");

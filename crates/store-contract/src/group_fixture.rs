@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Opener;
 use super::rows::{LIMITS, values};
-use super::subject::Subject;
+use super::test_store::TestStore;
 use tidewire_store::command::{Actor, Append};
 use tidewire_store::groups::{
     Assembled, Batch, Begun, Claim, Ending, Failure, Filter, GroupEvent, GroupSettings, GroupView,
@@ -27,9 +27,9 @@ pub(super) const LETTERS: PageLimit = PageLimit { events: 10_000, bytes: LETTERS
 pub(super) const LONG_MS: u64 = 600_000;
 
 /// A store with an empty stream of JSON, and its groups.
-pub(super) struct Team<'a> {
+pub(super) struct GroupFixture<'a> {
     pub(super) data: &'a dyn Opener,
-    pub(super) store: Subject,
+    pub(super) store: TestStore,
     pub(super) groups: SharedGroups,
 }
 
@@ -72,19 +72,19 @@ pub(super) fn well_done(batch: &Batch) -> Ending {
     batch.ending()
 }
 
-impl<'a> Team<'a> {
-    pub(super) async fn open(data: &'a dyn Opener) -> Team<'a> {
-        let store = Subject::open(data).await;
+impl<'a> GroupFixture<'a> {
+    pub(super) async fn open(data: &'a dyn Opener) -> GroupFixture<'a> {
+        let store = TestStore::open(data).await;
         store.create(commands::create_json(STREAM)).await;
         let groups = store.groups();
-        Team { data, store, groups }
+        GroupFixture { data, store, groups }
     }
 
     /// The same with a group of so many partitions.
-    pub(super) async fn of(data: &'a dyn Opener, partitions: u32) -> Team<'a> {
-        let team = Team::open(data).await;
-        team.makes(GROUP, &wish(partitions)).await;
-        team
+    pub(super) async fn of(data: &'a dyn Opener, partitions: u32) -> GroupFixture<'a> {
+        let fixture = GroupFixture::open(data).await;
+        fixture.makes(GROUP, &wish(partitions)).await;
+        fixture
     }
 
     pub(super) async fn makes(&self, group: &str, wish: &GroupSettings) -> GroupView {
