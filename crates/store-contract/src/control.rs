@@ -4,6 +4,7 @@ use super::Opener;
 use super::keys::{LONG_MS, hash, new_key};
 use super::test_store::{DEADLINE, TestStore};
 use tidewire_store::control::ControlCursor;
+use tidewire_store::error::StoreError;
 use tidewire_store::keys::NewKey;
 
 /// What was said: its kind and its body.
@@ -127,7 +128,8 @@ pub async fn a_message_that_is_no_json_is_refused(data: &dyn Opener) {
     let store = TestStore::open(data).await;
     let mut cursor = store.listens().await;
     for bad in ["", "{", "a", "{'a':1}"] {
-        store.send_control("a", bad).await.expect_err("not JSON");
+        let sent = store.send_control("a", bad).await;
+        assert!(matches!(sent, Err(StoreError::Broken { .. })), "{bad:?} gave {sent:?}");
     }
     store.sends("a", "{}").await;
     assert_eq!(store.is_told(&mut cursor).await, [said("a", "{}")]);

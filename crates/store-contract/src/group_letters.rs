@@ -448,8 +448,10 @@ pub async fn letters_are_cut_as_the_log_is(data: &dyn Opener) {
 /// Letters of a group that is not there cannot be worked off.
 pub async fn letters_of_no_group_are_not_there(data: &dyn Opener) {
     let fixture = GroupFixture::of(data, 1).await;
-    assert!(fixture.groups.redrive("other", &LetterSelection::All).await.is_err());
-    assert!(fixture.groups.drop_letters("other", &LetterSelection::All, true).await.is_err());
+    let redriven = fixture.groups.redrive("other", &LetterSelection::All).await;
+    assert!(matches!(redriven, Err(GroupError::NotFound)), "{redriven:?}");
+    let dropped = fixture.groups.drop_letters("other", &LetterSelection::All, true).await;
+    assert!(matches!(dropped, Err(GroupError::NotFound)), "{dropped:?}");
     assert_eq!(fixture.redrives(&LetterSelection::All).await, 0);
     assert_eq!(fixture.redrives(&LetterSelection::Offset(Position::new(7))).await, 0);
     let dropped =

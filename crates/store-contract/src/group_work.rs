@@ -2,7 +2,7 @@
 
 use super::Opener;
 use super::group_fixture::{GROUP, GroupFixture, book, handled, host_in, well_done};
-use super::rows::LIMITS;
+use super::rows::{LIMITS, wrong};
 use super::test_store::eventually;
 use tidewire_store::groups::{Begun, Claim, GroupChange, GroupError};
 use tidewire_store::offset::Position;
@@ -126,7 +126,8 @@ pub async fn without_a_savepoint_nothing_is_undone(data: &dyn Opener) {
     work.enter(false);
     work.undo().await.expect("there is nothing to undo");
     book(&mut work, 1, "x").await;
-    assert!(work.undo().await.is_err());
+    let undone = work.undo().await;
+    assert!(matches!(undone, Err(GroupError::Invalid(_))), "{undone:?}");
     work.abandon().await;
     assert!(fixture.booked().await.is_empty());
     fixture.ends(0, &well_done(&batch)).await;
@@ -144,7 +145,7 @@ pub async fn a_failed_statement_is_undone_with_its_key(data: &dyn Opener) {
     work.enter(true);
     book(&mut work, 2, "undone").await;
     let twice = work.sql("INSERT INTO ledger (id, who) VALUES (1, 'twice')", &[], LIMITS).await;
-    assert!(twice.is_err(), "{twice:?}");
+    assert_eq!(wrong(twice).code, "sql_constraint");
     work.undo().await.expect("it is undone");
     work.enter(true);
     book(&mut work, 3, "kept too").await;
@@ -177,7 +178,7 @@ pub async fn a_handler_cannot_end_the_transaction(data: &dyn Opener) {
         work.enter(true);
         book(&mut work, 1, "torn").await;
         let refused = work.sql(ending, &[], LIMITS).await;
-        assert!(refused.is_err(), "{ending} gave {refused:?}");
+        assert_eq!(wrong(refused).code, "sql_refused", "{ending}");
         work.abandon().await;
         assert!(fixture.booked().await.is_empty(), "{ending}");
     }

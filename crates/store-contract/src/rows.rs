@@ -38,8 +38,10 @@ fn in_dialect(store: &TestStore, sql: &str) -> String {
 /// Runs SQL that must be found wrong.
 pub(super) async fn problem(store: &TestStore, sql: &str) -> SqlProblem {
     let outcome = store.run_sql(statements(&in_dialect(store, sql))).await;
-    assert!(outcome.is_err(), "{sql} should fail, and gave {outcome:?}");
-    wrong(outcome)
+    match outcome {
+        Err(SqlError::Wrong(problem)) => *problem,
+        other => panic!("{sql} should be found wrong, and gave {other:?}"),
+    }
 }
 
 #[track_caller]

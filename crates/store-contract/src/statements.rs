@@ -71,7 +71,7 @@ pub async fn parameters_stand_for_values(data: &dyn Opener) {
         ("SELECT 1; SELECT $1", values(&[json!(1)])),
     ] {
         let outcome = store.run_sql(Statements { params, ..statements(text) }).await;
-        outcome.expect_err(text);
+        assert_eq!(rows::wrong(outcome).code, "sql_params", "{text}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidewire_capture::append::{Appended, Batch, Item, Read, append};
 use tidewire_capture::database::{WalPosition, position};
-use tidewire_store::Log as _;
+use tidewire_store::{Log as _, StoreError};
 
 use crate::fixture::{Fixture, reading};
 
@@ -139,7 +139,11 @@ async fn a_leader_of_before_appends_nothing() {
     assert_eq!(appended, Appended::NotLeader);
     // Nor does one that has the generation right, and does not know of the newest position.
     let late = Batch { generation, position_id: position_id - 1, ..batch };
-    append(&link, session.client(), late).await.expect_err("the position is taken");
+    let appended = append(&link, session.client(), late).await;
+    assert!(
+        matches!(appended, Err(StoreError::Broken { .. })),
+        "the position is taken: {appended:?}"
+    );
     drop((session, link));
     assert_exact(&fixture, 1).await;
     fixture.tear_down().await;
