@@ -7,7 +7,7 @@
 //! on the database, so that this crate meets `tidewire-deliver` nowhere but in the log.
 //!
 //! - `election`: who works; `leader`: what the one who does holds on to, and what it works at
-//! - `source`: which of the two sources it is, and whom the log's growth is told to
+//! - `source`: chooses the source of changes, and which channels are notified of events
 //! - `sequencer`: from the staging table to the log
 //! - `group_commit`: how transactions that come together share a commit
 //! - `wal`: from the write-ahead log to the log

@@ -2,7 +2,7 @@
 //! together are all events, once, in order, and a piece that says that it is the last is the last.
 //! (Invariant 3, for the stores.)
 //!
-//! Webhooks and wakes have no test here, because they read no events: what is sent names a stream and places in
+//! Webhooks and wakes have no test here, because they read no events: what is sent names a stream and positions in
 //! it, and streams are found by their names, which have one. A backup copies the file, whatever is in it.
 
 use std::num::NonZeroU32;

@@ -123,7 +123,7 @@ pub async fn a_stream_without_more_to_come_is_up_to_date(data: &dyn Opener) {
     assert_eq!(at_end.next(closed.view.tail), closed.view.tail);
 }
 
-/// Control events have places in the log but are no part of what a stream shows.
+/// Control events have positions in the log but are no part of what a stream shows.
 pub async fn control_events_do_not_show_in_a_stream(data: &dyn Opener) {
     let store = TestStore::open(data).await;
     store.create_text("a").await;

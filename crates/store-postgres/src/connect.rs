@@ -90,7 +90,7 @@ pub(crate) type RawConnection =
 
 /// What holds for all statements that are not ours: values are always written in the same way, whatever
 /// the database's defaults are, because their text is read.
-const GUEST: &str = "
+const USER_SESSION: &str = "
     SET TimeZone = 'UTC';
     SET DateStyle = 'ISO';
     SET IntervalStyle = 'postgres';
@@ -105,7 +105,7 @@ const GUEST: &str = "
 
 /// Gives a session a user session's settings, and these besides.
 pub(super) async fn welcome(client: &Client, settings: &str) -> Result<(), Error> {
-    client.batch_execute(&format!("{GUEST}{settings}")).await
+    client.batch_execute(&format!("{USER_SESSION}{settings}")).await
 }
 
 impl Connector {

@@ -155,7 +155,7 @@ async fn write(client: &ClientWrapper, plan: &EntityPlan<'_>) -> Result<(), Stor
         (!adopted.is_empty(), sql!("entities_adopted"), &[&adopted, &adopted_by]),
         (!added.ids.is_empty(), sql!("entities_added"), &added.params()),
     ];
-    // In one flight. If the connection breaks, all of it may be run once more, which changes nothing.
+    // In one round trip. If the connection breaks, all of it may be run once more, which changes nothing.
     let begun = client.batch_execute(BEGIN_EDITS).map_err(broken(operation));
     let written = pipeline::send(client, operation, &queries, AfterPipeline::Commit);
     try_join(begun, written).await.map(drop)

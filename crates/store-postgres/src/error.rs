@@ -51,7 +51,7 @@ pub fn broken_commit(of_commit: bool, error: &Error) -> StoreError {
     }
 }
 
-/// Whether the weather, not the statement, is to blame.
+/// Whether the connection or the server failed, and not the statement.
 fn passes(code: &SqlState) -> bool {
     // Connection exceptions, insufficient resources, operator intervention (shutdown, cancel,
     // timeouts) and transaction rollbacks (deadlock, serialisation).

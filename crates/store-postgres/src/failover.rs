@@ -122,7 +122,7 @@ async fn note_first(client: &Client, standing: &IdentityCheck) -> Result<Epoch, 
     match noted {
         Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             tracing::warn!(
-                "this role may not UPDATE tidewire.log_epoch: a failover may stay unseen"
+                "this role may not UPDATE tidewire.log_epoch: a failover may go unnoticed"
             );
             client.batch_execute("ROLLBACK").await.map_err(broken(OPERATION))?;
             standing.epoch()

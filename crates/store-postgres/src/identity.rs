@@ -41,7 +41,7 @@ impl Abilities {
         let found =
             Abilities { timeline: may(ASK_TIMELINE).await?, system: may(ASK_SYSTEM).await? };
         if !found.timeline {
-            tracing::warn!("the server does not say its timeline: a failover may stay unseen");
+            tracing::warn!("the server does not report its timeline; a failover may go unnoticed");
         }
         Ok(found)
     }

@@ -26,7 +26,7 @@
 //!   else of it
 //! - `identity`: which database this is
 //! - `keys`: API keys
-//! - `listener`: hears of all nodes' commits
+//! - `listener`: receives notifications of all nodes' commits
 //! - `live_queries`: the list of live queries
 //! - `load`: loading what commands are decided against, under the offset lock
 //! - `nodes`: nodes and their leases
@@ -251,8 +251,10 @@ impl PostgresStore {
         };
         match tokio::time::timeout(self.connector.timeout, note).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "other nodes were not told"),
-            Err(_) => tracing::error!("the database does not answer; other nodes were not told"),
+            Ok(Err(error)) => tracing::error!(%error, "other nodes were not notified"),
+            Err(_) => {
+                tracing::error!("the database does not answer; other nodes were not notified")
+            }
         }
         Replaced::Stop(failover::halted(&why))
     }

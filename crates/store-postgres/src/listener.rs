@@ -1,11 +1,11 @@
-//! Hears of all nodes' commits: a connection of its own that listens on `tidewire_log`, on
+//! Receives notifications of all nodes' commits, on a connection of its own that listens on `tidewire_log`, on
 //! `tidewire_session` for sessions whose subscriptions changed, on `tidewire_control` for what is
-//! said in the control channel, and on `tidewire_groups` for what happens in groups of consumers. A worker
-//! hears of less.
+//! sent over the control channel, and on `tidewire_groups` for what happens in groups of consumers. A worker
+//! listens on fewer channels.
 //!
-//! Hints only, so nothing is lost when it breaks: it comes back by itself, looks where the log's tip
-//! is by then, and followers poll besides; and it says that signals of sessions were missed, and
-//! that something may have been said.
+//! Notifications are hints, so nothing is lost when the connection breaks: the listener reconnects, reads
+//! the log's tip, and signals that changes of sessions and control messages may have been missed. Followers
+//! poll besides.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::writer::CommitEffects;
 use tidewire_store::error::StoreError;
 use tidewire_store::session::SessionSignal;
 
-/// Who is told.
+/// What receives notifications.
 pub(crate) trait NotificationHandler: Send + Sync {
     /// What is listened on, as statements.
     fn channels(&self) -> &'static str;

@@ -40,7 +40,7 @@ impl Watches for PostgresStore {
         let views = self.pool.read(listed).await?;
         let found = views.into_iter().find_map(|(view, is_it)| is_it.then_some(view));
         found.ok_or_else(|| {
-            let text = format!("{table} was watched, and is not any more");
+            let text = format!("{table} is no longer watched");
             StoreError::Unavailable(text).into()
         })
     }
@@ -231,7 +231,7 @@ fn watch_of_row(row: &Row) -> Result<(WatchView, bool), Error> {
 /// What is said of tables that inherit from a watched one.
 fn note(heirs: &str) -> String {
     format!(
-        "tables inherit from it whose rows are not captured with it: {heirs}; watch those too, by their own names"
+        "tables inherit from it, and their rows are not captured with it: {heirs}; watch each of them by its own name"
     )
 }
 

@@ -136,7 +136,7 @@ impl Writer {
     fn answer(&mut self, batch: Vec<QueuedCommand>) {
         // What another process did comes first; whether that can be told does not stop an append.
         if let Err(error) = capture::notice(self) {
-            tracing::error!(%error, "what another process wrote could not be told");
+            tracing::error!(%error, "changes by another process could not be captured");
         }
         let (commands, replies): (Vec<Command>, Vec<_>) =
             batch.into_iter().map(|waiting| (waiting.command, waiting.reply)).unzip();

@@ -1,4 +1,4 @@
-//! What can be asked of the log's writer, and what it answers.
+//! Commands for the log's writer, and its answers.
 //!
 //! Commands are decided one after the other under the offset lock, many to a commit. An answer is
 //! given only when the commit that holds its effects is durable.

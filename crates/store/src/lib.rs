@@ -4,7 +4,7 @@
 //! `tidewire-store-postgres`, file by file alike; `tidewire-store-contract` has the tests that all pass.
 //!
 //! - [`log`]: the [`Log`] trait, and what holds of every log
-//! - [`offset`]: places in it; [`event`]: what lies there; [`stream`]: the streams it holds; [`row`]:
+//! - [`offset`]: positions in it; [`event`]: what lies there; [`stream`]: the streams it holds; [`row`]:
 //!   changes of rows, which are the events of tables' streams
 //! - [`command`]: what can be asked of it
 //! - [`subscription`]: who is woken when streams grow

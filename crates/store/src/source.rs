@@ -1,7 +1,7 @@
 //! A log whose rows are handed out one at a time, and at once: the way through them that deciding
 //! commands and answering readers takes.
 //!
-//! SQLite and the in-memory store are such logs. PostgreSQL asks for many rows in one flight, and
+//! SQLite and the in-memory store are such logs. PostgreSQL asks for many rows in one round trip, and
 //! has its own way.
 
 use crate::command::{Command, Create, ForkFrom};

@@ -10,7 +10,7 @@
 //! - `failing_row`: finds a row that the log does not take, by trying halves of its transaction
 //! - `floor`: below which id nothing is staged any more, so that it need not be looked at
 //! - `move_rows`: one commit of the sequencer
-//! - `polling`: when to look next
+//! - `polling`: when to look for staged rows again
 //! - `set_aside`: rows that cannot become events
 
 mod batch;
@@ -249,7 +249,7 @@ impl Sequencer<'_> {
             other => return other,
         };
         self.roll_back().await?;
-        tracing::warn!(%error, transactions = transactions.len(), "the log does not take a batch");
+        tracing::warn!(%error, transactions = transactions.len(), "the log rejects a batch; looking for the row at fault");
         if let Some((first, second)) = batch::halves(transactions.clone()) {
             steps.push_front(BatchAction::Whole(second));
             steps.push_front(BatchAction::Whole(first));

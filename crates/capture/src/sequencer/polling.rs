@@ -1,4 +1,4 @@
-//! When to look next. Pure.
+//! When the sequencer looks for staged rows again. Pure.
 //!
 //! While transactions come one by one the sequencer looks again at once, and they go out at once. When
 //! they come in crowds it pauses, for longer the more a look costs: so they share a commit instead of

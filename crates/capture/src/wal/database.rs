@@ -1,4 +1,4 @@
-//! What reading the write-ahead log asks of the database: types, visibility, the position.
+//! Queries that the reader of the write-ahead log runs: types, visibility, its position.
 //!
 //! The reader runs these on the session that holds the election's lock.
 

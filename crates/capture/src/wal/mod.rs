@@ -4,7 +4,7 @@
 //! - `pgoutput`: the slot's messages; `stream`: the connection they come on
 //! - `kind`, `json`, `image`: values and rows in the canonical form; `table`: what tables look like
 //! - `assemble`: transactions and parts of them; `translate`: from there to events
-//! - `reader`: the loop; `slot_watch`: what the slot costs the database
+//! - `reader`: the loop; `slot_watch`: how much write-ahead log the slot keeps
 //! - `append`, `columns`: into the log, with the position that was reached, by the store's appender
 //! - `repair`: what to do when the slot is lost; `differences`: what a repair reads
 //! - `database`: what reading asks of the database; `target`: where replication connections go
@@ -135,7 +135,7 @@ async fn read(
     wal::make_publications(client).await?;
     wal::end_sender(client, &state.slot).await?;
     let Some(position) = database::position(client).await? else {
-        return Ok(Ended::SlotLost("it is not known how far it was read".to_owned()));
+        return Ok(Ended::SlotLost("the position up to which it was read is unknown".to_owned()));
     };
     let stream = connect(leadership, &state.slot, position.1.lsn).await?;
     tracing::info!(slot = state.slot, lsn = position.1.lsn, "reading the write-ahead log");

@@ -358,9 +358,9 @@ impl<'a> Reader<'a> {
         let session = &self.leadership.session;
         let items = translate::items(session, &piece.entries, &txids, false).await?;
         let appended = match self.try_append(&piece, &items, finishes).await {
-            // Something in it is not to the database's taste.
+            // The database rejects something in it.
             Err(error @ StoreError::Broken { .. }) => {
-                tracing::warn!(%error, "a batch of changes is looked at row by row");
+                tracing::warn!(%error, "a batch of changes failed; checking it row by row");
                 let items = translate::items(session, &piece.entries, &txids, true).await?;
                 self.try_append(&piece, &items, finishes).await?
             }

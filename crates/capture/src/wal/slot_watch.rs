@@ -1,4 +1,4 @@
-//! What the slot costs the database, and when that is too much.
+//! Watches how much write-ahead log the slot keeps, and decides when that is too much.
 //!
 //! A slot keeps the write-ahead log from being removed until it was read. If reading stands still, the
 //! disk fills up, and a database with a full disk takes no more writes. So there is a size from which

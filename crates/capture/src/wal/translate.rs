@@ -1,4 +1,4 @@
-//! From what was read to what is appended: images of rows, numbers of transactions.
+//! Translates what was read into what is appended: images of rows, numbers of transactions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) async fn items(
         let begin = items.len();
         translate(&mut items, entry, txid, &written, Form::Usual);
         if cautious && !are_json(session, &items[begin..]).await? {
-            tracing::error!("a row's JSON is not to the database's taste; the event has its text");
+            tracing::error!("the database rejects a row's JSON; the event carries it as text");
             items.truncate(begin);
             translate(&mut items, entry, txid, &written, Form::Plain);
         }

@@ -118,29 +118,29 @@ impl<'a> LetterColumns<'a> {
     }
 }
 
-/// Keys, each once, with a place of each.
+/// Keys, each once, with a position of each.
 #[derive(Default)]
 pub(super) struct KeyColumns<'a> {
     hashes: Vec<Vec<u8>>,
     hosts: Vec<&'a str>,
     users: Vec<&'a str>,
-    places: Vec<i64>,
+    positions: Vec<i64>,
 }
 
 impl<'a> KeyColumns<'a> {
-    /// Of a key that is named twice the lower place counts.
+    /// Of a key that is named twice the lower position counts.
     pub(super) fn of(keys: impl IntoIterator<Item = (&'a Key, Position)>) -> KeyColumns<'a> {
-        let mut places: BTreeMap<&Key, Position> = BTreeMap::new();
-        for (key, place) in keys {
-            let known = places.entry(key).or_insert(place);
-            *known = place.min(*known);
+        let mut positions: BTreeMap<&Key, Position> = BTreeMap::new();
+        for (key, position) in keys {
+            let known = positions.entry(key).or_insert(position);
+            *known = position.min(*known);
         }
         let mut columns = KeyColumns::default();
-        for (key, place) in places {
+        for (key, position) in positions {
             columns.hashes.push(key.hash().to_vec());
             columns.hosts.push(&key.host);
             columns.users.push(&key.user);
-            columns.places.push(place.to_sql());
+            columns.positions.push(position.to_sql());
         }
         columns
     }
@@ -151,7 +151,7 @@ impl<'a> KeyColumns<'a> {
 
     /// For `parked_add.sql`.
     pub(super) fn params<'b>(&'b self, group: &'b &str, partition: &'b i32) -> [Param<'b>; 6] {
-        [group, partition, &self.hashes, &self.hosts, &self.users, &self.places]
+        [group, partition, &self.hashes, &self.hosts, &self.users, &self.positions]
     }
 }
 
@@ -176,7 +176,8 @@ impl<'a> FailureColumns<'a> {
 
     /// For `attempts_note.sql`.
     pub(super) fn params<'b>(&'b self, group: &'b &str, partition: &'b i32) -> [Param<'b>; 8] {
-        let [group, partition, hashes, hosts, users, places] = self.keys.params(group, partition);
-        [group, partition, hashes, hosts, users, places, &self.verdicts, &self.errors]
+        let [group, partition, hashes, hosts, users, positions] =
+            self.keys.params(group, partition);
+        [group, partition, hashes, hosts, users, positions, &self.verdicts, &self.errors]
     }
 }

@@ -74,7 +74,7 @@ pub(super) async fn add_letters(
     Ok(())
 }
 
-/// Parks keys from places on.
+/// Parks keys from positions on.
 pub(super) async fn park(
     client: &ClientWrapper,
     group: &str,
@@ -82,7 +82,7 @@ pub(super) async fn park(
     keys: &[(Key, Position)],
 ) -> StepResult<()> {
     if !keys.is_empty() {
-        let keys = KeyColumns::of(keys.iter().map(|(key, place)| (key, *place)));
+        let keys = KeyColumns::of(keys.iter().map(|(key, position)| (key, *position)));
         execute(client, sql!("parked_add"), &keys.params(&group, &partition)).await?;
     }
     Ok(())

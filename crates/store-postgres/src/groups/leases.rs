@@ -192,6 +192,6 @@ pub(super) fn is_done(acked: Acked, offset: Option<Position>) -> Acked {
 
 /// What stands for a mark that is not waited for.
 pub(super) fn unmarked(error: StoreError) -> Option<Position> {
-    tracing::warn!(%error, "the place of an ack's statements in the log is not known");
+    tracing::warn!(%error, "the offset of an ack's statements is unknown");
     None
 }

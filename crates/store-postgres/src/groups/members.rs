@@ -1,4 +1,4 @@
-//! Who works in a group: rows with leases, which are advice about shares and nothing else.
+//! Members of a group: rows with leases, which only advise how partitions are shared.
 
 use deadpool_postgres::ClientWrapper;
 

@@ -1,4 +1,4 @@
-//! Stretches of the log, as members read them, and places in it.
+//! Stretches of the log, as members read them, and positions in it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

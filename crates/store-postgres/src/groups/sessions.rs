@@ -36,7 +36,7 @@ const TIMEOUT_MS_MAX: u64 = 1 << 30;
 /// The sessions, up to a number.
 pub(super) struct WorkSessions {
     connector: Arc<Connector>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     idle: Mutex<Idle>,
 }
 
@@ -58,7 +58,7 @@ struct PreparedSession {
 /// A session in use. Closed when dropped, unless it is given back.
 pub(super) struct WorkSession {
     ready: PreparedSession,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 }
 
 impl fmt::Debug for WorkSessions {
@@ -111,7 +111,7 @@ impl WorkSessions {
     pub(super) fn new(connector: &Arc<Connector>, count: usize) -> WorkSessions {
         WorkSessions {
             connector: Arc::clone(connector),
-            places: Arc::new(Semaphore::new(count.max(1))),
+            permits: Arc::new(Semaphore::new(count.max(1))),
             idle: Mutex::default(),
         }
     }
@@ -119,9 +119,9 @@ impl WorkSessions {
     /// A session, waited for within the timeout of connections.
     pub(super) async fn take(&self) -> Result<WorkSession, GroupError> {
         let timeout = self.connector.timeout;
-        let place = Arc::clone(&self.places).acquire_owned();
-        let place = match tokio::time::timeout(timeout, place).await {
-            Ok(Ok(place)) => place,
+        let permit = Arc::clone(&self.permits).acquire_owned();
+        let permit = match tokio::time::timeout(timeout, permit).await {
+            Ok(Ok(permit)) => permit,
             Ok(Err(_)) => return Err(StoreError::Closed.into()),
             Err(_) => {
                 let text = format!("all sessions for work were in use for {timeout:?}");
@@ -138,7 +138,7 @@ impl WorkSessions {
             Some(ready) => ready,
             None => self.open().await?,
         };
-        Ok(WorkSession { ready, place })
+        Ok(WorkSession { ready, permit })
     }
 
     async fn open(&self) -> Result<PreparedSession, GroupError> {
@@ -154,13 +154,13 @@ impl WorkSessions {
 
     /// Gives back a session whose transaction has ended.
     pub(super) fn give_back(&self, session: WorkSession) {
-        let WorkSession { ready, place } = session;
+        let WorkSession { ready, permit } = session;
         let mut idle = self.idle();
         if !idle.closed && !ready.session.ended.is_cancelled() {
             idle.sessions.push(ready);
         }
         drop(idle);
-        drop(place);
+        drop(permit);
     }
 
     /// Ends the transaction of a session that was left in the middle of it, or closes the session.
@@ -196,7 +196,7 @@ impl WorkSessions {
         let mut idle = self.idle();
         idle.closed = true;
         idle.sessions.clear();
-        self.places.close();
+        self.permits.close();
     }
 
     fn idle(&self) -> MutexGuard<'_, Idle> {

@@ -132,8 +132,9 @@ pub struct PostgresWork {
 impl PostgresWork {
     fn held(&self) -> Result<&ClientWrapper, GroupError> {
         let session = self.session.as_ref();
-        let session =
-            session.ok_or_else(|| GroupError::Transient("the work is over".to_owned()))?;
+        let session = session.ok_or_else(|| {
+            GroupError::Transient("the transaction of the batch has ended".to_owned())
+        })?;
         Ok(session.client())
     }
 
@@ -201,7 +202,7 @@ fn ended(of_commit: bool, error: &Error) -> GroupError {
     }
 }
 
-/// What the handler did is refused in the end, as by a trigger that waits for it; no transient is to blame.
+/// What the handler did is refused in the end, as by a deferred trigger: the statement is at fault, not the connection.
 fn is_refused(error: &Error) -> bool {
     let severity = error.as_db_error().map(|said| said.parsed_severity());
     severity == Some(Some(Severity::Error))

@@ -7,7 +7,7 @@
 //! | 57014, canceled | `sql_timeout` |
 //! | 42501, and what cannot run in a transaction | `sql_refused` |
 //! | class 40, 55P03: conflicts with others | `sql_conflict` |
-//! | what the weather is to blame for | the store's error |
+//! | a lost connection, a server that starts, stops or is overloaded | the store's error |
 //! | everything else | `sql_failed` |
 
 use tokio_postgres::Error;

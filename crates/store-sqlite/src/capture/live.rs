@@ -248,7 +248,7 @@ fn tables(
 }
 
 fn shape_changed() -> SqlError {
-    let message = "a table that the query reads is not as it was";
+    let message = "a table that the query reads has changed";
     wrong("shape_changed", message, "subscribe again".to_owned())
 }
 

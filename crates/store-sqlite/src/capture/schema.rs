@@ -70,7 +70,7 @@ impl TrackedTables {
     }
 }
 
-/// What is left to be done when the transaction's events have their places.
+/// What is left to be done when the transaction's events have their positions.
 #[derive(Debug, Default)]
 pub(crate) struct SchemaOutcome {
     /// Tables that have another name or another shape from here on.

@@ -270,7 +270,7 @@ fn find(connection: &Connection, text: &str) -> Result<Table, SqlError> {
             "watch the tables that it reads",
         ),
         Some(Named::Virtual) => not_watchable(
-            format!("{name} is a virtual table, whose changes SQLite does not tell"),
+            format!("{name} is a virtual table, whose changes SQLite does not report"),
             "watch an ordinary table that you write beside it",
         ),
         None => {
@@ -328,7 +328,7 @@ fn parse_name(text: &str) -> Result<String, SqlError> {
             let hint = "write it as in SQL: orders, or \"Odd Name\" in double quotes";
             return Err(wrong(
                 "table_not_watchable",
-                format!("{text:?} is no name of a table"),
+                format!("{text:?} is not the name of a table"),
                 hint.to_owned(),
             ));
         }

@@ -1,4 +1,4 @@
-//! Members and their signs of life.
+//! Members and their heartbeats.
 
 use rusqlite::{OptionalExtension, params};
 

@@ -7,8 +7,8 @@
 //! - `failures`: what is noted of a partition apart from batches
 //! - `leases`: batches leased to workers
 //! - `letters`: events that were set aside
-//! - `members`: members and their signs of life
-//! - `pages`: stretches of the log, and the places that starts mean
+//! - `members`: members and their heartbeats
+//! - `pages`: stretches of the log, and the positions that starts mean
 //! - `sessions`: the transaction of a handler, served on the writer's thread
 //! - `view`: groups, partitions and members as their rows tell them
 //! - `work`: a partition that a member of this process works on

@@ -56,7 +56,7 @@ pub(crate) enum SessionRequest {
 
 /// Why a session ended without having finished, where nobody asks.
 pub(super) fn abandoned() -> GroupError {
-    GroupError::Transient("the work was given up".to_owned())
+    GroupError::Transient("the transaction of the batch was abandoned".to_owned())
 }
 
 /// Serves what is asked until it is finished, abandoned, or its time is over.

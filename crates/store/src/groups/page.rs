@@ -1,4 +1,4 @@
-//! Stretches of the log as groups read them.
+//! Pages of the log as groups read them.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;

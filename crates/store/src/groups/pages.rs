@@ -11,7 +11,7 @@
 //!   in the log's order, from wherever it is, with who did what in which transaction. And the library is a
 //!   process of its own, in which nothing else of a node is.
 //!
-//! Pages end at multiples of [`PAGE_OFFSETS`], so that those who begin at different places meet in the same
+//! Pages end at multiples of [`PAGE_OFFSETS`], so that those who begin at different positions meet in the same
 //! ones.
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is told of groups, and asked of them.
+//! The types of the groups' interface: settings, views, endings of batches, letters and errors.
 
 use std::sync::Arc;
 
@@ -418,7 +418,7 @@ pub enum GroupError {
         text: String,
     },
     /// Somebody else has the partition since.
-    #[error("the lease is lost: the partition was taken by another, or reset, since it was given")]
+    #[error("the lease is lost: another worker has taken the partition, or it was reset")]
     Fenced,
     /// The partition is not as it was.
     #[error("the partition moved meanwhile")]

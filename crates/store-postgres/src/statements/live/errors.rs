@@ -147,7 +147,7 @@ pub(super) fn of_lock(error: &Error, lock: &str) -> ReadFailure {
 }
 
 pub(super) fn shape_changed() -> SqlError {
-    let message = "a table that the query reads is not as it was";
+    let message = "a table that the query reads has changed";
     refused("shape_changed", message, None, "subscribe again")
 }
 

@@ -166,7 +166,7 @@ fn entry(number: u64, append_id: u64, row: &Row, txid: Option<i64>, tx_last: boo
     }
 }
 
-/// Pages over `(0, tip]` that end at the given places.
+/// Pages over `(0, tip]` that end at the given positions.
 fn pages(entries: &[Entry], tip: u64, cuts: &BTreeSet<u64>) -> Vec<LogPage> {
     let total = NonZeroU32::new(2).expect("two");
     let wants = Arc::new(Wants {
