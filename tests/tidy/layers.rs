@@ -1,7 +1,7 @@
 //! The layers inside `deliver`: an import goes down only.
 //!
 //! ```text
-//!   wire ◄── access ◄── hub ◄── everything at the root of the crate
+//!   wire ◄── access ◄── hub ◄── the modules at the root of the crate, in an order of their own
 //! ```
 
 use std::collections::BTreeSet;
@@ -14,21 +14,90 @@ const SOURCE: &str = "crates/deliver/src/";
 const LAYERS: &[(&str, &[&str])] =
     &[("wire", &[]), ("access", &["wire"]), ("hub", &["wire", "access"])];
 
+/// The modules at the root of the crate: each may import those above it, and every layer.
+const ROOT: &[&str] = &[
+    // What requests are made of, and what several routes share.
+    "bearer",
+    "body",
+    "carrier",
+    "document",
+    "metrics",
+    "page",
+    "pages",
+    "readers",
+    "readiness",
+    "retention",
+    "signer",
+    "sql_problem",
+    "groups",
+    "sessions",
+    // All of them together, for the routes that are not taken apart.
+    "node",
+    "browser",
+    "control",
+    "door",
+    "entities",
+    "hub_body",
+    "nodes",
+    "scrape",
+    "administration",
+    "operations",
+    "sql",
+    "streams",
+    "subscriptions",
+    "live",
+    "session_requests",
+    // Who hands requests out, and who takes connections.
+    "router",
+    "connection",
+    "server",
+];
+
+/// Every source file: its path inside the crate, and its text.
+fn sources() -> Vec<(String, String)> {
+    let sources = files().into_iter().filter(|file| file.is("rs"));
+    let inside = |path: &str| path.strip_prefix(SOURCE).map(str::to_owned);
+    sources.filter_map(|file| Some((inside(&file.path)?, file.text))).collect()
+}
+
+#[test]
+fn modules_at_the_root_import_those_before_them() {
+    let sources = sources();
+    let for_tests = modules_for_tests(&sources);
+    let (mut found, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    for (path, text) in &sources {
+        let module = module_of(path);
+        let root = module.split("::").next().unwrap_or_default().to_owned();
+        let is_layer = |name: &str| LAYERS.iter().any(|(layer, _)| *layer == name);
+        if is_layer(&root) || root == "lib" || is_for_tests(&module, &for_tests) {
+            continue;
+        }
+        let Some(place) = ROOT.iter().position(|name| *name == root) else {
+            found.insert((path.clone(), "is not in the order of the root's modules".to_owned()));
+            continue;
+        };
+        seen.insert(ROOT[place]);
+        for name in imported(&module, product(text)) {
+            let before = ROOT[..place].contains(&name.as_str());
+            if name != root && !before && !is_layer(&name) {
+                found.insert((path.clone(), name));
+            }
+        }
+    }
+    assert_eq!(seen, ROOT.iter().copied().collect(), "the rule names modules that are not there");
+    assert!(found.is_empty(), "these import against the order of the root's modules: {found:#?}");
+}
+
 #[test]
 fn imports_follow_the_layers() {
-    let sources: Vec<(String, String)> = files()
-        .into_iter()
-        .filter(|file| file.is("rs"))
-        .filter_map(|file| Some((file.path.strip_prefix(SOURCE)?.to_owned(), file.text)))
-        .collect();
+    let sources = sources();
     let for_tests = modules_for_tests(&sources);
     let (mut found, mut used) = (BTreeSet::new(), BTreeSet::new());
     for (path, text) in &sources {
         let layer = LAYERS.iter().find(|(layer, _)| path.starts_with(&format!("{layer}/")));
         let Some((layer, allowed)) = layer else { continue };
         let module = module_of(path);
-        if for_tests.iter().any(|test| (module.clone() + "::").starts_with(&(test.clone() + "::")))
-        {
+        if is_for_tests(&module, &for_tests) {
             continue;
         }
         for name in imported(&module, product(text)) {
@@ -53,6 +122,10 @@ fn module_of(path: &str) -> String {
     path.strip_suffix("/mod").unwrap_or(path).replace('/', "::")
 }
 
+fn is_for_tests(module: &str, for_tests: &[String]) -> bool {
+    for_tests.iter().any(|test| format!("{module}::").starts_with(&format!("{test}::")))
+}
+
 /// Modules in files of their own that are compiled for tests only.
 fn modules_for_tests(sources: &[(String, String)]) -> Vec<String> {
     let mut modules = Vec::new();
@@ -61,7 +134,10 @@ fn modules_for_tests(sources: &[(String, String)]) -> Vec<String> {
             let line = after.lines().next().unwrap_or_default();
             let named = line.split_once("mod ").map(|(_, rest)| rest);
             let name = named.and_then(|rest| rest.strip_suffix(';'));
-            modules.extend(name.map(|name| format!("{}::{name}", module_of(path))));
+            modules.extend(name.map(|name| match &*module_of(path) {
+                "lib" => name.to_owned(),
+                module => format!("{module}::{name}"),
+            }));
         }
     }
     modules

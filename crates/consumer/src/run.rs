@@ -9,9 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidewire_store::groups::view::kept_error;
 use tidewire_store::groups::{
-    Batch, Ending, Failure, GroupError, GroupEvent, Holdings, Key, KeyEvents, Letter, OnDead,
+    Batch, DeadEvents, Ending, Failure, GroupError, GroupEvent, Holdings, Key, KeyEvents,
     SAVEPOINTS_MAX, Verdict, Work,
 };
 use tidewire_store::{Epoch, Position};
@@ -100,9 +99,18 @@ enum Halt {
 pub(crate) async fn run(job: &Job<'_>, plan: &mut Plan, mut work: Box<dyn Work>) -> Ran {
     let mut run = Run::new(job, plan, work.as_mut());
     let halted = run.all().await.err();
-    let Run { ending, counts, failures, after, .. } = run;
+    let Run { dead, counts, failures, after, .. } = run;
     match halted {
-        None if failures.is_empty() => Ran::Done(work, Box::new(ending), counts),
+        None if failures.is_empty() => {
+            let ending = job.batch.done_but(job.held, &dead);
+            let counts = Counts {
+                dead: ending.dead.len() as u64,
+                parked: ending.park.len() as u64,
+                redriven: ending.redriven.len() as u64,
+                ..counts
+            };
+            Ran::Done(work, Box::new(ending), counts)
+        }
         None => {
             work.abandon().await;
             Ran::Failed { failures, after }
@@ -127,7 +135,7 @@ struct Run<'a, 'w> {
     job: &'a Job<'a>,
     plan: &'a mut Plan,
     work: &'w mut dyn Work,
-    ending: Ending,
+    dead: Vec<DeadEvents<'a>>,
     counts: Counts,
     failures: Vec<Failure>,
     after: Option<Duration>,
@@ -138,32 +146,27 @@ struct Run<'a, 'w> {
 
 impl<'a, 'w> Run<'a, 'w> {
     fn new(job: &'a Job<'a>, plan: &'a mut Plan, work: &'w mut dyn Work) -> Run<'a, 'w> {
-        let ending = job.batch.ending();
-        let counts = Counts { parked: ending.park.len() as u64, ..Counts::default() };
+        let (dead, counts) = (Vec::new(), Counts::default());
         let (failures, after, savepoints) = (Vec::new(), None, 0);
         let sign = Instant::now();
-        Run { job, plan, work, ending, counts, failures, after, savepoints, sign }
+        Run { job, plan, work, dead, counts, failures, after, savepoints, sign }
     }
 
     async fn all(&mut self) -> Result<(), Halt> {
         for keys in &self.job.batch.groups {
             let attempts = self.job.held.attempts.get(&keys.key);
-            let last_time = attempts
-                .is_some_and(|&(_, verdict)| verdict == Verdict::Dead || self.is_last(&keys.key));
+            let last_time = attempts.is_some_and(|&(_, verdict)| self.is_for_good(keys, verdict));
             if last_time || self.plan.careful.contains(&keys.key) {
                 self.carefully(keys).await?;
             } else {
                 self.usually(keys).await?;
-            }
-            if attempts.is_some() {
-                self.ending.settled.push(keys.key.clone());
             }
         }
         Ok(())
     }
 
     /// All events of a key at once.
-    async fn usually(&mut self, keys: &KeyEvents) -> Result<(), Halt> {
+    async fn usually(&mut self, keys: &'a KeyEvents) -> Result<(), Halt> {
         let several = self.job.batch.groups.len() > 1;
         let savepoint = self.job.held.attempts.contains_key(&keys.key)
             || self.plan.check_each
@@ -173,7 +176,7 @@ impl<'a, 'w> Run<'a, 'w> {
             return Ok(());
         };
         let verdict = self.verdict_of(&fault)?;
-        if verdict == Verdict::Dead || self.is_last(&keys.key) {
+        if self.is_for_good(keys, verdict) {
             self.plan.careful.insert(keys.key.clone());
             if let Some(culprit) = culprit(keys, fault.named) {
                 self.plan.doomed.insert(culprit, fault.text.clone());
@@ -182,12 +185,7 @@ impl<'a, 'w> Run<'a, 'w> {
             return self.carefully(keys).await;
         }
         self.after = self.after.max(fault.after);
-        self.failures.push(Failure {
-            key: keys.key.clone(),
-            first: first(&keys.events),
-            verdict,
-            error: kept_error(&fault.text),
-        });
+        self.failures.push(Failure::to_retry(&keys.key, &keys.events, verdict, &fault.text));
         // Where keys failed before, the others are tried too before all is rolled back: so that several bad
         // ones are counted together, and not one after the other.
         match self.job.held.attempts.is_empty() {
@@ -197,14 +195,8 @@ impl<'a, 'w> Run<'a, 'w> {
     }
 
     /// Source transaction by source transaction, until one fails.
-    async fn carefully(&mut self, keys: &KeyEvents) -> Result<(), Halt> {
-        let parks = self.job.held.group.on_dead == OnDead::Park || self.job.batch.redrive.is_some();
-        let mut parked = false;
+    async fn carefully(&mut self, keys: &'a KeyEvents) -> Result<(), Halt> {
         for unit in keys.units() {
-            if parked {
-                self.behind(unit);
-                continue;
-            }
             let doomed = self.plan.doomed.get(&first(unit)).cloned();
             let error = match doomed {
                 Some(error) => Some(error),
@@ -222,8 +214,10 @@ impl<'a, 'w> Run<'a, 'w> {
             match error {
                 None => self.done(unit),
                 Some(error) => {
-                    self.died(&keys.key, unit, &error);
-                    parked = parks;
+                    self.dead.push(DeadEvents { key: &keys.key, events: unit, error });
+                    if self.job.batch.stops_behind_dead(self.job.held) {
+                        return Ok(());
+                    }
                 }
             }
         }
@@ -287,35 +281,6 @@ impl<'a, 'w> Run<'a, 'w> {
     fn done(&mut self, events: &[Arc<GroupEvent>]) {
         self.counts.keys += 1;
         self.counts.events += events.len() as u64;
-        if self.job.batch.redrive.is_some() {
-            self.counts.redriven += events.len() as u64;
-            self.ending.redriven.extend(events.iter().map(|event| event.position));
-        }
-    }
-
-    fn died(&mut self, key: &Key, events: &[Arc<GroupEvent>], error: &str) {
-        let attempts = self.job.held.attempts_of(key).saturating_add(1);
-        let error = kept_error(error);
-        self.counts.dead += events.len() as u64;
-        self.ending.dead.extend(events.iter().map(|event| Letter {
-            event: Arc::clone(event),
-            error: error.clone(),
-            attempts,
-        }));
-        if self.job.batch.redrive.is_some() {
-            self.ending.free = None;
-            self.ending.give_up = Some(key.clone());
-        } else if self.job.held.group.on_dead == OnDead::Park {
-            self.ending.parked_from.push((key.clone(), first(events)));
-        }
-    }
-
-    /// Events behind those that died. Letters that are worked off again lie there already.
-    fn behind(&mut self, events: &[Arc<GroupEvent>]) {
-        if self.job.batch.redrive.is_none() {
-            self.counts.parked += events.len() as u64;
-            self.ending.park.extend(events.iter().cloned());
-        }
     }
 
     /// What is to be done about a key; an error where the whole batch is concerned.
@@ -331,8 +296,8 @@ impl<'a, 'w> Run<'a, 'w> {
         }
     }
 
-    fn is_last(&self, key: &Key) -> bool {
-        self.job.held.is_last_attempt(key)
+    fn is_for_good(&self, keys: &KeyEvents, verdict: Verdict) -> bool {
+        self.job.held.is_for_good(&keys.key, verdict)
     }
 }
 

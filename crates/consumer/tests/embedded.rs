@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use tidewire_consumer::{Builder, Consumer, Context, Group, Handler, HandlerError, Stats};
 use tidewire_store::groups::{
-    Claim, Filter, Groups as _, LeaseRef, Letter, LetterView, OnDead, PAGE_BYTES_MAX, Wants,
+    Claim, Ending, Filter, Groups as _, LeaseRef, Letter, LetterView, OnDead, PAGE_BYTES_MAX, Wants,
 };
 use tidewire_store::{
     Actor, Append, Command, Create, Log as _, PageLimit, Position, Reach, Sql as _, SqlLimits,
@@ -267,7 +267,8 @@ async fn what_another_kind_of_worker_made_a_letter_is_not_handled() {
     let event = events.find(|event| event.user_id.as_deref() == Some("b")).expect("b's event");
     let letter = Letter { event, error: "no use".to_owned(), attempts: 1 };
     let lease = LeaseRef { group: "g".to_owned(), partition: 0, generation };
-    ground.store.nack(&lease, &[], &[letter], 0).await.expect("given back");
+    let ending = Ending { dead: vec![letter], ..Ending::default() };
+    ground.store.nack(&lease, &[], &ending, 0).await.expect("given back");
 
     let member = ground.member().start(Obedient).await.expect("a member");
     ground.comes_to(&["a", "c"]).await;

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use crate::administration::keys;
 use crate::groups::{self, Step};
 use crate::live::message::Message;
-use crate::router::{Part, Route};
+use crate::router::Route;
+use crate::subscriptions::Part;
 
 const MATRIX: &str = include_str!("../../../tests/stories/access_matrix.md");
 

@@ -7,15 +7,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Version};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
+use crate::access::AccessControl;
 use crate::access::budget::{Account, Held, Purpose};
 use crate::access::problem::Problem;
-use crate::node::Node;
 
 /// How much of a body that is too large, or for which there is no room, is read and thrown away, so that
 /// the client gets to see the answer instead of a broken connection.
@@ -24,6 +24,9 @@ const DRAIN_FACTOR: usize = 4;
 /// Bytes of a body that is read before it is known who sends it, because it says so itself. Browsers send
 /// no more from a page that is being left.
 pub(crate) const STRANGER_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of a body that come with the head.
+const BODY_IN_PASSING: u64 = 4 << 10;
 
 /// A body, whose bytes count for as long as this is kept.
 #[derive(Debug)]
@@ -51,48 +54,50 @@ struct Terms {
 }
 
 /// Reads a request's body, within the limits.
-pub(crate) async fn read(request: Request, node: &Node) -> Result<Received, Problem> {
-    let limits = &node.options.limits;
+pub(crate) async fn read(request: Request, access: &AccessControl) -> Result<Received, Problem> {
+    let limits = &access.options.limits;
     // The router notes whose it is. What it did not note is nobody's.
-    let account =
-        request.extensions().get::<Arc<Account>>().unwrap_or(node.access.budget.strangers());
+    let account = request.extensions().get::<Arc<Account>>().unwrap_or(access.budget.strangers());
     let terms = Terms {
         bytes_max: limits.body_bytes_max,
         too_large: body_too_large,
         timeout: limits.body_timeout,
         besides: 0,
-        held: node.access.budget.open(Purpose::Body, account),
+        held: access.budget.open(Purpose::Body, account),
     };
-    terms.read(request.into_body(), node).await
+    terms.read(request.into_body(), access).await
 }
 
 /// Reads the body of a request of someone who has shown no credential and may do so in the body: less of
 /// it, in as little time as headers have, and from the part of the budget that strangers share. Their
 /// head counts too: an HTTP/2 connection brings hundreds of them, and no body need ever follow.
-pub(crate) async fn read_of_stranger(request: Request, node: &Node) -> Result<Received, Problem> {
-    let limits = &node.options.limits;
+pub(crate) async fn read_of_stranger(
+    request: Request,
+    access: &AccessControl,
+) -> Result<Received, Problem> {
+    let limits = &access.options.limits;
     let terms = Terms {
         bytes_max: STRANGER_BYTES_MAX.min(limits.body_bytes_max),
         too_large: strangers_body_too_large,
         timeout: limits.header_timeout.min(limits.body_timeout),
         besides: limits.header_bytes_max,
-        held: node.access.budget.open(Purpose::Body, node.access.budget.strangers()),
+        held: access.budget.open(Purpose::Body, access.budget.strangers()),
     };
-    terms.read(request.into_body(), node).await
+    terms.read(request.into_body(), access).await
 }
 
 impl Terms {
-    async fn read(self, body: Body, node: &Node) -> Result<Received, Problem> {
+    async fn read(self, body: Body, access: &AccessControl) -> Result<Received, Problem> {
         let timeout = self.timeout;
-        match tokio::time::timeout(timeout, self.read_whole(body, node)).await {
+        match tokio::time::timeout(timeout, self.read_whole(body, access)).await {
             Ok(result) => result,
             Err(_) => Err(body_timeout(timeout)),
         }
     }
 
-    async fn read_whole(mut self, body: Body, node: &Node) -> Result<Received, Problem> {
+    async fn read_whole(mut self, body: Body, access: &AccessControl) -> Result<Received, Problem> {
         let Terms { bytes_max, too_large, besides, .. } = self;
-        node.access.hold(&mut self.held, besides)?;
+        access.hold(&mut self.held, besides)?;
         let mut limited = Limited::new(body, bytes_max.saturating_mul(DRAIN_FACTOR));
         let mut whole = BytesMut::new();
         let mut size = 0usize;
@@ -117,7 +122,7 @@ impl Terms {
                 // Copied, because the frame is a part of what was read from the socket: an event that is kept in
                 // memory for its hundred bytes would keep all of that, and the next request would need another.
                 whole.extend_from_slice(&data);
-                refused = node.access.hold(&mut self.held, besides + whole.capacity()).err();
+                refused = access.hold(&mut self.held, besides + whole.capacity()).err();
             }
             if refused.is_some() {
                 whole = BytesMut::new();
@@ -128,6 +133,16 @@ impl Terms {
             Some(problem) => Err(problem),
             None => Ok(Received { bytes: whole.freeze(), _held: self.held }),
         }
+    }
+}
+
+/// The answer to one who does not come in. What is left of the body is not read, so nothing can follow it
+/// on this connection, unless it is so little that it is there already.
+pub(crate) fn turned_away(problem: Problem, request: &Request) -> Problem {
+    let is_short = request.body().size_hint().upper().is_some_and(|bytes| bytes <= BODY_IN_PASSING);
+    match is_short || request.version() == Version::HTTP_2 {
+        true => problem,
+        false => problem.with_header("connection", "close"),
     }
 }
 
@@ -171,11 +186,11 @@ mod tests {
 
     fn read(body: Body, bytes_max: usize) -> Result<Bytes, &'static str> {
         let bench = Bench::start();
-        let node = bench.node();
-        let held = node.access.budget.open(Purpose::Body, &Arc::default());
+        let access = &bench.node().access;
+        let held = access.budget.open(Purpose::Body, &Arc::default());
         let timeout = Duration::from_secs(60);
         let terms = Terms { bytes_max, too_large: body_too_large, timeout, besides: 0, held };
-        let received = bench.wait(terms.read(body, node)).map_err(|problem| problem.code())?;
+        let received = bench.wait(terms.read(body, access)).map_err(|problem| problem.code())?;
         Ok(received.bytes.clone())
     }
 
@@ -193,14 +208,14 @@ mod tests {
     #[test]
     fn a_strangers_request_counts_before_its_body_comes() {
         let bench = Bench::start();
-        let node = bench.node();
+        let access = &bench.node().access;
         let silent = || {
             let body =
                 Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
-            read_of_stranger(Request::new(body), node)
+            read_of_stranger(Request::new(body), access)
         };
-        let head = node.options.limits.header_bytes_max;
-        let room = node.options.limits.inflight_bytes_max / 8 / head;
+        let head = access.options.limits.header_bytes_max;
+        let room = access.options.limits.inflight_bytes_max / 8 / head;
         bench.wait(async {
             let mut waiting: Vec<_> = (0..room).map(|_| Box::pin(silent())).collect();
             for one in &mut waiting {

@@ -18,8 +18,19 @@ use axum::response::IntoResponse;
 use crate::access::options::Access;
 use crate::access::problem::Problem;
 use crate::node::Node;
-use crate::streams::{EXPOSED_HEADERS, REQUEST_HEADERS};
 use crate::wire::peer::Peer;
+
+/// What a page's script may read from an answer.
+const EXPOSED_HEADERS: &str = "stream-next-offset, stream-earliest-offset, stream-cursor, \
+    stream-up-to-date, stream-closed, stream-ttl, stream-expires-at, stream-sse-data-encoding, producer-epoch, \
+    producer-seq, producer-expected-seq, producer-received-seq, etag, content-type, location, \
+    retry-after, vary";
+
+/// What a page's script may send.
+const REQUEST_HEADERS: &str = "content-type, authorization, if-none-match, \
+    last-event-id, stream-seq, stream-ttl, stream-expires-at, stream-closed, producer-id, \
+    producer-epoch, producer-seq, stream-forked-from, stream-fork-offset, stream-fork-sub-offset, \
+    traceparent";
 
 /// Where a request says it comes from.
 #[derive(Debug)]

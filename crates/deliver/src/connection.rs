@@ -13,10 +13,10 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::TcpStream;
 
 use crate::access::options::Limits;
+use crate::carrier::{Carrier, Open};
 use crate::node::Node;
 use crate::router;
 use crate::wire::idle::{HeadTimer, Overdue, Requests, Timeouts};
@@ -57,15 +57,6 @@ const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 128 << 10;
 /// How long a client whose connection is over may take to hang up.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// What a request for a live connection comes over.
-#[derive(Debug, Clone)]
-pub(crate) struct Carrier {
-    pub(crate) line: Arc<Line>,
-    /// A place among the connections there may be, and in their count. Whoever leaves HTTP takes it
-    /// along.
-    _place: Arc<(Place, Open)>,
-}
-
 /// Serves one connection. `connected` is at its other end, which may be a proxy.
 pub(crate) async fn serve(stream: TcpStream, connected: IpAddr, node: Arc<Node>, place: Place) {
     let open = Open::count(&node.metrics.connections);
@@ -73,7 +64,7 @@ pub(crate) async fn serve(stream: TcpStream, connected: IpAddr, node: Arc<Node>,
     let _ = stream.set_nodelay(true);
     let Some(line) = establish(stream, &node).await else { return };
     let line = Arc::new(line);
-    let carrier = Carrier { line: Arc::clone(&line), _place: Arc::new((place, open)) };
+    let carrier = Carrier::new(Arc::clone(&line), place, open);
     let requests = Arc::new(Requests::default());
     let service = service_fn(|mut request: Request<Incoming>| {
         let (proxies, is_secure) = (&node.options.trusted_proxies, node.tls.is_some());
@@ -192,23 +183,6 @@ fn connection_builder(limits: &Limits, line: &Arc<Line>) -> auto::Builder<TokioE
         .keep_alive_interval(Some(HTTP2_PING))
         .keep_alive_timeout(HTTP2_PONG);
     builder
-}
-
-/// An open connection, as it is counted.
-#[derive(Debug)]
-struct Open(Gauge);
-
-impl Open {
-    fn count(gauge: &Gauge) -> Open {
-        gauge.inc();
-        Open(gauge.clone())
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }
 
 #[cfg(test)]

@@ -8,14 +8,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{Method, StatusCode};
 
 use crate::access::auth::credentials::Found;
 use crate::access::auth::{Identity, audit, unauthorized};
 use crate::access::budget::Account;
 use crate::access::options::Access;
 use crate::access::problem::Problem;
-use crate::administration::credentials::cookie_of;
+use crate::bearer::{bearer, cookie, cookie_of};
 use crate::browser::{self, Visit};
 use crate::node::Node;
 use crate::wire::peer::Peer;
@@ -146,20 +146,6 @@ fn presented<'a>(node: &Node, request: &'a Request, visit: &Visit) -> Option<Pre
     }
     let token = cookie(request.headers(), &node.options.auth.cookie)?;
     visit.meant_its_cookie(request).then_some(Presented::Cookie(token))
-}
-
-/// The bearer token of a request.
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-}
-
-/// The value of a cookie.
-fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = pairs.flat_map(|value| value.split(';'));
-    pairs.find_map(|pair| pair.trim().split_once('=').filter(|(key, _)| *key == name)).map(|p| p.1)
 }
 
 /// The address that a request comes from.

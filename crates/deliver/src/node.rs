@@ -3,24 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
 use tidewire_store::SharedStore;
 
 use crate::access::AccessControl;
 use crate::access::auth::names::TableNames;
-use crate::access::options::Options;
+use crate::access::options::{NodeOptions, Options};
 use crate::access::start_error::StartError;
 use crate::groups::Office;
 use crate::hub::lens::dialect;
 use crate::hub::{Hub, Unstarted};
 use crate::metrics::Metrics;
-use crate::nodes;
+use crate::pages::Pages;
+use crate::readers::LiveReaders;
 use crate::readiness::Readiness;
 use crate::retention::RetentionStats;
 use crate::sessions::Sessions;
-use crate::streams::Pages;
-use crate::subscriptions::Signer;
+use crate::signer::Signer;
 use crate::wire::tls::Keeper;
 
 /// One node: its hub, what access to it is decided with, and what routes need besides.
@@ -31,19 +29,23 @@ pub(crate) struct Node {
     pub(crate) access: Arc<AccessControl>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) sessions: Sessions,
-    pub(crate) groups: Office,
+    pub(crate) groups: Arc<Office>,
     pub(crate) metrics: Metrics,
-    pub(crate) readiness: Readiness,
-    pub(crate) retention: RetentionStats,
+    pub(crate) readiness: Arc<Readiness>,
+    pub(crate) retention: Arc<RetentionStats>,
     /// Pages that were read lately.
     pub(crate) pages: Arc<Pages>,
-    pub(crate) signer: Signer,
+    pub(crate) signer: Arc<Signer>,
     /// What new connections are encrypted with, where they are.
     pub(crate) tls: Option<Keeper>,
     /// Where clients and webhook receivers reach this server, without a slash at the end.
     pub(crate) public_url: String,
-    /// One permit for each reader that waits.
-    pub(crate) live_readers: Arc<Semaphore>,
+    pub(crate) live_readers: Arc<LiveReaders>,
+}
+
+/// A name that no other node has.
+fn name(options: &NodeOptions) -> String {
+    format!("{}_{:08x}", options.name, rand::random::<u32>())
 }
 
 impl Node {
@@ -66,19 +68,23 @@ impl Node {
             names,
             Arc::<Pages>::clone(&pages),
         )?);
-        let id = nodes::name(&options.node);
+        let id = name(&options.node);
         let (hub, unstarted) = Hub::assemble(id, Arc::clone(&access), tip, shards);
         let notes = Arc::clone(&hub.session_notes);
+        let hub = Arc::new(hub);
+        let signer = Arc::new(Signer::load(&store).await?);
+        let live_readers = Arc::new(LiveReaders::new(options.limits.live_readers_max));
+        let office = Office::new(Arc::clone(&hub), Arc::clone(&signer), Arc::clone(&live_readers));
         let node = Node {
-            hub: Arc::new(hub),
+            hub,
             sessions: Sessions::load_key(&store, &options.sessions, notes).await?,
-            groups: Office::new(&store, &options.groups),
-            readiness: Readiness::new(tip),
-            retention: RetentionStats::default(),
+            groups: Arc::new(office),
+            readiness: Arc::new(Readiness::new(tip)),
+            retention: Arc::default(),
             metrics: Metrics::new(&access.counts),
             pages,
-            signer: Signer::load(&store).await?,
-            live_readers: Arc::new(Semaphore::new(options.limits.live_readers_max)),
+            signer,
+            live_readers,
             tls,
             public_url,
             access,

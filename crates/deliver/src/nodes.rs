@@ -12,18 +12,12 @@ use tokio_util::sync::CancellationToken;
 use tidewire_store::{NodeReport, Position, SessionRules, StoreError};
 
 use crate::access::auth::Identity;
-use crate::access::options::NodeOptions;
 use crate::access::problem::Problem;
 use crate::hub::rendezvous;
 use crate::node::Node;
 
 /// Rows that one sweep of sessions removes.
 const SWEEP_ROWS_MAX: usize = 5_000;
-
-/// A name that no other node has.
-pub(crate) fn name(options: &NodeOptions) -> String {
-    format!("{}_{:08x}", options.name, rand::random::<u32>())
-}
 
 /// Renews this node's lease.
 pub(crate) async fn renew(node: &Node) -> Result<(), StoreError> {

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::access::budget::HeldAlready;
 use crate::access::problem::Problem;
 use crate::node::Node;
+use crate::scrape;
 
 /// The process runs.
 pub(crate) fn healthz(node: &Node) -> Response<Body> {
@@ -47,7 +48,7 @@ pub(crate) fn readyz(node: &Node) -> Result<Response<Body>, Problem> {
 
 /// Prometheus' text format.
 pub(crate) fn metrics(node: &Node) -> Response<Body> {
-    let mut response = Response::new(Body::from(node.metrics.render(node)));
+    let mut response = Response::new(Body::from(scrape::render(node)));
     // Where there is no room, those who run the server are to see that.
     response.extensions_mut().insert(HeldAlready);
     response.headers_mut().insert(

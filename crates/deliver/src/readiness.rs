@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use tidewire_store::Position;
-
-use crate::node::Node;
+use tidewire_store::{Position, SharedStore};
 
 /// How often the store is asked where its tip is.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -60,7 +58,7 @@ impl Readiness {
 }
 
 /// Asks the store now and then, until the node stops.
-pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
+pub(crate) async fn keep(store: SharedStore, readiness: Arc<Readiness>, stop: CancellationToken) {
     let mut round = tokio::time::interval(LOOK_EVERY);
     round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -70,9 +68,9 @@ pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
         }
         let asked = tokio::select! {
             () = stop.cancelled() => return,
-            asked = tokio::time::timeout(LOOK_TIMEOUT, node.store.tip()) => asked,
+            asked = tokio::time::timeout(LOOK_TIMEOUT, store.tip()) => asked,
         };
-        node.readiness.note(match asked {
+        readiness.note(match asked {
             Ok(Ok(tip)) => Ok(tip),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "the store does not say where its tip is");

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{Lagging, Retained};
 
-use crate::node::Node;
+use crate::hub::Hub;
 use crate::wire::exposition::{write_counters, write_gauges};
 
 /// The pause between two steps, at least. The steps themselves take at most half of the time, however
@@ -87,8 +87,8 @@ impl RetentionStats {
 }
 
 /// Has the store do what is due, a piece at a time.
-pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
-    let interval = node.options.log.sweep_interval;
+pub(crate) async fn keep(hub: Arc<Hub>, stats: Arc<RetentionStats>, stop: CancellationToken) {
+    let interval = hub.options.log.sweep_interval;
     let (mut from, mut pause) = (String::new(), interval);
     loop {
         tokio::select! {
@@ -97,11 +97,11 @@ pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
         }
         let begun = Instant::now();
         pause = interval;
-        match node.store.retain(&node.options.retention, &from).await {
+        match hub.store.retain(&hub.options.retention, &from).await {
             Ok(done) if done.elsewhere => {}
             Ok(done) => {
-                node.retention.note(&done);
-                done.lagging.iter().for_each(|lagging| warn(&node, lagging));
+                stats.note(&done);
+                done.lagging.iter().for_each(|lagging| warn(&hub, lagging));
                 if done.more {
                     pause = begun.elapsed().max(PAUSE_MIN).min(interval);
                 }
@@ -112,11 +112,11 @@ pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
     }
 }
 
-fn warn(node: &Node, Lagging { stream, cursor, trimmed }: &Lagging) {
+fn warn(hub: &Hub, Lagging { stream, cursor, trimmed }: &Lagging) {
     tracing::warn!(
         stream,
-        cursor = %node.hub.offset(*cursor),
-        trimmed = %node.hub.offset(*trimmed),
+        cursor = %hub.offset(*cursor),
+        trimmed = %hub.offset(*trimmed),
         "events that someone had not read were given up, because retention.hard_age_ms or \
          retention.hard_bytes_max was reached; they are told with 410 offset_trimmed"
     );

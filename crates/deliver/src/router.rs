@@ -7,13 +7,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::body::{Body, HttpBody as _};
+use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{Method, Response, StatusCode, Version};
+use axum::http::{Method, Response, StatusCode};
 use axum::response::IntoResponse;
 
 use crate::access::auth::{Act, audit};
 use crate::access::problem::Problem;
+use crate::body::turned_away;
 use crate::browser::{self, Visit};
 use crate::document::method_not_allowed;
 use crate::door::{self, Admission, Entry, Knock};
@@ -21,7 +22,8 @@ use crate::hub::encode::decode_path;
 use crate::node::Node;
 use crate::streams;
 use crate::{
-    administration, entities, groups, live, nodes, operations, page, sessions, sql, subscriptions,
+    administration, entities, groups, live, nodes, operations, page, session_requests, sql,
+    subscriptions,
 };
 
 /// Where a request goes. Names and ids are decoded.
@@ -33,7 +35,7 @@ pub(crate) enum Route {
     Metrics,
     Stream(String),
     Jwks,
-    Subscription(String, Part),
+    Subscription(String, subscriptions::Part),
     Sessions,
     SessionSubscriptions,
     Heartbeat,
@@ -54,18 +56,6 @@ pub(crate) enum Route {
     EntityStats,
     Groups(groups::Part),
     Unknown,
-}
-
-/// What of a subscription a request is about.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Itself,
-    Streams,
-    Stream(String),
-    Claim,
-    Callback,
-    Ack,
-    Release,
 }
 
 impl Route {
@@ -133,6 +123,7 @@ impl Route {
     }
 
     fn of_reserved(path: &str) -> Route {
+        use subscriptions::Part;
         if path == "jwks.json" {
             return Route::Jwks;
         }
@@ -157,7 +148,12 @@ impl Route {
     pub(crate) fn entry(&self) -> Entry {
         match self {
             Route::Page | Route::Healthz | Route::Readyz | Route::Jwks => Entry::Public,
-            Route::Subscription(_, Part::Callback | Part::Ack | Part::Release) => Entry::OwnToken,
+            Route::Subscription(
+                _,
+                subscriptions::Part::Callback
+                | subscriptions::Part::Ack
+                | subscriptions::Part::Release,
+            ) => Entry::OwnToken,
             Route::WebSocket | Route::Live(_) | Route::Heartbeat => Entry::Later,
             Route::Metrics
             | Route::Stream(_)
@@ -284,7 +280,7 @@ impl Route {
             }
             Route::Sql => sql::handle(node, request, &admission.identity()?).await,
             Route::Groups(part) => {
-                groups::handle(node, part, request, &admission.identity()?).await
+                groups::handle(&node.groups, part, request, &admission.identity()?).await
             }
             Route::Watch => {
                 administration::watches::handle(node, request, &admission.identity()?).await
@@ -301,14 +297,14 @@ impl Route {
             }
             Route::WebSocket => live::multiplexed(node, request, admission),
             Route::Live(session) => live::of_session(node, session, request, admission).await,
-            Route::Heartbeat => sessions::routes::heartbeat(node, request, admission).await,
-            Route::Sessions => sessions::routes::open(node, request, &admission.identity()?).await,
+            Route::Heartbeat => session_requests::heartbeat(node, request, admission).await,
+            Route::Sessions => session_requests::open(node, request, &admission.identity()?).await,
             Route::SessionSubscriptions => {
-                sessions::routes::subscriptions(node, request, &admission.identity()?).await
+                session_requests::subscriptions(node, request, &admission.identity()?).await
             }
             Route::SessionOffsets(session) => {
                 let identity = admission.identity()?;
-                sessions::routes::offsets(node, &session, request, &identity).await
+                session_requests::offsets(node, &session, request, &identity).await
             }
             _ if !matches!(*request.method(), Method::GET | Method::HEAD) => Err(only_get()),
             Route::Page => Ok(page::index()),
@@ -330,9 +326,6 @@ impl Route {
         }
     }
 }
-
-/// Bytes of a body that come with the head.
-const BODY_IN_PASSING: u64 = 4 << 10;
 
 /// Whether a request may become a live connection.
 pub(crate) fn is_live<T>(request: &Request<T>) -> bool {
@@ -376,16 +369,6 @@ pub(crate) async fn respond(node: Arc<Node>, mut request: Request) -> Response<B
     response
 }
 
-/// The answer to one who does not come in. What is left of the body is not read, so nothing can follow it
-/// on this connection, unless it is so little that it is there already.
-pub(crate) fn turned_away(problem: Problem, request: &Request) -> Problem {
-    let is_short = request.body().size_hint().upper().is_some_and(|bytes| bytes <= BODY_IN_PASSING);
-    match is_short || request.version() == Version::HTTP_2 {
-        true => problem,
-        false => problem.with_header("connection", "close"),
-    }
-}
-
 /// Finds out who asks, and whether they may.
 async fn permit(
     node: &Node,
@@ -424,6 +407,7 @@ fn not_found() -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::subscriptions::Part;
 
     #[test]
     fn what_is_reserved_is_never_a_stream() {

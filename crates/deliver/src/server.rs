@@ -26,7 +26,7 @@ use crate::node::Node;
 use crate::nodes;
 use crate::readiness;
 use crate::retention;
-use crate::sessions::{self, Sessions};
+use crate::session_requests;
 use crate::subscriptions::Dispatcher;
 use crate::wire::places::{PlaceLimits, Places};
 use crate::wire::tls::Outcome;
@@ -115,17 +115,20 @@ impl Server {
             keeper.watch(stop_certifying, note).await;
         });
         self.tasks.spawn(sweep(node(), stop()));
-        self.tasks.spawn(retention::keep(node(), stop()));
+        let retention = Arc::clone(&self.node.retention);
+        self.tasks.spawn(retention::keep(hub(), retention, stop()));
         self.tasks.spawn(Dispatcher::run(node(), stop()));
-        self.tasks.spawn(Sessions::run(node(), stop()));
-        self.tasks.spawn(sessions::watch(node(), stop()));
+        self.tasks.spawn(self.node.sessions.run(stop()));
+        self.tasks.spawn(session_requests::watch(node(), stop()));
         self.tasks.spawn(Entities::run(hub(), stop()));
         self.tasks.spawn(Entities::sweep(hub(), stop()));
         self.tasks.spawn(Registry::run(hub(), stop()));
-        self.tasks.spawn(groups::keep(node(), stop()));
+        let groups = Arc::clone(&self.node.groups);
+        self.tasks.spawn(groups::keep(groups, stop()));
         self.tasks.spawn(nodes::keep(node(), stop()));
         self.tasks.spawn(lens::report::keep(hub(), stop()));
-        self.tasks.spawn(readiness::keep(node(), stop()));
+        let (store, readiness) = (Arc::clone(&self.node.store), Arc::clone(&self.node.readiness));
+        self.tasks.spawn(readiness::keep(store, readiness, stop()));
     }
 
     /// Reads again what can change while it runs.

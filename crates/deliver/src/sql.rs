@@ -10,12 +10,12 @@ use std::collections::HashSet;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderValue, Method, Response, StatusCode, header};
+use axum::http::{HeaderValue, Method, Response, header};
 use bytes::{BufMut, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use tidewire_store::{SqlAnswer, SqlError, SqlLimits, SqlProblem, Statements, StoreError};
+use tidewire_store::{SqlAnswer, SqlLimits, Statements};
 
 use crate::access::auth::{Identity, audit};
 use crate::access::problem::Problem;
@@ -24,6 +24,7 @@ use crate::document::{only, parse};
 use crate::hub::encode::put_json_string;
 use crate::hub::horizon::HorizonDocument;
 use crate::node::Node;
+use crate::sql_problem::sql_problem;
 
 /// Runs statements. The caller was found to be trusted with the database.
 pub(crate) async fn handle(
@@ -40,7 +41,7 @@ pub(crate) async fn handle(
         horizon: HorizonDocument,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &node.access).await?;
     let Document { sql, params, horizon } = parse(&bytes, invalid)?;
     horizon.read(&node.hub)?.reached(&node.hub).await?;
     let said = audit::statements(&node.access, [(sql.as_str(), params.as_slice())]);
@@ -127,42 +128,6 @@ fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     names.map(apart).collect()
 }
 
-/// What is wrong with SQL, or with what was asked of a table, as clients see it.
-pub(crate) fn sql_problem(error: SqlError) -> Problem {
-    let wrong = match error {
-        SqlError::Wrong(wrong) => wrong,
-        SqlError::Store(error) => {
-            let unknown = matches!(error, StoreError::Unknown(_));
-            let problem = Problem::from(error);
-            return match unknown {
-                true => problem.with_hint("look whether it is there before you send it again"),
-                false => problem,
-            };
-        }
-    };
-    let SqlProblem { code, message, position, hint } = *wrong;
-    let status = match code {
-        "sql_timeout" => StatusCode::GATEWAY_TIMEOUT,
-        "sql_conflict" | "sql_constraint" | "capture_mode_refused" | "table_in_use" => {
-            StatusCode::CONFLICT
-        }
-        "sql_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
-        _ => StatusCode::BAD_REQUEST,
-    };
-    let mut problem = Problem::new(status, code, message, "correct the statement");
-    if let Some(hint) = hint {
-        problem = problem.with_hint(hint);
-    }
-    if let Some(position) = position {
-        problem = problem.with_member("position", position);
-    }
-    match code {
-        "sql_conflict" => problem.retry_after_s(1),
-        "table_in_use" => problem.retry_after_s(5),
-        _ => problem,
-    }
-}
-
 fn invalid(detail: String) -> Problem {
     Problem::bad_request(
         "invalid_request",
@@ -208,18 +173,5 @@ mod tests {
             document(&SqlAnswer::default(), None),
             r#"{"columns":[],"rows":[],"row_count":0,"offset":null}"#
         );
-    }
-
-    #[test]
-    fn an_error_says_where_it_is() {
-        let wrong = SqlProblem {
-            code: "sql_syntax",
-            message: "syntax error at or near \"FORM\"".to_owned(),
-            position: Some(10),
-            hint: None,
-        };
-        let problem = sql_problem(SqlError::Wrong(Box::new(wrong)));
-        assert_eq!((problem.code(), problem.is_temporary()), ("sql_syntax", false));
-        assert!(format!("{problem:?}").contains("position"));
     }
 }

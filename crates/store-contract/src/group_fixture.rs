@@ -9,9 +9,9 @@ use super::rows::{LIMITS, values};
 use super::test_store::TestStore;
 use tidewire_store::command::{Actor, Append};
 use tidewire_store::groups::{
-    Assembled, Batch, Begun, Claim, Ending, Failure, Filter, GroupEvent, GroupSettings, GroupView,
-    Holdings, Key, LETTERS_BYTES_MAX, Letter, Limits, LogPage, PAGE_BYTES_MAX, Pages, SharedGroups,
-    Verdict, Wants, Work,
+    Assembled, Batch, Begun, Claim, DeadEvents, Ending, Failure, Filter, GroupEvent, GroupSettings,
+    GroupView, Holdings, Key, LETTERS_BYTES_MAX, LeaseRef, Letter, Limits, LogPage, PAGE_BYTES_MAX,
+    Pages, SharedGroups, Verdict, Wants, Work,
 };
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::Position;
@@ -128,6 +128,15 @@ impl<'a> GroupFixture<'a> {
     /// The partition as it is, for somebody who wants to work on it.
     pub(super) async fn claim(&self, partition: u32, member: &str) -> Claim {
         self.holds(partition).await.claim(member, 20_000)
+    }
+
+    /// Gives a leased batch back, of which this event failed for good.
+    pub(super) async fn buries(&self, lease: &LeaseRef, batch: &Batch, event: &Arc<GroupEvent>) {
+        let held = self.holds(lease.partition).await;
+        let (key, error) = (&event.key(), "poison".to_owned());
+        let dead = DeadEvents { key, events: std::slice::from_ref(event), error };
+        let ending = Ending::of_failures(batch, &held, &[dead]);
+        self.groups.nack(lease, &[], &ending, 0).await.expect("it is given back");
     }
 
     pub(super) async fn begins(&self, claim: &Claim) -> Begun {

@@ -1,9 +1,7 @@
 //! Leases: work on a partition by somebody elsewhere, until a time.
 
 use super::Opener;
-use super::group_fixture::{
-    GROUP, GroupFixture, LONG_MS, failure, handled, key, letter, well_done, wish,
-};
+use super::group_fixture::{GROUP, GroupFixture, LONG_MS, failure, handled, key, well_done, wish};
 use super::test_store::eventually;
 use tidewire_store::groups::{
     Acked, Batch, Begun, Claim, Ending, GroupError, GroupSettings, LeaseRef, OnDead, Verdict,
@@ -93,7 +91,7 @@ pub async fn an_expired_lease_goes_to_others(data: &dyn Opener) {
     assert!(matches!(late, Err(GroupError::Fenced)), "{late:?}");
     let late = fixture.groups.extend_lease(&slow, LONG_MS).await;
     assert!(matches!(late, Err(GroupError::Fenced)), "{late:?}");
-    let late = fixture.groups.nack(&slow, &[], &[], 0).await;
+    let late = fixture.groups.nack(&slow, &[], &Ending::default(), 0).await;
     assert!(matches!(late, Err(GroupError::Fenced)), "{late:?}");
     fixture.acks(&quick, &well_done(&batch)).await.expect("it is acknowledged");
 }
@@ -165,7 +163,7 @@ pub async fn a_lease_is_given_back(data: &dyn Opener) {
     fixture.say("h", "u", &["1"]).await;
     let batch = fixture.batch(0).await;
     let lease = fixture.leases("worker", &batch, LONG_MS).await;
-    fixture.groups.nack(&lease, &[], &[], 0).await.expect("it is given back");
+    fixture.groups.nack(&lease, &[], &Ending::default(), 0).await.expect("it is given back");
     let late = fixture.acks(&lease, &well_done(&batch)).await;
     assert!(matches!(late, Err(GroupError::Fenced)), "{late:?}");
     let holdings = fixture.holds(0).await;
@@ -182,9 +180,13 @@ pub async fn a_nack_counts_failures(data: &dyn Opener) {
     let batch = fixture.batch(0).await;
     let failures = [failure(&handled(&batch)[0], "no")];
     let lease = fixture.leases("worker", &batch, LONG_MS).await;
-    fixture.groups.nack(&lease, &failures, &[], 0).await.expect("it is given back");
+    fixture.groups.nack(&lease, &failures, &Ending::default(), 0).await.expect("it is given back");
     let lease = fixture.leases("worker", &batch, LONG_MS).await;
-    fixture.groups.nack(&lease, &failures, &[], LONG_MS).await.expect("it is given back");
+    fixture
+        .groups
+        .nack(&lease, &failures, &Ending::default(), LONG_MS)
+        .await
+        .expect("it is given back");
     let holdings = fixture.holds(0).await;
     assert_eq!(holdings.attempts, [(key("h", "u"), (2, Verdict::Retry))].into());
     assert!(holdings.partition.retry_in_ms.is_some() && holdings.partition.lease_ms.is_none());
@@ -203,12 +205,11 @@ pub async fn a_nack_sets_dead_events_aside(data: &dyn Opener) {
     let lease = fixture.leases("worker", &batch, LONG_MS).await;
     fixture
         .groups
-        .nack(&lease, &[failure(&events[1], "no")], &[], 0)
+        .nack(&lease, &[failure(&events[1], "no")], &Ending::default(), 0)
         .await
         .expect("it is given back");
     let lease = fixture.leases("worker", &batch, LONG_MS).await;
-    let dead = [letter(&events[1], "poison")];
-    fixture.groups.nack(&lease, &[], &dead, 0).await.expect("it is given back");
+    fixture.buries(&lease, &batch, &events[1]).await;
     let holdings = fixture.holds(0).await;
     assert_eq!(holdings.parked, [(key("h", "u"), poison)].into());
     assert!(holdings.attempts.is_empty(), "they are forgotten");
@@ -232,8 +233,7 @@ pub async fn a_nack_parks_nothing_where_dead_events_are_skipped(data: &dyn Opene
     let poison = fixture.say("h", "u", &["1"]).await;
     let batch = fixture.batch(0).await;
     let lease = fixture.leases("worker", &batch, LONG_MS).await;
-    let dead = [letter(&handled(&batch)[0], "poison")];
-    fixture.groups.nack(&lease, &[], &dead, 0).await.expect("it is given back");
+    fixture.buries(&lease, &batch, &handled(&batch)[0]).await;
     assert!(fixture.holds(0).await.parked.is_empty());
     assert_eq!(fixture.letters().await, [(poison, "dead")]);
 }
@@ -259,8 +259,7 @@ pub async fn letters_are_worked_off_by_lease(data: &dyn Opener) {
     fixture.say("h", "u", &["1"]).await;
     let batch = fixture.batch(0).await;
     let lease = fixture.leases("worker", &batch, LONG_MS).await;
-    let dead = [letter(&handled(&batch)[0], "poison")];
-    fixture.groups.nack(&lease, &[], &dead, 0).await.expect("it is given back");
+    fixture.buries(&lease, &batch, &handled(&batch)[0]).await;
     fixture.ends(0, &well_done(&fixture.batch(0).await)).await;
     fixture
         .groups

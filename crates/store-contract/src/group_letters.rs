@@ -331,8 +331,7 @@ pub async fn letters_wait_until_their_events_are_passed(data: &dyn Opener) {
         let leased = fixture.groups.lease(&claim, batch.next, LONG_MS).await.expect("an answer");
         let (partition, generation) = (0, leased.expect("it is free"));
         let lease = LeaseRef { group: GROUP.to_owned(), partition, generation };
-        let dead = [letter(&handled(&batch)[0], "poison")];
-        fixture.groups.nack(&lease, &[], &dead, 0).await.expect("it is given back");
+        fixture.buries(&lease, &batch, &handled(&batch)[0]).await;
         assert_eq!(fixture.holds(0).await.dead, [poison].into(), "{on_dead:?}");
         assert_eq!(fixture.redrives(&LetterSelection::All).await, 1);
         assert!(fixture.due(EVERYTHING).await.is_none(), "{on_dead:?}: it would come twice");

@@ -3,9 +3,11 @@
 use super::Opener;
 use super::group_fixture::{GROUP, GroupFixture, LONG_MS, book, well_done};
 use super::test_store::{DEADLINE, TestStore};
-use tidewire_store::groups::{Acked, Begun, GroupError, LeaseRef, MemberKind, MemberReport};
+use tidewire_store::groups::{
+    Acked, Begun, Ending, GroupError, LeaseRef, MemberKind, MemberReport,
+};
 
-/// Another node of the same team.
+/// Another node of the same fixture.
 async fn beside<'a>(fixture: &GroupFixture<'a>) -> GroupFixture<'a> {
     let store = TestStore::open(fixture.data).await;
     let groups = store.groups();
@@ -59,7 +61,7 @@ pub async fn a_lease_goes_from_node_to_node(data: &dyn Opener) {
     let again = a.groups.ack(&lease, &well_done(&batch), Vec::new()).await;
     assert!(matches!(again, Ok(Acked::Before)), "{again:?}");
     let stale = LeaseRef { generation: generation - 1, ..lease };
-    let fenced = a.groups.nack(&stale, &[], &[], 0).await;
+    let fenced = a.groups.nack(&stale, &[], &Ending::default(), 0).await;
     assert!(matches!(fenced, Err(GroupError::Fenced)), "{fenced:?}");
 }
 

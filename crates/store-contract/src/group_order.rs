@@ -8,7 +8,7 @@ use rand::{Rng as _, SeedableRng as _};
 use super::Opener;
 use super::group_fixture::{GROUP, GroupFixture, LETTERS, LONG_MS, letter, well_done};
 use tidewire_store::groups::{
-    Batch, Ending, GroupError, Key, KeyEvents, LeaseRef, LetterSelection,
+    Batch, DeadEvents, Ending, GroupError, Key, KeyEvents, LeaseRef, LetterSelection,
 };
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::Position;
@@ -92,9 +92,11 @@ impl GroupFixture<'_> {
         let mut dead = Vec::new();
         for group in &batch.groups {
             let (done, failed) = history.handle(group);
-            dead.extend(group.events[done..failed].iter().map(|event| letter(event, "poison")));
+            let (key, error) = (&group.key, "poison".to_owned());
+            dead.push(DeadEvents { key, events: &group.events[done..failed], error });
         }
-        self.groups.nack(&lease, &[], &dead, 0).await.expect("it is given back");
+        let ending = Ending::of_failures(batch, &self.holds(0).await, &dead);
+        self.groups.nack(&lease, &[], &ending, 0).await.expect("it is given back");
     }
 
     async fn step(&self, history: &mut History, rng: &mut StdRng) {

@@ -5,7 +5,7 @@ use super::Opener;
 use super::group_fixture::{GROUP, GroupFixture, LONG_MS, handled, well_done};
 use super::rows::{self, LIMITS, raw, statements};
 use super::test_store::eventually;
-use tidewire_store::groups::{Acked, Batch, GroupError, LeaseRef};
+use tidewire_store::groups::{Acked, Batch, Ending, GroupError, LeaseRef};
 
 impl GroupFixture<'_> {
     async fn lease_of(&self, batch: &Batch) -> LeaseRef {
@@ -113,7 +113,7 @@ pub async fn statements_of_a_lost_lease_do_not_run(data: &dyn Opener) {
     fixture.say("h", "u", &["1"]).await;
     let batch = fixture.batch(0).await;
     let lease = fixture.lease_of(&batch).await;
-    fixture.groups.nack(&lease, &[], &[], 0).await.expect("it is given back");
+    fixture.groups.nack(&lease, &[], &Ending::default(), 0).await.expect("it is given back");
     let sql = vec![statements("INSERT INTO orders VALUES (1, 'a', 1)")];
     let outcome = fixture.groups.ack(&lease, &well_done(&batch), sql).await;
     assert!(matches!(outcome, Err(GroupError::Fenced)), "{outcome:?}");

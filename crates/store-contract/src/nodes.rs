@@ -9,7 +9,7 @@ use super::Opener;
 use super::control::{key_changed, said};
 use super::keys::new_key;
 use super::pointers::acknowledge;
-use super::sessions::{LONG_MS, RULES, at, connect, disconnect, subscribe};
+use super::sessions::{LONG_MS, RULES, at, connect, disconnect, subscribe, subscribe_as};
 use super::subscriptions::{grown, pull};
 use super::test_store::{EVERYTHING, TestStore, text};
 use tidewire_store::command::Answer;
@@ -194,6 +194,32 @@ pub async fn nodes_change_sessions_one_after_the_other(data: &dyn Opener) {
     let twice: Vec<u64> = each.flat_map(|epoch| [epoch, epoch]).collect();
     assert_eq!(epochs, twice, "one after the other, in each of the two sessions");
     assert_eq!(nodes[1].count("a0").await, 2);
+}
+
+/// Of nodes that give a name to different streams at once, one does, and the others hear whose it is.
+pub async fn a_name_is_given_by_one_node(data: &dyn Opener) {
+    const NODES: usize = 2;
+    const ROUNDS: usize = 20;
+    let nodes = join_all((0..NODES).map(|_| TestStore::open(data))).await;
+    nodes[0].opens("s").await;
+    for round in 0..ROUNDS {
+        let streams: Vec<String> = (0..NODES).map(|node| format!("{round}-{node}")).collect();
+        let names = nodes
+            .iter()
+            .zip(&streams)
+            .map(|(node, stream)| node.does(subscribe_as(&round.to_string(), "s", stream, at(0))));
+        let outcomes = join_all(names).await;
+        let given = outcomes.iter().filter_map(|outcome| match outcome {
+            SessionOutcome::Subscribed(made) => Some(made.stream.clone()),
+            _ => None,
+        });
+        let given: Vec<String> = given.collect();
+        let [stream] = &given[..] else { panic!("one gets the name: {outcomes:?}") };
+        assert!(outcomes.contains(&SessionOutcome::NameTaken(stream.clone())), "{outcomes:?}");
+        let session = nodes[round % NODES].has_session("s").await;
+        let named = session.subscriptions.iter().filter(|s| s.query_id == round.to_string());
+        assert_eq!(named.map(|s| &s.stream).collect::<Vec<_>>(), [stream]);
+    }
 }
 
 /// A session goes from node to node: the one it left late does not take it from the other.

@@ -38,6 +38,15 @@ pub(super) fn subscribe(session: &str, stream: &str, start: Start) -> SessionCha
     }
 }
 
+/// As [`subscribe`], under a name of its own.
+pub(super) fn subscribe_as(name: &str, session: &str, stream: &str, start: Start) -> SessionChange {
+    let mut change = subscribe(session, stream, start);
+    if let SessionChange::Subscribe { query_id, .. } = &mut change {
+        name.clone_into(query_id);
+    }
+    change
+}
+
 pub(super) fn unsubscribe(session: &str, stream: &str) -> SessionChange {
     SessionChange::Unsubscribe { session: session.to_owned(), stream: stream.to_owned() }
 }
@@ -298,15 +307,57 @@ pub async fn a_stream_has_one_name_in_a_session(data: &dyn Opener) {
     store.opens("s").await;
     let first = store.follows("s", "a", at(7)).await;
     for start in [at(3), unless(3)] {
-        let mut other = subscribe("s", "a", start);
-        if let SessionChange::Subscribe { query_id, .. } = &mut other {
-            "other".clone_into(query_id);
-        }
+        let other = subscribe_as("other", "s", "a", start);
         let named = SessionOutcome::NamedOtherwise("a".to_owned());
         assert_eq!(store.does(other).await, named, "{start:?}");
     }
     let session = store.has_session("s").await;
     assert_eq!((session.revision, session.subscriptions), (1, vec![first]));
+}
+
+/// A name is one stream's in a session. Another stream is refused it, and changes nothing, until the
+/// name is free.
+pub async fn a_name_is_one_streams_in_a_session(data: &dyn Opener) {
+    let store = TestStore::open(data).await;
+    store.opens("s").await;
+    store.opens("t").await;
+    let taken = |stream: &str| SessionOutcome::NameTaken(stream.to_owned());
+    let first = store.follows("s", "a", at(7)).await;
+    for start in [at(3), unless(3)] {
+        assert_eq!(store.does(subscribe_as("a", "s", "b", start)).await, taken("a"), "{start:?}");
+    }
+    let session = store.has_session("s").await;
+    assert_eq!((session.revision, session.subscriptions), (1, vec![first]));
+    assert_eq!(store.count("b").await, 0);
+    let of_others = store.does(subscribe_as("a", "t", "b", at(0))).await;
+    assert!(matches!(of_others, SessionOutcome::Subscribed(_)), "{of_others:?}");
+    let swap = vec![
+        subscribe_as("b", "s", "b", at(0)),
+        unsubscribe("s", "a"),
+        unsubscribe("s", "b"),
+        subscribe_as("b", "s", "a", at(4)),
+        subscribe_as("b", "s", "c", at(5)),
+        subscribe_as("a", "s", "b", at(6)),
+    ];
+    let swapped = store.do_all(swap).await;
+    assert_eq!(swapped[4], taken("a"), "within a commit, too: {swapped:?}");
+    let names = |session: Session| -> Vec<(String, String, Position)> {
+        let each = session.subscriptions.into_iter();
+        each.map(|s| (s.query_id, s.stream, s.pointer)).collect()
+    };
+    let named = |name: &str, stream: &str, number| {
+        (name.to_owned(), stream.to_owned(), Position::new(number))
+    };
+    assert_eq!(names(store.has_session("s").await), [named("b", "a", 4), named("a", "b", 6)]);
+    let swap_back = vec![
+        unsubscribe("s", "b"),
+        unsubscribe("s", "a"),
+        subscribe_as("b", "s", "b", at(8)),
+        subscribe_as("a", "s", "a", at(9)),
+    ];
+    store.do_all(swap_back).await;
+    assert_eq!(names(store.has_session("s").await), [named("a", "a", 9), named("b", "b", 8)]);
+    assert_eq!((store.count("a").await, store.count("b").await, store.count("c").await), (1, 2, 0));
 }
 
 /// Unsubscribing raises the revision; what was not followed can be unfollowed.

@@ -103,6 +103,7 @@ macro_rules! contract_suite {
                 nodes_share_their_secrets
                 changed_subscriptions_are_signalled_to_all_nodes
                 nodes_change_sessions_one_after_the_other
+                a_name_is_given_by_one_node
                 a_session_goes_from_node_to_node
                 control_messages_are_heard_on_all_nodes
                 a_ticket_is_taken_on_one_node
@@ -291,6 +292,7 @@ macro_rules! contract_suite {
                 subscribing_twice_changes_nothing
                 resubscribing_moves_the_pointer_and_raises_the_epoch
                 a_stream_has_one_name_in_a_session
+                a_name_is_one_streams_in_a_session
                 unsubscribing_ends_a_subscription
                 a_session_follows_a_limited_number_of_streams
                 a_refused_change_leaves_its_neighbours_alone

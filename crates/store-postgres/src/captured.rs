@@ -124,6 +124,12 @@ impl CaptureLink {
         made.map_err(broken("make a partition of the log"))
     }
 
+    /// What whoever gives offsets looks at, under the offset lock: the log's end, the clock, and from the third
+    /// column on which database this is, for [`CaptureLink::check`].
+    pub fn head(&self) -> Cow<'static, str> {
+        self.fitted(sql!("head"))
+    }
+
     /// A query that asks which database this is, without what the role may not ask.
     pub fn fitted(&self, sql: &'static str) -> Cow<'static, str> {
         self.connector.fence.fitted(sql)

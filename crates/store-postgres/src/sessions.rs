@@ -91,11 +91,13 @@ pub(crate) async fn load(
 
 /// What is to be loaded, by column. PostgreSQL's text holds every character but one, so what has it
 /// in its name is not there.
+#[derive(Default)]
 struct Keys<'a> {
     sessions: Vec<&'a str>,
     counted: Vec<bool>,
     followed_sessions: Vec<&'a str>,
     followed_streams: Vec<&'a str>,
+    names: Vec<Option<&'a str>>,
 }
 
 impl<'a> Keys<'a> {
@@ -103,19 +105,24 @@ impl<'a> Keys<'a> {
         let required = RequiredSessions::by(changes);
         let storable = |text: &str| !text.contains('\0');
         let sessions = required.sessions.into_iter().filter(|(id, _)| storable(id));
-        let both = |(session, stream): &(&str, &str)| storable(session) && storable(stream);
         let (sessions, counted) = sessions.unzip();
-        let (followed_sessions, followed_streams) =
-            required.followed.into_iter().filter(both).unzip();
-        Keys { sessions, counted, followed_sessions, followed_streams }
+        let mut keys = Keys { sessions, counted, ..Keys::default() };
+        for (session, stream, name) in required.followed {
+            if storable(session) && storable(stream) {
+                keys.followed_sessions.push(session);
+                keys.followed_streams.push(stream);
+                keys.names.push(name.filter(|name| storable(name)));
+            }
+        }
+        keys
     }
 
     fn sessions(&self) -> [&(dyn tokio_postgres::types::ToSql + Sync); 2] {
         [&self.sessions, &self.counted]
     }
 
-    fn followed(&self) -> [&(dyn tokio_postgres::types::ToSql + Sync); 2] {
-        [&self.followed_sessions, &self.followed_streams]
+    fn followed(&self) -> [&(dyn tokio_postgres::types::ToSql + Sync); 3] {
+        [&self.followed_sessions, &self.followed_streams, &self.names]
     }
 }
 

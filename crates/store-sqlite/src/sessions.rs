@@ -61,10 +61,10 @@ pub(crate) fn load(
         }
     }
     let mut query = transaction.prepare_cached(sql!("session_subscription_wanted"))?;
-    for (session, stream) in required.followed {
+    for (session, stream, name) in required.followed {
         let of_row = |row: &Row<'_>| followed_of_row(row, 0, epoch);
-        if let Some(followed) = query.query_row((session, stream), of_row).optional()? {
-            loaded.put_followed(session, followed);
+        for followed in query.query_map((session, stream, name), of_row)? {
+            loaded.put_followed(session, followed?);
         }
     }
     Ok(loaded)

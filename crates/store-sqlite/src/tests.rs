@@ -86,6 +86,20 @@ async fn streams_from_before_there_were_tenants_are_of_none() {
     store.close().await;
 }
 
+/// Two streams that have one name from an earlier version: the later one keeps it.
+#[tokio::test]
+async fn a_name_that_was_given_twice_stays_with_the_last() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut file = rusqlite::Connection::open(folder.path().join("tidewire.db")).expect("a file");
+    super::open::migrate(&mut file, &crate::MIGRATIONS[..18]).expect("an older schema");
+    let rows = tidewire_store::testing::names::NAMED_TWICE.replace("tidewire.", "tidewire_");
+    file.execute_batch(&rows).expect("a session");
+    drop(file);
+    let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("it opens");
+    tidewire_store::testing::names::is_named_once(&*store).await;
+    store.close().await;
+}
+
 /// One that is built for each row costs more than the row.
 #[tokio::test]
 async fn no_table_is_built_to_insert_an_event() {

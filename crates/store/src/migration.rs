@@ -14,7 +14,7 @@ pub struct Migration {
 }
 
 /// The schema version that an opened store has, which is the same for all: the last number below.
-pub const SCHEMA_VERSION: i32 = 18;
+pub const SCHEMA_VERSION: i32 = 19;
 
 /// A store's migrations, in order, from the folder `migrations` of its crate.
 #[macro_export]
@@ -24,7 +24,7 @@ macro_rules! migrations {
             "0001_log", "0002_streams", "0003_subscriptions", "0004_sessions", "0005_nodes",
             "0006_access", "0007_capture", "0008_wal", "0009_retention", "0010_entities",
             "0011_consumers", "0012_queries", "0013_groups", "0014_actors", "0015_light_rows",
-            "0016_repairs", "0017_failover", "0018_sizes",
+            "0016_repairs", "0017_failover", "0018_sizes", "0019_names",
         ]
     };
     ($($file:literal),+ $(,)?) => {{

@@ -201,7 +201,7 @@ async fn begin(
         })
         .collect();
     let load = async {
-        let head = link.fitted(sql!("head"));
+        let head = link.head();
         let queries = [sql!("lock"), sql!("wal_hold"), &head, sql!("wal_staged")];
         let [lock, hold, head, staged] = prepare(client, queries).await?;
         let staged_rows = async {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tidewire_store::SqlError;
 use tidewire_store::groups::decide::TAKEN_WAIT;
-use tidewire_store::groups::view::kept_error;
 use tidewire_store::groups::{
     Assembled, Batch, Begun, Claim, Ending, Failure, GroupError, Verdict, Wants, Work, retry_in,
 };
@@ -14,7 +13,6 @@ use super::{MOVES_MAX, Pause, SHRINK, STANDING_WAIT, Worker, jitter};
 use crate::error::Error;
 use crate::policy::{Reaction, reaction, sql_overran};
 use crate::run::{Counts, Job, Plan, Ran, only_unit, run};
-use crate::turn::first;
 
 impl Worker<'_> {
     /// A batch in its transaction.
@@ -127,13 +125,12 @@ impl Worker<'_> {
         let Some(held) = self.held.as_ref() else { return Ok(Pause::None) };
         let attempts_max = held.group.max_attempts;
         if let Some(keys) = only_unit(&batch) {
-            if held.is_last_attempt(&keys.key) {
+            if held.is_for_good(&keys.key, Verdict::Retry) {
                 self.plan.doom(keys, text);
                 self.keep(batch);
                 return Ok(self.storm(text));
             }
-            let (key, first, error) = (keys.key.clone(), first(&keys.events), kept_error(text));
-            let failure = Failure { key, first, verdict: Verdict::Retry, error };
+            let failure = Failure::to_retry(&keys.key, &keys.events, Verdict::Retry, text);
             return self.failed(claim, &[failure], None).await;
         }
         if self.size > 1 {

@@ -19,7 +19,8 @@ use tidewire_store_sqlite::SqliteStore;
 
 use crate::history::{Row, Source};
 
-const STREAM: &str = "s";
+pub(crate) const STREAM: &str = "s";
+pub(crate) const TABLE: &str = "orders";
 const LIMITS: SqlLimits = SqlLimits { timeout_ms: 30_000, rows_max: 10_000, bytes_max: 1 << 20 };
 
 const SQLITE_TRIGGER: &str = "

@@ -32,6 +32,14 @@ pub(crate) enum Source {
     Transaction(Vec<Row>),
 }
 
+impl Source {
+    pub(crate) fn into_rows(self) -> Vec<Row> {
+        match self {
+            Source::Append(rows) | Source::Transaction(rows) => rows,
+        }
+    }
+}
+
 /// How handling an event goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {

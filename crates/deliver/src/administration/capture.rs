@@ -12,7 +12,7 @@ use crate::access::auth::{Identity, audit};
 use crate::body;
 use crate::document::{only, parse, uncached};
 use crate::node::Node;
-use crate::sql::sql_problem;
+use crate::sql_problem::sql_problem;
 
 /// Says how it is, or switches. The caller was found to be an administrator.
 pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -> Answer {
@@ -25,7 +25,7 @@ pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -
     if *request.method() == Method::GET {
         return Ok(uncached(StatusCode::OK, shown(&node.store.capture().await?)));
     }
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &node.access).await?;
     let Document { mode } = parse(&bytes, invalid)?;
     let wanted = CaptureMode::parse(&mode).filter(|mode| *mode != CaptureMode::Embedded);
     let wanted = wanted.ok_or_else(|| invalid("mode is \"wal\" or \"outbox\"".to_owned()))?;

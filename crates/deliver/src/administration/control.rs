@@ -14,7 +14,7 @@ use crate::node::Node;
 /// Sends an order to all nodes, this one included.
 pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -> Answer {
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &node.access).await?;
     let order: Order = parse(&bytes, invalid)?;
     crate::control::send(node, &order).await?;
     audit::administered(identity, order.name(), &order.subject());

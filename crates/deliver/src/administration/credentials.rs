@@ -10,10 +10,9 @@ use serde_json::json;
 
 use super::Answer;
 use crate::access::auth::{Identity, ticket};
-use crate::access::options::{AuthOptions, SameSite};
 use crate::access::problem::Problem;
+use crate::bearer::{bearer, cookie_of};
 use crate::document::{only, uncached};
-use crate::door::bearer;
 use crate::node::Node;
 
 /// `POST /v1/tickets`.
@@ -42,18 +41,6 @@ pub(crate) fn cookie(node: &Node, request: &Request, identity: &Identity) -> Ans
     let mut response = StatusCode::NO_CONTENT.into_response();
     response.headers_mut().insert(header::SET_COOKIE, value);
     Ok(response)
-}
-
-/// The cookie that holds a token, for so many seconds; or takes it away.
-pub(crate) fn cookie_of(options: &AuthOptions, token: &str, age_s: Option<u64>) -> String {
-    let age = age_s.map(|seconds| format!("; Max-Age={seconds}")).unwrap_or_default();
-    let same_site = match options.cookie_same_site {
-        SameSite::Strict => "Strict",
-        SameSite::Lax => "Lax",
-        SameSite::None => "None",
-    };
-    let name = &options.cookie;
-    format!("{name}={token}; Path=/v1; HttpOnly; Secure; SameSite={same_site}{age}")
 }
 
 /// Whether a token can stand in a cookie as it is. Keys and JSON Web Tokens can.

@@ -73,7 +73,7 @@ async fn create(node: &Node, request: Request, identity: &Identity) -> Answer {
         scopes: &'a RawValue,
         expires_in_ms: Option<u64>,
     }
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &node.access).await?;
     let Document { name, scopes, expires_in_ms } = parse(&bytes, invalid)?;
     let notes = wrong_in(node, scopes.get()).await?;
     let Fresh { key, hash } = fresh()?;
@@ -124,7 +124,7 @@ async fn rotate(node: &Node, id: i64, request: Request, identity: &Identity) -> 
         overlap_ms: Option<u64>,
         expires_in_ms: Option<u64>,
     }
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &node.access).await?;
     let Document { overlap_ms, expires_in_ms } = parse(&bytes, invalid)?;
     let overlap_ms = overlap_ms.map_or(OVERLAP, Duration::from_millis).as_millis();
     let overlap_ms = u64::try_from(overlap_ms).unwrap_or(u64::MAX);

@@ -18,7 +18,7 @@ use crate::document::{only, parse, uncached};
 use crate::hub::encode::decode_path;
 use crate::hub::horizon::Horizon;
 use crate::node::Node;
-use crate::sql::sql_problem;
+use crate::sql_problem::sql_problem;
 
 /// All that can be asked about watching. The caller was found to be an administrator.
 pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -> Answer {
@@ -49,7 +49,7 @@ async fn watch(node: &Node, request: Request, identity: &Identity) -> Answer {
         host_column: Option<String>,
         user_column: Option<String>,
     }
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &node.access).await?;
     let Document { table, key_columns, entity, host_column, user_column } = parse(&bytes, invalid)?;
     let watch = NewWatch { table, key_columns, entity_code: entity, host_column, user_column };
     let view = node.store.watch(watch).await.map_err(sql_problem)?;

@@ -276,7 +276,7 @@ async fn a_live_response_whose_head_is_not_taken_is_closed_and_counted() {
     tokio::time::pause();
     serve(stream, from.ip(), Arc::clone(&node), place).await;
     let counted = "tidewire_connections_cut_total{reason=\"response_head\"} 1";
-    let metrics = node.metrics.render(&node);
+    let metrics = crate::scrape::render(&node);
     assert!(metrics.lines().any(|line| line == counted), "{metrics}");
     drop(client);
     tokio::task::spawn_blocking(move || drop((node, bench))).await.expect("an end");

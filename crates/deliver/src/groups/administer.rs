@@ -10,6 +10,7 @@ use tidewire_store::groups::{Filter, GroupChange, GroupSettings, OnDead, PARTITI
 
 use super::Answer;
 use super::document::described;
+use super::office::Office;
 use super::problem::{self, invalid};
 use crate::access::auth::names::FRESH;
 use crate::access::auth::{Identity, audit};
@@ -18,7 +19,6 @@ use crate::body;
 use crate::document::method_not_allowed;
 use crate::document::{only, parse};
 use crate::hub::offset::{malformed_offset, parse_offset};
-use crate::node::Node;
 
 /// Attempts that may be asked for: with doubled waits, more would be for ever.
 const ATTEMPTS_MAX: u32 = 1_000;
@@ -107,20 +107,26 @@ fn wanted(
 
 /// Refuses tables that are not watched: a group that reads one would wait for ever, and nobody would know why. What
 /// the group reads already may stay, though its table is not watched any more.
-async fn check_watched(node: &Node, group: &str, filter: Option<&Filter>) -> Result<(), Problem> {
+async fn check_watched(
+    office: &Office,
+    group: &str,
+    filter: Option<&Filter>,
+) -> Result<(), Problem> {
     let Some(filter) = filter.filter(|filter| !filter.tables.is_empty()) else { return Ok(()) };
-    let watches = node.store.watches().await?;
+    let watches = office.hub.store.watches().await?;
     let is_watched = |table: &String| watches.iter().any(|watch| watch.table == *table);
     if filter.tables.iter().all(is_watched) {
         return Ok(());
     }
-    let known = node.groups.store.group(group).await?;
+    let known = office.store.group(group).await?;
     let is_read =
         |table: &String| known.as_ref().is_some_and(|it| it.filter.tables.contains(table));
     let missing = filter.tables.iter().find(|table| !is_watched(table) && !is_read(table));
     let Some(table) = missing else { return Ok(()) };
-    node.access.names.look(&node.store, FRESH).await?;
-    if let [(name, _)] = node.access.names.meant(&node.access.names.read(table)).as_slice() {
+    office.hub.access.names.look(&office.hub.store, FRESH).await?;
+    if let [(name, _)] =
+        office.hub.access.names.meant(&office.hub.access.names.read(table)).as_slice()
+    {
         return Err(problem::watched_as(table, name));
     }
     let names = watches.iter().map(|watch| watch.table.as_str());
@@ -129,30 +135,30 @@ async fn check_watched(node: &Node, group: &str, filter: Option<&Filter>) -> Res
 
 /// Makes, looks at, or removes a group.
 pub(super) async fn itself(
-    node: &Node,
+    office: &Office,
     group: &str,
     request: Request,
     identity: &Identity,
 ) -> Answer {
     match *request.method() {
         Method::GET | Method::HEAD => {
-            let view = node.groups.store.group(group).await?;
-            described(node, StatusCode::OK, &view.ok_or_else(problem::not_found)?).await
+            let view = office.store.group(group).await?;
+            described(office, StatusCode::OK, &view.ok_or_else(problem::not_found)?).await
         }
-        Method::PUT => put(node, group, request, identity).await,
+        Method::PUT => put(office, group, request, identity).await,
         Method::DELETE => {
-            if !node.groups.store.remove_group(group).await? {
+            if !office.store.remove_group(group).await? {
                 return Err(problem::not_found());
             }
             audit::administered(identity, "remove group", group);
-            node.groups.look_again(group);
+            office.look_again(group);
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         _ => Err(method_not_allowed("GET, HEAD, PUT, DELETE")),
     }
 }
 
-async fn put(node: &Node, group: &str, request: Request, identity: &Identity) -> Answer {
+async fn put(office: &Office, group: &str, request: Request, identity: &Identity) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Document {
@@ -163,26 +169,26 @@ async fn put(node: &Node, group: &str, request: Request, identity: &Identity) ->
         max_attempts: Option<u32>,
         on_dead: Option<String>,
     }
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &office.hub.access).await?;
     let document: Document = parse(&bytes, invalid)?;
     let Document { partitions, tables, streams, start, max_attempts, on_dead } = document;
-    let start = start.map_or(Ok(Start::Beginning), |start| start.read(node.store.epoch()))?;
+    let start = start.map_or(Ok(Start::Beginning), |start| start.read(office.hub.store.epoch()))?;
     let wanted = wanted(partitions, tables, streams, max_attempts, on_dead.as_deref())?;
     let Wanted { partitions, filter, max_attempts, on_dead } = wanted;
-    check_watched(node, group, filter.as_ref()).await?;
+    check_watched(office, group, filter.as_ref()).await?;
     let wish = GroupSettings { partitions, filter, start, max_attempts, on_dead };
-    let put = node.groups.store.put_group(group, &wish).await;
+    let put = office.store.put_group(group, &wish).await;
     let (view, made) = put.map_err(problem::of)?;
     if made {
         audit::administered(identity, "make group", group);
     }
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
-    described(node, status, &view).await
+    described(office, status, &view).await
 }
 
 /// `POST …/change`.
 pub(super) async fn change(
-    node: &Node,
+    office: &Office,
     group: &str,
     request: Request,
     identity: &Identity,
@@ -198,20 +204,20 @@ pub(super) async fn change(
         paused: Option<bool>,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &office.hub.access).await?;
     let document: Document = parse(&bytes, invalid)?;
     let Document { partitions, tables, streams, max_attempts, on_dead, paused } = document;
     let wanted = wanted(partitions, tables, streams, max_attempts, on_dead.as_deref())?;
     let Wanted { partitions, filter, max_attempts, on_dead } = wanted;
-    check_watched(node, group, filter.as_ref()).await?;
+    check_watched(office, group, filter.as_ref()).await?;
     let change =
         GroupChange { partitions, filter, max_attempts, on_dead, paused, ..Default::default() };
-    changed(node, group, &change, identity, "change group").await
+    changed(office, group, &change, identity, "change group").await
 }
 
 /// `POST …/resume`.
 pub(super) async fn resume(
-    node: &Node,
+    office: &Office,
     group: &str,
     request: Request,
     identity: &Identity,
@@ -223,29 +229,29 @@ pub(super) async fn resume(
         accept_loss: bool,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &office.hub.access).await?;
     let Document { accept_loss } = parse(&bytes, invalid)?;
     let change =
         GroupChange { paused: Some(false), accept_loss, clear_trouble: true, ..Default::default() };
-    changed(node, group, &change, identity, "resume group").await
+    changed(office, group, &change, identity, "resume group").await
 }
 
 async fn changed(
-    node: &Node,
+    office: &Office,
     group: &str,
     change: &GroupChange,
     identity: &Identity,
     act: &'static str,
 ) -> Answer {
-    let view = node.groups.store.change_group(group, change).await.map_err(problem::of)?;
+    let view = office.store.change_group(group, change).await.map_err(problem::of)?;
     audit::administered(identity, act, group);
-    node.groups.look_again(group);
-    described(node, StatusCode::OK, &view).await
+    office.look_again(group);
+    described(office, StatusCode::OK, &view).await
 }
 
 /// `POST …/reset`.
 pub(super) async fn reset(
-    node: &Node,
+    office: &Office,
     group: &str,
     request: Request,
     identity: &Identity,
@@ -259,10 +265,10 @@ pub(super) async fn reset(
         drop_letters: bool,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &office.hub.access).await?;
     let Document { to, partition, drop_letters } = parse(&bytes, invalid)?;
-    let to = to.read(node.store.epoch())?;
-    let store = &node.groups.store;
+    let to = to.read(office.hub.store.epoch())?;
+    let store = &office.store;
     if let Some(partition) = partition {
         let view = store.group(group).await?.ok_or_else(problem::not_found)?;
         if partition >= view.total {
@@ -271,6 +277,6 @@ pub(super) async fn reset(
     }
     let view = store.reset_group(group, to, partition, drop_letters).await.map_err(problem::of)?;
     audit::administered(identity, "reset group", group);
-    node.groups.look_again(group);
-    described(node, StatusCode::OK, &view).await
+    office.look_again(group);
+    described(office, StatusCode::OK, &view).await
 }

@@ -19,6 +19,7 @@ use super::Answer;
 use super::ask::{Ask, Leased, Reply};
 use super::document::consumed;
 use super::event::{put_event, put_text};
+use super::office::Office;
 use super::problem::invalid;
 use crate::access::auth::Identity;
 use crate::access::budget::HeldAlready;
@@ -27,8 +28,6 @@ use crate::access::problem::Problem;
 use crate::body;
 use crate::document::{only, parse};
 use crate::hub::encode::put_json_string;
-use crate::node::Node;
-use crate::streams::seat;
 
 /// The least that a lease lasts: less would be over before the answer has arrived.
 const LEASE_MS_MIN: u64 = 100;
@@ -103,54 +102,54 @@ fn read(bytes: &[u8], options: &GroupOptions) -> Result<(Ask, oneshot::Receiver<
 
 /// Answers with a batch as soon as there is one, or with 204 when the time is up.
 pub(super) async fn handle(
-    node: &Arc<Node>,
+    office: &Arc<Office>,
     group: &str,
     request: Request,
     identity: &Identity,
 ) -> Answer {
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, node).await?;
-    let (ask, answer) = read(&bytes, &node.options.groups)?;
+    let bytes = body::read(request, &office.hub.access).await?;
+    let (ask, answer) = read(&bytes, &office.hub.options.groups)?;
     let lease = ask.lease;
-    let _seat = seat(node)?;
-    node.access.memory.make_room()?;
-    if node.hub.draining.is_cancelled() {
-        return Ok(nothing(node));
+    let _seat = office.readers.seat()?;
+    office.hub.access.memory.make_room()?;
+    if office.hub.draining.is_cancelled() {
+        return Ok(nothing(office));
     }
-    node.groups.ask(node, group, ask);
+    office.ask(group, ask);
     tokio::select! {
         biased;
         answer = answer => match answer {
-            Ok(Ok(Some(leased))) => Ok(shown(node, group, lease, leased)),
+            Ok(Ok(Some(leased))) => Ok(shown(office, group, lease, leased)),
             Ok(Err(refused)) => Err(refused.into()),
             // The foreman went with the server.
-            Ok(Ok(None)) | Err(_) => Ok(nothing(node)),
+            Ok(Ok(None)) | Err(_) => Ok(nothing(office)),
         },
         ended = identity.standing().over() => Err(crate::access::auth::ended(ended)),
     }
 }
 
-fn nothing(node: &Node) -> Response<Body> {
+fn nothing(office: &Office) -> Response<Body> {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if node.hub.draining.is_cancelled() {
+    if office.hub.draining.is_cancelled() {
         // The worker is to come back, and not over this connection.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
 
-fn shown(node: &Node, group: &str, lease: Duration, leased: Leased) -> Response<Body> {
+fn shown(office: &Office, group: &str, lease: Duration, leased: Leased) -> Response<Body> {
     let Leased { token, batch, place } = leased;
     let bytes: usize = batch.groups.iter().flat_map(|key| &key.events).map(|e| e.bytes()).sum();
     let mut out = BytesMut::with_capacity(bytes + 1_024);
-    let epoch = node.store.epoch();
+    let epoch = office.hub.store.epoch();
     out.put_slice(b"{\"token\":");
-    put_json_string(&mut out, &token.sign(&node.signer, epoch, group));
+    put_json_string(&mut out, &token.sign(&office.signer, epoch, group));
     out.put_slice(b",\"group\":");
     put_json_string(&mut out, group);
-    let (from, to) = (consumed(node, batch.from), consumed(node, batch.next));
+    let (from, to) = (consumed(office, batch.from), consumed(office, batch.next));
     out.put_slice(
         format!(
             ",\"partition\":{},\"generation\":{},\"lease_ms\":{},\"from\":\"{from}\",\

@@ -21,8 +21,8 @@ use tidewire_store::groups::{
 
 use super::ask::{Ask, Refused};
 use super::find;
+use super::office::Office;
 use super::problem::{stop_text, trouble_parts};
-use crate::node::Node;
 
 /// How long it stays when nobody asks.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ const MADE_KNOWN_MAX: usize = 32;
 /// See the [module documentation](self).
 #[derive(Debug)]
 pub(super) struct Foreman {
-    pub(super) node: Arc<Node>,
+    pub(super) office: Arc<Office>,
     pub(super) group: String,
     asks: mpsc::UnboundedReceiver<Ask>,
     nudge: Arc<Notify>,
@@ -78,14 +78,14 @@ pub(super) enum Offered {
 
 impl Foreman {
     pub(super) fn new(
-        node: Arc<Node>,
+        office: Arc<Office>,
         group: &str,
         asks: mpsc::UnboundedReceiver<Ask>,
         nudge: Arc<Notify>,
     ) -> Foreman {
-        let pages = Pages::new(node.options.groups.page_cache_bytes_max);
+        let pages = Pages::new(office.hub.options.groups.page_cache_bytes_max);
         Foreman {
-            node,
+            office,
             group: group.to_owned(),
             asks,
             nudge,
@@ -100,10 +100,10 @@ impl Foreman {
 
     /// Works until the node drains, or nobody has asked for long.
     pub(super) async fn run(mut self) {
-        let draining = self.node.hub.draining.clone();
-        let store = Arc::clone(&self.node.groups.store);
+        let draining = self.office.hub.draining.clone();
+        let store = Arc::clone(&self.office.store);
         let (mut grown, mut signals) = (store.log_grown(), store.group_signals());
-        let fallback = self.node.options.log.fallback_poll;
+        let fallback = self.office.hub.options.log.fallback_poll;
         loop {
             while let Ok(ask) = self.asks.try_recv() {
                 self.queue.push_back(ask);
@@ -117,7 +117,7 @@ impl Foreman {
                         None => return,
                     },
                     () = tokio::time::sleep(IDLE_MAX) => {
-                        if self.node.groups.leave(&self.group, &self.asks) {
+                        if self.office.leave(&self.group, &self.asks) {
                             return;
                         }
                     }
@@ -170,7 +170,7 @@ impl Foreman {
     /// Looks for work, and hands it out. Says when it is worth while to look again, if that is known.
     async fn look(&mut self) -> Result<Option<Duration>, GroupError> {
         self.queue.iter_mut().for_each(|ask| (ask.looked, ask.crowded) = (true, false));
-        let store = Arc::clone(&self.node.groups.store);
+        let store = Arc::clone(&self.office.store);
         let view = store.group(&self.group).await?.ok_or(GroupError::NotFound)?;
         if let Some(code) = &view.stopped {
             return Err(GroupError::Stopped { code: code.clone(), text: stop_text(code).into() });
@@ -306,7 +306,7 @@ impl Foreman {
                 counts: nothing_counted(),
             };
             let lease_ms = u64::try_from((until - now).as_millis()).unwrap_or(u64::MAX);
-            match self.node.groups.store.renew_member(&report, lease_ms).await {
+            match self.office.store.renew_member(&report, lease_ms).await {
                 Ok(_) => {
                     self.members.insert(ask.member.clone(), until);
                 }

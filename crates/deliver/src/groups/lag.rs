@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidewire_store::groups::{GroupView, PAGE_BYTES_MAX, PartitionView, Wants};
 use tidewire_store::{Position, StoreError};
 
-use crate::node::Node;
+use super::office::Office;
 use crate::wire::clock::now_ms;
 
 /// How far a group is behind.
@@ -89,11 +89,11 @@ fn seconds(now_ms: i64, since_ms: i64) -> f64 {
 
 /// Looks through the log, at most so many offsets of it.
 pub(super) async fn measure(
-    node: &Node,
+    office: &Office,
     view: &GroupView,
     offsets_max: u64,
 ) -> Result<Lag, StoreError> {
-    let store = &node.groups.store;
+    let store = &office.store;
     let tip = store.log_tip().await?;
     let mut partitions = vec![Behind::default(); view.total as usize];
     for at in &view.partitions {
@@ -105,16 +105,21 @@ pub(super) async fn measure(
     let mut lag = Lag { tip, scanned_to: first.before(), now_ms: now_ms(), partitions };
     if tip.number().saturating_sub(lag.scanned_to.number()) > offsets_max {
         // Enough to see how old the oldest is.
-        scan(node, view, &mut lag, Position::new(first.before().number() + offsets_max.min(1_000)))
-            .await?;
+        scan(
+            office,
+            view,
+            &mut lag,
+            Position::new(first.before().number() + offsets_max.min(1_000)),
+        )
+        .await?;
         return Ok(lag);
     }
-    scan(node, view, &mut lag, tip).await?;
+    scan(office, view, &mut lag, tip).await?;
     Ok(lag)
 }
 
 async fn scan(
-    node: &Node,
+    office: &Office,
     view: &GroupView,
     lag: &mut Lag,
     up_to: Position,
@@ -130,7 +135,7 @@ async fn scan(
         page_bytes: PAGE_BYTES_MAX,
     });
     while lag.scanned_to < up_to {
-        let page = node.groups.store.log_page(lag.scanned_to, up_to, &wants).await?;
+        let page = office.store.log_page(lag.scanned_to, up_to, &wants).await?;
         for entry in &page.entries {
             let Some(behind) = lag.partitions.get_mut(entry.partition as usize) else { continue };
             let own = !entry.control && (all || entry.event.is_some());

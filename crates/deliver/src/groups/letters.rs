@@ -14,6 +14,7 @@ use tidewire_store::{Epoch, PageLimit, Position};
 
 use super::Answer;
 use super::event::{put_event, put_text};
+use super::office::Office;
 use super::problem::{self, invalid};
 use crate::access::auth::{Identity, audit};
 use crate::access::budget::HeldAlready;
@@ -23,7 +24,6 @@ use crate::document::method_not_allowed;
 use crate::document::{only, parse, uncached};
 use crate::hub::encode::decode_path;
 use crate::hub::offset::parse_offset;
-use crate::node::Node;
 use crate::wire::clock::moment;
 
 /// Letters of one answer, for who does not say how many, and at most.
@@ -60,16 +60,16 @@ fn query(text: &str, epoch: Epoch) -> Result<Query, Problem> {
 }
 
 /// `GET …/dead`.
-pub(super) async fn list(node: &Node, group: &str, request: Request) -> Answer {
+pub(super) async fn list(office: &Office, group: &str, request: Request) -> Answer {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return Err(method_not_allowed("GET, HEAD"));
     }
-    let epoch = node.store.epoch();
+    let epoch = office.hub.store.epoch();
     let Query { after, limit, state } = query(request.uri().query().unwrap_or_default(), epoch)?;
-    node.access.memory.make_room()?;
-    let bytes_max = node.options.groups.batch_bytes.min(LETTERS_BYTES_MAX);
-    let mut place = node.groups.room.take(LETTERS_BYTES_MAX).await?;
-    let store = &node.groups.store;
+    office.hub.access.memory.make_room()?;
+    let bytes_max = office.hub.options.groups.batch_bytes.min(LETTERS_BYTES_MAX);
+    let mut place = office.room.take(LETTERS_BYTES_MAX).await?;
+    let store = &office.store;
     let limit = PageLimit { events: limit, bytes: LETTERS_BYTES_MAX };
     let page = store.letters(group, after, limit, state).await?;
     if page.letters.is_empty() && store.group(group).await?.is_none() {
@@ -87,7 +87,7 @@ pub(super) async fn list(node: &Node, group: &str, request: Request) -> Answer {
     }
     out.put_slice(b"],\"next_after\":");
     let last = letters.last().filter(|_| more).map(|view| view.letter.event.position);
-    put_text(&mut out, last.map(|last| node.hub.offset(last).to_string()).as_deref());
+    put_text(&mut out, last.map(|last| office.hub.offset(last).to_string()).as_deref());
     out.put_u8(b'}');
     let mut response = Response::new(Body::from(place.until_sent(out.freeze())));
     response.extensions_mut().insert(HeldAlready);
@@ -159,15 +159,15 @@ impl Document {
 }
 
 async fn read(
-    node: &Node,
+    office: &Office,
     group: &str,
     request: Request,
 ) -> Result<(Document, LetterSelection), Problem> {
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &office.hub.access).await?;
     let document: Document = parse(&bytes, invalid)?;
-    let which = document.which(node.store.epoch())?;
-    if node.groups.store.group(group).await?.is_none() {
+    let which = document.which(office.hub.store.epoch())?;
+    if office.store.group(group).await?.is_none() {
         return Err(problem::not_found());
     }
     Ok((document, which))
@@ -187,32 +187,32 @@ fn some(count: u64, which: &LetterSelection) -> Result<u64, Problem> {
 
 /// `POST …/dead/redrive`.
 pub(super) async fn redrive(
-    node: &Node,
+    office: &Office,
     group: &str,
     request: Request,
     identity: &Identity,
 ) -> Answer {
-    let (_, which) = read(node, group, request).await?;
-    let keys = node.groups.store.redrive(group, &which).await.map_err(problem::of)?;
+    let (_, which) = read(office, group, request).await?;
+    let keys = office.store.redrive(group, &which).await.map_err(problem::of)?;
     let keys = some(keys, &which)?;
     audit::administered(identity, "redrive letters", group);
-    node.groups.look_again(group);
+    office.look_again(group);
     Ok(uncached(StatusCode::OK, json!({ "keys": keys })))
 }
 
 /// `POST …/dead/drop`.
 pub(super) async fn drop(
-    node: &Node,
+    office: &Office,
     group: &str,
     request: Request,
     identity: &Identity,
 ) -> Answer {
-    let (document, which) = read(node, group, request).await?;
-    let store = &node.groups.store;
+    let (document, which) = read(office, group, request).await?;
+    let store = &office.store;
     let dropped = store.drop_letters(group, &which, document.with_parked).await;
     let letters = some(dropped.map_err(problem::of)?, &which)?;
     audit::administered(identity, "drop letters", group);
-    node.groups.look_again(group);
+    office.look_again(group);
     Ok(uncached(StatusCode::OK, json!({ "letters": letters })))
 }
 

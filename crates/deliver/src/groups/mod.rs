@@ -58,7 +58,6 @@ use tidewire_store::groups::is_group_name;
 use crate::access::auth::{Act, Identity};
 use crate::access::problem::Problem;
 use crate::hub::encode::decode_path;
-use crate::node::Node;
 
 pub(crate) use metrics::write as write_metrics;
 pub(crate) use office::Office;
@@ -152,13 +151,13 @@ impl Part {
 
 /// Answers a request. The caller was found to be allowed to do what [`Part::act`] says.
 pub(crate) async fn handle(
-    node: &Arc<Node>,
+    office: &Arc<Office>,
     part: Part,
     request: Request,
     identity: &Identity,
 ) -> Answer {
     let (group, step) = match part {
-        Part::All => return document::list(node, request.method().clone()).await,
+        Part::All => return document::list(office, request.method().clone()).await,
         Part::One(group, step) => (group, step),
     };
     if !is_group_name(&group) {
@@ -167,17 +166,17 @@ pub(crate) async fn handle(
         ));
     }
     match step {
-        Step::Itself => administer::itself(node, &group, request, identity).await,
-        Step::Change => administer::change(node, &group, request, identity).await,
-        Step::Reset => administer::reset(node, &group, request, identity).await,
-        Step::Resume => administer::resume(node, &group, request, identity).await,
-        Step::Claim => claim::handle(node, &group, request, identity).await,
-        Step::Extend => work::extend(node, &group, request).await,
-        Step::Ack => work::ack(node, &group, request, identity).await,
-        Step::Nack => work::nack(node, &group, request).await,
-        Step::Dead => letters::list(node, &group, request).await,
-        Step::Redrive => letters::redrive(node, &group, request, identity).await,
-        Step::Drop => letters::drop(node, &group, request, identity).await,
+        Step::Itself => administer::itself(office, &group, request, identity).await,
+        Step::Change => administer::change(office, &group, request, identity).await,
+        Step::Reset => administer::reset(office, &group, request, identity).await,
+        Step::Resume => administer::resume(office, &group, request, identity).await,
+        Step::Claim => claim::handle(office, &group, request, identity).await,
+        Step::Extend => work::extend(office, &group, request).await,
+        Step::Ack => work::ack(office, &group, request, identity).await,
+        Step::Nack => work::nack(office, &group, request).await,
+        Step::Dead => letters::list(office, &group, request).await,
+        Step::Redrive => letters::redrive(office, &group, request, identity).await,
+        Step::Drop => letters::drop(office, &group, request, identity).await,
     }
 }
 

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use tidewire_store::Position;
 use tidewire_store::groups::decide::{TAKEN_WAIT, Unfinished};
 use tidewire_store::groups::{
-    Assembled, Batch, GroupError, GroupView, Holdings, LeaseRef, Limits, PartitionView, Source,
-    Wants,
+    Assembled, Batch, Ending, GroupError, GroupView, Holdings, LeaseRef, Limits, PartitionView,
+    Source, Wants,
 };
 
 use super::ask::Leased;
@@ -36,7 +36,7 @@ impl Foreman {
         if empty && sources == [Source::Log] {
             return Ok(Offered::Nothing);
         }
-        let held = find::holdings(&self.node, view, at).await?;
+        let held = find::holdings(&self.office, view, at).await?;
         for source in sources {
             let offered = match source {
                 Source::Letters => self.offer_letters(&held).await?,
@@ -60,9 +60,9 @@ impl Foreman {
     ) -> Result<Option<Offered>, GroupError> {
         let at = &held.partition;
         let Some(limits) = self.limits_for(at.partition) else { return Ok(None) };
-        let store = Arc::clone(&self.node.groups.store);
+        let store = Arc::clone(&self.office.store);
         let read = |limits| self.pages.assemble(&*store, wants, held, limits, at.next, tip);
-        let Some(mut place) = self.node.groups.room.try_take(limits.batch_bytes) else {
+        let Some(mut place) = self.office.room.try_take(limits.batch_bytes) else {
             return Ok(Some(self.crowded(at.partition)));
         };
         // A transaction that has more bytes than a usual batch needs more room first.
@@ -70,7 +70,7 @@ impl Foreman {
         let mut assembled = read(usual).await?;
         if matches!(assembled, Assembled::TooLarge(_)) {
             drop(place);
-            match self.node.groups.room.try_take(limits.transaction_bytes_max) {
+            match self.office.room.try_take(limits.transaction_bytes_max) {
                 Some(larger) => place = larger,
                 None => return Ok(Some(self.crowded(at.partition))),
             }
@@ -79,7 +79,7 @@ impl Foreman {
         match assembled {
             Assembled::Batch(batch) => self.hand_out(held, batch, None, place).await.map(Some),
             Assembled::Nothing { next } => {
-                upkeep::pass(&self.node, held, next).await?;
+                upkeep::pass(&self.office, held, next).await?;
                 Ok(None)
             }
             Assembled::Incomplete { txid } => {
@@ -87,7 +87,7 @@ impl Foreman {
                 Ok(None)
             }
             Assembled::TooLarge(too_large) => {
-                let trouble = find::trouble(&self.node.options.groups, &too_large);
+                let trouble = find::trouble(&self.office.hub.options.groups, &too_large);
                 tracing::warn!(group = self.group, partition = at.partition, trouble);
                 store.set_trouble(&held.claim("tidewire", 0), Some(&trouble)).await?;
                 Ok(Some(Offered::Again(Duration::ZERO)))
@@ -98,7 +98,7 @@ impl Foreman {
     /// What a batch of a partition may have, for whoever is to have it.
     fn limits_for(&self, partition: u32) -> Option<Limits> {
         let size = self.queue[self.first_for(partition)?].batch_size;
-        Some(find::limits(&self.node.options.groups, size))
+        Some(find::limits(&self.office.hub.options.groups, size))
     }
 
     /// A transaction's end is not in the log yet.
@@ -130,10 +130,10 @@ impl Foreman {
         let at = &held.partition;
         let Some(limits) = self.limits_for(at.partition) else { return Ok(None) };
         // Those of one transaction are together, however large.
-        let Some(place) = self.node.groups.room.try_take(limits.transaction_bytes_max) else {
+        let Some(place) = self.office.room.try_take(limits.transaction_bytes_max) else {
             return Ok(Some(self.crowded(at.partition)));
         };
-        let store = &self.node.groups.store;
+        let store = &self.office.store;
         let due = store.letters_due(&self.group, at.partition, limits.letters()).await?;
         let Some(mut batch) = due else { return Ok(None) };
         let Some(key) = batch.redrive.clone() else { return Ok(None) };
@@ -161,7 +161,7 @@ impl Foreman {
         };
         let lease_ms = u64::try_from(ask.lease.as_millis()).unwrap_or(u64::MAX);
         let claim = held.claim(&ask.member, lease_ms);
-        let store = Arc::clone(&self.node.groups.store);
+        let store = Arc::clone(&self.office.store);
         let leased = store.lease(&claim, batch.next, lease_ms).await;
         let generation = match leased {
             Ok(Some(generation)) => generation,
@@ -176,7 +176,7 @@ impl Foreman {
         };
         if held.partition.lease_ms.is_some() {
             let more = Counts { lease_expirations: 1, ..Counts::default() };
-            self.node.groups.counters.count(&self.group, more);
+            self.office.counters.count(&self.group, more);
         }
         let lease = LeaseRef { group: self.group.clone(), partition, generation };
         let known = self.known.entry(partition).or_default();
@@ -192,7 +192,7 @@ impl Foreman {
         let token = Token { partition, generation, events, letters };
         if ask.reply.send(Ok(Some(Leased { token, batch, place }))).is_err() {
             // Whoever asked is gone: the next one shall have it at once.
-            store.nack(&lease, &[], &[], 0).await?;
+            store.nack(&lease, &[], &Ending::default(), 0).await?;
             return Ok(Offered::Again(Duration::ZERO));
         }
         Ok(Offered::Given)
@@ -212,9 +212,9 @@ mod tests {
     #[test]
     fn a_claim_for_which_there_is_no_room_is_told_so() {
         let bench = Bench::start_on_sqlite();
-        let node = bench.node();
+        let office = &bench.node().groups;
         let wish = GroupSettings { partitions: Some(1), ..GroupSettings::default() };
-        bench.wait(node.groups.store.put_group("g", &wish)).expect("a group");
+        bench.wait(office.store.put_group("g", &wish)).expect("a group");
         let claim = || {
             let (reply, answer) = oneshot::channel();
             let ask = Ask {
@@ -228,11 +228,11 @@ mod tests {
                 reply,
             };
             bench.wait(async {
-                node.groups.ask(node, "g", ask);
+                office.ask("g", ask);
                 answer.await.expect("an answer")
             })
         };
-        let all = node.groups.room.try_take(usize::MAX).expect("nobody else is there");
+        let all = office.room.try_take(usize::MAX).expect("nobody else is there");
         assert!(matches!(claim(), Err(Refused::Crowded)));
         drop(all);
         assert!(matches!(claim(), Ok(None)), "there is room, and nothing to do");

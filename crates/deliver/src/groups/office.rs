@@ -15,12 +15,18 @@ use super::foreman::Foreman;
 use super::lag::{self, Lag};
 use super::room::Room;
 use super::upkeep::Measured;
-use crate::access::options::GroupOptions;
-use crate::node::Node;
+use crate::hub::Hub;
+use crate::readers::LiveReaders;
+use crate::signer::Signer;
 
 /// A node's part in consumer groups.
 #[derive(Debug)]
 pub(crate) struct Office {
+    pub(super) hub: Arc<Hub>,
+    /// Makes the tokens of leases.
+    pub(super) signer: Arc<Signer>,
+    /// Whoever waits for a batch is a reader that waits.
+    pub(super) readers: Arc<LiveReaders>,
     pub(super) store: SharedGroups,
     pub(super) counters: Counters,
     /// What was seen of the groups when they were last looked at.
@@ -42,21 +48,24 @@ struct Desk {
 }
 
 impl Office {
-    pub(crate) fn new(store: &SharedStore, options: &GroupOptions) -> Office {
+    pub(crate) fn new(hub: Arc<Hub>, signer: Arc<Signer>, readers: Arc<LiveReaders>) -> Office {
         Office {
-            store: Arc::clone(store).groups(),
+            store: SharedStore::clone(&hub.store).groups(),
             counters: Counters::default(),
             measured: Mutex::default(),
-            room: Room::new(options.batch_memory_bytes_max),
+            room: Room::new(hub.options.groups.batch_memory_bytes_max),
             counting: tokio::sync::Mutex::default(),
             foremen: Mutex::default(),
             tasks: TaskTracker::new(),
+            hub,
+            signer,
+            readers,
         }
     }
 
     /// Hands a claim to the group's foreman, who is made if there is none. Not more claims wait than
     /// there are seats for readers.
-    pub(super) fn ask(&self, node: &Arc<Node>, group: &str, ask: Ask) {
+    pub(super) fn ask(self: &Arc<Office>, group: &str, ask: Ask) {
         let mut foremen = self.foremen.lock().unwrap_or_else(PoisonError::into_inner);
         let unheard = match foremen.get(group) {
             Some(desk) => desk.asks.send(ask).map_err(|unheard| unheard.0),
@@ -66,7 +75,7 @@ impl Office {
         if let Err(ask) = unheard {
             let (asks, heard) = mpsc::unbounded_channel();
             let nudge = Arc::new(Notify::new());
-            let foreman = Foreman::new(Arc::clone(node), group, heard, Arc::clone(&nudge));
+            let foreman = Foreman::new(Arc::clone(self), group, heard, Arc::clone(&nudge));
             let _ = asks.send(ask);
             foremen.insert(group.to_owned(), Desk { asks, nudge });
             self.tasks.spawn(foreman.run());
@@ -92,24 +101,20 @@ impl Office {
     }
 
     /// How far a group is behind, as it was measured lately, or else now.
-    pub(super) async fn lag_of(&self, node: &Node, view: &GroupView) -> Result<Lag, StoreError> {
+    pub(super) async fn lag_of(&self, view: &GroupView) -> Result<Lag, StoreError> {
         let measured = {
             let measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
             measured.iter().find(|one| one.fits(view)).map(|one| one.lag.clone())
         };
         match measured {
             Some(lag) => Ok(lag),
-            None => self.measure_lag(node, view).await,
+            None => self.measure_lag(view).await,
         }
     }
 
     /// How far a group is behind now.
-    pub(super) async fn measure_lag(
-        &self,
-        node: &Node,
-        view: &GroupView,
-    ) -> Result<Lag, StoreError> {
+    pub(super) async fn measure_lag(&self, view: &GroupView) -> Result<Lag, StoreError> {
         let _alone = self.counting.lock().await;
-        lag::measure(node, view, node.options.groups.lag_scan_max).await
+        lag::measure(self, view, self.hub.options.groups.lag_scan_max).await
     }
 }

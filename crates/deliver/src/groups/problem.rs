@@ -8,7 +8,7 @@ use tidewire_store::StoreError;
 use tidewire_store::groups::GroupError;
 
 use crate::access::problem::Problem;
-use crate::sql::sql_problem;
+use crate::sql_problem::sql_problem;
 
 /// A request that is not right.
 pub(super) fn invalid(detail: String) -> Problem {

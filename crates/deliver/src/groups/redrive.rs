@@ -1,23 +1,20 @@
 //! The letters that a lease is about, found again.
 
-use tidewire_store::groups::{
-    Batch, Ending, GroupError, Holdings, Key, KeyEvents, LETTERS_BYTES_MAX, Letter,
-};
+use super::office::Office;
+use tidewire_store::groups::{Batch, GroupError, Holdings, Key, KeyEvents, LETTERS_BYTES_MAX};
 use tidewire_store::{PageLimit, Position};
-
-use crate::node::Node;
 
 /// Letters that are looked through at once, where the store does not name the key first.
 const LETTERS_PAGE: PageLimit = PageLimit { events: 1_000, bytes: LETTERS_BYTES_MAX };
 
 /// The letters of a key up to a position, in order. None of them is there if they were dropped meanwhile.
 pub(super) async fn letters(
-    node: &Node,
+    office: &Office,
     held: &Holdings,
     (hash, last): ([u8; 32], Position),
 ) -> Result<Batch, GroupError> {
-    let store = &node.groups.store;
-    let options = &node.options.groups;
+    let store = &office.store;
+    let options = &office.hub.options.groups;
     // As many as any worker may have got.
     let limit = PageLimit { events: options.batch_size_max, bytes: options.transaction_bytes_max };
     let (group, next) = (&held.group.group, held.partition.next);
@@ -25,7 +22,7 @@ pub(super) async fn letters(
     let mut batch = match due {
         Some(batch) if batch.redrive.as_ref().is_some_and(|key| key.hash() == hash) => batch,
         // Another key came to be first.
-        _ => of_key(node, group, hash, last).await?,
+        _ => of_key(office, group, hash, last).await?,
     };
     (batch.from, batch.next) = (next, next);
     for key in &mut batch.groups {
@@ -36,7 +33,7 @@ pub(super) async fn letters(
 }
 
 async fn of_key(
-    node: &Node,
+    office: &Office,
     group: &str,
     hash: [u8; 32],
     last: Position,
@@ -44,7 +41,7 @@ async fn of_key(
     let mut events = Vec::new();
     let mut after = Position::START;
     while after < last {
-        let page = node.groups.store.letters(group, after, LETTERS_PAGE, None).await?;
+        let page = office.store.letters(group, after, LETTERS_PAGE, None).await?;
         let Some(end) = page.letters.last().map(|view| view.letter.event.position) else { break };
         let letters = page.letters.into_iter().map(|view| view.letter.event);
         events.extend(letters.filter(|event| event.key().hash() == hash));
@@ -59,15 +56,4 @@ async fn of_key(
         None => Vec::new(),
     };
     Ok(Batch { from: last, next: last, groups, park: Vec::new(), redrive })
-}
-
-/// They failed again for good, and wait for a person again.
-pub(super) fn given_up(batch: &Batch, dead: Vec<Letter>) -> Ending {
-    Ending {
-        next: batch.next,
-        dead,
-        give_up: batch.redrive.clone(),
-        settled: batch.redrive.iter().cloned().collect(),
-        ..Ending::default()
-    }
 }

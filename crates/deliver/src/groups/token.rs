@@ -12,7 +12,7 @@ use tidewire_store::{Epoch, Position};
 
 use super::problem;
 use crate::access::problem::Problem;
-use crate::subscriptions::Signer;
+use crate::signer::Signer;
 
 /// What a token says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

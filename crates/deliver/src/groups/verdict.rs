@@ -7,14 +7,14 @@ use serde::Deserialize;
 
 use tidewire_store::Position;
 use tidewire_store::groups::{
-    Batch, Failure, GroupEvent, Key, KeyEvents, Letter, Verdict, kept_error,
+    Batch, DeadEvents, Ending, Failure, GroupEvent, Key, KeyEvents, Verdict,
 };
 
+use super::office::Office;
 use super::problem::invalid;
 use super::work::Held;
 use crate::access::problem::Problem;
 use crate::hub::offset::parse_offset;
-use crate::node::Node;
 
 /// A key that failed, as a worker says it.
 #[derive(Debug, Deserialize)]
@@ -32,19 +32,20 @@ pub(super) struct Failed {
 #[derive(Debug, Default)]
 pub(super) struct Judged {
     pub(super) failures: Vec<Failure>,
-    pub(super) dead: Vec<Letter>,
+    /// What follows where it is for good.
+    pub(super) ending: Ending,
     pub(super) retry_in_ms: u64,
 }
 
 /// Decides what becomes of the keys that failed.
 pub(super) fn judge(
-    node: &Node,
+    office: &Office,
     held: &Held,
     batch: Option<&Batch>,
     failed: &[Failed],
     asked_ms: Option<u64>,
 ) -> Result<Judged, Problem> {
-    let options = &node.options.groups;
+    let options = &office.hub.options.groups;
     let failed_max = options.events_max();
     if failed.len() > failed_max {
         return Err(invalid(format!(
@@ -55,31 +56,27 @@ pub(super) fn judge(
     let keys = batch.into_iter().flat_map(|batch| &batch.groups);
     let keys: HashMap<&Key, &KeyEvents> = keys.map(|group| (&group.key, group)).collect();
     let held = &held.holdings;
-    let mut judged = Judged::default();
+    let (mut judged, mut dead) = (Judged::default(), Vec::new());
     for failed in failed {
-        let dead = match failed.verdict.as_deref() {
-            None | Some("retry") => false,
-            Some("dead") => true,
+        let verdict = match failed.verdict.as_deref() {
+            None | Some("retry") => Verdict::Retry,
+            Some("dead") => Verdict::Dead,
             Some(_) => return Err(invalid("a verdict is \"retry\" or \"dead\"".to_owned())),
         };
         let key = Key::of(failed.host_id.as_deref(), failed.user_id.as_deref());
         let found = keys.get(&key).copied();
         let group = found.ok_or_else(|| not_in_batch("the batch has no events of such a key"))?;
-        let blamed = failed.offset.as_deref().map(|text| parse_offset(text, node.store.epoch()));
+        let blamed =
+            failed.offset.as_deref().map(|text| parse_offset(text, office.hub.store.epoch()));
         let events = unit(group, blamed.transpose()?)?;
-        let error = kept_error(&failed.error);
-        if dead || held.is_last_attempt(&key) {
-            let attempts = held.attempts_of(&key).saturating_add(1);
-            let letter = |event: &Arc<GroupEvent>| Letter {
-                event: Arc::clone(event),
-                error: error.clone(),
-                attempts,
-            };
-            judged.dead.extend(events.iter().map(letter));
+        if held.is_for_good(&key, verdict) {
+            dead.push(DeadEvents { key: &group.key, events, error: failed.error.clone() });
         } else {
-            let first = events.first().map_or(Position::START, |event| event.position);
-            judged.failures.push(Failure { key, first, verdict: Verdict::Retry, error });
+            judged.failures.push(Failure::to_retry(&key, events, verdict, &failed.error));
         }
+    }
+    if let Some(batch) = batch {
+        judged.ending = Ending::of_failures(batch, held, &dead);
     }
     judged.retry_in_ms = match asked_ms {
         Some(asked) => asked.min(most_ms),

@@ -19,6 +19,7 @@ use super::claim::lease;
 use super::counters::Counts;
 use super::document::consumed;
 use super::find;
+use super::office::Office;
 use super::problem::{self, invalid};
 use super::room::Place;
 use super::token::Token;
@@ -27,7 +28,6 @@ use crate::access::auth::{Act, Identity, audit};
 use crate::access::problem::Problem;
 use crate::body;
 use crate::document::{only, parse, uncached};
-use crate::node::Node;
 
 /// A lease that holds, and what it is about.
 pub(super) struct Held {
@@ -37,8 +37,8 @@ pub(super) struct Held {
 }
 
 /// Finds what a token is about. One of another generation is lost.
-pub(super) async fn held(node: &Node, group: &str, token: &Token) -> Result<Held, Problem> {
-    let store = &node.groups.store;
+pub(super) async fn held(office: &Office, group: &str, token: &Token) -> Result<Held, Problem> {
+    let store = &office.store;
     let holdings = match store.holdings(group, token.partition).await {
         Ok(holdings) => holdings,
         Err(GroupError::NotFound) => {
@@ -57,21 +57,21 @@ pub(super) async fn held(node: &Node, group: &str, token: &Token) -> Result<Held
 
 impl Held {
     /// The batch as it was handed out, and its place in memory.
-    async fn batch(&self, node: &Node, token: &Token) -> Result<(Batch, Place), Problem> {
-        let (room, options) = (&node.groups.room, &node.options.groups);
-        node.access.memory.make_room()?;
+    async fn batch(&self, office: &Office, token: &Token) -> Result<(Batch, Place), Problem> {
+        let (room, options) = (&office.room, &office.hub.options.groups);
+        office.hub.access.memory.make_room()?;
         if let Some(letters) = token.letters {
             let place = room.take(options.transaction_bytes_max).await?;
-            let batch = redrive::letters(node, &self.holdings, letters).await;
+            let batch = redrive::letters(office, &self.holdings, letters).await;
             return Ok((batch.map_err(problem::of)?, place));
         }
         let place = room.take(options.batch_bytes).await?;
-        if let Some(usual) = self.read(node, token, options.batch_bytes).await? {
+        if let Some(usual) = self.read(office, token, options.batch_bytes).await? {
             return Ok((usual, place));
         }
         drop(place);
         let place = room.take(options.transaction_bytes_max).await?;
-        let whole = self.read(node, token, usize::MAX).await?;
+        let whole = self.read(office, token, usize::MAX).await?;
         // All of it fits, so it is there.
         whole.map(|batch| (batch, place)).ok_or_else(problem::lease_lost)
     }
@@ -79,7 +79,7 @@ impl Held {
     /// The batch, unless it has more bytes than these.
     async fn read(
         &self,
-        node: &Node,
+        office: &Office,
         token: &Token,
         bytes_max: usize,
     ) -> Result<Option<Batch>, Problem> {
@@ -89,7 +89,7 @@ impl Held {
         let only = Some([token.partition].into());
         let (pages, wants) = (Pages::new(0), find::wants(&held.group, only));
         held.group.barrier = Some(to);
-        let (store, limits) = (&*node.groups.store, Limits::of_bytes(bytes_max));
+        let (store, limits) = (&*office.store, Limits::of_bytes(bytes_max));
         let whole = pages.assemble(store, &wants, &held, limits, from, to.before()).await?;
         Ok(match whole {
             Assembled::TooLarge(_) => None,
@@ -105,7 +105,11 @@ impl Held {
     }
 
     /// How the batch ends if all of it is done.
-    async fn ending(&self, node: &Node, token: &Token) -> Result<(Ending, Option<Place>), Problem> {
+    async fn ending(
+        &self,
+        office: &Office,
+        token: &Token,
+    ) -> Result<(Ending, Option<Place>), Problem> {
         let Some(next) = self.to else {
             // A repeated ack: the store says so, and does nothing.
             return Ok((Ending { next: self.holdings.partition.next, ..Ending::default() }, None));
@@ -114,13 +118,13 @@ impl Held {
         if token.letters.is_none() && parked.is_empty() && attempts.is_empty() {
             return Ok((Ending { next, ..Ending::default() }, None));
         }
-        let (batch, place) = self.batch(node, token).await?;
-        Ok((Ending { next, ..batch.done(&self.holdings) }, Some(place)))
+        let (batch, place) = self.batch(office, token).await?;
+        Ok((Ending { next, ..batch.done_but(&self.holdings, &[]) }, Some(place)))
     }
 }
 
 /// `POST …/extend`.
-pub(super) async fn extend(node: &Node, group: &str, request: Request) -> Answer {
+pub(super) async fn extend(office: &Office, group: &str, request: Request) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Document {
@@ -128,12 +132,12 @@ pub(super) async fn extend(node: &Node, group: &str, request: Request) -> Answer
         lease_ms: Option<u64>,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &office.hub.access).await?;
     let Document { token, lease_ms } = parse(&bytes, invalid)?;
-    let token = Token::verify(&node.signer, node.store.epoch(), group, &token)?;
-    let lease = lease(lease_ms, &node.options.groups)?;
+    let token = Token::verify(&office.signer, office.hub.store.epoch(), group, &token)?;
+    let lease = lease(lease_ms, &office.hub.options.groups)?;
     let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-    let extended = node.groups.store.extend_lease(&token.lease(group), lease_ms).await;
+    let extended = office.store.extend_lease(&token.lease(group), lease_ms).await;
     extended.map_err(problem::of)?;
     Ok(uncached(StatusCode::OK, json!({ "lease_ms": lease_ms })))
 }
@@ -147,7 +151,12 @@ struct Statement {
 }
 
 /// `POST …/ack`.
-pub(super) async fn ack(node: &Node, group: &str, request: Request, identity: &Identity) -> Answer {
+pub(super) async fn ack(
+    office: &Office,
+    group: &str,
+    request: Request,
+    identity: &Identity,
+) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Document {
@@ -156,9 +165,9 @@ pub(super) async fn ack(node: &Node, group: &str, request: Request, identity: &I
         sql: Vec<Statement>,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &office.hub.access).await?;
     let Document { token, sql } = parse(&bytes, invalid)?;
-    let statements_max = node.options.groups.events_max();
+    let statements_max = office.hub.options.groups.events_max();
     if sql.len() > statements_max {
         return Err(invalid(format!(
             "an ack has at most {statements_max} statements (groups.transaction_events_max)"
@@ -168,37 +177,37 @@ pub(super) async fn ack(node: &Node, group: &str, request: Request, identity: &I
     if has_sql {
         identity.may(Act::Sql)?;
     }
-    let token = Token::verify(&node.signer, node.store.epoch(), group, &token)?;
-    let held = held(node, group, &token).await?;
-    let (ending, _place) = held.ending(node, &token).await?;
+    let token = Token::verify(&office.signer, office.hub.store.epoch(), group, &token)?;
+    let held = held(office, group, &token).await?;
+    let (ending, _place) = held.ending(office, &token).await?;
     let said = audit::statements(
-        &node.access,
+        &office.hub.access,
         sql.iter().map(|one| (one.sql.as_str(), one.params.as_slice())),
     );
-    let statements = statements(node, identity, sql);
-    let acked = node.groups.store.ack(&token.lease(group), &ending, statements).await;
+    let statements = statements(office, identity, sql);
+    let acked = office.store.ack(&token.lease(group), &ending, statements).await;
     let acked = acked.map_err(problem::of);
     if has_sql {
         audit::ran_sql(identity, said.as_deref(), acked.as_ref().err());
     }
     let acked = acked?;
-    node.groups.look_again(group);
+    office.look_again(group);
     Ok(uncached(
         StatusCode::OK,
         match acked {
             Acked::Done { next, offset } => {
                 let events = u64::try_from(token.events).unwrap_or(u64::MAX);
-                node.groups.counters.count(group, Counts { events, ..Counts::default() });
-                let offset = offset.map(|offset| node.hub.offset(offset).to_string());
-                json!({ "consumed": consumed(node, next), "offset": offset, "repeated": false })
+                office.counters.count(group, Counts { events, ..Counts::default() });
+                let offset = offset.map(|offset| office.hub.offset(offset).to_string());
+                json!({ "consumed": consumed(office, next), "offset": offset, "repeated": false })
             }
             Acked::Before => json!({ "consumed": null, "offset": null, "repeated": true }),
         },
     ))
 }
 
-fn statements(node: &Node, identity: &Identity, sql: Vec<Statement>) -> Vec<Statements> {
-    let options = &node.options.sql;
+fn statements(office: &Office, identity: &Identity, sql: Vec<Statement>) -> Vec<Statements> {
+    let options = &office.hub.options.sql;
     let limits = SqlLimits {
         timeout_ms: u64::try_from(options.timeout.as_millis()).unwrap_or(u64::MAX),
         rows_max: options.rows_max,
@@ -210,7 +219,7 @@ fn statements(node: &Node, identity: &Identity, sql: Vec<Statement>) -> Vec<Stat
 }
 
 /// `POST …/nack`.
-pub(super) async fn nack(node: &Node, group: &str, request: Request) -> Answer {
+pub(super) async fn nack(office: &Office, group: &str, request: Request) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Document {
@@ -220,29 +229,21 @@ pub(super) async fn nack(node: &Node, group: &str, request: Request) -> Answer {
         retry_in_ms: Option<u64>,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &office.hub.access).await?;
     let Document { token, failed, retry_in_ms } = parse(&bytes, invalid)?;
-    let token = Token::verify(&node.signer, node.store.epoch(), group, &token)?;
-    let held = held(node, group, &token).await?;
+    let token = Token::verify(&office.signer, office.hub.store.epoch(), group, &token)?;
+    let held = held(office, group, &token).await?;
     let batch = match failed.is_empty() {
         true => None,
-        false => Some(held.batch(node, &token).await?),
+        false => Some(held.batch(office, &token).await?),
     };
     let batch = batch.as_ref().map(|(batch, _place)| batch);
-    let judged = verdict::judge(node, &held, batch, &failed, retry_in_ms)?;
-    let (retries, dead) = (judged.failures.len() as u64, judged.dead.len() as u64);
-    let retry_in_ms = judged.retry_in_ms;
-    let (store, lease) = (&node.groups.store, token.lease(group));
-    let ended = match batch {
-        // Letters that failed again for good are letters still.
-        Some(batch) if token.letters.is_some() && dead > 0 => {
-            let ending = redrive::given_up(batch, judged.dead);
-            store.ack(&lease, &ending, Vec::new()).await.map(|_| ())
-        }
-        _ => store.nack(&lease, &judged.failures, &judged.dead, retry_in_ms).await,
-    };
+    let judged = verdict::judge(office, &held, batch, &failed, retry_in_ms)?;
+    let verdict::Judged { failures, ending, retry_in_ms } = judged;
+    let (retries, dead) = (failures.len() as u64, ending.dead.len() as u64);
+    let ended = office.store.nack(&token.lease(group), &failures, &ending, retry_in_ms).await;
     ended.map_err(problem::of)?;
-    node.groups.counters.count(group, Counts { retries, dead, ..Counts::default() });
-    node.groups.look_again(group);
+    office.counters.count(group, Counts { retries, dead, ..Counts::default() });
+    office.look_again(group);
     Ok(uncached(StatusCode::OK, json!({ "retry_in_ms": retry_in_ms, "dead_letters": dead })))
 }

@@ -54,7 +54,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.node.sessions.disconnected(&self.node, &self.session, self.key);
+        self.node.sessions.disconnected(&self.node.hub.id, &self.session, self.key);
     }
 }
 

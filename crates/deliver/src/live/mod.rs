@@ -28,7 +28,6 @@ use crate::node::Node;
 use crate::wire::websocket::handshake;
 
 pub(crate) use greeting::follow;
-pub(crate) use server_sent::written_by_hub;
 
 /// `GET /v1/ws`, with or without a session.
 pub(crate) fn multiplexed(
@@ -68,12 +67,6 @@ fn make_room(node: &Node) -> Result<(), Problem> {
         return Err(tidewire_store::StoreError::Closed.into());
     }
     node.access.memory.make_room()
-}
-
-/// A name for a connection: no other has it, and there is no `-` in it.
-pub(crate) fn connection_id() -> Arc<str> {
-    let bytes = rand::random::<u64>();
-    format!("{bytes:016x}").into()
 }
 
 /// The first message.

@@ -104,8 +104,12 @@ impl StreamWish {
             None => (start.unwrap_or(StartFrom::Now), None),
             Some(session) => {
                 let (reach, stream, query_id) = (&reach, &*stream, &*query_id);
-                let made =
-                    subscribe(node, Following { session, reach, stream, query_id, start }).await?;
+                let made = subscribe(
+                    &node.sessions,
+                    &node.hub,
+                    Following { session, reach, stream, query_id, start },
+                )
+                .await?;
                 let went_live = made.live_since.is_some();
                 let link = SessionLink { epoch: made.epoch, went_live };
                 (StartFrom::After(made.pointer), Some(link))

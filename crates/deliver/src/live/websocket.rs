@@ -23,7 +23,7 @@ use crate::access::auth::places::Place;
 use crate::access::auth::{Act, Ended, Identity, audit};
 use crate::access::budget::{Held, Purpose};
 use crate::access::problem::Problem;
-use crate::connection::Carrier;
+use crate::carrier::{Carrier, connection_id};
 use crate::door::Admission;
 use crate::hub::directory::{Present, Registered};
 use crate::hub::kinds::entities::kept::Entities;
@@ -56,7 +56,7 @@ pub(super) fn upgrade(
     super::make_room(node)?;
     let response = agreement.response();
     let address = crate::door::address(&request);
-    let facts = Arc::new(Facts::new(super::connection_id(), address, request.headers()));
+    let facts = Arc::new(Facts::new(connection_id(), address, request.headers()));
     let carrier = request.extensions_mut().remove::<Carrier>();
     if let Some(carrier) = &carrier {
         carrier.line.upgrade();

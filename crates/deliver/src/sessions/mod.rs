@@ -1,15 +1,11 @@
 //! Sessions on this node: their signed ids, the batches in which they are changed, and which of them
 //! are connected here.
 //!
-//! - [`routes`]: `/v1/sessions`, `/v1/subscriptions`, `/v1/heartbeat`, `/v1/session-offsets/{id}`
 //! - [`subscribe`]: how a session begins to follow
-//! - [`watch`]: changes that other requests and nodes made
 
-pub(crate) mod routes;
 mod subscribe;
 #[cfg(test)]
 mod tests;
-mod watch;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,12 +22,11 @@ use crate::access::options::SessionOptions;
 use crate::access::problem::Problem;
 use crate::access::secret;
 use crate::access::start_error::StartError;
+use crate::hub::admit::taken_by_session;
 use crate::hub::session_notes::Batch;
 use crate::hub::{Handle, Key};
-use crate::node::Node;
 
 pub(crate) use subscribe::{Following, subscribe};
-pub(crate) use watch::watch;
 
 const SIGNING_KEY: &str = "session-id";
 /// Marks an id for people who come across one.
@@ -84,7 +79,7 @@ impl Sessions {
     }
 
     /// A new id, which is of use to its owner only.
-    fn mint(&self, identity: &Identity) -> Result<String, Problem> {
+    pub(crate) fn mint(&self, identity: &Identity) -> Result<String, Problem> {
         let nonce = secret::random::<NONCE_BYTES>().ok_or_else(|| {
             Problem::from(tidewire_store::StoreError::Unavailable("no randomness".to_owned()))
         })?;
@@ -170,7 +165,7 @@ impl Sessions {
     }
 
     /// A connection serves a session no longer.
-    pub(crate) fn disconnected(&self, node: &Node, session: &Arc<str>, key: Key) {
+    pub(crate) fn disconnected(&self, node: &str, session: &Arc<str>, key: Key) {
         let mut connected = self.connected_now();
         let Some(entry) = connected.get_mut(session) else { return };
         entry.connections.retain(|(_, theirs, _)| *theirs != key);
@@ -179,10 +174,22 @@ impl Sessions {
             drop(connected);
             self.note(vec![SessionChange::Disconnect {
                 session: session.to_string(),
-                node: node.hub.id.clone(),
+                node: node.to_owned(),
                 ttl_ms: self.ttl_ms,
             }]);
         }
+    }
+
+    /// A session's connections.
+    pub(crate) fn connections(&self, session: &str) -> Vec<(Handle, Key, Identity)> {
+        let connected = self.connected_now();
+        connected.get(session).map(|entry| entry.connections.clone()).unwrap_or_default()
+    }
+
+    /// Sessions that are connected here, and how far their connections know them.
+    pub(crate) fn revisions(&self) -> Vec<(Arc<str>, u64)> {
+        let connected = self.connected_now();
+        connected.iter().map(|(id, entry)| (Arc::clone(id), entry.revision)).collect()
     }
 
     /// Says again that this node serves the sessions that are connected here.
@@ -196,9 +203,12 @@ impl Sessions {
     }
 
     /// Commits what is asked for until the node stops.
-    pub(crate) async fn run(node: Arc<Node>, stop: tokio_util::sync::CancellationToken) {
-        let batch = Arc::clone(&node.sessions.batch);
-        batch.run(SharedStore::clone(&node.store), stop).await;
+    pub(crate) fn run(
+        &self,
+        stop: tokio_util::sync::CancellationToken,
+    ) -> impl Future<Output = ()> + use<> {
+        let (batch, store) = (Arc::clone(&self.batch), SharedStore::clone(&self.store));
+        async move { batch.run(store, stop).await }
     }
 }
 
@@ -221,6 +231,7 @@ fn refusal(outcome: SessionOutcome) -> Problem {
             format!("the session follows this stream as {query_id:?}"),
             "use that query_id, or unsubscribe it first",
         ),
+        SessionOutcome::NameTaken(stream) => taken_by_session(&stream),
         SessionOutcome::TooMany => Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
             "too_many_subscriptions",

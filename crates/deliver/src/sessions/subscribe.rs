@@ -2,11 +2,10 @@
 
 use tidewire_store::{SessionChange, SessionOutcome, SessionSubscription, Start};
 
+use super::Sessions;
 use crate::access::problem::Problem;
-use crate::hub::StartFrom;
-use crate::hub::admit::taken_by_session;
 use crate::hub::lookup::{Reach, not_lost, view, within_log};
-use crate::node::Node;
+use crate::hub::{Hub, StartFrom};
 
 /// What a session is to follow.
 #[derive(Debug)]
@@ -22,21 +21,18 @@ pub(crate) struct Following<'a> {
 
 /// Makes the subscription, or finds it made.
 pub(crate) async fn subscribe(
-    node: &Node,
+    sessions: &Sessions,
+    hub: &Hub,
     following: Following<'_>,
 ) -> Result<SessionSubscription, Problem> {
     let Following { session, reach, stream, query_id, start } = following;
     // Asked first: a session that is not there is answered alike, whatever else is wrong.
-    let known = node.sessions.load(session).await?;
-    let mut known = known.subscriptions.iter();
-    if let Some(other) = known.find(|s| s.query_id == query_id && s.stream != stream) {
-        return Err(taken_by_session(&other.stream));
-    }
-    let view = view(&node.hub, stream, reach).await?.view;
+    sessions.load(session).await?;
+    let view = view(hub, stream, reach).await?.view;
     let start = match start {
         Some(StartFrom::After(position)) => {
-            within_log(&node.hub, position).await?;
-            not_lost(&node.hub, &view, position)?;
+            within_log(hub, position).await?;
+            not_lost(hub, &view, position)?;
             Start::At(position)
         }
         Some(StartFrom::Now) => Start::At(view.tail),
@@ -47,9 +43,9 @@ pub(crate) async fn subscribe(
         stream: stream.to_owned(),
         query_id: query_id.to_owned(),
         start,
-        ttl_ms: node.sessions.ttl_ms(),
+        ttl_ms: sessions.ttl_ms(),
     };
-    match node.sessions.change(subscribe).await? {
+    match sessions.change(subscribe).await? {
         SessionOutcome::Subscribed(made) => Ok(made),
         other => Err(super::refusal(other)),
     }

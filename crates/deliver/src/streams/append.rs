@@ -46,7 +46,7 @@ pub(super) async fn append(
         };
         (close, append)
     };
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &node.access).await?;
     let append = if bytes.is_empty() {
         if !close {
             return Err(Problem::bad_request(

@@ -39,7 +39,7 @@ pub(super) async fn create(
     let lifetime = headers::lifetime(request.headers())?;
     let closed = headers::closes(request.headers());
     let base_url = own_url(node, &request);
-    let bytes = body::read(request, node).await?;
+    let bytes = body::read(request, &node.access).await?;
     let messages =
         first_messages(node, identity, content_type.as_deref(), fork.as_ref(), bytes.clone())
             .await?;

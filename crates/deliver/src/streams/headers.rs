@@ -23,18 +23,6 @@ pub(crate) const PRODUCER_SEQ: &str = "producer-seq";
 pub(crate) const PRODUCER_EXPECTED_SEQ: &str = "producer-expected-seq";
 pub(crate) const PRODUCER_RECEIVED_SEQ: &str = "producer-received-seq";
 
-/// What a page's script may read from an answer.
-pub(crate) const EXPOSED_HEADERS: &str = "stream-next-offset, stream-earliest-offset, stream-cursor, \
-    stream-up-to-date, stream-closed, stream-ttl, stream-expires-at, stream-sse-data-encoding, producer-epoch, \
-    producer-seq, producer-expected-seq, producer-received-seq, etag, content-type, location, \
-    retry-after, vary";
-
-/// What a page's script may send.
-pub(crate) const REQUEST_HEADERS: &str = "content-type, authorization, if-none-match, \
-    last-event-id, stream-seq, stream-ttl, stream-expires-at, stream-closed, producer-id, \
-    producer-epoch, producer-seq, stream-forked-from, stream-fork-offset, stream-fork-sub-offset, \
-    traceparent";
-
 /// The largest integer that JavaScript keeps exactly, which bounds producers' numbers.
 const SAFE_INTEGER_MAX: u64 = (1 << 53) - 1;
 

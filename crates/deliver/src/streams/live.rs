@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use tidewire_store::{Event, Page, PageLimit, Position};
@@ -23,19 +23,6 @@ use crate::hub::{encode, lookup, refusal};
 use crate::node::Node;
 use crate::wire::clock::now_ms;
 
-/// A place among the readers that wait. Given back when dropped.
-pub(crate) fn seat(node: &Node) -> Result<OwnedSemaphorePermit, Problem> {
-    Arc::clone(&node.live_readers).try_acquire_owned().map_err(|_| {
-        Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too_many_live_readers",
-            format!("{} readers are waiting already", node.options.limits.live_readers_max),
-            "try again later, or raise limits.live_readers_max",
-        )
-        .retry_after_s(2)
-    })
-}
-
 /// Answers with data as soon as there is some, or with 204 when the time is up.
 pub(super) async fn long_poll(
     node: &Arc<Node>,
@@ -45,7 +32,7 @@ pub(super) async fn long_poll(
     request: &HeaderMap,
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
-    let _seat = seat(node)?;
+    let _seat = node.live_readers.seat()?;
     let deadline = Instant::now() + node.options.streams.long_poll;
     let attendance = node.hub.tail.attend(name.as_str());
     let mut changes = attendance.changes();

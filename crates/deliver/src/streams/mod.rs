@@ -4,7 +4,6 @@
 //! - `create`: PUT: creating and forking
 //! - `headers`: the protocol's headers
 //! - `live`: waiting for a stream to grow, and the long-poll that does just that
-//! - `pages`: pages of streams that were read lately, as they were sent
 //! - `read`: GET and HEAD: catch-up
 //! - `refusal`: what the protocol's refusals are over HTTP
 //! - `sse`: letting a reader in by `live=sse`
@@ -13,7 +12,6 @@ mod append;
 mod create;
 mod headers;
 mod live;
-mod pages;
 mod read;
 mod refusal;
 mod sse;
@@ -32,9 +30,6 @@ use crate::access::problem::Problem;
 use crate::access::stream_name::StreamName;
 use crate::node::Node;
 
-pub(crate) use headers::{EXPOSED_HEADERS, REQUEST_HEADERS};
-pub(crate) use live::seat;
-pub(crate) use pages::Pages;
 pub(crate) use read::where_without_table;
 
 /// All methods of a stream's URL. Appending is what happens most, so all else is boxed to keep what

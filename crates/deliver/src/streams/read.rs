@@ -8,7 +8,6 @@ use axum::response::IntoResponse;
 
 use tidewire_store::{Lifetime, Page, Position, StreamState, StreamView};
 
-use super::pages::Rendered;
 use super::{headers, live, sse};
 use crate::access::auth::Identity;
 use crate::access::budget::HeldAlready;
@@ -19,6 +18,7 @@ use crate::hub::lens::View;
 use crate::hub::offset::parse_offset;
 use crate::hub::{encode, lookup};
 use crate::node::Node;
+use crate::pages::{Format, Rendered};
 
 /// Where a read starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,15 +50,6 @@ pub(super) struct Query {
 pub(super) enum Live {
     LongPoll,
     Sse,
-}
-
-/// How events are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Format {
-    /// As the protocol says: a JSON array, or bytes.
-    Plain,
-    /// `[{"offset": …, "payload": …}]`.
-    Events,
 }
 
 pub(super) async fn get(

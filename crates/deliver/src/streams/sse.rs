@@ -10,16 +10,17 @@ use axum::http::Response;
 use axum::http::request::Parts;
 
 use super::headers;
-use super::live::{first_page, seat};
+use super::live::first_page;
 use super::read::{From, Query};
 use crate::access::auth::Identity;
 use crate::access::problem::Problem;
 use crate::access::stream_name::StreamName;
+use crate::carrier::connection_id;
 use crate::hub::lookup::beyond_tip;
 use crate::hub::reader_frame::Voice;
 use crate::hub::{Arrival, Facts, PASSAGE_LIMIT};
 use crate::hub::{encode, lookup};
-use crate::live::{connection_id, written_by_hub};
+use crate::hub_body::written_by_hub;
 use crate::node::Node;
 use crate::wire::peer::Peer;
 
@@ -32,7 +33,7 @@ pub(super) async fn stream(
     request: &Parts,
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
-    let kept = (seat(node)?, node.access.place(identity)?);
+    let kept = (node.live_readers.seat()?, node.access.place(identity)?);
     // From here on the node remembers what is appended, so nothing falls between this page and what
     // the hub sees after it.
     let attendance = node.hub.tail.attend(name.as_str());

@@ -1,7 +1,7 @@
 //! Subscriptions over HTTP: `__ds/subscriptions/:id`, webhooks and pull-wakes.
 //!
 //! Routes are here; what they ask and answer is in `document`, who does the work behind them in
-//! `dispatch`, and how webhooks are signed, sent and kept away from private networks in `sign`,
+//! `dispatch`, and how webhooks are signed, sent and kept away from private networks in `signer`,
 //! `webhook`, `target` and `special`.
 //!
 //! - `reply`: the store's replies over HTTP
@@ -9,7 +9,6 @@
 mod dispatch;
 mod document;
 mod reply;
-mod sign;
 mod special;
 mod target;
 mod webhook;
@@ -25,17 +24,27 @@ use tidewire_store::subscription::{Config, Fence, Kind, Op, Reply, Subscription}
 use crate::access::auth::{Act, Identity};
 use crate::access::problem::Problem;
 use crate::access::stream_name::{StreamName, relative_name};
-use crate::body;
+use crate::bearer::bearer;
+use crate::body::{self, turned_away};
 use crate::document::method_not_allowed;
-use crate::door::bearer;
 use crate::node::Node;
-use crate::router::{Part, turned_away};
 
 pub(crate) use dispatch::Dispatcher;
-pub(crate) use sign::Signer;
 
 /// Bytes of a subscription's id.
 const ID_BYTES_MAX: usize = 256;
+
+/// What of a subscription a request is about.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Itself,
+    Streams,
+    Stream(String),
+    Claim,
+    Callback,
+    Ack,
+    Release,
+}
 
 type Answer = Result<Response<Body>, Problem>;
 
@@ -68,7 +77,7 @@ pub(crate) async fn handle(
     match part {
         Part::Itself => Err(method_not_allowed("PUT, GET, DELETE")),
         Part::Streams => {
-            let streams = document::streams(node, &body::read(request, node).await?)?;
+            let streams = document::streams(node, &body::read(request, &node.access).await?)?;
             for stream in &streams {
                 identity.may(Act::Follow(stream))?;
             }
@@ -79,7 +88,7 @@ pub(crate) async fn handle(
             no_content(node, change(node, id, identity, Op::RemoveStream(name)).await?)
         }
         Part::Claim => {
-            let worker = document::worker(&body::read(request, node).await?)?;
+            let worker = document::worker(&body::read(request, &node.access).await?)?;
             reply::respond(node, change(node, id, identity, Op::Claim { worker }).await?)
         }
         // Those who have the token of a wake were let in by whoever gave it to them.
@@ -133,7 +142,7 @@ async fn change(node: &Node, id: &str, identity: &Identity, op: Op) -> Result<Re
 async fn itself(node: &Node, id: &str, request: Request, identity: &Identity) -> Answer {
     match *request.method() {
         Method::PUT => {
-            let config = document::config(node, &body::read(request, node).await?)?;
+            let config = document::config(node, &body::read(request, &node.access).await?)?;
             may_follow(identity, &config)?;
             // Of one that the caller may not use, no more is told than that its name is taken.
             let reply = match may_use(node, id, identity).await? {
@@ -164,7 +173,7 @@ async fn progress(
     request: Request,
 ) -> Result<(Fence, document::Ack), Problem> {
     let token_generation = token(node, id, &request)?;
-    let ack = document::ack(node, &body::read(request, node).await?)?;
+    let ack = document::ack(node, &body::read(request, &node.access).await?)?;
     let wake_id = ack.wake_id.clone();
     Ok((Fence { token_generation, generation: ack.generation, wake_id }, ack))
 }

@@ -24,6 +24,17 @@ pub(super) async fn write(
     partition: i32,
     ending: &Ending,
 ) -> StepResult<()> {
+    let changed = save(client, group, partition, ending).await?;
+    recount(client, group, partition, changed).await
+}
+
+/// The same without counting anew. Says whether the parked keys or the letters are others.
+pub(super) async fn save(
+    client: &ClientWrapper,
+    group: &str,
+    partition: i32,
+    ending: &Ending,
+) -> StepResult<bool> {
     let mut letters = LetterColumns::default();
     ending.dead.iter().for_each(|letter| letters.dead(letter));
     ending.park.iter().for_each(|event| letters.parked(event));
@@ -46,11 +57,11 @@ pub(super) async fn write(
         changed |= execute(client, sql!("parked_give_up"), &[&group, &hash]).await? > 0;
     }
     settle(client, group, partition, &ending.settled).await?;
-    recount(client, group, partition, changed).await
+    Ok(changed)
 }
 
 /// Sets events aside, and stops what has too many of them.
-pub(super) async fn add_letters(
+async fn add_letters(
     client: &ClientWrapper,
     group: &str,
     partition: i32,
@@ -75,7 +86,7 @@ pub(super) async fn add_letters(
 }
 
 /// Parks keys from positions on.
-pub(super) async fn park(
+async fn park(
     client: &ClientWrapper,
     group: &str,
     partition: i32,
@@ -89,7 +100,7 @@ pub(super) async fn park(
 }
 
 /// Forgets the failed attempts of keys.
-pub(super) async fn settle(
+async fn settle(
     client: &ClientWrapper,
     group: &str,
     partition: i32,

@@ -6,14 +6,11 @@ use deadpool_postgres::ClientWrapper;
 
 use super::super::query::{Params, execute, query, sql};
 use super::super::statements::{self, UserSessions};
-use super::columns::LetterColumns;
-use super::ending::{self, add_letters, park, recount, settle};
+use super::ending;
 use super::failures::{add, check_keys, generation, lease_columns, number, wait_ms};
 use super::step::{StepError, StepResult, failed};
 use tidewire_store::error::StoreError;
-use tidewire_store::groups::{
-    Acked, Claim, Ending, Failure, GroupError, Key, LeaseRef, Letter, OnDead,
-};
+use tidewire_store::groups::{Acked, Claim, Ending, Failure, GroupError, LeaseRef};
 use tidewire_store::offset::Position;
 use tidewire_store::sql::Statements;
 
@@ -144,12 +141,12 @@ pub(super) async fn ack_with(
     }
 }
 
-/// Ends a lease without moving on: notes failures, writes letters, parks their keys.
+/// Ends a lease without moving on: notes failures, and writes what follows from those that are for good.
 pub(super) async fn nack(
     client: &ClientWrapper,
     lease: &LeaseRef,
     failures: &[Failure],
-    dead: &[Letter],
+    ending: &Ending,
     retry_in_ms: u64,
 ) -> StepResult<()> {
     check_keys(failures)?;
@@ -161,25 +158,8 @@ pub(super) async fn nack(
         return Err(error.into());
     }
     add(client, group, partition, failures).await?;
-    if !dead.is_empty() {
-        let mut letters = LetterColumns::default();
-        dead.iter().for_each(|letter| letters.dead(letter));
-        add_letters(client, group, partition, &letters, true).await?;
-        let keys: Vec<(Key, Position)> =
-            dead.iter().map(|letter| (letter.event.key(), letter.event.position)).collect();
-        if on_dead(client, group).await? == OnDead::Park {
-            park(client, group, partition, &keys).await?;
-        }
-        let keys: Vec<Key> = keys.into_iter().map(|(key, _)| key).collect();
-        settle(client, group, partition, &keys).await?;
-    }
-    recount(client, group, partition, false).await
-}
-
-async fn on_dead(client: &ClientWrapper, group: &str) -> StepResult<OnDead> {
-    let rows = query(client, sql!("group"), &[&group]).await?;
-    let Some(row) = rows.first() else { return Err(GroupError::NotFound.into()) };
-    Ok(super::view::of_row(row)?.on_dead)
+    ending::save(client, group, partition, ending).await?;
+    ending::recount(client, group, partition, false).await
 }
 
 /// Where a mark is, once the log has it.

@@ -40,7 +40,7 @@ use super::writer::CommitEffects;
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{
     Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupSettings, GroupView,
-    Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterSelection, LetterState, LogPage,
+    Grouped, Groups, Holdings, LeaseRef, LetterPage, LetterSelection, LetterState, LogPage,
     MemberReport, Renewed, SharedGroups, Start, Wants,
 };
 use tidewire_store::log::PageLimit;
@@ -328,11 +328,11 @@ impl Groups for PostgresGroups {
         &self,
         lease: &LeaseRef,
         failures: &[Failure],
-        dead: &[Letter],
+        ending: &Ending,
         retry_in_ms: u64,
     ) -> Result<(), GroupError> {
         let nack = |client: PooledConnection| async move {
-            leases::nack(&client, lease, failures, dead, retry_in_ms).await
+            leases::nack(&client, lease, failures, ending, retry_in_ms).await
         };
         transact(&self.pool, "give a batch back", nack).await
     }

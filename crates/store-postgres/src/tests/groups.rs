@@ -391,11 +391,14 @@ async fn a_batch_given_back_with_a_dead_event_parks_its_key() {
     let generation =
         groups.lease(&at, Position::new(11), 60_000).await.expect("asked").expect("free");
     let lease = LeaseRef { group: "g".to_owned(), partition: 0, generation };
-    groups.nack(&lease, &[], &[dead(4, "u"), dead(3, "u")], 0).await.expect("given back");
+    let parked_from = vec![(key("u"), Position::new(3))];
+    let ending =
+        Ending { dead: vec![dead(4, "u"), dead(3, "u")], parked_from, ..Ending::default() };
+    groups.nack(&lease, &[], &ending, 0).await.expect("given back");
     let held = holdings(&groups).await;
     assert_eq!(held.parked, [(key("u"), Position::new(3))].into());
     assert!(held.partition.generation > generation && held.partition.next == Position::new(1));
-    assert!(matches!(groups.nack(&lease, &[], &[], 0).await, Err(GroupError::Fenced)));
+    assert!(matches!(groups.nack(&lease, &[], &ending, 0).await, Err(GroupError::Fenced)));
     ended(database, store).await;
 }
 

@@ -44,6 +44,22 @@ async fn streams_from_before_there_were_tenants_are_of_none() {
     database.drop_database().await;
 }
 
+/// Two streams that have one name from an earlier version: the later one keeps it.
+#[tokio::test]
+async fn a_name_that_was_given_twice_stays_with_the_last() {
+    let database = fresh_database().await;
+    let connector = Connector::new(&PostgresOptions::new(&database.url)).expect("a database");
+    let session = connector.session_in_time("").await.expect("a session");
+    let older = &crate::MIGRATIONS[..18];
+    opening::migrate(&session.client, older).await.expect("an older schema");
+    database.run(tidewire_store::testing::names::NAMED_TWICE).await;
+    let store = open(&database).await;
+    tidewire_store::testing::names::is_named_once(&*store).await;
+    store.close().await;
+    drop(session);
+    database.drop_database().await;
+}
+
 /// By the algorithm that costs a fraction of the default, where the server has it: in a partition that was
 /// there and in one that is made later.
 #[tokio::test]

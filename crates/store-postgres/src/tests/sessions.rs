@@ -78,7 +78,7 @@ async fn changes_that_wait_leave_connections_to_reads() {
     change(&store, open_session()).await.expect("a session");
     let elsewhere = hold_lock(&database).await;
     let streams: Vec<String> = (0..CHANGES).map(|number| format!("a{number:02}")).collect();
-    let changes = join_all(streams.iter().map(|stream| change(&store, subscribe(stream, "q"))));
+    let changes = join_all(streams.iter().map(|stream| change(&store, subscribe(stream, stream))));
     let reads = async {
         until_someone_waits(&database).await;
         assert_eq!(followed(&store).await, Vec::<String>::new());

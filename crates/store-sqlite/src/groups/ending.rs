@@ -68,7 +68,7 @@ impl OwnedPartition<'_> {
     }
 
     /// Writes letters, and stops the group or the partition if there are too many.
-    pub(super) fn put_aside(
+    fn put_aside(
         &self,
         dead: &[Letter],
         park: &[std::sync::Arc<GroupEvent>],
@@ -157,7 +157,7 @@ impl OwnedPartition<'_> {
     }
 
     /// Forgets failed attempts of keys.
-    pub(super) fn forget_attempts(&self, keys: &[Key]) -> rusqlite::Result<()> {
+    fn forget_attempts(&self, keys: &[Key]) -> rusqlite::Result<()> {
         let mut clear = self.connection.prepare_cached(sql!("group_attempt_clear"))?;
         for key in keys {
             clear.execute((self.group, self.partition, key.hash()))?;

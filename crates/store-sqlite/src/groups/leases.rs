@@ -1,7 +1,6 @@
 //! Leases: a partition that somebody works on elsewhere, until a time.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
@@ -18,9 +17,7 @@ use crate::sql;
 use crate::writer::Writer;
 use tidewire_store::command::Actor;
 use tidewire_store::error::StoreError;
-use tidewire_store::groups::{
-    Acked, Claim, Ending, Failure, GroupError, Key, LeaseRef, Letter, OnDead,
-};
+use tidewire_store::groups::{Acked, Claim, Ending, Failure, GroupError, LeaseRef};
 use tidewire_store::offset::Position;
 use tidewire_store::sql::Statements;
 
@@ -154,7 +151,7 @@ pub(super) fn nack(
     writer: &mut Writer,
     lease: &LeaseRef,
     failures: &[Failure],
-    dead: &[Letter],
+    ending: &Ending,
     retry_in_ms: u64,
 ) -> Result<(), GroupError> {
     let failed = broken("give a batch back");
@@ -165,20 +162,9 @@ pub(super) fn nack(
     }
     let (group, partition) = (&*lease.group, lease.partition);
     let owned = OwnedPartition { connection: &transaction, group, partition };
-    owned.put_aside(dead, &[])?;
+    attempts(&owned, failures).map_err(&failed)?;
+    owned.settle(ending)?;
     let save = || -> rusqlite::Result<()> {
-        attempts(&owned, failures)?;
-        let mut firsts: BTreeMap<Key, Position> = BTreeMap::new();
-        for letter in dead {
-            let first = firsts.entry(letter.event.key()).or_insert(letter.event.position);
-            *first = letter.event.position.min(*first);
-        }
-        if readiness.on_dead == OnDead::Park {
-            for (key, from) in &firsts {
-                owned.park(key, *from)?;
-            }
-        }
-        owned.forget_attempts(&firsts.into_keys().collect::<Vec<_>>())?;
         let waits = retry_in_ms > 0;
         let mut end = transaction.prepare_cached(sql!("group_lease_end"))?;
         end.execute((group, partition, waits.then(|| retry_at_ms(retry_in_ms))))?;

@@ -48,7 +48,7 @@ use super::writer::Writer;
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{
     Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupSettings, GroupView,
-    Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterSelection, LetterState, LogPage,
+    Grouped, Groups, Holdings, LeaseRef, LetterPage, LetterSelection, LetterState, LogPage,
     MemberReport, Renewed, SharedGroups, Start, Wants,
 };
 use tidewire_store::log::{Log, PageLimit};
@@ -284,11 +284,11 @@ impl Groups for SqliteStore {
         &self,
         lease: &LeaseRef,
         failures: &[Failure],
-        dead: &[Letter],
+        ending: &Ending,
         retry_in_ms: u64,
     ) -> Result<(), GroupError> {
-        let (lease, failures, dead) = (lease.clone(), failures.to_vec(), dead.to_vec());
-        self.signalling(move |writer| leases::nack(writer, &lease, &failures, &dead, retry_in_ms))
+        let (lease, failures, ending) = (lease.clone(), failures.to_vec(), ending.clone());
+        self.signalling(move |writer| leases::nack(writer, &lease, &failures, &ending, retry_in_ms))
             .await
     }
 

@@ -176,7 +176,6 @@ pub(super) struct PartitionReadiness {
     pub(super) generation: u64,
     pub(super) lease_until_ms: Option<i64>,
     pub(super) leased_to: Option<Position>,
-    pub(super) on_dead: OnDead,
     retry_at_ms: Option<i64>,
     stands_still: bool,
 }
@@ -189,7 +188,6 @@ impl PartitionReadiness {
         partition: u32,
     ) -> Result<Option<PartitionReadiness>, GroupError> {
         let of_row = |row: &Row<'_>| {
-            let on_dead = OnDead::parse(row.get_ref(7)?.as_str()?);
             Ok(PartitionReadiness {
                 next: Position::from_sql(row.get(0)?),
                 generation: row.get(1)?,
@@ -198,7 +196,6 @@ impl PartitionReadiness {
                 retry_at_ms: row.get(4)?,
                 stands_still: row.get::<_, Option<String>>(5)?.is_some()
                     || row.get::<_, Option<String>>(6)?.is_some(),
-                on_dead: on_dead.ok_or_else(|| strange(7, "no such choice"))?,
             })
         };
         let query = connection.prepare_cached(sql!("group_standing"));

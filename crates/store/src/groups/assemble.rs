@@ -25,7 +25,6 @@ use super::holdings::Holdings;
 use super::key::Key;
 use super::limits::{BatchUsage, Limits};
 use super::page::{Entry, GroupEvent, LogPage};
-use super::view::Ending;
 use crate::offset::Position;
 
 /// Takes pages in order and makes a batch of them.
@@ -138,26 +137,6 @@ pub struct KeyEvents {
     pub attempt: u32,
     /// At least one.
     pub events: Vec<Arc<GroupEvent>>,
-}
-
-impl Batch {
-    /// How it begins to end: the partition moves on, what is parked is set aside, and a key without letters is free.
-    pub fn ending(&self) -> Ending {
-        let (park, free) = (self.park.clone(), self.redrive.clone());
-        Ending { next: self.next, park, free, ..Ending::default() }
-    }
-
-    /// How it ends if all of it is done.
-    pub fn done(&self, held: &Holdings) -> Ending {
-        let keys = self.groups.iter().map(|group| &group.key);
-        let events = self.groups.iter().flat_map(|group| &group.events);
-        let redriven = events.filter(|_| self.redrive.is_some()).map(|event| event.position);
-        Ending {
-            settled: keys.filter(|key| held.attempts.contains_key(key)).cloned().collect(),
-            redriven: redriven.collect(),
-            ..self.ending()
-        }
-    }
 }
 
 impl KeyEvents {

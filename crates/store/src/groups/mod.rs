@@ -22,7 +22,8 @@
 //!
 //! Two drive groups: the library, in transactions of its own, and the server, by leases. What both decide is decided
 //! here, from what is known ([`holdings`]) and without a clock: whether a partition is handed out and of what
-//! ([`decide`]), what is in a batch ([`assemble`]) and how much ([`limits`]), and when a key has failed for good.
+//! ([`decide`]), what is in a batch ([`assemble`]) and how much ([`limits`]), when a key has failed for good, and what
+//! follows from that ([`ending`]).
 //!
 //! The other parts: [`key`] and [`filter`] say what is whose; [`page`] and [`Pages`] are the log as it is read;
 //! [`share`] says who works on what; [`retry`] when to try again; [`view`] is what is told and asked; [`work`] is an
@@ -33,6 +34,7 @@
 
 pub mod assemble;
 pub mod decide;
+pub mod ending;
 pub mod filter;
 pub mod holdings;
 pub mod key;
@@ -58,6 +60,7 @@ use crate::sql::Statements;
 
 pub use assemble::{Assembled, Assembler, Batch, KeyEvents, TooLarge};
 pub use decide::{Decision, Source, decide};
+pub use ending::DeadEvents;
 pub use filter::Filter;
 pub use holdings::{Claim, Holdings};
 pub use key::{Key, partition_of};
@@ -247,12 +250,13 @@ pub trait Groups: Send + Sync + Debug {
         statements: Vec<Statements>,
     ) -> Result<Acked, GroupError>;
 
-    /// Ends a lease without an advance: with failures to note, letters to write, keys to park.
+    /// Ends a lease without an advance: with failures to note, and what follows where events failed for good
+    /// ([`Ending::of_failures`]), whose `next` is not looked at.
     async fn nack(
         &self,
         lease: &LeaseRef,
         failures: &[Failure],
-        dead: &[Letter],
+        ending: &Ending,
         retry_in_ms: u64,
     ) -> Result<(), GroupError>;
 

@@ -11,7 +11,7 @@ use super::tables::without;
 use crate::error::StoreError;
 use crate::groups::{
     Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupSettings, GroupView,
-    Grouped, Groups, Holdings, LeaseRef, Letter, LetterPage, LetterSelection, LetterState, LogPage,
+    Grouped, Groups, Holdings, LeaseRef, LetterPage, LetterSelection, LetterState, LogPage,
     MemberReport, Renewed, SharedGroups, Start, Wants,
 };
 use crate::log::{Log, PageLimit};
@@ -177,7 +177,7 @@ impl Groups for NoGroups {
         &self,
         _lease: &LeaseRef,
         _failures: &[Failure],
-        _dead: &[Letter],
+        _ending: &Ending,
         _retry_in_ms: u64,
     ) -> Result<(), GroupError> {
         Err(GroupError::NotFound)

@@ -34,6 +34,11 @@ impl SessionTables {
         from.take_while(move |((of, _), _)| of == session).map(|(_, followed)| followed)
     }
 
+    /// What a session follows under a name.
+    fn named(&self, session: &str, name: &str) -> Option<&FollowedStream> {
+        self.followed_by(session).find(|followed| followed.subscription.query_id == name)
+    }
+
     /// Keeps what was decided.
     pub(super) fn save(&mut self, plan: &SessionPlan) {
         for (id, row) in &plan.sessions {
@@ -70,9 +75,11 @@ impl Rows {
                 loaded.put(id.to_owned(), row.clone(), count, self.is_kept(row));
             }
         }
-        for (session, stream) in required.followed {
+        for (session, stream, name) in required.followed {
             let key = (session.to_owned(), stream.to_owned());
-            if let Some(followed) = self.sessions.followed.get(&key) {
+            let named = |name| self.sessions.named(session, name);
+            let of_stream = self.sessions.followed.get(&key);
+            for followed in of_stream.into_iter().chain(name.and_then(named)) {
                 loaded.put_followed(session, followed.clone());
             }
         }

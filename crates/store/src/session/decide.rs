@@ -52,8 +52,8 @@ pub fn position_of(text: &str, epoch: Epoch) -> Option<Position> {
 pub struct RequiredSessions<'a> {
     /// Sessions, and whether their subscriptions are to be counted.
     pub sessions: BTreeMap<&'a str, bool>,
-    /// Subscriptions, by session and stream.
-    pub followed: BTreeSet<(&'a str, &'a str)>,
+    /// Subscriptions, by session: that of a stream, and that which has a name.
+    pub followed: BTreeSet<(&'a str, &'a str, Option<&'a str>)>,
 }
 
 impl<'a> RequiredSessions<'a> {
@@ -61,9 +61,12 @@ impl<'a> RequiredSessions<'a> {
         let mut required = RequiredSessions::default();
         for change in changes {
             let (session, stream) = change.about();
-            let counted = matches!(change, SessionChange::Subscribe { .. });
-            *required.sessions.entry(session).or_default() |= counted;
-            required.followed.extend(stream.map(|stream| (session, stream)));
+            let name = match change {
+                SessionChange::Subscribe { query_id, .. } => Some(query_id.as_str()),
+                _ => None,
+            };
+            *required.sessions.entry(session).or_default() |= name.is_some();
+            required.followed.extend(stream.map(|stream| (session, stream, name)));
         }
         required
     }
@@ -101,7 +104,7 @@ struct SessionState {
     kept: bool,
     /// How many streams it follows; only known if it was asked for.
     subscriptions: usize,
-    /// What it follows, of the streams that were asked for.
+    /// What it follows, of the streams and names that were asked for.
     followed: BTreeMap<String, Entry>,
 }
 
@@ -239,6 +242,9 @@ impl SessionState {
         start: Start,
         now_ms: i64,
     ) -> SessionOutcome {
+        if let Some(other) = self.named(query_id).filter(|other| *other != stream) {
+            return SessionOutcome::NameTaken(other.to_owned());
+        }
         let entry = self.followed.entry(stream.to_owned()).or_default();
         let (pointer, unless_followed) = match start {
             Start::At(position) => (position, false),
@@ -268,6 +274,13 @@ impl SessionState {
         entry.now =
             Some(FollowedStream { subscription: subscription.clone(), updated_at_ms: now_ms });
         SessionOutcome::Subscribed(subscription)
+    }
+
+    /// The stream that it follows under a name.
+    fn named(&self, query_id: &str) -> Option<&str> {
+        let mut followed = self.followed.values().filter_map(|entry| entry.now.as_ref());
+        let followed = followed.find(|followed| followed.subscription.query_id == query_id)?;
+        Some(&followed.subscription.stream)
     }
 
     fn unsubscribe(&mut self, stream: &str) {
@@ -319,7 +332,7 @@ pub struct SessionPlan {
     pub subscriptions: Vec<FollowedRow>,
     /// Rows of `session_offsets` that are new or changed.
     pub pointers: Vec<FollowedRow>,
-    /// Rows of both that go, by session and stream.
+    /// Rows of both that go before any is written, by session and stream.
     pub removed: Vec<(String, String)>,
     /// By how much the number of sessions that follow a stream rises or falls.
     pub counts: BTreeMap<String, i64>,
@@ -362,7 +375,7 @@ impl SessionPlan {
         let moved = was.map(|was| (was.epoch, was.pointer)) != Some((is.epoch, is.pointer))
             || before.as_ref().map(|before| before.updated_at_ms) != Some(now.updated_at_ms);
         if before.is_none() {
-            *self.counts.entry(stream).or_default() += 1;
+            *self.counts.entry(stream.clone()).or_default() += 1;
         }
         let written = FollowedRow {
             session: session.to_owned(),
@@ -370,6 +383,10 @@ impl SessionPlan {
             expires_at_ms: row.expires_at_ms,
             followed: now,
         };
+        if was.is_some_and(|was| was.query_id != written.followed.subscription.query_id) {
+            // Another stream may have its old name in the same commit, whatever is written first.
+            self.removed.push((session.to_owned(), stream.clone()));
+        }
         if renamed {
             self.subscriptions.push(written.clone());
         }

@@ -190,6 +190,8 @@ pub enum SessionOutcome {
     NoSession,
     /// The session follows the stream under another name.
     NamedOtherwise(String),
+    /// The session follows another stream, this one, under the name.
+    NameTaken(String),
     /// The session follows as many streams as it may.
     TooMany,
 }

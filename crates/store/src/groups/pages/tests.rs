@@ -267,7 +267,7 @@ impl Groups for Log {
         &self,
         _: &LeaseRef,
         _: &[Failure],
-        _: &[Letter],
+        _: &Ending,
         _: u64,
     ) -> Result<(), GroupError> {
         unreachable!("pages only read")

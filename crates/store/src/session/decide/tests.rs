@@ -104,8 +104,9 @@ fn what_a_batch_takes_back_is_not_written() {
     let unsubscribe =
         SessionChange::Unsubscribe { session: "s".to_owned(), stream: "b".to_owned() };
     let mut subscribe = subscribe(Start::At(Position::new(1)));
-    if let SessionChange::Subscribe { stream, .. } = &mut subscribe {
+    if let SessionChange::Subscribe { stream, query_id, .. } = &mut subscribe {
         "b".clone_into(stream);
+        "r".clone_into(query_id);
     }
     let (_, plan) = decide(loaded(0), &[subscribe, unsubscribe]);
     assert_eq!(written(&plan), (1, 0, 0), "but its epochs are used up");

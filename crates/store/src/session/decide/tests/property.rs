@@ -27,9 +27,13 @@ impl Tables {
                 loaded.put(id.to_owned(), row.clone(), if counted { count } else { 0 }, kept);
             }
         }
-        for (session, stream) in required.followed {
-            let key = (session.to_owned(), stream.to_owned());
-            if let Some(row) = self.subscriptions.get(&key) {
+        for (session, stream, name) in required.followed {
+            let is_wanted = |row: &&FollowedRow| {
+                let SessionSubscription { stream: of, query_id, .. } = &row.followed.subscription;
+                row.session == session && (of == stream || Some(query_id.as_str()) == name)
+            };
+            for row in self.subscriptions.values().filter(is_wanted) {
+                let key = (session.to_owned(), row.followed.subscription.stream.clone());
                 let (mut followed, pointer) = (row.followed.clone(), &self.pointers[&key]);
                 followed.subscription.pointer = pointer.followed.subscription.pointer;
                 followed.updated_at_ms = pointer.followed.updated_at_ms;
@@ -55,6 +59,12 @@ impl Tables {
         let key =
             |row: &FollowedRow| (row.session.clone(), row.followed.subscription.stream.clone());
         for row in plan.subscriptions {
+            let name = |row: &FollowedRow| {
+                (row.session.clone(), row.followed.subscription.query_id.clone())
+            };
+            let other = self.subscriptions.values().find(|other| name(other) == name(&row));
+            let taken = other.is_some_and(|other| key(other) != key(&row));
+            assert!(!taken, "row by row, a name is one stream's: {row:?}");
             self.subscriptions.insert(key(&row), row);
         }
         for row in plan.pointers {
@@ -75,6 +85,7 @@ impl Tables {
     /// What holds after every commit.
     fn check(&self) {
         let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+        let mut names = BTreeSet::new();
         for ((session, stream), row) in &self.subscriptions {
             let of = &self.sessions[session];
             let pointer = &self.pointers[&(session.clone(), stream.clone())];
@@ -83,6 +94,8 @@ impl Tables {
             assert_eq!(pointer.followed.subscription.epoch, epoch, "the pointer's epoch");
             assert!(epoch <= of.revision, "{epoch} is the revision that made it");
             *counts.entry(stream.clone()).or_default() += 1;
+            let name = &row.followed.subscription.query_id;
+            assert!(names.insert((session, name)), "{name} is one stream's in {session}");
         }
         assert_eq!(self.pointers.len(), self.subscriptions.len(), "a pointer each");
         assert_eq!(self.counts, counts);

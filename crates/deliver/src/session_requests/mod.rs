@@ -1,4 +1,9 @@
-//! Sessions over HTTP. PROTOCOL.md, section 20, is the source.
+//! Sessions over HTTP: `/v1/sessions`, `/v1/subscriptions`, `/v1/heartbeat`, `/v1/session-offsets/{id}`.
+//! PROTOCOL.md, section 20, is the source.
+//!
+//! - [`watch`]: changes that other requests and nodes made
+
+mod watch;
 
 use std::sync::Arc;
 
@@ -22,7 +27,9 @@ use crate::hub::offset::parse_offset;
 use crate::live::message::start_from;
 use crate::node::Node;
 
-use super::subscribe::{Following, subscribe};
+use crate::sessions::{Following, subscribe};
+
+pub(crate) use watch::watch;
 
 /// Pointers in one heartbeat.
 const OFFSETS_MAX: usize = 10_000;
@@ -54,7 +61,7 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
     }
     only(&request, &[Method::POST, Method::DELETE])?;
     let ends = *request.method() == Method::DELETE;
-    let document: Document = parse(&body::read(request, node).await?, invalid)?;
+    let document: Document = parse(&body::read(request, &node.access).await?, invalid)?;
     node.sessions.verify(&document.session_id, identity)?;
     let stream = StreamName::parse(relative_name(&document.stream_id), &node.options.limits)?;
     let (session, stream) = (document.session_id, stream.into_string());
@@ -74,7 +81,7 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
         query_id: &stream,
         start,
     };
-    let made = subscribe(node, following).await?;
+    let made = subscribe(&node.sessions, &node.hub, following).await?;
     let document = json!({
         "sessionId": session,
         "streamId": stream,
@@ -107,8 +114,8 @@ pub(crate) async fn heartbeat(node: &Node, request: Request, admission: Admissio
     only(&request, &[Method::POST])?;
     let address = address(&request);
     let body = match &admission {
-        Admission::Known(_) => body::read(request, node).await?,
-        Admission::Stranger(_) => body::read_of_stranger(request, node).await?,
+        Admission::Known(_) => body::read(request, &node.access).await?,
+        Admission::Stranger(_) => body::read_of_stranger(request, &node.access).await?,
     };
     let heartbeat: Heartbeat = parse(&body, invalid)?;
     let identity = match (&heartbeat.token, admission) {

@@ -19,7 +19,6 @@ use bytes::Bytes;
 
 use tidewire_store::{Page, Position, StreamView};
 
-use super::read::Format;
 use crate::access::budget::{Account, Spare};
 
 /// Smaller pages are as quickly read as found.
@@ -27,19 +26,28 @@ const PAGE_BYTES_MIN: usize = 4 << 10;
 
 type Key = (String, Position, Format);
 
+/// How events are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Format {
+    /// As the protocol says: a JSON array, or bytes.
+    Plain,
+    /// `[{"offset": …, "payload": …}]`.
+    Events,
+}
+
 /// A page as it is sent.
 #[derive(Debug, Clone)]
-pub(super) struct Rendered {
+pub(crate) struct Rendered {
     /// Where the next read continues.
-    pub(super) next: Position,
+    pub(crate) next: Position,
     /// Whether it reaches the stream's end.
-    pub(super) up_to_date: bool,
-    pub(super) body: Bytes,
+    pub(crate) up_to_date: bool,
+    pub(crate) body: Bytes,
 }
 
 /// A page that was sent.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     /// Which stream of this name it is from.
     created: Position,
     /// What that had lost.
@@ -55,7 +63,7 @@ pub(super) struct Kept {
 
 impl Kept {
     /// The page, if it is still what a read would give.
-    pub(super) fn as_of(&self, view: &StreamView) -> Option<Rendered> {
+    pub(crate) fn as_of(&self, view: &StreamView) -> Option<Rendered> {
         let same = self.created == view.state.created && self.lost == view.lost;
         let right = same && (self.full || self.next == view.tail);
         right.then(|| Rendered {
@@ -86,13 +94,13 @@ impl Pages {
     }
 
     /// A page of this name, place and format. Whether it is still right is for the caller to see.
-    pub(super) fn find(&self, stream: &str, after: Position, format: Format) -> Option<Arc<Kept>> {
+    pub(crate) fn find(&self, stream: &str, after: Position, format: Format) -> Option<Arc<Kept>> {
         let shelf = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         shelf.pages.get(&(stream.to_owned(), after, format)).cloned()
     }
 
     /// Keeps a page that was just made.
-    pub(super) fn keep(
+    pub(crate) fn keep(
         &self,
         page: &Page,
         after: Position,

@@ -12,8 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::SessionSignal;
 
-use crate::access::auth::Identity;
-use crate::hub::{Command, Handle, Key};
+use crate::hub::Command;
 use crate::live::follow;
 use crate::node::Node;
 
@@ -128,18 +127,5 @@ impl Node {
                 }
             }
         }
-    }
-}
-
-impl super::Sessions {
-    fn connections(&self, session: &str) -> Vec<(Handle, Key, Identity)> {
-        let connected = self.connected_now();
-        connected.get(session).map(|entry| entry.connections.clone()).unwrap_or_default()
-    }
-
-    /// Sessions that are connected here, and how far their connections know them.
-    fn revisions(&self) -> Vec<(Arc<str>, u64)> {
-        let connected = self.connected_now();
-        connected.iter().map(|(id, entry)| (Arc::clone(id), entry.revision)).collect()
     }
 }
