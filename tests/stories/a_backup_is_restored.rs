@@ -141,7 +141,7 @@ async fn a_restore_keeps_what_it_replaces() {
     let half = path(&home, "half.db");
     let bytes = std::fs::read(&backup).expect("the backup");
     std::fs::write(&half, &bytes[..bytes.len() / 2]).expect("half of it");
-    refused(&command("restore", &half, &data, &["--replace"]).await, "is damaged, or no store");
+    refused(&command("restore", &half, &data, &["--replace"]).await, "is damaged, or not a store");
     refused(
         &command("restore", &backup, &data, &["--replace", "--epoch", "1"]).await,
         "not above 1",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidewire_consumer::{Consumer, OnDead};
-use tidewire_store::groups::{Key, LetterState, LetterView, Which};
+use tidewire_store::groups::{Key, LetterSelection, LetterState, LetterView};
 use tidewire_store::{PageLimit, Position};
 use tidewire_stories::{Keeper, Ledger, Store, eventually, on_both_stores};
 
@@ -69,7 +69,10 @@ async fn it_is_parked_with_what_follows_and_worked_off_in_order(store: Store) {
     letters(&ledger, 4).await;
     // Redriven in vain, it waits again.
     let key = Key::of(Some("h"), Some("bad"));
-    assert_eq!(ledger.groups().redrive("g", &Which::Key(key.clone())).await.expect("redriven"), 1);
+    assert_eq!(
+        ledger.groups().redrive("g", &LetterSelection::Key(key.clone())).await.expect("redriven"),
+        1
+    );
     eventually("it was tried again and given up", async || {
         let all = ledger.groups().letters("g", Position::START, LETTERS, None).await;
         let all = all.expect("letters").letters;
@@ -79,7 +82,7 @@ async fn it_is_parked_with_what_follows_and_worked_off_in_order(store: Store) {
     assert_eq!(ledger.story_of("bad").await, "1");
     // Once the handler is mended, all of it goes in order, and what comes is behind it.
     healed.store(true, Ordering::SeqCst);
-    ledger.groups().redrive("g", &Which::All).await.expect("redriven");
+    ledger.groups().redrive("g", &LetterSelection::All).await.expect("redriven");
     ledger.order("h", "bad", &["5"]).await;
     comes_to(&ledger, "bad", "1 retry 2 3 4 5").await;
     letters(&ledger, 0).await;
@@ -122,7 +125,11 @@ async fn a_dropped_letter_lets_those_behind_go_on(store: Store) {
     let worker = member(&ledger, Keeper::default()).await;
     let found = letters(&ledger, 2).await;
     let poison = found[0].letter.event.position;
-    ledger.groups().drop_letters("g", &Which::Offset(poison), false).await.expect("dropped");
+    ledger
+        .groups()
+        .drop_letters("g", &LetterSelection::Offset(poison), false)
+        .await
+        .expect("dropped");
     ledger.order("h", "bad", &["2"]).await;
     comes_to(&ledger, "bad", "1 2").await;
     letters(&ledger, 0).await;

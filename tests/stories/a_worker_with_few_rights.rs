@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidewire_consumer::Start;
-use tidewire_store::groups::{GroupChange, Which};
+use tidewire_store::groups::{GroupChange, LetterSelection};
 use tidewire_store::{PageLimit, Position};
 use tidewire_stories::{Keeper, Ledger, Store, eventually};
 
@@ -68,7 +68,7 @@ async fn the_rights_that_the_readme_lists_are_enough() {
     })
     .await;
     healed.store(true, Ordering::SeqCst);
-    ledger.groups().redrive("g", &Which::All).await.expect("redriven");
+    ledger.groups().redrive("g", &LetterSelection::All).await.expect("redriven");
     comes_to(&ledger, "bad", "retry 1").await;
     let change = GroupChange { partitions: Some(3), ..GroupChange::default() };
     ledger.groups().change_group("g", &change).await.expect("a change");

@@ -153,7 +153,7 @@ fn the_stores_have_the_same_queries_and_files() {
     // changed there is captured there, and who works on what is known there; and PostgreSQL has tools for
     // backups of its own, and copies its own write-ahead log.
     let own = |name: &str| {
-        ["backup.rs", "cache.rs", "memory.rs", "recent.rs", "groups/desk.rs"].contains(&name)
+        ["backup.rs", "cache.rs", "memory.rs", "recent.rs", "groups/runtime.rs"].contains(&name)
             || ["checkpoint.rs", "tests/checkpoints.rs", "tests/names.rs"].contains(&name)
             || name.starts_with("capture/")
     };

@@ -27,7 +27,7 @@ impl Capture {
     pub async fn stop(self) {
         drop(self.stop);
         if let Err(error) = self.task.await {
-            tracing::error!(%error, "capture ended badly");
+            tracing::error!(%error, "capture stopped with an error");
         }
     }
 }

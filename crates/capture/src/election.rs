@@ -1,4 +1,4 @@
-//! Who brings changes into the log: the node whose session holds an advisory lock.
+//! The election of the node that brings changes into the log: its session holds an advisory lock.
 //!
 //! The session is a direct one (no transaction pooler: the lock belongs to it), and the server ends
 //! it when it is silent for three seconds, whether its node is dead, stopped or cut off. Others try

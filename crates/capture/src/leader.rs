@@ -1,4 +1,4 @@
-//! What the elected node holds on to, and what it works at.
+//! The elected node: the lock that it holds, and the work that it does.
 //!
 //! Each leader makes `generation` rise, under the offset lock. Whoever appends captured events checks
 //! it under the same lock, so that a leader that was cut off and comes back appends nothing.
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::options::CaptureOptions;
 use crate::query::{execute, query_one, sql};
-use crate::{choice, sequencer, upkeep, wal};
+use crate::{sequencer, source, upkeep, wal};
 
 /// The right to bring captured changes into the log, for as long as nobody else has it.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Leadership {
         let client = self.client();
         let seen = self.link.seen();
         let begin = async {
-            // In one flight. Each statement sees what the lock's last holder committed, because in
+            // In one round trip. Each statement sees what the lock's last holder committed, because in
             // READ COMMITTED each has a snapshot of its own.
             let lock = client.prepare_cached(sql!("lock")).await?;
             let head = client.prepare_cached(&self.link.fitted(sql!("head"))).await?;
@@ -121,7 +121,7 @@ impl Leadership {
     async fn resign(&self) {
         let resigned = execute(self.client(), sql!("resign"), &[&self.generation]).await;
         if let Err(error) = resigned {
-            tracing::debug!(%error, "could not say that nobody leads");
+            tracing::debug!(%error, "could not record that no node leads");
         }
     }
 }
@@ -133,7 +133,7 @@ pub(crate) async fn work(
     stop: &CancellationToken,
 ) -> Result<(), StoreError> {
     // Not in the loop: a switch that it makes ends the source, and it goes on.
-    let mut choice = Box::pin(choice::run(leadership, options));
+    let mut choice = Box::pin(source::run(leadership, options));
     loop {
         let mode = leadership.mode().await?;
         tracing::info!(

@@ -7,9 +7,9 @@
 //! on the database, so that this crate meets `tidewire-deliver` nowhere but in the log.
 //!
 //! - `election`: who works; `leader`: what the one who does holds on to, and what it works at
-//! - `choice`: which of the two sources it is, and whom the log's growth is told to
+//! - `source`: chooses the source of changes, and which channels are notified of events
 //! - `sequencer`: from the staging table to the log
-//! - `crowd`: how transactions that come together share a commit
+//! - `group_commit`: how transactions that come together share a commit
 //! - `wal`: from the write-ahead log to the log
 //! - `upkeep`: tables that were changed or dropped, and counts; `reconcile`: those that changed past capture
 //! - `capture`: a node's part in capture
@@ -17,14 +17,14 @@
 //! - `query`: the queries of `sql`, which the store runs as it does its own
 
 mod capture;
-mod choice;
-mod crowd;
 mod election;
+mod group_commit;
 mod leader;
 mod options;
 mod query;
 mod reconcile;
 mod sequencer;
+mod source;
 mod upkeep;
 mod wal;
 

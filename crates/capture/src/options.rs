@@ -27,12 +27,12 @@ impl Source {
     }
 }
 
-/// Whom the log's growth is told to, besides the nodes.
+/// Which channels besides the nodes' own are notified when the log grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// Nobody.
+    /// None.
     Auto,
-    /// Whoever listens to the channels `cdc_outbox` and `event_channel`.
+    /// The channels `cdc_outbox` and `event_channel`, which other systems listen to.
     Always,
 }
 

@@ -1,5 +1,5 @@
-//! What the elected node does besides, on a session of its own, whichever way changes come: looks
-//! whether watched tables were changed or dropped, or changed past capture, and writes down counts.
+//! Upkeep by the elected node, on a session of its own, for both sources of changes: finds watched tables
+//! that were altered, dropped, or changed past capture, and writes down counts.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -99,7 +99,7 @@ impl Upkeep<'_> {
                 Err(error @ (StoreError::Broken { .. } | StoreError::Unavailable(_))) => {
                     // Fails where the session is broken, and then it is for a new one to go on.
                     self.client.batch_execute("ROLLBACK").await.map_err(&failed)?;
-                    tracing::warn!(table, %error, "cannot follow a table's change yet");
+                    tracing::warn!(table, %error, "cannot capture a table's new shape yet; trying again");
                     let skipped = (1 << times.min(8)).min(LOOKS_SKIPPED_MAX);
                     self.postponed.insert(table, (times + 1, self.looks.wrapping_add(skipped)));
                 }
@@ -121,13 +121,13 @@ impl Upkeep<'_> {
         tracing::warn!(table, why, "a watched table may have changed past capture");
         let settings = (SETTINGS, self.compare_max);
         match reconcile(self.leadership, self.client, settings, table).await? {
-            Reconciled::Alike => tracing::info!(table, "the table is as the log says"),
+            Reconciled::Alike => tracing::info!(table, "the table matches the log"),
             Reconciled::Told { table, why, events } => {
-                tracing::warn!(table, why, events, "what was different is in the log");
+                tracing::warn!(table, why, events, "appended the differences to the log");
             }
             Reconciled::ToldToRead { table, why } => {
-                let text = "a table takes too long to compare with the log; whoever follows it is told to read \
-                            it again";
+                let text = "a table takes too long to compare with the log; its subscribers are told to read it \
+                            again";
                 tracing::error!(table, why, "{text}");
             }
         }
@@ -158,7 +158,7 @@ async fn identify_partitions(client: &ClientWrapper) -> Result<(), StoreError> {
             Ok(())
         }
         Err(error @ (StoreError::Broken { .. } | StoreError::Unavailable(_))) => {
-            tracing::warn!(%error, "partitions of watched tables cannot be read whole yet");
+            tracing::warn!(%error, "partitions of watched tables cannot be captured completely yet");
             Ok(())
         }
         Err(error) => Err(error),

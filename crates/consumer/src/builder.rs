@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_store::SharedStore;
-use tidewire_store::groups::{GroupWish, Groups, OnDead, SharedGroups, Start, retry_in};
+use tidewire_store::groups::{GroupSettings, Groups, OnDead, SharedGroups, Start, retry_in};
 use tidewire_store_postgres::PostgresStore;
 use tidewire_store_postgres::groups::PostgresGroups;
 use tidewire_store_sqlite::SqliteStore;
@@ -235,7 +235,7 @@ impl Builder {
 
 /// The group is there, and is as it is wished.
 async fn join(groups: &dyn Groups, settings: &Settings) -> Result<(), Error> {
-    let wish = GroupWish {
+    let wish = GroupSettings {
         partitions: settings.partitions,
         filter: settings.filter(),
         start: settings.start,

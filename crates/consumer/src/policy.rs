@@ -40,7 +40,7 @@ pub(crate) fn reaction(error: &GroupError) -> Reaction {
         | GroupError::Stopped { .. }
         | GroupError::Changing
         | GroupError::TooMany { .. }
-        | GroupError::Weather(_)
+        | GroupError::Transient(_)
         | GroupError::Sql(_)
         | GroupError::Store(_) => Reaction::Wait,
     }
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn what_passes_by_itself_never_ends_a_member() {
         for error in [
-            GroupError::Weather("lost".to_owned()),
+            GroupError::Transient("lost".to_owned()),
             GroupError::Changing,
             GroupError::NotFound,
             GroupError::Store(StoreError::Unknown("lost".to_owned())),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::value::to_raw_value;
 use tidewire_store::groups::decide::is_at_barrier;
 use tidewire_store::groups::{
-    GroupError, GroupView, MemberKind, MemberReport, Renewed, Sharer, retry_in, shares,
+    GroupError, GroupView, LiveMember, MemberKind, MemberReport, Renewed, retry_in, shares,
 };
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
@@ -227,11 +227,11 @@ impl Steward {
 
 /// The partitions of a member. Workers over HTTP take whatever is free, so they have no share.
 fn share_of(group: &GroupView, member: &str) -> Vec<u32> {
-    let sharers: Vec<Sharer<'_>> = group
+    let sharers: Vec<LiveMember<'_>> = group
         .members
         .iter()
         .filter(|one| one.report.kind == MemberKind::Library)
-        .map(|one| Sharer {
+        .map(|one| LiveMember {
             id: &one.report.member,
             joined_at_ms: one.joined_at_ms,
             pinned: one.report.pinned,

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tokio::sync::mpsc;
 use tokio::time::Interval;
 
-use tidewire_store::memory::{MemoryData, MemoryStore, Pace};
+use tidewire_store::memory::{Delay, MemoryData, MemoryStore};
 use tidewire_store::{Actor, Append, Clock, Command as LogCommand, Create, PageLimit, SharedStore};
 
 use super::outlet::ServerSent;
@@ -93,7 +93,7 @@ impl World {
         let data = MemoryData::new(Clock::new(|| 0));
         let calls = AtomicUsize::new(0);
         let late = move || LATE[calls.fetch_add(1, Ordering::Relaxed) % LATE.len()];
-        let store: SharedStore = MemoryStore::open_paced(&data, Pace::new(late));
+        let store: SharedStore = MemoryStore::open_delayed(&data, Delay::new(late));
         for stream in STREAMS {
             let create = Create {
                 stream: stream.to_owned(),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 
 use super::Opener;
-use super::subject::{Subject, refusal, text};
+use super::test_store::{TestStore, refusal, text};
 use tidewire_store::command::{Answer, Append, Refusal};
 use tidewire_store::offset::Position;
 use tidewire_store::testing::commands::{JSON, append, append_json, close, create};
@@ -16,7 +16,7 @@ pub async fn offsets_are_gapless_under_many_appenders(data: &dyn Opener) {
     const APPENDERS: usize = 32;
     const STREAMS: usize = 8;
     const ROUNDS: usize = 8;
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for stream in 0..STREAMS {
         store.create_text(&format!("s{stream}")).await;
     }
@@ -51,7 +51,7 @@ pub async fn offsets_are_gapless_under_many_appenders(data: &dyn Opener) {
 
 /// Read your own writes: when the answer is there, so is the event, for every kind of reader.
 pub async fn an_acknowledged_append_is_visible_at_once(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     for round in 0..20 {
         let body = format!("round {round}");
@@ -68,7 +68,7 @@ pub async fn an_acknowledged_append_is_visible_at_once(data: &dyn Opener) {
 /// Commands that wait together are committed together.
 pub async fn appends_that_wait_together_share_commits(data: &dyn Opener) {
     const APPENDS: u64 = 200;
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     let before = store.commit_stats();
     // All of them are in the queue before the first answer is looked at.
@@ -84,7 +84,7 @@ pub async fn appends_that_wait_together_share_commits(data: &dyn Opener) {
 
 /// Commands are decided in the order of their arrival.
 pub async fn appends_that_wait_together_keep_their_order(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     let bodies: Vec<String> = (0..50).map(|number| number.to_string()).collect();
     let tails = join_all(bodies.iter().map(|body| store.append_text("a", body))).await;
@@ -94,7 +94,7 @@ pub async fn appends_that_wait_together_keep_their_order(data: &dyn Opener) {
 
 /// A command refused by the protocol does not disturb those it shares a commit with.
 pub async fn a_refused_append_leaves_its_neighbours_alone(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.create_text("closed").await;
     store.append(close("closed")).await;
@@ -119,7 +119,7 @@ pub async fn a_refused_append_leaves_its_neighbours_alone(data: &dyn Opener) {
 
 /// In JSON mode each message has its own offset, and all know the append that brought them.
 pub async fn json_messages_have_an_offset_each_and_share_their_append(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create(tidewire_store::testing::commands::create_json("j")).await;
     store.append(append_json("j", &[r#"{"n":1}"#, "2", r#""three""#])).await;
     let tail = store.append(append_json("j", &["4"])).await;
@@ -136,7 +136,7 @@ pub async fn json_messages_have_an_offset_each_and_share_their_append(data: &dyn
 
 /// In byte mode an append is one event, and its bytes come back as they went in.
 pub async fn bytes_come_back_as_they_went_in(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create(tidewire_store::Create { content_type: None, ..create("b") }).await;
     let bodies: [Bytes; 3] = [
         Bytes::from_static(b"\0\xff\xfe not text \0"),
@@ -159,7 +159,7 @@ pub async fn bytes_come_back_as_they_went_in(data: &dyn Opener) {
 
 /// Content types are compared by media type, without parameters and regardless of case.
 pub async fn the_content_type_must_be_the_streams(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     for (content_type, accepted) in [
         (Some("text/plain"), true),
@@ -184,7 +184,7 @@ pub async fn the_content_type_must_be_the_streams(data: &dyn Opener) {
 
 /// `Stream-Seq` rises strictly, compared bytewise; appends without one do not take part.
 pub async fn stream_seq_must_rise_bytewise(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     let mut last = String::new();
     for (seq, accepted) in [
@@ -212,7 +212,7 @@ pub async fn stream_seq_must_rise_bytewise(data: &dyn Opener) {
 
 /// There is nothing to append to, and nothing is made of it.
 pub async fn an_append_to_no_stream_is_refused(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for command in [append("a", "x"), close("a")] {
         assert_eq!(refusal(store.appends(command).await), Refusal::NotFound);
     }

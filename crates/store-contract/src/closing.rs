@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 
 use super::Opener;
-use super::subject::{Subject, refusal};
+use super::test_store::{TestStore, refusal};
 use tidewire_store::command::{Answer, Append, Create, Refusal};
 use tidewire_store::offset::Position;
 use tidewire_store::stream::{Closed, ProducerStamp};
@@ -11,7 +11,7 @@ use tidewire_store::testing::commands::{append, close, create, stamped};
 
 /// A closed stream takes nothing more and says where it ended.
 pub async fn a_closed_stream_takes_nothing_more(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.append_text("a", "x").await;
     let answer = store.appends(Append { close: true, ..append("a", "end") }).await;
@@ -29,7 +29,7 @@ pub async fn a_closed_stream_takes_nothing_more(data: &dyn Opener) {
 
 /// Closing without content is done once, needs no content type, and may be said again.
 pub async fn closing_twice_is_as_good_as_once(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     let tail = store.append_text("a", "x").await;
     let first = store.appends(close("a")).await;
@@ -42,7 +42,7 @@ pub async fn closing_twice_is_as_good_as_once(data: &dyn Opener) {
 
 /// A stream without content ends where it began.
 pub async fn an_empty_stream_can_be_closed(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("later").await;
     let closed = Answer::Appended { tail: Position::START, closed: true };
     assert_eq!(store.appends(close("later")).await, closed);
@@ -55,7 +55,7 @@ pub async fn an_empty_stream_can_be_closed(data: &dyn Opener) {
 
 /// A stream can be made whole: with its content and closed.
 pub async fn a_stream_may_be_closed_from_the_start(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let messages = vec!["all there is".to_owned().into()];
     let tail = store.create(Create { messages, closed: true, ..create("a") }).await;
     assert_eq!(store.texts("a").await, ["all there is"]);
@@ -65,7 +65,7 @@ pub async fn a_stream_may_be_closed_from_the_start(data: &dyn Opener) {
 /// The producer that closed a stream may retry; it gets its success again. Another stamp, even of
 /// the same producer, is late.
 pub async fn the_closing_producers_retry_succeeds(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.append(stamped("a", "x", "p", 1, 0)).await;
     let closing = Append { close: true, ..stamped("a", "end", "p", 1, 1) };
@@ -84,7 +84,7 @@ pub async fn the_closing_producers_retry_succeeds(data: &dyn Opener) {
 
 /// A producer may close without content; its retry is known, and any other stamp is late.
 pub async fn a_producer_may_close_without_content(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     let tail = store.append(stamped("a", "x", "p", 0, 0)).await;
     let closing = |id: &str, seq: u64| Append {
@@ -103,7 +103,7 @@ pub async fn a_producer_may_close_without_content(data: &dyn Opener) {
 
 /// A zombie learns that it is one, even from a closed stream.
 pub async fn a_stale_epoch_is_told_apart_from_a_closed_stream(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.append(Append { close: true, ..stamped("a", "end", "p", 2, 0) }).await;
     let answer = store.appends(stamped("a", "x", "p", 1, 0)).await;
@@ -112,7 +112,7 @@ pub async fn a_stale_epoch_is_told_apart_from_a_closed_stream(data: &dyn Opener)
 
 /// Of appends that race to close a stream, one gets in and the others learn where it ended.
 pub async fn one_of_racing_closers_wins(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     let closing = |body: usize| Append { close: true, ..append("a", &body.to_string()) };
     let answers = join_all((0..8).map(|body| store.appends(closing(body)))).await;

@@ -2,8 +2,9 @@
 
 use super::Opener;
 use super::keys::{LONG_MS, hash, new_key};
-use super::subject::{DEADLINE, Subject};
+use super::test_store::{DEADLINE, TestStore};
 use tidewire_store::control::ControlCursor;
+use tidewire_store::error::StoreError;
 use tidewire_store::keys::NewKey;
 
 /// What was said: its kind and its body.
@@ -18,7 +19,7 @@ pub(super) fn key_changed(id: i64) -> Said {
     said("key_changed", &format!(r#"{{"id":{id}}}"#))
 }
 
-impl Subject {
+impl TestStore {
     pub(super) async fn sends(&self, kind: &str, body: &str) {
         let sent = self.send_control(kind, body).await;
         sent.unwrap_or_else(|error| panic!("send {kind}: {error}"));
@@ -42,7 +43,7 @@ impl Subject {
 
 /// Every reader gets every message once, as it was sent and in the order of sending.
 pub async fn every_reader_hears_every_message_once(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let (mut one, mut two) = (store.listens().await, store.listens().await);
     assert_eq!(store.is_told(&mut one).await, []);
     store.sends("a", "{}").await;
@@ -58,7 +59,7 @@ pub async fn every_reader_hears_every_message_once(data: &dyn Opener) {
 /// Whoever leaves the first reading aside hears what is said from then on; the others all that is
 /// kept.
 pub async fn a_reader_begins_where_it_likes(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.sends("before", "{}").await;
     let mut from_now_on = store.listens().await;
     store.sends("after", "{}").await;
@@ -71,7 +72,7 @@ pub async fn a_reader_begins_where_it_likes(data: &dyn Opener) {
 pub async fn messages_sent_at_once_are_heard_once(data: &dyn Opener) {
     const SENDERS: usize = 8;
     const MESSAGES: usize = 10;
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let mut cursor = store.listens().await;
     let mut senders = tokio::task::JoinSet::new();
     for sender in 0..SENDERS {
@@ -103,7 +104,7 @@ pub async fn messages_sent_at_once_are_heard_once(data: &dyn Opener) {
 
 /// A message wakes those who wait for one.
 pub async fn a_message_is_signalled(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let mut signals = store.control_signals();
     let mut cursor = store.listens().await;
     for round in 0..3 {
@@ -124,10 +125,11 @@ pub async fn a_message_is_signalled(data: &dyn Opener) {
 
 /// A message that is no JSON is refused, and does not disturb the others.
 pub async fn a_message_that_is_no_json_is_refused(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let mut cursor = store.listens().await;
     for bad in ["", "{", "a", "{'a':1}"] {
-        store.send_control("a", bad).await.expect_err("not JSON");
+        let sent = store.send_control("a", bad).await;
+        assert!(matches!(sent, Err(StoreError::Broken { .. })), "{bad:?} gave {sent:?}");
     }
     store.sends("a", "{}").await;
     assert_eq!(store.is_told(&mut cursor).await, [said("a", "{}")]);
@@ -135,7 +137,7 @@ pub async fn a_message_that_is_no_json_is_refused(data: &dyn Opener) {
 
 /// A key that changes or goes is told; one that is made or used is not.
 pub async fn changed_keys_are_told(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let mut cursor = store.listens().await;
     let a = store.makes(new_key('a')).await.id;
     let b = store.makes(NewKey { expires_in_ms: Some(LONG_MS), ..new_key('b') }).await.id;
@@ -155,7 +157,7 @@ pub async fn changed_keys_are_told(data: &dyn Opener) {
 
 /// A key that a person changes with SQL is told as well.
 pub async fn keys_changed_by_hand_are_told(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let mut cursor = store.listens().await;
     let a = store.makes(new_key('a')).await.id;
     let b = store.makes(new_key('b')).await.id;
@@ -188,7 +190,7 @@ pub async fn keys_changed_by_hand_are_told(data: &dyn Opener) {
 /// Old messages are removed and young ones kept; a reader that was there hears no message twice for
 /// it, and goes on.
 pub async fn old_messages_are_swept(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let mut cursor = store.listens().await;
     store.sends("old", "{}").await;
     store.sends("old", "{}").await;
@@ -209,7 +211,7 @@ pub async fn old_messages_are_swept(data: &dyn Opener) {
 
 /// Tickets whose time is over are removed with them, and no others.
 pub async fn expired_tickets_are_swept(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.puts_ticket('a', "{}", 0).await;
     store.puts_ticket('b', "{}", LONG_MS).await;
     store.sends("young", "{}").await;
@@ -220,7 +222,7 @@ pub async fn expired_tickets_are_swept(data: &dyn Opener) {
 
 /// However much there is to remove, a sweep removes a limited part of it, the oldest first.
 pub async fn a_sweep_of_the_channel_is_bounded(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let numbers = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1500)";
     data.run_sql(&format!(
         "{numbers} INSERT INTO tidewire.control (kind, body, created_at) SELECT n, '{{}}', n FROM n"
@@ -240,7 +242,7 @@ pub async fn a_sweep_of_the_channel_is_bounded(data: &dyn Opener) {
 
 /// What was said before a restart is heard after it, and ids go on, also if all has been swept.
 pub async fn messages_survive_a_restart(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let mut cursor = store.listens().await;
     store.sends("before", "{}").await;
     let store = store.reopen(data).await;

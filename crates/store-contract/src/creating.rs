@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 
 use super::Opener;
-use super::subject::{Subject, refusal, text};
+use super::test_store::{TestStore, refusal, text};
 use tidewire_store::command::{Answer, Append, Create, Refusal};
 use tidewire_store::offset::Position;
 use tidewire_store::stream::Lifetime;
@@ -14,7 +14,7 @@ use tidewire_store::testing::commands::{
 /// A stream made without a content type holds bytes; an empty one is at the start, however far the
 /// log has come.
 pub async fn an_empty_stream_is_at_the_start(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("other").await;
     store.append_text("other", "x").await;
     let tail = store.create(Create { content_type: None, ..create("a") }).await;
@@ -28,7 +28,7 @@ pub async fn an_empty_stream_is_at_the_start(data: &dyn Opener) {
 
 /// The first content is there as soon as the stream is.
 pub async fn first_content_arrives_with_its_stream(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let messages = ["1", "2"].map(|text| text.to_owned().into()).to_vec();
     let tail = store.create(Create { messages, ..create_json("a") }).await;
     let events = store.events("a").await;
@@ -40,7 +40,7 @@ pub async fn first_content_arrives_with_its_stream(data: &dyn Opener) {
 
 /// A repeated creation with the same configuration confirms the stream and changes nothing.
 pub async fn creating_the_same_again_confirms_it(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let lifetime = Some(Lifetime::Sliding { ttl_s: 3600 });
     let until = Some(Lifetime::Until { at_ms: 4_000_000_000_000 });
     let content_type = Some("TEXT/plain; charset=utf-8".to_owned());
@@ -72,7 +72,7 @@ pub async fn creating_the_same_again_confirms_it(data: &dyn Opener) {
 
 /// A repeated creation with another configuration is refused and says what differs.
 pub async fn creating_with_another_configuration_is_refused(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.create_text("source").await;
     store.create(fork("source", "forked")).await;
@@ -96,7 +96,7 @@ pub async fn creating_with_another_configuration_is_refused(data: &dyn Opener) {
 
 /// Of creations that race, one makes the stream and the others find it.
 pub async fn racing_creations_make_one_stream(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let answers = join_all((0..16).map(|_| store.creates(create("a")))).await;
     let made = answers.iter().filter(|a| matches!(a, Answer::Created { new: true, .. })).count();
     let found = answers.iter().filter(|a| matches!(a, Answer::Created { new: false, .. })).count();
@@ -106,7 +106,7 @@ pub async fn racing_creations_make_one_stream(data: &dyn Opener) {
 
 /// Deleting takes the stream away for readers and writers alike.
 pub async fn a_deleted_stream_is_gone(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.append_text("a", "x").await;
     store.delete("a").await;
@@ -119,7 +119,7 @@ pub async fn a_deleted_stream_is_gone(data: &dyn Opener) {
 /// A stream made under a name that was used before starts from nothing: no events, no producers,
 /// no `Stream-Seq`, not closed.
 pub async fn a_recreated_stream_does_not_show_its_predecessor(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.append(stamped("a", "old", "p", 3, 0)).await;
     store.append(Append { seq: Some("9".to_owned()), ..append("a", "old") }).await;
@@ -139,7 +139,7 @@ pub async fn a_recreated_stream_does_not_show_its_predecessor(data: &dyn Opener)
 
 /// Nor does one whose predecessor went in the same commit.
 pub async fn a_stream_may_be_deleted_and_made_anew_in_one_commit(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.create_text("b").await;
     store.append(stamped("a", "old", "p", 5, 0)).await;
@@ -160,7 +160,7 @@ pub async fn a_stream_may_be_deleted_and_made_anew_in_one_commit(data: &dyn Open
 
 /// Purging a deleted stream's events never takes the tip back, so positions keep rising.
 pub async fn positions_keep_rising_after_everything_is_deleted(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let mut highest = Position::START;
     for round in 0..3 {
         store.create_text("a").await;

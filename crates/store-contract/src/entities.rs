@@ -3,10 +3,11 @@
 use super::Opener;
 use super::control::said;
 use super::sessions::LONG_MS;
-use super::subject::Subject;
+use super::test_store::TestStore;
 use tidewire_store::entity::{
     ENTITY_ID_BYTES_MAX, EntityCount, EntityEdit, EntitySubscription, SWEPT_MAX,
 };
+use tidewire_store::error::StoreError;
 
 fn ids(ids: &[&str]) -> Vec<String> {
     ids.iter().map(ToString::to_string).collect()
@@ -37,7 +38,7 @@ fn disconnect(connection: &str) -> EntityEdit {
     EntityEdit::Disconnect { connection_id: connection.to_owned() }
 }
 
-impl Subject {
+impl TestStore {
     async fn edits(&self, edits: &[EntityEdit]) {
         self.edit_entities(edits.to_vec()).await.expect("subscriptions can be changed");
     }
@@ -65,7 +66,7 @@ fn changed(connection: &str) -> (String, String) {
 
 /// What is told, with the spaces left out that one database writes and the other does not.
 async fn told(
-    store: &Subject,
+    store: &TestStore,
     cursor: &mut tidewire_store::ControlCursor,
 ) -> Vec<(String, String)> {
     let told = store.is_told(cursor).await;
@@ -74,7 +75,7 @@ async fn told(
 
 /// Subscriptions add up, and end one by one, by kind, or all at once.
 pub async fn a_connection_subscribes_to_entities(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     assert_eq!(store.subscribed_to("c").await, "");
     store.edits(&[subscribe("c", "project", &["2", "1"])]).await;
     store.edits(&[subscribe("c", "project", &["2", "10"]), subscribe("c", "task", &["é"])]).await;
@@ -90,7 +91,7 @@ pub async fn a_connection_subscribes_to_entities(data: &dyn Opener) {
 
 /// A later edit of a batch sees what an earlier one did.
 pub async fn edits_are_made_in_their_order(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let some = Some(&["1"][..]);
     store.edits(&[subscribe("c", "p", &["1", "2"]), unsubscribe("c", "p", some)]).await;
     assert_eq!(store.subscribed_to("c").await, "p 2");
@@ -104,7 +105,7 @@ pub async fn edits_are_made_in_their_order(data: &dyn Opener) {
 
 /// A batch is of many connections, and each has only its own part of it.
 pub async fn one_connections_edits_leave_the_others_alone(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let edits: Vec<_> = ["a", "b", "c", "d"].map(|c| subscribe(c, "p", &["1", "2"])).into();
     store.edits(&edits).await;
     let some = Some(&["1"][..]);
@@ -118,11 +119,12 @@ pub async fn one_connections_edits_leave_the_others_alone(data: &dyn Opener) {
 
 /// One edit that cannot be made takes the others of its batch along.
 pub async fn edits_are_made_all_or_none(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.edits(&[subscribe("c", "p", &["1"])]).await;
     let long = "x".repeat(ENTITY_ID_BYTES_MAX + 1);
     let edits = vec![disconnect("c"), subscribe("d", "p", &["1", &long])];
-    store.edit_entities(edits).await.expect_err("an id that is too long is not kept");
+    let too_long = store.edit_entities(edits).await;
+    assert!(matches!(too_long, Err(StoreError::Broken { .. })), "{too_long:?}");
     assert_eq!(store.subscribed_to("c").await, "p 1");
     assert_eq!(store.subscribed_to("d").await, "");
     let fits = "y".repeat(ENTITY_ID_BYTES_MAX);
@@ -132,7 +134,7 @@ pub async fn edits_are_made_all_or_none(data: &dyn Opener) {
 
 /// Counts are of subscriptions, of the entities among them and of the users.
 pub async fn subscriptions_are_counted(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     assert_eq!(store.counts(None).await, []);
     store
         .edits(&[
@@ -158,7 +160,7 @@ pub async fn subscriptions_are_counted(data: &dyn Opener) {
 
 /// SQL may subscribe a connection, and nodes are told which one.
 pub async fn what_sql_changes_is_told(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let mut cursor = store.listens().await;
     let table = "tidewire.rxdb_subscription";
     let insert = |rows: &str| {
@@ -190,7 +192,7 @@ pub async fn what_sql_changes_is_told(data: &dyn Opener) {
 /// A statement or a transaction over many connections tells of each of them once, in whatever order its
 /// rows come.
 pub async fn a_connection_is_told_of_once(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let mut cursor = store.listens().await;
     let table = "tidewire.rxdb_subscription";
     let rows: Vec<String> =
@@ -222,7 +224,7 @@ pub async fn a_connection_is_told_of_once(data: &dyn Opener) {
 
 /// What nodes write themselves is no news to them; after it SQL is heard again.
 pub async fn what_nodes_change_is_not_told(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let mut cursor = store.listens().await;
     store.edits(&[subscribe("a", "p", &["1", "2", "3"]), subscribe("b", "p", &["1"])]).await;
     store.edits(&[unsubscribe("a", "p", Some(&["1"]))]).await;
@@ -237,7 +239,7 @@ pub async fn what_nodes_change_is_not_told(data: &dyn Opener) {
 
 /// What SQL subscribed becomes the node's when that subscribes the same, and lives with it.
 pub async fn a_node_takes_up_what_sql_subscribed(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", LONG_MS).await;
     let sql = "INSERT INTO tidewire.rxdb_subscription
         (connection_id, entity_code, entity_id, subscribed_at)
@@ -250,7 +252,7 @@ pub async fn a_node_takes_up_what_sql_subscribed(data: &dyn Opener) {
 
 /// All that SQL subscribed a connection to becomes the node's that serves it, and nothing else does.
 pub async fn a_node_adopts_what_sql_subscribed(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", LONG_MS).await;
     let sql = "INSERT INTO tidewire.rxdb_subscription
         (connection_id, entity_code, entity_id, subscribed_at)
@@ -273,7 +275,7 @@ pub async fn a_node_adopts_what_sql_subscribed(data: &dyn Opener) {
 
 /// The subscriptions of nodes whose lease has ended go, and of those that never had one.
 pub async fn subscriptions_of_dead_nodes_are_swept(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("alive", LONG_MS).await;
     store.renews_node("dead", 0).await;
     for node in ["alive", "dead", "unknown"] {
@@ -287,7 +289,7 @@ pub async fn subscriptions_of_dead_nodes_are_swept(data: &dyn Opener) {
 
 /// What SQL subscribed and no node took up goes when it is old.
 pub async fn stale_subscriptions_of_no_node_are_swept(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let sql = "INSERT INTO tidewire.rxdb_subscription
         (connection_id, entity_code, entity_id, subscribed_at)
         VALUES ('old', 'p', '1', to_timestamp(1))";
@@ -302,7 +304,7 @@ pub async fn stale_subscriptions_of_no_node_are_swept(data: &dyn Opener) {
 
 /// All go that are to go, though a transaction removes a limited number.
 pub async fn many_subscriptions_are_swept_a_piece_at_a_time(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let many = SWEPT_MAX + 1;
     let all: Vec<String> = (0..many).map(|id| id.to_string()).collect();
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
@@ -313,7 +315,7 @@ pub async fn many_subscriptions_are_swept_a_piece_at_a_time(data: &dyn Opener) {
 
 /// They are there until their connection's node is known to be gone.
 pub async fn subscriptions_to_entities_survive_a_restart(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.edits(&[subscribe("c", "p", &["1"])]).await;
     let store = store.reopen(data).await;
     assert_eq!(store.subscribed_to("c").await, "p 1");

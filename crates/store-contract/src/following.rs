@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Opener;
-use super::subject::{EVERYTHING, Subject, text};
+use super::test_store::{EVERYTHING, TestStore, text};
 use tidewire_store::command::Create;
 use tidewire_store::event::Control;
 use tidewire_store::log::PageLimit;
@@ -22,7 +22,7 @@ pub async fn a_follower_always_sees_a_prefix(data: &dyn Opener) {
     const WRITERS: usize = 8;
     const APPENDS: usize = 40;
     const EVENTS: usize = 1 + WRITERS * APPENDS * 2;
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create(create_json("a")).await;
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..WRITERS {
@@ -57,7 +57,7 @@ pub async fn a_follower_always_sees_a_prefix(data: &dyn Opener) {
 
 /// A follower gets the headers of all events, and the payloads of the streams it asked for.
 pub async fn payloads_come_only_for_wanted_streams(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for stream in ["a", "b"] {
         store.create_text(stream).await;
         store.append_text(stream, "secret").await;
@@ -75,7 +75,7 @@ pub async fn payloads_come_only_for_wanted_streams(data: &dyn Opener) {
 /// Creation, closing, deletion and expiry are events in the log, in order, without payload, so that
 /// waiting readers on every node learn of them.
 pub async fn control_events_tell_what_became_of_streams(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.append_text("a", "x").await;
     store.append(tidewire_store::Append { close: true, ..append("a", "end") }).await;
@@ -113,7 +113,7 @@ pub async fn control_events_tell_what_became_of_streams(data: &dyn Opener) {
 
 /// Pages of the log end at their limits, and a single large event is still returned.
 pub async fn the_log_is_followed_a_page_at_a_time(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.create_text("b").await;
     let large = "x".repeat(100_000);
@@ -137,7 +137,7 @@ pub async fn the_log_is_followed_a_page_at_a_time(data: &dyn Opener) {
 /// Whoever waits for the log to grow is woken by a commit.
 pub async fn the_log_tells_that_it_has_grown(data: &dyn Opener) {
     const PATIENCE: Duration = Duration::from_secs(30);
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let mut grown = store.grown();
     for round in 0..3 {
         grown.mark_unchanged();

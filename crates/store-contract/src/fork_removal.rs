@@ -1,7 +1,7 @@
 //! Removing streams that have forks: hidden at once, collected with the last fork.
 
 use super::Opener;
-use super::subject::{EVERYTHING, Subject, eventually, refusal};
+use super::test_store::{EVERYTHING, TestStore, eventually, refusal};
 use tidewire_store::command::{Create, Refusal};
 use tidewire_store::log::Found;
 use tidewire_store::offset::Position;
@@ -9,7 +9,7 @@ use tidewire_store::stream::Lifetime;
 use tidewire_store::testing::commands::{LONG_AGO, append, create, delete, fork, touch};
 
 /// `a` with one text, `b` forked from it with another, `c` forked from that with a third.
-async fn chain(store: &Subject) {
+async fn chain(store: &TestStore) {
     store.create_text("a").await;
     store.append_text("a", "1").await;
     for (source, stream, text) in [("a", "b", "2"), ("b", "c", "3")] {
@@ -18,13 +18,13 @@ async fn chain(store: &Subject) {
     }
 }
 
-async fn is_gone(store: &Subject, stream: &str) -> bool {
+async fn is_gone(store: &TestStore, stream: &str) -> bool {
     matches!(store.find(stream, Position::START, EVERYTHING).await, Found::Gone { .. })
 }
 
 /// A deleted source is gone for everyone but its forks, and holds its name for them.
 pub async fn a_deleted_source_is_kept_for_its_forks(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     chain(&store).await;
     store.delete("a").await;
     assert!(is_gone(&store, "a").await);
@@ -43,7 +43,7 @@ pub async fn a_deleted_source_is_kept_for_its_forks(data: &dyn Opener) {
 
 /// The last fork takes its hidden sources with it, all the way up, and the names are free again.
 pub async fn the_last_fork_takes_its_hidden_sources_along(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     chain(&store).await;
     store.delete("a").await;
     store.delete("b").await;
@@ -58,7 +58,7 @@ pub async fn the_last_fork_takes_its_hidden_sources_along(data: &dyn Opener) {
 
 /// A source is held until the last of its forks goes, whichever that is.
 pub async fn a_source_is_held_by_every_one_of_its_forks(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     for stream in ["b", "c", "d"] {
         store.create(fork("a", stream)).await;
@@ -75,7 +75,7 @@ pub async fn a_source_is_held_by_every_one_of_its_forks(data: &dyn Opener) {
 
 /// The middle of a chain can be deleted; what lies above it lives on.
 pub async fn the_middle_of_a_chain_can_be_deleted(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     chain(&store).await;
     store.delete("b").await;
     assert!(is_gone(&store, "b").await);
@@ -92,7 +92,7 @@ pub async fn the_middle_of_a_chain_can_be_deleted(data: &dyn Opener) {
 
 /// A source whose time runs out is kept for its forks, like one that is deleted.
 pub async fn an_expired_source_is_kept_for_its_forks(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let lifetime = Some(Lifetime::Sliding { ttl_s: 1 });
     store.create(Create { lifetime, ..create("a") }).await;
     store.append_text("a", "1").await;
@@ -110,7 +110,7 @@ pub async fn an_expired_source_is_kept_for_its_forks(data: &dyn Opener) {
 
 /// An expired fork releases its source like a deleted one.
 pub async fn an_expired_fork_releases_its_source(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.create(Create { lifetime: Some(LONG_AGO), ..fork("a", "b") }).await;
     store.delete("a").await;

@@ -1,7 +1,7 @@
 //! Forks: streams that begin with another's content, without copying it.
 
 use super::Opener;
-use super::subject::{EVERYTHING, Subject, refusal, text};
+use super::test_store::{EVERYTHING, TestStore, refusal, text};
 use tidewire_store::command::{Append, Create, Refusal};
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::Position;
@@ -11,7 +11,7 @@ use tidewire_store::testing::commands::{
 };
 
 /// A stream with these texts; returns their positions.
-async fn source(store: &Subject, stream: &str, texts: &[&str]) -> Vec<Position> {
+async fn source(store: &TestStore, stream: &str, texts: &[&str]) -> Vec<Position> {
     store.create_text(stream).await;
     let mut positions = Vec::new();
     for text in texts {
@@ -22,7 +22,7 @@ async fn source(store: &Subject, stream: &str, texts: &[&str]) -> Vec<Position> 
 
 /// A fork shows all that its source held, at the same positions, and grows on its own.
 pub async fn a_fork_continues_where_its_source_stood(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let positions = source(&store, "a", &["1", "2"]).await;
     assert_eq!(store.create(fork("a", "b")).await, positions[1], "it ends where its source does");
     store.append_text("b", "b3").await;
@@ -35,7 +35,7 @@ pub async fn a_fork_continues_where_its_source_stood(data: &dyn Opener) {
 
 /// A fork at an offset shows its source up to that offset.
 pub async fn a_fork_may_start_at_any_offset(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let positions = source(&store, "a", &["1", "2", "3"]).await;
     let starts = [Position::START, positions[0], positions[1], positions[2]];
     for (kept, start) in starts.into_iter().enumerate() {
@@ -49,7 +49,7 @@ pub async fn a_fork_may_start_at_any_offset(data: &dyn Opener) {
 
 /// What a fork is made with comes after what it inherits; closing it leaves its source open.
 pub async fn first_content_of_a_fork_follows_what_it_inherits(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     source(&store, "a", &["1"]).await;
     let messages = vec!["2".to_owned().into()];
     store.create(Create { messages, closed: true, ..fork("a", "b") }).await;
@@ -61,7 +61,7 @@ pub async fn first_content_of_a_fork_follows_what_it_inherits(data: &dyn Opener)
 
 /// A fork without content of its own ends, and can be closed, where it left its source.
 pub async fn a_fork_can_be_closed_where_it_starts(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let positions = source(&store, "a", &["1", "2"]).await;
     store.create(fork_at("a", positions[0], 0, "b")).await;
     assert_eq!(store.append(close("b")).await, positions[0]);
@@ -72,7 +72,7 @@ pub async fn a_fork_can_be_closed_where_it_starts(data: &dyn Opener) {
 
 /// Forks of forks see through all their sources, each up to where it was left.
 pub async fn forks_of_forks_see_through_all_their_sources(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let a = source(&store, "a", &["a1", "a2"]).await;
     store.create(fork_at("a", a[0], 0, "b")).await;
     let b2 = store.append_text("b", "b2").await;
@@ -101,7 +101,7 @@ pub async fn forks_of_forks_see_through_all_their_sources(data: &dyn Opener) {
 
 /// In byte mode a sub-offset counts bytes of the append after the offset.
 pub async fn a_sub_offset_cuts_bytes(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let positions = source(&store, "a", &["first", "second"]).await;
     store.create(fork_at("a", positions[0], 3, "b")).await;
     assert_eq!(store.texts("b").await.concat(), "firstsec");
@@ -117,7 +117,7 @@ pub async fn a_sub_offset_cuts_bytes(data: &dyn Opener) {
 
 /// In JSON mode a sub-offset counts messages of the append after the offset.
 pub async fn a_sub_offset_counts_json_messages(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create(create_json("a")).await;
     let first = store.append(append_json("a", &["1", "2", "3"])).await;
     store.append(append_json("a", &["4", "5"])).await;
@@ -142,7 +142,7 @@ pub async fn a_sub_offset_counts_json_messages(data: &dyn Opener) {
 /// A fork takes its source's content type and lifetime unless it has its own; producers,
 /// `Stream-Seq` and closing stay behind.
 pub async fn a_fork_inherits_type_and_lifetime_only(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let lifetime = Some(Lifetime::Sliding { ttl_s: 3600 });
     store.create(Create { lifetime, ..create("a") }).await;
     store.append(stamped("a", "1", "p", 5, 0)).await;
@@ -161,7 +161,7 @@ pub async fn a_fork_inherits_type_and_lifetime_only(data: &dyn Opener) {
 
 /// Forks that cannot be made are refused, each for its own reason, and leave no trace.
 pub async fn an_impossible_fork_is_refused(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let tail = source(&store, "a", &["1"]).await[0];
     store.create_text("later").await;
     let content_type = Some(JSON.to_owned());
@@ -180,7 +180,7 @@ pub async fn an_impossible_fork_is_refused(data: &dyn Opener) {
 
 /// Reading a fork walks its chain, so the chain has a limit.
 pub async fn a_chain_of_forks_has_a_limit(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     source(&store, "0", &["root"]).await;
     let mut last = 0;
     let refused = loop {

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use super::Opener;
-use super::subject::EVERYTHING;
-use super::team::{GROUP, LETTERS, LONG_MS, STREAM, Team, handled, key, letter, well_done, wish};
+use super::group_fixture::{
+    GROUP, GroupFixture, LETTERS, LONG_MS, STREAM, handled, key, letter, well_done, wish,
+};
+use super::test_store::EVERYTHING;
 use tidewire_store::groups::{
-    Batch, Begun, DEAD_LETTERS_MAX, Ending, GroupChange, GroupError, GroupEvent, GroupWish,
-    LeaseRef, LetterState, OnDead, Start, Which,
+    Batch, Begun, DEAD_LETTERS_MAX, Ending, GroupChange, GroupError, GroupEvent, GroupSettings,
+    LeaseRef, LetterSelection, LetterState, OnDead, Start,
 };
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::Position;
 
-impl Team<'_> {
+impl GroupFixture<'_> {
     /// Handles a batch but for its first event, which is dead and whose key is parked.
     async fn poisoned(&self) -> Arc<GroupEvent> {
         let batch = self.batch(0).await;
@@ -41,7 +43,7 @@ impl Team<'_> {
         self.ends(0, &Ending { next, redriven, free, ..Ending::default() }).await;
     }
 
-    async fn redrives(&self, which: &Which) -> u64 {
+    async fn redrives(&self, which: &LetterSelection) -> u64 {
         self.groups.redrive(GROUP, which).await.expect("they are marked")
     }
 
@@ -59,47 +61,51 @@ fn positions(batch: &Batch) -> Vec<Position> {
 
 /// An event that cannot be handled is a letter, its key is parked, and the rest goes on.
 pub async fn a_dead_letter_parks_its_key(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
-    let first = team.say("h", "u", &["1"]).await;
-    let second = team.say("h", "v", &["2"]).await;
-    let behind = team.say("h", "u", &["3"]).await;
-    let before = team.claim(0, "m").await;
-    team.poisoned().await;
-    assert_eq!(team.letters().await, [(first, "dead"), (behind, "parked")]);
-    let holdings = team.holds(0).await;
+    let fixture = GroupFixture::of(data, 1).await;
+    let first = fixture.say("h", "u", &["1"]).await;
+    let second = fixture.say("h", "v", &["2"]).await;
+    let behind = fixture.say("h", "u", &["3"]).await;
+    let before = fixture.claim(0, "m").await;
+    fixture.poisoned().await;
+    assert_eq!(fixture.letters().await, [(first, "dead"), (behind, "parked")]);
+    let holdings = fixture.holds(0).await;
     assert_eq!(holdings.parked, [(key("h", "u"), first)].into());
     assert!(holdings.partition.generation > before.generation, "what is parked has changed");
-    assert_eq!(team.told().await, (1, false, 1, 1));
+    assert_eq!(fixture.told().await, (1, false, 1, 1));
     assert_eq!(holdings.partition.next, behind.next());
-    let later = team.say("h", "u", &["4"]).await;
-    let fine = team.say("h", "v", &["5"]).await;
-    let batch = team.batch(0).await;
+    let later = fixture.say("h", "u", &["4"]).await;
+    let fine = fixture.say("h", "v", &["5"]).await;
+    let batch = fixture.batch(0).await;
     assert_eq!(positions(&batch), [fine]);
     assert_eq!(batch.park.iter().map(|event| event.position).collect::<Vec<_>>(), [later]);
     let generation = holdings.partition.generation;
-    team.ends(0, &well_done(&batch)).await;
-    assert_eq!(team.holds(0).await.partition.generation, generation, "the same keys are parked");
-    assert_eq!(team.letters().await, [(first, "dead"), (behind, "parked"), (later, "parked")]);
-    assert!(second < behind && team.due(EVERYTHING).await.is_none(), "nobody asked for them");
+    fixture.ends(0, &well_done(&batch)).await;
+    assert_eq!(fixture.holds(0).await.partition.generation, generation, "the same keys are parked");
+    assert_eq!(fixture.letters().await, [(first, "dead"), (behind, "parked"), (later, "parked")]);
+    assert!(second < behind && fixture.due(EVERYTHING).await.is_none(), "nobody asked for them");
 }
 
 /// A letter is a copy of its event, with why and how often.
 pub async fn letters_are_whole(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
-    team.row("h", 7, false, 1_700_000_000).await;
-    team.row("h", 7, true, 1_700_000_000).await;
-    team.say("h", "u", &["{\"a\": [1, \"\\u0000\"]}"]).await;
-    let batch = team.batch(0).await;
+    let fixture = GroupFixture::of(data, 1).await;
+    fixture.row("h", 7, false, 1_700_000_000).await;
+    fixture.row("h", 7, true, 1_700_000_000).await;
+    fixture.say("h", "u", &["{\"a\": [1, \"\\u0000\"]}"]).await;
+    let batch = fixture.batch(0).await;
     let events = handled(&batch);
     let dead = events.iter().map(|event| letter(event, "why\0")).collect();
     let parked_from = vec![(key("h", ""), events[0].position), (key("h", "u"), events[2].position)];
-    team.ends(0, &Ending { dead, parked_from, ..well_done(&batch) }).await;
-    let tip = team.say("h", "", &["9"]).await;
+    fixture.ends(0, &Ending { dead, parked_from, ..well_done(&batch) }).await;
+    let tip = fixture.say("h", "", &["9"]).await;
     // What is in the log may go: the letters stay.
     let removed = format!("DELETE FROM tidewire.log WHERE c_offset < {}", tip.number());
     data.run_sql(&removed).await;
-    let letters =
-        team.groups.letters(GROUP, Position::START, LETTERS, None).await.expect("letters").letters;
+    let letters = fixture
+        .groups
+        .letters(GROUP, Position::START, LETTERS, None)
+        .await
+        .expect("letters")
+        .letters;
     assert_eq!(letters.len(), 3);
     for (view, event) in letters.iter().zip(&events) {
         assert_eq!(view.letter.event, *event);
@@ -111,14 +117,14 @@ pub async fn letters_are_whole(data: &dyn Opener) {
 
 /// Letters are listed after an offset, so many, of one state or both.
 pub async fn letters_are_listed_in_order(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
+    let fixture = GroupFixture::of(data, 1).await;
     for text in ["1", "2", "3", "4"] {
-        team.say("h", "u", &[text]).await;
+        fixture.say("h", "u", &[text]).await;
     }
-    team.poisoned().await;
+    fixture.poisoned().await;
     let list = async |after: u64, limit: usize, state: Option<LetterState>| -> Vec<u64> {
         let limit = PageLimit { events: limit, ..LETTERS };
-        let letters = team.groups.letters(GROUP, Position::new(after), limit, state).await;
+        let letters = fixture.groups.letters(GROUP, Position::new(after), limit, state).await;
         letters.expect("letters").letters.iter().map(|l| l.letter.event.position.number()).collect()
     };
     assert_eq!(list(0, 10, None).await, [2, 3, 4, 5]);
@@ -126,102 +132,111 @@ pub async fn letters_are_listed_in_order(data: &dyn Opener) {
     assert_eq!(list(0, 10, Some(LetterState::Dead)).await, [2]);
     assert_eq!(list(0, 2, Some(LetterState::Parked)).await, [3, 4]);
     assert!(list(5, 10, None).await.is_empty());
-    let none =
-        team.groups.letters("other", Position::START, LETTERS, None).await.expect("none").letters;
+    let none = fixture
+        .groups
+        .letters("other", Position::START, LETTERS, None)
+        .await
+        .expect("none")
+        .letters;
     assert!(none.is_empty());
 }
 
 /// What was parked twice is there once, and what is dead stays dead.
 pub async fn a_letter_is_written_once(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
-    let first = team.say("h", "u", &["1"]).await;
-    let second = team.say("h", "u", &["2"]).await;
-    let event = team.poisoned().await;
-    let next = team.holds(0).await.partition.next;
-    team.ends(0, &Ending { next, park: vec![event], ..Ending::default() }).await;
-    assert_eq!(team.letters().await, [(first, "dead"), (second, "parked")]);
-    assert_eq!(team.told().await, (1, false, 1, 1));
+    let fixture = GroupFixture::of(data, 1).await;
+    let first = fixture.say("h", "u", &["1"]).await;
+    let second = fixture.say("h", "u", &["2"]).await;
+    let event = fixture.poisoned().await;
+    let next = fixture.holds(0).await.partition.next;
+    fixture.ends(0, &Ending { next, park: vec![event], ..Ending::default() }).await;
+    assert_eq!(fixture.letters().await, [(first, "dead"), (second, "parked")]);
+    assert_eq!(fixture.told().await, (1, false, 1, 1));
 }
 
 /// Letters are worked off in order, and with the last one the key is free.
 pub async fn a_redriven_key_is_worked_off_in_order(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
-    let first = team.say("h", "u", &["1"]).await;
-    team.say("h", "v", &["2"]).await;
-    let behind = team.say("h", "u", &["3"]).await;
-    team.poisoned().await;
-    let before = team.holds(0).await.partition;
-    assert_eq!(team.redrives(&Which::All).await, 1);
-    assert_eq!(team.told().await, (1, true, 1, 1));
-    let batch = team.due(EVERYTHING).await.expect("letters are due");
+    let fixture = GroupFixture::of(data, 1).await;
+    let first = fixture.say("h", "u", &["1"]).await;
+    fixture.say("h", "v", &["2"]).await;
+    let behind = fixture.say("h", "u", &["3"]).await;
+    fixture.poisoned().await;
+    let before = fixture.holds(0).await.partition;
+    assert_eq!(fixture.redrives(&LetterSelection::All).await, 1);
+    assert_eq!(fixture.told().await, (1, true, 1, 1));
+    let batch = fixture.due(EVERYTHING).await.expect("letters are due");
     assert_eq!(
         (batch.redrive.as_ref(), positions(&batch)),
         (Some(&key("h", "u")), vec![first, behind])
     );
     assert_eq!((batch.groups.len(), batch.park.len()), (1, 0));
-    team.works_off(&batch).await;
-    let holdings = team.holds(0).await;
-    assert!(holdings.parked.is_empty() && team.letters().await.is_empty());
-    assert_eq!(team.told().await, (0, false, 0, 0));
+    fixture.works_off(&batch).await;
+    let holdings = fixture.holds(0).await;
+    assert!(holdings.parked.is_empty() && fixture.letters().await.is_empty());
+    assert_eq!(fixture.told().await, (0, false, 0, 0));
     assert_eq!(holdings.partition.next, before.next, "progress is as it was");
     assert!(holdings.partition.generation > before.generation);
-    let later = team.say("h", "u", &["4"]).await;
-    assert_eq!(positions(&team.batch(0).await), [later]);
+    let later = fixture.say("h", "u", &["4"]).await;
+    assert_eq!(positions(&fixture.batch(0).await), [later]);
 }
 
 /// While a key has letters it is not free: what comes meanwhile queues behind.
 pub async fn a_key_with_letters_is_not_freed(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
-    let first = team.say("h", "u", &["1"]).await;
-    let second = team.say("h", "u", &["2"]).await;
-    team.poisoned().await;
-    assert_eq!(team.redrives(&Which::Key(key("h", "u"))).await, 1);
+    let fixture = GroupFixture::of(data, 1).await;
+    let first = fixture.say("h", "u", &["1"]).await;
+    let second = fixture.say("h", "u", &["2"]).await;
+    fixture.poisoned().await;
+    assert_eq!(fixture.redrives(&LetterSelection::Key(key("h", "u"))).await, 1);
     let one = PageLimit { events: 1, ..EVERYTHING };
-    let batch = team.due(one).await.expect("letters are due");
+    let batch = fixture.due(one).await.expect("letters are due");
     assert_eq!(positions(&batch), [first]);
-    let third = team.say("h", "u", &["3"]).await;
-    team.works_off(&batch).await;
-    assert_eq!(team.holds(0).await.parked.len(), 1, "there is a letter left");
-    let live = team.batch(0).await;
+    let third = fixture.say("h", "u", &["3"]).await;
+    fixture.works_off(&batch).await;
+    assert_eq!(fixture.holds(0).await.parked.len(), 1, "there is a letter left");
+    let live = fixture.batch(0).await;
     assert!(live.groups.is_empty());
-    team.ends(0, &well_done(&live)).await;
-    assert_eq!(team.letters().await, [(second, "parked"), (third, "parked")]);
+    fixture.ends(0, &well_done(&live)).await;
+    assert_eq!(fixture.letters().await, [(second, "parked"), (third, "parked")]);
     for position in [second, third] {
-        let batch = team.due(one).await.expect("letters are due");
+        let batch = fixture.due(one).await.expect("letters are due");
         assert_eq!(positions(&batch), [position]);
-        team.works_off(&batch).await;
+        fixture.works_off(&batch).await;
     }
-    assert!(team.holds(0).await.parked.is_empty());
-    assert!(team.due(EVERYTHING).await.is_none());
+    assert!(fixture.holds(0).await.parked.is_empty());
+    assert!(fixture.due(EVERYTHING).await.is_none());
 }
 
 /// Letters that failed again for good wait for a person again.
 pub async fn letters_that_fail_again_wait(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
-    let first = team.say("h", "u", &["1"]).await;
-    let event = team.poisoned().await;
-    team.redrives(&Which::Offset(first)).await;
-    let next = team.holds(0).await.partition.next;
+    let fixture = GroupFixture::of(data, 1).await;
+    let first = fixture.say("h", "u", &["1"]).await;
+    let event = fixture.poisoned().await;
+    fixture.redrives(&LetterSelection::Offset(first)).await;
+    let next = fixture.holds(0).await.partition.next;
     let dead = vec![letter(&event, "poison again")];
     let give_up = Some(key("h", "u"));
-    team.ends(0, &Ending { next, dead, give_up, ..Ending::default() }).await;
-    assert_eq!(team.told().await, (1, false, 1, 0));
-    assert!(team.due(EVERYTHING).await.is_none());
-    assert_eq!(team.letters().await, [(first, "dead")]);
-    let letters =
-        team.groups.letters(GROUP, Position::START, LETTERS, None).await.expect("letters").letters;
+    fixture.ends(0, &Ending { next, dead, give_up, ..Ending::default() }).await;
+    assert_eq!(fixture.told().await, (1, false, 1, 0));
+    assert!(fixture.due(EVERYTHING).await.is_none());
+    assert_eq!(fixture.letters().await, [(first, "dead")]);
+    let letters = fixture
+        .groups
+        .letters(GROUP, Position::START, LETTERS, None)
+        .await
+        .expect("letters")
+        .letters;
     assert_eq!(letters[0].letter.error, "poison again", "the last reason is told");
 }
 
 /// One that waited behind another, and then fails itself, is dead like that.
 pub async fn a_parked_letter_may_die(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
-    let first = team.say("h", "u", &["1"]).await;
-    let (second, third) = (team.say("h", "u", &["2"]).await, team.say("h", "u", &["3"]).await);
-    team.poisoned().await;
-    team.redrives(&Which::All).await;
-    let batch = team.due(EVERYTHING).await.expect("letters are due");
-    let next = team.holds(0).await.partition.next;
+    let fixture = GroupFixture::of(data, 1).await;
+    let first = fixture.say("h", "u", &["1"]).await;
+    let (second, third) =
+        (fixture.say("h", "u", &["2"]).await, fixture.say("h", "u", &["3"]).await);
+    fixture.poisoned().await;
+    fixture.redrives(&LetterSelection::All).await;
+    let batch = fixture.due(EVERYTHING).await.expect("letters are due");
+    let next = fixture.holds(0).await.partition.next;
     let ending = Ending {
         next,
         redriven: vec![first],
@@ -229,176 +244,189 @@ pub async fn a_parked_letter_may_die(data: &dyn Opener) {
         give_up: Some(key("h", "u")),
         ..Ending::default()
     };
-    team.ends(0, &ending).await;
-    assert_eq!(team.letters().await, [(second, "dead"), (third, "parked")]);
-    assert_eq!(team.told().await, (1, false, 1, 1));
+    fixture.ends(0, &ending).await;
+    assert_eq!(fixture.letters().await, [(second, "dead"), (third, "parked")]);
+    assert_eq!(fixture.told().await, (1, false, 1, 1));
 }
 
 /// Dropped letters are gone, and what was behind them goes on in order.
 pub async fn dropped_letters_let_the_others_go_on(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
-    let first = team.say("h", "u", &["1"]).await;
-    let behind = team.say("h", "u", &["2"]).await;
-    team.poisoned().await;
-    let dropped = team.groups.drop_letters(GROUP, &Which::Offset(first), false).await;
+    let fixture = GroupFixture::of(data, 1).await;
+    let first = fixture.say("h", "u", &["1"]).await;
+    let behind = fixture.say("h", "u", &["2"]).await;
+    fixture.poisoned().await;
+    let dropped = fixture.groups.drop_letters(GROUP, &LetterSelection::Offset(first), false).await;
     assert_eq!(dropped.expect("it is dropped"), 1);
-    let batch = team.due(EVERYTHING).await.expect("the rest is due");
+    let batch = fixture.due(EVERYTHING).await.expect("the rest is due");
     assert_eq!(positions(&batch), [behind]);
-    team.works_off(&batch).await;
-    assert!(team.holds(0).await.parked.is_empty());
+    fixture.works_off(&batch).await;
+    assert!(fixture.holds(0).await.parked.is_empty());
 }
 
 /// All letters of a key may be dropped, and then it is free with the next batch.
 pub async fn a_key_may_be_dropped_with_all_it_has(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
-    team.say("h", "u", &["1", "2"]).await;
-    team.say("h", "u", &["3"]).await;
-    team.poisoned().await;
-    let dropped = team.groups.drop_letters(GROUP, &Which::All, true).await;
+    let fixture = GroupFixture::of(data, 1).await;
+    fixture.say("h", "u", &["1", "2"]).await;
+    fixture.say("h", "u", &["3"]).await;
+    fixture.poisoned().await;
+    let dropped = fixture.groups.drop_letters(GROUP, &LetterSelection::All, true).await;
     assert_eq!(dropped.expect("they are dropped"), 3);
-    assert!(team.letters().await.is_empty());
-    let batch = team.due(EVERYTHING).await.expect("the key is to be freed");
+    assert!(fixture.letters().await.is_empty());
+    let batch = fixture.due(EVERYTHING).await.expect("the key is to be freed");
     assert!(batch.groups.is_empty() && batch.redrive == Some(key("h", "u")));
-    team.works_off(&batch).await;
-    assert!(team.holds(0).await.parked.is_empty());
-    assert!(team.due(EVERYTHING).await.is_none());
-    assert_eq!(team.told().await, (0, false, 0, 0));
+    fixture.works_off(&batch).await;
+    assert!(fixture.holds(0).await.parked.is_empty());
+    assert!(fixture.due(EVERYTHING).await.is_none());
+    assert_eq!(fixture.told().await, (0, false, 0, 0));
 }
 
 /// With a letter that is dropped goes what waits behind it, if that is asked for.
 pub async fn what_waits_behind_a_letter_is_dropped_with_it(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
-    let first = team.say("h", "u", &["1"]).await;
-    team.say("h", "u", &["2"]).await;
-    team.poisoned().await;
-    let other = team.say("h", "v", &["3"]).await;
-    team.poisoned().await;
-    let dropped = team.groups.drop_letters(GROUP, &Which::Offset(first), true).await;
+    let fixture = GroupFixture::of(data, 1).await;
+    let first = fixture.say("h", "u", &["1"]).await;
+    fixture.say("h", "u", &["2"]).await;
+    fixture.poisoned().await;
+    let other = fixture.say("h", "v", &["3"]).await;
+    fixture.poisoned().await;
+    let dropped = fixture.groups.drop_letters(GROUP, &LetterSelection::Offset(first), true).await;
     assert_eq!(dropped.expect("they are dropped"), 2);
-    assert_eq!(team.letters().await, [(other, "dead")]);
+    assert_eq!(fixture.letters().await, [(other, "dead")]);
 }
 
 /// Where nothing is parked, a letter is set aside alone and can be worked off all the same.
 pub async fn skipped_letters_are_worked_off_too(data: &dyn Opener) {
-    let team = Team::open(data).await;
-    team.makes(GROUP, &GroupWish { on_dead: Some(OnDead::Skip), ..wish(1) }).await;
-    let first = team.say("h", "u", &["1"]).await;
-    let batch = team.batch(0).await;
+    let fixture = GroupFixture::open(data).await;
+    fixture.makes(GROUP, &GroupSettings { on_dead: Some(OnDead::Skip), ..wish(1) }).await;
+    let first = fixture.say("h", "u", &["1"]).await;
+    let batch = fixture.batch(0).await;
     let dead = vec![letter(&handled(&batch)[0], "poison")];
-    team.ends(0, &Ending { dead, ..well_done(&batch) }).await;
-    assert!(team.holds(0).await.parked.is_empty());
-    let second = team.say("h", "u", &["2"]).await;
-    let batch = team.batch(0).await;
+    fixture.ends(0, &Ending { dead, ..well_done(&batch) }).await;
+    assert!(fixture.holds(0).await.parked.is_empty());
+    let second = fixture.say("h", "u", &["2"]).await;
+    let batch = fixture.batch(0).await;
     assert_eq!(positions(&batch), [second], "it goes on");
-    team.ends(0, &well_done(&batch)).await;
-    assert_eq!(team.redrives(&Which::Offset(first)).await, 1);
-    let third = team.say("h", "u", &["3"]).await;
-    let batch = team.batch(0).await;
+    fixture.ends(0, &well_done(&batch)).await;
+    assert_eq!(fixture.redrives(&LetterSelection::Offset(first)).await, 1);
+    let third = fixture.say("h", "u", &["3"]).await;
+    let batch = fixture.batch(0).await;
     assert_eq!((positions(&batch), batch.park.len()), (vec![third], 0), "it goes on meanwhile");
-    let batch = team.due(EVERYTHING).await.expect("a letter is due");
+    let batch = fixture.due(EVERYTHING).await.expect("a letter is due");
     assert_eq!(positions(&batch), [first]);
-    team.works_off(&batch).await;
-    assert!(team.letters().await.is_empty() && team.holds(0).await.parked.is_empty());
+    fixture.works_off(&batch).await;
+    assert!(fixture.letters().await.is_empty() && fixture.holds(0).await.parked.is_empty());
 }
 
 /// A letter of an event that comes again from the log is neither worked off nor dropped before it has come.
 pub async fn letters_wait_until_their_events_are_passed(data: &dyn Opener) {
-    let team = Team::open(data).await;
+    let fixture = GroupFixture::open(data).await;
     for on_dead in [OnDead::Park, OnDead::Skip] {
-        team.groups.remove_group(GROUP).await.expect("it is gone");
-        team.makes(GROUP, &GroupWish { on_dead: Some(on_dead), start: Start::Now, ..wish(1) })
+        fixture.groups.remove_group(GROUP).await.expect("it is gone");
+        fixture
+            .makes(GROUP, &GroupSettings { on_dead: Some(on_dead), start: Start::Now, ..wish(1) })
             .await;
-        let poison = team.say("h", "u", &["1"]).await;
-        team.say("h", "v", &["2"]).await;
-        let batch = team.batch(0).await;
-        let claim = team.claim(0, "worker").await;
-        let leased = team.groups.lease(&claim, batch.next, LONG_MS).await.expect("an answer");
+        let poison = fixture.say("h", "u", &["1"]).await;
+        fixture.say("h", "v", &["2"]).await;
+        let batch = fixture.batch(0).await;
+        let claim = fixture.claim(0, "worker").await;
+        let leased = fixture.groups.lease(&claim, batch.next, LONG_MS).await.expect("an answer");
         let (partition, generation) = (0, leased.expect("it is free"));
         let lease = LeaseRef { group: GROUP.to_owned(), partition, generation };
-        team.buries(&lease, &batch, &handled(&batch)[0]).await;
-        assert_eq!(team.holds(0).await.dead, [poison].into(), "{on_dead:?}");
-        assert_eq!(team.redrives(&Which::All).await, 1);
-        assert!(team.due(EVERYTHING).await.is_none(), "{on_dead:?}: it would come twice");
-        for which in [Which::All, Which::Offset(poison), Which::Key(key("h", "u"))] {
-            let dropped = team.groups.drop_letters(GROUP, &which, true).await;
+        fixture.buries(&lease, &batch, &handled(&batch)[0]).await;
+        assert_eq!(fixture.holds(0).await.dead, [poison].into(), "{on_dead:?}");
+        assert_eq!(fixture.redrives(&LetterSelection::All).await, 1);
+        assert!(fixture.due(EVERYTHING).await.is_none(), "{on_dead:?}: it would come twice");
+        for which in [
+            LetterSelection::All,
+            LetterSelection::Offset(poison),
+            LetterSelection::Key(key("h", "u")),
+        ] {
+            let dropped = fixture.groups.drop_letters(GROUP, &which, true).await;
             assert!(matches!(dropped, Err(GroupError::Invalid(_))), "{which:?}: {dropped:?}");
         }
-        assert_eq!(team.letters().await, [(poison, "dead")]);
-        team.ends(0, &Ending { next: batch.next, ..Ending::default() }).await;
-        assert!(team.holds(0).await.dead.is_empty());
-        let due = team.due(EVERYTHING).await.expect("now it is due");
+        assert_eq!(fixture.letters().await, [(poison, "dead")]);
+        fixture.ends(0, &Ending { next: batch.next, ..Ending::default() }).await;
+        assert!(fixture.holds(0).await.dead.is_empty());
+        let due = fixture.due(EVERYTHING).await.expect("now it is due");
         assert_eq!(positions(&due), [poison]);
-        let dropped = team.groups.drop_letters(GROUP, &Which::All, false).await;
+        let dropped = fixture.groups.drop_letters(GROUP, &LetterSelection::All, false).await;
         assert_eq!(dropped.expect("it is dropped"), 1);
     }
 }
 
 /// Who read letters before another worked them off does not work them off again.
 pub async fn letters_are_worked_off_once(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
-    let first = team.say("h", "u", &["1"]).await;
-    let second = team.say("h", "u", &["2"]).await;
-    team.poisoned().await;
-    team.redrives(&Which::All).await;
+    let fixture = GroupFixture::of(data, 1).await;
+    let first = fixture.say("h", "u", &["1"]).await;
+    let second = fixture.say("h", "u", &["2"]).await;
+    fixture.poisoned().await;
+    fixture.redrives(&LetterSelection::All).await;
     let one = PageLimit { events: 1, ..EVERYTHING };
     let (slow, batch) =
-        (team.claim(0, "slow").await, team.due(one).await.expect("a letter is due"));
-    team.works_off(&batch).await;
-    assert_eq!(team.letters().await, [(second, "parked")]);
-    assert!(matches!(team.begins(&slow).await, Begun::Moved), "letters were worked off since");
+        (fixture.claim(0, "slow").await, fixture.due(one).await.expect("a letter is due"));
+    fixture.works_off(&batch).await;
+    assert_eq!(fixture.letters().await, [(second, "parked")]);
+    assert!(matches!(fixture.begins(&slow).await, Begun::Moved), "letters were worked off since");
     // Nor does who has the partition as it is, with letters from before.
-    let next = team.holds(0).await.partition.next;
+    let next = fixture.holds(0).await.partition.next;
     let (redriven, free) = (vec![first, second], batch.redrive.clone());
     let late = Ending { next, redriven, free, ..Ending::default() };
-    let work = team.works(&team.claim(0, "m").await).await;
+    let work = fixture.works(&fixture.claim(0, "m").await).await;
     let ended = work.finish(&late).await;
     assert!(matches!(ended, Err(GroupError::Moved)), "{ended:?}");
-    let claim = team.claim(0, "worker").await;
-    let leased = team.groups.lease(&claim, next, LONG_MS).await.expect("an answer");
+    let claim = fixture.claim(0, "worker").await;
+    let leased = fixture.groups.lease(&claim, next, LONG_MS).await.expect("an answer");
     let generation = leased.expect("it is free");
     let lease = LeaseRef { group: GROUP.to_owned(), partition: 0, generation };
-    let acked = team.groups.ack(&lease, &late, Vec::new()).await;
+    let acked = fixture.groups.ack(&lease, &late, Vec::new()).await;
     assert!(matches!(acked, Err(GroupError::Fenced)), "{acked:?}");
-    assert_eq!(team.letters().await, [(second, "parked")], "nothing of it is kept");
+    assert_eq!(fixture.letters().await, [(second, "parked")], "nothing of it is kept");
 }
 
 /// A storm of letters stops the group, until somebody has looked.
 pub async fn too_many_letters_stop_a_group(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
+    let fixture = GroupFixture::of(data, 1).await;
     let count = usize::try_from(DEAD_LETTERS_MAX).expect("few");
     let append = tidewire_store::testing::commands::append_json(STREAM, &vec!["1"; count]);
-    team.store.append(append).await;
-    let batch = team.batch(0).await;
+    fixture.store.append(append).await;
+    let batch = fixture.batch(0).await;
     let dead: Vec<_> = handled(&batch).iter().map(|event| letter(event, "bad deploy")).collect();
     assert_eq!(dead.len(), count);
     let parked_from = vec![(key("", ""), dead[0].event.position)];
-    team.ends(0, &Ending { dead, parked_from, ..well_done(&batch) }).await;
-    let view = team.view().await;
+    fixture.ends(0, &Ending { dead, parked_from, ..well_done(&batch) }).await;
+    let view = fixture.view().await;
     assert_eq!((view.stopped.as_deref(), view.dead), (Some("dead_letters_full"), DEAD_LETTERS_MAX));
-    assert!(matches!(team.begins(&team.claim(0, "m").await).await, Begun::Taken));
-    team.groups.drop_letters(GROUP, &Which::All, true).await.expect("they are dropped");
+    assert!(matches!(fixture.begins(&fixture.claim(0, "m").await).await, Begun::Taken));
+    fixture
+        .groups
+        .drop_letters(GROUP, &LetterSelection::All, true)
+        .await
+        .expect("they are dropped");
     let resume = GroupChange { paused: Some(false), ..GroupChange::default() };
-    let view = team.groups.change_group(GROUP, &resume).await.expect("it goes on");
+    let view = fixture.groups.change_group(GROUP, &resume).await.expect("it goes on");
     assert_eq!((view.stopped, view.dead), (None, 0));
-    team.works(&team.claim(0, "m").await).await.abandon().await;
+    fixture.works(&fixture.claim(0, "m").await).await.abandon().await;
 }
 
 /// Letters are cut where a batch of the log would be, and of keys that were marked at once the one that was parked
 /// first comes first.
 pub async fn letters_are_cut_as_the_log_is(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
-    team.say("h", "b", &["1", "2"]).await;
-    team.say("h", "a", &["3"]).await;
-    team.say("h", "b", &["4", "5", "6"]).await;
-    let batch = team.batch(0).await;
+    let fixture = GroupFixture::of(data, 1).await;
+    fixture.say("h", "b", &["1", "2"]).await;
+    fixture.say("h", "a", &["3"]).await;
+    fixture.say("h", "b", &["4", "5", "6"]).await;
+    let batch = fixture.batch(0).await;
     let events = handled(&batch);
     let firsts = [&events[0], &events[2]];
     let dead = firsts.iter().map(|event| letter(event, "poison")).collect();
     let parked_from = firsts.iter().map(|event| (event.key(), event.position)).collect();
     let park = events.iter().filter(|event| !firsts.contains(event)).cloned().collect();
-    team.ends(0, &Ending { dead, park, parked_from, ..well_done(&batch) }).await;
-    assert_eq!(team.redrives(&Which::All).await, 2);
-    assert_eq!(team.redrives(&Which::Key(key("h", "b"))).await, 1, "and it keeps its turn");
+    fixture.ends(0, &Ending { dead, park, parked_from, ..well_done(&batch) }).await;
+    assert_eq!(fixture.redrives(&LetterSelection::All).await, 2);
+    assert_eq!(
+        fixture.redrives(&LetterSelection::Key(key("h", "b"))).await,
+        1,
+        "and it keeps its turn"
+    );
     let of_b: Vec<_> = events.iter().filter(|event| event.key() == key("h", "b")).collect();
     let bytes = |count: usize| of_b[..count].iter().map(|event| event.bytes()).sum::<usize>();
     for (events, bytes, together) in [
@@ -409,7 +437,7 @@ pub async fn letters_are_cut_as_the_log_is(data: &dyn Opener) {
         (100, bytes(5) - 1, 2),
         (100, bytes(5), 5),
     ] {
-        let due = team.due(PageLimit { events, bytes }).await.expect("letters are due");
+        let due = fixture.due(PageLimit { events, bytes }).await.expect("letters are due");
         assert_eq!(due.redrive, Some(key("h", "b")));
         let numbers: Vec<_> = of_b[..together].iter().map(|event| event.position).collect();
         assert_eq!(positions(&due), numbers, "{events} events, {bytes} bytes");
@@ -418,11 +446,14 @@ pub async fn letters_are_cut_as_the_log_is(data: &dyn Opener) {
 
 /// Letters of a group that is not there cannot be worked off.
 pub async fn letters_of_no_group_are_not_there(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
-    assert!(team.groups.redrive("other", &Which::All).await.is_err());
-    assert!(team.groups.drop_letters("other", &Which::All, true).await.is_err());
-    assert_eq!(team.redrives(&Which::All).await, 0);
-    assert_eq!(team.redrives(&Which::Offset(Position::new(7))).await, 0);
-    let dropped = team.groups.drop_letters(GROUP, &Which::Key(key("h", "u")), true).await;
+    let fixture = GroupFixture::of(data, 1).await;
+    let redriven = fixture.groups.redrive("other", &LetterSelection::All).await;
+    assert!(matches!(redriven, Err(GroupError::NotFound)), "{redriven:?}");
+    let dropped = fixture.groups.drop_letters("other", &LetterSelection::All, true).await;
+    assert!(matches!(dropped, Err(GroupError::NotFound)), "{dropped:?}");
+    assert_eq!(fixture.redrives(&LetterSelection::All).await, 0);
+    assert_eq!(fixture.redrives(&LetterSelection::Offset(Position::new(7))).await, 0);
+    let dropped =
+        fixture.groups.drop_letters(GROUP, &LetterSelection::Key(key("h", "u")), true).await;
     assert_eq!(dropped.expect("none"), 0);
 }

@@ -1,22 +1,22 @@
 //! Groups whose members are on several nodes.
 
 use super::Opener;
-use super::subject::{DEADLINE, Subject};
-use super::team::{GROUP, LONG_MS, Team, book, well_done};
+use super::group_fixture::{GROUP, GroupFixture, LONG_MS, book, well_done};
+use super::test_store::{DEADLINE, TestStore};
 use tidewire_store::groups::{
     Acked, Begun, Ending, GroupError, LeaseRef, MemberKind, MemberReport,
 };
 
-/// Another node of the same team.
-async fn beside<'a>(team: &Team<'a>) -> Team<'a> {
-    let store = Subject::open(team.data).await;
+/// Another node of the same fixture.
+async fn beside<'a>(fixture: &GroupFixture<'a>) -> GroupFixture<'a> {
+    let store = TestStore::open(fixture.data).await;
     let groups = store.groups();
-    Team { data: team.data, store, groups }
+    GroupFixture { data: fixture.data, store, groups }
 }
 
 /// While a node works on a partition no other does, and what it did is known to them.
 pub async fn a_partition_is_worked_on_by_one_node(data: &dyn Opener) {
-    let a = Team::of(data, 1).await;
+    let a = GroupFixture::of(data, 1).await;
     let b = beside(&a).await;
     a.ledger().await;
     a.say("h", "u", &["1"]).await;
@@ -35,7 +35,7 @@ pub async fn a_partition_is_worked_on_by_one_node(data: &dyn Opener) {
 
 /// Members of several nodes that race handle each event once.
 pub async fn racing_nodes_handle_each_event_once(data: &dyn Opener) {
-    let a = Team::of(data, 1).await;
+    let a = GroupFixture::of(data, 1).await;
     let b = beside(&a).await;
     a.ledger().await;
     for number in 0..20 {
@@ -47,7 +47,7 @@ pub async fn racing_nodes_handle_each_event_once(data: &dyn Opener) {
 
 /// A batch that was leased on one node is acknowledged on another.
 pub async fn a_lease_goes_from_node_to_node(data: &dyn Opener) {
-    let a = Team::of(data, 1).await;
+    let a = GroupFixture::of(data, 1).await;
     let b = beside(&a).await;
     a.say("h", "u", &["1"]).await;
     let batch = a.batch(0).await;
@@ -67,7 +67,7 @@ pub async fn a_lease_goes_from_node_to_node(data: &dyn Opener) {
 
 /// All nodes hear that somebody joined.
 pub async fn comings_are_signalled_to_all_nodes(data: &dyn Opener) {
-    let a = Team::of(data, 1).await;
+    let a = GroupFixture::of(data, 1).await;
     let b = beside(&a).await;
     let mut signals = b.groups.group_signals();
     signals.mark_unchanged();

@@ -6,9 +6,9 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::Opener;
-use super::team::{GROUP, LETTERS, LONG_MS, Team, letter, well_done};
+use super::group_fixture::{GROUP, GroupFixture, LETTERS, LONG_MS, letter, well_done};
 use tidewire_store::groups::{
-    Batch, DeadEvents, Ending, GroupError, Key, KeyEvents, LeaseRef, Which,
+    Batch, DeadEvents, Ending, GroupError, Key, KeyEvents, LeaseRef, LetterSelection,
 };
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::Position;
@@ -69,7 +69,7 @@ impl History {
     }
 }
 
-impl Team<'_> {
+impl GroupFixture<'_> {
     /// Works a batch off: in a transaction, or by a lease.
     async fn settles(&self, batch: &Batch, history: &mut History, by_lease: bool) {
         let ending = history.ending(batch);
@@ -106,7 +106,7 @@ impl Team<'_> {
                 let messages = vec!["1"; rng.random_range(1..4)];
                 let last = self.say("h", user, &messages).await;
                 let first = last.number() + 1 - messages.len() as u64;
-                let key = super::team::key("h", user);
+                let key = super::group_fixture::key("h", user);
                 let positions = (first..=last.number()).map(Position::new);
                 history.said.entry(key).or_default().extend(positions);
                 if rng.random_bool(0.3) {
@@ -126,7 +126,7 @@ impl Team<'_> {
                 if rng.random_bool(0.5) {
                     history.poison.clear();
                 }
-                self.groups.redrive(GROUP, &Which::All).await.expect("they are marked");
+                self.groups.redrive(GROUP, &LetterSelection::All).await.expect("they are marked");
             }
             _ => {
                 let letters = self.groups.letters(GROUP, Position::START, LETTERS, None).await;
@@ -135,7 +135,8 @@ impl Team<'_> {
                     return;
                 }
                 let chosen = letters[rng.random_range(0..letters.len())].letter.event.position;
-                let dropped = self.groups.drop_letters(GROUP, &Which::Offset(chosen), false).await;
+                let dropped =
+                    self.groups.drop_letters(GROUP, &LetterSelection::Offset(chosen), false).await;
                 match dropped {
                     Ok(count) => assert_eq!(count, 1),
                     // It is of a batch that was given back, and is still to be handed out again.
@@ -160,22 +161,22 @@ impl Team<'_> {
 /// Dead, parked, redriven, dropped, while others come: the effects of a key's events are in the log's order, each
 /// once, and in the end none is missing.
 pub async fn events_of_a_key_take_effect_in_order(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
+    let fixture = GroupFixture::of(data, 1).await;
     for seed in 0..4 {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut history = History::default();
         for _ in 0..STEPS {
-            team.step(&mut history, &mut rng).await;
+            fixture.step(&mut history, &mut rng).await;
         }
         history.poison.clear();
-        while let Some(batch) = team.next_batch(0).await {
-            team.settles(&batch, &mut history, false).await;
+        while let Some(batch) = fixture.next_batch(0).await {
+            fixture.settles(&batch, &mut history, false).await;
         }
-        team.groups.redrive(GROUP, &Which::All).await.expect("they are marked");
-        while team.holds(0).await.partition.redrive {
-            team.works_letters_off(&mut history, &mut rng).await;
+        fixture.groups.redrive(GROUP, &LetterSelection::All).await.expect("they are marked");
+        while fixture.holds(0).await.partition.redrive {
+            fixture.works_letters_off(&mut history, &mut rng).await;
         }
-        assert!(team.letters().await.is_empty() && team.holds(0).await.parked.is_empty());
+        assert!(fixture.letters().await.is_empty() && fixture.holds(0).await.parked.is_empty());
         for (key, said) in &history.said {
             let left: Vec<Position> =
                 said.iter().copied().filter(|place| !history.dropped.contains(place)).collect();

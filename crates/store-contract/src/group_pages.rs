@@ -1,7 +1,7 @@
 //! Pages of the log as groups read them.
 
 use super::Opener;
-use super::team::{GROUP, STREAM, Team, host_in, wish};
+use super::group_fixture::{GROUP, GroupFixture, STREAM, host_in, wish};
 use tidewire_store::groups::{Entry, Filter};
 use tidewire_store::offset::Position;
 use tidewire_store::row::Operation;
@@ -15,12 +15,12 @@ fn numbers(entries: &[Entry]) -> (Vec<u64>, Vec<u64>) {
 
 /// Every event has its header, and the wanted ones are whole.
 pub async fn a_page_has_all_headers_and_the_wanted_events(data: &dyn Opener) {
-    let team = Team::of(data, 4).await;
+    let fixture = GroupFixture::of(data, 4).await;
     let hosts = [host_in(1, 4), host_in(2, 4), host_in(3, 4)];
-    let first = team.say(&hosts[0], "u", &["1"]).await;
-    team.say(&hosts[1], "u", &["2", "3"]).await;
-    let tip = team.say(&hosts[2], "", &["4"]).await;
-    let all = team.page(0, tip, &team.wants(Filter::default(), None).await).await;
+    let first = fixture.say(&hosts[0], "u", &["1"]).await;
+    fixture.say(&hosts[1], "u", &["2", "3"]).await;
+    let tip = fixture.say(&hosts[2], "", &["4"]).await;
+    let all = fixture.page(0, tip, &fixture.wants(Filter::default(), None).await).await;
     let (positions, _) = numbers(&all.entries);
     assert_eq!(positions, (1..=tip.number()).collect::<Vec<u64>>());
     assert_eq!((all.after, all.scanned_to), (Position::START, tip));
@@ -30,25 +30,25 @@ pub async fn a_page_has_all_headers_and_the_wanted_events(data: &dyn Opener) {
     assert!(all.entries[1..].iter().all(|entry| entry.event.is_some() && !entry.control));
     let lasts: Vec<bool> = all.entries.iter().map(|entry| entry.tx_last).collect();
     assert_eq!(lasts, [true, true, false, true, true]);
-    let some = team.page(0, tip, &team.wants(Filter::default(), Some(&[2])).await).await;
+    let some = fixture.page(0, tip, &fixture.wants(Filter::default(), Some(&[2])).await).await;
     let (positions, whole) = numbers(&some.entries);
     assert_eq!(positions, (1..=tip.number()).collect::<Vec<u64>>());
     assert_eq!(whole, [first.number() + 1, first.number() + 2]);
-    let none = team.page(0, tip, &team.wants(Filter::default(), Some(&[])).await).await;
+    let none = fixture.page(0, tip, &fixture.wants(Filter::default(), Some(&[])).await).await;
     assert_eq!(numbers(&none.entries), ((1..=tip.number()).collect(), Vec::new()));
-    let part = team.page(1, first, &team.wants(Filter::default(), None).await).await;
+    let part = fixture.page(1, first, &fixture.wants(Filter::default(), None).await).await;
     assert_eq!((numbers(&part.entries).0, part.scanned_to), (vec![first.number()], first));
 }
 
 /// What a filter leaves out has its header all the same: it may end a transaction.
 pub async fn a_filter_leaves_events_out_but_not_their_headers(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
-    team.store.create(tidewire_store::testing::commands::create_json("chat/a")).await;
-    let row = team.row("h", 7, false, 1_700_000_000).await.number();
-    let last = team.row("h", 7, true, 1_700_000_000).await.number();
-    let said = team.say("h", "u", &["1"]).await;
+    let fixture = GroupFixture::of(data, 1).await;
+    fixture.store.create(tidewire_store::testing::commands::create_json("chat/a")).await;
+    let row = fixture.row("h", 7, false, 1_700_000_000).await.number();
+    let last = fixture.row("h", 7, true, 1_700_000_000).await.number();
+    let said = fixture.say("h", "u", &["1"]).await;
     let chat = tidewire_store::testing::commands::append_json("chat/a", &["2"]);
-    let tip = team.store.append(chat).await;
+    let tip = fixture.store.append(chat).await;
     let (said, chatted) = (said.number(), tip.number());
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     for (tables, streams, wanted) in [
@@ -59,8 +59,8 @@ pub async fn a_filter_leaves_events_out_but_not_their_headers(data: &dyn Opener)
         (vec![], vec!["**"], vec![said, chatted]),
     ] {
         let filter = Filter { tables: owned(&tables), streams: owned(&streams) };
-        let wants = team.wants(filter, None).await;
-        let page = team.page(0, tip, &wants).await;
+        let wants = fixture.wants(filter, None).await;
+        let page = fixture.page(0, tip, &wants).await;
         let (positions, whole) = numbers(&page.entries);
         assert_eq!(positions, (1..=chatted).collect::<Vec<u64>>(), "{tables:?} {streams:?}");
         assert_eq!(whole, wanted, "{tables:?} {streams:?}");
@@ -72,11 +72,11 @@ pub async fn a_filter_leaves_events_out_but_not_their_headers(data: &dyn Opener)
 
 /// An event is told with all that is known of it.
 pub async fn events_are_told_whole(data: &dyn Opener) {
-    let team = Team::of(data, 2).await;
-    let row = team.row("h", 7, true, 1_700_000_000).await;
-    let tip = team.say("h", "u", &["{\"a\": 1}", "2"]).await;
+    let fixture = GroupFixture::of(data, 2).await;
+    let row = fixture.row("h", 7, true, 1_700_000_000).await;
+    let tip = fixture.say("h", "u", &["{\"a\": 1}", "2"]).await;
     for partitions in [None, Some([0, 1].as_slice())] {
-        let page = team.page(1, tip, &team.wants(Filter::default(), partitions).await).await;
+        let page = fixture.page(1, tip, &fixture.wants(Filter::default(), partitions).await).await;
         let events: Vec<_> = page.entries.iter().filter_map(|entry| entry.event.as_ref()).collect();
         let [change, first, second] = events[..] else { panic!("{events:?}") };
         assert_eq!((change.position, change.stream.as_str()), (row, "table/t"));
@@ -103,18 +103,18 @@ pub async fn events_are_told_whole(data: &dyn Opener) {
 
 /// A page ends early rather than hold gigabytes, and the next one goes on.
 pub async fn a_page_of_a_group_ends_once_it_has_its_bytes(data: &dyn Opener) {
-    let team = Team::of(data, 2).await;
+    let fixture = GroupFixture::of(data, 2).await;
     let large = format!("\"{}\"", "x".repeat(3 << 20));
     let huge = format!("\"{}\"", "x".repeat(9 << 20));
     let mut tip = Position::START;
     for text in [&large, &large, &large, &huge, &large] {
-        tip = team.say("h", "u", &[text]).await;
+        tip = fixture.say("h", "u", &[text]).await;
     }
     for partitions in [None, Some([0, 1].as_slice())] {
-        let wants = team.wants(Filter::default(), partitions).await;
+        let wants = fixture.wants(Filter::default(), partitions).await;
         let (mut after, mut seen, mut pages) = (0, Vec::new(), 0);
         while after < tip.number() {
-            let page = team.page(after, tip, &wants).await;
+            let page = fixture.page(after, tip, &wants).await;
             assert!(page.scanned_to.number() > after, "reading always moves");
             let (positions, whole) = numbers(&page.entries);
             assert!(positions.iter().all(|p| (after + 1..=page.scanned_to.number()).contains(p)));
@@ -129,29 +129,29 @@ pub async fn a_page_of_a_group_ends_once_it_has_its_bytes(data: &dyn Opener) {
 
 /// Where events were removed a page has holes, and is read over them.
 pub async fn removed_events_are_holes(data: &dyn Opener) {
-    let team = Team::of(data, 1).await;
+    let fixture = GroupFixture::of(data, 1).await;
     for text in ["2", "3", "4", "5"] {
-        team.say("h", "u", &[text]).await;
+        fixture.say("h", "u", &[text]).await;
     }
     data.run_sql("DELETE FROM tidewire.log WHERE c_offset IN (1, 3, 4)").await;
-    let wants = team.wants(Filter::default(), None).await;
-    let page = team.page(0, Position::new(5), &wants).await;
+    let wants = fixture.wants(Filter::default(), None).await;
+    let page = fixture.page(0, Position::new(5), &wants).await;
     assert_eq!((numbers(&page.entries).0, page.scanned_to.number()), (vec![2, 5], 5));
-    let page = team.page(2, Position::new(4), &wants).await;
+    let page = fixture.page(2, Position::new(4), &wants).await;
     assert_eq!((page.entries.len(), page.scanned_to.number()), (0, 4));
-    let batch = team.batch(0).await;
+    let batch = fixture.batch(0).await;
     assert_eq!(batch.next.number(), 6);
 }
 
 /// Hosts have the partitions that they always had.
 pub async fn partitions_of_hosts_stay(data: &dyn Opener) {
-    let team = Team::open(data).await;
-    team.makes(GROUP, &wish(1_000)).await;
+    let fixture = GroupFixture::open(data).await;
+    fixture.makes(GROUP, &wish(1_000)).await;
     let mut tip = Position::START;
     for host in ["", "host-1", "ünïcode ☃"] {
-        tip = team.say(host, "u", &["1"]).await;
+        tip = fixture.say(host, "u", &["1"]).await;
     }
-    let page = team.page(1, tip, &team.wants(Filter::default(), None).await).await;
+    let page = fixture.page(1, tip, &fixture.wants(Filter::default(), None).await).await;
     let partitions: Vec<u32> = page.entries.iter().map(|entry| entry.partition).collect();
     // The first four bytes of SHA-256 as a big-endian number, modulo 1,000.
     assert_eq!(partitions, [610, 884, 864]);

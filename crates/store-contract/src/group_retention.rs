@@ -1,14 +1,14 @@
 //! Retention where groups read: it waits for them, and tells those that it could not wait for.
 
 use super::Opener;
+use super::group_fixture::{GROUP, wish};
 use super::retention::{Captured, HOUR_MS, TABLE, hourly};
-use super::team::{GROUP, wish};
-use tidewire_store::groups::{Begun, Claim, Filter, GroupChange, GroupView, GroupWish, Start};
+use tidewire_store::groups::{Begun, Claim, Filter, GroupChange, GroupSettings, GroupView, Start};
 use tidewire_store::offset::Position;
 use tidewire_store::retention::RetentionRules;
 
 impl Captured<'_> {
-    async fn group(&self, wish: &GroupWish) -> GroupView {
+    async fn group(&self, wish: &GroupSettings) -> GroupView {
         let made = self.store.groups().put_group(GROUP, wish).await;
         made.expect("a group is made").0
     }
@@ -25,9 +25,9 @@ impl Captured<'_> {
     }
 }
 
-fn reads(table: &str) -> GroupWish {
+fn reads(table: &str) -> GroupSettings {
     let filter = Filter { tables: vec![table.to_owned()], streams: Vec::new() };
-    GroupWish { filter: Some(filter), ..wish(2) }
+    GroupSettings { filter: Some(filter), ..wish(2) }
 }
 
 /// What a group has not read stays, until it has, or is removed.

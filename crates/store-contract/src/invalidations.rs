@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Opener;
 use super::rows::{self, problem, run, watch_as};
-use super::subject::{EVERYTHING, Subject};
+use super::test_store::{EVERYTHING, TestStore};
 use tidewire_store::entity::{
     ENTITY_ID_BYTES_MAX, EntityAction, EntityChange, EntityPage, EntityPast,
 };
@@ -19,7 +19,7 @@ fn change(code: &str, id: &str, action: EntityAction) -> EntityChange {
 use EntityAction::{Create, Delete, Update};
 
 /// What became of entities, as someone sees it who follows the log and wants no payloads.
-async fn followed(store: &Subject) -> Vec<EntityChange> {
+async fn followed(store: &TestStore) -> Vec<EntityChange> {
     let nothing = Arc::new(|_: &str| false);
     let log = store.follow(Position::START, EVERYTHING, nothing).await.expect("the log");
     assert!(log.iter().all(|event| event.row.is_none() && event.payload.is_none()));
@@ -27,14 +27,14 @@ async fn followed(store: &Subject) -> Vec<EntityChange> {
 }
 
 /// The same, read from the log's end in memory, and again from the disk.
-async fn followed_twice(store: Subject, data: &dyn Opener) -> Vec<EntityChange> {
+async fn followed_twice(store: TestStore, data: &dyn Opener) -> Vec<EntityChange> {
     let changes = followed(&store).await;
     let store = store.reopen(data).await;
     assert_eq!(followed(&store).await, changes, "after a restart");
     changes
 }
 
-async fn watch_projects(store: &Subject) {
+async fn watch_projects(store: &TestStore) {
     run(store, "CREATE TABLE projects (id INTEGER PRIMARY KEY, name TEXT)").await;
     watch_as(
         store,
@@ -49,7 +49,7 @@ async fn watch_projects(store: &Subject) {
 
 /// What SQL says of an entity is a document in the stream of its kind, in the order of saying.
 pub async fn what_sql_says_of_an_entity_is_in_the_log(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     run(&store, "SELECT tidewire.invalidate('project', '7')").await;
     let more = "SELECT tidewire.invalidate('project', 'a \"b\" é', 'DELETE');
         SELECT tidewire.invalidate('task', '7', 'CREATE')";
@@ -71,7 +71,7 @@ pub async fn what_sql_says_of_an_entity_is_in_the_log(data: &dyn Opener) {
 
 /// What a transaction says of an entity goes with it.
 pub async fn what_is_undone_is_not_said_of_an_entity(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     run(&store, "CREATE TABLE one (id INTEGER PRIMARY KEY); INSERT INTO one VALUES (1)").await;
     problem(&store, "SELECT tidewire.invalidate('p', '1'); INSERT INTO one VALUES (1)").await;
     run(&store, "SELECT tidewire.invalidate('p', '2')").await;
@@ -80,7 +80,7 @@ pub async fn what_is_undone_is_not_said_of_an_entity(data: &dyn Opener) {
 
 /// A row of a table that is watched as an entity is one. Of other tables none is.
 pub async fn changes_of_rows_are_changes_of_entities(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     watch_projects(&store).await;
     rows::orders(&store).await;
     rows::watch(&store, "orders").await;
@@ -95,7 +95,7 @@ pub async fn changes_of_rows_are_changes_of_entities(data: &dyn Opener) {
 
 /// Where an UPDATE changes the key, the change names both ids, and is found by either.
 pub async fn an_entity_that_gets_another_id_is_told_by_both(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     watch_projects(&store).await;
     run(&store, "CREATE TABLE pairs (a INTEGER, b TEXT, c TEXT, PRIMARY KEY (a, b))").await;
     let pairs = NewWatch {
@@ -136,7 +136,7 @@ pub async fn an_entity_that_gets_another_id_is_told_by_both(data: &dyn Opener) {
 
 /// TRUNCATE, which only PostgreSQL has, is a change of all entities of the kind.
 pub async fn a_truncated_table_is_told_for_all_its_entities(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     if store.backend() == "SQLite" {
         return;
     }
@@ -154,7 +154,7 @@ pub async fn a_truncated_table_is_told_for_all_its_entities(data: &dyn Opener) {
 
 /// A change is its tenant's, but the stream of a kind is of no tenant: all share it.
 pub async fn changes_of_entities_know_their_tenant(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     watch_projects(&store).await;
     let sql = "SELECT tidewire.set_actor('u', 'h'); SELECT tidewire.invalidate('p', '1');
         INSERT INTO projects VALUES (1, 'a')";
@@ -167,7 +167,7 @@ pub async fn changes_of_entities_know_their_tenant(data: &dyn Opener) {
 
 /// Rows whose key is too long to be subscribed to, or missing, are captured all the same.
 pub async fn what_nobody_can_subscribe_to_is_no_entity(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let long = "x".repeat(ENTITY_ID_BYTES_MAX + 1);
     // Noise that no index could make smaller.
     let noise = "SELECT group_concat(hex(randomblob(8)), '') AS noise FROM n";
@@ -198,7 +198,7 @@ pub async fn what_nobody_can_subscribe_to_is_no_entity(data: &dyn Opener) {
 
 /// What became of some entities is read in order and page by page, and of others nothing.
 pub async fn what_became_of_entities_is_found(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     watch_projects(&store).await;
     let many = "INSERT INTO projects VALUES (1, 'a'), (2, 'a'), (3, 'a');
         UPDATE projects SET name = 'b'; SELECT tidewire.invalidate('project', '3', 'DELETE');
@@ -237,7 +237,7 @@ pub async fn what_became_of_entities_is_found(data: &dyn Opener) {
 
 /// Nothing is told of what cannot be an entity, or of what cannot become of one.
 pub async fn what_is_no_entity_is_refused(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let long = "x".repeat(ENTITY_ID_BYTES_MAX + 1);
     for arguments in [
         "'p', '1', 'update'".to_owned(),

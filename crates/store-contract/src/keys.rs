@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::Opener;
-use super::subject::{Subject, eventually};
+use super::test_store::{TestStore, eventually};
 use tidewire_store::error::StoreError;
 use tidewire_store::keys::{InvalidKey, KeyView, NewKey};
 
@@ -31,7 +31,7 @@ pub(super) fn new_key(letter: char) -> NewKey {
     }
 }
 
-impl Subject {
+impl TestStore {
     pub(super) async fn makes(&self, key: NewKey) -> KeyView {
         let about = format!("{key:?}");
         self.create_key(key).await.unwrap_or_else(|error| panic!("{about}: {error}"))
@@ -73,7 +73,7 @@ fn scopes(key: &KeyView) -> Value {
 
 /// A key is found by id and by hash as it was made, and in the list, in order of id.
 pub async fn a_key_is_found_as_it_was_made(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     assert_eq!(store.lists_keys().await, []);
     let plain = store.makes(new_key('a')).await;
     let wanted = json!({"can": ["read"], "rows": {"t": "é = '1'"}, "tables": ["t"]});
@@ -104,7 +104,7 @@ pub async fn a_key_is_found_as_it_was_made(data: &dyn Opener) {
 
 /// What is not a key's id or hash finds nothing.
 pub async fn an_unknown_key_is_not_found(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let id = store.makes(new_key('a')).await.id;
     for other in [0, -1, id + 1, i64::MAX, i64::MIN] {
         assert_eq!(store.key(other).await.expect("an answer"), None, "{other}");
@@ -119,7 +119,7 @@ pub async fn an_unknown_key_is_not_found(data: &dyn Opener) {
 
 /// What cannot be kept is refused with the reason, and the store goes on as if nothing had been.
 pub async fn a_key_that_cannot_be_kept_is_refused(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let id = store.makes(new_key('a')).await.id;
     let key = || new_key('b');
     let no_tables = r#"{"streams": ["*"]}"#.to_owned();
@@ -153,7 +153,7 @@ pub async fn a_key_that_cannot_be_kept_is_refused(data: &dyn Opener) {
 
 /// Times without number are as good as for ever.
 pub async fn an_immense_time_is_accepted_for_a_key(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let id = store.makes(NewKey { expires_in_ms: Some(u64::MAX), ..new_key('a') }).await.id;
     let rotated = store.rotate_key(id, &hash('b'), u64::MAX, Some(u64::MAX)).await;
     let rotated = rotated.expect("an answer").expect("a valid key");
@@ -163,7 +163,7 @@ pub async fn an_immense_time_is_accepted_for_a_key(data: &dyn Opener) {
 
 /// A revoked key stays, and says that it is revoked.
 pub async fn a_revoked_key_is_not_valid(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let (id, other) = (store.makes(new_key('a')).await.id, store.makes(new_key('b')).await.id);
     for _ in 0..2 {
         assert!(store.revokes(id).await, "there is one, revoked before or not");
@@ -177,7 +177,7 @@ pub async fn a_revoked_key_is_not_valid(data: &dyn Opener) {
 
 /// An expired key stays, and says that it has expired.
 pub async fn an_expired_key_is_not_valid(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let id = store.makes(NewKey { expires_in_ms: Some(SHORT_MS), ..new_key('a') }).await.id;
     let expired = store.expires(id).await;
     assert!(expired.is_active && expired.expires_in_ms.is_some_and(|left_ms| left_ms <= 0));
@@ -187,7 +187,7 @@ pub async fn an_expired_key_is_not_valid(data: &dyn Opener) {
 
 /// A rotated key and its successor are both valid until the overlap is over.
 pub async fn a_rotated_key_is_valid_for_the_overlap(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let narrow = r#"{"tables": ["orders"]}"#.to_owned();
     let old = store.makes(NewKey { scopes: narrow, ..new_key('a') }).await;
     let new = store.rotates(old.id, 'b', LONG_MS).await.expect("a valid key is rotated");
@@ -206,7 +206,7 @@ pub async fn a_rotated_key_is_valid_for_the_overlap(data: &dyn Opener) {
 
 /// A rotation does not lengthen a key's life; its successor has a life of its own.
 pub async fn a_rotated_key_expires_no_later_than_before(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let ends = NewKey { expires_in_ms: Some(LONG_MS), ..new_key('a') };
     let old = store.makes(ends).await;
     let new = store.rotate_key(old.id, &hash('b'), 2 * LONG_MS, Some(3 * LONG_MS)).await;
@@ -219,7 +219,7 @@ pub async fn a_rotated_key_expires_no_later_than_before(data: &dyn Opener) {
 
 /// Of rotations at once without overlap, one succeeds.
 pub async fn a_key_is_rotated_once(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let id = store.makes(new_key('a')).await.id;
     let rotations = ['b', 'c', 'd', 'e'].map(|letter| store.rotates(id, letter, 0));
     let made: Vec<KeyView> = join_all(rotations).await.into_iter().flatten().collect();
@@ -228,7 +228,7 @@ pub async fn a_key_is_rotated_once(data: &dyn Opener) {
 
 /// Uses are noted on the keys that were used, and change nothing else.
 pub async fn uses_of_keys_are_noted(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let a = store.makes(new_key('a')).await;
     let b = store.makes(new_key('b')).await;
     let c = store.makes(new_key('c')).await;
@@ -244,7 +244,7 @@ pub async fn uses_of_keys_are_noted(data: &dyn Opener) {
 
 /// Keys of the same moment have ids of their own, and a removed key's is not given again.
 pub async fn ids_of_keys_are_not_given_twice(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let made = join_all(['a', 'b', 'c', 'd', 'e'].map(|letter| store.makes(new_key(letter)))).await;
     let ids: BTreeSet<i64> = made.iter().map(|key| key.id).collect();
     assert_eq!(ids.len(), made.len());
@@ -256,7 +256,7 @@ pub async fn ids_of_keys_are_not_given_twice(data: &dyn Opener) {
 
 /// Keys are there after a restart, revoked and rotated as they were.
 pub async fn keys_survive_a_restart(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let a = store.makes(new_key('a')).await.id;
     store.makes(NewKey { expires_in_ms: Some(LONG_MS), ..new_key('b') }).await;
     let c = store.makes(new_key('c')).await.id;
@@ -274,7 +274,7 @@ pub async fn keys_survive_a_restart(data: &dyn Opener) {
 /// A key that a person makes with SQL, under the names of the columns that other tools know, is as
 /// good as any.
 pub async fn a_key_can_be_made_by_hand(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let insert = "INSERT INTO tidewire.api_keys (name, key_hash) VALUES";
     data.run_sql(&format!("{insert} ('by hand', '{}')", hash('a'))).await;
     let found = store.key_of_hash(&hash('a')).await.expect("an answer").expect("it is there");

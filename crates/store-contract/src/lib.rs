@@ -50,11 +50,11 @@
 //! - `session_upkeep`: upkeep of sessions
 //! - `sessions`: sessions and what they follow
 //! - `statements`: the user's own SQL
-//! - `subject`: the store under test, with calls that panic and say what was wrong instead of
+//! - `test_store`: the store under test, with calls that panic and say what was wrong instead of
 //!   returning errors
 //! - `subscriptions`: who is woken when streams grow
 //! - `suite`: the list of the contract's tests, by topic
-//! - `team`: groups, and events for them, for the tests that work on them
+//! - `group_fixture`: groups, and events for them, for the tests that work on them
 //! - `tenants`: what callers bound to a tenant may do
 //! - `tickets`: one-time tickets
 //! - `watching`: watched tables
@@ -73,6 +73,7 @@ pub mod following;
 pub mod fork_removal;
 pub mod forks;
 pub mod group_failures;
+mod group_fixture;
 pub mod group_leases;
 pub mod group_letters;
 pub mod group_members;
@@ -103,11 +104,10 @@ mod rows;
 pub mod session_upkeep;
 pub mod sessions;
 pub mod statements;
-mod subject;
 pub mod subscriptions;
 mod suite;
-mod team;
 pub mod tenants;
+mod test_store;
 pub mod tickets;
 pub mod watching;
 pub mod webhooks;

@@ -2,7 +2,7 @@
 //! or wait until the store says that the time has come.
 
 use super::Opener;
-use super::subject::{Subject, eventually, refusal};
+use super::test_store::{TestStore, eventually, refusal};
 use tidewire_store::command::{Answer, Create, Refusal};
 use tidewire_store::event::Control;
 use tidewire_store::offset::Position;
@@ -16,13 +16,13 @@ fn living(stream: &str, lifetime: Lifetime) -> Create {
     Create { lifetime: Some(lifetime), ..create(stream) }
 }
 
-async fn expires_at_ms(store: &Subject, stream: &str) -> i64 {
+async fn expires_at_ms(store: &TestStore, stream: &str) -> i64 {
     store.view(stream).await.state.expires_at_ms.expect("the stream's life is limited")
 }
 
 /// A stream whose time has run out is not there, even before the sweep comes round.
 pub async fn an_expired_stream_is_not_found(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for (stream, lifetime) in [("until", LONG_AGO), ("ttl", Lifetime::Sliding { ttl_s: 0 })] {
         store.create(living(stream, lifetime)).await;
         assert!(!store.is_found(stream).await, "{stream}");
@@ -36,7 +36,7 @@ pub async fn an_expired_stream_is_not_found(data: &dyn Opener) {
 
 /// The name of an expired stream is free, and its content does not come back.
 pub async fn an_expired_streams_name_can_be_used_again(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let messages = vec!["old".to_owned().into()];
     store.create(Create { messages, ..living("a", LONG_AGO) }).await;
     assert_eq!(store.create_text("a").await, Position::START);
@@ -47,7 +47,7 @@ pub async fn an_expired_streams_name_can_be_used_again(data: &dyn Opener) {
 
 /// A fixed end is not moved by reads and writes.
 pub async fn a_fixed_expiry_is_not_renewed(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let at_ms = 4_000_000_000_000;
     store.create(living("a", Lifetime::Until { at_ms })).await;
     store.append_text("a", "x").await;
@@ -58,7 +58,7 @@ pub async fn a_fixed_expiry_is_not_renewed(data: &dyn Opener) {
 
 /// Reads that are noted move the end of a sliding lifetime.
 pub async fn a_sliding_lifetime_is_renewed_by_reads(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create(living("a", SHORT)).await;
     let first = expires_at_ms(&store, "a").await;
     // It has moved by more than the time to live: without renewals the stream would be gone.
@@ -71,7 +71,7 @@ pub async fn a_sliding_lifetime_is_renewed_by_reads(data: &dyn Opener) {
 
 /// Appends move the end of a sliding lifetime.
 pub async fn a_sliding_lifetime_is_renewed_by_appends(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create(living("a", SHORT)).await;
     let first = expires_at_ms(&store, "a").await;
     eventually("appends keep the stream alive", || async {
@@ -83,7 +83,7 @@ pub async fn a_sliding_lifetime_is_renewed_by_appends(data: &dyn Opener) {
 
 /// A read that would hardly move the end writes nothing, so a busy stream costs no write a read.
 pub async fn a_renewal_that_changes_little_is_not_written(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create(living("a", LONG)).await;
     let first = expires_at_ms(&store, "a").await;
     let tip = store.log_tip().await;
@@ -94,7 +94,7 @@ pub async fn a_renewal_that_changes_little_is_not_written(data: &dyn Opener) {
 
 /// Left alone, a stream expires; looking at it does not renew it.
 pub async fn a_stream_left_alone_expires(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create(living("a", SHORT)).await;
     store.append_text("a", "x").await;
     eventually("the stream expires", || async { (!store.is_found("a").await).then_some(()) }).await;
@@ -103,7 +103,7 @@ pub async fn a_stream_left_alone_expires(data: &dyn Opener) {
 
 /// The sweep removes expired streams and says so in the log, once.
 pub async fn the_sweep_tells_of_expired_streams(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for stream in ["a", "b"] {
         store.create(living(stream, LONG_AGO)).await;
     }
@@ -125,7 +125,7 @@ pub async fn the_sweep_tells_of_expired_streams(data: &dyn Opener) {
 
 /// A life longer than any clock counts is for ever in effect, and harms nobody.
 pub async fn an_immense_time_to_live_is_accepted(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let lifetime = Lifetime::Sliding { ttl_s: i64::MAX.unsigned_abs() };
     store.create(living("a", lifetime)).await;
     store.append_text("a", "x").await;

@@ -1,7 +1,7 @@
 //! The list of live queries.
 
 use super::Opener;
-use super::subject::{Subject, eventually};
+use super::test_store::{TestStore, eventually};
 use tidewire_store::queries::{LiveQueryEdit, LiveQueryRow};
 
 /// Longer than any test.
@@ -38,7 +38,7 @@ fn count(live_id: &str, changes: u64, lag_ms: Option<u64>) -> LiveQueryEdit {
     LiveQueryEdit::Count { live_id, changes, lag_ms, queue_depth: 3, plan }
 }
 
-impl Subject {
+impl TestStore {
     async fn lists(&self, edits: Vec<LiveQueryEdit>) {
         self.edit_live_queries(edits).await.expect("the list can be changed");
     }
@@ -55,7 +55,7 @@ async fn listed(data: &dyn Opener) -> Vec<String> {
 
 /// A query is listed until it is followed no more.
 pub async fn a_query_is_listed_while_it_is_followed(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", LONG_MS).await;
     store.lists(vec![open("c", "a", "n"), open("c", "b-1", "n"), open("d", "a", "n")]).await;
     assert_eq!(store.finds("c-b-1").await, Some(row("c", "b-1", "n")));
@@ -69,7 +69,7 @@ pub async fn a_query_is_listed_while_it_is_followed(data: &dyn Opener) {
 
 /// What comes later holds, within one batch too.
 pub async fn edits_of_the_list_are_made_in_their_order(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", LONG_MS).await;
     let edits = vec![
         open("c", "a", "n"),
@@ -94,7 +94,7 @@ pub async fn edits_of_the_list_are_made_in_their_order(data: &dyn Opener) {
 
 /// Changes are counted, and what was counted stays when a node says again what it has.
 pub async fn changes_of_a_query_are_counted(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", LONG_MS).await;
     store.lists(vec![open("c", "a", "n")]).await;
     store.lists(vec![count("c-a", 2, Some(40)), count("not there", 1, None)]).await;
@@ -111,7 +111,7 @@ pub async fn changes_of_a_query_are_counted(data: &dyn Opener) {
 
 /// A dead node's queries are gone with its lease, and then from the table.
 pub async fn queries_of_dead_nodes_are_swept(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", LONG_MS).await;
     store.renews_node("short", 1).await;
     let many = (0..2_500).map(|number| open("c", &number.to_string(), "short"));
@@ -129,7 +129,7 @@ pub async fn queries_of_dead_nodes_are_swept(data: &dyn Opener) {
 
 /// Whatever clients call themselves and their queries can be listed.
 pub async fn odd_names_are_listed(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", LONG_MS).await;
     let odd = "it's \"odd\" \\ {a,b} \u{0} ünï";
     let user_agent = Some(odd.to_owned());

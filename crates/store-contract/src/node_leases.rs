@@ -4,7 +4,7 @@ use super::Opener;
 use super::sessions::{
     LONG_MS, RULES, SHORT_MS, at, connect, disconnect, heartbeat, open, subscribe,
 };
-use super::subject::{Subject, eventually};
+use super::test_store::{TestStore, eventually};
 use tidewire_store::nodes::{NodeReport, NodeView};
 use tidewire_store::offset::Position;
 use tidewire_store::session::{SessionOutcome, SessionRules, SweptSessions};
@@ -22,7 +22,7 @@ pub(super) fn report(id: &str, connections: u64) -> NodeReport {
     }
 }
 
-impl Subject {
+impl TestStore {
     pub(super) async fn renews_node(&self, id: &str, lease_ms: u64) {
         self.renew_node(&report(id, 1), lease_ms).await.expect("a lease can be renewed");
     }
@@ -60,7 +60,7 @@ impl Subject {
 
 /// Nodes whose lease holds are listed by id, as they last described themselves.
 pub async fn nodes_are_listed_as_they_report(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     assert_eq!(store.lists_nodes().await, []);
     store.renew_node(&report("b", 1), LONG_MS).await.expect("renewed");
     store.renew_node(&report("a", 2), LONG_MS).await.expect("renewed");
@@ -75,7 +75,7 @@ pub async fn nodes_are_listed_as_they_report(data: &dyn Opener) {
 
 /// A lease that is renewed in time holds without a break.
 pub async fn a_lease_is_renewed(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", LONG_MS).await;
     let started = store.lists_nodes().await[0].started_at_ms;
     store.renews_node("n", u64::MAX).await;
@@ -87,7 +87,7 @@ pub async fn a_lease_is_renewed(data: &dyn Opener) {
 /// A lease ends by the store's clock. A node that comes back afterwards can see that it was thought
 /// dead: it is listed as one that has just started.
 pub async fn a_lease_ends_unless_it_is_renewed(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", SHORT_MS).await;
     store.leases_end().await;
     data.run_sql("UPDATE tidewire.nodes SET started_at = 1").await;
@@ -97,7 +97,7 @@ pub async fn a_lease_ends_unless_it_is_renewed(data: &dyn Opener) {
 
 /// A node that was thought dead and comes back has lost its sessions, and can connect them again.
 pub async fn a_node_that_comes_back_connects_its_sessions_again(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", SHORT_MS).await;
     store.serves("s", "n").await;
     store.leases_end().await;
@@ -111,7 +111,7 @@ pub async fn a_node_that_comes_back_connects_its_sessions_again(data: &dyn Opene
 
 /// A session that a living node serves does not expire.
 pub async fn a_served_session_does_not_expire(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", LONG_MS).await;
     store.serves("s", "n").await;
     store.has_session("s").await;
@@ -125,7 +125,7 @@ pub async fn a_served_session_does_not_expire(data: &dyn Opener) {
 /// The session of a node that died waits for its client: until the sweep notices, and for the time
 /// of a session after that. Then it expires.
 pub async fn the_sessions_of_a_dead_node_live_on_for_a_while(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", SHORT_MS).await;
     store.serves("s", "n").await;
     store.leases_end().await;
@@ -144,7 +144,7 @@ pub async fn the_sessions_of_a_dead_node_live_on_for_a_while(data: &dyn Opener) 
 
 /// The time that a dead node's sessions are given is the sweep's, and it ends.
 pub async fn the_time_of_a_dead_nodes_sessions_ends(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", SHORT_MS).await;
     store.serves("s", "n").await;
     store.leases_end().await;
@@ -156,7 +156,7 @@ pub async fn the_time_of_a_dead_nodes_sessions_ends(data: &dyn Opener) {
 
 /// The end of a lease does not shorten the time that a session has of its own.
 pub async fn a_dead_node_takes_no_time_from_its_sessions(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", SHORT_MS).await;
     store.do_all(vec![open("s", LONG_MS), connect("s", "n")]).await;
     store.leases_end().await;
@@ -168,7 +168,7 @@ pub async fn a_dead_node_takes_no_time_from_its_sessions(data: &dyn Opener) {
 /// However many sessions a dead node had, a sweep lets go of so many and no more, and the node is
 /// remembered until it has let go of all.
 pub async fn a_dead_node_is_forgotten_with_its_last_session(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", SHORT_MS).await;
     for number in 0..5 {
         let session = format!("s{number}");
@@ -188,7 +188,7 @@ pub async fn a_dead_node_is_forgotten_with_its_last_session(data: &dyn Opener) {
 
 /// A node that nobody knows keeps no session alive.
 pub async fn an_unknown_node_keeps_no_session(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let changes = vec![open("s", LONG_MS), connect("s", "nobody"), heartbeat("s", SHORT_MS)];
     store.do_all(changes).await;
     store.loses_session("s").await;
@@ -200,7 +200,7 @@ pub async fn an_unknown_node_keeps_no_session(data: &dyn Opener) {
 
 /// A node that disconnects a session which another serves by now changes nothing.
 pub async fn only_the_node_that_serves_a_session_disconnects_it(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", LONG_MS).await;
     store.renews_node("other", LONG_MS).await;
     store.serves("s", "other").await;
@@ -216,7 +216,7 @@ pub async fn only_the_node_that_serves_a_session_disconnects_it(data: &dyn Opene
 
 /// A session lives for a while after its connection ended.
 pub async fn a_disconnected_session_lives_on_for_a_while(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", LONG_MS).await;
     store.serves("s", "n").await;
     store.does(disconnect("s", "n", LONG_MS)).await;
@@ -226,7 +226,7 @@ pub async fn a_disconnected_session_lives_on_for_a_while(data: &dyn Opener) {
 
 /// A node that goes is no longer listed, and its sessions live on for a while.
 pub async fn a_node_that_goes_leaves_its_sessions(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", LONG_MS).await;
     store.renews_node("stays", LONG_MS).await;
     for (session, node) in [("s", "n"), ("t", "n"), ("u", "stays")] {

@@ -10,8 +10,8 @@ use super::control::{key_changed, said};
 use super::keys::new_key;
 use super::pointers::acknowledge;
 use super::sessions::{LONG_MS, RULES, at, connect, disconnect, subscribe, subscribe_as};
-use super::subject::{EVERYTHING, Subject, text};
 use super::subscriptions::{grown, pull};
+use super::test_store::{EVERYTHING, TestStore, text};
 use tidewire_store::command::Answer;
 use tidewire_store::offset::Position;
 use tidewire_store::session::{SessionOutcome, SessionSignal, SweptSessions};
@@ -28,7 +28,7 @@ pub async fn nodes_give_offsets_in_one_order(data: &dyn Opener) {
     const APPENDERS: usize = 8;
     const APPENDS: usize = 10;
     const EVENTS: u64 = 1 + (NODES * APPENDERS * APPENDS) as u64;
-    let nodes = join_all((0..NODES).map(|_| Subject::open(data))).await;
+    let nodes = join_all((0..NODES).map(|_| TestStore::open(data))).await;
     nodes[0].create_text("a").await;
     let mut appenders = tokio::task::JoinSet::new();
     for (number, node) in nodes.iter().enumerate() {
@@ -69,7 +69,7 @@ pub async fn nodes_give_offsets_in_one_order(data: &dyn Opener) {
 
 /// What one node has acknowledged, every node shows.
 pub async fn an_append_on_one_node_is_visible_on_the_others(data: &dyn Opener) {
-    let (here, there) = (Subject::open(data).await, Subject::open(data).await);
+    let (here, there) = (TestStore::open(data).await, TestStore::open(data).await);
     here.create_text("a").await;
     for round in 0..10 {
         let (writer, reader) = if round % 2 == 0 { (&here, &there) } else { (&there, &here) };
@@ -81,7 +81,7 @@ pub async fn an_append_on_one_node_is_visible_on_the_others(data: &dyn Opener) {
 
 /// A commit on one node wakes those who wait on another.
 pub async fn a_commit_on_one_node_wakes_the_others(data: &dyn Opener) {
-    let (here, there) = (Subject::open(data).await, Subject::open(data).await);
+    let (here, there) = (TestStore::open(data).await, TestStore::open(data).await);
     let mut grown = there.grown();
     for round in 0..3 {
         grown.mark_unchanged();
@@ -93,10 +93,10 @@ pub async fn a_commit_on_one_node_wakes_the_others(data: &dyn Opener) {
 
 /// A producer that retries on another node is known there.
 pub async fn retries_on_other_nodes_take_effect_once(data: &dyn Opener) {
-    let nodes = join_all((0..3).map(|_| Subject::open(data))).await;
+    let nodes = join_all((0..3).map(|_| TestStore::open(data))).await;
     nodes[0].create_text("a").await;
     for seq in 0..5 {
-        let retry = |node: &Subject| {
+        let retry = |node: &TestStore| {
             let node = node.clone();
             async move { node.appends(stamped("a", &seq.to_string(), "p", 0, seq)).await }
         };
@@ -109,7 +109,7 @@ pub async fn retries_on_other_nodes_take_effect_once(data: &dyn Opener) {
 
 /// However many nodes see a stream grow, one wake begins and is announced.
 pub async fn nodes_announce_a_wake_once(data: &dyn Opener) {
-    let nodes = join_all((0..3).map(|_| Subject::open(data))).await;
+    let nodes = join_all((0..3).map(|_| TestStore::open(data))).await;
     nodes[0].create_text("a").await;
     nodes[0].create_text("wakes").await;
     nodes[0].change("s", Op::Create(pull(None, &["a"]))).await;
@@ -121,8 +121,8 @@ pub async fn nodes_announce_a_wake_once(data: &dyn Opener) {
 
 /// The first node to ask for a secret decides it for all.
 pub async fn nodes_share_their_secrets(data: &dyn Opener) {
-    let nodes = join_all((0..3).map(|_| Subject::open(data))).await;
-    let ask = |(number, node): (u8, &Subject)| {
+    let nodes = join_all((0..3).map(|_| TestStore::open(data))).await;
+    let ask = |(number, node): (u8, &TestStore)| {
         let node = node.clone();
         async move { node.secret("key", vec![number]).await.expect("a secret") }
     };
@@ -132,7 +132,7 @@ pub async fn nodes_share_their_secrets(data: &dyn Opener) {
 
 /// Whose subscriptions change on one node is heard on the others.
 pub async fn changed_subscriptions_are_signalled_to_all_nodes(data: &dyn Opener) {
-    let nodes = join_all((0..3).map(|_| Subject::open(data))).await;
+    let nodes = join_all((0..3).map(|_| TestStore::open(data))).await;
     nodes[0].opens("s").await;
     for (round, changer) in nodes.iter().enumerate() {
         let mut signals: Vec<_> = nodes.iter().map(|node| node.session_signals()).collect();
@@ -159,7 +159,7 @@ pub async fn nodes_change_sessions_one_after_the_other(data: &dyn Opener) {
     const NODES: usize = 3;
     const CLIENTS: usize = 4;
     const ROUNDS: usize = 5;
-    let nodes = join_all((0..NODES).map(|_| Subject::open(data))).await;
+    let nodes = join_all((0..NODES).map(|_| TestStore::open(data))).await;
     nodes[0].opens("s").await;
     nodes[0].opens("t").await;
     let mut clients = tokio::task::JoinSet::new();
@@ -200,7 +200,7 @@ pub async fn nodes_change_sessions_one_after_the_other(data: &dyn Opener) {
 pub async fn a_name_is_given_by_one_node(data: &dyn Opener) {
     const NODES: usize = 2;
     const ROUNDS: usize = 20;
-    let nodes = join_all((0..NODES).map(|_| Subject::open(data))).await;
+    let nodes = join_all((0..NODES).map(|_| TestStore::open(data))).await;
     nodes[0].opens("s").await;
     for round in 0..ROUNDS {
         let streams: Vec<String> = (0..NODES).map(|node| format!("{round}-{node}")).collect();
@@ -224,7 +224,7 @@ pub async fn a_name_is_given_by_one_node(data: &dyn Opener) {
 
 /// A session goes from node to node: the one it left late does not take it from the other.
 pub async fn a_session_goes_from_node_to_node(data: &dyn Opener) {
-    let (here, there) = (Subject::open(data).await, Subject::open(data).await);
+    let (here, there) = (TestStore::open(data).await, TestStore::open(data).await);
     here.renews_node("here", LONG_MS).await;
     there.renews_node("there", LONG_MS).await;
     assert_eq!(here.lists_nodes().await.len(), 2, "they know of each other");
@@ -242,7 +242,7 @@ pub async fn a_session_goes_from_node_to_node(data: &dyn Opener) {
 
 /// What one node says, and what it does to a key, every node hears once.
 pub async fn control_messages_are_heard_on_all_nodes(data: &dyn Opener) {
-    let nodes = join_all((0..3).map(|_| Subject::open(data))).await;
+    let nodes = join_all((0..3).map(|_| TestStore::open(data))).await;
     let mut cursors = join_all(nodes.iter().map(|node| node.listens())).await;
     for (round, sender) in nodes.iter().enumerate() {
         let letter = ['a', 'b', 'c'][round];
@@ -269,7 +269,7 @@ pub async fn control_messages_are_heard_on_all_nodes(data: &dyn Opener) {
 
 /// A ticket that one node gave is good on another, and on one only.
 pub async fn a_ticket_is_taken_on_one_node(data: &dyn Opener) {
-    let nodes = join_all((0..3).map(|_| Subject::open(data))).await;
+    let nodes = join_all((0..3).map(|_| TestStore::open(data))).await;
     nodes[0].puts_ticket('a', "{}", LONG_MS).await;
     let takes = (0..50).map(|number| nodes[number % 3].takes_ticket('a'));
     let taken = join_all(takes).await.into_iter().flatten().count();
@@ -278,7 +278,7 @@ pub async fn a_ticket_is_taken_on_one_node(data: &dyn Opener) {
 
 /// A node that closes leaves the others at work.
 pub async fn a_node_that_closes_leaves_the_others_at_work(data: &dyn Opener) {
-    let (leaving, staying) = (Subject::open(data).await, Subject::open(data).await);
+    let (leaving, staying) = (TestStore::open(data).await, TestStore::open(data).await);
     leaving.create_text("a").await;
     leaving.close().await;
     staying.append_text("a", "x").await;

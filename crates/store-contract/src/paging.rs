@@ -2,7 +2,7 @@
 //! together are all events, once, in order, and a piece that says that it is the last is the last.
 //! (Invariant 3, for the stores.)
 //!
-//! Webhooks and wakes have no test here, because they read no events: what is sent names a stream and places in
+//! Webhooks and wakes have no test here, because they read no events: what is sent names a stream and positions in
 //! it, and streams are found by their names, which have one. A backup copies the file, whatever is in it.
 
 use std::num::NonZeroU32;
@@ -12,15 +12,16 @@ use rand::Rng as _;
 use serde_json::json;
 
 use super::Opener;
+use super::group_fixture::{GROUP, letter, wish};
 use super::paging_history::{
     Builder, CODE, ENTITIES, HOST, History, ORDERS, TRANSACTION_ROWS_MAX, USER, any_image,
     ordinary_image, random_limit,
 };
 use super::retention::Captured;
-use super::subject::Subject;
-use super::team::{GROUP, letter, wish};
+use super::test_store::TestStore;
 use tidewire_store::groups::{
-    Begun, Claim, Ending, Entry, Filter, GroupEvent, Key, LogPage, PAGE_BYTES_MAX, Wants, Which,
+    Begun, Claim, Ending, Entry, Filter, GroupEvent, Key, LetterSelection, LogPage, PAGE_BYTES_MAX,
+    Wants,
 };
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::Position;
@@ -36,7 +37,7 @@ fn numbers(positions: impl IntoIterator<Item = Position>) -> Vec<u64> {
 
 /// Reads a stream to its end, and holds every page to what it says of itself.
 async fn read_stream(
-    store: &Subject,
+    store: &TestStore,
     stream: &str,
     from: u64,
     limit: PageLimit,
@@ -198,7 +199,7 @@ pub async fn groups_read_the_log_whole_in_pieces(data: &dyn Opener) {
 }
 
 /// A group with a letter of each change of a row, all of one key.
-async fn letters(data: &dyn Opener, seed: u64) -> (Subject, History, rand::rngs::StdRng) {
+async fn letters(data: &dyn Opener, seed: u64) -> (TestStore, History, rand::rngs::StdRng) {
     let (store, history, rng) = Builder::mixed(data, seed).await;
     let groups = store.groups();
     let (_, made) = groups.put_group(GROUP, &wish(1)).await.expect("a group is made");
@@ -252,7 +253,7 @@ pub async fn letters_are_listed_whole_in_pieces(data: &dyn Opener) {
 pub async fn letters_that_are_due_come_in_whole_units(data: &dyn Opener) {
     let (store, History { rows, transactions, .. }, mut rng) = letters(data, 5).await;
     let groups = store.groups();
-    groups.redrive(GROUP, &Which::All).await.expect("they are marked");
+    groups.redrive(GROUP, &LetterSelection::All).await.expect("they are marked");
     for _ in 0..LIMITS {
         let limit = random_limit(&mut rng);
         let batch = groups.letters_due(GROUP, 0, limit).await.expect("letters").expect("due");

@@ -10,7 +10,7 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Map, Value, json};
 
 use super::Opener;
-use super::subject::Subject;
+use super::test_store::TestStore;
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::Position;
 use tidewire_store::testing::commands::{append, append_json, create, create_json, fork, fork_at};
@@ -48,14 +48,14 @@ pub(super) struct History {
 /// Builds one, from a seed.
 pub(super) struct Builder<'a> {
     data: &'a dyn Opener,
-    pub(super) store: Subject,
+    pub(super) store: TestStore,
     pub(super) rng: StdRng,
     history: History,
 }
 
 impl<'a> Builder<'a> {
     pub(super) async fn new(data: &'a dyn Opener, seed: u64) -> Builder<'a> {
-        let store = Subject::open(data).await;
+        let store = TestStore::open(data).await;
         let rng = StdRng::seed_from_u64(seed);
         let mut builder = Builder { data, store, rng, history: History::default() };
         builder.store.create(create_json(ORDERS)).await;
@@ -151,13 +151,13 @@ impl<'a> Builder<'a> {
     }
 
     /// The history, and the store opened anew, which has nothing of it in memory.
-    pub(super) async fn finish(self) -> (Subject, History, StdRng) {
+    pub(super) async fn finish(self) -> (TestStore, History, StdRng) {
         let store = self.store.reopen(self.data).await;
         (store, self.history, self.rng)
     }
 
     /// Rows and documents of all kinds between each other.
-    pub(super) async fn mixed(data: &'a dyn Opener, seed: u64) -> (Subject, History, StdRng) {
+    pub(super) async fn mixed(data: &'a dyn Opener, seed: u64) -> (TestStore, History, StdRng) {
         let mut builder = Builder::new(data, seed).await;
         for _ in 0..20 {
             let rows = builder.rng.random_range(1..=20);

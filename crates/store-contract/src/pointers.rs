@@ -2,7 +2,7 @@
 
 use super::Opener;
 use super::sessions::{at, heartbeat, subscribe, unless, unsubscribe};
-use super::subject::Subject;
+use super::test_store::TestStore;
 use tidewire_store::offset::Position;
 use tidewire_store::session::{SessionChange, SessionOutcome};
 
@@ -17,14 +17,14 @@ pub(super) fn went_live(session: &str, stream: &str, epoch: u64, number: u64) ->
 }
 
 /// Where the pointers of `s` stand, in order of stream.
-async fn pointers(store: &Subject) -> Vec<u64> {
+async fn pointers(store: &TestStore) -> Vec<u64> {
     let session = store.has_session("s").await;
     session.subscriptions.iter().map(|subscription| subscription.pointer.number()).collect()
 }
 
 /// An acknowledgement moves the pointer forwards, and never back.
 pub async fn a_pointer_moves_only_forwards(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     let epoch = store.follows("s", "a", at(7)).await.epoch;
     for (acknowledged, pointer) in [(6, 7), (9, 9), (9, 9), (8, 9), (0, 9), (10, 10)] {
@@ -37,7 +37,7 @@ pub async fn a_pointer_moves_only_forwards(data: &dyn Opener) {
 
 /// Several acknowledgements of one subscription in one commit leave it at the greatest.
 pub async fn the_greatest_acknowledgement_of_a_commit_counts(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     let outcomes = store.do_all(vec![subscribe("s", "a", at(1)), subscribe("s", "b", at(1))]).await;
     assert!(outcomes.iter().all(|o| matches!(o, SessionOutcome::Subscribed(_))));
@@ -49,7 +49,7 @@ pub async fn the_greatest_acknowledgement_of_a_commit_counts(data: &dyn Opener) 
 
 /// An acknowledgement of an epoch that is over, or of what is not followed, changes nothing.
 pub async fn an_acknowledgement_of_an_old_epoch_changes_nothing(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     let old = store.follows("s", "a", at(7)).await.epoch;
     let new = store.follows("s", "a", at(3)).await.epoch;
@@ -64,7 +64,7 @@ pub async fn an_acknowledgement_of_an_old_epoch_changes_nothing(data: &dyn Opene
 /// What was on its way during an unsubscribe and a resubscribe brings no old pointer back: neither
 /// before, nor between, nor after them, nor in one commit with them.
 pub async fn an_old_pointer_cannot_be_brought_back(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     let old = store.follows("s", "a", at(1)).await.epoch;
     let late = acknowledge("s", "a", old, 9);
@@ -89,7 +89,7 @@ pub async fn an_old_pointer_cannot_be_brought_back(data: &dyn Opener) {
 
 /// Where a subscription first went live is kept, for its own epoch, and only the first time.
 pub async fn where_a_subscription_went_live_is_kept_once(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     let live = async || store.has_session("s").await.subscriptions[0].live_since;
     let epoch = store.follows("s", "a", at(1)).await.epoch;
@@ -109,7 +109,7 @@ pub async fn where_a_subscription_went_live_is_kept_once(data: &dyn Opener) {
 
 /// An append writes nothing for those who follow its stream.
 pub async fn an_append_moves_no_pointer(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.opens("s").await;
     store.follows("s", "a", at(0)).await;

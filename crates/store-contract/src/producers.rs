@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 
 use super::Opener;
-use super::subject::{Subject, refusal};
+use super::test_store::{TestStore, refusal};
 use tidewire_store::command::{Answer, Append, Refusal};
 use tidewire_store::offset::Position;
 use tidewire_store::testing::commands::{JSON, append, create, stamped};
@@ -21,7 +21,7 @@ pub async fn a_producers_stamps_are_checked(data: &dyn Opener) {
     use Expected::{Accepted, Duplicate, Refused};
     let gap = |expected, received| Refused(Refusal::SeqGap { expected, received });
     let stale = |current| Refused(Refusal::StaleEpoch { current });
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     let mut tail = Position::START;
     let mut texts = Vec::new();
@@ -66,7 +66,7 @@ pub async fn a_producers_stamps_are_checked(data: &dyn Opener) {
 
 /// Producers are known by stream and id, and each has its own numbers.
 pub async fn producers_do_not_know_of_each_other(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for stream in ["a", "b"] {
         store.create_text(stream).await;
         for id in ["p", "q"] {
@@ -79,7 +79,7 @@ pub async fn producers_do_not_know_of_each_other(data: &dyn Opener) {
 /// An unknown producer may start at any epoch.
 pub async fn a_producer_may_start_at_any_epoch(data: &dyn Opener) {
     const LARGEST: u64 = (1 << 53) - 1;
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.append(stamped("a", "x", "p", LARGEST, 0)).await;
     let answer = store.appends(stamped("a", "y", "p", 5, 0)).await;
@@ -88,7 +88,7 @@ pub async fn a_producer_may_start_at_any_epoch(data: &dyn Opener) {
 
 /// However often an append is sent at once, it takes effect once.
 pub async fn racing_retries_take_effect_once(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     let answers = join_all((0..16).map(|_| store.appends(stamped("a", "x", "p", 0, 0)))).await;
     let accepted = answers.iter().filter(|a| matches!(a, Answer::Appended { .. })).count();
@@ -99,7 +99,7 @@ pub async fn racing_retries_take_effect_once(data: &dyn Opener) {
 
 /// A producer may have many appends under way; they arrive in order.
 pub async fn a_producer_may_pipeline(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     let bodies: Vec<String> = (0..40).map(|seq: u64| seq.to_string()).collect();
     join_all((0..40).map(|seq| store.append(stamped("a", &seq.to_string(), "p", 0, seq)))).await;
@@ -109,7 +109,7 @@ pub async fn a_producer_may_pipeline(data: &dyn Opener) {
 /// A duplicate writes nothing, and is answered before `Stream-Seq` is looked at: a retry carries
 /// the same one.
 pub async fn a_retry_with_its_stream_seq_is_a_duplicate(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     let command = Append { seq: Some("1".to_owned()), ..stamped("a", "x", "p", 0, 0) };
     let tail = store.append(command.clone()).await;
@@ -122,7 +122,7 @@ pub async fn a_retry_with_its_stream_seq_is_a_duplicate(data: &dyn Opener) {
 
 /// A stamp on a refused append is not used up.
 pub async fn a_refused_append_does_not_move_its_producer(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create(create("a")).await;
     store.append(Append { seq: Some("5".to_owned()), ..append("a", "first") }).await;
     let content_type = Some(JSON.to_owned());

@@ -1,8 +1,8 @@
 //! Pull-wake: workers are told by an event in a stream, claim the work, and acknowledge it.
 
 use super::Opener;
-use super::subject::{Subject, eventually};
 use super::subscriptions::{grown, pull};
+use super::test_store::{TestStore, eventually};
 use tidewire_store::offset::Position;
 use tidewire_store::subscription::{Config, Fence, Op, Reply, Subscription};
 use tidewire_store::testing::commands::{append, close};
@@ -11,7 +11,7 @@ const DONE: Reply = Reply::Done { next_wake: false };
 const WOKEN: Reply = Reply::Done { next_wake: true };
 
 /// A subscription `s` of the stream `a`, with one append pending and announced.
-async fn woken(store: &Subject, config: Config) -> Position {
+async fn woken(store: &TestStore, config: Config) -> Position {
     store.create_text("a").await;
     store.create_text("wakes").await;
     store.change("s", Op::Create(config)).await;
@@ -20,11 +20,11 @@ async fn woken(store: &Subject, config: Config) -> Position {
     tail
 }
 
-async fn claim(store: &Subject, worker: &str) -> Reply {
+async fn claim(store: &TestStore, worker: &str) -> Reply {
     store.change("s", Op::Claim { worker: worker.to_owned() }).await
 }
 
-async fn claimed(store: &Subject, worker: &str) -> Subscription {
+async fn claimed(store: &TestStore, worker: &str) -> Subscription {
     match claim(store, worker).await {
         Reply::Claimed(subscription) => *subscription,
         other => panic!("{worker} did not get the work: {other:?}"),
@@ -44,7 +44,7 @@ fn ack(fence: &Fence, upto: &[(&str, Position)], done: bool) -> Op {
 
 /// However many nodes see the stream grow, the wake is announced once.
 pub async fn a_wake_is_announced_exactly_once(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.create_text("wakes").await;
     store.change("s", Op::Create(pull(None, &["a"]))).await;
@@ -73,7 +73,7 @@ pub async fn a_wake_is_announced_exactly_once(data: &dyn Opener) {
 
 /// A worker claims the work, moves the cursor, and finishes; then there is nothing to claim.
 pub async fn claimed_work_is_acknowledged_and_done(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let tail = woken(&store, pull(None, &["a"])).await;
     let claimed = claimed(&store, "w1").await;
     assert_eq!(claimed.generation, 1);
@@ -94,7 +94,7 @@ pub async fn claimed_work_is_acknowledged_and_done(data: &dyn Opener) {
 
 /// Work that came while a worker was busy is the next wake, begun and announced with its "done".
 pub async fn work_that_arrived_meanwhile_is_the_next_wake(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let first = woken(&store, pull(None, &["a"])).await;
     let claimed = claimed(&store, "w").await;
     let second = store.append_text("a", "2").await;
@@ -109,7 +109,7 @@ pub async fn work_that_arrived_meanwhile_is_the_next_wake(data: &dyn Opener) {
 
 /// Released work is there for another worker; what was done before the release stays done.
 pub async fn released_work_goes_to_the_next_worker(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let first = woken(&store, pull(None, &["a"])).await;
     let second = store.append_text("a", "2").await;
     let fence_1 = fence(&claimed(&store, "w1").await);
@@ -127,7 +127,7 @@ pub async fn released_work_goes_to_the_next_worker(data: &dyn Opener) {
 
 /// A stale token, generation or wake id is fenced off, and changes nothing.
 pub async fn a_stale_worker_is_fenced_off(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let tail = woken(&store, pull(None, &["a"])).await;
     let old = fence(&claimed(&store, "w1").await);
     assert_eq!(store.change("s", Op::Release { fence: old.clone() }).await, WOKEN);
@@ -151,7 +151,7 @@ pub async fn a_stale_worker_is_fenced_off(data: &dyn Opener) {
 
 /// Acks that go back, lie past the end or name another stream are refused as a whole.
 pub async fn an_ack_must_lie_between_cursor_and_end(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let first = woken(&store, pull(None, &["a", "b"])).await;
     let second = store.append_text("a", "2").await;
     let fence = fence(&claimed(&store, "w").await);
@@ -171,7 +171,7 @@ pub async fn an_ack_must_lie_between_cursor_and_end(data: &dyn Opener) {
 
 /// A lease that runs out clears its holder, and work that is still pending wakes again.
 pub async fn work_is_taken_back_when_its_lease_runs_out(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     woken(&store, Config { lease_ttl_ms: 1, ..pull(None, &["a"]) }).await;
     let old = fence(&claimed(&store, "w1").await);
     eventually("the lease is due", || async {
@@ -192,7 +192,7 @@ pub async fn work_is_taken_back_when_its_lease_runs_out(data: &dyn Opener) {
 
 /// A sign of life renews the lease.
 pub async fn a_sign_of_life_renews_the_lease(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     woken(&store, pull(None, &["a"])).await;
     let claimed = claimed(&store, "w").await;
     let until = |s: Subscription| s.wake.and_then(|wake| wake.lease_until_ms);
@@ -206,7 +206,7 @@ pub async fn a_sign_of_life_renews_the_lease(data: &dyn Opener) {
 
 /// The application owns the wake stream: if it is missing or closed, the wake stands all the same.
 pub async fn a_wake_that_cannot_be_announced_can_be_claimed(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.change("s", Op::Create(pull(None, &["a"]))).await;
     let tail = store.append_text("a", "1").await;

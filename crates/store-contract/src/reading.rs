@@ -1,14 +1,14 @@
 //! Reading streams: pages that join exactly, and how far each one has looked.
 
 use super::Opener;
-use super::subject::{EVERYTHING, Subject, text};
+use super::test_store::{EVERYTHING, TestStore, text};
 use tidewire_store::command::Append;
 use tidewire_store::log::{Found, PageLimit};
 use tidewire_store::offset::Position;
 use tidewire_store::testing::commands::{append, close, create};
 
 /// A stream of ten texts, with another stream's appends between them.
-async fn ten_texts(store: &Subject) -> Vec<String> {
+async fn ten_texts(store: &TestStore) -> Vec<String> {
     store.create_text("a").await;
     store.create_text("other").await;
     let bodies: Vec<String> = (0..10).map(|number| format!("text {number}")).collect();
@@ -21,7 +21,7 @@ async fn ten_texts(store: &Subject) -> Vec<String> {
 
 /// Whoever comes late reads all that was written, in order, and nothing of other streams.
 pub async fn a_late_reader_sees_everything(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let bodies = ten_texts(&store).await;
     let page = store.page("a", Position::START, EVERYTHING).await;
     let texts: Vec<String> = page.events.iter().map(|event| text(&event.payload)).collect();
@@ -32,7 +32,7 @@ pub async fn a_late_reader_sees_everything(data: &dyn Opener) {
 
 /// Reading a page at a time gives the same as reading at once, whatever the page's limits.
 pub async fn pages_join_without_gap_or_overlap(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let bodies = ten_texts(&store).await;
     for limit in [
         PageLimit { events: 1, bytes: EVERYTHING.bytes },
@@ -61,7 +61,7 @@ pub async fn pages_join_without_gap_or_overlap(data: &dyn Opener) {
 
 /// A page ends with the event that reaches its limit of bytes; a larger event is returned alone.
 pub async fn a_page_ends_once_it_has_its_bytes(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     let large = "x".repeat(100_000);
     for body in ["1234", "5678", large.as_str(), "9"] {
@@ -82,7 +82,7 @@ pub async fn a_page_ends_once_it_has_its_bytes(data: &dyn Opener) {
 
 /// `scanned_to` is the log's tip once the stream's end is reached, else the last event returned.
 pub async fn a_page_says_how_far_it_looked(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     ten_texts(&store).await;
     let tip = store.log_tip().await;
     let tail = store.view("a").await.tail;
@@ -108,7 +108,7 @@ pub async fn a_page_says_how_far_it_looked(data: &dyn Opener) {
 
 /// An empty stream and a closed one have an end like any other.
 pub async fn a_stream_without_more_to_come_is_up_to_date(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("empty").await;
     store.create_text("closed").await;
     store.append(Append { close: true, ..append("closed", "end") }).await;
@@ -123,9 +123,9 @@ pub async fn a_stream_without_more_to_come_is_up_to_date(data: &dyn Opener) {
     assert_eq!(at_end.next(closed.view.tail), closed.view.tail);
 }
 
-/// Control events have places in the log but are no part of what a stream shows.
+/// Control events have positions in the log but are no part of what a stream shows.
 pub async fn control_events_do_not_show_in_a_stream(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.append_text("a", "x").await;
     store.append(close("a")).await;
@@ -136,7 +136,7 @@ pub async fn control_events_do_not_show_in_a_stream(data: &dyn Opener) {
 
 /// There is no stream, and the answer says so.
 pub async fn reading_no_stream_finds_nothing(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let found = store.find("a", Position::START, EVERYTHING).await;
     assert!(matches!(found, Found::NotFound), "{found:?}");
 }
@@ -144,7 +144,7 @@ pub async fn reading_no_stream_finds_nothing(data: &dyn Opener) {
 /// Names come in the order of their bytes, a page at a time, and only those with the prefix: no
 /// character in it is special.
 pub async fn names_are_paged_in_byte_order(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for name in ["b", "a/2", "a/10", "a_x", "abx", "A/1", "a%", "ä", "a/Z", "a/a", "gone", "a\\x"]
     {
         store.create(create(name)).await;
@@ -173,7 +173,7 @@ pub async fn names_are_paged_in_byte_order(data: &dyn Opener) {
 
 /// Also where no next character exists, or none that is one.
 pub async fn a_prefix_may_end_in_any_character(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let endings = ["a", "z", "~", "\u{7f}", "\u{d7ff}", "\u{ffff}", "\u{10ffff}"];
     for ending in endings {
         for name in [format!("p{ending}"), format!("p{ending}/x"), format!("p{ending}\u{10ffff}")] {

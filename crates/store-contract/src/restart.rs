@@ -5,8 +5,8 @@ use futures_util::future::join_all;
 use super::Opener;
 use super::pointers::{acknowledge, went_live};
 use super::sessions::{RULES, SHORT_MS, at, connect, heartbeat};
-use super::subject::{EVERYTHING, Subject, refusal};
 use super::subscriptions::{grown, pull};
+use super::test_store::{EVERYTHING, TestStore, refusal};
 use tidewire_store::command::{Answer, Append, Command, Create, Refusal};
 use tidewire_store::error::StoreError;
 use tidewire_store::offset::Position;
@@ -18,7 +18,7 @@ use tidewire_store::testing::commands::{
 
 /// Invariant 1, for a clean restart: every event is there, at its place.
 pub async fn the_log_survives_a_restart(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.create(create_json("j")).await;
     store.append_text("a", "x").await;
@@ -38,7 +38,7 @@ pub async fn the_log_survives_a_restart(data: &dyn Opener) {
 
 /// Invariant 2, across a restart: the next event gets the next position.
 pub async fn offsets_continue_after_a_restart(data: &dyn Opener) {
-    let mut store = Subject::open(data).await;
+    let mut store = TestStore::open(data).await;
     store.create_text("a").await;
     for round in 0..3 {
         let tip = store.log_tip().await;
@@ -49,7 +49,7 @@ pub async fn offsets_continue_after_a_restart(data: &dyn Opener) {
 
 /// Everything that is known of a stream is known after a restart.
 pub async fn streams_survive_a_restart(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let sliding = Some(Lifetime::Sliding { ttl_s: 3600 });
     let until = Some(Lifetime::Until { at_ms: 4_000_000_000_000 });
     store.create(Create { lifetime: sliding, ..create("sliding") }).await;
@@ -85,7 +85,7 @@ pub async fn streams_survive_a_restart(data: &dyn Opener) {
 
 /// A producer's state is committed with its data: a retry across a restart is a duplicate.
 pub async fn a_duplicate_is_known_after_a_restart(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.append(stamped("a", "1", "p", 3, 0)).await;
     let tail = store.append(stamped("a", "2", "p", 3, 1)).await;
@@ -106,7 +106,7 @@ pub async fn a_duplicate_is_known_after_a_restart(data: &dyn Opener) {
 
 /// A subscription goes on where it was: cursors, the wake under way, its holder and its lease.
 pub async fn subscriptions_survive_a_restart(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a/1").await;
     store.create_text("wakes").await;
     store.change("s", Op::Create(pull(Some("a/*"), &["later"]))).await;
@@ -131,7 +131,7 @@ pub async fn subscriptions_survive_a_restart(data: &dyn Opener) {
 /// Sessions go on where they were, with what they follow and how far they have got; and those that
 /// a server left behind when it died wait for their clients.
 pub async fn sessions_survive_a_restart(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.renews_node("n", SHORT_MS).await;
     store.opens("s").await;
     let a = store.follows("s", "a", at(7)).await;
@@ -157,14 +157,14 @@ pub async fn sessions_survive_a_restart(data: &dyn Opener) {
 
 /// When a backup has replaced the log, what a session had seen of the old one means nothing.
 pub async fn pointers_into_another_epoch_are_a_fresh_start(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     let epoch = store.follows("s", "a", at(7)).await.epoch;
     store.does(went_live("s", "a", epoch, 8)).await;
     store.close().await;
     data.run_sql("UPDATE tidewire.log_epoch SET epoch = 2").await;
 
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let found = async || store.has_session("s").await.subscriptions.remove(0);
     let fresh = found().await;
     assert_eq!((fresh.epoch, fresh.pointer, fresh.live_since), (epoch, Position::START, None));
@@ -176,7 +176,7 @@ pub async fn pointers_into_another_epoch_are_a_fresh_start(data: &dyn Opener) {
 /// Closing finishes the commands that wait: they are answered, and what they did is there.
 pub async fn closing_finishes_what_waits(data: &dyn Opener) {
     const APPENDS: usize = 100;
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     // The appends are queued before the store is told to close, because they are polled first.
     let appends =
@@ -190,7 +190,7 @@ pub async fn closing_finishes_what_waits(data: &dyn Opener) {
 /// A closed store takes no more commands and says so; the data can be opened again even while
 /// someone still holds on to the old handle.
 pub async fn a_closed_store_lets_go_of_its_data(data: &dyn Opener) {
-    let old = Subject::open(data).await;
+    let old = TestStore::open(data).await;
     old.create_text("a").await;
     old.close().await;
     old.close().await;
@@ -204,7 +204,7 @@ pub async fn a_closed_store_lets_go_of_its_data(data: &dyn Opener) {
     assert!(matches!(refused, Err(StoreError::Closed)), "{refused:?}");
     let refused = old.session("s").await;
     assert!(matches!(refused, Err(StoreError::Closed)), "{refused:?}");
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.append_text("a", "x").await;
     assert_eq!(store.texts("a").await, ["x"]);
 }

@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use super::Opener;
 use super::pointers::acknowledge;
 use super::sessions::at;
-use super::subject::Subject;
 use super::subscriptions::pull;
+use super::test_store::TestStore;
 use tidewire_store::nodes::NodeReport;
 use tidewire_store::offset::Position;
 use tidewire_store::retention::{Lagging, Retained, RetentionRules, StreamRule};
@@ -37,12 +37,12 @@ fn place(number: i64) -> Position {
 /// A store whose log ends with a document, and a table's stream in it.
 pub(super) struct Captured<'a> {
     pub(super) data: &'a dyn Opener,
-    pub(super) store: Subject,
+    pub(super) store: TestStore,
 }
 
 impl<'a> Captured<'a> {
     pub(super) async fn open(data: &'a dyn Opener) -> Captured<'a> {
-        let store = Subject::open(data).await;
+        let store = TestStore::open(data).await;
         store.create(create_json(TABLE)).await;
         store.create_text("doc").await;
         Captured { data, store }
@@ -297,7 +297,7 @@ pub async fn an_emptied_stream_ends_where_it_ended(data: &dyn Opener) {
     data.run_sql("UPDATE tidewire.log SET created_at = to_timestamp(1)").await;
     log.retains(&hourly_logs()).await;
     for _ in 0..2 {
-        let page = log.store.page("logs/a", Position::START, super::subject::EVERYTHING).await;
+        let page = log.store.page("logs/a", Position::START, super::test_store::EVERYTHING).await;
         assert_eq!((page.view.tail, page.view.lost), (last, last));
         assert!(page.events.is_empty() && page.up_to_date());
         assert_eq!(page.next(Position::START), last, "a reader from the start is past what went");

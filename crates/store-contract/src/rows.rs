@@ -3,7 +3,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::subject::Subject;
+use super::test_store::TestStore;
 use tidewire_store::command::Actor;
 use tidewire_store::event::Event;
 use tidewire_store::row::Operation;
@@ -26,20 +26,22 @@ pub(super) fn values(values: &[Value]) -> Vec<Box<RawValue>> {
 }
 
 /// Runs SQL that must succeed. Tidewire's functions are written as PostgreSQL calls them.
-pub(super) async fn run(store: &Subject, sql: &str) -> SqlAnswer {
+pub(super) async fn run(store: &TestStore, sql: &str) -> SqlAnswer {
     let outcome = store.run_sql(statements(&in_dialect(store, sql))).await;
     outcome.unwrap_or_else(|error| panic!("{sql}: {error:?}"))
 }
 
-fn in_dialect(store: &Subject, sql: &str) -> String {
+fn in_dialect(store: &TestStore, sql: &str) -> String {
     if store.backend() == "SQLite" { sql.replace("tidewire.", "tidewire_") } else { sql.to_owned() }
 }
 
 /// Runs SQL that must be found wrong.
-pub(super) async fn problem(store: &Subject, sql: &str) -> SqlProblem {
+pub(super) async fn problem(store: &TestStore, sql: &str) -> SqlProblem {
     let outcome = store.run_sql(statements(&in_dialect(store, sql))).await;
-    assert!(outcome.is_err(), "{sql} should fail, and gave {outcome:?}");
-    wrong(outcome)
+    match outcome {
+        Err(SqlError::Wrong(problem)) => *problem,
+        other => panic!("{sql} should be found wrong, and gave {other:?}"),
+    }
 }
 
 #[track_caller]
@@ -56,15 +58,15 @@ pub(super) fn raw(answer: &SqlAnswer) -> Vec<Vec<&str>> {
 }
 
 /// A table that many tests use.
-pub(super) async fn orders(store: &Subject) {
+pub(super) async fn orders(store: &TestStore) {
     run(store, "CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT, amount BIGINT)").await;
 }
 
-pub(super) async fn watch(store: &Subject, table: &str) -> WatchView {
+pub(super) async fn watch(store: &TestStore, table: &str) -> WatchView {
     watch_as(store, NewWatch { table: table.to_owned(), ..NewWatch::default() }).await
 }
 
-pub(super) async fn watch_as(store: &Subject, watch: NewWatch) -> WatchView {
+pub(super) async fn watch_as(store: &TestStore, watch: NewWatch) -> WatchView {
     let about = format!("{watch:?}");
     store.watch(watch).await.unwrap_or_else(|error| panic!("{about}: {error:?}"))
 }
@@ -92,7 +94,7 @@ pub(super) fn seen(event: &Event) -> Seen {
 }
 
 /// All changes of a table.
-pub(super) async fn changes(store: &Subject, table: &str) -> Vec<Seen> {
+pub(super) async fn changes(store: &TestStore, table: &str) -> Vec<Seen> {
     store.events(&format!("table/{table}")).await.iter().map(seen).collect()
 }
 

@@ -5,10 +5,10 @@ use super::pointers::acknowledge;
 use super::sessions::{
     LONG_MS, RULES, SHORT_MS, at, connect, disconnect, heartbeat, open, subscribe, unsubscribe,
 };
-use super::subject::{Subject, eventually};
+use super::test_store::{TestStore, eventually};
 use tidewire_store::session::{SessionRules, SweptSessions};
 
-impl Subject {
+impl TestStore {
     pub(super) async fn sweeps_sessions(&self, rules: SessionRules) -> SweptSessions {
         self.sweep_sessions(rules).await.expect("sessions can be swept")
     }
@@ -16,7 +16,7 @@ impl Subject {
 
 /// The count of a stream follows those who subscribe and unsubscribe.
 pub async fn counts_follow_subscriptions(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for session in ["s", "t", "u"] {
         store.opens(session).await;
         store.follows(session, "a", at(0)).await;
@@ -33,7 +33,7 @@ pub async fn counts_follow_subscriptions(data: &dyn Opener) {
 
 /// What has expired is removed with all it followed, and counts no longer; what lives stays.
 pub async fn expired_sessions_are_swept(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for session in ["s", "t", "lives"] {
         store.opens(session).await;
         store.follows(session, "a", at(0)).await;
@@ -56,7 +56,7 @@ pub async fn expired_sessions_are_swept(data: &dyn Opener) {
 
 /// A sweep removes so many rows and no more; the next one goes on. A session goes as a whole.
 pub async fn a_sweep_is_bounded(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let sessions = ["s0", "s1", "s2", "s3", "s4"];
     for session in sessions {
         let follow = |number: usize| subscribe(session, &format!("a{number}"), at(0));
@@ -86,7 +86,7 @@ pub async fn a_sweep_is_bounded(data: &dyn Opener) {
 /// Subscriptions that nobody used for long are removed, a few a call, and their sessions live on;
 /// but not those that a living node serves.
 pub async fn stale_subscriptions_are_swept(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for session in ["idle", "served"] {
         store.opens(session).await;
         for stream in ["a", "b", "c"] {
@@ -116,7 +116,7 @@ pub async fn stale_subscriptions_are_swept(data: &dyn Opener) {
 /// What was used lately is not stale, whoever used it: an acknowledgement, or a connection that has
 /// ended since.
 pub async fn what_was_used_lately_is_not_stale(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for session in ["acknowledges", "connects", "idle"] {
         store.opens(session).await;
         store.follows(session, "a", at(0)).await;
@@ -139,7 +139,7 @@ pub async fn what_was_used_lately_is_not_stale(data: &dyn Opener) {
 /// Counts that somebody changed by hand are put right: too high, too low, missing, or of a stream
 /// that nobody follows.
 pub async fn wrong_counts_are_put_right(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for session in ["s", "t"] {
         store.opens(session).await;
         for stream in ["high", "low", "missing", "right"] {
@@ -179,7 +179,7 @@ pub async fn all_counts_are_looked_at_in_turn(data: &dyn Opener) {
     const STREAMS: usize = 450;
     // More than enough: one looks at two hundred.
     const SWEEPS: usize = 5;
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     let follow = |number: usize| subscribe("s", &format!("a{number:03}"), at(0));
     store.do_all((0..STREAMS).map(follow).collect()).await;
@@ -197,7 +197,7 @@ pub async fn all_counts_are_looked_at_in_turn(data: &dyn Opener) {
 
 /// The rows that other tools read say when a subscription expires: with its session.
 pub async fn subscriptions_say_when_they_expire(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     store.follows("s", "a", at(0)).await;
     store.follows("s", "b", at(0)).await;
@@ -231,7 +231,7 @@ pub async fn subscriptions_say_when_they_expire(data: &dyn Opener) {
 
 /// Pointers that belong to no session were left by somebody's hand, and go when they are stale.
 pub async fn orphans_are_swept(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for session in ["s", "t"] {
         store.opens(session).await;
         store.follows(session, "a", at(0)).await;

@@ -7,7 +7,7 @@ use tokio::sync::broadcast;
 
 use super::Opener;
 use super::pointers::{acknowledge, went_live};
-use super::subject::{DEADLINE, Subject, eventually};
+use super::test_store::{DEADLINE, TestStore, eventually};
 use tidewire_store::offset::Position;
 use tidewire_store::session::{
     Owner, SESSION_SUBSCRIPTIONS_MAX, Session, SessionChange, SessionOutcome, SessionRules,
@@ -71,7 +71,7 @@ pub(super) fn unless(number: u64) -> Start {
     Start::Unless(Position::new(number))
 }
 
-impl Subject {
+impl TestStore {
     /// Makes one change.
     pub(super) async fn does(&self, change: SessionChange) -> SessionOutcome {
         let about = format!("{change:?}");
@@ -169,7 +169,7 @@ impl Signals {
 /// A session that was opened is there, with its owner, until its time has run out; then it is as if
 /// it had never been.
 pub async fn a_session_is_there_until_it_expires(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let owner = Owner { user_id: "ann".to_owned(), host_id: Some("acme".to_owned()) };
     let opened =
         SessionChange::Open { session: "s".to_owned(), owner: owner.clone(), ttl_ms: LONG_MS };
@@ -185,7 +185,7 @@ pub async fn a_session_is_there_until_it_expires(data: &dyn Opener) {
 
 /// Nothing can be done to a session that is not there, whatever its id looks like.
 pub async fn a_foreign_id_is_no_session(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     for id in ["", "t", "S", "s ", "%", "s\0", "\u{10FFFF}"] {
         assert_eq!(store.find_session(id).await, None, "{id:?}");
@@ -209,7 +209,7 @@ pub async fn a_foreign_id_is_no_session(data: &dyn Opener) {
 
 /// What has expired takes no change any more, also before it is swept.
 pub async fn an_expired_session_takes_no_change(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     store.follows("s", "a", at(7)).await;
     store.does(heartbeat("s", SHORT_MS)).await;
@@ -227,7 +227,7 @@ pub async fn an_expired_session_takes_no_change(data: &dyn Opener) {
 
 /// An id is given once: whoever opens it again learns nothing, unless it is the owner.
 pub async fn a_session_is_opened_once(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     store.follows("s", "a", at(7)).await;
     let owner = Owner { user_id: "bob".to_owned(), host_id: None };
@@ -240,7 +240,7 @@ pub async fn a_session_is_opened_once(data: &dyn Opener) {
 
 /// A heartbeat keeps a session, and so does subscribing.
 pub async fn signs_of_life_keep_a_session(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for session in ["beats", "subscribes", "silent"] {
         // Only as long as the next commit takes, or it would be gone before its sign of life.
         let sign = match session {
@@ -259,7 +259,7 @@ pub async fn signs_of_life_keep_a_session(data: &dyn Opener) {
 /// A subscription is listed with its name, epoch and pointer, in order of stream; the epoch is the
 /// revision that made it.
 pub async fn what_a_session_follows_is_listed(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     let b = store.follows("s", "b", at(7)).await;
     let a = store.follows("s", "a", unless(9)).await;
@@ -279,7 +279,7 @@ pub async fn what_a_session_follows_is_listed(data: &dyn Opener) {
 
 /// Subscribing again without a place to begin changes nothing.
 pub async fn subscribing_twice_changes_nothing(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     let first = store.follows("s", "a", unless(7)).await;
     assert_eq!(store.follows("s", "a", unless(9)).await, first);
@@ -290,7 +290,7 @@ pub async fn subscribing_twice_changes_nothing(data: &dyn Opener) {
 
 /// Subscribing again with a place begins anew there, even further back.
 pub async fn resubscribing_moves_the_pointer_and_raises_the_epoch(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     let first = store.follows("s", "a", at(7)).await;
     store.does(went_live("s", "a", first.epoch, 8)).await;
@@ -303,7 +303,7 @@ pub async fn resubscribing_moves_the_pointer_and_raises_the_epoch(data: &dyn Ope
 
 /// A stream has one name in a session. Another one is refused, and changes nothing.
 pub async fn a_stream_has_one_name_in_a_session(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     let first = store.follows("s", "a", at(7)).await;
     for start in [at(3), unless(3)] {
@@ -318,7 +318,7 @@ pub async fn a_stream_has_one_name_in_a_session(data: &dyn Opener) {
 /// A name is one stream's in a session. Another stream is refused it, and changes nothing, until the
 /// name is free.
 pub async fn a_name_is_one_streams_in_a_session(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     store.opens("t").await;
     let taken = |stream: &str| SessionOutcome::NameTaken(stream.to_owned());
@@ -362,7 +362,7 @@ pub async fn a_name_is_one_streams_in_a_session(data: &dyn Opener) {
 
 /// Unsubscribing raises the revision; what was not followed can be unfollowed.
 pub async fn unsubscribing_ends_a_subscription(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     store.follows("s", "a", at(7)).await;
     assert_eq!(store.does(unsubscribe("s", "b")).await, SessionOutcome::Done);
@@ -376,7 +376,7 @@ pub async fn unsubscribing_ends_a_subscription(data: &dyn Opener) {
 
 /// A session follows so many streams and no more; one that goes makes room for another.
 pub async fn a_session_follows_a_limited_number_of_streams(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     let most = |number: usize| subscribe("s", &format!("a{number}"), at(0));
     let outcomes = store.do_all((0..=SESSION_SUBSCRIPTIONS_MAX).map(most).collect()).await;
@@ -402,7 +402,7 @@ pub async fn a_session_follows_a_limited_number_of_streams(data: &dyn Opener) {
 
 /// A change that is refused leaves its neighbours in the commit alone.
 pub async fn a_refused_change_leaves_its_neighbours_alone(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let outcomes = store
         .do_all(vec![
             open("s", LONG_MS),
@@ -427,7 +427,7 @@ pub async fn a_refused_change_leaves_its_neighbours_alone(data: &dyn Opener) {
 pub async fn changes_at_the_same_time_are_made_one_after_the_other(data: &dyn Opener) {
     const SESSIONS: usize = 8;
     const ROUNDS: usize = 5;
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("shared").await;
     let client = |number: usize| {
         let store = store.clone();
@@ -451,7 +451,7 @@ pub async fn changes_at_the_same_time_are_made_one_after_the_other(data: &dyn Op
 
 /// Whoever listens hears whose subscriptions changed, once a commit, and of nothing else.
 pub async fn changed_subscriptions_are_signalled(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.opens("s").await;
     store.opens("t").await;
     let mut signals = store.hears().await;

@@ -6,12 +6,12 @@ use serde_json::json;
 
 use super::Opener;
 use super::rows::{self, LIMITS, problem, raw, statements, values};
-use super::subject::Subject;
+use super::test_store::TestStore;
 use tidewire_store::sql::{SqlLimits, Statements};
 
 /// A result has names, types and rows, in canonical JSON.
 pub async fn a_select_gives_columns_and_rows(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     rows::run(&store, "INSERT INTO orders VALUES (1, 'tea', 9007199254740993), (2, NULL, -1)")
         .await;
@@ -29,7 +29,7 @@ pub async fn a_select_gives_columns_and_rows(data: &dyn Opener) {
 
 /// The answer is that of the last statement; a write says how many rows it changed.
 pub async fn several_statements_are_one_transaction(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let made = "CREATE TABLE t (id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3);
         DELETE FROM t WHERE id > 1;";
     let answer = rows::run(&store, made).await;
@@ -42,7 +42,7 @@ pub async fn several_statements_are_one_transaction(data: &dyn Opener) {
 
 /// Nothing of a request is kept if one of its statements fails, and the answer says which did.
 pub async fn a_failed_statement_undoes_the_others(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     let tip = store.log_tip().await;
     let text = "INSERT INTO orders VALUES (1, 'a', 1); UPDATE orders SET amount = 2;
@@ -58,7 +58,7 @@ pub async fn a_failed_statement_undoes_the_others(data: &dyn Opener) {
 
 /// `$1` stands for the first value, wherever it is written.
 pub async fn parameters_stand_for_values(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     let params = values(&[json!(7), json!("it's; DROP TABLE orders"), json!(i64::MAX)]);
     let insert = "INSERT INTO orders (amount, name, id) VALUES ($3, $2, $1)";
@@ -71,13 +71,13 @@ pub async fn parameters_stand_for_values(data: &dyn Opener) {
         ("SELECT 1; SELECT $1", values(&[json!(1)])),
     ] {
         let outcome = store.run_sql(Statements { params, ..statements(text) }).await;
-        outcome.expect_err(text);
+        assert_eq!(rows::wrong(outcome).code, "sql_params", "{text}");
     }
 }
 
 /// A position counts characters from 1, over the whole text.
 pub async fn an_error_says_where_it_is(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for (text, position) in [
         ("SELECT 1 FRUM x y", 15),
         ("SELECT 'äöü' AS a; SELEKT 2", 20),
@@ -97,7 +97,7 @@ pub async fn an_error_says_where_it_is(data: &dyn Opener) {
 
 /// More rows or bytes than may come back are an error, and a write among them is undone.
 pub async fn a_result_may_be_too_large(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::run(&store, "CREATE TABLE t (id INTEGER PRIMARY KEY)").await;
     for limits in [SqlLimits { rows_max: 2, ..LIMITS }, SqlLimits { bytes_max: 2, ..LIMITS }] {
         let text = "INSERT INTO t VALUES (1), (2), (3) RETURNING id";
@@ -112,7 +112,7 @@ pub async fn a_result_may_be_too_large(data: &dyn Opener) {
 
 /// A statement without end is ended, and others go on.
 pub async fn a_statement_may_not_take_for_ever(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::run(&store, "CREATE TABLE t (id INTEGER PRIMARY KEY)").await;
     let endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT 1 FROM c)";
     let limits = SqlLimits { timeout_ms: 100, ..LIMITS };
@@ -129,7 +129,7 @@ pub async fn a_statement_may_not_take_for_ever(data: &dyn Opener) {
 
 /// The statements of a request are a transaction, and cannot end it.
 pub async fn transactions_are_not_made_by_hand(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::run(&store, "CREATE TABLE t (id INTEGER PRIMARY KEY)").await;
     for text in [
         "BEGIN",
@@ -145,7 +145,7 @@ pub async fn transactions_are_not_made_by_hand(data: &dyn Opener) {
 
 /// A write's place in the log is at or after its events, a read's is one that it has seen.
 pub async fn an_answer_has_its_place_in_the_log(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     rows::watch(&store, "orders").await;
     let written = rows::run(&store, "INSERT INTO orders VALUES (1, 'a', 1), (2, 'b', 2)").await;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 
 use super::Opener;
-use super::subject::Subject;
+use super::test_store::TestStore;
 use tidewire_store::event::Control;
 use tidewire_store::offset::Position;
 use tidewire_store::subscription::{Config, Interest, Kind, Link, Op, Reply};
@@ -31,7 +31,7 @@ const DONE: Reply = Reply::Done { next_wake: false };
 
 /// Creation is confirmed when it is repeated, and refused when it says something else.
 pub async fn a_subscription_is_made_once(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let config = Config { description: Some("why".to_owned()), ..pull(Some("a/*"), &["b"]) };
     assert_eq!(store.subscription("s").await.expect("readable"), None);
     let Reply::Subscription { new: true, subscription } =
@@ -58,7 +58,7 @@ pub async fn a_subscription_is_made_once(data: &dyn Opener) {
 
 /// Whatever is asked of a subscription that is not there, it is not found.
 pub async fn a_deleted_subscription_is_not_found(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a").await;
     store.change("s", Op::Create(pull(None, &["a"]))).await;
     assert_eq!(store.change("s", Op::Delete).await, DONE);
@@ -74,7 +74,7 @@ pub async fn a_deleted_subscription_is_not_found(data: &dyn Opener) {
 
 /// Streams that exist are linked at their ends; those named before they exist, at the start.
 pub async fn existing_streams_are_linked_at_their_ends(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let mut tails = BTreeMap::new();
     for stream in ["a", "a/b", "a/c", "a/b/c", "named", "other"] {
         store.create_text(stream).await;
@@ -106,7 +106,7 @@ pub async fn existing_streams_are_linked_at_their_ends(data: &dyn Opener) {
 
 /// A stream that comes later is linked just before the append that reveals it.
 pub async fn later_streams_are_linked_before_their_first_append(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.change("s", Op::Create(pull(Some("a/*"), &[]))).await;
     store.create_text("a/new").await;
     assert_eq!(store.change("s", grown("a/new")).await, DONE, "nothing is pending yet");
@@ -124,7 +124,7 @@ pub async fn later_streams_are_linked_before_their_first_append(data: &dyn Opene
 /// A pattern covers streams that are: one that is deleted leaves, and is news when it comes back.
 /// One that was named stays.
 pub async fn a_deleted_stream_leaves_its_patterns(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for stream in ["a/1", "named"] {
         store.create_text(stream).await;
         store.append_text(stream, "old").await;
@@ -146,7 +146,7 @@ pub async fn a_deleted_stream_leaves_its_patterns(data: &dyn Opener) {
 
 /// Streams can be added and taken away by name; those a pattern covers stay.
 pub async fn streams_are_added_and_removed_by_name(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for stream in ["a/1", "b"] {
         store.create_text(stream).await;
         store.append_text(stream, "old").await;
@@ -170,7 +170,7 @@ pub async fn streams_are_added_and_removed_by_name(data: &dyn Opener) {
 
 /// Nodes learn which streams concern which subscription, and when to ask again.
 pub async fn interests_are_listed_and_their_changes_told(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("a/by-pattern").await;
     store.create_text("b").await;
     let before = store.log_tip().await;
@@ -196,7 +196,7 @@ pub async fn interests_are_listed_and_their_changes_told(data: &dyn Opener) {
 
 /// A stream's end is that of its forks too: one without content of its own has its source's.
 pub async fn forks_are_linked_at_their_ends(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("source").await;
     let first = store.append_text("source", "1").await;
     let second = store.append_text("source", "2").await;
@@ -213,7 +213,7 @@ pub async fn forks_are_linked_at_their_ends(data: &dyn Opener) {
 
 /// The first to ask for a secret decides it for all.
 pub async fn a_secret_is_decided_once(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let answers = join_all((0..8u8).map(|n| store.secret("key", vec![n, 0, 255]))).await;
     let values: Vec<Vec<u8>> = answers.into_iter().map(|a| a.expect("a secret")).collect();
     assert!(values.iter().all(|value| *value == values[0]), "{values:?}");

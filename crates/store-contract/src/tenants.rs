@@ -1,7 +1,7 @@
 //! Tenants: whose a stream is, and that others do not get at it.
 
 use super::Opener;
-use super::subject::{EVERYTHING, Subject, refusal};
+use super::test_store::{EVERYTHING, TestStore, refusal};
 use tidewire_store::command::{Actor, Answer, Append, Create, Reach, Refusal};
 use tidewire_store::log::Found;
 use tidewire_store::offset::Position;
@@ -19,7 +19,7 @@ fn made_by(actor: &Actor, create: Create) -> Create {
 
 /// A stream is its maker's tenant's, and that tenant uses it as anyone would.
 pub async fn a_tenant_uses_its_own_streams(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let a = tenant("a", false);
     store.create(made_by(&a, create("doc"))).await;
     assert_eq!(store.view("doc").await.state.host_id.as_deref(), Some("a"));
@@ -37,7 +37,7 @@ pub async fn a_tenant_uses_its_own_streams(data: &dyn Opener) {
 
 /// To other tenants a stream is not there, whatever its state; and nothing happens to it.
 pub async fn a_stream_out_of_reach_is_not_there(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let (a, b) = (tenant("a", true), tenant("b", true));
     for name in ["open", "closed", "hidden"] {
         store.create(made_by(&a, create(name))).await;
@@ -80,7 +80,7 @@ pub async fn a_stream_out_of_reach_is_not_there(data: &dyn Opener) {
 
 /// A name that another tenant has is taken, and no more is told about it.
 pub async fn a_name_out_of_reach_is_taken(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let (a, b) = (tenant("a", false), tenant("b", false));
     store.create(made_by(&a, create("doc"))).await;
     store.create(made_by(&a, create("hidden"))).await;
@@ -102,7 +102,7 @@ pub async fn a_name_out_of_reach_is_taken(data: &dyn Opener) {
 
 /// A name whose stream's time has run out is free for another tenant.
 pub async fn an_expired_name_goes_to_the_next_tenant(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let (a, b) = (tenant("a", false), tenant("b", false));
     store.create(made_by(&a, Create { lifetime: Some(LONG_AGO), ..create("doc") })).await;
     store.create(made_by(&b, create("doc"))).await;
@@ -113,7 +113,7 @@ pub async fn an_expired_name_goes_to_the_next_tenant(data: &dyn Opener) {
 
 /// Streams of no tenant are for those who may use what is shared; those without bounds use all.
 pub async fn shared_streams_are_of_no_tenant(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.create_text("shared").await;
     assert_eq!(store.view("shared").await.state.host_id, None);
     store.append(by(&tenant("a", true), append("shared", "1"))).await;
@@ -134,7 +134,7 @@ pub async fn shared_streams_are_of_no_tenant(data: &dyn Opener) {
 
 /// A fork is its maker's, not its source's; each goes on by itself.
 pub async fn a_fork_belongs_to_its_maker(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let (a, b) = (tenant("a", true), tenant("b", true));
     store.create_text("template").await;
     store.append_text("template", "1").await;
@@ -153,7 +153,7 @@ pub async fn a_fork_belongs_to_its_maker(data: &dyn Opener) {
 
 /// Whose a stream is survives everything that happens to its row, and a restart.
 pub async fn tenants_survive_a_restart(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let (a, b) = (tenant("a", false), tenant("b", false));
     store.create(made_by(&a, create("doc"))).await;
     store.append(by(&a, Append { seq: Some("1".to_owned()), ..append("doc", "1") })).await;

@@ -2,9 +2,9 @@
 
 use super::Opener;
 use super::keys::{LONG_MS, hash};
-use super::subject::Subject;
+use super::test_store::TestStore;
 
-impl Subject {
+impl TestStore {
     pub(super) async fn puts_ticket(&self, letter: char, holder: &str, ttl_ms: u64) {
         let put = self.put_ticket(&hash(letter), holder, ttl_ms).await;
         put.unwrap_or_else(|error| panic!("put a ticket: {error}"));
@@ -18,7 +18,7 @@ impl Subject {
 
 /// A ticket gives its holder, as it was put, once.
 pub async fn a_ticket_is_taken_once(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let holder = r#"{ "user":"é", "scopes" : [1.50] }"#;
     store.puts_ticket('a', holder, LONG_MS).await;
     store.puts_ticket('b', "{}", u64::MAX).await;
@@ -30,7 +30,7 @@ pub async fn a_ticket_is_taken_once(data: &dyn Opener) {
 /// However many take a ticket at once, one gets it.
 pub async fn one_of_racing_takers_gets_the_ticket(data: &dyn Opener) {
     const TAKERS: usize = 50;
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     for round in 0..3 {
         store.puts_ticket('a', "1", LONG_MS).await;
         let mut takers = tokio::task::JoinSet::new();
@@ -45,7 +45,7 @@ pub async fn one_of_racing_takers_gets_the_ticket(data: &dyn Opener) {
 
 /// A ticket whose time is over is not taken, and no longer there.
 pub async fn an_expired_ticket_is_not_taken(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.puts_ticket('a', "{}", 0).await;
     assert_eq!(store.takes_ticket('a').await, None);
     store.puts_ticket('b', "{}", LONG_MS).await;
@@ -56,7 +56,7 @@ pub async fn an_expired_ticket_is_not_taken(data: &dyn Opener) {
 
 /// What is no ticket gives nothing.
 pub async fn an_unknown_ticket_is_not_taken(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.puts_ticket('a', "{}", LONG_MS).await;
     for other in ["", "a", "a\0", "' OR ''='", &hash('A'), &"a".repeat(100_000)] {
         assert_eq!(store.take_ticket(other).await.expect("an answer"), None, "{other}");
@@ -66,7 +66,7 @@ pub async fn an_unknown_ticket_is_not_taken(data: &dyn Opener) {
 
 /// Tickets are there after a restart, and those that were taken are not.
 pub async fn tickets_survive_a_restart(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     store.puts_ticket('a', "{}", LONG_MS).await;
     store.puts_ticket('b', "{}", LONG_MS).await;
     assert!(store.takes_ticket('b').await.is_some());

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::Opener;
 use super::rows::{self, changes, deleted, inserted, updated, watch, watch_as};
-use super::subject::{Subject, eventually};
+use super::test_store::{TestStore, eventually};
 use tidewire_store::command::Actor;
 use tidewire_store::event::Control;
 use tidewire_store::offset::Position;
@@ -13,7 +13,7 @@ use tidewire_store::watch::{NewWatch, TableView, WatchedName};
 
 /// Rows come into the log as they were and as they are; what was there before is not told.
 pub async fn changes_of_rows_come_into_the_log(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     rows::run(&store, "INSERT INTO orders VALUES (1, 'old', 1)").await;
     watch(&store, "orders").await;
@@ -29,7 +29,7 @@ pub async fn changes_of_rows_come_into_the_log(data: &dyn Opener) {
 
 /// A transaction's changes lie together, under one number, and the last is marked.
 pub async fn a_transactions_changes_lie_together(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     watch(&store, "orders").await;
     let text = "INSERT INTO orders VALUES (1, 'a', 1), (2, 'b', 2);
@@ -52,7 +52,7 @@ pub async fn a_transactions_changes_lie_together(data: &dyn Opener) {
 
 /// Work that is undone leaves nothing.
 pub async fn what_is_undone_is_not_captured(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     watch(&store, "orders").await;
     rows::run(&store, "INSERT INTO orders VALUES (1, 'a', 1)").await;
@@ -66,7 +66,7 @@ pub async fn what_is_undone_is_not_captured(data: &dyn Opener) {
 
 /// What is undone back to a savepoint is not captured; what comes before and after it is.
 pub async fn what_is_undone_to_a_savepoint_is_not_captured(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     watch(&store, "orders").await;
     let sql = "INSERT INTO orders VALUES (1, 'a', 1); SAVEPOINT s;
@@ -85,7 +85,7 @@ pub async fn what_is_undone_to_a_savepoint_is_not_captured(data: &dyn Opener) {
 
 /// An insert that becomes an update is one.
 pub async fn upserts_are_what_they_do(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     watch(&store, "orders").await;
     let upsert = "INSERT INTO orders VALUES (1, 'a', 1), (2, 'b', 2)
@@ -106,7 +106,7 @@ pub async fn upserts_are_what_they_do(data: &dyn Opener) {
 
 /// What foreign keys do is captured like anything else.
 pub async fn cascades_are_captured(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let schema = "CREATE TABLE parent (id INTEGER PRIMARY KEY);
         CREATE TABLE child (id INTEGER PRIMARY KEY,
             parent INTEGER REFERENCES parent (id) ON DELETE CASCADE ON UPDATE CASCADE);
@@ -131,7 +131,7 @@ pub async fn cascades_are_captured(data: &dyn Opener) {
 
 /// A key is found or given, has one column or several, or is the whole row.
 pub async fn keys_tell_rows_apart(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let schema = "CREATE TABLE pair (b TEXT, a INTEGER, c TEXT, PRIMARY KEY (a, b));
         CREATE TABLE bare (a INTEGER, b TEXT);
         CREATE TABLE given (a INTEGER PRIMARY KEY, b TEXT)";
@@ -155,7 +155,7 @@ pub async fn keys_tell_rows_apart(data: &dyn Opener) {
 
 /// A row whose key changes is updated: the event has the new key, and the row before has the old one.
 pub async fn a_key_may_change(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     rows::run(&store, "INSERT INTO orders VALUES (1, 'a', 1)").await;
     watch(&store, "orders").await;
@@ -166,7 +166,7 @@ pub async fn a_key_may_change(data: &dyn Opener) {
 
 /// Tenant and user come from the row's columns, else from whoever runs the SQL.
 pub async fn events_know_their_tenant_and_user(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let schema = "CREATE TABLE a (id INTEGER PRIMARY KEY, tenant TEXT, owner INTEGER);
         CREATE TABLE b (id INTEGER PRIMARY KEY)";
     rows::run(&store, schema).await;
@@ -205,7 +205,7 @@ pub async fn events_know_their_tenant_and_user(data: &dyn Opener) {
 
 /// A document published by a transaction takes its place in it, and goes with it.
 pub async fn documents_are_published_in_their_place(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     watch(&store, "orders").await;
     let before = store.log_tip().await;
@@ -230,7 +230,7 @@ pub async fn documents_are_published_in_their_place(data: &dyn Opener) {
 
 /// Unwatching ends the stream; one that is watched again shows nothing of before.
 pub async fn an_unwatched_table_is_not_captured(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     watch(&store, "orders").await;
     rows::run(&store, "INSERT INTO orders VALUES (1, 'a', 1)").await;
@@ -247,7 +247,7 @@ pub async fn an_unwatched_table_is_not_captured(data: &dyn Opener) {
 
 /// What is watched is listed, with how much came of it, and is still watched after a restart.
 pub async fn watches_survive_a_restart(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     rows::run(&store, "CREATE TABLE b (id INTEGER PRIMARY KEY)").await;
     watch(&store, "orders").await;
@@ -272,7 +272,7 @@ pub async fn watches_survive_a_restart(data: &dyn Opener) {
 
 /// Tables and columns that are not there, and what has no rows of its own, are refused with a hint.
 pub async fn what_cannot_be_watched_is_refused(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     rows::run(&store, "CREATE VIEW v AS SELECT * FROM orders").await;
     for (table, key) in [("order", None), ("orders", Some("nam")), ("v", None), ("", None)] {
@@ -287,7 +287,7 @@ pub async fn what_cannot_be_watched_is_refused(data: &dyn Opener) {
 
 /// Names that need quotes, and names of several words.
 pub async fn quoted_names_are_watched(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let schema = "CREATE TABLE \"Odd.Name\" (\"Key Of\" INTEGER PRIMARY KEY, \"a\"\"b\" TEXT)";
     rows::run(&store, schema).await;
     let view = watch(&store, "\"Odd.Name\"").await;
@@ -300,7 +300,7 @@ pub async fn quoted_names_are_watched(data: &dyn Opener) {
 
 /// Columns that the database works out are not told; a reader can work them out, too.
 pub async fn generated_columns_are_left_out(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let schema = "CREATE TABLE t (id INTEGER PRIMARY KEY,
         twice INTEGER GENERATED ALWAYS AS (id * 2) STORED, name TEXT)";
     rows::run(&store, schema).await;
@@ -314,7 +314,7 @@ pub async fn generated_columns_are_left_out(data: &dyn Opener) {
 
 /// Subscribers are told that a table's columns changed, at the place where they did.
 pub async fn a_changed_table_is_told(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     rows::run(&store, "INSERT INTO orders VALUES (1, 'a', 1)").await;
     watch(&store, "orders").await;
@@ -334,7 +334,7 @@ pub async fn a_changed_table_is_told(data: &dyn Opener) {
 /// They are told as well that it is watched in another way, because what they may see depends on that;
 /// and not if it is watched again in the same.
 pub async fn a_table_that_is_watched_in_another_way_is_told(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     watch(&store, "orders").await;
     let mut wanted = NewWatch { table: "orders".to_owned(), ..NewWatch::default() };
@@ -363,7 +363,7 @@ pub async fn a_table_that_is_watched_in_another_way_is_told(data: &dyn Opener) {
     assert_eq!(told(&wanted).await, [all]);
 }
 
-async fn schema_changes(store: &Subject, after: Position) -> Vec<String> {
+async fn schema_changes(store: &TestStore, after: Position) -> Vec<String> {
     let log = store.log_after(after).await;
     let schema = log.iter().filter(|event| event.control == Some(Control::Schema));
     schema
@@ -378,7 +378,7 @@ async fn schema_changes(store: &Subject, after: Position) -> Vec<String> {
 
 /// A table that is renamed stays watched, under its stream's name.
 pub async fn a_renamed_table_keeps_its_stream(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     watch(&store, "orders").await;
     rows::run(&store, "ALTER TABLE orders RENAME TO sales").await;
@@ -392,7 +392,7 @@ pub async fn a_renamed_table_keeps_its_stream(data: &dyn Opener) {
 
 /// A table that is dropped takes its stream along.
 pub async fn a_dropped_table_ends_its_stream(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     rows::orders(&store).await;
     watch(&store, "orders").await;
     rows::run(&store, "INSERT INTO orders VALUES (1, 'a', 1)").await;
@@ -410,7 +410,7 @@ pub async fn a_dropped_table_ends_its_stream(data: &dyn Opener) {
 
 /// What a table is made of is known by the name that its events have, as it is after a change.
 pub async fn columns_are_known_by_the_tables_name(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     assert_eq!(columns(&store, "orders").await, TableView::Unknown);
     let create = "CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT, amount BIGINT,
         twice BIGINT GENERATED ALWAYS AS (amount * 2) STORED)";
@@ -439,7 +439,7 @@ pub async fn columns_are_known_by_the_tables_name(data: &dyn Opener) {
 
 /// How texts compare is told, because by that a predicate is decided.
 pub async fn collations_of_columns_are_known(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let bytes = if store.backend() == "SQLite" { "BINARY" } else { "\"C\"" };
     let other = if store.backend() == "SQLite" { "NOCASE" } else { "\"en-x-icu\"" };
     let create = format!(
@@ -457,7 +457,7 @@ pub async fn collations_of_columns_are_known(data: &dyn Opener) {
 
 /// What SQL calls a watched table is known, also after it has another name there than its events have.
 pub async fn names_of_watched_tables_are_known(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let usual = if store.backend() == "SQLite" { "main" } else { "public" };
     let known = async || {
         let names = store.watched_names().await.expect("names");
@@ -478,6 +478,6 @@ pub async fn names_of_watched_tables_are_known(data: &dyn Opener) {
     .await;
 }
 
-async fn columns(store: &Subject, table: &str) -> TableView {
+async fn columns(store: &TestStore, table: &str) -> TableView {
     store.columns(table).await.expect("columns")
 }

@@ -1,8 +1,8 @@
 //! Webhooks: taking turns to deliver, retrying, and what the receiver's answer does.
 
 use super::Opener;
-use super::subject::{Subject, eventually};
 use super::subscriptions::{grown, pull};
+use super::test_store::{TestStore, eventually};
 use tidewire_store::offset::Position;
 use tidewire_store::subscription::{Config, Delivery, Kind, Op, Reply, Subscription};
 
@@ -18,7 +18,7 @@ fn hook() -> Config {
 }
 
 /// A subscription `s` of the stream `a`, with one append pending.
-async fn woken(store: &Subject, config: Config) -> Position {
+async fn woken(store: &TestStore, config: Config) -> Position {
     store.create_text("a").await;
     store.change("s", Op::Create(config)).await;
     assert_eq!(due(store).await, [] as [&str; 0]);
@@ -28,25 +28,25 @@ async fn woken(store: &Subject, config: Config) -> Position {
     tail
 }
 
-async fn due(store: &Subject) -> Vec<String> {
+async fn due(store: &TestStore) -> Vec<String> {
     store.due_subscriptions(10).await.expect("due subscriptions can be listed")
 }
 
 /// Takes the turn to deliver.
-async fn deliver(store: &Subject, attempt_ms: u64) -> Subscription {
+async fn deliver(store: &TestStore, attempt_ms: u64) -> Subscription {
     match store.change("s", Op::Due { attempt_ms }).await {
         Reply::Deliver(subscription) => *subscription,
         other => panic!("expected the turn to deliver, got {other:?}"),
     }
 }
 
-async fn delivered(store: &Subject, generation: u64, outcome: Delivery) -> Reply {
+async fn delivered(store: &TestStore, generation: u64, outcome: Delivery) -> Reply {
     store.change("s", Op::Delivered { generation, outcome }).await
 }
 
 /// Of many nodes that see a delivery due, one gets the turn.
 pub async fn one_node_delivers_at_a_time(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let tail = woken(&store, hook()).await;
     let mut nodes = tokio::task::JoinSet::new();
     for _ in 0..8 {
@@ -63,7 +63,7 @@ pub async fn one_node_delivers_at_a_time(data: &dyn Opener) {
 
 /// The turn of a node that dies passes on.
 pub async fn a_dead_nodes_turn_passes_on(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     woken(&store, hook()).await;
     let first = deliver(&store, 1).await;
     eventually("the turn is due again", || async { (due(&store).await == ["s"]).then_some(()) })
@@ -75,7 +75,7 @@ pub async fn a_dead_nodes_turn_passes_on(data: &dyn Opener) {
 
 /// A failed delivery is tried again after the time given, and the failures are counted.
 pub async fn a_failed_delivery_is_tried_again(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     woken(&store, hook()).await;
     for retry_count in 0..3 {
         let turn = deliver(&store, AN_HOUR_MS).await;
@@ -93,7 +93,7 @@ pub async fn a_failed_delivery_is_tried_again(data: &dyn Opener) {
 
 /// A receiver that says "done" acknowledges what it was shown, and no more.
 pub async fn a_done_delivery_acknowledges_what_was_announced(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     let first = woken(&store, hook()).await;
     deliver(&store, AN_HOUR_MS).await;
     let second = store.append_text("a", "2").await;
@@ -109,7 +109,7 @@ pub async fn a_done_delivery_acknowledges_what_was_announced(data: &dyn Opener) 
 
 /// A retry announces what has come in the meantime.
 pub async fn a_retry_announces_the_latest_ends(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     woken(&store, hook()).await;
     deliver(&store, AN_HOUR_MS).await;
     let second = store.append_text("a", "2").await;
@@ -120,7 +120,7 @@ pub async fn a_retry_announces_the_latest_ends(data: &dyn Opener) {
 
 /// An accepted delivery is leased to the receiver; when it does not call back, it is woken again.
 pub async fn an_accepted_delivery_is_leased(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     woken(&store, Config { lease_ttl_ms: 1, ..hook() }).await;
     deliver(&store, AN_HOUR_MS).await;
     delivered(&store, 1, Delivery::Failed { retry_in_ms: 0 }).await;
@@ -136,7 +136,7 @@ pub async fn an_accepted_delivery_is_leased(data: &dyn Opener) {
 
 /// An answer to a delivery that is over changes nothing.
 pub async fn a_late_answer_to_a_delivery_is_fenced_off(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     woken(&store, hook()).await;
     deliver(&store, AN_HOUR_MS).await;
     assert_eq!(delivered(&store, 1, Delivery::Done).await, DONE);
@@ -151,7 +151,7 @@ pub async fn a_late_answer_to_a_delivery_is_fenced_off(data: &dyn Opener) {
 
 /// A webhook's work is not there to be claimed.
 pub async fn a_webhook_cannot_be_claimed(data: &dyn Opener) {
-    let store = Subject::open(data).await;
+    let store = TestStore::open(data).await;
     woken(&store, hook()).await;
     let claim = Op::Claim { worker: "w".to_owned() };
     assert_eq!(store.change("s", claim).await, Reply::NotPullWake);

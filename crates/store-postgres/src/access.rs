@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use super::pool::Lent;
+use super::pool::PooledConnection;
 use super::{PostgresStore, control, keys, tickets};
 use tidewire_store::control::{ControlChannel, ControlCursor, ControlMessage};
 use tidewire_store::error::StoreError;
@@ -48,7 +48,7 @@ impl Keys for PostgresStore {
     ) -> Result<Option<KeyView>, StoreError> {
         check_hash(hash)?;
         check_expiry(expires_in_ms)?;
-        let rotate = |client: Lent| async move {
+        let rotate = |client: PooledConnection| async move {
             keys::rotate(&client, id, hash, overlap_ms, expires_in_ms).await
         };
         let rotated = self.pool.write(rotate).await?;
@@ -64,7 +64,9 @@ impl Keys for PostgresStore {
 #[async_trait]
 impl Tickets for PostgresStore {
     async fn put_ticket(&self, hash: &str, holder: &str, ttl_ms: u64) -> Result<(), StoreError> {
-        let put = |client: Lent| async move { tickets::put(&client, hash, holder, ttl_ms).await };
+        let put = |client: PooledConnection| async move {
+            tickets::put(&client, hash, holder, ttl_ms).await
+        };
         self.pool.read(put).await
     }
 
@@ -90,7 +92,8 @@ impl ControlChannel for PostgresStore {
         cursor: &mut ControlCursor,
     ) -> Result<Vec<ControlMessage>, StoreError> {
         let before = &*cursor;
-        let read = |client: Lent| async move { control::since(&client, before.clone()).await };
+        let read =
+            |client: PooledConnection| async move { control::since(&client, before.clone()).await };
         let (messages, after) = self.pool.read(read).await?;
         *cursor = after;
         Ok(messages)

@@ -6,15 +6,15 @@ use tokio::sync::oneshot;
 
 use tidewire_store::command::{Answer, Command};
 use tidewire_store::error::StoreError;
-use tidewire_store::queue::Waiting;
+use tidewire_store::queue::QueuedCommand;
 
 /// Where an answer goes, and since when it is waited for.
-struct Reply {
+struct PendingReply {
     queued_at: Instant,
     sender: oneshot::Sender<Result<Answer, StoreError>>,
 }
 
-impl Reply {
+impl PendingReply {
     fn send(self, result: Result<Answer, StoreError>) {
         // A client that went away does not undo its append.
         let _ = self.sender.send(result);
@@ -24,13 +24,14 @@ impl Reply {
 /// Commands that share a commit, oldest first, with a reply for each.
 pub(crate) struct Batch {
     pub(crate) commands: Vec<Command>,
-    replies: Vec<Reply>,
+    replies: Vec<PendingReply>,
 }
 
 impl Batch {
-    pub(crate) fn new(batch: Vec<Waiting>) -> Batch {
-        let of =
-            |Waiting { command, reply, queued_at }| (command, Reply { queued_at, sender: reply });
+    pub(crate) fn new(batch: Vec<QueuedCommand>) -> Batch {
+        let of = |QueuedCommand { command, reply, queued_at }| {
+            (command, PendingReply { queued_at, sender: reply })
+        };
         let (commands, replies) = batch.into_iter().map(of).unzip();
         Batch { commands, replies }
     }

@@ -15,20 +15,20 @@ use tokio_util::task::TaskTracker;
 
 use super::columns::{Captured, Origin, Producers, Purges, Streams};
 use super::connect::{Connector, RawConnection, SETTINGS};
-use super::flight;
 use super::load;
+use super::pipeline;
 use super::query::sql;
-use super::writer::Effects;
-use tidewire_store::decide::{Staged, World, decide_staged, plan_of_staged};
+use super::writer::CommitEffects;
+use tidewire_store::decide::{LoadedState, Staged, decide_staged, plan_of_staged};
 use tidewire_store::error::StoreError;
 use tidewire_store::log::PURGE_DELAY_MS;
 use tidewire_store::offset::Position;
 use tidewire_store::stats::CaptureCounters;
 
 pub use super::error::{broken, broken_commit, text};
-pub use super::flight::{Query, Then, send};
+pub use super::pipeline::{AfterPipeline, Query, send};
 pub use super::query::{Param, Params, execute, prepare, query, query_one, texts, unsigned};
-pub use super::tls::Check;
+pub use super::tls::TlsCheck;
 pub use super::url::Protection;
 pub use load::OFFSET_LOCK;
 
@@ -36,7 +36,7 @@ pub use load::OFFSET_LOCK;
 #[derive(Debug, Clone)]
 pub struct CaptureLink {
     pub(super) connector: Arc<Connector>,
-    pub(super) effects: Arc<Effects>,
+    pub(super) effects: Arc<CommitEffects>,
     pub(super) counters: Arc<CaptureCounters>,
     pub(super) closing: CancellationToken,
 }
@@ -193,7 +193,7 @@ pub struct StagedRow {
 /// The streams that staged rows concern, under the offset lock.
 #[derive(Debug)]
 pub struct StagedStreams {
-    world: World,
+    loaded: LoadedState,
     /// Where each event comes from that was decided.
     origins: Vec<Origin>,
     now_ms: i64,
@@ -207,17 +207,17 @@ impl StagedStreams {
         now_ms: i64,
     ) -> Result<StagedStreams, StoreError> {
         let commands: Vec<_> = rows.iter().map(|row| row.staged.wants()).collect();
-        let mut world = World::new(now_ms, Position::START);
-        load::complete(client, &mut world, &commands).await?;
-        Ok(StagedStreams { world, origins: Vec::new(), now_ms })
+        let mut loaded = LoadedState::new(now_ms, Position::START);
+        load::complete(client, &mut loaded, &commands).await?;
+        Ok(StagedStreams { loaded, origins: Vec::new(), now_ms })
     }
 
     /// Decides a row whose events come right after a position, and returns how many they are: none if
     /// it asks for what is so already. An error is for people, and means that it cannot be an event.
     pub fn decide(&mut self, row: &StagedRow, after: Position) -> Result<u64, String> {
-        self.world.tip = after;
-        decide_staged(&mut self.world, &row.staged, row.trace_context.as_ref())?;
-        let events = self.world.tip.number() - after.number();
+        self.loaded.tip = after;
+        decide_staged(&mut self.loaded, &row.staged, row.trace_context.as_ref())?;
+        let events = self.loaded.tip.number() - after.number();
         for event in 1..=events {
             let tx_last = row.tx_last && event == events;
             self.origins.push(Origin { txid: row.txid, tx_last, staged_id: row.id });
@@ -227,7 +227,7 @@ impl StagedStreams {
 
     /// Writes what was decided, in the same transaction.
     pub async fn write(self, client: &ClientWrapper) -> Result<(), StoreError> {
-        let plan = plan_of_staged(self.world);
+        let plan = plan_of_staged(self.loaded);
         let events = Captured::of(&plan, &self.origins);
         let (streams, producers) = (Streams::of(&plan)?, Producers::of(&plan)?);
         let (purges, due_at_ms) = (Purges::of(&plan), self.now_ms + PURGE_DELAY_MS);
@@ -240,7 +240,7 @@ impl StagedStreams {
             (!plan.producers.is_empty(), sql!("producers_save"), &producers.params()),
             (!plan.purges.is_empty(), sql!("purges_add"), &purges.params(&due_at_ms)),
         ];
-        flight::send(client, "write staged events", &queries, Then::GoOn).await
+        pipeline::send(client, "write staged events", &queries, AfterPipeline::Continue).await
     }
 
     /// How many bytes of documents the rows hold.

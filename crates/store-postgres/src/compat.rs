@@ -42,7 +42,7 @@ pub struct CompatName {
 
 /// The schema that a name belongs to.
 #[derive(Debug, Clone, Copy)]
-enum Home {
+enum CompatSchema {
     App,
     Public,
 }
@@ -50,20 +50,20 @@ enum Home {
 const VIEW: &str = "view";
 const FUNCTION: &str = "function";
 
-const NAMES: [(Home, &str, &str); 13] = [
-    (Home::App, "rxdb_subscription", VIEW),
-    (Home::App, "bulk_subscribe", FUNCTION),
-    (Home::App, "bulk_unsubscribe", FUNCTION),
-    (Home::App, "cleanup_connection_subscriptions", FUNCTION),
-    (Home::App, "get_batch_subscribers", FUNCTION),
-    (Home::App, "cleanup_stale_subscriptions", FUNCTION),
-    (Home::App, "get_subscription_stats", FUNCTION),
-    (Home::App, "logging", VIEW),
-    (Home::Public, "outbox", VIEW),
-    (Home::Public, "outbox_message_t", VIEW),
-    (Home::Public, "api_keys", VIEW),
-    (Home::Public, "log_counter", VIEW),
-    (Home::Public, "consumer_offsets", VIEW),
+const NAMES: [(CompatSchema, &str, &str); 13] = [
+    (CompatSchema::App, "rxdb_subscription", VIEW),
+    (CompatSchema::App, "bulk_subscribe", FUNCTION),
+    (CompatSchema::App, "bulk_unsubscribe", FUNCTION),
+    (CompatSchema::App, "cleanup_connection_subscriptions", FUNCTION),
+    (CompatSchema::App, "get_batch_subscribers", FUNCTION),
+    (CompatSchema::App, "cleanup_stale_subscriptions", FUNCTION),
+    (CompatSchema::App, "get_subscription_stats", FUNCTION),
+    (CompatSchema::App, "logging", VIEW),
+    (CompatSchema::Public, "outbox", VIEW),
+    (CompatSchema::Public, "outbox_message_t", VIEW),
+    (CompatSchema::Public, "api_keys", VIEW),
+    (CompatSchema::Public, "log_counter", VIEW),
+    (CompatSchema::Public, "consumer_offsets", VIEW),
 ];
 
 macro_rules! files {
@@ -154,7 +154,7 @@ async fn make(
     }
     close(client, schemas, &taken).await.map_err(&failed)?;
     client.batch_execute("COMMIT").await.map_err(&failed)?;
-    let name = |&(home, name, kind): &(Home, &str, &'static str)| {
+    let name = |&(home, name, kind): &(CompatSchema, &str, &'static str)| {
         let schema = home.of(schemas);
         let was_there = taken.iter().any(|taken| taken.schema == schema && taken.name == name);
         CompatName { name: qualified(schema, name), kind, new: !was_there }
@@ -167,7 +167,7 @@ async fn make(
 async fn close(
     client: &ClientWrapper,
     schemas: &CompatSchemas,
-    taken: &[Taken],
+    taken: &[TakenName],
 ) -> Result<(), tokio_postgres::Error> {
     let made = NAMES.iter().map(|&(home, name, _)| (home.of(schemas), name));
     let new = |(schema, name): &(&str, &str)| {
@@ -181,7 +181,7 @@ async fn close(
 }
 
 /// A name that something bears.
-struct Taken {
+struct TakenName {
     schema: String,
     name: String,
     /// An earlier run made it.
@@ -191,13 +191,13 @@ struct Taken {
 async fn taken(
     client: &ClientWrapper,
     schemas: &CompatSchemas,
-) -> Result<Vec<Taken>, tokio_postgres::Error> {
+) -> Result<Vec<TakenName>, tokio_postgres::Error> {
     let homes: Vec<&str> = NAMES.iter().map(|(home, _, _)| home.of(schemas)).collect();
     let names: Vec<&str> = NAMES.iter().map(|(_, name, _)| *name).collect();
     let functions: Vec<bool> = NAMES.iter().map(|(_, _, kind)| *kind == FUNCTION).collect();
     let rows = query(client, sql!("compat_present"), &[&homes, &names, &functions, &MARK]).await?;
     let taken = |row: &tokio_postgres::Row| {
-        Ok(Taken { schema: row.try_get(0)?, name: row.try_get(1)?, ours: row.try_get(2)? })
+        Ok(TakenName { schema: row.try_get(0)?, name: row.try_get(1)?, ours: row.try_get(2)? })
     };
     rows.iter().map(taken).collect()
 }
@@ -214,11 +214,11 @@ fn refusal(foreign: &[String]) -> StoreError {
     ))
 }
 
-impl Home {
+impl CompatSchema {
     fn of(self, schemas: &CompatSchemas) -> &str {
         match self {
-            Home::App => &schemas.app,
-            Home::Public => &schemas.public,
+            CompatSchema::App => &schemas.app,
+            CompatSchema::Public => &schemas.public,
         }
     }
 }

@@ -90,7 +90,7 @@ pub(crate) type RawConnection =
 
 /// What holds for all statements that are not ours: values are always written in the same way, whatever
 /// the database's defaults are, because their text is read.
-const GUEST: &str = "
+const USER_SESSION: &str = "
     SET TimeZone = 'UTC';
     SET DateStyle = 'ISO';
     SET IntervalStyle = 'postgres';
@@ -103,9 +103,9 @@ const GUEST: &str = "
     SET idle_session_timeout = 0;
 ";
 
-/// Gives a session a guest's settings, and these besides.
+/// Gives a session a user session's settings, and these besides.
 pub(super) async fn welcome(client: &Client, settings: &str) -> Result<(), Error> {
-    client.batch_execute(&format!("{GUEST}{settings}")).await
+    client.batch_execute(&format!("{USER_SESSION}{settings}")).await
 }
 
 impl Connector {
@@ -215,7 +215,7 @@ impl Connector {
         }
     }
 
-    /// Opens a session with a guest's settings and these, for statements that are not ours. While the
+    /// Opens a session with a user session's settings and these, for statements that are not ours. While the
     /// database is away it is tried again, within the timeout.
     pub(crate) async fn guest_in_time(&self, settings: &str) -> Result<Session, StoreError> {
         let mut patience = Patience::new(self.timeout);
@@ -224,7 +224,7 @@ impl Connector {
                 let (client, connection) = self.raw().await.map_err(broken(CONNECT))?;
                 let ended = CancellationToken::new();
                 let client = ClientWrapper::new(client, self.drive(connection, ended.clone()));
-                // Before a guest's role is taken, which may not look.
+                // Before the role of a user session is taken, which may not look.
                 self.fence.admit(&client).await?;
                 welcome(&client, settings).await.map_err(broken(CONNECT))?;
                 Ok(Session { client, ended, backend: None })

@@ -4,7 +4,7 @@ use deadpool_postgres::ClientWrapper;
 use tokio_postgres::{Error, Row};
 
 use super::error::broken;
-use super::flight::{self, Query, Then};
+use super::pipeline::{self, AfterPipeline, Query};
 use super::query::{Params, execute, limit, query, sql};
 use tidewire_store::control::{
     ControlCursor, ControlMessage, Present, SETTLED_AFTER_MS, SWEPT_MAX,
@@ -19,7 +19,7 @@ pub(crate) async fn send(client: &ClientWrapper, kind: &str, body: &str) -> Resu
     begun.map_err(broken(operation))?;
     let queries: [Query<'_>; 2] =
         [(true, sql!("control_send"), &[&kind, &body]), (true, sql!("control_notify"), &[])];
-    flight::send(client, operation, &queries, Then::Commit).await
+    pipeline::send(client, operation, &queries, AfterPipeline::Commit).await
 }
 
 /// What a cursor has not seen, and the cursor that has. What is swept between the two statements is

@@ -7,8 +7,8 @@ use tokio_postgres::{Error, Row};
 
 use super::PostgresStore;
 use super::error::broken;
-use super::flight::{self, Query, Then};
-use super::pool::Lent;
+use super::pipeline::{self, AfterPipeline, Query};
+use super::pool::PooledConnection;
 use super::query::{Param, Params, execute, limit, query, sql, texts, unsigned};
 use tidewire_store::entity::{
     Entities, EntityAction, EntityCount, EntityEdit, EntityHeader, EntityPage, EntityPast,
@@ -38,7 +38,7 @@ impl Entities for PostgresStore {
         &self,
         connection_id: &str,
     ) -> Result<Vec<(String, Vec<String>)>, StoreError> {
-        let read = |client: Lent| async move {
+        let read = |client: PooledConnection| async move {
             let rows = query(&client, sql!("entities_of"), &[&connection_id]).await;
             let rows = rows.map_err(broken("read what a connection subscribes to"))?;
             let mut codes: Vec<(String, Vec<String>)> = Vec::new();
@@ -63,7 +63,7 @@ impl Entities for PostgresStore {
     ) -> Result<EntityPage, StoreError> {
         let ids: &Vec<&str> =
             &ids.iter().map(String::as_str).filter(|id| is_entity_id(id)).collect();
-        let read = |client: Lent| async move {
+        let read = |client: PooledConnection| async move {
             let params: Params<'_> = &[&code, ids, &after.to_sql(), &limit(changes_max)];
             let rows = query(&client, sql!("entity_changes"), params).await?;
             // As many as were asked for may not be all. Those that are no change count, too.
@@ -86,7 +86,7 @@ impl Entities for PostgresStore {
                 users: unsigned(row.try_get(3)?),
             })
         };
-        let read = |client: Lent| async move {
+        let read = |client: PooledConnection| async move {
             let rows = match user_id {
                 Some(user_id) => query(&client, sql!("entity_counts_of_user"), &[&user_id]).await,
                 None => query(&client, sql!("entity_counts"), &[]).await,
@@ -98,7 +98,7 @@ impl Entities for PostgresStore {
     }
 
     async fn sweep_entities(&self, stale_ms: u64) -> Result<u64, StoreError> {
-        let find = |client: Lent| async move {
+        let find = |client: PooledConnection| async move {
             let dead = query(&client, sql!("entity_nodes_dead"), &[]).await;
             dead.and_then(|rows| texts(&rows)).map_err(broken(SWEEP))
         };
@@ -118,7 +118,7 @@ const SWEEP: &str = "remove subscriptions to entities";
 impl PostgresStore {
     /// Removes a piece at a time, each in a transaction of its own, until a piece is not full.
     async fn sweep_all(&self, sql: &str, params: Params<'_>) -> Result<u64, StoreError> {
-        let piece = |client: Lent| async move {
+        let piece = |client: PooledConnection| async move {
             let work = async {
                 client.batch_execute(BEGIN).await?;
                 let removed = execute(&client, sql, params).await?;
@@ -155,9 +155,9 @@ async fn write(client: &ClientWrapper, plan: &EntityPlan<'_>) -> Result<(), Stor
         (!adopted.is_empty(), sql!("entities_adopted"), &[&adopted, &adopted_by]),
         (!added.ids.is_empty(), sql!("entities_added"), &added.params()),
     ];
-    // In one flight. If the connection breaks, all of it may be run once more, which changes nothing.
+    // In one round trip. If the connection breaks, all of it may be run once more, which changes nothing.
     let begun = client.batch_execute(BEGIN_EDITS).map_err(broken(operation));
-    let written = flight::send(client, operation, &queries, Then::Commit);
+    let written = pipeline::send(client, operation, &queries, AfterPipeline::Commit);
     try_join(begun, written).await.map(drop)
 }
 

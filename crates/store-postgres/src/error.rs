@@ -39,7 +39,7 @@ pub(crate) fn sort(operation: &'static str, error: &Error) -> StoreError {
     }
 }
 
-/// What went wrong with a flight of statements that ends in COMMIT. `of_commit` says that COMMIT
+/// What went wrong with a pipeline of statements that ends in COMMIT. `of_commit` says that COMMIT
 /// itself failed, rather than a statement before it.
 pub fn broken_commit(of_commit: bool, error: &Error) -> StoreError {
     match error.as_db_error().map(|error| error.parsed_severity()) {
@@ -51,7 +51,7 @@ pub fn broken_commit(of_commit: bool, error: &Error) -> StoreError {
     }
 }
 
-/// Whether the weather, not the statement, is to blame.
+/// Whether the connection or the server failed, and not the statement.
 fn passes(code: &SqlState) -> bool {
     // Connection exceptions, insufficient resources, operator intervention (shutdown, cancel,
     // timeouts) and transaction rollbacks (deadlock, serialisation).

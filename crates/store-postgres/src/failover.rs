@@ -5,7 +5,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::error::broken;
-use super::identity::{Abilities, Identity, Standing, Verdict};
+use super::identity::{Abilities, Identity, IdentityCheck, Verdict};
 use super::load::OFFSET_LOCK;
 use super::query::sql;
 use crate::options::Failover;
@@ -19,10 +19,10 @@ const OPERATION: &str = "see which database this is";
 pub(crate) async fn standing(
     client: &Client,
     abilities: Abilities,
-) -> Result<Standing, StoreError> {
+) -> Result<IdentityCheck, StoreError> {
     let read = async {
         let row = client.query_one(&*abilities.fit(sql!("head")), &[]).await?;
-        Standing::of_row(&row, 2)
+        IdentityCheck::of_row(&row, 2)
     };
     read.await.map_err(broken(OPERATION))
 }
@@ -116,13 +116,13 @@ async fn note(client: &Client, found: &Identity) -> Result<(), StoreError> {
 }
 
 /// A role that may use the log and not change its epoch leaves the noting to others.
-async fn note_first(client: &Client, standing: &Standing) -> Result<Epoch, StoreError> {
+async fn note_first(client: &Client, standing: &IdentityCheck) -> Result<Epoch, StoreError> {
     let found = &standing.found;
     let noted = client.execute(sql!("identity_note"), &[&found.timeline, &found.system]).await;
     match noted {
         Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             tracing::warn!(
-                "this role may not UPDATE tidewire.log_epoch: a failover may stay unseen"
+                "this role may not UPDATE tidewire.log_epoch: a failover may go unnoticed"
             );
             client.batch_execute("ROLLBACK").await.map_err(broken(OPERATION))?;
             standing.epoch()

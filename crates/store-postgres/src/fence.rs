@@ -16,7 +16,7 @@ use tokio_postgres::{Client, Row};
 
 use super::error::broken;
 use super::failover;
-use super::identity::{Abilities, Standing, Verdict, epoch_of};
+use super::identity::{Abilities, IdentityCheck, Verdict, epoch_of};
 use super::query::sql;
 use crate::options::Failover;
 use tidewire_store::error::StoreError;
@@ -125,7 +125,7 @@ impl Fence {
     /// from a column on. `seen` was asked before.
     pub(crate) fn check(&self, row: &Row, first: usize, seen: Position) -> Result<(), StoreError> {
         let standing =
-            Standing::of_row(row, first).map_err(broken("see which database this is"))?;
+            IdentityCheck::of_row(row, first).map_err(broken("see which database this is"))?;
         // The next session that is opened settles it, and nothing else need be.
         let quietly = self.failover == Failover::Lossless && standing.is_elsewhere();
         self.judge(&standing, seen).map_err(|why| match why {
@@ -165,7 +165,7 @@ impl Fence {
         Ok(())
     }
 
-    fn judge(&self, standing: &Standing, seen: Position) -> Result<(), Replaced> {
+    fn judge(&self, standing: &IdentityCheck, seen: Position) -> Result<(), Replaced> {
         if let Some(why) = &standing.halted {
             return Err(Replaced::Stop(why.clone()));
         }

@@ -41,7 +41,7 @@ impl Abilities {
         let found =
             Abilities { timeline: may(ASK_TIMELINE).await?, system: may(ASK_SYSTEM).await? };
         if !found.timeline {
-            tracing::warn!("the server does not say its timeline: a failover may stay unseen");
+            tracing::warn!("the server does not report its timeline; a failover may go unnoticed");
         }
         Ok(found)
     }
@@ -114,7 +114,7 @@ impl Identity {
 
 /// What stands beside the log's epoch, and what is found.
 #[derive(Debug, Clone)]
-pub(crate) struct Standing {
+pub(crate) struct IdentityCheck {
     pub(crate) tip: Position,
     pub(crate) epoch: i16,
     pub(crate) noted: Identity,
@@ -123,10 +123,10 @@ pub(crate) struct Standing {
     pub(crate) halted: Option<String>,
 }
 
-impl Standing {
+impl IdentityCheck {
     /// From a row that has the tip first, and `epoch` and what follows it from a column on.
-    pub(crate) fn of_row(row: &Row, first: usize) -> Result<Standing, Error> {
-        Ok(Standing {
+    pub(crate) fn of_row(row: &Row, first: usize) -> Result<IdentityCheck, Error> {
+        Ok(IdentityCheck {
             tip: Position::from_sql(row.try_get(0)?),
             epoch: row.try_get(first)?,
             noted: Identity { timeline: row.try_get(first + 1)?, system: row.try_get(first + 2)? },

@@ -20,13 +20,13 @@
 //! - `failover`: what becomes of the log when its database is not the one that is noted
 //! - `fence`: keeps a node from giving offsets in a database that is not the one it opened, and
 //!   from reading it under an epoch that is not its own
-//! - `flight`: statements that are sent together, so that they cost one round trip however many
+//! - `pipeline`: statements that are sent together, so that they cost one round trip however many
 //!   they are
 //! - `groups`: consumer groups in the shared store, for a node and for workers that have nothing
 //!   else of it
 //! - `identity`: which database this is
 //! - `keys`: API keys
-//! - `listener`: hears of all nodes' commits
+//! - `listener`: receives notifications of all nodes' commits
 //! - `live_queries`: the list of live queries
 //! - `load`: loading what commands are decided against, under the offset lock
 //! - `nodes`: nodes and their leases
@@ -71,7 +71,6 @@ mod entities;
 mod error;
 mod failover;
 mod fence;
-mod flight;
 pub mod groups;
 mod identity;
 mod keys;
@@ -82,6 +81,7 @@ mod nodes;
 mod open;
 mod options;
 mod partitions;
+mod pipeline;
 mod pool;
 mod queries;
 mod query;
@@ -128,8 +128,8 @@ use tidewire_store::offset::{Epoch, Position};
 use tidewire_store::queue::Queue;
 use tidewire_store::retention::{Retained, Retention, RetentionRules};
 use tidewire_store::session::{
-    Cursor, SIGNALS_MAX, Session, SessionChange, SessionOutcome, SessionRules, SessionSignal,
-    Sessions, SweptSessions,
+    SIGNALS_MAX, Session, SessionChange, SessionOutcome, SessionRules, SessionSignal, Sessions,
+    SweepCursor, SweptSessions,
 };
 use tidewire_store::stats::{CaptureCounters, CommitStats, Counters};
 use tidewire_store::subscription::{Interest, Op, Reply, Subscription, Subscriptions};
@@ -147,8 +147,8 @@ use captured::CaptureLink;
 use connect::Connector;
 use error::broken;
 use partitions::Partitions;
-use pool::{Lent, Pool};
-use writer::{Effects, Writer};
+use pool::{Pool, PooledConnection};
+use writer::{CommitEffects, Writer};
 
 const HALT: &str = "note that the log ends too early";
 
@@ -162,18 +162,18 @@ pub struct PostgresStore {
     epoch: Epoch,
     queue: Queue<Infallible>,
     pool: Pool,
-    guests: statements::Guests,
+    user_sessions: statements::UserSessions,
     marks: statements::Marks,
     live: statements::Live,
     groups: Arc<groups::PostgresGroups>,
-    effects: Arc<Effects>,
+    effects: Arc<CommitEffects>,
     connector: Arc<Connector>,
     capture: Arc<CaptureCounters>,
     /// Held by the one transaction of this node that changes sessions. The database lets one of them
     /// proceed at a time, and those that waited for it there would keep connections from reads.
     session_turn: tokio::sync::Mutex<()>,
     /// Where the next sweep of sessions goes on. Held for a moment only, never across a wait.
-    sweep_cursor: Mutex<Cursor>,
+    sweep_cursor: Mutex<SweepCursor>,
     stop_listening: CancellationToken,
     /// Ends the listener of a store that is dropped without being closed. (The writer ends with
     /// its queue, and connections with their clients.)
@@ -189,10 +189,10 @@ impl PostgresStore {
         let epoch = open::settle(&connector, &session).await?;
         drop(session);
         let pool = Pool::new(&connector, options.read_connections)?;
-        let guests = statements::Guests::new(&connector, options.sql_connections);
+        let user_sessions = statements::UserSessions::new(&connector, options.sql_connections);
         let live = statements::Live::new(&connector, options.query_connections);
         let (queue, taker) = Queue::new(&options.commit);
-        let effects = Arc::new(Effects {
+        let effects = Arc::new(CommitEffects {
             counters: Counters::default(),
             fence: Arc::clone(&connector.fence),
             partitions: Partitions::default(),
@@ -206,12 +206,12 @@ impl PostgresStore {
         connector.tasks().spawn(writer.run());
         let listener = listener::run(Arc::clone(&connector), Arc::clone(&effects), stop.clone());
         connector.tasks().spawn(listener);
-        let groups = groups::PostgresGroups::of_store(&connector, &pool, &guests, &effects);
+        let groups = groups::PostgresGroups::of_store(&connector, &pool, &user_sessions, &effects);
         Ok(Arc::new(PostgresStore {
             epoch,
             queue,
             pool,
-            guests,
+            user_sessions,
             marks: statements::Marks::default(),
             live,
             groups: Arc::new(groups),
@@ -251,14 +251,19 @@ impl PostgresStore {
         };
         match tokio::time::timeout(self.connector.timeout, note).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "other nodes were not told"),
-            Err(_) => tracing::error!("the database does not answer; other nodes were not told"),
+            Ok(Err(error)) => tracing::error!(%error, "other nodes were not notified"),
+            Err(_) => {
+                tracing::error!("the database does not answer; other nodes were not notified")
+            }
         }
         Replaced::Stop(failover::halted(&why))
     }
 
     /// Runs a transaction that changes sessions, when it is its turn.
-    async fn change_in_turn<T, F>(&self, work: impl Fn(Lent) -> F) -> Result<T, StoreError>
+    async fn change_in_turn<T, F>(
+        &self,
+        work: impl Fn(PooledConnection) -> F,
+    ) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
@@ -355,7 +360,7 @@ impl Log for PostgresStore {
         self.queue.close();
         self.stop_listening.cancel();
         self.pool.close();
-        self.guests.close();
+        self.user_sessions.close();
         self.live.close();
         self.groups.close();
         // The writer, once it has answered what waits; the listener; and the tasks of connections,
@@ -377,7 +382,7 @@ impl Subscriptions for PostgresStore {
 
     async fn change_subscription(&self, id: &str, op: Op) -> Result<Reply, StoreError> {
         let op = &op;
-        let change = |client: Lent| async move {
+        let change = |client: PooledConnection| async move {
             subscriptions::change(&client, &self.effects, id, op).await
         };
         self.pool.write(change).await
@@ -402,8 +407,9 @@ impl Sessions for PostgresStore {
         changes: Vec<SessionChange>,
     ) -> Result<Vec<SessionOutcome>, StoreError> {
         let changes = &changes;
-        let change =
-            |client: Lent| async move { sessions::change(&client, self.epoch, changes).await };
+        let change = |client: PooledConnection| async move {
+            sessions::change(&client, self.epoch, changes).await
+        };
         self.change_in_turn(change).await
     }
 
@@ -424,7 +430,7 @@ impl Sessions for PostgresStore {
     async fn sweep_sessions(&self, rules: SessionRules) -> Result<SweptSessions, StoreError> {
         let held = || self.sweep_cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let (cursor, rules) = (&held().clone(), &rules);
-        let sweep = |client: Lent| async move {
+        let sweep = |client: PooledConnection| async move {
             session_sweep::sweep(&client, self.epoch, rules, cursor).await
         };
         let (swept, next) = self.change_in_turn(sweep).await?;
@@ -450,7 +456,7 @@ impl Nodes for PostgresStore {
     }
 
     async fn remove_node(&self, id: &str, session_ttl_ms: u64) -> Result<(), StoreError> {
-        let remove = |client: Lent| async move {
+        let remove = |client: PooledConnection| async move {
             nodes::remove(&client, self.epoch, id, session_ttl_ms).await
         };
         while !self.change_in_turn(remove).await? {}

@@ -1,11 +1,11 @@
-//! Hears of all nodes' commits: a connection of its own that listens on `tidewire_log`, on
+//! Receives notifications of all nodes' commits, on a connection of its own that listens on `tidewire_log`, on
 //! `tidewire_session` for sessions whose subscriptions changed, on `tidewire_control` for what is
-//! said in the control channel, and on `tidewire_groups` for what happens in groups of consumers. A worker
-//! hears of less.
+//! sent over the control channel, and on `tidewire_groups` for what happens in groups of consumers. A worker
+//! listens on fewer channels.
 //!
-//! Hints only, so nothing is lost when it breaks: it comes back by itself, looks where the log's tip
-//! is by then, and followers poll besides; and it says that signals of sessions were missed, and
-//! that something may have been said.
+//! Notifications are hints, so nothing is lost when the connection breaks: the listener reconnects, reads
+//! the log's tip, and signals that changes of sessions and control messages may have been missed. Followers
+//! poll besides.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 use super::connect::{Connector, RawConnection, SETTINGS, backoff};
 use super::error::{broken, text};
 use super::query::{sql, unsigned};
-use super::writer::Effects;
+use super::writer::CommitEffects;
 use tidewire_store::error::StoreError;
 use tidewire_store::session::SessionSignal;
 
-/// Who is told.
-pub(crate) trait Ears: Send + Sync {
+/// What receives notifications.
+pub(crate) trait NotificationHandler: Send + Sync {
     /// What is listened on, as statements.
     fn channels(&self) -> &'static str;
 
@@ -37,7 +37,7 @@ pub(crate) trait Ears: Send + Sync {
     fn heard(&self, notification: &Notification);
 }
 
-impl Ears for Effects {
+impl NotificationHandler for CommitEffects {
     fn channels(&self) -> &'static str {
         "LISTEN tidewire_log; LISTEN tidewire_session; LISTEN tidewire_control; \
          LISTEN tidewire_groups"
@@ -66,7 +66,11 @@ impl Ears for Effects {
 }
 
 /// Listens until told to stop.
-pub(crate) async fn run(connector: Arc<Connector>, ears: Arc<impl Ears>, stop: CancellationToken) {
+pub(crate) async fn run(
+    connector: Arc<Connector>,
+    handler: Arc<impl NotificationHandler>,
+    stop: CancellationToken,
+) {
     let listening = async {
         let mut attempt = 0;
         loop {
@@ -77,7 +81,7 @@ pub(crate) async fn run(connector: Arc<Connector>, ears: Arc<impl Ears>, stop: C
                 }
                 Ok(Ok((client, connection))) => {
                     attempt = 0;
-                    let error = listen(&connector, &client, connection, &*ears).await;
+                    let error = listen(&connector, &client, connection, &*handler).await;
                     let error = error.map(|error| error.to_string());
                     tracing::warn!(error, "stopped listening");
                 }
@@ -97,14 +101,14 @@ async fn listen(
     connector: &Connector,
     client: &Client,
     mut connection: RawConnection,
-    ears: &impl Ears,
+    handler: &impl NotificationHandler,
 ) -> Option<StoreError> {
     let failed = broken("listen");
     let mut messages = poll_fn(move |context| connection.poll_message(context));
     let hear = async {
         while let Some(message) = messages.next().await {
             match message {
-                Ok(AsyncMessage::Notification(notification)) => ears.heard(&notification),
+                Ok(AsyncMessage::Notification(notification)) => handler.heard(&notification),
                 Ok(_) => {}
                 Err(error) => return Some(failed(error)),
             }
@@ -114,10 +118,10 @@ async fn listen(
     let start = async {
         client.batch_execute(SETTINGS).await.map_err(&failed)?;
         connector.fence.admit(client).await?;
-        client.batch_execute(ears.channels()).await.map_err(&failed)?;
-        ears.begun();
+        client.batch_execute(handler.channels()).await.map_err(&failed)?;
+        handler.begun();
         let tip = client.query_one(sql!("tip"), &[]).await.and_then(|row| row.try_get(0));
-        ears.tip_is(unsigned(tip.map_err(&failed)?));
+        handler.tip_is(unsigned(tip.map_err(&failed)?));
         Ok::<(), StoreError>(())
     };
     match select(Box::pin(hear), Box::pin(start)).await {

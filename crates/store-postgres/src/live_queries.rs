@@ -6,8 +6,8 @@ use tokio_postgres::{Error, Row};
 
 use super::PostgresStore;
 use super::error::broken;
-use super::flight::{self, Query, Then};
-use super::pool::Lent;
+use super::pipeline::{self, AfterPipeline, Query};
+use super::pool::PooledConnection;
 use super::query::{Param, execute, limit, query, sql};
 use tidewire_store::error::StoreError;
 use tidewire_store::queries::{EditPlan, LiveQueryEdit, LiveQueryRow};
@@ -28,7 +28,7 @@ impl PostgresStore {
     /// A row, if its node lives.
     pub(super) async fn listed(&self, live_id: &str) -> Result<Option<LiveQueryRow>, StoreError> {
         let live_id: &String = &clean(live_id);
-        let find = |client: Lent| async move {
+        let find = |client: PooledConnection| async move {
             let rows = query(&client, sql!("live_query"), &[live_id]).await;
             let row = rows.and_then(|rows| rows.first().map(row_of_row).transpose());
             row.map_err(broken("look up a live query"))
@@ -39,7 +39,7 @@ impl PostgresStore {
     /// Removes rows of nodes that live no more.
     pub(super) async fn sweep_list(&self) -> Result<u64, StoreError> {
         let most: &i64 = &limit(SWEPT_MAX);
-        let piece = |client: Lent| async move {
+        let piece = |client: PooledConnection| async move {
             let removed = execute(&client, sql!("live_queries_sweep"), &[most]).await;
             removed.map_err(broken("sweep the list of live queries"))
         };
@@ -72,7 +72,7 @@ async fn write(client: &ClientWrapper, plan: &EditPlan) -> Result<(), StoreError
         (!plan.counted.is_empty(), sql!("live_queries_count"), &counted.params()),
     ];
     let begun = client.batch_execute(BEGIN).map_err(broken(operation));
-    let written = flight::send(client, operation, &queries, Then::Commit);
+    let written = pipeline::send(client, operation, &queries, AfterPipeline::Commit);
     try_join(begun, written).await.map(drop)
 }
 

@@ -11,7 +11,7 @@ use super::fence::Fence;
 use super::query::{Params, prepare, query, query_one, sql, unsigned};
 use super::read;
 use tidewire_store::command::{Command, Create, ForkFrom};
-use tidewire_store::decide::{CutAppend, World};
+use tidewire_store::decide::{CutAppend, LoadedState};
 use tidewire_store::error::StoreError;
 use tidewire_store::event::Event;
 use tidewire_store::offset::Position;
@@ -30,16 +30,16 @@ pub(crate) async fn tip(client: &ClientWrapper) -> Result<Position, StoreError> 
 }
 
 /// Begins a transaction, takes the offset lock, and loads what the commands are sure to need: all
-/// in one flight. Nothing is appended in a database that is not the one that was opened, which the
+/// in one round trip. Nothing is appended in a database that is not the one that was opened, which the
 /// statement that reads the tip says too. Each statement after the lock sees what the lock's last holder committed, because
 /// in READ COMMITTED each has a snapshot of its own.
 pub(crate) async fn begin(
     client: &ClientWrapper,
     fence: &Fence,
     commands: &[Command],
-) -> Result<World, StoreError> {
-    let names = World::default().streams_wanted(commands);
-    let producers_wanted = World::producers_wanted(commands);
+) -> Result<LoadedState, StoreError> {
+    let names = LoadedState::default().streams_wanted(commands);
+    let producers_wanted = LoadedState::producers_wanted(commands);
     let (owners, ids): (Vec<&str>, Vec<&str>) =
         producers_wanted.iter().map(|(stream, id)| (stream.as_str(), id.as_str())).unzip();
     let load = async {
@@ -54,15 +54,15 @@ pub(crate) async fn begin(
             query_unless(ids.is_empty(), client, &producers, &[&owners, &ids]),
         )
         .await?;
-        let mut world = World::new(at.try_get(1)?, Position::from_sql(at.try_get(0)?));
-        put_streams(&mut world, &names, &streams)?;
-        put_producers(&mut world, &producers_wanted, &producers)?;
-        Ok((world, at))
+        let mut loaded = LoadedState::new(at.try_get(1)?, Position::from_sql(at.try_get(0)?));
+        put_streams(&mut loaded, &names, &streams)?;
+        put_producers(&mut loaded, &producers_wanted, &producers)?;
+        Ok((loaded, at))
     };
     let seen = fence.seen();
-    let (world, at) = load.await.map_err(broken("load what is to be decided"))?;
+    let (loaded, at) = load.await.map_err(broken("load what is to be decided"))?;
     fence.check(&at, 2, seen)?;
-    Ok(world)
+    Ok(loaded)
 }
 
 async fn query_unless(
@@ -78,53 +78,53 @@ async fn query_unless(
 /// plain appends that is nothing.
 pub(crate) async fn complete(
     client: &ClientWrapper,
-    world: &mut World,
+    loaded: &mut LoadedState,
     commands: &[Command],
 ) -> Result<(), StoreError> {
     let load = async {
         loop {
-            let names = world.streams_wanted(commands);
+            let names = loaded.streams_wanted(commands);
             if names.is_empty() {
                 break;
             }
             let rows = query(client, sql!("streams"), &[&names]).await?;
-            put_streams(world, &names, &rows)?;
+            put_streams(loaded, &names, &rows)?;
         }
-        let names = world.tails_wanted(commands);
-        let states = names.iter().filter_map(|name| world.streams.get(name)?.as_ref());
+        let names = loaded.tails_wanted(commands);
+        let states = names.iter().filter_map(|name| loaded.streams.get(name)?.as_ref());
         let tails = own_tails(client, states).await?;
-        world.tails.extend(tails);
+        loaded.tails.extend(tails);
         Ok(())
     };
     load.await.map_err(broken("load what is to be decided"))?;
     if let [Command::Create(create)] = commands {
-        world.fork_append = fork_append(client, world, create).await?;
+        loaded.fork_append = fork_append(client, loaded, create).await?;
     }
     Ok(())
 }
 
-fn put_streams(world: &mut World, names: &[String], rows: &[Row]) -> Result<(), Error> {
-    world.streams.extend(names.iter().map(|name| (name.clone(), None)));
+fn put_streams(loaded: &mut LoadedState, names: &[String], rows: &[Row]) -> Result<(), Error> {
+    loaded.streams.extend(names.iter().map(|name| (name.clone(), None)));
     for row in rows {
         let state = state_of_row(row)?;
-        world.streams.insert(state.name.clone(), Some(state));
+        loaded.streams.insert(state.name.clone(), Some(state));
     }
     Ok(())
 }
 
 fn put_producers(
-    world: &mut World,
+    loaded: &mut LoadedState,
     wanted: &[(String, String)],
     rows: &[Row],
 ) -> Result<(), Error> {
-    world.producers.extend(wanted.iter().map(|key| (key.clone(), None)));
+    loaded.producers.extend(wanted.iter().map(|key| (key.clone(), None)));
     for row in rows {
         let state = ProducerState {
             epoch: unsigned(row.try_get(2)?),
             seq: unsigned(row.try_get(3)?),
             position: Position::from_sql(row.try_get(4)?),
         };
-        world.producers.insert((row.try_get(0)?, row.try_get(1)?), Some(state));
+        loaded.producers.insert((row.try_get(0)?, row.try_get(1)?), Some(state));
     }
     Ok(())
 }
@@ -154,7 +154,7 @@ pub(crate) async fn own_tails<'a>(
 /// The events of the append that a fork's sub-offset cuts through.
 async fn fork_append(
     client: &ClientWrapper,
-    world: &World,
+    loaded: &LoadedState,
     create: &Create,
 ) -> Result<Vec<Event>, StoreError> {
     let Some(ForkFrom { source, offset, sub_offset }) = &create.fork else {
@@ -165,7 +165,7 @@ async fn fork_append(
     };
     let mut chain: Vec<StreamState> = Vec::new();
     let mut next = Some(source);
-    while let Some(Some(Some(state))) = next.map(|name| world.streams.get(name)) {
+    while let Some(Some(Some(state))) = next.map(|name| loaded.streams.get(name)) {
         chain.push(state.clone());
         next = state.fork.as_ref().map(|fork| &fork.source);
     }
@@ -173,7 +173,7 @@ async fn fork_append(
     let json = chain.first().is_some_and(StreamState::is_json);
     let mut cut = CutAppend::new(after, *sub_offset, json);
     while let Some((after, limit)) = cut.next() {
-        let run = read::segments(client, &segments, after, world.tip, limit).await?;
+        let run = read::segments(client, &segments, after, loaded.tip, limit).await?;
         cut.take(run.events, run.complete);
     }
     Ok(cut.into_events())

@@ -29,7 +29,7 @@ impl Pool {
         // Whether a connection is closed is known without asking the server. One that is found
         // broken in use is replaced by `read`, so asking before every read would buy nothing.
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let connect = Ours(Arc::clone(connector));
+        let connect = PoolConnector(Arc::clone(connector));
         let manager = Manager::from_connect(connector.config().clone(), connect, recycling);
         let fence = Arc::clone(&connector.fence);
         let admit = Hook::async_fn(move |client, _| {
@@ -79,7 +79,10 @@ impl Pool {
 
     /// Runs single statements. If the connection turns out to be broken they are run once more, on
     /// another one.
-    pub(crate) async fn read<T, F>(&self, work: impl Fn(Lent) -> F) -> Result<T, StoreError>
+    pub(crate) async fn read<T, F>(
+        &self,
+        work: impl Fn(PooledConnection) -> F,
+    ) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
@@ -95,7 +98,10 @@ impl Pool {
 
     /// Runs a transaction, which `work` begins and commits. If the connection breaks before the
     /// commit it is run once more, on another one.
-    pub(crate) async fn write<T, F>(&self, work: impl Fn(Lent) -> F) -> Result<T, StoreError>
+    pub(crate) async fn write<T, F>(
+        &self,
+        work: impl Fn(PooledConnection) -> F,
+    ) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
@@ -109,12 +115,12 @@ impl Pool {
     /// Runs a transaction once, and says besides whether the connection still answers.
     async fn transact<T, F>(
         &self,
-        work: &impl Fn(Lent) -> F,
+        work: &impl Fn(PooledConnection) -> F,
     ) -> Result<(Result<T, StoreError>, bool), StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let unclean = Unclean(Some(Arc::new(self.get().await?)));
+        let unclean = UncleanConnection(Some(Arc::new(self.get().await?)));
         let Some(lent) = &unclean.0 else {
             return Err(StoreError::Closed);
         };
@@ -128,19 +134,19 @@ impl Pool {
 }
 
 /// A connection of the pool, for as long as someone holds on to it.
-pub(crate) type Lent = Arc<Object>;
+pub(crate) type PooledConnection = Arc<Object>;
 
 /// A connection that may be in a transaction. Unless it is known not to be, because the caller saw
 /// the end of it, it is closed rather than given back: the transaction may hold the offset lock.
-struct Unclean(Option<Lent>);
+struct UncleanConnection(Option<PooledConnection>);
 
-impl Unclean {
+impl UncleanConnection {
     fn give_back(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Unclean {
+impl Drop for UncleanConnection {
     fn drop(&mut self) {
         // Nobody else holds on to it: the work it was lent to is dropped before.
         if let Some(object) = self.0.take().and_then(Arc::into_inner) {
@@ -150,9 +156,9 @@ impl Drop for Unclean {
 }
 
 /// How the pool connects: as everyone does here, so that the tasks are owned.
-struct Ours(Arc<Connector>);
+struct PoolConnector(Arc<Connector>);
 
-impl Connect for Ours {
+impl Connect for PoolConnector {
     fn connect(
         &self,
         _config: &Config,

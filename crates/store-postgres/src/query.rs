@@ -44,7 +44,7 @@ pub async fn execute(client: &ClientWrapper, sql: &str, params: Params<'_>) -> R
     client.execute(&statement, params).await
 }
 
-/// Prepares queries that are to be sent in one flight: with all of them prepared, each is sent when
+/// Prepares queries that are to be sent in one round trip: with all of them prepared, each is sent when
 /// its future is first polled, so futures that are polled in order are sent in order.
 pub async fn prepare<const N: usize>(
     client: &ClientWrapper,

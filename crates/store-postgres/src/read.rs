@@ -126,7 +126,7 @@ pub(crate) async fn segments(
 }
 
 /// An event of a page, and what the statement says of its place there.
-struct Taken {
+struct PageEvent {
     event: Event,
     /// Its size, by which the page is cut.
     bytes: usize,
@@ -134,17 +134,17 @@ struct Taken {
     follows: bool,
 }
 
-impl Taken {
+impl PageEvent {
     /// The columns of the size and of what follows are the last two.
-    fn of(event: Event, row: &Row) -> Result<Taken, Error> {
+    fn of(event: Event, row: &Row) -> Result<PageEvent, Error> {
         let columns = row.len();
         let bytes: i32 = row.try_get(columns - 2)?;
         let bytes = usize::try_from(bytes).unwrap_or(0);
-        Ok(Taken { event, bytes, follows: row.try_get(columns - 1)? })
+        Ok(PageEvent { event, bytes, follows: row.try_get(columns - 1)? })
     }
 }
 
-fn event_of_row(row: &Row) -> Result<Taken, Error> {
+fn event_of_row(row: &Row) -> Result<PageEvent, Error> {
     let payload: Option<&[u8]> = row.try_get(2)?;
     let event = Event {
         position: Position::from_sql(row.try_get(0)?),
@@ -152,17 +152,17 @@ fn event_of_row(row: &Row) -> Result<Taken, Error> {
         payload: Bytes::copy_from_slice(payload.unwrap_or_default()),
         row: None,
     };
-    Taken::of(event, row)
+    PageEvent::of(event, row)
 }
 
-fn change_event_of_row(row: &Row) -> Result<Taken, Error> {
+fn change_event_of_row(row: &Row) -> Result<PageEvent, Error> {
     let event = Event {
         position: Position::from_sql(row.try_get(0)?),
         append_id: Position::from_sql(row.try_get(1)?),
         payload: Bytes::new(),
         row: change_of_row(row)?,
     };
-    Taken::of(event, row)
+    PageEvent::of(event, row)
 }
 
 /// The change of a row. None of an event that is no change.

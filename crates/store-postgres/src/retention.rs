@@ -5,7 +5,7 @@ use deadpool_postgres::ClientWrapper;
 use tokio_postgres::{Error, Row};
 
 use super::error::broken;
-use super::pool::Lent;
+use super::pool::PooledConnection;
 use super::query::{Params, execute, query, query_one, sql, unsigned};
 use super::{PostgresStore, partitions};
 use tidewire_store::error::StoreError;
@@ -33,13 +33,15 @@ pub(super) async fn retain(
 ) -> Result<Retained, StoreError> {
     let pool = &store.pool;
     let mut retained = Retained { next: from.to_owned(), ..Retained::default() };
-    let measured = |client: Lent| async move { in_turn(&client, measure(&client)).await };
+    let measured =
+        |client: PooledConnection| async move { in_turn(&client, measure(&client)).await };
     let Some(more) = pool.write(measured).await? else {
         retained.elsewhere = true;
         return Ok(retained);
     };
     retained.more = more;
-    let look = |client: Lent| async move { survey(&client, store.epoch, rules, from).await };
+    let look =
+        |client: PooledConnection| async move { survey(&client, store.epoch, rules, from).await };
     let found = pool.read(look).await?;
     retained.captured_events = found.events;
     retained.captured_bytes = found.bytes;
@@ -48,11 +50,13 @@ pub(super) async fn retain(
     retained.next = found.next;
     if !found.survey.trims.is_empty() {
         let trims = &found.survey.trims;
-        let give_up = |client: Lent| async move { in_turn(&client, trim(&client, trims)).await };
+        let give_up =
+            |client: PooledConnection| async move { in_turn(&client, trim(&client, trims)).await };
         retained.streams_trimmed = pool.write(give_up).await?.unwrap_or(0);
         retained.lagging = found.survey.lagging;
     }
-    let remove = |client: Lent| async move { in_turn(&client, remove_some(&client)).await };
+    let remove =
+        |client: PooledConnection| async move { in_turn(&client, remove_some(&client)).await };
     let removed = pool.write(remove).await?.unwrap_or_default();
     retained.events_removed = removed.events;
     retained.bytes_removed = removed.bytes;
@@ -60,12 +64,14 @@ pub(super) async fn retain(
     retained.more |= removed.more;
     if !found.retired.is_empty() {
         let (buckets, full) = (&found.retired, found.retired.len() >= RETIRED_MAX);
-        let retire = |client: Lent| async move { in_turn(&client, retire(&client, buckets)).await };
+        let retire = |client: PooledConnection| async move {
+            in_turn(&client, retire(&client, buckets)).await
+        };
         pool.write(retire).await?;
         retained.more |= full;
     }
     if !retained.more {
-        let drop = |client: Lent| async move { partitions::drop_empty(&client).await };
+        let drop = |client: PooledConnection| async move { partitions::drop_empty(&client).await };
         retained.partitions_dropped = pool.read(drop).await?;
     }
     Ok(retained)
@@ -108,7 +114,7 @@ async fn measured(client: &ClientWrapper) -> Result<(Position, u64, u64), Error>
 }
 
 /// What a look found.
-struct Found {
+struct RetentionFindings {
     survey: Survey,
     retired: Vec<Bucket>,
     events: u64,
@@ -122,29 +128,31 @@ async fn survey(
     epoch: Epoch,
     rules: &RetentionRules,
     from: &str,
-) -> Result<Found, StoreError> {
+) -> Result<RetentionFindings, StoreError> {
     let work = async {
         let row = query_one(client, sql!("tip_and_clock"), &[]).await?;
         let tip = Position::from_sql(row.try_get(0)?);
         let groups = groups(client).await?;
-        Look { client, epoch, rules, now_ms: row.try_get(1)?, tip, groups }.all(from).await
+        RetentionSnapshot { client, epoch, rules, now_ms: row.try_get(1)?, tip, groups }
+            .all(from)
+            .await
     };
     work.await.map_err(broken("look for what is past its limits"))
 }
 
 /// One look at the store. What it decides holds though the log grows meanwhile, and what must not be
 /// done to a stream that has changed is refused by the statement that does it.
-struct Look<'a> {
+struct RetentionSnapshot<'a> {
     client: &'a ClientWrapper,
     epoch: Epoch,
     rules: &'a RetentionRules,
     now_ms: i64,
     tip: Position,
-    groups: Vec<Reader>,
+    groups: Vec<GroupReader>,
 }
 
 /// A group of consumers, or a program that keeps its place beside them.
-struct Reader {
+struct GroupReader {
     group: String,
     filter: Filter,
     /// All of its partitions have read this.
@@ -152,17 +160,17 @@ struct Reader {
 }
 
 /// All who keep their place in the log.
-async fn groups(client: &ClientWrapper) -> Result<Vec<Reader>, Error> {
+async fn groups(client: &ClientWrapper) -> Result<Vec<GroupReader>, Error> {
     let of_row = |row: &Row| {
         let filter = Filter { tables: row.try_get(2)?, streams: row.try_get(3)? };
         let read = Position::from_sql(row.try_get(1)?);
-        Ok(Reader { group: row.try_get(0)?, filter, read })
+        Ok(GroupReader { group: row.try_get(0)?, filter, read })
     };
     query(client, sql!("retention_groups"), &[]).await?.iter().map(of_row).collect()
 }
 
-impl Look<'_> {
-    async fn all(&self, from: &str) -> Result<Found, Error> {
+impl RetentionSnapshot<'_> {
+    async fn all(&self, from: &str) -> Result<RetentionFindings, Error> {
         let (up_to, events, bytes) = measured(self.client).await?;
         let readable = up_to.min(previous(self.tip)).min(self.read_by_all().await?);
         let (soft, hard) = (self.rules.soft(self.now_ms), self.rules.hard(self.now_ms));
@@ -179,7 +187,7 @@ impl Look<'_> {
         let done = |bucket: &&Bucket| retired(bucket, reach, self.now_ms);
         let retired = buckets.iter().filter(done).take(RETIRED_MAX).copied().collect();
         let oldest_ms = buckets.iter().find(|bucket| bucket.events > 0).map(|b| b.newest_ms);
-        Ok(Found { survey, retired, events, bytes, oldest_ms, next })
+        Ok(RetentionFindings { survey, retired, events, bytes, oldest_ms, next })
     }
 
     /// What every living node has read.

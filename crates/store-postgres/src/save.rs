@@ -1,11 +1,11 @@
-//! Saving what was decided: the second flight of a commit.
+//! Saving what was decided: the second round trip of a commit.
 
 use deadpool_postgres::ClientWrapper;
 
 use super::columns::{Events, Producers, Purges, Streams};
 use super::error::broken;
-use super::flight::{self, Query, Then};
 use super::partitions::Partitions;
+use super::pipeline::{self, AfterPipeline, Query};
 use super::query::sql;
 use tidewire_store::decide::Plan;
 use tidewire_store::error::StoreError;
@@ -13,7 +13,7 @@ use tidewire_store::log::PURGE_DELAY_MS;
 
 const OPERATION: &str = "write to the log";
 
-/// Writes a plan and commits, in one flight. Events are announced to all nodes with the commit.
+/// Writes a plan and commits, in one round trip. Events are announced to all nodes with the commit.
 pub(crate) async fn commit(
     client: &ClientWrapper,
     plan: &Plan,
@@ -40,7 +40,7 @@ pub(crate) async fn commit(
         (!plan.purges.is_empty(), sql!("purges_add"), &purges.params(&due_at_ms)),
         (tip.is_some(), sql!("notify"), &[&tip]),
     ];
-    match flight::send(client, OPERATION, &queries, Then::Commit).await {
+    match pipeline::send(client, OPERATION, &queries, AfterPipeline::Commit).await {
         Ok(()) => {
             partitions.known(known_end);
             Ok(())

@@ -8,7 +8,7 @@ use tidewire_store::session::{FollowedRow, SessionRow};
 
 /// Sessions' rows.
 #[derive(Default)]
-pub(crate) struct Sessions<'a> {
+pub(crate) struct SessionColumns<'a> {
     ids: Vec<&'a str>,
     users: Vec<&'a str>,
     hosts: Vec<Option<&'a str>>,
@@ -19,9 +19,9 @@ pub(crate) struct Sessions<'a> {
     served_until_ms: Vec<Option<i64>>,
 }
 
-impl<'a> Sessions<'a> {
-    pub(crate) fn of(rows: &'a [(String, SessionRow)]) -> Result<Sessions<'a>, StoreError> {
-        let mut columns = Sessions::default();
+impl<'a> SessionColumns<'a> {
+    pub(crate) fn of(rows: &'a [(String, SessionRow)]) -> Result<SessionColumns<'a>, StoreError> {
+        let mut columns = SessionColumns::default();
         for (id, row) in rows {
             columns.ids.push(id);
             columns.users.push(&row.owner.user_id);
@@ -52,7 +52,7 @@ impl<'a> Sessions<'a> {
 
 /// What sessions follow: two tables, each of which takes some of these columns.
 #[derive(Default)]
-pub(crate) struct Followed<'a> {
+pub(crate) struct FollowedColumns<'a> {
     sessions: Vec<&'a str>,
     users: Vec<&'a str>,
     streams: Vec<&'a str>,
@@ -64,9 +64,12 @@ pub(crate) struct Followed<'a> {
     updated_at_ms: Vec<i64>,
 }
 
-impl<'a> Followed<'a> {
-    pub(crate) fn of(rows: &'a [FollowedRow], epoch: Epoch) -> Result<Followed<'a>, StoreError> {
-        let mut columns = Followed::default();
+impl<'a> FollowedColumns<'a> {
+    pub(crate) fn of(
+        rows: &'a [FollowedRow],
+        epoch: Epoch,
+    ) -> Result<FollowedColumns<'a>, StoreError> {
+        let mut columns = FollowedColumns::default();
         for FollowedRow { session, user_id, expires_at_ms, followed } in rows {
             let subscription = &followed.subscription;
             let live = subscription.live_since.map(|live| live.in_epoch(epoch).to_string());

@@ -5,14 +5,15 @@ use deadpool_postgres::ClientWrapper;
 use tokio_postgres::{Error, Row};
 
 use super::error::broken;
-use super::flight::Then;
+use super::pipeline::AfterPipeline;
 use super::query::{execute, limit, query, sql, texts};
 use super::sessions::{begin, count_of, load, save, session_of_row};
 use tidewire_store::error::StoreError;
 use tidewire_store::offset::Epoch;
 use tidewire_store::session::{
-    Count, Cursor, Found, Plan, Pointer, STREAMS_MAX, SessionRow, SessionRules, SweptSessions,
-    Times, decide, expired, first_sessions, let_go, next_pointers, next_streams, recounted, stale,
+    Pointer, STREAMS_MAX, SessionPlan, SessionRow, SessionRules, StreamCount, SweepCursor,
+    SweepTimes, SweptSession, SweptSessions, decide, expired, first_sessions, let_go,
+    next_pointers, next_streams, recounted, stale,
 };
 
 const OPERATION: &str = "sweep sessions";
@@ -22,7 +23,7 @@ struct Sweep<'a> {
     client: &'a ClientWrapper,
     epoch: Epoch,
     rows_max: usize,
-    times: Times,
+    times: SweepTimes,
     /// What it did, for the metrics.
     swept: SweptSessions,
 }
@@ -32,14 +33,14 @@ pub(crate) async fn sweep(
     client: &ClientWrapper,
     epoch: Epoch,
     rules: &SessionRules,
-    cursor: &Cursor,
-) -> Result<(SweptSessions, Cursor), StoreError> {
+    cursor: &SweepCursor,
+) -> Result<(SweptSessions, SweepCursor), StoreError> {
     let now_ms = begin(client, epoch, &[]).await?.now_ms();
     let mut sweep = Sweep {
         client,
         epoch,
         rows_max: rules.rows_max.max(1),
-        times: Times::new(now_ms, rules),
+        times: SweepTimes::new(now_ms, rules),
         swept: SweptSessions::default(),
     };
     sweep.nodes().await?;
@@ -47,15 +48,15 @@ pub(crate) async fn sweep(
     let pointer = sweep.stale(&cursor.pointer).await?;
     let (counts, stream) = sweep.counts(&cursor.stream).await?;
     let swept = sweep.swept;
-    save(client, epoch, &counts, Then::Commit).await?;
-    Ok((swept, Cursor { pointer, stream }))
+    save(client, epoch, &counts, AfterPipeline::Commit).await?;
+    Ok((swept, SweepCursor { pointer, stream }))
 }
 
 impl Sweep<'_> {
     /// Lets go of the sessions of nodes whose lease has ended, or who never had one.
     async fn nodes(&mut self) -> Result<(), StoreError> {
         let (client, epoch, rows_max) = (self.client, self.epoch, self.rows_max);
-        let Times { now_ms, expires_at_ms, .. } = self.times;
+        let SweepTimes { now_ms, expires_at_ms, .. } = self.times;
         let find = async {
             let dead = texts(&query(client, sql!("nodes_dead"), &[&now_ms]).await?)?;
             let unknown = texts(&query(client, sql!("nodes_unknown"), &[]).await?)?;
@@ -75,7 +76,7 @@ impl Sweep<'_> {
     async fn expired(&mut self) -> Result<(), StoreError> {
         let (client, now_ms) = (self.client, self.times.now_ms);
         let of_row = |row: &Row| {
-            Ok(Found { id: row.try_get(0)?, row: (), subscriptions: count_of(row, 1)? })
+            Ok(SweptSession { id: row.try_get(0)?, row: (), subscriptions: count_of(row, 1)? })
         };
         let find = async {
             let most: &i64 = &limit(self.rows_max);
@@ -119,15 +120,15 @@ impl Sweep<'_> {
         let (changes, orphans) = stale(&page, now_ms);
         self.save(&orphans).await?;
         if !changes.is_empty() {
-            let world = load(self.client, self.epoch, &changes, now_ms).await?;
-            let (_, ended) = decide(world, &changes);
+            let loaded = load(self.client, self.epoch, &changes, now_ms).await?;
+            let (_, ended) = decide(loaded, &changes);
             self.save(&ended).await?;
         }
         Ok(next)
     }
 
     /// What is wrong with the counts of the next streams, and the last one looked at.
-    async fn counts(&mut self, after: &str) -> Result<(Plan, String), StoreError> {
+    async fn counts(&mut self, after: &str) -> Result<(SessionPlan, String), StoreError> {
         let of_row = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
         let find = async {
             let most: &i64 = &limit(STREAMS_MAX);
@@ -140,10 +141,9 @@ impl Sweep<'_> {
                 false => query(self.client, sql!("subscribers"), &[&streams]).await?,
             };
             // One row for each stream, in the order asked for.
-            let counts = page
-                .into_iter()
-                .zip(&subscribers)
-                .map(|((stream, kept), row)| Ok(Count { stream, kept, right: row.try_get(1)? }));
+            let counts = page.into_iter().zip(&subscribers).map(|((stream, kept), row)| {
+                Ok(StreamCount { stream, kept, right: row.try_get(1)? })
+            });
             Ok((counts.collect::<Result<Vec<_>, Error>>()?, next))
         };
         let (counts, next) = find.await.map_err(broken(OPERATION))?;
@@ -152,8 +152,8 @@ impl Sweep<'_> {
         Ok((plan, next))
     }
 
-    async fn save(&mut self, plan: &Plan) -> Result<(), StoreError> {
-        save(self.client, self.epoch, plan, Then::GoOn).await?;
+    async fn save(&mut self, plan: &SessionPlan) -> Result<(), StoreError> {
+        save(self.client, self.epoch, plan, AfterPipeline::Continue).await?;
         self.swept.subscriptions += plan.removed.len();
         Ok(())
     }
@@ -173,13 +173,13 @@ pub(crate) async fn let_go_of(
     }
     let of_row = |row: &Row| {
         let (id, session) = session_of_row(row)?;
-        Ok(Found { id, row: session, subscriptions: count_of(row, 8)? })
+        Ok(SweptSession { id, row: session, subscriptions: count_of(row, 8)? })
     };
     let find = async {
         let rows = query(client, sql!("sessions_of_nodes"), &[&nodes, &limit(rows_max)]).await?;
-        rows.iter().map(of_row).collect::<Result<Vec<Found<SessionRow>>, Error>>()
+        rows.iter().map(of_row).collect::<Result<Vec<SweptSession<SessionRow>>, Error>>()
     };
     let found = find.await.map_err(broken(OPERATION))?;
     let plan = let_go(first_sessions(found, rows_max), now_ms, expires_at_ms);
-    save(client, epoch, &plan, Then::GoOn).await
+    save(client, epoch, &plan, AfterPipeline::Continue).await
 }

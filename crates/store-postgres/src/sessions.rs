@@ -1,6 +1,6 @@
 //! Sessions: loading what changes are decided against, saving what was decided, and reading.
 //!
-//! A batch of changes is two flights, however many they are: begin, lock and load; save, notify and
+//! A batch of changes is two round trips, however many they are: begin, lock and load; save, notify and
 //! commit.
 
 use deadpool_postgres::ClientWrapper;
@@ -8,14 +8,14 @@ use futures_util::future::try_join5;
 use tokio_postgres::{Error, Row};
 
 use super::error::broken;
-use super::flight::{self, Query, Then};
+use super::pipeline::{self, AfterPipeline, Query};
 use super::query::{Params, prepare, query, sql, unsigned};
-use super::session_columns::{self as columns, Sessions};
+use super::session_columns::{self as columns, SessionColumns};
 use tidewire_store::error::StoreError;
 use tidewire_store::offset::{Epoch, Position};
 use tidewire_store::session::{
-    Followed, Owner, Plan, Session, SessionChange, SessionOutcome, SessionRow, SessionSubscription,
-    Wanted, World, decide, position_of,
+    FollowedStream, LoadedSessions, Owner, RequiredSessions, Session, SessionChange,
+    SessionOutcome, SessionPlan, SessionRow, SessionSubscription, decide, position_of,
 };
 
 /// Whoever changes sessions holds this advisory lock: nodes that change the same rows in different
@@ -30,24 +30,24 @@ pub(crate) async fn change(
     epoch: Epoch,
     changes: &[SessionChange],
 ) -> Result<Vec<SessionOutcome>, StoreError> {
-    let world = begin(client, epoch, changes).await?;
-    let (outcomes, plan) = decide(world, changes);
+    let loaded = begin(client, epoch, changes).await?;
+    let (outcomes, plan) = decide(loaded, changes);
     if plan.is_empty() {
         client.batch_execute("ROLLBACK").await.map_err(broken("end a transaction"))?;
     } else {
-        save(client, epoch, &plan, Then::Commit).await?;
+        save(client, epoch, &plan, AfterPipeline::Commit).await?;
     }
     Ok(outcomes)
 }
 
-/// Begins a transaction, takes the lock, and loads what changes are decided against, in one flight.
+/// Begins a transaction, takes the lock, and loads what changes are decided against, in one round trip.
 /// Each statement after the lock sees what the lock's last holder committed.
 pub(crate) async fn begin(
     client: &ClientWrapper,
     epoch: Epoch,
     changes: &[SessionChange],
-) -> Result<World, StoreError> {
-    let wanted = Keys::by(changes);
+) -> Result<LoadedSessions, StoreError> {
+    let required = Keys::by(changes);
     let load = async {
         let [lock, clock, sessions, followed] = prepare(
             client,
@@ -63,8 +63,8 @@ pub(crate) async fn begin(
             client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
             client.execute(&lock, &[&SESSION_LOCK]),
             client.query_one(&clock, &[]),
-            client.query(&sessions, &wanted.sessions()),
-            client.query(&followed, &wanted.followed()),
+            client.query(&sessions, &required.sessions()),
+            client.query(&followed, &required.followed()),
         )
         .await?;
         world_of_rows(at.try_get(0)?, epoch, &sessions, &followed)
@@ -78,12 +78,12 @@ pub(crate) async fn load(
     epoch: Epoch,
     changes: &[SessionChange],
     now_ms: i64,
-) -> Result<World, StoreError> {
-    let wanted = Keys::by(changes);
+) -> Result<LoadedSessions, StoreError> {
+    let required = Keys::by(changes);
     let load = async {
-        let sessions = query(client, sql!("sessions_wanted"), &wanted.sessions()).await?;
+        let sessions = query(client, sql!("sessions_wanted"), &required.sessions()).await?;
         let followed =
-            query(client, sql!("session_subscriptions_wanted"), &wanted.followed()).await?;
+            query(client, sql!("session_subscriptions_wanted"), &required.followed()).await?;
         world_of_rows(now_ms, epoch, &sessions, &followed)
     };
     load.await.map_err(broken(OPERATION))
@@ -102,12 +102,12 @@ struct Keys<'a> {
 
 impl<'a> Keys<'a> {
     fn by(changes: &'a [SessionChange]) -> Keys<'a> {
-        let wanted = Wanted::by(changes);
+        let required = RequiredSessions::by(changes);
         let storable = |text: &str| !text.contains('\0');
-        let sessions = wanted.sessions.into_iter().filter(|(id, _)| storable(id));
+        let sessions = required.sessions.into_iter().filter(|(id, _)| storable(id));
         let (sessions, counted) = sessions.unzip();
         let mut keys = Keys { sessions, counted, ..Keys::default() };
-        for (session, stream, name) in wanted.followed {
+        for (session, stream, name) in required.followed {
             if storable(session) && storable(stream) {
                 keys.followed_sessions.push(session);
                 keys.followed_streams.push(stream);
@@ -131,28 +131,28 @@ fn world_of_rows(
     epoch: Epoch,
     sessions: &[Row],
     followed: &[Row],
-) -> Result<World, Error> {
-    let mut world = World::new(now_ms);
+) -> Result<LoadedSessions, Error> {
+    let mut loaded = LoadedSessions::new(now_ms);
     for row in sessions {
         let (id, session) = session_of_row(row)?;
-        world.put(id, session, count_of(row, 8)?, row.try_get(9)?);
+        loaded.put(id, session, count_of(row, 8)?, row.try_get(9)?);
     }
     for row in followed {
-        world.put_followed(row.try_get(6)?, followed_of_row(row, 0, epoch)?);
+        loaded.put_followed(row.try_get(6)?, followed_of_row(row, 0, epoch)?);
     }
-    Ok(world)
+    Ok(loaded)
 }
 
 /// Writes what was decided, and tells all nodes whose subscriptions changed.
 pub(crate) async fn save(
     client: &ClientWrapper,
     epoch: Epoch,
-    plan: &Plan,
-    then: Then,
+    plan: &SessionPlan,
+    then: AfterPipeline,
 ) -> Result<(), StoreError> {
-    let sessions = Sessions::of(&plan.sessions)?;
-    let subscriptions = columns::Followed::of(&plan.subscriptions, epoch)?;
-    let pointers = columns::Followed::of(&plan.pointers, epoch)?;
+    let sessions = SessionColumns::of(&plan.sessions)?;
+    let subscriptions = columns::FollowedColumns::of(&plan.subscriptions, epoch)?;
+    let pointers = columns::FollowedColumns::of(&plan.pointers, epoch)?;
     let (renewed, until): (Vec<&str>, Vec<i64>) =
         plan.renewed.iter().map(|(session, at_ms)| (session.as_str(), *at_ms)).unzip();
     let (removed, streams): (Vec<&str>, Vec<&str>) =
@@ -181,7 +181,7 @@ pub(crate) async fn save(
         (!counted.is_empty(), sql!("subscriber_counts_remove"), &[&counted]),
         (!changed.is_empty(), sql!("session_notify"), &[&changed]),
     ];
-    flight::send(client, OPERATION, &queries, then).await
+    pipeline::send(client, OPERATION, &queries, then).await
 }
 
 /// A session that has not expired.
@@ -260,11 +260,11 @@ pub(crate) fn count_of(row: &Row, column: usize) -> Result<usize, Error> {
 }
 
 /// What a session follows, from six columns.
-fn followed_of_row(row: &Row, first: usize, epoch: Epoch) -> Result<Followed, Error> {
+fn followed_of_row(row: &Row, first: usize, epoch: Epoch) -> Result<FollowedStream, Error> {
     let live: Option<&str> = row.try_get(first + 3)?;
     let pointer: Option<&str> = row.try_get(first + 4)?;
     let position = |text: Option<&str>| text.and_then(|text| position_of(text, epoch));
-    Ok(Followed {
+    Ok(FollowedStream {
         subscription: SessionSubscription {
             stream: row.try_get(first)?,
             query_id: row.try_get(first + 1)?,

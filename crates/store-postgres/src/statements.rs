@@ -1,18 +1,18 @@
 //! The user's own SQL.
 //!
-//! Statements run one by one in a transaction of a session of their own (`guests`). Each is first
+//! Statements run one by one in a transaction of a session of their own (`user_sessions`). Each is first
 //! prepared, which says what types its columns have and makes sure that it is one statement, and then
 //! run with its results as text, which PostgreSQL has for every type there is. After a transaction that
 //! wrote something a mark is set; once the log has it, it has all that the transaction did.
 
 mod ending;
+mod errors;
 mod form;
-mod guests;
 mod live;
 mod marks;
 mod parameter;
 mod script;
-mod trouble;
+mod user_sessions;
 mod value;
 mod written;
 
@@ -31,7 +31,7 @@ use tokio_postgres::{Client, SimpleQueryMessage, Statement as Prepared};
 use super::PostgresStore;
 use super::error::{broken, broken_commit, text};
 use super::load;
-use super::pool::{Lent, Pool};
+use super::pool::{Pool, PooledConnection};
 use super::query::{query, query_one, sql};
 use tidewire_store::command::Actor;
 use tidewire_store::error::StoreError;
@@ -40,13 +40,13 @@ use tidewire_store::offset::Position;
 use tidewire_store::sql::{Sql, SqlAnswer, SqlColumn, SqlError, SqlLimits, SqlProblem, Statements};
 
 pub(super) use ending::Backend;
-use guests::Guest;
-pub(crate) use guests::Guests;
+use errors::{StatementLocation, problem};
+pub(super) use errors::{is_of_session, refused, timeout};
 pub(crate) use live::{Live, make_role};
 pub(crate) use marks::Marks;
 use script::Statement;
-use trouble::{Place, problem};
-pub(super) use trouble::{is_of_session, refused, timeout};
+use user_sessions::UserSession;
+pub(crate) use user_sessions::UserSessions;
 
 /// By which a statement with parameters is known while it runs.
 const PREPARED: &str = "tidewire_statement";
@@ -71,14 +71,15 @@ const MARK_POLL: Duration = Duration::from_millis(100);
 impl Sql for PostgresStore {
     async fn run_sql(&self, statements: Statements) -> Result<SqlAnswer, SqlError> {
         let before = self.tip().await?;
-        let guest = self.guests.take(statements.actor.account.as_ref()).await?;
-        let used = guest.used;
-        match self.run_in(guest, &statements, before).await {
+        let user_session = self.user_sessions.take(statements.actor.account.as_ref()).await?;
+        let used = user_session.used;
+        match self.run_in(user_session, &statements, before).await {
             // Nothing of it was kept. Functions that somebody called before can take from a session what the
             // driver has prepared in it: in a new one it is known whose fault it is.
-            Err(error) if used && trouble::is_of_session(&error) => {
-                let guest = self.guests.take_new(statements.actor.account.as_ref()).await?;
-                self.run_in(guest, &statements, before).await
+            Err(error) if used && errors::is_of_session(&error) => {
+                let user_session =
+                    self.user_sessions.take_new(statements.actor.account.as_ref()).await?;
+                self.run_in(user_session, &statements, before).await
             }
             ran => ran,
         }
@@ -98,7 +99,7 @@ impl PostgresStore {
     /// Sets a mark, and waits until the log has it; none if it has not in time.
     async fn reach_mark(&self, deadline: Instant) -> Result<Option<Position>, StoreError> {
         let before = self.tip().await?;
-        let mark = |client: Lent| async move {
+        let mark = |client: PooledConnection| async move {
             let row = query_one(&client, sql!("mark"), &[]).await;
             row.and_then(|row| row.try_get(0)).map_err(broken("set a mark"))
         };
@@ -109,23 +110,23 @@ impl PostgresStore {
     /// Runs statements in a session.
     async fn run_in(
         &self,
-        guest: Guest,
+        user_session: UserSession,
         statements: &Statements,
         before: Position,
     ) -> Result<SqlAnswer, SqlError> {
         let limit = Duration::from_millis(statements.limits.timeout_ms) + GRACE;
-        let client = &guest.session.client;
+        let client = &user_session.session.client;
         let done = match tokio::time::timeout(limit, transact(client, statements)).await {
             Ok(done) => done,
             Err(_) => {
-                guest.cancel();
-                return Err(trouble::timeout(statements.limits.timeout_ms));
+                user_session.cancel();
+                return Err(errors::timeout(statements.limits.timeout_ms));
             }
         };
         match done {
-            Ok(Done { answer, txid, stained }) => {
+            Ok(Committed { answer, txid, stained }) => {
                 if !stained {
-                    self.guests.give_back(guest);
+                    self.user_sessions.give_back(user_session);
                 }
                 let offset = match txid {
                     None => Some(before),
@@ -133,18 +134,18 @@ impl PostgresStore {
                 };
                 Ok(SqlAnswer { offset, ..answer })
             }
-            Err(Failed { error, overflows }) => {
+            Err(RolledBack { error, overflows }) => {
                 if overflows {
                     // The rest of its rows is on the way, or yet to be made.
-                    guest.cancel();
-                } else if trouble::is_of_session(&error) {
-                    drop(guest);
+                    user_session.cancel();
+                } else if errors::is_of_session(&error) {
+                    drop(user_session);
                 } else if client.batch_execute("ROLLBACK").await.is_ok() {
                     // Rolling back does not forget it, if it came to be.
                     if !statements.params.is_empty() {
                         let _ = client.batch_execute(&format!("DEALLOCATE {PREPARED}")).await;
                     }
-                    self.guests.give_back(guest);
+                    self.user_sessions.give_back(user_session);
                 }
                 Err(error)
             }
@@ -192,7 +193,7 @@ async fn marked_by(
 
 /// Looks for a mark in what the log has past a position, and says how far that is.
 async fn find_mark(
-    client: Lent,
+    client: PooledConnection,
     txid: i64,
     after: Position,
 ) -> Result<(Option<Position>, Position), StoreError> {
@@ -207,7 +208,7 @@ async fn find_mark(
 }
 
 /// A transaction that is committed.
-struct Done {
+struct Committed {
     answer: SqlAnswer,
     /// Of a transaction that wrote something: that of the mark after it.
     txid: Option<i64>,
@@ -216,33 +217,33 @@ struct Done {
 }
 
 /// A transaction that is to be undone.
-struct Failed {
+struct RolledBack {
     error: SqlError,
     /// There is more of its result than may be.
     overflows: bool,
 }
 
-impl Failed {
+impl RolledBack {
     /// Says which statement it was, where there are several.
-    fn of_statement(self, number: usize, count: usize) -> Failed {
+    fn of_statement(self, number: usize, count: usize) -> RolledBack {
         match self.error {
             SqlError::Wrong(mut problem) if count > 1 => {
                 problem.message = format!("statement {number}: {}", problem.message);
-                Failed { error: SqlError::Wrong(problem), ..self }
+                RolledBack { error: SqlError::Wrong(problem), ..self }
             }
-            error => Failed { error, ..self },
+            error => RolledBack { error, ..self },
         }
     }
 }
 
-impl<E: Into<SqlError>> From<E> for Failed {
-    fn from(error: E) -> Failed {
-        Failed { error: error.into(), overflows: false }
+impl<E: Into<SqlError>> From<E> for RolledBack {
+    fn from(error: E) -> RolledBack {
+        RolledBack { error: error.into(), overflows: false }
     }
 }
 
 /// Runs all statements, and commits.
-async fn transact(client: &Client, statements: &Statements) -> Result<Done, Failed> {
+async fn transact(client: &Client, statements: &Statements) -> Result<Committed, RolledBack> {
     let Statements { sql, params, actor, limits } = statements;
     let script = checked(sql, !params.is_empty())?;
     begin(client, actor, limits).await?;
@@ -252,7 +253,7 @@ async fn transact(client: &Client, statements: &Statements) -> Result<Done, Fail
         answer = ran.map_err(|failed| failed.of_statement(index + 1, script.len()))?;
     }
     let txid = commit(client).await?;
-    Ok(Done { answer, txid, stained: script.iter().any(Statement::stains) })
+    Ok(Committed { answer, txid, stained: script.iter().any(Statement::stains) })
 }
 
 /// By which our savepoints in a transaction of users' are known.
@@ -295,7 +296,7 @@ pub(super) async fn one_again(
     }
     let script = checked(sql, true)?;
     let Some(statement) = script.first() else { return one(client, sql, params, limits).await };
-    let place = Place::In { offset: statement.offset, before: 0 };
+    let place = StatementLocation::In { offset: statement.offset, before: 0 };
     let prepared = client.prepare_cached(statement.text).await;
     let prepared = prepared.map_err(|error| problem(&error, place))?;
     if !prepared.columns().is_empty() {
@@ -315,7 +316,7 @@ async fn without_rows(
     client: &Client,
     prepared: &Prepared,
     params: &[Box<RawValue>],
-    place: Place,
+    place: StatementLocation,
 ) -> Result<SqlAnswer, SqlError> {
     let values = values(params, prepared.params(), parameter::sent)?;
     let row_count = client.execute_raw(prepared, values).await;
@@ -331,7 +332,7 @@ pub(super) fn stains(sql: &str) -> bool {
 
 /// An error of the server about a statement that is not in any text.
 pub(super) fn wrong(error: &tokio_postgres::Error) -> SqlError {
-    problem(error, Place::Nowhere)
+    problem(error, StatementLocation::Nowhere)
 }
 
 /// The statements, if they can be run.
@@ -385,7 +386,7 @@ pub(super) async fn begin(
         if named { format!("SELECT tidewire.set_actor({user}, {host});") } else { String::new() };
     let timeout_ms = limits.timeout_ms.max(1);
     let begin = format!("BEGIN; SET LOCAL statement_timeout = {timeout_ms}; {act}");
-    client.batch_execute(&begin).await.map_err(|error| problem(&error, Place::Nowhere))
+    client.batch_execute(&begin).await.map_err(|error| problem(&error, StatementLocation::Nowhere))
 }
 
 /// What a statement's parameters are, each as its type wants it.
@@ -417,8 +418,8 @@ async fn run(
     name: &str,
     params: &[Box<RawValue>],
     limits: &SqlLimits,
-) -> Result<SqlAnswer, Failed> {
-    let place = Place::In { offset: statement.offset, before: 0 };
+) -> Result<SqlAnswer, RolledBack> {
+    let place = StatementLocation::In { offset: statement.offset, before: 0 };
     let prepared = client.prepare(statement.text).await;
     let prepared = prepared
         .map_err(|error| parameter::written(problem(&error, place), statement.text, params))?;
@@ -429,14 +430,15 @@ async fn run(
     let literals = values(params, prepared.params(), parameter::literal)?;
     let execute = if is_named {
         let prefix = format!("PREPARE {name} AS ");
-        let place = Place::In { offset: statement.offset, before: prefix.chars().count() };
+        let place =
+            StatementLocation::In { offset: statement.offset, before: prefix.chars().count() };
         let named = client.batch_execute(&format!("{prefix}{}", statement.text)).await;
         named.map_err(|error| problem(&error, place))?;
         format!("EXECUTE {name}({})", literals.join(", "))
     } else {
         statement.text.to_owned()
     };
-    let place = if is_named { Place::Nowhere } else { place };
+    let place = if is_named { StatementLocation::Nowhere } else { place };
     let failed = |error| parameter::blame(problem(&error, place), params, prepared.params());
     let columns = prepared.columns();
     let mut answer = SqlAnswer {
@@ -451,7 +453,7 @@ async fn run(
     };
     let messages = client.simple_query_raw(&execute).await;
     let messages = messages.map_err(failed)?;
-    let nowhere = |error| problem(&error, Place::Nowhere);
+    let nowhere = |error| problem(&error, StatementLocation::Nowhere);
     let look = match columns.is_empty() {
         true => None,
         false => Some(form::look(client).await.map_err(nowhere)?),
@@ -478,8 +480,8 @@ async fn run(
                     values.push(raw(json)?);
                 }
                 answer.rows.push(values);
-                trouble::within(answer.rows.len(), bytes, limits)
-                    .map_err(|error| Failed { error, overflows: true })?;
+                errors::within(answer.rows.len(), bytes, limits)
+                    .map_err(|error| RolledBack { error, overflows: true })?;
             }
             SimpleQueryMessage::CommandComplete(count) => answer.row_count = count,
             _ => {}
@@ -507,7 +509,7 @@ async fn run(
     }
     if is_named {
         let forget = client.batch_execute(&format!("DEALLOCATE {name}")).await;
-        forget.map_err(|error| problem(&error, Place::Nowhere))?;
+        forget.map_err(|error| problem(&error, StatementLocation::Nowhere))?;
     }
     Ok(answer)
 }
@@ -526,7 +528,7 @@ pub(super) async fn commit(client: &Client) -> Result<Option<i64>, SqlError> {
     let committed =
         client.simple_query(commit).await.map_err(|error| match error.as_db_error() {
             // A constraint that is checked at the end, for one.
-            Some(_) => problem(&error, Place::Nowhere),
+            Some(_) => problem(&error, StatementLocation::Nowhere),
             None => SqlError::Store(broken_commit(true, &error)),
         })?;
     if number(&committed).is_none() {

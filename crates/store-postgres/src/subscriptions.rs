@@ -9,7 +9,7 @@ use tokio_postgres::{Error, Row};
 use super::columns::signed;
 use super::error::broken;
 use super::query::{Params, execute, limit as rows_max, query, query_one, sql, texts, unsigned};
-use super::writer::Effects;
+use super::writer::CommitEffects;
 use super::{load, read, save};
 use tidewire_store::decide::{announcement, decide_change};
 use tidewire_store::error::StoreError;
@@ -53,13 +53,13 @@ async fn load_all(
 /// Applies an operation and saves what changed, in one transaction under the offset lock.
 pub(crate) async fn change(
     client: &ClientWrapper,
-    effects: &Effects,
+    effects: &CommitEffects,
     id: &str,
     op: &Op,
 ) -> Result<Reply, StoreError> {
     let started = Instant::now();
-    let mut world = load::begin(client, &effects.fence, &[]).await?;
-    let now_ms = world.now_ms;
+    let mut state = load::begin(client, &effects.fence, &[]).await?;
+    let now_ms = state.now_ms;
     let loaded = load_all(client, id).await?;
     let (current, gone) = loaded.map_or((None, BTreeSet::new()), |(s, gone)| (Some(s), gone));
     let linked: BTreeSet<String> = current
@@ -73,8 +73,8 @@ pub(crate) async fn change(
     let change = apply(id, current, op, &context);
     save_change(client, id, &change, &linked).await?;
     let commands = announcement(&change);
-    load::complete(client, &mut world, &commands).await?;
-    let plan = decide_change(world, id, &change, commands);
+    load::complete(client, &mut state, &commands).await?;
+    let plan = decide_change(state, id, &change, commands);
     save::commit(client, &plan, now_ms, &effects.partitions).await?;
     effects.committed(&plan, started);
     Ok(change.reply)

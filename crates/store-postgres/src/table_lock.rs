@@ -117,7 +117,7 @@ pub(super) async fn users(
 pub(super) fn in_use(what: &str, users: &[TableUser]) -> SqlProblem {
     let who: Vec<String> = users.iter().map(described).collect();
     let who = match &who[..] {
-        [] => "who it was is not known: they have let go of it by now".to_owned(),
+        [] => "which session it was is unknown: it has released the table by now".to_owned(),
         who => who.join("; "),
     };
     let pid = users.iter().find_map(|user| user.pid);

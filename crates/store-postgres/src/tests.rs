@@ -5,13 +5,13 @@ mod access;
 mod failover;
 mod group_sessions;
 mod groups;
-mod guests;
 mod migrations;
 mod nodes;
 mod outages;
 mod relay;
 mod sessions;
 mod upkeep;
+mod user_sessions;
 
 use std::sync::Arc;
 use std::time::Duration;

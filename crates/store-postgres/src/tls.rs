@@ -26,7 +26,7 @@ use tidewire_store::error::StoreError;
 
 /// How much of the server's certificate is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Check {
+pub enum TlsCheck {
     Nothing,
     Issuer,
     IssuerAndHost,
@@ -34,19 +34,19 @@ pub enum Check {
 
 /// Makes TLS connections that check as much as asked.
 pub(crate) fn connector(
-    check: Check,
+    check: TlsCheck,
     root_file: Option<&str>,
 ) -> Result<MakeRustlsConnect, StoreError> {
     let refused = |what: String| StoreError::Refused(format!("TLS to PostgreSQL: {what}"));
     // Given explicitly: a process-wide default may be missing, or be another one.
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match check {
-        Check::Nothing => Arc::new(Unverified(Arc::clone(&provider))),
-        Check::Issuer | Check::IssuerAndHost => {
+        TlsCheck::Nothing => Arc::new(Unverified(Arc::clone(&provider))),
+        TlsCheck::Issuer | TlsCheck::IssuerAndHost => {
             let roots = Arc::new(roots(root_file)?);
             let builder = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider));
             let known = builder.build().map_err(|error| refused(error.to_string()))?;
-            if check == Check::Issuer { Arc::new(AnyHost(known)) } else { known }
+            if check == TlsCheck::Issuer { Arc::new(AnyHost(known)) } else { known }
         }
     };
     let config = ClientConfig::builder_with_provider(provider)

@@ -5,13 +5,13 @@ use tokio_postgres::{Config, Error};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::text;
-use super::tls::{self, Check};
+use super::tls::{self, TlsCheck};
 use tidewire_store::error::StoreError;
 
 /// Reads the URL. `sslmode` and `sslrootcert` are ours: the driver knows only some of the former's
 /// values, and not the latter.
 pub(crate) fn parse(url: &str) -> Result<(Config, MakeRustlsConnect, Protection), StoreError> {
-    let (mut mode, mut check, mut root_file) = (None, Check::Nothing, None);
+    let (mut mode, mut check, mut root_file) = (None, TlsCheck::Nothing, None);
     let after_credentials = url.find('@').unwrap_or(0);
     let (address, parameters) = match url[after_credentials..].find('?') {
         Some(at) => (&url[..after_credentials + at], &url[after_credentials + at + 1..]),
@@ -38,17 +38,17 @@ pub(crate) fn parse(url: &str) -> Result<(Config, MakeRustlsConnect, Protection)
 /// What the URL says of TLS beyond what the driver's configuration holds.
 #[derive(Debug, Clone)]
 pub struct Protection {
-    pub check: Check,
+    pub check: TlsCheck,
     pub root_file: Option<String>,
 }
 
-fn ssl_mode(value: &str) -> Result<(Option<SslMode>, Check), StoreError> {
+fn ssl_mode(value: &str) -> Result<(Option<SslMode>, TlsCheck), StoreError> {
     let (mode, check) = match value {
-        "disable" => (SslMode::Disable, Check::Nothing),
-        "prefer" | "allow" => (SslMode::Prefer, Check::Nothing),
-        "require" => (SslMode::Require, Check::Nothing),
-        "verify-ca" => (SslMode::Require, Check::Issuer),
-        "verify-full" => (SslMode::Require, Check::IssuerAndHost),
+        "disable" => (SslMode::Disable, TlsCheck::Nothing),
+        "prefer" | "allow" => (SslMode::Prefer, TlsCheck::Nothing),
+        "require" => (SslMode::Require, TlsCheck::Nothing),
+        "verify-ca" => (SslMode::Require, TlsCheck::Issuer),
+        "verify-full" => (SslMode::Require, TlsCheck::IssuerAndHost),
         other => {
             return Err(StoreError::Refused(format!(
                 "sslmode={other} in the database URL is not known; it is one of disable, prefer, \
@@ -77,11 +77,11 @@ mod tests {
     #[test]
     fn sslmode_has_the_meaning_that_libpq_gives_it() {
         for (value, mode, check) in [
-            ("disable", SslMode::Disable, Check::Nothing),
-            ("prefer", SslMode::Prefer, Check::Nothing),
-            ("require", SslMode::Require, Check::Nothing),
-            ("verify-ca", SslMode::Require, Check::Issuer),
-            ("verify-full", SslMode::Require, Check::IssuerAndHost),
+            ("disable", SslMode::Disable, TlsCheck::Nothing),
+            ("prefer", SslMode::Prefer, TlsCheck::Nothing),
+            ("require", SslMode::Require, TlsCheck::Nothing),
+            ("verify-ca", SslMode::Require, TlsCheck::Issuer),
+            ("verify-full", SslMode::Require, TlsCheck::IssuerAndHost),
         ] {
             assert_eq!(ssl_mode(value).expect(value), (Some(mode), check));
         }

@@ -106,7 +106,7 @@ pub async fn drop_orphan(client: &ClientWrapper) -> Result<(), StoreError> {
     execute(client, sql!("wal_orphan_done"), &[]).await.map(drop).map_err(failed)
 }
 
-/// Tries until something other than the weather stands in the way, or there is no time left.
+/// Tries again after errors that pass by themselves, until there is no time left.
 async fn patiently<F>(deadline: Instant, attempt: impl Fn() -> F) -> Result<(), StoreError>
 where
     F: Future<Output = Result<(), StoreError>>,

@@ -7,7 +7,7 @@ use tokio_postgres::{Error, Row};
 
 use super::PostgresStore;
 use super::error::broken;
-use super::pool::Lent;
+use super::pool::PooledConnection;
 use super::query::{Params, query, query_one, sql, unsigned};
 use super::{table_lock, wal};
 use tidewire_store::error::StoreError;
@@ -23,7 +23,7 @@ use tidewire_store::watch::{
 impl Watches for PostgresStore {
     async fn watch(&self, watch: NewWatch) -> Result<WatchView, SqlError> {
         let NewWatch { table, key_columns, entity_code, host_column, user_column } = &watch;
-        let work = |client: Lent| async move {
+        let work = |client: PooledConnection| async move {
             let params: Params<'_> = &[table, key_columns, entity_code, host_column, user_column];
             let done = table_lock::run(&client, table, (sql!("watch"), params), said).await?;
             match done {
@@ -36,17 +36,17 @@ impl Watches for PostgresStore {
         };
         let done = self.pool.write(work).await?;
         done.map_err(|problem| SqlError::Wrong(Box::new(problem)))?;
-        let listed = |client: Lent| async move { list(&client, Some(table)).await };
+        let listed = |client: PooledConnection| async move { list(&client, Some(table)).await };
         let views = self.pool.read(listed).await?;
         let found = views.into_iter().find_map(|(view, is_it)| is_it.then_some(view));
         found.ok_or_else(|| {
-            let text = format!("{table} was watched, and is not any more");
+            let text = format!("{table} is no longer watched");
             StoreError::Unavailable(text).into()
         })
     }
 
     async fn unwatch(&self, table: &str) -> Result<bool, SqlError> {
-        let work = |client: Lent| async move {
+        let work = |client: PooledConnection| async move {
             table_lock::run(&client, table, (sql!("unwatch"), &[&table]), said).await
         };
         let done = self.pool.write(work).await?;
@@ -65,7 +65,7 @@ impl Watches for PostgresStore {
     }
 
     async fn columns(&self, table: &str) -> Result<TableView, StoreError> {
-        let look = |client: Lent| async move {
+        let look = |client: PooledConnection| async move {
             let read = async {
                 let rows = query(&client, sql!("watched_columns"), &[&table]).await?;
                 table_of_rows(&rows)
@@ -231,7 +231,7 @@ fn watch_of_row(row: &Row) -> Result<(WatchView, bool), Error> {
 /// What is said of tables that inherit from a watched one.
 fn note(heirs: &str) -> String {
     format!(
-        "tables inherit from it whose rows are not captured with it: {heirs}; watch those too, by their own names"
+        "tables inherit from it, and their rows are not captured with it: {heirs}; watch each of them by its own name"
     )
 }
 

@@ -1,6 +1,6 @@
 //! The writer: takes what waits, commits it, answers.
 //!
-//! One task on one connection. A batch is two flights: begin, lock and load; save and commit. When
+//! One task on one connection. A batch is two round trips: begin, lock and load; save and commit. When
 //! the connection breaks, a batch of which nothing can have been written is tried once more; one
 //! whose COMMIT was sent but not answered is `Unknown`. Reconnecting goes on for ever, and commands
 //! wait for it as long as they may.
@@ -22,13 +22,13 @@ use crate::options::Failover;
 use tidewire_store::command::Command;
 use tidewire_store::decide::{Plan, decide};
 use tidewire_store::error::StoreError;
-use tidewire_store::queue::{Next, Taker};
+use tidewire_store::queue::{Next, QueueReceiver};
 use tidewire_store::session::SessionSignal;
 use tidewire_store::stats::Counters;
 
 /// What a commit brings about besides what is in the database.
 #[derive(Debug)]
-pub(crate) struct Effects {
+pub(crate) struct CommitEffects {
     pub(crate) counters: Counters,
     pub(crate) fence: Arc<Fence>,
     pub(crate) partitions: Partitions,
@@ -38,7 +38,7 @@ pub(crate) struct Effects {
     pub(crate) group_signals: watch::Sender<u64>,
 }
 
-impl Effects {
+impl CommitEffects {
     /// Counts a commit and wakes those who follow the log.
     pub(crate) fn committed(&self, plan: &Plan, started: Instant) {
         let Some(last) = plan.events.last() else {
@@ -109,15 +109,15 @@ impl Link {
 pub(crate) struct Writer {
     connector: Arc<Connector>,
     link: Link,
-    taker: Taker<Infallible>,
-    effects: Arc<Effects>,
+    taker: QueueReceiver<Infallible>,
+    effects: Arc<CommitEffects>,
 }
 
 impl Writer {
     pub(crate) fn new(
         connector: Arc<Connector>,
-        taker: Taker<Infallible>,
-        effects: Arc<Effects>,
+        taker: QueueReceiver<Infallible>,
+        effects: Arc<CommitEffects>,
     ) -> Writer {
         let link = Link::down(&connector);
         Writer { connector, link, taker, effects }
@@ -227,13 +227,13 @@ impl Writer {
 async fn commit(
     session: &Session,
     commands: &[Command],
-    effects: &Effects,
+    effects: &CommitEffects,
 ) -> Result<Plan, StoreError> {
     let client = &session.client;
-    let mut world = load::begin(client, &effects.fence, commands).await?;
-    load::complete(client, &mut world, commands).await?;
-    let now_ms = world.now_ms;
-    let plan = decide(world, commands);
+    let mut loaded = load::begin(client, &effects.fence, commands).await?;
+    load::complete(client, &mut loaded, commands).await?;
+    let now_ms = loaded.now_ms;
+    let plan = decide(loaded, commands);
     if plan.is_empty() {
         client.batch_execute("ROLLBACK").await.map_err(broken("end a transaction"))?;
     } else {

@@ -103,7 +103,7 @@ fn copy(
 pub(super) fn epoch(connection: &Connection) -> Result<Epoch, StoreError> {
     let number: u16 = connection
         .query_row(sql!("epoch"), [], |row| row.get(0))
-        .map_err(|error| StoreError::Refused(format!("this is no store of tidewire: {error}")))?;
+        .map_err(|error| StoreError::Refused(format!("this is not a Tidewire store: {error}")))?;
     Epoch::new(number)
         .ok_or_else(|| StoreError::Refused(format!("the log's epoch {number} is out of range")))
 }
@@ -122,7 +122,7 @@ pub(super) fn check(file: &Path) -> Result<Epoch, StoreError> {
 }
 
 fn damaged(file: &Path, what: &str) -> StoreError {
-    StoreError::Refused(format!("{} is damaged, or no store: {what}", file.display()))
+    StoreError::Refused(format!("{} is damaged, or not a store: {what}", file.display()))
 }
 
 /// Makes what was done to the names in a folder outlast a crash.

@@ -84,8 +84,8 @@ use tidewire_store::offset::{Epoch, Position};
 use tidewire_store::queue::{Account, Job, Queue};
 use tidewire_store::retention::{Retained, Retention, RetentionRules};
 use tidewire_store::session::{
-    Cursor, SIGNALS_MAX, Session, SessionChange, SessionOutcome, SessionRules, SessionSignal,
-    Sessions, SweptSessions,
+    SIGNALS_MAX, Session, SessionChange, SessionOutcome, SessionRules, SessionSignal, Sessions,
+    SweepCursor, SweptSessions,
 };
 use tidewire_store::stats::{CommitStats, Counters};
 use tidewire_store::subscription::{Interest, Op, Reply, Subscription, Subscriptions};
@@ -124,9 +124,9 @@ pub struct SqliteStore {
     /// Counts what was said in the control channel, and may have been.
     control: watch::Sender<u64>,
     /// Who works on which partition of which group.
-    desk: Arc<groups::Desk>,
+    runtime: Arc<groups::GroupRuntime>,
     /// Where the next sweep of sessions goes on. Only the writer thread holds it.
-    sweep_cursor: Arc<Mutex<Cursor>>,
+    sweep_cursor: Arc<Mutex<SweepCursor>>,
     writer: WriterThread,
     /// Held for as long as the store is open, so that no second process opens the folder.
     lock: Mutex<Option<FolderLock>>,
@@ -166,7 +166,7 @@ impl SqliteStore {
             counters,
             signals: broadcast::Sender::new(SIGNALS_MAX),
             control: watch::Sender::new(0),
-            desk: Arc::default(),
+            runtime: Arc::default(),
             sweep_cursor: Arc::default(),
             writer,
             lock: Mutex::new(Some(lock)),
@@ -295,7 +295,7 @@ impl Log for SqliteStore {
 
     async fn close(&self) {
         // Before the queue: the writer ends with it, but not while a handler's transaction is open.
-        self.desk.close();
+        self.runtime.close();
         self.queue.close();
         // The readers go first: the last connection to go tidies up the write-ahead log, and only
         // the writer's may.

@@ -23,15 +23,15 @@ pub(crate) fn tip(connection: &Connection) -> Result<Position, StoreError> {
 }
 
 /// The rows of the log, as they are in one transaction.
-pub(crate) struct Rows<'a> {
+pub(crate) struct LogSnapshot<'a> {
     connection: &'a Connection,
     cache: Option<&'a mut StreamCache>,
     now_ms: i64,
 }
 
-impl<'a> Rows<'a> {
-    pub(crate) fn new(connection: &'a Connection, now_ms: i64) -> Rows<'a> {
-        Rows { connection, cache: None, now_ms }
+impl<'a> LogSnapshot<'a> {
+    pub(crate) fn new(connection: &'a Connection, now_ms: i64) -> LogSnapshot<'a> {
+        LogSnapshot { connection, cache: None, now_ms }
     }
 
     /// The same for the writer, which knows the rows of many streams.
@@ -39,12 +39,12 @@ impl<'a> Rows<'a> {
         connection: &'a Connection,
         cache: &'a mut StreamCache,
         now_ms: i64,
-    ) -> Rows<'a> {
-        Rows { connection, cache: Some(cache), now_ms }
+    ) -> LogSnapshot<'a> {
+        LogSnapshot { connection, cache: Some(cache), now_ms }
     }
 }
 
-impl Source for Rows<'_> {
+impl Source for LogSnapshot<'_> {
     type Error = StoreError;
 
     fn now_ms(&self) -> i64 {

@@ -24,10 +24,10 @@ use rusqlite::ffi;
 const BYTES_BETWEEN_LOOKS: i64 = 1 << 20;
 
 /// SQLite's own functions; none if it was begun without ours.
-static OWN: OnceLock<Option<Own>> = OnceLock::new();
+static ORIGINAL: OnceLock<Option<OriginalAllocator>> = OnceLock::new();
 
 #[derive(Debug, Clone, Copy)]
-struct Own {
+struct OriginalAllocator {
     allocate: unsafe extern "C" fn(c_int) -> *mut c_void,
     free: unsafe extern "C" fn(*mut c_void),
     reallocate: unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void,
@@ -36,22 +36,22 @@ struct Own {
 
 /// Why memory was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum MemoryRefused {
     TooMuch,
     TimeUp,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Account {
+struct ThreadUsage {
     bytes_max: i64,
     bytes: i64,
     until_look: i64,
     deadline: Option<Instant>,
-    refused: Option<Refused>,
+    refused: Option<MemoryRefused>,
 }
 
 thread_local! {
-    static ACCOUNT: Cell<Option<Account>> = const { Cell::new(None) };
+    static ACCOUNT: Cell<Option<ThreadUsage>> = const { Cell::new(None) };
 }
 
 /// While it is held, SQLite gets so much memory on this thread, and until this moment.
@@ -65,13 +65,13 @@ impl Budget {
     pub(crate) fn new(bytes_max: usize, deadline: Option<Instant>) -> Budget {
         let bytes_max = i64::try_from(bytes_max).unwrap_or(i64::MAX);
         let until_look = BYTES_BETWEEN_LOOKS;
-        let account = Account { bytes_max, bytes: 0, until_look, deadline, refused: None };
+        let account = ThreadUsage { bytes_max, bytes: 0, until_look, deadline, refused: None };
         ACCOUNT.set(Some(account));
         Budget { _thread: PhantomData }
     }
 
     /// Why memory was refused, if it was.
-    pub(crate) fn refused(&self) -> Option<Refused> {
+    pub(crate) fn refused(&self) -> Option<MemoryRefused> {
         ACCOUNT.get().and_then(|account| account.refused)
     }
 }
@@ -82,18 +82,18 @@ impl Drop for Budget {
     }
 }
 
-impl Account {
+impl ThreadUsage {
     /// Whether so much more may be had.
     fn may_have(&mut self, more: i64, copied: i64) -> bool {
         if self.bytes.saturating_add(more) > self.bytes_max {
-            self.refused.get_or_insert(Refused::TooMuch);
+            self.refused.get_or_insert(MemoryRefused::TooMuch);
             return false;
         }
         self.until_look -= copied;
         if self.until_look <= 0 {
             self.until_look = BYTES_BETWEEN_LOOKS;
             if self.deadline.is_some_and(|due| Instant::now() >= due) {
-                self.refused.get_or_insert(Refused::TimeUp);
+                self.refused.get_or_insert(MemoryRefused::TimeUp);
                 return false;
             }
         }
@@ -132,8 +132,8 @@ fn methods() -> Option<ffi::sqlite3_mem_methods> {
     };
     // SAFETY: SQLite fills in what it has, and refuses where it has begun to use it.
     let got = unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_GETMALLOC, &raw mut methods) };
-    let own = OWN.get_or_init(|| {
-        Some(Own {
+    let own = ORIGINAL.get_or_init(|| {
+        Some(OriginalAllocator {
             allocate: methods.xMalloc?,
             free: methods.xFree?,
             reallocate: methods.xRealloc?,
@@ -143,11 +143,11 @@ fn methods() -> Option<ffi::sqlite3_mem_methods> {
     own.filter(|_| got == ffi::SQLITE_OK).map(|_| methods)
 }
 
-fn own() -> Option<Own> {
-    OWN.get().copied().flatten()
+fn own() -> Option<OriginalAllocator> {
+    ORIGINAL.get().copied().flatten()
 }
 
-impl Own {
+impl OriginalAllocator {
     /// Bytes of something that SQLite has allocated.
     fn size(self, held: *mut c_void) -> i64 {
         if held.is_null() {

@@ -16,8 +16,8 @@ use super::sql;
 use tidewire_store::error::StoreError;
 use tidewire_store::migration::{self, Migration};
 use tidewire_store::offset::Epoch;
-use tidewire_store::places::Places;
 use tidewire_store::sql::SqlError;
+use tidewire_store::sql_permits::SqlPermits;
 
 pub(super) const FILE_NAME: &str = "tidewire.db";
 const LOCK_NAME: &str = "tidewire.lock";
@@ -193,7 +193,7 @@ pub(crate) struct Readers {
     /// As many permits as connections, so a holder of a permit always finds one idle.
     permits: Arc<Semaphore>,
     /// How many may run the user's SQL, which may take long: readers of streams find one, too.
-    sql_places: Places,
+    sql_permits: SqlPermits,
     count: u32,
 }
 
@@ -216,8 +216,8 @@ impl Readers {
             .collect::<rusqlite::Result<Vec<_>>>()
             .map_err(broken("open the store for reading"))?;
         let permits = Arc::new(Semaphore::new(idle.len()));
-        let sql_places = Places::new(sql_count);
-        Ok(Readers { idle: Mutex::new(idle), permits, sql_places, count })
+        let sql_permits = SqlPermits::new(sql_count);
+        Ok(Readers { idle: Mutex::new(idle), permits, sql_permits, count })
     }
 
     /// Refuses when the store is closed, where nothing needs to be read from the file.
@@ -229,7 +229,7 @@ impl Readers {
     pub(crate) async fn close(&self) {
         if let Ok(_all) = self.permits.acquire_many(self.count).await {
             self.permits.close();
-            self.sql_places.close();
+            self.sql_permits.close();
             self.idle().clear();
         }
     }
@@ -253,7 +253,7 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&mut Connection, &Guard) -> Result<T, SqlError> + Send + 'static,
     {
-        let place = self.sql_places.take(account).await.map_err(|_| StoreError::Closed)?;
+        let place = self.sql_permits.take(account).await.map_err(|_| StoreError::Closed)?;
         // The place goes with the work: it is not free because nobody waits for the answer any more.
         let work = move |reader: &mut Reader| {
             let _place = place;

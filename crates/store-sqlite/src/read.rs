@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, Row};
 
 use super::error::{broken, now_ms};
-use super::load::Rows;
+use super::load::LogSnapshot;
 use super::sql;
 use tidewire_store::entity::{EntityAction, EntityChange, EntityHeader};
 use tidewire_store::error::StoreError;
@@ -25,7 +25,7 @@ pub(crate) fn read(
     limit: PageLimit,
 ) -> Result<Found, StoreError> {
     let snapshot = connection.transaction().map_err(broken("begin a read"))?;
-    source::read(&mut Rows::new(&snapshot, now_ms()), name, after, limit)
+    source::read(&mut LogSnapshot::new(&snapshot, now_ms()), name, after, limit)
 }
 
 /// Reads runs of events one after the other, until a limit is reached.

@@ -39,12 +39,12 @@ pub fn restore(
         )));
     }
     let replaced_epoch = if occupied { settle(&place) } else { None };
-    let workshop = Workshop::in_folder(folder)?;
-    let copy = workshop.0.join(FILE_NAME);
+    let temporary = TemporaryFolder::in_folder(folder)?;
+    let copy = temporary.0.join(FILE_NAME);
     std::fs::copy(file, &copy).map_err(cannot(folder))?;
     let epoch_before = check(&copy)?;
     let epoch = next_epoch(epoch_before, replaced_epoch, options.epoch)?;
-    let (mut connection, _) = open::writer(&workshop.0)?;
+    let (mut connection, _) = open::writer(&temporary.0)?;
     begin_anew(&mut connection, epoch)?;
     let tip = load::tip(&connection)?;
     connection.close().map_err(|(_, error)| broken("close the restored store")(error))?;
@@ -97,17 +97,17 @@ fn begin_anew(connection: &mut Connection, epoch: Epoch) -> Result<(), StoreErro
 }
 
 /// A folder that goes with what is left in it.
-struct Workshop(PathBuf);
+struct TemporaryFolder(PathBuf);
 
-impl Workshop {
-    fn in_folder(folder: &Path) -> Result<Workshop, StoreError> {
+impl TemporaryFolder {
+    fn in_folder(folder: &Path) -> Result<TemporaryFolder, StoreError> {
         let path = folder.join(format!("restoring-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(cannot(folder))?;
-        Ok(Workshop(path))
+        Ok(TemporaryFolder(path))
     }
 }
 
-impl Drop for Workshop {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

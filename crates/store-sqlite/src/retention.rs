@@ -49,7 +49,7 @@ pub(super) async fn retain(
         retained.streams_trimmed = store.exclusively(move |writer| trim(writer, &trims)).await?;
         if !retained.lagging.is_empty() {
             // A group may be among those who were passed, and stands still.
-            store.desk.signal();
+            store.runtime.signal();
         }
     }
     let removed = store.exclusively(remove).await?;
@@ -126,7 +126,7 @@ fn keep_sums(writer: &mut Writer, sums: &Sums) -> Result<(), StoreError> {
 }
 
 /// What a look found.
-struct Found {
+struct RetentionFindings {
     survey: Survey,
     retired: Vec<Bucket>,
     events: u64,
@@ -140,17 +140,18 @@ fn survey(
     epoch: Epoch,
     rules: &RetentionRules,
     from: &str,
-) -> Result<Found, StoreError> {
+) -> Result<RetentionFindings, StoreError> {
     let snapshot = connection.transaction().map_err(broken("begin a read"))?;
     let tip = load::tip(&snapshot)?;
     let failed = broken("look for what is past its limits");
     let groups = readers(&snapshot).map_err(&failed)?;
-    let look = Look { connection: &snapshot, epoch, rules, now_ms: now_ms(), tip, groups };
+    let look =
+        RetentionSnapshot { connection: &snapshot, epoch, rules, now_ms: now_ms(), tip, groups };
     look.all(from).map_err(&failed)
 }
 
 /// One look at the store, in one snapshot.
-struct Look<'a> {
+struct RetentionSnapshot<'a> {
     connection: &'a Connection,
     epoch: Epoch,
     rules: &'a RetentionRules,
@@ -159,8 +160,8 @@ struct Look<'a> {
     groups: Vec<GroupReader>,
 }
 
-impl Look<'_> {
-    fn all(&self, from: &str) -> rusqlite::Result<Found> {
+impl RetentionSnapshot<'_> {
+    fn all(&self, from: &str) -> rusqlite::Result<RetentionFindings> {
         let (up_to, events, bytes) = measured(self.connection)?;
         let readable = up_to.min(previous(self.tip)).min(self.read_by_all()?);
         let (soft, hard) = (self.rules.soft(self.now_ms), self.rules.hard(self.now_ms));
@@ -177,7 +178,7 @@ impl Look<'_> {
         let done = |bucket: &&Bucket| retired(bucket, reach, self.now_ms);
         let retired = buckets.iter().filter(done).take(RETIRED_MAX).copied().collect();
         let oldest_ms = buckets.iter().find(|bucket| bucket.events > 0).map(|b| b.newest_ms);
-        Ok(Found { survey, retired, events, bytes, oldest_ms, next })
+        Ok(RetentionFindings { survey, retired, events, bytes, oldest_ms, next })
     }
 
     /// What every living node has read.

@@ -9,8 +9,9 @@ use super::writer::Writer;
 use tidewire_store::error::StoreError;
 use tidewire_store::offset::Epoch;
 use tidewire_store::session::{
-    Count, Cursor, Found, Plan, Pointer, STREAMS_MAX, SessionRow, SessionRules, SweptSessions,
-    Times, decide, expired, first_sessions, let_go, next_pointers, next_streams, recounted, stale,
+    Pointer, STREAMS_MAX, SessionPlan, SessionRow, SessionRules, StreamCount, SweepCursor,
+    SweepTimes, SweptSession, SweptSessions, decide, expired, first_sessions, let_go,
+    next_pointers, next_streams, recounted, stale,
 };
 
 /// One transaction of upkeep.
@@ -18,11 +19,11 @@ struct Sweep<'a> {
     transaction: &'a Transaction<'a>,
     epoch: Epoch,
     rows_max: usize,
-    times: Times,
+    times: SweepTimes,
     /// What it did, for the metrics.
     swept: SweptSessions,
     /// What is to be announced.
-    plans: Vec<Plan>,
+    plans: Vec<SessionPlan>,
 }
 
 /// Sweeps once, from where the cursor stands, and moves it on.
@@ -30,7 +31,7 @@ pub(crate) fn sweep(
     writer: &mut Writer,
     epoch: Epoch,
     rules: &SessionRules,
-    cursor: &mut Cursor,
+    cursor: &mut SweepCursor,
     signals: &Signals,
 ) -> Result<SweptSessions, StoreError> {
     let failed = broken("sweep sessions");
@@ -39,7 +40,7 @@ pub(crate) fn sweep(
         transaction: &transaction,
         epoch,
         rows_max: rules.rows_max.max(1),
-        times: Times::new(now_ms(), rules),
+        times: SweepTimes::new(now_ms(), rules),
         swept: SweptSessions::default(),
         plans: Vec::new(),
     };
@@ -65,7 +66,7 @@ pub(crate) fn limit(count: usize) -> i64 {
 impl Sweep<'_> {
     /// Lets go of the sessions of nodes whose lease has ended, or who never had one.
     fn nodes(&mut self) -> rusqlite::Result<()> {
-        let Times { now_ms, expires_at_ms, .. } = self.times;
+        let SweepTimes { now_ms, expires_at_ms, .. } = self.times;
         for node in texts(self.transaction, sql!("nodes_dead"), [now_ms])? {
             let at_ms = Some(expires_at_ms);
             let_go_of(self.transaction, self.epoch, &node, self.rows_max, now_ms, at_ms)?;
@@ -79,10 +80,11 @@ impl Sweep<'_> {
     }
 
     fn expired(&mut self) -> rusqlite::Result<()> {
-        let found: Vec<Found<()>> = {
+        let found: Vec<SweptSession<()>> = {
             let mut query = self.transaction.prepare_cached(sql!("sessions_expired"))?;
-            let of_row =
-                |row: &Row<'_>| Ok(Found { id: row.get(0)?, row: (), subscriptions: row.get(1)? });
+            let of_row = |row: &Row<'_>| {
+                Ok(SweptSession { id: row.get(0)?, row: (), subscriptions: row.get(1)? })
+            };
             query
                 .query_map((self.times.now_ms, limit(self.rows_max)), of_row)?
                 .collect::<rusqlite::Result<_>>()?
@@ -119,8 +121,8 @@ impl Sweep<'_> {
         };
         let (page, next) = next_pointers(page, self.rows_max);
         let (changes, orphans) = stale(&page, now_ms);
-        let world = load(self.transaction, self.epoch, &changes, now_ms)?;
-        let (_, ended) = decide(world, &changes);
+        let loaded = load(self.transaction, self.epoch, &changes, now_ms)?;
+        let (_, ended) = decide(loaded, &changes);
         self.save(orphans)?;
         self.save(ended)?;
         Ok(next)
@@ -139,7 +141,7 @@ impl Sweep<'_> {
         let mut counts = Vec::with_capacity(page.len());
         for (stream, kept) in page {
             let right = query.query_row([&stream], |row| row.get(0))?;
-            counts.push(Count { stream, kept, right });
+            counts.push(StreamCount { stream, kept, right });
         }
         let plan = recounted(counts, self.times.now_ms);
         self.swept.counts += plan.counts.len();
@@ -147,7 +149,7 @@ impl Sweep<'_> {
         Ok(next)
     }
 
-    fn save(&mut self, plan: Plan) -> rusqlite::Result<()> {
+    fn save(&mut self, plan: SessionPlan) -> rusqlite::Result<()> {
         save(self.transaction, self.epoch, &plan)?;
         self.swept.subscriptions += plan.removed.len();
         self.plans.push(plan);
@@ -164,11 +166,11 @@ pub(crate) fn let_go_of(
     now_ms: i64,
     expires_at_ms: Option<i64>,
 ) -> rusqlite::Result<()> {
-    let found: Vec<Found<SessionRow>> = {
+    let found: Vec<SweptSession<SessionRow>> = {
         let mut query = transaction.prepare_cached(sql!("sessions_of_node"))?;
         let of_row = |row: &Row<'_>| {
             let (id, subscriptions) = (row.get(0)?, row.get(8)?);
-            Ok(Found { id, row: session_of_row(row)?, subscriptions })
+            Ok(SweptSession { id, row: session_of_row(row)?, subscriptions })
         };
         query.query_map((node, limit(rows_max)), of_row)?.collect::<rusqlite::Result<_>>()?
     };

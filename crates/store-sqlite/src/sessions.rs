@@ -9,8 +9,9 @@ use super::writer::Writer;
 use tidewire_store::error::StoreError;
 use tidewire_store::offset::{Epoch, Position};
 use tidewire_store::session::{
-    Followed, FollowedRow, Owner, Plan, Session, SessionChange, SessionOutcome, SessionRow,
-    SessionSignal, SessionSubscription, Wanted, World, decide, position_of,
+    FollowedRow, FollowedStream, LoadedSessions, Owner, RequiredSessions, Session, SessionChange,
+    SessionOutcome, SessionPlan, SessionRow, SessionSignal, SessionSubscription, decide,
+    position_of,
 };
 
 /// Where signals go.
@@ -25,8 +26,8 @@ pub(crate) fn change(
 ) -> Result<Vec<SessionOutcome>, StoreError> {
     let failed = broken("change sessions");
     let transaction = writer.transaction()?;
-    let world = load(&transaction, epoch, changes, now_ms()).map_err(&failed)?;
-    let (outcomes, plan) = decide(world, changes);
+    let loaded = load(&transaction, epoch, changes, now_ms()).map_err(&failed)?;
+    let (outcomes, plan) = decide(loaded, changes);
     if !plan.is_empty() {
         save(&transaction, epoch, &plan).map_err(&failed)?;
         transaction.commit().map_err(&failed)?;
@@ -36,7 +37,7 @@ pub(crate) fn change(
 }
 
 /// Says whose subscriptions a plan has changed, once it is durable.
-pub(crate) fn announce(signals: &Signals, plan: Plan) {
+pub(crate) fn announce(signals: &Signals, plan: SessionPlan) {
     for session in plan.changed {
         // Nobody may be listening.
         let _ = signals.send(SessionSignal::Changed(session));
@@ -49,31 +50,31 @@ pub(crate) fn load(
     epoch: Epoch,
     changes: &[SessionChange],
     now_ms: i64,
-) -> rusqlite::Result<World> {
-    let wanted = Wanted::by(changes);
-    let mut world = World::new(now_ms);
+) -> rusqlite::Result<LoadedSessions> {
+    let required = RequiredSessions::by(changes);
+    let mut loaded = LoadedSessions::new(now_ms);
     let mut query = transaction.prepare_cached(sql!("session_wanted"))?;
-    for (id, counted) in wanted.sessions {
+    for (id, counted) in required.sessions {
         let of_row = |row: &Row<'_>| Ok((session_of_row(row)?, row.get(8)?, row.get(9)?));
         if let Some((row, count, kept)) = query.query_row((id, counted), of_row).optional()? {
-            world.put(id.to_owned(), row, count, kept);
+            loaded.put(id.to_owned(), row, count, kept);
         }
     }
     let mut query = transaction.prepare_cached(sql!("session_subscription_wanted"))?;
-    for (session, stream, name) in wanted.followed {
+    for (session, stream, name) in required.followed {
         let of_row = |row: &Row<'_>| followed_of_row(row, 0, epoch);
         for followed in query.query_map((session, stream, name), of_row)? {
-            world.put_followed(session, followed?);
+            loaded.put_followed(session, followed?);
         }
     }
-    Ok(world)
+    Ok(loaded)
 }
 
 /// Writes what was decided. It is for the caller to commit and to announce.
 pub(crate) fn save(
     transaction: &Transaction<'_>,
     epoch: Epoch,
-    plan: &Plan,
+    plan: &SessionPlan,
 ) -> rusqlite::Result<()> {
     save_sessions(transaction, plan)?;
     for (session, stream) in &plan.removed {
@@ -117,7 +118,7 @@ pub(crate) fn save(
     Ok(())
 }
 
-fn save_sessions(transaction: &Transaction<'_>, plan: &Plan) -> rusqlite::Result<()> {
+fn save_sessions(transaction: &Transaction<'_>, plan: &SessionPlan) -> rusqlite::Result<()> {
     for (id, row) in &plan.sessions {
         transaction.prepare_cached(sql!("session_save"))?.execute(params![
             id,
@@ -208,11 +209,11 @@ pub(crate) fn session_of_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
 }
 
 /// What a session follows, from six columns.
-fn followed_of_row(row: &Row<'_>, first: usize, epoch: Epoch) -> rusqlite::Result<Followed> {
+fn followed_of_row(row: &Row<'_>, first: usize, epoch: Epoch) -> rusqlite::Result<FollowedStream> {
     let live: Option<String> = row.get(first + 3)?;
     let pointer: Option<String> = row.get(first + 4)?;
     let position = |text: Option<String>| text.and_then(|text| position_of(&text, epoch));
-    Ok(Followed {
+    Ok(FollowedStream {
         subscription: SessionSubscription {
             stream: row.get(first)?,
             query_id: row.get(first + 1)?,

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::cache::StreamCache;
 use super::error::{broken, now_ms};
-use super::load::Rows;
+use super::load::LogSnapshot;
 use super::writer::Writer;
 use super::{save, sql};
 use tidewire_store::decide::{announcement, decide_change};
@@ -56,15 +56,16 @@ pub(crate) fn change(writer: &mut Writer, id: &str, op: &Op) -> Result<Reply, St
             .flat_map(|subscription| subscription.links.keys().cloned())
             .chain(gone)
             .collect();
-        let mut rows = Rows::new(transaction, now_ms);
+        let mut rows = LogSnapshot::new(transaction, now_ms);
         let Ends { tails, starts } = source::ends(&mut rows, op)?;
         let context =
             Context { now_ms, wake_id: uuid::Uuid::now_v7().simple().to_string(), tails, starts };
         let change = apply(id, current, op, &context);
         save_change(transaction, id, &change, &linked).map_err(broken("save a subscription"))?;
         let commands = announcement(&change);
-        let world = source::world(&mut Rows::cached(transaction, streams, now_ms), &commands)?;
-        let plan = decide_change(world, id, &change, commands);
+        let loaded =
+            source::load(&mut LogSnapshot::cached(transaction, streams, now_ms), &commands)?;
+        let plan = decide_change(loaded, id, &change, commands);
         save::plan(transaction, &plan, now_ms)?;
         Ok((change.reply, plan))
     };

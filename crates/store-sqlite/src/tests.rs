@@ -17,6 +17,13 @@ use tidewire_store::offset::Position;
 use tidewire_store::testing::commands;
 use tidewire_store::testing::queries_in_use;
 
+#[track_caller]
+fn assert_constraint(outcome: rusqlite::Result<usize>, values: &str) {
+    let error = outcome.expect_err(values);
+    let code = error.sqlite_error_code();
+    assert_eq!(code, Some(rusqlite::ErrorCode::ConstraintViolation), "{values}: {error}");
+}
+
 #[tokio::test]
 async fn every_query_can_be_prepared() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -126,7 +133,7 @@ async fn the_log_refuses_what_is_no_event() {
         "1, 'TRUNCATE', NULL, '{}', NULL",
         "1, NULL, 'open', NULL, NULL",
     ] {
-        file.execute(&format!("{insert}{values})"), []).expect_err(values);
+        assert_constraint(file.execute(&format!("{insert}{values})"), []), values);
     }
     let kinds = ["create", "close", "delete", "expire", "subscription", "schema", "mark"];
     let controls = kinds.map(|kind| format!("NULL, '{kind}', NULL, NULL"));
@@ -162,7 +169,7 @@ async fn the_table_refuses_what_is_no_key() {
         format!("('n', '{hash}', '{{', NULL)"),
         format!("('n', '{hash}', '{scopes}', 'tomorrow')"),
     ] {
-        file.execute(&format!("{insert}{values}"), []).expect_err(&values);
+        assert_constraint(file.execute(&format!("{insert}{values}"), []), &values);
     }
     let count = "SELECT count(*) FROM tidewire_api_keys";
     assert_eq!(file.query_row(count, [], |row| row.get::<_, i64>(0)), Ok(0));

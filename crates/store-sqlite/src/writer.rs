@@ -13,13 +13,13 @@ use super::cache::StreamCache;
 use super::capture::{self, Capture};
 use super::checkpoint::Checkpoints;
 use super::error::{broken, now_ms};
-use super::load::Rows;
+use super::load::LogSnapshot;
 use super::recent::Recent;
 use super::save;
 use tidewire_store::command::{Answer, Command};
 use tidewire_store::decide::{NewEvent, Plan, decide};
 use tidewire_store::error::StoreError;
-use tidewire_store::queue::{Next, Taker, Waiting};
+use tidewire_store::queue::{Next, QueueReceiver, QueuedCommand};
 use tidewire_store::source;
 use tidewire_store::stats::Counters;
 
@@ -45,32 +45,32 @@ pub(crate) struct Writer {
     counters: Arc<Counters>,
     recent: Arc<Recent>,
     grown: watch::Sender<u64>,
-    herald: Herald,
+    answers: AnswerSender,
     capture: Arc<Capture>,
 }
 
 /// Tells those who wait. Waking a task from a thread outside the runtime costs the thread several
 /// times what it costs a task inside, and while the writer wakes it does not write: of many, one
 /// task is woken, and wakes the others.
-struct Herald {
+struct AnswerSender {
     runtime: Handle,
     tasks: TaskTracker,
 }
 
 /// Up to so many are told without a detour.
-const TOLD_DIRECTLY_MAX: usize = 4;
+const SENT_DIRECTLY_MAX: usize = 4;
 
-type Told = (oneshot::Sender<Result<Answer, StoreError>>, Result<Answer, StoreError>);
+type PendingAnswer = (oneshot::Sender<Result<Answer, StoreError>>, Result<Answer, StoreError>);
 
-impl Herald {
-    fn tell(&self, all: impl Iterator<Item = Told> + Send + 'static, count: usize) {
+impl AnswerSender {
+    fn tell(&self, all: impl Iterator<Item = PendingAnswer> + Send + 'static, count: usize) {
         let tell = move || {
             for (reply, answer) in all {
                 // A client that went away does not undo its append.
                 let _ = reply.send(answer);
             }
         };
-        if count <= TOLD_DIRECTLY_MAX {
+        if count <= SENT_DIRECTLY_MAX {
             return tell();
         }
         self.tasks.spawn_on(async move { tell() }, &self.runtime);
@@ -133,24 +133,24 @@ impl Writer {
             .map_err(broken("begin a transaction"))
     }
 
-    fn answer(&mut self, batch: Vec<Waiting>) {
+    fn answer(&mut self, batch: Vec<QueuedCommand>) {
         // What another process did comes first; whether that can be told does not stop an append.
         if let Err(error) = capture::notice(self) {
-            tracing::error!(%error, "what another process wrote could not be told");
+            tracing::error!(%error, "changes by another process could not be captured");
         }
         let (commands, replies): (Vec<Command>, Vec<_>) =
             batch.into_iter().map(|waiting| (waiting.command, waiting.reply)).unzip();
         let result: Result<_, StoreError> = self.commit(|transaction, streams, now_ms| {
-            let mut rows = Rows::cached(transaction, streams, now_ms);
-            let world = source::world(&mut rows, &commands)?;
-            let plan = decide(world, &commands);
+            let mut rows = LogSnapshot::cached(transaction, streams, now_ms);
+            let loaded = source::load(&mut rows, &commands)?;
+            let plan = decide(loaded, &commands);
             save::plan(transaction, &plan, now_ms)?;
             Ok(((), plan))
         });
         match result {
             Ok(((), plan)) => {
                 let count = replies.len();
-                self.herald.tell(replies.into_iter().zip(plan.answers.into_iter().map(Ok)), count);
+                self.answers.tell(replies.into_iter().zip(plan.answers.into_iter().map(Ok)), count);
             }
             Err(error) => {
                 self.counters.failed();
@@ -170,16 +170,16 @@ pub(crate) struct WriterThread(Mutex<Option<JoinHandle<()>>>);
 impl WriterThread {
     pub(crate) fn start(
         (mut connection, checkpoints): (Connection, Checkpoints),
-        mut taker: Taker<Exclusive>,
+        mut taker: QueueReceiver<Exclusive>,
         counters: Arc<Counters>,
         recent: Arc<Recent>,
         grown: watch::Sender<u64>,
         untouched: bool,
     ) -> Result<WriterThread, StoreError> {
         let streams = StreamCache::default();
-        let herald = Herald { runtime: Handle::current(), tasks: TaskTracker::new() };
+        let answers = AnswerSender { runtime: Handle::current(), tasks: TaskTracker::new() };
         let capture = Capture::new(&mut connection).map_err(broken("prepare for SQL"))?;
-        let mut writer = Writer { connection, streams, counters, recent, grown, herald, capture };
+        let mut writer = Writer { connection, streams, counters, recent, grown, answers, capture };
         let run = move || {
             if !untouched && let Err(error) = capture::notice_after_restart(&mut writer) {
                 tracing::error!(%error, "the watched tables could not be read again");

@@ -1,5 +1,4 @@
-//! Backups and restores: what they are told and what they tell. The work is in [`sqlite`](crate::sqlite)
-//! and [`postgres`](crate::postgres).
+//! Options and results of backups and restores. The work is in the crates of the stores.
 //!
 //! A restore replaces the log's history by an older one. What was appended after the backup is gone,
 //! and its offsets will be given again, to other events. So a restore raises the log's epoch, which

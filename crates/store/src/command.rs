@@ -1,4 +1,4 @@
-//! What can be asked of the log's writer, and what it answers.
+//! Commands for the log's writer, and its answers.
 //!
 //! Commands are decided one after the other under the offset lock, many to a commit. An answer is
 //! given only when the commit that holds its effects is durable.
@@ -140,7 +140,7 @@ impl Command {
 
     /// Whether it must be the only command of its commit: a fork reads the log to find its place,
     /// and must see every event before it there.
-    pub fn stands_alone(&self) -> bool {
+    pub(crate) fn stands_alone(&self) -> bool {
         matches!(self, Command::Create(create) if create.fork.is_some())
     }
 

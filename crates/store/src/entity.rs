@@ -71,7 +71,7 @@ impl EntityAction {
     }
 
     /// What the change of a row did to the entity that the row is.
-    pub fn of_operation(operation: Operation) -> EntityAction {
+    pub(crate) fn of_operation(operation: Operation) -> EntityAction {
         match operation {
             Operation::Insert => EntityAction::Create,
             Operation::Update => EntityAction::Update,

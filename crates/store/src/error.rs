@@ -44,7 +44,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the same call may succeed later without anyone changing anything but the weather.
+    /// Whether the same call may succeed later although nobody changes anything.
     pub fn temporary(&self) -> bool {
         match self {
             StoreError::Unavailable(_)

@@ -8,7 +8,7 @@ use crate::entity::EntityChange;
 use crate::offset::Position;
 use crate::row::RowChange;
 
-/// What a control event says about its stream. Control events have places in the log like any
+/// What a control event says about its stream. Control events have positions in the log like any
 /// other, so that waiting readers on every node learn of them in order; they are not data, and
 /// reading a stream does not show them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

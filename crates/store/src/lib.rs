@@ -4,9 +4,9 @@
 //! `tidewire-store-postgres`, file by file alike; `tidewire-store-contract` has the tests that all pass.
 //!
 //! - [`log`]: the [`Log`] trait, and what holds of every log
-//! - [`offset`]: places in it; [`event`]: what lies there; [`stream`]: the streams it holds; [`row`]:
+//! - [`offset`]: positions in it; [`event`]: what lies there; [`stream`]: the streams it holds; [`row`]:
 //!   changes of rows, which are the events of tables' streams
-//! - [`command`]: what can be asked of it; `decide`: how that is decided, as pure code
+//! - [`command`]: what can be asked of it
 //! - [`subscription`]: who is woken when streams grow
 //! - [`session`]: clients that come and go, what they follow, how far they have got; [`nodes`]: the
 //!   servers that serve them
@@ -17,15 +17,20 @@
 //! - [`keys`], [`tickets`]: who may come in; [`control`]: what nodes tell each other
 //! - [`backup`]: copies of all of it, and putting one in its place
 //! - [`memory`]: a store without tables, for tests and simulations; [`clock`]: the time it goes by
-//! - [`testing`]: commands in their plainest form, for the tests of stores
-//! - `entity`: who subscribes to which entity, and what became of those
-//! - `error`: what can go wrong with a store, and what the caller should make of it
-//! - `migration`: the numbered migrations that the binary carries, for both stores
+//! - [`entity`]: who subscribes to which entity, and what happened to entities
+//! - [`error`]: what can go wrong with a store, and what the caller should make of it
 //! - [`options`]: what all stores can be told when they are opened
-//! - `places`: connections that users' SQL runs on, shared between accounts
-//! - `queue`: the queue before the writer
-//! - `source`: a log whose rows are handed out one at a time, and at once
-//! - `stats`: what a writer counts about its commits
+//!
+//! # For those who write a store
+//!
+//! A store loads what a decision needs, asks the rules here, and saves what they return; the rules do no
+//! I/O. [`decide`] answers commands, [`subscription::apply`] changes subscriptions, [`session::decide`] changes
+//! sessions, [`entity::EntityPlan`] orders edits, [`retention::Cuts`] says what is given up, and [`queries::EditPlan`]
+//! orders edits of the list of live queries. What runs around the rules is here as well: [`queue`] holds
+//! commands for the writer, [`sql_permits`] shares the connections that users' SQL runs on, [`source`] hands out
+//! the rows of a log one at a time, [`stats`] counts commits, [`migration`] has the type of numbered
+//! migrations and the schema's version, and [`testing`] has commands and checks for a store's own tests.
+//! Servers and clients need none of it. CONTRIBUTING.md, "Add a store", has the steps; `memory` is the smallest example.
 
 pub mod backup;
 pub mod clock;
@@ -43,7 +48,7 @@ pub mod migration;
 pub mod nodes;
 pub mod offset;
 pub mod options;
-pub mod places;
+
 pub mod queries;
 pub mod queue;
 pub mod retention;
@@ -51,6 +56,7 @@ pub mod row;
 pub mod session;
 pub mod source;
 pub mod sql;
+pub mod sql_permits;
 pub mod stats;
 pub mod stream;
 pub mod subscription;

@@ -1,4 +1,4 @@
-//! Places in the log.
+//! Positions in the log, and offsets, which are what leaves the process.
 //!
 //! A [`Position`] is the bare number the stores count with; an [`Offset`] is a position together
 //! with the [`Epoch`] of the log it belongs to, and is the only form that leaves the process. Its

@@ -7,7 +7,7 @@
 //! of it, each account in its turn, and then whatever else came to wait meanwhile. So an append waits for one such
 //! work at most.
 
-mod turns;
+mod fair_queue;
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
@@ -17,12 +17,12 @@ use tokio::sync::{mpsc, oneshot};
 use crate::command::{Answer, Command};
 use crate::error::StoreError;
 use crate::options::CommitOptions;
-pub use turns::Account;
-use turns::Turns;
+pub use fair_queue::Account;
+use fair_queue::FairQueue;
 
 /// A command and where its answer goes.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct QueuedCommand {
     pub command: Command,
     pub reply: oneshot::Sender<Result<Answer, StoreError>>,
     /// When it was queued. A store whose database is away refuses what has waited too long.
@@ -31,9 +31,9 @@ pub struct Waiting {
 
 /// The answer of a command that is queued.
 #[derive(Debug)]
-pub struct Awaited(oneshot::Receiver<Result<Answer, StoreError>>);
+pub struct PendingAnswer(oneshot::Receiver<Result<Answer, StoreError>>);
 
-impl Awaited {
+impl PendingAnswer {
     pub async fn get(self) -> Result<Answer, StoreError> {
         // The writer answers everything it takes; a dropped reply means it is gone.
         self.0.await.map_err(|_| StoreError::Closed)?
@@ -47,7 +47,7 @@ impl Awaited {
     reason = "nearly every job is a command; a box would cost each"
 )]
 pub enum Job<E> {
-    Command(Waiting),
+    Command(QueuedCommand),
     Exclusive(E),
     /// There is one more work of a caller's.
     OfCaller,
@@ -56,7 +56,7 @@ pub enum Job<E> {
 /// What the writer does next.
 #[derive(Debug)]
 pub enum Next<E> {
-    Commit(Vec<Waiting>),
+    Commit(Vec<QueuedCommand>),
     Exclusive(E),
 }
 
@@ -64,21 +64,21 @@ pub enum Next<E> {
 #[derive(Debug)]
 pub struct Queue<E> {
     sender: RwLock<Option<mpsc::Sender<Job<E>>>>,
-    /// As much as there are jobs that say so, here and with the taker.
-    of_callers: Arc<Mutex<Turns<E>>>,
+    /// As much as there are jobs that say so, here and with the receiver.
+    of_callers: Arc<Mutex<FairQueue<E>>>,
     waiting_max: usize,
 }
 
 impl<E> Queue<E> {
-    pub fn new(options: &CommitOptions) -> (Queue<E>, Taker<E>) {
+    pub fn new(options: &CommitOptions) -> (Queue<E>, QueueReceiver<E>) {
         let (sender, receiver) = mpsc::channel(options.queue_max);
-        let of_callers = Arc::<Mutex<Turns<E>>>::default();
+        let of_callers = Arc::<Mutex<FairQueue<E>>>::default();
         let queue = Queue {
             sender: RwLock::new(Some(sender)),
             of_callers: Arc::clone(&of_callers),
             waiting_max: options.queue_max,
         };
-        let taker = Taker {
+        let receiver = QueueReceiver {
             receiver,
             held_over: None,
             of_callers,
@@ -87,7 +87,7 @@ impl<E> Queue<E> {
             was_callers: false,
             options: options.clone(),
         };
-        (queue, taker)
+        (queue, receiver)
     }
 
     /// Queues a command and waits for its answer.
@@ -96,10 +96,10 @@ impl<E> Queue<E> {
     }
 
     /// Queues a command.
-    pub fn enter(&self, command: Command) -> Result<Awaited, StoreError> {
+    pub fn enter(&self, command: Command) -> Result<PendingAnswer, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.push(Job::Command(Waiting { command, reply, queued_at: Instant::now() }))?;
-        Ok(Awaited(answer))
+        self.push(Job::Command(QueuedCommand { command, reply, queued_at: Instant::now() }))?;
+        Ok(PendingAnswer(answer))
     }
 
     /// Queues work of a caller's.
@@ -128,11 +128,11 @@ impl<E> Queue<E> {
 
 /// The writer's end.
 #[derive(Debug)]
-pub struct Taker<E> {
+pub struct QueueReceiver<E> {
     receiver: mpsc::Receiver<Job<E>>,
     /// A job that was taken but does not go with the batch being gathered, or waits for its turn.
     held_over: Option<Job<E>>,
-    of_callers: Arc<Mutex<Turns<E>>>,
+    of_callers: Arc<Mutex<FairQueue<E>>>,
     /// How much of callers' work has been told of and not taken.
     callers_waiting: usize,
     /// How many jobs come before the next of it: those that waited when the last was done.
@@ -142,7 +142,7 @@ pub struct Taker<E> {
     options: CommitOptions,
 }
 
-impl<E> Taker<E> {
+impl<E> QueueReceiver<E> {
     /// Waits for work, on a thread. `None` when the queue is closed and empty.
     pub fn blocking_next(&mut self) -> Option<Next<E>> {
         match self.next_waiting() {

@@ -1,11 +1,11 @@
 //! A log whose rows are handed out one at a time, and at once: the way through them that deciding
 //! commands and answering readers takes.
 //!
-//! SQLite and the in-memory store are such logs. PostgreSQL asks for many rows in one flight, and
+//! SQLite and the in-memory store are such logs. PostgreSQL asks for many rows in one round trip, and
 //! has its own way.
 
 use crate::command::{Command, Create, ForkFrom};
-use crate::decide::{CutAppend, World};
+use crate::decide::{CutAppend, LoadedState};
 use crate::event::Event;
 use crate::log::{Found, Page, PageLimit, Run, StreamView};
 use crate::offset::Position;
@@ -45,44 +45,44 @@ pub trait Source {
 }
 
 /// Everything that commands need to know.
-pub fn world<S: Source>(source: &mut S, commands: &[Command]) -> Result<World, S::Error> {
-    let mut world = World::new(source.now_ms(), source.tip()?);
+pub fn load<S: Source>(source: &mut S, commands: &[Command]) -> Result<LoadedState, S::Error> {
+    let mut loaded = LoadedState::new(source.now_ms(), source.tip()?);
     loop {
-        let wanted = world.streams_wanted(commands);
+        let wanted = loaded.streams_wanted(commands);
         if wanted.is_empty() {
             break;
         }
         for name in wanted {
             let state = source.stream(&name)?;
-            world.streams.insert(name, state);
+            loaded.streams.insert(name, state);
         }
     }
-    for name in world.tails_wanted(commands) {
-        let Some(Some(state)) = world.streams.get(&name) else { continue };
+    for name in loaded.tails_wanted(commands) {
+        let Some(Some(state)) = loaded.streams.get(&name) else { continue };
         if let Some(tail) = source.own_tail(state)? {
-            world.tails.insert(name, tail);
+            loaded.tails.insert(name, tail);
         }
     }
-    for (stream, id) in World::producers_wanted(commands) {
+    for (stream, id) in LoadedState::producers_wanted(commands) {
         let state = source.producer(&stream, &id)?;
-        world.producers.insert((stream, id), state);
+        loaded.producers.insert((stream, id), state);
     }
     if let [Command::Create(create)] = commands {
-        world.fork_append = fork_append(source, &world, create)?;
+        loaded.fork_append = fork_append(source, &loaded, create)?;
     }
-    Ok(world)
+    Ok(loaded)
 }
 
 /// The events of the append that a fork's sub-offset cuts through.
 fn fork_append<S: Source>(
     source: &mut S,
-    world: &World,
+    loaded: &LoadedState,
     create: &Create,
 ) -> Result<Vec<Event>, S::Error> {
     let Some(ForkFrom { source: name, offset, sub_offset }) = &create.fork else {
         return Ok(Vec::new());
     };
-    let Some(Some(state)) = world.streams.get(name) else { return Ok(Vec::new()) };
+    let Some(Some(state)) = loaded.streams.get(name) else { return Ok(Vec::new()) };
     let Some(after) = offset.filter(|_| *sub_offset > 0) else { return Ok(Vec::new()) };
     let segments = segments(&chain(source, state.clone())?);
     let mut cut = CutAppend::new(after, *sub_offset, state.is_json());

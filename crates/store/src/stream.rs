@@ -145,7 +145,7 @@ impl StreamState {
     }
 
     /// What it has of its own lies after this.
-    pub fn begins_after(&self) -> Position {
+    pub(crate) fn begins_after(&self) -> Position {
         self.created.max(self.trimmed)
     }
 
@@ -165,14 +165,9 @@ impl StreamState {
     }
 }
 
-/// A media type without parameters, in lower case: what content types are compared by.
-pub fn media_type(content_type: &str) -> String {
-    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
-}
-
-/// Whether two content types name the same media type. Compares without allocating, because it is
+/// Whether two content types name the same media type: parameters and case do not count. Compares without allocating, because it is
 /// asked once an append.
-pub fn same_media_type(a: &str, b: &str) -> bool {
+pub(crate) fn same_media_type(a: &str, b: &str) -> bool {
     let bare = |text: &'_ str| -> usize { text.find(';').unwrap_or(text.len()) };
     a[..bare(a)].trim().eq_ignore_ascii_case(b[..bare(b)].trim())
 }

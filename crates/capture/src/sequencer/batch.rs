@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 /// A transaction that waits, as one look saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingTransaction {
     pub(crate) txid: i64,
     /// Its rows' ids: `first_id <= id <= last_id`.
     pub(crate) first_id: i64,
@@ -31,11 +31,11 @@ pub(crate) struct Limits {
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum BatchAction {
     /// Whole transactions in one commit.
-    Whole(Vec<Waiting>),
+    Whole(Vec<WaitingTransaction>),
     /// One transaction in commits of at most so many rows.
-    Chunks(Waiting, usize),
+    Chunks(WaitingTransaction, usize),
 }
 
 /// A commit walks the index from its first id to its last: so many ids for each row that it takes are
@@ -45,13 +45,13 @@ const IDS_PER_ROW_MAX: i64 = 8;
 const IDS_SLACK: i64 = 10_000;
 
 /// Cuts what waits, which is in order.
-pub(crate) fn steps(waiting: Vec<Waiting>, limits: Limits) -> VecDeque<Step> {
+pub(crate) fn steps(waiting: Vec<WaitingTransaction>, limits: Limits) -> VecDeque<BatchAction> {
     let mut steps = VecDeque::new();
     let mut open = Open::default();
     for transaction in waiting {
         if let Some(rows) = chunk_rows(&transaction, limits) {
             open.close(&mut steps);
-            steps.push_back(Step::Chunks(transaction, rows));
+            steps.push_back(BatchAction::Chunks(transaction, rows));
             continue;
         }
         if !open.has_room_for(&transaction, limits) {
@@ -64,7 +64,7 @@ pub(crate) fn steps(waiting: Vec<Waiting>, limits: Limits) -> VecDeque<Step> {
 }
 
 /// How many rows at a time, if a transaction is more than a commit takes.
-fn chunk_rows(transaction: &Waiting, limits: Limits) -> Option<usize> {
+fn chunk_rows(transaction: &WaitingTransaction, limits: Limits) -> Option<usize> {
     let by_rows = limits.rows_max.max(1);
     let by_bytes = if transaction.bytes > limits.bytes_max && transaction.rows > 1 {
         let share = transaction.rows as u128 * limits.bytes_max as u128;
@@ -77,7 +77,9 @@ fn chunk_rows(transaction: &Waiting, limits: Limits) -> Option<usize> {
 }
 
 /// The two halves of transactions that the database did not take together; none if there is one only.
-pub(crate) fn halves(mut transactions: Vec<Waiting>) -> Option<(Vec<Waiting>, Vec<Waiting>)> {
+pub(crate) fn halves(
+    mut transactions: Vec<WaitingTransaction>,
+) -> Option<(Vec<WaitingTransaction>, Vec<WaitingTransaction>)> {
     if transactions.len() < 2 {
         return None;
     }
@@ -86,7 +88,7 @@ pub(crate) fn halves(mut transactions: Vec<Waiting>) -> Option<(Vec<Waiting>, Ve
 }
 
 /// The ids of a batch: from the first to the last.
-pub(crate) fn ids(transactions: &[Waiting]) -> (i64, i64) {
+pub(crate) fn ids(transactions: &[WaitingTransaction]) -> (i64, i64) {
     let first = transactions.iter().map(|transaction| transaction.first_id).min();
     let last = transactions.iter().map(|transaction| transaction.last_id).max();
     (first.unwrap_or(0), last.unwrap_or(0))
@@ -95,7 +97,7 @@ pub(crate) fn ids(transactions: &[Waiting]) -> (i64, i64) {
 /// A commit that is being filled.
 #[derive(Default)]
 struct Open {
-    transactions: Vec<Waiting>,
+    transactions: Vec<WaitingTransaction>,
     rows: usize,
     bytes: usize,
     /// The ids of all of them, from the first to the last.
@@ -104,7 +106,7 @@ struct Open {
 }
 
 impl Open {
-    fn has_room_for(&self, next: &Waiting, limits: Limits) -> bool {
+    fn has_room_for(&self, next: &WaitingTransaction, limits: Limits) -> bool {
         let Some(last) = self.transactions.last() else { return true };
         let span = self.last_id.max(next.last_id) - self.first_id.min(next.first_id);
         let rows = self.rows + next.rows;
@@ -117,7 +119,7 @@ impl Open {
             && !last.retried
     }
 
-    fn take(&mut self, transaction: Waiting) {
+    fn take(&mut self, transaction: WaitingTransaction) {
         if self.transactions.is_empty() {
             (self.first_id, self.last_id) = (transaction.first_id, transaction.last_id);
         }
@@ -128,10 +130,10 @@ impl Open {
         self.transactions.push(transaction);
     }
 
-    fn close(&mut self, steps: &mut VecDeque<Step>) {
+    fn close(&mut self, steps: &mut VecDeque<BatchAction>) {
         let open = std::mem::take(self);
         if !open.transactions.is_empty() {
-            steps.push_back(Step::Whole(open.transactions));
+            steps.push_back(BatchAction::Whole(open.transactions));
         }
     }
 }
@@ -142,8 +144,8 @@ mod tests {
 
     const LIMITS: Limits = Limits { rows_max: 10, bytes_max: 1_000 };
 
-    fn transaction(txid: i64, rows: usize) -> Waiting {
-        Waiting {
+    fn transaction(txid: i64, rows: usize) -> WaitingTransaction {
+        WaitingTransaction {
             txid,
             first_id: txid * 100,
             last_id: txid * 100 + i64::try_from(rows).expect("few rows"),
@@ -155,10 +157,12 @@ mod tests {
         }
     }
 
-    fn cut(waiting: Vec<Waiting>) -> Vec<Vec<i64>> {
-        let txids = |step: Step| match step {
-            Step::Whole(transactions) => transactions.iter().map(|one| one.txid).collect(),
-            Step::Chunks(one, rows) => vec![-one.txid, i64::try_from(rows).expect("few rows")],
+    fn cut(waiting: Vec<WaitingTransaction>) -> Vec<Vec<i64>> {
+        let txids = |step: BatchAction| match step {
+            BatchAction::Whole(transactions) => transactions.iter().map(|one| one.txid).collect(),
+            BatchAction::Chunks(one, rows) => {
+                vec![-one.txid, i64::try_from(rows).expect("few rows")]
+            }
         };
         steps(waiting, LIMITS).into_iter().map(txids).collect()
     }
@@ -173,22 +177,22 @@ mod tests {
     fn one_that_is_too_large_goes_in_chunks_between_the_others() {
         let waiting = vec![transaction(1, 1), transaction(2, 25), transaction(3, 1)];
         assert_eq!(cut(waiting), [vec![1], vec![-2, 10], vec![3]]);
-        let heavy = Waiting { bytes: 4_000, ..transaction(2, 8) };
+        let heavy = WaitingTransaction { bytes: 4_000, ..transaction(2, 8) };
         assert_eq!(cut(vec![heavy]), [vec![-2, 2]], "so many that they are not too heavy");
-        let one_row = Waiting { bytes: 4_000, ..transaction(2, 1) };
+        let one_row = WaitingTransaction { bytes: 4_000, ..transaction(2, 1) };
         assert_eq!(cut(vec![one_row]), [vec![2]], "a row cannot be cut");
     }
 
     #[test]
     fn what_failed_before_goes_alone() {
-        let retried = Waiting { retried: true, ..transaction(2, 1) };
+        let retried = WaitingTransaction { retried: true, ..transaction(2, 1) };
         let waiting = vec![transaction(1, 1), retried, transaction(3, 1), transaction(4, 1)];
         assert_eq!(cut(waiting), [vec![1], vec![2], vec![3, 4]]);
     }
 
     #[test]
     fn a_long_walk_over_the_index_is_a_commit_of_its_own() {
-        let long = Waiting { first_id: 1, last_id: 5_000_000, ..transaction(7, 2) };
+        let long = WaitingTransaction { first_id: 1, last_id: 5_000_000, ..transaction(7, 2) };
         assert_eq!(cut(vec![transaction(50_000, 1), long]), [vec![50_000], vec![7]]);
     }
 

@@ -7,18 +7,18 @@
 //! others up; and what is moved is deleted in the same commit, so that nothing is taken twice.
 //!
 //! - `batch`: cutting what waits into commits
-//! - `culprit`: finds a row that the log does not take, by trying halves of its transaction
+//! - `failing_row`: finds a row that the log does not take, by trying halves of its transaction
 //! - `floor`: below which id nothing is staged any more, so that it need not be looked at
-//! - `moving`: one commit of the sequencer
-//! - `pace`: when to look next
-//! - `settle`: rows that cannot become events
+//! - `move_rows`: one commit of the sequencer
+//! - `polling`: when to look for staged rows again
+//! - `set_aside`: rows that cannot become events
 
 mod batch;
-mod culprit;
+mod failing_row;
 mod floor;
-mod moving;
-mod pace;
-mod settle;
+mod move_rows;
+mod polling;
+mod set_aside;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -31,9 +31,9 @@ use tokio_util::sync::CancellationToken;
 use crate::leader::{End, Leadership};
 use crate::options::CaptureOptions;
 use crate::query::{Param, execute, query, query_one, sql};
-use batch::{Limits, Step, Waiting};
+use batch::{BatchAction, Limits, WaitingTransaction};
 use floor::Floor;
-use pace::{Pace, Sleep};
+use polling::{Polling, Sleep};
 
 /// Transactions of one round: enough that looking costs little beside moving them, and few enough to
 /// hold in memory.
@@ -54,7 +54,7 @@ pub(crate) async fn run(
     let may_sleep = query_one(leadership.client(), sql!("may_sleep"), &[]).await;
     let may_sleep = may_sleep.and_then(|row| row.try_get(0)).map_err(broken("read a setting"))?;
     let sequencer = Sequencer {
-        pace: Pace::new(options, may_sleep),
+        polling: Polling::new(options, may_sleep),
         ..Sequencer::new(leadership, options, CaptureMode::Outbox)
     };
     sequencer.run(stop).await
@@ -97,7 +97,7 @@ struct Sequencer<'a> {
     limits: Limits,
     floor: Floor,
     floor_raised_at: Instant,
-    pace: Pace,
+    polling: Polling,
     /// Where changes come from. What is staged is moved besides where it is not the outbox.
     mode: CaptureMode,
     /// Rows with higher ids are not looked at, unless they failed before.
@@ -105,7 +105,7 @@ struct Sequencer<'a> {
 }
 
 /// What became of a step.
-enum Done {
+enum StepOutcome {
     /// It is in the log.
     Moved,
     /// Something stood in its way that is out of it: the rest is to be looked at again.
@@ -126,7 +126,7 @@ impl<'a> Sequencer<'a> {
             limits: Limits { rows_max: options.batch_rows_max, bytes_max: options.batch_bytes_max },
             floor: Floor::default(),
             floor_raised_at: Instant::now(),
-            pace: Pace::new(options, false),
+            polling: Polling::new(options, false),
             mode,
             until: i64::MAX,
         }
@@ -153,14 +153,14 @@ impl Sequencer<'_> {
                 }
                 Err(error) => return Err(error),
             };
-            let turn = self.pace.after_round(found, began.elapsed(), Instant::now());
-            if let Some(sleep) = turn.tell {
+            let next = self.polling.after_round(found, began.elapsed(), Instant::now());
+            if let Some(sleep) = next.tell {
                 self.tell(sleep).await?;
             }
-            if !turn.wait.is_zero() {
+            if !next.wait.is_zero() {
                 tokio::select! {
                     () = self.leadership.session.notified() => {}
-                    () = tokio::time::sleep(turn.wait) => {}
+                    () = tokio::time::sleep(next.wait) => {}
                     () = stop.cancelled() => {}
                 }
             }
@@ -180,12 +180,12 @@ impl Sequencer<'_> {
         let mut looked_at_all = complete;
         while let Some(step) = steps.pop_front() {
             match self.step(step, &mut steps).await? {
-                Done::Moved => {}
-                Done::LookAgain => {
+                StepOutcome::Moved => {}
+                StepOutcome::LookAgain => {
                     looked_at_all = false;
                     break;
                 }
-                Done::Ended(end) => return Ok(Err(end)),
+                StepOutcome::Ended(end) => return Ok(Err(end)),
             }
             if stop.is_cancelled() {
                 return Ok(Err(End::Stopped));
@@ -202,7 +202,7 @@ impl Sequencer<'_> {
     }
 
     /// What waits, in order; or that changes come from elsewhere.
-    async fn look(&self) -> Result<Result<Vec<Waiting>, End>, StoreError> {
+    async fn look(&self) -> Result<Result<Vec<WaitingTransaction>, End>, StoreError> {
         let look = async {
             let client = self.leadership.client();
             let (hard, soft, writers) =
@@ -220,7 +220,7 @@ impl Sequencer<'_> {
             }
             let lag_ms = rows.iter().map(|row| row.try_get::<_, i64>(8));
             let lag_ms = lag_ms.collect::<Result<Vec<_>, Error>>()?.into_iter().max();
-            let waiting: Vec<Waiting> =
+            let waiting: Vec<WaitingTransaction> =
                 rows.iter().map(waiting_of_row).collect::<Result<_, _>>()?;
             let rows: usize = waiting.iter().map(|transaction| transaction.rows).sum();
             let lag_ms = u64::try_from(lag_ms.unwrap_or(0)).unwrap_or(0);
@@ -231,10 +231,14 @@ impl Sequencer<'_> {
     }
 
     /// Moves a step's rows. If the database does not take them, finds those that it does not.
-    async fn step(&mut self, step: Step, steps: &mut VecDeque<Step>) -> Result<Done, StoreError> {
+    async fn step(
+        &mut self,
+        step: BatchAction,
+        steps: &mut VecDeque<BatchAction>,
+    ) -> Result<StepOutcome, StoreError> {
         let (transactions, chunk_rows) = match step {
-            Step::Whole(transactions) => (transactions, None),
-            Step::Chunks(transaction, rows) => (vec![transaction], Some(rows)),
+            BatchAction::Whole(transactions) => (transactions, None),
+            BatchAction::Chunks(transaction, rows) => (vec![transaction], Some(rows)),
         };
         let moved = match chunk_rows {
             None => self.move_whole(&transactions).await,
@@ -245,11 +249,11 @@ impl Sequencer<'_> {
             other => return other,
         };
         self.roll_back().await?;
-        tracing::warn!(%error, transactions = transactions.len(), "the log does not take a batch");
+        tracing::warn!(%error, transactions = transactions.len(), "the log rejects a batch; looking for the row at fault");
         if let Some((first, second)) = batch::halves(transactions.clone()) {
-            steps.push_front(Step::Whole(second));
-            steps.push_front(Step::Whole(first));
-            return Ok(Done::Moved);
+            steps.push_front(BatchAction::Whole(second));
+            steps.push_front(BatchAction::Whole(first));
+            return Ok(StepOutcome::Moved);
         }
         self.single_out(&transactions[0]).await
     }
@@ -281,9 +285,9 @@ impl Sequencer<'_> {
     }
 }
 
-fn waiting_of_row(row: &Row) -> Result<Waiting, Error> {
+fn waiting_of_row(row: &Row) -> Result<WaitingTransaction, Error> {
     let count = |value: i64| usize::try_from(value).unwrap_or(0);
-    Ok(Waiting {
+    Ok(WaitingTransaction {
         txid: row.try_get(0)?,
         first_id: row.try_get(1)?,
         last_id: row.try_get(2)?,

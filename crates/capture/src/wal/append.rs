@@ -1,4 +1,4 @@
-//! Appending what was read: events, place and all in one transaction.
+//! Appending what was read: events, position and all in one transaction.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use tokio_postgres::Row;
 use tokio_postgres::types::PgLsn;
 
 use tidewire_store_postgres::captured::{
-    CaptureLink, OFFSET_LOCK, Params, Query, StagedRow, StagedStreams, Then, broken, prepare, send,
+    AfterPipeline, CaptureLink, OFFSET_LOCK, Params, Query, StagedRow, StagedStreams, broken,
+    prepare, send,
 };
 use tidewire_store_postgres::wal::WatchedTable;
 
-use super::columns::{Controls, Rows, StagedRows};
-use super::database::Place;
+use super::columns::{ControlColumns, RowColumns, StagedRowColumns};
+use super::database::WalPosition;
 use crate::query::sql;
 use tidewire_store::Actor;
 use tidewire_store::Operation;
@@ -23,7 +24,7 @@ use tidewire_store::Staged;
 use tidewire_store::StoreError;
 use tidewire_store::{EntityChange, staged_entity};
 
-/// One thing that was read, at its place in its transaction.
+/// One thing that was read, at its position in its transaction.
 #[derive(Debug, Clone)]
 pub struct Item {
     /// Its transaction.
@@ -88,10 +89,10 @@ pub enum Appended {
 pub struct Batch<'a> {
     /// The generation in which this node leads.
     pub generation: i64,
-    /// The number of the place that is known to be the newest.
-    pub place_id: i64,
-    /// The place after it.
-    pub next: Place,
+    /// The number of the position that is known to be the newest.
+    pub position_id: i64,
+    /// The position after it.
+    pub next: WalPosition,
     /// Whether reading ends here, because another source takes over.
     pub finishes: bool,
     /// What was read.
@@ -137,7 +138,7 @@ async fn commit(
         false => 0,
     };
     streams.write(client).await?;
-    let place_id = batch.place_id + 1;
+    let position_id = batch.position_id + 1;
     let (lsn, part) = (PgLsn::from(batch.next.lsn), batch.next.part);
     let (commit_lsn, changes) = (
         part.map(|(lsn, _)| PgLsn::from(lsn)),
@@ -153,11 +154,11 @@ async fn commit(
         (!layout.controls.is_empty(), sql!("wal_controls_insert"), &layout.controls.params()),
         (!layout.taken.is_empty(), sql!("wal_staged_remove"), &[&layout.taken]),
         (!failures.is_empty(), sql!("wal_staged_failed"), &[&failed_ids, &failures]),
-        (true, sql!("wal_place_add"), &[&place_id, &lsn, &commit_lsn, &changes]),
+        (true, sql!("wal_place_add"), &[&position_id, &lsn, &commit_lsn, &changes]),
         (batch.finishes, sql!("wal_finished"), &[]),
         (grown, sql!("notify"), &[&tip]),
     ];
-    send(client, OPERATION, &queries, Then::Commit).await?;
+    send(client, OPERATION, &queries, AfterPipeline::Commit).await?;
     link.appended(layout.at, room);
     let events = layout.at.number() - begun.tip.number();
     link.counters().appended(events);
@@ -166,7 +167,7 @@ async fn commit(
 }
 
 /// What is known under the offset lock.
-struct Begun {
+struct LockedLog {
     tip: Position,
     now_ms: i64,
     staged: HashMap<i64, StagedHere>,
@@ -190,7 +191,7 @@ async fn begin(
     link: &CaptureLink,
     client: &ClientWrapper,
     batch: &Batch<'_>,
-) -> Result<Option<Begun>, StoreError> {
+) -> Result<Option<LockedLog>, StoreError> {
     let ids: Vec<i64> = batch
         .items
         .iter()
@@ -227,7 +228,7 @@ async fn begin(
         return Ok(None);
     };
     link.check(&at, 2, seen)?;
-    Ok(Some(Begun { tip, now_ms, staged }))
+    Ok(Some(LockedLog { tip, now_ms, staged }))
 }
 
 fn staged_of_row(row: &Row) -> Result<(i64, StagedHere), tokio_postgres::Error> {
@@ -246,7 +247,7 @@ fn staged_of_row(row: &Row) -> Result<(i64, StagedHere), tokio_postgres::Error> 
     Ok((row.try_get(0)?, staged))
 }
 
-impl Begun {
+impl LockedLog {
     /// The staged rows that concern streams, in no order.
     fn concerned(&self) -> Vec<StagedRow> {
         let of = |(id, here): (&i64, &StagedHere)| {
@@ -278,9 +279,9 @@ impl Begun {
 struct Layout<'a> {
     /// The last position that was given.
     at: Position,
-    rows: Rows<'a>,
-    staged_rows: StagedRows,
-    controls: Controls,
+    rows: RowColumns<'a>,
+    staged_rows: StagedRowColumns,
+    controls: ControlColumns,
     /// Staged rows that became events, or had nothing to become.
     taken: Vec<i64>,
     /// Those that could not, and why.

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::database::Place;
+use super::database::WalPosition;
 
 use super::pgoutput::{Cell, Old};
 use super::table::{Role, Table};
@@ -82,7 +82,7 @@ impl Change {
 /// What a value takes besides its text.
 const CELL_BYTES: usize = 40;
 
-/// A change at its place in a transaction.
+/// A change at its position in a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Its transaction, without the epoch.
@@ -102,7 +102,7 @@ pub(crate) struct Entry {
 pub(crate) struct Piece {
     pub(crate) entries: Vec<Entry>,
     /// Where reading goes on once they are in the log.
-    pub(crate) next: Place,
+    pub(crate) next: WalPosition,
 }
 
 /// The transaction that is being received.
@@ -124,20 +124,20 @@ struct Open {
 #[derive(Debug)]
 pub(crate) struct Assembler {
     /// Where reading goes on after what was handed over. (`entries` come after it.)
-    place: Place,
+    position: WalPosition,
     open: Option<Open>,
     entries: Vec<Entry>,
     bytes: usize,
 }
 
 impl Assembler {
-    /// Goes on at a place.
-    pub(crate) fn new(place: Place) -> Assembler {
-        Assembler { place, open: None, entries: Vec::new(), bytes: 0 }
+    /// Goes on at a position.
+    pub(crate) fn new(position: WalPosition) -> Assembler {
+        Assembler { position, open: None, entries: Vec::new(), bytes: 0 }
     }
 
     pub(crate) fn begin(&mut self, commit_lsn: u64, committed_at: i64, xid: u32) {
-        let begun = self.place.part.filter(|(lsn, _)| *lsn == commit_lsn);
+        let begun = self.position.part.filter(|(lsn, _)| *lsn == commit_lsn);
         self.open = Some(Open {
             commit_lsn,
             committed_at,
@@ -145,7 +145,7 @@ impl Assembler {
             actor: Actor::default(),
             seen: 0,
             done: begun.map_or(0, |(_, changes)| changes),
-            whole: commit_lsn < self.place.lsn,
+            whole: commit_lsn < self.position.lsn,
         });
     }
 
@@ -196,7 +196,7 @@ impl Assembler {
             }),
             None => {}
         }
-        self.place = Place { lsn: end_lsn.max(self.place.lsn), part: None };
+        self.position = WalPosition { lsn: end_lsn.max(self.position.lsn), part: None };
     }
 
     /// Whether a transaction is being received.
@@ -220,9 +220,9 @@ impl Assembler {
         first.is_some() && first != self.open_xid()
     }
 
-    /// Nothing that matters lies before this place, between transactions.
+    /// Nothing that matters lies before this position, between transactions.
     pub(crate) fn nothing_before(&mut self, lsn: u64) {
-        self.place.lsn = self.place.lsn.max(lsn);
+        self.position.lsn = self.position.lsn.max(lsn);
     }
 
     /// Whether everything received was handed over.
@@ -237,7 +237,7 @@ impl Assembler {
 
     /// Up to where everything was handed over, between transactions.
     pub(crate) fn lsn(&self) -> u64 {
-        self.place.lsn
+        self.position.lsn
     }
 
     /// Hands over what can be appended: all but the latest change of a transaction that is open.
@@ -249,7 +249,7 @@ impl Assembler {
         let kept = match held {
             Some((commit_lsn, number)) => {
                 if number > 0 {
-                    self.place.part = Some((commit_lsn, number));
+                    self.position.part = Some((commit_lsn, number));
                 }
                 self.entries.pop()
             }
@@ -262,7 +262,7 @@ impl Assembler {
             open.done = open.done.max(kept.number);
         }
         self.entries.extend(kept);
-        Piece { entries, next: self.place }
+        Piece { entries, next: self.position }
     }
 }
 

@@ -7,7 +7,7 @@ use tidewire_store::Position;
 
 /// Changes of rows, for `wal_rows_insert.sql`.
 #[derive(Debug, Default)]
-pub(crate) struct Rows<'a> {
+pub(crate) struct RowColumns<'a> {
     offsets: Vec<i64>,
     streams: Vec<&'a str>,
     table_ids: Vec<u32>,
@@ -26,7 +26,7 @@ pub(crate) struct Rows<'a> {
     times: Vec<i64>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> RowColumns<'a> {
     pub(crate) fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
@@ -75,14 +75,14 @@ impl<'a> Rows<'a> {
 
 /// Changes of rows that were staged, for `wal_staged_rows.sql`.
 #[derive(Debug, Default)]
-pub(crate) struct StagedRows {
+pub(crate) struct StagedRowColumns {
     offsets: Vec<i64>,
     ids: Vec<i64>,
     txids: Vec<i64>,
     lasts: Vec<bool>,
 }
 
-impl StagedRows {
+impl StagedRowColumns {
     pub(crate) fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
@@ -101,7 +101,7 @@ impl StagedRows {
 
 /// Control events, for `wal_controls_insert.sql`.
 #[derive(Debug, Default)]
-pub(crate) struct Controls {
+pub(crate) struct ControlColumns {
     offsets: Vec<i64>,
     streams: Vec<String>,
     payloads: Vec<Option<Vec<u8>>>,
@@ -112,7 +112,7 @@ pub(crate) struct Controls {
     times: Vec<i64>,
 }
 
-impl Controls {
+impl ControlColumns {
     pub(crate) fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What reading the write-ahead log asks of the database: types, visibility, the place.
+//! Queries that the reader of the write-ahead log runs: types, visibility, its position.
 //!
 //! The reader runs these on the session that holds the election's lock.
 
@@ -35,7 +35,7 @@ pub struct TypeRow {
 
 /// How far the write-ahead log was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct WalPosition {
     /// Transactions that end here or before are in the log.
     pub lsn: u64,
     /// A transaction that is in the log in part: where its commit lies, and how many of its changes
@@ -45,7 +45,7 @@ pub struct Place {
 
 /// A transaction as the database sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct TransactionVisibility {
     /// Its number, with the epoch.
     pub txid: i64,
     /// Whether what it did can be seen.
@@ -115,9 +115,13 @@ pub async fn is_json(client: &ClientWrapper, text: &str) -> Result<bool, StoreEr
 }
 
 /// What the database sees of transactions, given by their numbers without the epoch.
-pub async fn seen(client: &ClientWrapper, xids: &[u32]) -> Result<Vec<Seen>, StoreError> {
+pub async fn seen(
+    client: &ClientWrapper,
+    xids: &[u32],
+) -> Result<Vec<TransactionVisibility>, StoreError> {
     let xids: Vec<i64> = xids.iter().map(|xid| i64::from(*xid)).collect();
-    let of_row = |row: &Row| Ok(Seen { txid: row.try_get(0)?, visible: row.try_get(1)? });
+    let of_row =
+        |row: &Row| Ok(TransactionVisibility { txid: row.try_get(0)?, visible: row.try_get(1)? });
     let read = async {
         query(client, sql!("wal_visible"), &[&xids])
             .await?
@@ -128,8 +132,8 @@ pub async fn seen(client: &ClientWrapper, xids: &[u32]) -> Result<Vec<Seen>, Sto
     read.await.map_err(broken("look whether transactions are visible"))
 }
 
-/// The place, and its number.
-pub async fn place(client: &ClientWrapper) -> Result<Option<(i64, Place)>, StoreError> {
+/// The position, and its number.
+pub async fn position(client: &ClientWrapper) -> Result<Option<(i64, WalPosition)>, StoreError> {
     let read = async {
         let rows = query(client, sql!("wal_place"), &[]).await?;
         let Some(row) = rows.first() else {
@@ -137,22 +141,22 @@ pub async fn place(client: &ClientWrapper) -> Result<Option<(i64, Place)>, Store
         };
         let commit: Option<PgLsn> = row.try_get(2)?;
         let changes = unsigned(row.try_get(3)?);
-        let place = Place {
+        let position = WalPosition {
             lsn: row.try_get::<_, PgLsn>(1)?.into(),
             part: commit.map(|lsn| (lsn.into(), changes)),
         };
-        Ok(Some((row.try_get(0)?, place)))
+        Ok(Some((row.try_get(0)?, position)))
     };
     read.await.map_err(broken("read how far the write-ahead log was read"))
 }
 
-/// Forgets places before this one.
-pub async fn forget_places(client: &ClientWrapper, before: i64) -> Result<(), StoreError> {
+/// Forgets positions before this one.
+pub async fn forget_positions(client: &ClientWrapper, before: i64) -> Result<(), StoreError> {
     let removed = execute(client, sql!("wal_places_remove"), &[&before]).await;
-    removed.map(drop).map_err(broken("forget old places"))
+    removed.map(drop).map_err(broken("forget old positions"))
 }
 
-/// A snapshot as text, and a place in the write-ahead log behind everything it sees.
+/// A snapshot as text, and a position in the write-ahead log behind everything it sees.
 pub async fn now(client: &ClientWrapper) -> Result<(String, u64), StoreError> {
     let read = async {
         let row = query_one(client, sql!("wal_now"), &[]).await?;

@@ -10,7 +10,7 @@ use super::pgoutput::{Cell, Old};
 use super::table::Table;
 
 /// Values that only the database can write, with what it wrote: by type and text.
-pub(crate) type Written = HashMap<(String, Bytes), String>;
+pub(crate) type ServerWritten = HashMap<(String, Bytes), String>;
 
 /// How values are written that are JSON themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(crate) fn unwritten<'a>(
 
 /// The row as a JSON object. A value that is not what its type says is a string: the text that the
 /// database sent.
-pub(crate) fn object(table: &Table, cells: &[Cell], written: &Written, form: Form) -> String {
+pub(crate) fn object(table: &Table, cells: &[Cell], written: &ServerWritten, form: Form) -> String {
     let mut out = String::from("{");
     for ((name, kind), cell) in table.columns.iter().zip(cells) {
         if *cell == Cell::Unchanged || *kind == Kind::LeftOut {
@@ -83,7 +83,7 @@ pub(crate) fn object(table: &Table, cells: &[Cell], written: &Written, form: For
     out
 }
 
-fn value(out: &mut String, kind: &Kind, bytes: &Bytes, written: &Written, form: Form) {
+fn value(out: &mut String, kind: &Kind, bytes: &Bytes, written: &ServerWritten, form: Form) {
     if let Kind::Database(name) = kind
         && let Some(json) = written.get(&(name.clone(), bytes.clone()))
     {
@@ -125,7 +125,7 @@ mod tests {
     fn what_did_not_change_is_taken_from_the_row_before() {
         let old = Old::Whole(vec![text("1"), text("long"), Cell::Null]);
         let new = filled(&[text("2"), Cell::Unchanged, Cell::Null], &old);
-        let json = object(&table(), &new, &Written::new(), Form::Usual);
+        let json = object(&table(), &new, &ServerWritten::new(), Form::Usual);
         assert_eq!(json, r#"{"id":2,"big":"long","point":null}"#);
     }
 
@@ -133,12 +133,12 @@ mod tests {
     fn what_nobody_said_is_left_out() {
         let new = filled(&[text("2"), Cell::Unchanged, Cell::Null], &Old::Nothing);
         assert_eq!(
-            object(&table(), &new, &Written::new(), Form::Usual),
+            object(&table(), &new, &ServerWritten::new(), Form::Usual),
             r#"{"id":2,"point":null}"#
         );
         let key = Old::Key(vec![text("1"), Cell::Null, Cell::Null]);
         assert_eq!(
-            object(&table(), &before(&key, &[]), &Written::new(), Form::Usual),
+            object(&table(), &before(&key, &[]), &ServerWritten::new(), Form::Usual),
             r#"{"id":1}"#
         );
     }
@@ -149,13 +149,13 @@ mod tests {
         let asked: Vec<_> = unwritten(&table(), &cells)
             .map(|(name, text)| ((name.to_owned(), text.clone()), r#"{"x":1}"#.to_owned()))
             .collect();
-        let written: Written = asked.into_iter().collect();
+        let written: ServerWritten = asked.into_iter().collect();
         assert_eq!(
             object(&table(), &cells, &written, Form::Usual),
             r#"{"id":1,"big":null,"point":{"x":1}}"#
         );
         // Without an answer its text is better than nothing.
-        let json = object(&table(), &cells, &Written::new(), Form::Usual);
+        let json = object(&table(), &cells, &ServerWritten::new(), Form::Usual);
         assert_eq!(json, r#"{"id":1,"big":null,"point":"(1,2,3)"}"#);
     }
 }

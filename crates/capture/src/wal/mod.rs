@@ -4,8 +4,8 @@
 //! - `pgoutput`: the slot's messages; `stream`: the connection they come on
 //! - `kind`, `json`, `image`: values and rows in the canonical form; `table`: what tables look like
 //! - `assemble`: transactions and parts of them; `translate`: from there to events
-//! - `reader`: the loop; `meter`: what the slot costs the database
-//! - `append`, `columns`: into the log, with the place that was reached, by the store's appender
+//! - `reader`: the loop; `slot_watch`: how much write-ahead log the slot keeps
+//! - `append`, `columns`: into the log, with the position that was reached, by the store's appender
 //! - `repair`: what to do when the slot is lost; `differences`: what a repair reads
 //! - `database`: what reading asks of the database; `target`: where replication connections go
 
@@ -17,10 +17,10 @@ mod differences;
 mod image;
 mod json;
 mod kind;
-mod meter;
 mod pgoutput;
 mod reader;
 mod repair;
+mod slot_watch;
 mod stream;
 mod table;
 mod target;
@@ -37,8 +37,8 @@ use crate::leader::{End, Leadership};
 use crate::options::CaptureOptions;
 use crate::sequencer;
 
-pub use meter::WalLimits;
 use reader::{Ended, ReadError, Reader};
+pub use slot_watch::WalLimits;
 use stream::{Stream, StreamError};
 
 /// How long to wait after the replication connection broke.
@@ -116,7 +116,7 @@ async fn prepare(
     Ok(None)
 }
 
-/// Reads the slot from the place on. Ends whoever else does: that can only be a leader of before.
+/// Reads the slot from the position on. Ends whoever else does: that can only be a leader of before.
 async fn read(
     leadership: &Leadership,
     options: &CaptureOptions,
@@ -134,12 +134,12 @@ async fn read(
     }
     wal::make_publications(client).await?;
     wal::end_sender(client, &state.slot).await?;
-    let Some(place) = database::place(client).await? else {
-        return Ok(Ended::SlotLost("it is not known how far it was read".to_owned()));
+    let Some(position) = database::position(client).await? else {
+        return Ok(Ended::SlotLost("the position up to which it was read is unknown".to_owned()));
     };
-    let stream = connect(leadership, &state.slot, place.1.lsn).await?;
-    tracing::info!(slot = state.slot, lsn = place.1.lsn, "reading the write-ahead log");
-    Reader::new(leadership, options, state.slot.clone(), stream, place).run(stop).await
+    let stream = connect(leadership, &state.slot, position.1.lsn).await?;
+    tracing::info!(slot = state.slot, lsn = position.1.lsn, "reading the write-ahead log");
+    Reader::new(leadership, options, state.slot.clone(), stream, position).run(stop).await
 }
 
 /// Connects to the server that has the slot: one of those that the URL names.

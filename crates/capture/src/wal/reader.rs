@@ -1,8 +1,8 @@
 //! The loop: takes what the slot sends, appends it, and tells the server that it need not keep it.
 //!
-//! What must hold: a transaction is appended only once it is visible to everyone, events and the place
+//! What must hold: a transaction is appended only once it is visible to everyone, events and the position
 //! they were read at commit together, and the slot is confirmed after that. So whatever fails, reading
-//! starts again at the place, and nothing is lost or there twice.
+//! starts again at the position, and nothing is lost or there twice.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use super::append::{self, Appended, Batch, Item};
 use super::assemble::{Actor, Assembler, Change, Piece};
 use super::database;
 use super::kind::Kind;
-use super::meter::{Meter, Verdict};
 use super::pgoutput::{Cell, Column, Message, Relation};
+use super::slot_watch::{SlotVerdict, SlotWatch};
 use super::stream::{Arrival, Stream, StreamError};
 use super::table::{Role, Table};
 use super::translate;
-use crate::crowd;
+use crate::group_commit;
 use crate::leader::{End, Leadership};
 use crate::options::CaptureOptions;
 use crate::sequencer;
@@ -72,17 +72,17 @@ pub(crate) struct Reader<'a> {
     slot: String,
     stream: Stream,
     assembler: Assembler,
-    /// The newest place's number.
-    place_id: i64,
+    /// The newest position's number.
+    position_id: i64,
     tables: HashMap<u32, (Relation, Arc<Table>)>,
     watches: HashMap<u32, Arc<WatchedTable>>,
     /// The transaction being received says that another source takes over after it.
     switches: bool,
-    meter: Meter,
+    slot_watch: SlotWatch,
     ticks: u32,
     /// When the next commit may begin.
     rest_until: Instant,
-    /// A snapshot, and the place by which everything it sees is in the log.
+    /// A snapshot, and the position by which everything it sees is in the log.
     settling: Option<(String, u64)>,
     stop: CancellationToken,
 }
@@ -93,19 +93,19 @@ impl<'a> Reader<'a> {
         options: &'a CaptureOptions,
         slot: String,
         stream: Stream,
-        (place_id, place): (i64, database::Place),
+        (position_id, position): (i64, database::WalPosition),
     ) -> Reader<'a> {
         Reader {
             leadership,
             options,
             slot,
             stream,
-            assembler: Assembler::new(place),
-            place_id,
+            assembler: Assembler::new(position),
+            position_id,
             tables: HashMap::new(),
             watches: HashMap::new(),
             switches: false,
-            meter: Meter::default(),
+            slot_watch: SlotWatch::default(),
             ticks: 0,
             rest_until: Instant::now(),
             settling: None,
@@ -358,9 +358,9 @@ impl<'a> Reader<'a> {
         let session = &self.leadership.session;
         let items = translate::items(session, &piece.entries, &txids, false).await?;
         let appended = match self.try_append(&piece, &items, finishes).await {
-            // Something in it is not to the database's taste.
+            // The database rejects something in it.
             Err(error @ StoreError::Broken { .. }) => {
-                tracing::warn!(%error, "a batch of changes is looked at row by row");
+                tracing::warn!(%error, "a batch of changes failed; checking it row by row");
                 let items = translate::items(session, &piece.entries, &txids, true).await?;
                 self.try_append(&piece, &items, finishes).await?
             }
@@ -369,9 +369,9 @@ impl<'a> Reader<'a> {
         match appended {
             Appended::NotLeader => Ok(Flow::End(Ended::Well(End::Deposed))),
             Appended::Done { .. } => {
-                self.place_id += 1;
+                self.position_id += 1;
                 self.stream.confirm(piece.next.lsn);
-                self.rest_until = Instant::now() + crowd::pause(xids.len(), began.elapsed());
+                self.rest_until = Instant::now() + group_commit::pause(xids.len(), began.elapsed());
                 Ok(if finishes { Flow::End(Ended::Well(End::Switched)) } else { Flow::On })
             }
         }
@@ -385,7 +385,7 @@ impl<'a> Reader<'a> {
     ) -> Result<Appended, StoreError> {
         let batch = Batch {
             generation: self.leadership.generation,
-            place_id: self.place_id,
+            position_id: self.position_id,
             next: piece.next,
             finishes,
             items,
@@ -395,11 +395,11 @@ impl<'a> Reader<'a> {
         Ok(appended)
     }
 
-    /// Looks at the slot, notes what is in the log for sure, and forgets old places.
+    /// Looks at the slot, notes what is in the log for sure, and forgets old positions.
     async fn tick(&mut self) -> Result<Flow, ReadError> {
         self.ticks = self.ticks.wrapping_add(1);
         let client = self.leadership.client();
-        database::forget_places(client, self.place_id).await?;
+        database::forget_positions(client, self.position_id).await?;
         if let Some((snapshot, lsn)) = self.settling.take() {
             if self.assembler.lsn() >= lsn {
                 database::settle(client, &snapshot).await?;
@@ -422,13 +422,13 @@ impl<'a> Reader<'a> {
             return Ok(Flow::End(Ended::SlotLost("somebody dropped the slot".to_owned())));
         };
         self.leadership.link.counters().wal(slot.retained_bytes, slot.behind_bytes);
-        match self.meter.look(&slot, &self.options.wal) {
-            Verdict::Fine => Ok(Flow::On),
-            Verdict::Warn(text) => {
+        match self.slot_watch.check(&slot, &self.options.wal) {
+            SlotVerdict::Fine => Ok(Flow::On),
+            SlotVerdict::Warn(text) => {
                 tracing::warn!("{text}");
                 Ok(Flow::On)
             }
-            Verdict::GiveUp(why) => Ok(Flow::End(Ended::SlotLost(why))),
+            SlotVerdict::GiveUp(why) => Ok(Flow::End(Ended::SlotLost(why))),
         }
     }
 }

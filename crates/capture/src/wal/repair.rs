@@ -16,7 +16,7 @@ use tidewire_store_postgres::captured::broken;
 use tidewire_store_postgres::wal::{self, WalState, WatchedTable};
 
 use super::append::{self, Appended, Batch, Item, Read, RowItem};
-use super::database::{self, Place};
+use super::database::{self, WalPosition};
 use super::differences::{self, Difference, Gap};
 use super::stream::{Stream, StreamError};
 use super::target;
@@ -70,10 +70,17 @@ async fn work(
 ) -> Result<(), StoreError> {
     tracing::warn!(slot = state.slot, why, "comparing the watched tables with the log");
     let client = leadership.client();
-    let place_id = database::place(client).await?.map_or(0, |(id, _)| id);
+    let position_id = database::position(client).await?.map_or(0, |(id, _)| id);
     let (txid, committed_at) = differences::repair_number(client).await?;
-    let mut repair =
-        Repair { leadership, options, place_id, txid, committed_at, items: Vec::new(), found: 0 };
+    let mut repair = Repair {
+        leadership,
+        options,
+        position_id,
+        txid,
+        committed_at,
+        items: Vec::new(),
+        found: 0,
+    };
     wal::drop_slot(client, &state.slot).await?;
     if state.finishing {
         return repair.give_up(why).await;
@@ -89,7 +96,7 @@ async fn work(
     for (id, txid, last) in gap.staged().await? {
         repair.items.push(Item { txid, last, committed_at, what: Read::Staged(id) });
     }
-    repair.append(Place { lsn, part: None }, true).await?;
+    repair.append(WalPosition { lsn, part: None }, true).await?;
     tracing::warn!(slot = state.slot, differences = repair.found, "the log has caught up");
     Ok(())
 }
@@ -109,7 +116,7 @@ async fn create(leadership: &Leadership, slot: &str) -> Result<(Stream, u64, Str
 struct Repair<'a> {
     leadership: &'a Leadership,
     options: &'a CaptureOptions,
-    place_id: i64,
+    position_id: i64,
     /// Under this number are the events that a repair finds: which transactions they were is not
     /// known.
     txid: i64,
@@ -146,13 +153,13 @@ impl Repair<'_> {
         let write = async {
             while receiver.recv_many(&mut differences, self.options.batch_rows_max.max(1)).await > 0
             {
-                let place = self.place_now().await?;
+                let position = self.position_now().await?;
                 for difference in differences.drain(..) {
                     self.items.push(self.item(&table, difference));
                     self.found += 1;
                 }
                 if self.items.len() >= self.options.batch_rows_max {
-                    self.append(place, false).await?;
+                    self.append(position, false).await?;
                 }
             }
             Ok(())
@@ -181,17 +188,17 @@ impl Repair<'_> {
     }
 
     /// Where reading stands: it does not move before the repair is done.
-    async fn place_now(&self) -> Result<Place, StoreError> {
-        Ok(database::place(self.leadership.client())
+    async fn position_now(&self) -> Result<WalPosition, StoreError> {
+        Ok(database::position(self.leadership.client())
             .await?
-            .map(|(_, place)| place)
+            .map(|(_, position)| position)
             .unwrap_or_default())
     }
 
-    async fn append(&mut self, next: Place, finishes: bool) -> Result<(), StoreError> {
+    async fn append(&mut self, next: WalPosition, finishes: bool) -> Result<(), StoreError> {
         let batch = Batch {
             generation: self.leadership.generation,
-            place_id: self.place_id,
+            position_id: self.position_id,
             next,
             finishes,
             items: &self.items,
@@ -201,7 +208,7 @@ impl Repair<'_> {
         self.items.clear();
         match appended {
             Appended::Done { .. } => {
-                self.place_id += 1;
+                self.position_id += 1;
                 Ok(())
             }
             Appended::NotLeader => {
@@ -219,7 +226,7 @@ impl Repair<'_> {
                  missing: read the table again"
             ));
         }
-        let place = self.place_now().await?;
-        self.append(place, true).await
+        let position = self.position_now().await?;
+        self.append(position, true).await
     }
 }

@@ -2,7 +2,7 @@
 
 use tokio_postgres::config::{Host, SslMode};
 
-use tidewire_store_postgres::captured::{CaptureLink, Check};
+use tidewire_store_postgres::captured::{CaptureLink, TlsCheck};
 
 /// PostgreSQL's own port.
 const PORT: u16 = 5432;
@@ -53,10 +53,10 @@ pub(crate) fn targets(link: &CaptureLink) -> Vec<Target> {
     let (config, protection) = (link.config(), link.protection());
     let check = match (config.get_ssl_mode(), protection.check) {
         (SslMode::Disable, _) => CheckOf::NoTls,
-        (_, Check::Issuer) => CheckOf::Issuer,
-        (_, Check::IssuerAndHost) => CheckOf::IssuerAndHost,
-        (SslMode::Require, Check::Nothing) => CheckOf::Nothing,
-        (_, Check::Nothing) => CheckOf::IfOffered,
+        (_, TlsCheck::Issuer) => CheckOf::Issuer,
+        (_, TlsCheck::IssuerAndHost) => CheckOf::IssuerAndHost,
+        (SslMode::Require, TlsCheck::Nothing) => CheckOf::Nothing,
+        (_, TlsCheck::Nothing) => CheckOf::IfOffered,
     };
     let ports = config.get_ports();
     let user = config.get_user().unwrap_or("postgres").to_owned();

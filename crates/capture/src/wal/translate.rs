@@ -1,4 +1,4 @@
-//! From what was read to what is appended: images of rows, numbers of transactions.
+//! Translates what was read into what is appended: images of rows, numbers of transactions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tidewire_store_postgres::captured::CaptureSession;
 use super::append::{Item, Read, RowItem};
 use super::assemble::{Change, Entry};
 use super::database;
-use super::image::{self, Form, Written};
+use super::image::{self, Form, ServerWritten};
 use super::pgoutput::Cell;
 use super::table::{Role, Table};
 
@@ -29,7 +29,7 @@ pub(crate) async fn items(
         let begin = items.len();
         translate(&mut items, entry, txid, &written, Form::Usual);
         if cautious && !are_json(session, &items[begin..]).await? {
-            tracing::error!("a row's JSON is not to the database's taste; the event has its text");
+            tracing::error!("the database rejects a row's JSON; the event carries it as text");
             items.truncate(begin);
             translate(&mut items, entry, txid, &written, Form::Plain);
         }
@@ -53,7 +53,7 @@ async fn are_json(session: &CaptureSession, items: &[Item]) -> Result<bool, Stor
 }
 
 /// Has the database write what only it can.
-async fn written(session: &CaptureSession, entries: &[Entry]) -> Result<Written, StoreError> {
+async fn written(session: &CaptureSession, entries: &[Entry]) -> Result<ServerWritten, StoreError> {
     let mut asked: BTreeMap<&str, BTreeSet<&Bytes>> = BTreeMap::new();
     for entry in entries {
         let (table, rows) = match &entry.change {
@@ -66,7 +66,7 @@ async fn written(session: &CaptureSession, entries: &[Entry]) -> Result<Written,
             asked.entry(name).or_default().insert(text);
         }
     }
-    let mut written = Written::new();
+    let mut written = ServerWritten::new();
     for (name, values) in asked {
         let texts: Vec<&str> =
             values.iter().map(|value| std::str::from_utf8(value).unwrap_or_default()).collect();
@@ -79,7 +79,7 @@ async fn written(session: &CaptureSession, entries: &[Entry]) -> Result<Written,
     Ok(written)
 }
 
-fn translate(items: &mut Vec<Item>, entry: &Entry, txid: i64, written: &Written, form: Form) {
+fn translate(items: &mut Vec<Item>, entry: &Entry, txid: i64, written: &ServerWritten, form: Form) {
     let row =
         |table: &Arc<Table>, operation, before: Option<Vec<Cell>>, after: Option<Vec<Cell>>| {
             let Role::Watched(watch) = &table.role else {

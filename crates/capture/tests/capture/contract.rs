@@ -10,7 +10,7 @@ use tidewire_store_postgres::PostgresOptions;
 use tidewire_store_postgres::PostgresStore;
 use tidewire_store_postgres::testing::{TestDatabase, fresh_database};
 
-use crate::stage::quick;
+use crate::fixture::quick;
 
 struct Captured {
     database: TestDatabase,

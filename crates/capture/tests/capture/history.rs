@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
 
-use crate::stage::{Logged, Stage};
+use crate::fixture::{Fixture, Logged};
 
 /// A table `t` under watch, whose history is kept in `notes`.
 pub(crate) const TABLE: &str = "
@@ -41,13 +41,13 @@ pub(crate) const TABLE: &str = "
 type Change = (String, Option<Value>, Option<Value>);
 
 /// Panics, and says where, if the log tells another story than the notes.
-pub(crate) async fn assert_told(stage: &Stage) {
+pub(crate) async fn assert_told(fixture: &Fixture) {
     let log: Vec<Logged> =
-        stage.log().await.into_iter().filter(|event| event.operation.is_some()).collect();
+        fixture.log().await.into_iter().filter(|event| event.operation.is_some()).collect();
     let sql = "SELECT txid, uid, op, before::text, after::text FROM notes ORDER BY seq";
     let mut notes_by_row: BTreeMap<i64, Vec<Change>> = BTreeMap::new();
     let mut notes_by_tx: BTreeMap<i64, Vec<Change>> = BTreeMap::new();
-    for row in stage.sql.query(sql, &[]).await.expect("notes") {
+    for row in fixture.sql.query(sql, &[]).await.expect("notes") {
         let image = |index| row.get::<_, Option<&str>>(index).map(|text| text.parse().expect("it"));
         let change: Change = (row.get(2), image(3), image(4));
         notes_by_row.entry(row.get(1)).or_default().push(change.clone());
@@ -72,7 +72,7 @@ pub(crate) async fn assert_told(stage: &Stage) {
     }
     assert_whole(&log);
     assert_causes_come_first(&log);
-    assert_folds_to_the_table(stage, &log).await;
+    assert_folds_to_the_table(fixture, &log).await;
 }
 
 /// Transactions are contiguous among captured events, and marked at their ends only.
@@ -101,7 +101,7 @@ fn assert_causes_come_first(log: &[Logged]) {
     }
 }
 
-async fn assert_folds_to_the_table(stage: &Stage, log: &[Logged]) {
+async fn assert_folds_to_the_table(fixture: &Fixture, log: &[Logged]) {
     let mut rows: HashMap<i64, Value> = HashMap::new();
     let uid = |image: &Value| image["uid"].as_i64().expect("a uid");
     for event in log {
@@ -113,7 +113,7 @@ async fn assert_folds_to_the_table(stage: &Stage, log: &[Logged]) {
             rows.insert(uid(after), after.clone());
         }
     }
-    let table = stage.sql.query("SELECT to_jsonb(t)::text FROM t", &[]).await.expect("the table");
+    let table = fixture.sql.query("SELECT to_jsonb(t)::text FROM t", &[]).await.expect("the table");
     let parsed = |row: &tokio_postgres::Row| row.get::<_, &str>(0).parse().expect("JSON");
     let table: HashMap<i64, Value> =
         table.iter().map(parsed).map(|image: Value| (uid(&image), image)).collect();

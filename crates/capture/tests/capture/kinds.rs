@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tidewire_store::{Actor, Sql as _, SqlLimits, Statements};
 
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 
 /// Settings under which values look unlike the canonical form.
 const ODD_SETTINGS: &str = "SET TimeZone = 'Asia/Kathmandu'; SET DateStyle = 'SQL, DMY';
@@ -11,17 +11,17 @@ const ODD_SETTINGS: &str = "SET TimeZone = 'Asia/Kathmandu'; SET DateStyle = 'SQ
 
 /// The after image of the only row that was inserted into a table of one column.
 async fn image_of(column: &str, value: &str) -> String {
-    let stage = Stage::set().await;
-    stage.run("CREATE TYPE mood AS ENUM ('sad', 'glad')").await;
-    stage.run("CREATE DOMAIN picture AS bytea").await;
-    stage.run(&format!("CREATE TABLE v (value {column})")).await;
-    stage.run("SELECT tidewire.watch('v')").await;
-    stage.run(ODD_SETTINGS).await;
-    stage.run(&format!("INSERT INTO v VALUES ({value})")).await;
-    stage.caught_up().await;
+    let fixture = Fixture::start().await;
+    fixture.run("CREATE TYPE mood AS ENUM ('sad', 'glad')").await;
+    fixture.run("CREATE DOMAIN picture AS bytea").await;
+    fixture.run(&format!("CREATE TABLE v (value {column})")).await;
+    fixture.run("SELECT tidewire.watch('v')").await;
+    fixture.run(ODD_SETTINGS).await;
+    fixture.run(&format!("INSERT INTO v VALUES ({value})")).await;
+    fixture.caught_up().await;
     let image = "SELECT (after_data -> 'value')::text FROM tidewire.log WHERE operation = 'INSERT'";
-    let image = stage.text(image).await;
-    stage.strike().await;
+    let image = fixture.text(image).await;
+    fixture.tear_down().await;
     image
 }
 
@@ -79,15 +79,15 @@ async fn the_rest_is_as_to_jsonb_has_it() {
 /// What a result of SQL has is what events have, also of types whose text is not their JSON.
 #[tokio::test]
 async fn results_of_sql_have_the_form_of_events() {
-    let stage = Stage::set().await;
-    stage
+    let fixture = Fixture::start().await;
+    fixture
         .run("CREATE EXTENSION hstore; CREATE DOMAIN document AS json;
               CREATE TYPE pair AS (j json, h hstore, n numeric);
               CREATE TABLE v (id int PRIMARY KEY, j json, ja json[], d document, h hstore, ha hstore[], p pair,
                   pa pair[], jb jsonb, n numeric);
               SELECT tidewire.watch('v')")
         .await;
-    stage
+    fixture
         .run(
             r#"INSERT INTO v VALUES (1, '{"b": 1e2, "a": 1.50, "a": -0, "c": "\u00e9\u0000"}',
                 ARRAY['1.0E+3', '[0.10e1, 12345678901234567890123]']::json[], ' [ 1E400 ] ',
@@ -96,7 +96,7 @@ async fn results_of_sql_have_the_form_of_events() {
                 INSERT INTO v (id) VALUES (2)"#,
         )
         .await;
-    stage.caught_up().await;
+    fixture.caught_up().await;
     let columns = ["j", "ja", "d", "h", "ha", "p", "pa", "jb", "n"];
     let statements = Statements {
         sql: format!("SELECT {} FROM v ORDER BY id", columns.join(", ")),
@@ -104,15 +104,15 @@ async fn results_of_sql_have_the_form_of_events() {
         actor: Actor::default(),
         limits: SqlLimits { timeout_ms: 60_000, rows_max: 10, bytes_max: 1 << 20 },
     };
-    let answer = stage.store.run_sql(statements).await.expect("an answer");
+    let answer = fixture.store.run_sql(statements).await.expect("an answer");
     for (row, id) in answer.rows.iter().zip(1..) {
         for (value, column) in row.iter().zip(columns) {
             let image = format!(
                 "SELECT (after_data -> '{column}')::text FROM tidewire.log
                  WHERE operation = 'INSERT' AND entity_id = '{id}'"
             );
-            assert_eq!(value.get(), stage.text(&image).await, "{column} of row {id}");
+            assert_eq!(value.get(), fixture.text(&image).await, "{column} of row {id}");
         }
     }
-    stage.strike().await;
+    fixture.tear_down().await;
 }

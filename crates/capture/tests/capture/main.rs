@@ -3,6 +3,7 @@
 mod compat;
 mod contract;
 mod failover;
+mod fixture;
 mod history;
 mod kinds;
 mod leaders;
@@ -12,7 +13,6 @@ mod past_capture;
 mod publishing;
 mod queries;
 mod rows;
-mod stage;
 mod stress;
 mod tables_change;
 mod wal;

@@ -3,30 +3,30 @@
 use futures_util::future::join_all;
 use tidewire_store::Sql as _;
 
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 
 const MARKS: &str = "SELECT count(*) FROM tidewire.log WHERE control = 'mark'";
 
 #[tokio::test]
 async fn many_who_wait_set_two_marks() {
-    let stage = Stage::set().await;
-    stage
+    let fixture = Fixture::start().await;
+    fixture
         .run("CREATE TABLE orders (id integer PRIMARY KEY); SELECT tidewire.watch('orders')")
         .await;
-    stage.caught_up().await;
-    let before = stage.number(MARKS).await;
-    stage.run("INSERT INTO orders VALUES (1)").await;
+    fixture.caught_up().await;
+    let before = fixture.number(MARKS).await;
+    fixture.run("INSERT INTO orders VALUES (1)").await;
     // All of them have asked before the first mark is set.
-    let reached = join_all((0..50).map(|_| stage.store.caught_up(30_000))).await;
+    let reached = join_all((0..50).map(|_| fixture.store.caught_up(30_000))).await;
     let row = "SELECT c_offset FROM tidewire.log WHERE table_name = 'orders'";
-    let row = u64::try_from(stage.number(row).await).expect("an offset");
+    let row = u64::try_from(fixture.number(row).await).expect("an offset");
     for position in reached {
         assert!(position.expect("the log has it").number() > row, "the row is before the mark");
     }
     assert_eq!(
-        stage.number(MARKS).await - before,
+        fixture.number(MARKS).await - before,
         2,
         "the first who asked has one, all others share one"
     );
-    stage.strike().await;
+    fixture.tear_down().await;
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tidewire_store::{Answer, Append, Command, Create, Log as _};
 
-use crate::stage::{Logged, Stage};
+use crate::fixture::{Fixture, Logged};
 
 fn documents(log: &[Logged]) -> Vec<(&str, &str)> {
     log.iter()
@@ -11,7 +11,7 @@ fn documents(log: &[Logged]) -> Vec<(&str, &str)> {
         .collect()
 }
 
-async fn make(stage: &Stage, stream: &str, content_type: &str) {
+async fn make(fixture: &Fixture, stream: &str, content_type: &str) {
     let create = Create {
         stream: stream.to_owned(),
         content_type: Some(content_type.to_owned()),
@@ -21,11 +21,11 @@ async fn make(stage: &Stage, stream: &str, content_type: &str) {
         fork: None,
         actor: tidewire_store::Actor::default(),
     };
-    let made = stage.store.submit(Command::Create(Box::new(create))).await.expect("a stream");
+    let made = fixture.store.submit(Command::Create(Box::new(create))).await.expect("a stream");
     assert!(matches!(made, Answer::Created { new: true, .. }), "{made:?}");
 }
 
-async fn close(stage: &Stage, stream: &str) {
+async fn close(fixture: &Fixture, stream: &str) {
     let close = Append {
         stream: stream.to_owned(),
         content_type: None,
@@ -36,21 +36,21 @@ async fn close(stage: &Stage, stream: &str) {
         actor: tidewire_store::Actor::default(),
         trace_context: None,
     };
-    stage.store.submit(Command::Append(close)).await.expect("the stream is closed");
+    fixture.store.submit(Command::Append(close)).await.expect("the stream is closed");
 }
 
 #[tokio::test]
 async fn a_document_is_published_with_its_transaction_or_not_at_all() {
-    let stage = Stage::set().await;
-    stage.run("CREATE TABLE orders (id int PRIMARY KEY); SELECT tidewire.watch('orders')").await;
+    let fixture = Fixture::start().await;
+    fixture.run("CREATE TABLE orders (id int PRIMARY KEY); SELECT tidewire.watch('orders')").await;
     let commits = r#"BEGIN; SELECT tidewire.set_actor('ann', 'acme');
         INSERT INTO orders VALUES (1); SELECT tidewire.publish('doc/1', '{"n": 1.50}');
         INSERT INTO orders VALUES (2); SELECT tidewire.publish('doc/1', '2'); COMMIT"#;
-    stage.run("BEGIN; SELECT tidewire.publish('doc/1', '0'); ROLLBACK").await;
-    stage.run(commits).await;
-    stage.run("SELECT tidewire.publish('doc/1', '3')").await;
-    stage.caught_up().await;
-    let log = stage.log().await;
+    fixture.run("BEGIN; SELECT tidewire.publish('doc/1', '0'); ROLLBACK").await;
+    fixture.run(commits).await;
+    fixture.run("SELECT tidewire.publish('doc/1', '3')").await;
+    fixture.caught_up().await;
+    let log = fixture.log().await;
     let expected = [("doc/1", r#"{"n": 1.50}"#), ("doc/1", "2"), ("doc/1", "3")];
     assert_eq!(documents(&log), expected);
     let story: Vec<_> = log[1..]
@@ -70,12 +70,12 @@ async fn a_document_is_published_with_its_transaction_or_not_at_all() {
     let offsets: Vec<i64> = log.iter().map(|event| event.offset).collect();
     assert_eq!(offsets, (1..=7).collect::<Vec<_>>());
     assert_eq!((log[3].user.as_deref(), log[3].host.as_deref()), (Some("ann"), Some("acme")));
-    stage.strike().await;
+    fixture.tear_down().await;
 }
 
 #[tokio::test]
 async fn wrong_names_and_payloads_are_refused_at_once() {
-    let stage = Stage::set_without_capture().await;
+    let fixture = Fixture::start_without_capture().await;
     for (call, said) in [
         ("publish('table/orders', '1')", "streams under table/ hold"),
         ("publish('table', '1')", "streams under table/ hold"),
@@ -89,82 +89,82 @@ async fn wrong_names_and_payloads_are_refused_at_once() {
         ("publish('a', to_jsonb(repeat('x', 17000000)))", "the payload has 17000002 bytes"),
         ("publish('a', NULL)", "one of them is null"),
     ] {
-        let refused = stage.sql.batch_execute(&format!("SELECT tidewire.{call}")).await;
+        let refused = fixture.sql.batch_execute(&format!("SELECT tidewire.{call}")).await;
         let refused = refused.expect_err(call).as_db_error().cloned().expect("it is said why");
         assert!(refused.message().contains(said), "{call}: {}", refused.message());
         assert!(refused.hint().is_some(), "{call} has no hint");
     }
-    assert_eq!(stage.number("SELECT count(*) FROM tidewire.staging").await, 0);
-    stage.strike().await;
+    assert_eq!(fixture.number("SELECT count(*) FROM tidewire.staging").await, 0);
+    fixture.tear_down().await;
 }
 
 #[tokio::test]
 async fn what_cannot_be_published_is_set_aside_and_the_rest_goes_on() {
-    let stage = Stage::set().await;
-    stage.run("CREATE TABLE orders (id int PRIMARY KEY); SELECT tidewire.watch('orders')").await;
-    make(&stage, "closed", "application/json").await;
-    close(&stage, "closed").await;
-    make(&stage, "text", "text/plain").await;
+    let fixture = Fixture::start().await;
+    fixture.run("CREATE TABLE orders (id int PRIMARY KEY); SELECT tidewire.watch('orders')").await;
+    make(&fixture, "closed", "application/json").await;
+    close(&fixture, "closed").await;
+    make(&fixture, "text", "text/plain").await;
     let mixed = "BEGIN; INSERT INTO orders VALUES (1); SELECT tidewire.publish('text', '1');
         INSERT INTO orders VALUES (2); SELECT tidewire.publish('closed', '1'); COMMIT;
         SELECT tidewire.publish('open', '1')";
-    stage.run(mixed).await;
-    stage.caught_up().await;
-    let log = stage.log().await;
+    fixture.run(mixed).await;
+    fixture.caught_up().await;
+    let log = fixture.log().await;
     assert_eq!(documents(&log), [("open", "1")]);
     let rows: Vec<bool> =
         log.iter().filter(|e| e.operation.is_some()).map(|event| event.tx_last).collect();
     assert_eq!(rows, [false, true], "the last that is left ends the transaction");
-    stage.until("SELECT count(*) = 2 FROM tidewire.dead_letters").await;
+    fixture.until("SELECT count(*) = 2 FROM tidewire.dead_letters").await;
     let why = "SELECT string_agg(error_message, '; ' ORDER BY id) FROM tidewire.dead_letters";
-    let why = stage.text(why).await;
+    let why = fixture.text(why).await;
     assert_eq!(
         why,
         "the stream text takes text/plain, and not application/json; the stream closed is closed"
     );
     let attempts = "SELECT min(attempts)::bigint FROM tidewire.dead_letters";
-    assert_eq!(stage.number(attempts).await, 10);
-    assert_eq!(stage.number("SELECT count(*) FROM tidewire.staging").await, 0);
-    let stats = tidewire_store::Watches::capture_stats(&*stage.store).expect("statistics");
+    assert_eq!(fixture.number(attempts).await, 10);
+    assert_eq!(fixture.number("SELECT count(*) FROM tidewire.staging").await, 0);
+    let stats = tidewire_store::Watches::capture_stats(&*fixture.store).expect("statistics");
     assert_eq!((stats.failures, stats.dead), (20, 2));
-    stage.strike().await;
+    fixture.tear_down().await;
 }
 
 #[tokio::test]
 async fn a_row_that_the_database_refuses_is_found_among_many() {
-    let stage = Stage::set().await;
-    stage.run("CREATE TABLE orders (id int PRIMARY KEY); SELECT tidewire.watch('orders')").await;
-    stage.caught_up().await;
+    let fixture = Fixture::start().await;
+    fixture.run("CREATE TABLE orders (id int PRIMARY KEY); SELECT tidewire.watch('orders')").await;
+    fixture.caught_up().await;
     let refuse = "ALTER TABLE tidewire.log ADD CONSTRAINT no_bad_ones
         CHECK (entity_id <> '13' AND entity_id <> '130')";
-    stage.run(refuse).await;
+    fixture.run(refuse).await;
     let mixed = "INSERT INTO orders VALUES (1); INSERT INTO orders VALUES (13);
         BEGIN; INSERT INTO orders SELECT generate_series(100, 150); COMMIT";
-    stage.run(mixed).await;
-    stage.caught_up().await;
-    let story = stage.changes().await;
+    fixture.run(mixed).await;
+    fixture.caught_up().await;
+    let story = fixture.changes().await;
     assert_eq!(story.len(), 1 + 50);
-    let log = stage.log().await;
+    let log = fixture.log().await;
     assert!(log.last().is_some_and(|event| event.tx_last), "the transaction has its end");
-    stage.until("SELECT count(*) = 2 FROM tidewire.dead_letters").await;
-    let why = stage.text("SELECT error_message FROM tidewire.dead_letters LIMIT 1").await;
+    fixture.until("SELECT count(*) = 2 FROM tidewire.dead_letters").await;
+    let why = fixture.text("SELECT error_message FROM tidewire.dead_letters LIMIT 1").await;
     assert!(why.contains("no_bad_ones"), "{why}");
-    stage.strike().await;
+    fixture.tear_down().await;
 }
 
 #[tokio::test]
 async fn what_failed_is_published_once_nothing_stands_in_its_way() {
-    let mut options = crate::stage::quick("a");
+    let mut options = crate::fixture::quick("a");
     options.attempts_max = 1_000;
-    let stage = Stage::set_with(options).await;
-    make(&stage, "doc", "text/plain").await;
-    stage.run("SELECT tidewire.publish('doc', '1')").await;
-    stage.until("SELECT count(*) = 1 FROM tidewire.staging WHERE attempts > 0").await;
+    let fixture = Fixture::start_with(options).await;
+    make(&fixture, "doc", "text/plain").await;
+    fixture.run("SELECT tidewire.publish('doc', '1')").await;
+    fixture.until("SELECT count(*) = 1 FROM tidewire.staging WHERE attempts > 0").await;
     let delete =
         Command::Delete { stream: "doc".to_owned(), actor: tidewire_store::Actor::default() };
-    stage.store.submit(delete).await.expect("the stream is deleted");
-    stage.until("SELECT count(*) = 0 FROM tidewire.staging").await;
-    let log = stage.log().await;
+    fixture.store.submit(delete).await.expect("the stream is deleted");
+    fixture.until("SELECT count(*) = 0 FROM tidewire.staging").await;
+    let log = fixture.log().await;
     assert_eq!(documents(&log), [("doc", "1")]);
-    stage.strike().await;
+    fixture.tear_down().await;
 }

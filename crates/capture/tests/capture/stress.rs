@@ -9,8 +9,8 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio_postgres::Client;
 
+use crate::fixture::{Fixture, quick};
 use crate::history;
-use crate::stage::{Stage, quick};
 
 const WRITERS: u64 = 8;
 const TRANSACTIONS: usize = 60;
@@ -23,23 +23,23 @@ pub(crate) const KILL_LEADER: &str = "SELECT count(pg_terminate_backend(pid)) FR
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_transactions_do_the_log_tells_what_happened() {
-    let mut stage = Stage::set_without_capture().await;
-    stage.run(history::TABLE).await;
+    let mut fixture = Fixture::start_without_capture().await;
+    fixture.run(history::TABLE).await;
     // Batches so small that most transactions of several rows go in chunks now and then.
     for node in ["a", "b"] {
         let mut options = quick(node);
         options.batch_rows_max = 7;
-        stage.capture(options);
+        fixture.capture(options);
     }
     let seed: u64 = rand::random();
     let done = Arc::new(AtomicBool::new(false));
     let mut clients = Vec::new();
     for _ in 0..WRITERS {
-        let client = stage.database.connect().await;
+        let client = fixture.database.connect().await;
         client.batch_execute("SET deadlock_timeout = '10ms'").await.expect("a setting");
         clients.push(client);
     }
-    let killer = stage.database.connect().await;
+    let killer = fixture.database.connect().await;
     let writers = join_all(clients.iter().zip(seed..).map(|(client, seed)| write(client, seed)));
     let kill = async {
         while !done.load(Ordering::Relaxed) {
@@ -54,11 +54,11 @@ async fn whatever_transactions_do_the_log_tells_what_happened() {
     };
     let (committed, ()) = tokio::join!(write, kill);
     assert!(committed > 0, "something was committed (seed {seed})");
-    stage.stop_first().await;
-    stage.caught_up().await;
-    assert_eq!(stage.number("SELECT count(*) FROM tidewire.staging").await, 0, "seed {seed}");
-    history::assert_told(&stage).await;
-    stage.strike().await;
+    fixture.stop_first().await;
+    fixture.caught_up().await;
+    assert_eq!(fixture.number("SELECT count(*) FROM tidewire.staging").await, 0, "seed {seed}");
+    history::assert_told(&fixture).await;
+    fixture.tear_down().await;
 }
 
 /// Runs random transactions, and returns how many of them were committed.

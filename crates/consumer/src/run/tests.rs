@@ -65,7 +65,7 @@ impl Work for Paper {
 
     async fn undo(&mut self) -> Result<(), GroupError> {
         self.write("undo");
-        if self.savepoint { Ok(()) } else { Err(GroupError::Weather("no savepoint".to_owned())) }
+        if self.savepoint { Ok(()) } else { Err(GroupError::Transient("no savepoint".to_owned())) }
     }
 
     async fn finish(self: Box<Self>, _: &Ending) -> Result<Option<Position>, GroupError> {

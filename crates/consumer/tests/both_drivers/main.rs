@@ -19,8 +19,8 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tidewire_store::groups::{
-    Filter, GroupChange, GroupView, GroupWish, Groups, LETTERS_BYTES_MAX, OnDead, PAGE_BYTES_MAX,
-    SharedGroups, Wants, Which, partition_of,
+    Filter, GroupChange, GroupSettings, GroupView, Groups, LETTERS_BYTES_MAX, LetterSelection,
+    OnDead, PAGE_BYTES_MAX, SharedGroups, Wants, partition_of,
 };
 use tidewire_store::{PageLimit, Position};
 use tokio::time::Instant;
@@ -71,7 +71,7 @@ async fn walk(ground: Ground, seed: u64) {
         pair.put(vec![pair.of_its_own(stubborn("host-1", 2))]).await;
         pair.drain(total).await;
         // Letters take turns with the log.
-        pair.redrive(&Which::All).await;
+        pair.redrive(&LetterSelection::All).await;
         pair.put(sources(&mut rng, 20 * as_many, HEALING)).await;
         pair.drain(total).await;
         // With the log's turn last in every partition, both begin anew from here.
@@ -113,12 +113,12 @@ impl Pair {
             1 => Filter { tables: vec![TABLE.to_owned()], ..Filter::default() },
             _ => Filter { streams: vec![STREAM.to_owned()], ..Filter::default() },
         };
-        let wish = GroupWish {
+        let wish = GroupSettings {
             filter: Some(filter.clone()),
             partitions: Some(PARTITIONS[0]),
             max_attempts: Some(MAX_ATTEMPTS),
             on_dead: Some(on_dead),
-            ..GroupWish::default()
+            ..GroupSettings::default()
         };
         for group in [library::GROUP, http::GROUP] {
             groups.put_group(group, &wish).await.expect("a group");
@@ -157,7 +157,7 @@ impl Pair {
         (0..total).map(|partition| host_of(partition, total)).collect()
     }
 
-    async fn redrive(&self, which: &Which) {
+    async fn redrive(&self, which: &LetterSelection) {
         for group in [library::GROUP, http::GROUP] {
             self.groups.redrive(group, which).await.expect("they are marked");
         }

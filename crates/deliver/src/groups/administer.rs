@@ -6,7 +6,7 @@ use axum::response::IntoResponse;
 use serde::Deserialize;
 
 use tidewire_store::Epoch;
-use tidewire_store::groups::{Filter, GroupChange, GroupWish, OnDead, PARTITIONS_MAX, Start};
+use tidewire_store::groups::{Filter, GroupChange, GroupSettings, OnDead, PARTITIONS_MAX, Start};
 
 use super::Answer;
 use super::document::described;
@@ -176,7 +176,7 @@ async fn put(office: &Office, group: &str, request: Request, identity: &Identity
     let wanted = wanted(partitions, tables, streams, max_attempts, on_dead.as_deref())?;
     let Wanted { partitions, filter, max_attempts, on_dead } = wanted;
     check_watched(office, group, filter.as_ref()).await?;
-    let wish = GroupWish { partitions, filter, start, max_attempts, on_dead };
+    let wish = GroupSettings { partitions, filter, start, max_attempts, on_dead };
     let put = office.store.put_group(group, &wish).await;
     let (view, made) = put.map_err(problem::of)?;
     if made {

@@ -55,7 +55,7 @@ pub(super) fn trouble(options: &GroupOptions, too_large: &TooLarge) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tidewire_store::groups::{GroupChange, GroupWish};
+    use tidewire_store::groups::{GroupChange, GroupSettings};
 
     use super::*;
     use crate::testing::Bench;
@@ -65,7 +65,7 @@ mod tests {
     fn a_group_that_was_changed_since_is_looked_at_again() {
         let bench = Bench::start_on_sqlite();
         let office = &bench.node().groups;
-        let wish = GroupWish { partitions: Some(1), ..GroupWish::default() };
+        let wish = GroupSettings { partitions: Some(1), ..GroupSettings::default() };
         let made = bench.wait(office.store.put_group("g", &wish)).expect("a group");
         let mut seen = made.0;
         seen.partitions[0].failing = 1;

@@ -7,7 +7,9 @@ use bytes::{BufMut, BytesMut};
 use serde::Deserialize;
 use serde_json::json;
 
-use tidewire_store::groups::{Key, LETTERS_BYTES_MAX, LetterPage, LetterState, LetterView, Which};
+use tidewire_store::groups::{
+    Key, LETTERS_BYTES_MAX, LetterPage, LetterSelection, LetterState, LetterView,
+};
 use tidewire_store::{Epoch, PageLimit, Position};
 
 use super::Answer;
@@ -138,14 +140,16 @@ struct Document {
 }
 
 impl Document {
-    fn which(&self, epoch: Epoch) -> Result<Which, Problem> {
+    fn which(&self, epoch: Epoch) -> Result<LetterSelection, Problem> {
         let key = self.host_id.is_some() || self.user_id.is_some();
         match (self.all, key, &self.offset) {
-            (true, false, None) => Ok(Which::All),
+            (true, false, None) => Ok(LetterSelection::All),
             (false, true, None) => {
-                Ok(Which::Key(Key::of(self.host_id.as_deref(), self.user_id.as_deref())))
+                Ok(LetterSelection::Key(Key::of(self.host_id.as_deref(), self.user_id.as_deref())))
             }
-            (false, false, Some(offset)) => Ok(Which::Offset(parse_offset(offset, epoch)?)),
+            (false, false, Some(offset)) => {
+                Ok(LetterSelection::Offset(parse_offset(offset, epoch)?))
+            }
             _ => Err(invalid(
                 "say which letters: {\"all\": true}, {\"host_id\", \"user_id\"} or {\"offset\"}"
                     .to_owned(),
@@ -158,7 +162,7 @@ async fn read(
     office: &Office,
     group: &str,
     request: Request,
-) -> Result<(Document, Which), Problem> {
+) -> Result<(Document, LetterSelection), Problem> {
     only(&request, &[Method::POST])?;
     let bytes = body::read(request, &office.hub.access).await?;
     let document: Document = parse(&bytes, invalid)?;
@@ -169,8 +173,8 @@ async fn read(
     Ok((document, which))
 }
 
-fn some(count: u64, which: &Which) -> Result<u64, Problem> {
-    if count > 0 || *which == Which::All {
+fn some(count: u64, which: &LetterSelection) -> Result<u64, Problem> {
+    if count > 0 || *which == LetterSelection::All {
         return Ok(count);
     }
     Err(Problem::new(
@@ -256,12 +260,12 @@ mod tests {
             let document: Document = serde_json::from_str(text).expect(text);
             document.which(Epoch::FIRST).map_err(|problem| problem.code())
         };
-        assert_eq!(which(r#"{"all": true}"#), Ok(Which::All));
+        assert_eq!(which(r#"{"all": true}"#), Ok(LetterSelection::All));
         let key = Key::of(Some("h"), None);
-        assert_eq!(which(r#"{"host_id": "h"}"#), Ok(Which::Key(key)));
+        assert_eq!(which(r#"{"host_id": "h"}"#), Ok(LetterSelection::Key(key)));
         assert_eq!(
             which(r#"{"offset": "0001_0000000000000007"}"#),
-            Ok(Which::Offset(Position::new(7)))
+            Ok(LetterSelection::Offset(Position::new(7)))
         );
         for text in ["{}", r#"{"all": true, "host_id": "h"}"#, r#"{"offset": "", "all": true}"#] {
             assert_eq!(which(text), Err("invalid_group"), "{text}");

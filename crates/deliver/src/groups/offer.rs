@@ -203,7 +203,7 @@ impl Foreman {
 mod tests {
     use tokio::sync::oneshot;
 
-    use tidewire_store::groups::GroupWish;
+    use tidewire_store::groups::GroupSettings;
 
     use super::super::ask::{Ask, Refused};
     use super::*;
@@ -213,7 +213,7 @@ mod tests {
     fn a_claim_for_which_there_is_no_room_is_told_so() {
         let bench = Bench::start_on_sqlite();
         let office = &bench.node().groups;
-        let wish = GroupWish { partitions: Some(1), ..GroupWish::default() };
+        let wish = GroupSettings { partitions: Some(1), ..GroupSettings::default() };
         bench.wait(office.store.put_group("g", &wish)).expect("a group");
         let claim = || {
             let (reply, answer) = oneshot::channel();

@@ -139,7 +139,7 @@ pub(super) fn of(error: GroupError) -> Problem {
             "the statements ended the transaction",
             "leave out COMMIT and ROLLBACK: the ack commits by itself",
         ),
-        GroupError::Weather(text) => {
+        GroupError::Transient(text) => {
             tracing::warn!(text, "a group's work did not happen");
             Problem::from(StoreError::Unavailable(text))
         }

@@ -7,10 +7,10 @@ use deadpool_postgres::ClientWrapper;
 
 use super::super::query::{Params, execute, query_one, sql};
 use super::pages;
-use super::step::Step;
+use super::step::StepResult;
 use super::view;
 use tidewire_store::groups::{
-    Filter, GROUPS_MAX, GroupError, GroupView, GroupWish, OnDead, PARTITIONS_MAX, is_group_name,
+    Filter, GROUPS_MAX, GroupError, GroupSettings, GroupView, OnDead, PARTITIONS_MAX, is_group_name,
 };
 use tidewire_store::offset::Epoch;
 
@@ -22,7 +22,7 @@ const PARTITIONS: u32 = 8;
 const MAX_ATTEMPTS: u32 = 5;
 
 /// Waits for the turn. Those who hold a partition may take their time, and so may who administers before.
-pub(super) async fn take_turn(client: &ClientWrapper) -> Step<()> {
+pub(super) async fn take_turn(client: &ClientWrapper) -> StepResult<()> {
     client
         .batch_execute("SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '60s'")
         .await?;
@@ -48,7 +48,7 @@ pub(super) fn check(
 }
 
 /// What a wish has that the group has otherwise.
-fn differs(name: &str, group: &GroupView, wish: &GroupWish) -> Option<GroupError> {
+fn differs(name: &str, group: &GroupView, wish: &GroupSettings) -> Option<GroupError> {
     if let Some(wanted) = wish.partitions
         && wanted != group.total
     {
@@ -82,8 +82,8 @@ fn same(a: &Filter, b: &Filter) -> bool {
 pub(super) async fn found(
     client: &ClientWrapper,
     name: &str,
-    wish: &GroupWish,
-) -> Step<Option<GroupView>> {
+    wish: &GroupSettings,
+) -> StepResult<Option<GroupView>> {
     if !is_group_name(name) {
         let text = "a group's name has 1 to 255 bytes, no slash and no control characters";
         return Err(GroupError::Invalid(text.to_owned()).into());
@@ -101,8 +101,8 @@ pub(super) async fn make(
     client: &ClientWrapper,
     epoch: Epoch,
     name: &str,
-    wish: &GroupWish,
-) -> Step<(GroupView, bool)> {
+    wish: &GroupSettings,
+) -> StepResult<(GroupView, bool)> {
     take_turn(client).await?;
     if let Some(group) = found(client, name, wish).await? {
         return Ok((group, false));

@@ -5,7 +5,7 @@ use tokio_postgres::Error;
 
 use super::super::query::{Params, execute, query, query_one, sql};
 use super::administer::{check, take_turn};
-use super::step::Step;
+use super::step::StepResult;
 use super::{pages, view};
 use tidewire_store::groups::{GroupChange, GroupError, GroupView, Start};
 use tidewire_store::offset::{Epoch, Position};
@@ -16,15 +16,15 @@ const PAUSED: &str = "paused";
 const EVENTS_LOST: &str = "events_lost";
 
 /// A group whose partitions are all locked.
-struct Locked {
+struct LockedGroup {
     group: GroupView,
     /// Where they stand, and their generations.
     partitions: Vec<(Position, i64)>,
 }
 
-impl Locked {
+impl LockedGroup {
     /// Locks in the order in which everyone does.
-    async fn take(client: &ClientWrapper, name: &str) -> Step<Option<Locked>> {
+    async fn take(client: &ClientWrapper, name: &str) -> StepResult<Option<LockedGroup>> {
         take_turn(client).await?;
         let rows = query(client, sql!("group_lock_all"), &[&name]).await?;
         let partitions = rows.iter().map(|row| {
@@ -34,7 +34,7 @@ impl Locked {
         let partitions = partitions.collect::<Result<_, Error>>()?;
         let rows = query(client, sql!("group_lock_group"), &[&name]).await?;
         let group = rows.first().map(view::of_row).transpose()?;
-        Ok(group.map(|group| Locked { group, partitions }))
+        Ok(group.map(|group| LockedGroup { group, partitions }))
     }
 
     /// The furthest of its partitions.
@@ -42,7 +42,7 @@ impl Locked {
         self.partitions.iter().map(|(next, _)| *next).max().unwrap_or_default()
     }
 
-    async fn save(&self, client: &ClientWrapper) -> Step<()> {
+    async fn save(&self, client: &ClientWrapper) -> StepResult<()> {
         let GroupView { group, filter, stopped, .. } = &self.group;
         let number = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
         let (total, wanted) = (number(self.group.total), self.group.wanted.map(number));
@@ -60,7 +60,7 @@ impl Locked {
     }
 }
 
-async fn told(client: &ClientWrapper, name: &str) -> Step<GroupView> {
+async fn told(client: &ClientWrapper, name: &str) -> StepResult<GroupView> {
     query_one(client, sql!("group_notify"), &[&name]).await?;
     let group = view::group(client, name).await?;
     group.ok_or_else(|| GroupError::NotFound.into())
@@ -71,9 +71,9 @@ pub(super) async fn change(
     client: &ClientWrapper,
     name: &str,
     change: &GroupChange,
-) -> Step<GroupView> {
+) -> StepResult<GroupView> {
     check(change.partitions, change.filter.as_ref(), change.max_attempts)?;
-    let Some(mut locked) = Locked::take(client, name).await? else {
+    let Some(mut locked) = LockedGroup::take(client, name).await? else {
         return Err(GroupError::NotFound.into());
     };
     let front = locked.front();
@@ -107,8 +107,8 @@ pub(super) async fn change(
 }
 
 /// Ends a change of the number of partitions, if all stand at the barrier.
-pub(super) async fn finish(client: &ClientWrapper, name: &str) -> Step<bool> {
-    let Some(locked) = Locked::take(client, name).await? else {
+pub(super) async fn finish(client: &ClientWrapper, name: &str) -> StepResult<bool> {
+    let Some(locked) = LockedGroup::take(client, name).await? else {
         return Err(GroupError::NotFound.into());
     };
     let done = switch(client, locked).await?;
@@ -119,7 +119,7 @@ pub(super) async fn finish(client: &ClientWrapper, name: &str) -> Step<bool> {
 }
 
 /// Puts other partitions in the place of those that all stand at the barrier.
-async fn switch(client: &ClientWrapper, mut locked: Locked) -> Step<bool> {
+async fn switch(client: &ClientWrapper, mut locked: LockedGroup) -> StepResult<bool> {
     let (Some(wanted), Some(barrier)) = (locked.group.wanted, locked.group.barrier) else {
         return Ok(false);
     };
@@ -148,8 +148,8 @@ pub(super) async fn reset(
     to: Start,
     partition: Option<u32>,
     drop_letters: bool,
-) -> Step<GroupView> {
-    let Some(mut locked) = Locked::take(client, name).await? else {
+) -> StepResult<GroupView> {
+    let Some(mut locked) = LockedGroup::take(client, name).await? else {
         return Err(GroupError::NotFound.into());
     };
     if locked.group.barrier.is_some() {
@@ -176,8 +176,8 @@ pub(super) async fn reset(
 }
 
 /// Removes a group with everything.
-pub(super) async fn remove(client: &ClientWrapper, name: &str) -> Step<bool> {
-    if Locked::take(client, name).await?.is_none() {
+pub(super) async fn remove(client: &ClientWrapper, name: &str) -> StepResult<bool> {
+    if LockedGroup::take(client, name).await?.is_none() {
         return Ok(false);
     }
     execute(client, sql!("group_remove"), &[&name]).await?;

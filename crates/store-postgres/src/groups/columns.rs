@@ -8,7 +8,7 @@ use tidewire_store::offset::Position;
 
 /// New letters.
 #[derive(Default)]
-pub(super) struct Letters<'a> {
+pub(super) struct LetterColumns<'a> {
     positions: Vec<i64>,
     keys: Vec<Vec<u8>>,
     states: Vec<&'static str>,
@@ -32,7 +32,7 @@ pub(super) struct Letters<'a> {
     created_ms: Vec<i64>,
 }
 
-impl<'a> Letters<'a> {
+impl<'a> LetterColumns<'a> {
     pub(super) fn is_empty(&self) -> bool {
         self.positions.is_empty()
     }
@@ -118,29 +118,29 @@ impl<'a> Letters<'a> {
     }
 }
 
-/// Keys, each once, with a place of each.
+/// Keys, each once, with a position of each.
 #[derive(Default)]
-pub(super) struct Keys<'a> {
+pub(super) struct KeyColumns<'a> {
     hashes: Vec<Vec<u8>>,
     hosts: Vec<&'a str>,
     users: Vec<&'a str>,
-    places: Vec<i64>,
+    positions: Vec<i64>,
 }
 
-impl<'a> Keys<'a> {
-    /// Of a key that is named twice the lower place counts.
-    pub(super) fn of(keys: impl IntoIterator<Item = (&'a Key, Position)>) -> Keys<'a> {
-        let mut places: BTreeMap<&Key, Position> = BTreeMap::new();
-        for (key, place) in keys {
-            let known = places.entry(key).or_insert(place);
-            *known = place.min(*known);
+impl<'a> KeyColumns<'a> {
+    /// Of a key that is named twice the lower position counts.
+    pub(super) fn of(keys: impl IntoIterator<Item = (&'a Key, Position)>) -> KeyColumns<'a> {
+        let mut positions: BTreeMap<&Key, Position> = BTreeMap::new();
+        for (key, position) in keys {
+            let known = positions.entry(key).or_insert(position);
+            *known = position.min(*known);
         }
-        let mut columns = Keys::default();
-        for (key, place) in places {
+        let mut columns = KeyColumns::default();
+        for (key, position) in positions {
             columns.hashes.push(key.hash().to_vec());
             columns.hosts.push(&key.host);
             columns.users.push(&key.user);
-            columns.places.push(place.to_sql());
+            columns.positions.push(position.to_sql());
         }
         columns
     }
@@ -151,24 +151,24 @@ impl<'a> Keys<'a> {
 
     /// For `parked_add.sql`.
     pub(super) fn params<'b>(&'b self, group: &'b &str, partition: &'b i32) -> [Param<'b>; 6] {
-        [group, partition, &self.hashes, &self.hosts, &self.users, &self.places]
+        [group, partition, &self.hashes, &self.hosts, &self.users, &self.positions]
     }
 }
 
 /// Failed runs, of each key once.
-pub(super) struct Failures<'a> {
-    keys: Keys<'a>,
+pub(super) struct FailureColumns<'a> {
+    keys: KeyColumns<'a>,
     verdicts: Vec<&'static str>,
     errors: Vec<String>,
 }
 
-impl<'a> Failures<'a> {
+impl<'a> FailureColumns<'a> {
     /// Of a key that failed twice the last word counts.
-    pub(super) fn of(failures: &'a [Failure]) -> Failures<'a> {
+    pub(super) fn of(failures: &'a [Failure]) -> FailureColumns<'a> {
         let by_key: BTreeMap<&Key, &Failure> =
             failures.iter().map(|failure| (&failure.key, failure)).collect();
-        Failures {
-            keys: Keys::of(by_key.iter().map(|(key, failure)| (*key, failure.first))),
+        FailureColumns {
+            keys: KeyColumns::of(by_key.iter().map(|(key, failure)| (*key, failure.first))),
             verdicts: by_key.values().map(|failure| failure.verdict.as_str()).collect(),
             errors: by_key.values().map(|failure| kept_error(&failure.error)).collect(),
         }
@@ -176,7 +176,8 @@ impl<'a> Failures<'a> {
 
     /// For `attempts_note.sql`.
     pub(super) fn params<'b>(&'b self, group: &'b &str, partition: &'b i32) -> [Param<'b>; 8] {
-        let [group, partition, hashes, hosts, users, places] = self.keys.params(group, partition);
-        [group, partition, hashes, hosts, users, places, &self.verdicts, &self.errors]
+        let [group, partition, hashes, hosts, users, positions] =
+            self.keys.params(group, partition);
+        [group, partition, hashes, hosts, users, positions, &self.verdicts, &self.errors]
     }
 }

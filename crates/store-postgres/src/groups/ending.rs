@@ -4,8 +4,8 @@
 use deadpool_postgres::ClientWrapper;
 
 use super::super::query::{execute, sql};
-use super::columns::{Keys, Letters};
-use super::step::Step;
+use super::columns::{KeyColumns, LetterColumns};
+use super::step::StepResult;
 use tidewire_store::groups::{DEAD_LETTERS_MAX, Ending, GroupError, Key, PARKED_LETTERS_MAX};
 use tidewire_store::offset::Position;
 
@@ -23,7 +23,7 @@ pub(super) async fn write(
     group: &str,
     partition: i32,
     ending: &Ending,
-) -> Step<()> {
+) -> StepResult<()> {
     let changed = save(client, group, partition, ending).await?;
     recount(client, group, partition, changed).await
 }
@@ -34,8 +34,8 @@ pub(super) async fn save(
     group: &str,
     partition: i32,
     ending: &Ending,
-) -> Step<bool> {
-    let mut letters = Letters::default();
+) -> StepResult<bool> {
+    let mut letters = LetterColumns::default();
     ending.dead.iter().for_each(|letter| letters.dead(letter));
     ending.park.iter().for_each(|event| letters.parked(event));
     add_letters(client, group, partition, &letters, !ending.dead.is_empty()).await?;
@@ -65,9 +65,9 @@ async fn add_letters(
     client: &ClientWrapper,
     group: &str,
     partition: i32,
-    letters: &Letters<'_>,
+    letters: &LetterColumns<'_>,
     has_dead: bool,
-) -> Step<()> {
+) -> StepResult<()> {
     if letters.is_empty() {
         return Ok(());
     }
@@ -85,24 +85,29 @@ async fn add_letters(
     Ok(())
 }
 
-/// Parks keys from places on.
+/// Parks keys from positions on.
 async fn park(
     client: &ClientWrapper,
     group: &str,
     partition: i32,
     keys: &[(Key, Position)],
-) -> Step<()> {
+) -> StepResult<()> {
     if !keys.is_empty() {
-        let keys = Keys::of(keys.iter().map(|(key, place)| (key, *place)));
+        let keys = KeyColumns::of(keys.iter().map(|(key, position)| (key, *position)));
         execute(client, sql!("parked_add"), &keys.params(&group, &partition)).await?;
     }
     Ok(())
 }
 
 /// Forgets the failed attempts of keys.
-async fn settle(client: &ClientWrapper, group: &str, partition: i32, keys: &[Key]) -> Step<()> {
+async fn settle(
+    client: &ClientWrapper,
+    group: &str,
+    partition: i32,
+    keys: &[Key],
+) -> StepResult<()> {
     if !keys.is_empty() {
-        let keys = Keys::of(keys.iter().map(|key| (key, Position::START)));
+        let keys = KeyColumns::of(keys.iter().map(|key| (key, Position::START)));
         execute(client, sql!("attempts_clear"), &[&group, &partition, keys.hashes()]).await?;
     }
     Ok(())
@@ -114,7 +119,7 @@ pub(super) async fn recount(
     group: &str,
     partition: i32,
     raise: bool,
-) -> Step<()> {
+) -> StepResult<()> {
     let raised = i32::from(raise);
     execute(client, sql!("group_recount"), &[&group, &partition, &raised]).await?;
     Ok(())

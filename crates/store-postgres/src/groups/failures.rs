@@ -4,9 +4,9 @@ use deadpool_postgres::ClientWrapper;
 use tokio_postgres::error::SqlState;
 
 use super::super::query::{Params, execute, query, sql};
-use super::columns::Failures;
+use super::columns::FailureColumns;
 use super::ending::recount;
-use super::step::{Step, Stop};
+use super::step::{StepError, StepResult};
 use tidewire_store::groups::{Claim, Failure, GroupError, LeaseRef, kept_error};
 use tidewire_store::offset::Position;
 
@@ -48,14 +48,14 @@ pub(super) async fn note(
     at: &Claim,
     failures: &[Failure],
     retry_in_ms: u64,
-) -> Step<()> {
+) -> StepResult<()> {
     check_keys(failures)?;
     let (group, partition) = (at.group.as_str(), number(at.partition)?);
     client.batch_execute(LOCK_WAIT).await?;
     let rows = query(client, sql!("group_lock_free"), &[&group, &partition]).await;
     let rows = rows.map_err(|error| match error.code() {
-        Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => Stop::Group(GroupError::Moved),
-        _ => Stop::Driver(error),
+        Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => StepError::Group(GroupError::Moved),
+        _ => StepError::Driver(error),
     })?;
     let Some(row) = rows.first() else { return Err(GroupError::Moved.into()) };
     let same = (row.try_get::<_, i64>(0)?, row.try_get::<_, i64>(1)?)
@@ -76,16 +76,16 @@ pub(super) async fn add(
     group: &str,
     partition: i32,
     failures: &[Failure],
-) -> Step<()> {
+) -> StepResult<()> {
     if !failures.is_empty() {
-        let failures = Failures::of(failures);
+        let failures = FailureColumns::of(failures);
         execute(client, sql!("attempts_note"), &failures.params(&group, &partition)).await?;
     }
     Ok(())
 }
 
 /// Moves a partition past what is nobody's.
-pub(super) async fn skip(client: &ClientWrapper, at: &Claim, to: Position) -> Step<bool> {
+pub(super) async fn skip(client: &ClientWrapper, at: &Claim, to: Position) -> StepResult<bool> {
     let (partition, generation) = (number(at.partition)?, generation(at.generation)?);
     let (from, to) = (at.next.to_sql(), to.to_sql());
     let params: Params<'_> = &[&at.group, &partition, &from, &generation, &to, &at.member];
@@ -97,7 +97,7 @@ pub(super) async fn set_trouble(
     client: &ClientWrapper,
     at: &Claim,
     trouble: Option<&str>,
-) -> Step<()> {
+) -> StepResult<()> {
     let (partition, generation) = (number(at.partition)?, generation(at.generation)?);
     let (from, trouble) = (at.next.to_sql(), trouble.map(kept_error));
     let params: Params<'_> = &[&at.group, &partition, &from, &generation, &trouble];

@@ -5,10 +5,10 @@ use std::time::Duration;
 use deadpool_postgres::ClientWrapper;
 
 use super::super::query::{Params, execute, query, sql};
-use super::super::statements::{self, Guests};
+use super::super::statements::{self, UserSessions};
 use super::ending;
 use super::failures::{add, check_keys, generation, lease_columns, number, wait_ms};
-use super::step::{Step, Stop, failed};
+use super::step::{StepError, StepResult, failed};
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{Acked, Claim, Ending, Failure, GroupError, LeaseRef};
 use tidewire_store::offset::Position;
@@ -30,7 +30,7 @@ pub(super) async fn lease(
     at: &Claim,
     to: Position,
     ms: u64,
-) -> Step<Option<u64>> {
+) -> StepResult<Option<u64>> {
     let ms = lease_ms(ms)?;
     let (partition, generation) = (number(at.partition)?, generation(at.generation)?);
     let (from, to) = (at.next.to_sql(), to.max(at.next).to_sql());
@@ -41,7 +41,7 @@ pub(super) async fn lease(
 }
 
 /// Makes a lease end later.
-pub(super) async fn extend(client: &ClientWrapper, lease: &LeaseRef, ms: u64) -> Step<()> {
+pub(super) async fn extend(client: &ClientWrapper, lease: &LeaseRef, ms: u64) -> StepResult<()> {
     let ms = lease_ms(ms)?;
     let (partition, generation) = lease_columns(lease)?;
     let params: Params<'_> = &[&lease.group, &partition, &generation, &ms];
@@ -58,7 +58,7 @@ pub(super) async fn ack(
     client: &ClientWrapper,
     lease: &LeaseRef,
     ending: &Ending,
-) -> Step<Option<Position>> {
+) -> StepResult<Option<Position>> {
     let (partition, generation) = lease_columns(lease)?;
     let params: Params<'_> = &[&lease.group, &partition, &generation];
     let rows = query(client, sql!("group_ack"), params).await?;
@@ -67,7 +67,7 @@ pub(super) async fn ack(
     if !ending::is_plain(ending) {
         let written = ending::write(client, &lease.group, partition, ending).await;
         written.map_err(|stop| match stop {
-            Stop::Group(GroupError::Moved) => Stop::Group(GroupError::Fenced),
+            StepError::Group(GroupError::Moved) => StepError::Group(GroupError::Fenced),
             other => other,
         })?;
     }
@@ -75,7 +75,7 @@ pub(super) async fn ack(
 }
 
 /// Whether the lease is gone because it was acked: nothing else leaves the generation as it was.
-async fn acked_before(client: &ClientWrapper, lease: &LeaseRef) -> Step<Option<Position>> {
+async fn acked_before(client: &ClientWrapper, lease: &LeaseRef) -> StepResult<Option<Position>> {
     let (partition, generation) = lease_columns(lease)?;
     let rows = query(client, sql!("group_lock"), &[&lease.group, &partition]).await?;
     let Some(row) = rows.first() else { return Err(GroupError::NotFound.into()) };
@@ -88,7 +88,7 @@ async fn acked_before(client: &ClientWrapper, lease: &LeaseRef) -> Step<Option<P
 /// The same with statements, in a session of users' SQL: they commit with it or not at all. Returns the
 /// transaction of the mark after it.
 pub(super) async fn ack_with(
-    guests: &Guests,
+    user_sessions: &UserSessions,
     lease: &LeaseRef,
     ending: &Ending,
     statements: &[Statements],
@@ -96,10 +96,10 @@ pub(super) async fn ack_with(
     let Some(first) = statements.first() else {
         return Err(GroupError::Invalid("there is no statement".to_owned()));
     };
-    let guest = guests.take(first.actor.account.as_ref()).await?;
+    let user_session = user_sessions.take(first.actor.account.as_ref()).await?;
     let timeout_ms = first.limits.timeout_ms;
     let limit = Duration::from_millis(timeout_ms) + statements::GRACE;
-    let client = &guest.session.client;
+    let client = &user_session.session.client;
     let work = async {
         statements::begin(client, &first.actor, &first.limits).await.map_err(GroupError::Sql)?;
         let Some(next) = ack(client, lease, ending).await? else { return Ok(None) };
@@ -108,36 +108,36 @@ pub(super) async fn ack_with(
             ran.map_err(GroupError::Sql)?;
         }
         let mark = statements::commit(client).await.map_err(GroupError::Sql)?;
-        Ok::<_, Stop>(Some((next, mark)))
+        Ok::<_, StepError>(Some((next, mark)))
     };
     let done = match tokio::time::timeout(limit, work).await {
         Ok(done) => done,
         Err(_) => {
-            guest.cancel();
+            user_session.cancel();
             return Err(GroupError::Sql(statements::timeout(timeout_ms)));
         }
     };
-    let is_of_session = |done: &Result<_, Stop>| match done {
-        Err(Stop::Group(GroupError::Sql(error))) => statements::is_of_session(error),
-        Err(Stop::Driver(error)) => statements::is_of_session(&statements::wrong(error)),
+    let is_of_session = |done: &Result<_, StepError>| match done {
+        Err(StepError::Group(GroupError::Sql(error))) => statements::is_of_session(error),
+        Err(StepError::Driver(error)) => statements::is_of_session(&statements::wrong(error)),
         _ => false,
     };
     if is_of_session(&done) {
         // Whoever comes next has another.
-        drop(guest);
+        drop(user_session);
     } else if !matches!(done, Ok(Some(_))) && client.batch_execute("ROLLBACK").await.is_err() {
-        drop(guest);
+        drop(user_session);
     } else if statements.iter().any(|each| statements::stains(&each.sql)) {
         // What it left in its session cannot be cleared away.
-        drop(guest);
+        drop(user_session);
     } else {
-        guests.give_back(guest);
+        user_sessions.give_back(user_session);
     }
     match done {
         Ok(Some((next, mark))) => Ok((Acked::Done { next, offset: None }, mark)),
         Ok(None) => Ok((Acked::Before, None)),
-        Err(Stop::Group(error)) => Err(error),
-        Err(Stop::Driver(error)) => Err(failed("acknowledge a batch", &error)),
+        Err(StepError::Group(error)) => Err(error),
+        Err(StepError::Driver(error)) => Err(failed("acknowledge a batch", &error)),
     }
 }
 
@@ -148,7 +148,7 @@ pub(super) async fn nack(
     failures: &[Failure],
     ending: &Ending,
     retry_in_ms: u64,
-) -> Step<()> {
+) -> StepResult<()> {
     check_keys(failures)?;
     let (group, (partition, generation)) = (lease.group.as_str(), lease_columns(lease)?);
     let params: Params<'_> = &[&group, &partition, &generation, &wait_ms(retry_in_ms)];
@@ -172,6 +172,6 @@ pub(super) fn is_done(acked: Acked, offset: Option<Position>) -> Acked {
 
 /// What stands for a mark that is not waited for.
 pub(super) fn unmarked(error: StoreError) -> Option<Position> {
-    tracing::warn!(%error, "the place of an ack's statements in the log is not known");
+    tracing::warn!(%error, "the offset of an ack's statements is unknown");
     None
 }

@@ -9,11 +9,11 @@ use tokio_postgres::{Error, Row};
 use super::super::query::{Params, execute, limit as rows_max, query, query_one, sql};
 use super::administer::take_turn;
 use super::pages::event_of_row;
-use super::step::Step;
+use super::step::StepResult;
 use super::view::small;
 use tidewire_store::groups::{
     Batch, GroupError, Key, KeyEvents, LETTERS_BYTES_MAX, Letter, LetterBatch, LetterPage,
-    LetterState, LetterView, Which, not_passed,
+    LetterSelection, LetterState, LetterView, not_passed,
 };
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::Position;
@@ -99,12 +99,12 @@ pub(super) async fn due(
 async fn meant(
     client: &ClientWrapper,
     group: &str,
-    which: &Which,
+    which: &LetterSelection,
 ) -> Result<Option<Option<Vec<u8>>>, Error> {
     Ok(match which {
-        Which::All => Some(None),
-        Which::Key(key) => Some(Some(key.hash().to_vec())),
-        Which::Offset(position) => {
+        LetterSelection::All => Some(None),
+        LetterSelection::Key(key) => Some(Some(key.hash().to_vec())),
+        LetterSelection::Offset(position) => {
             let rows = query(client, sql!("letter_key"), &[&group, &position.to_sql()]).await?;
             rows.first().map(|row| row.try_get(0).map(Some)).transpose()?
         }
@@ -113,7 +113,7 @@ async fn meant(
 
 /// Locks the partitions that have letters of a key, or any. Nothing is done to others: what comes to have letters
 /// meanwhile is somebody else's.
-async fn lock(client: &ClientWrapper, group: &str, key: Option<&Vec<u8>>) -> Step<Vec<i32>> {
+async fn lock(client: &ClientWrapper, group: &str, key: Option<&Vec<u8>>) -> StepResult<Vec<i32>> {
     let rows = query(client, sql!("letters_partitions"), &[&group, &key]).await?;
     let partitions: Vec<i32> =
         rows.iter().map(|row| row.try_get(0)).collect::<Result<_, Error>>()?;
@@ -122,7 +122,7 @@ async fn lock(client: &ClientWrapper, group: &str, key: Option<&Vec<u8>>) -> Ste
 }
 
 /// Nothing is done to a group that is not there.
-async fn begin(client: &ClientWrapper, group: &str) -> Step<()> {
+async fn begin(client: &ClientWrapper, group: &str) -> StepResult<()> {
     take_turn(client).await?;
     match query(client, sql!("group"), &[&group]).await?.is_empty() {
         true => Err(GroupError::NotFound.into()),
@@ -131,7 +131,11 @@ async fn begin(client: &ClientWrapper, group: &str) -> Step<()> {
 }
 
 /// Marks letters to be worked off again. Returns of how many keys.
-pub(super) async fn redrive(client: &ClientWrapper, group: &str, which: &Which) -> Step<u64> {
+pub(super) async fn redrive(
+    client: &ClientWrapper,
+    group: &str,
+    which: &LetterSelection,
+) -> StepResult<u64> {
     begin(client, group).await?;
     let Some(key) = meant(client, group, which).await? else { return Ok(0) };
     let partitions = lock(client, group, key.as_ref()).await?;
@@ -146,14 +150,14 @@ pub(super) async fn redrive(client: &ClientWrapper, group: &str, which: &Which) 
 pub(super) async fn give_up(
     client: &ClientWrapper,
     group: &str,
-    which: &Which,
+    which: &LetterSelection,
     with_parked: bool,
-) -> Step<u64> {
+) -> StepResult<u64> {
     begin(client, group).await?;
     let Some(key) = meant(client, group, which).await? else { return Ok(0) };
     let partitions = lock(client, group, key.as_ref()).await?;
     let only = match which {
-        Which::Offset(position) if !with_parked => Some(position.to_sql()),
+        LetterSelection::Offset(position) if !with_parked => Some(position.to_sql()),
         _ => None,
     };
     // One that is named is given up whatever it is.
@@ -168,7 +172,7 @@ pub(super) async fn give_up(
     Ok(dropped)
 }
 
-async fn tell(client: &ClientWrapper, group: &str, partitions: &Vec<i32>) -> Step<()> {
+async fn tell(client: &ClientWrapper, group: &str, partitions: &Vec<i32>) -> StepResult<()> {
     execute(client, sql!("group_redrive"), &[&group, partitions]).await?;
     query_one(client, sql!("group_notify"), &[&group]).await?;
     Ok(())

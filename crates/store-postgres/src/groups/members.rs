@@ -1,9 +1,9 @@
-//! Who works in a group: rows with leases, which are advice about shares and nothing else.
+//! Members of a group: rows with leases, which only advise how partitions are shared.
 
 use deadpool_postgres::ClientWrapper;
 
 use super::super::query::{execute, prepare, query_one, sql};
-use super::step::Step;
+use super::step::StepResult;
 use super::view;
 use tidewire_store::groups::{GroupError, MEMBERS_MAX, MemberReport, Renewed, is_group_name};
 
@@ -18,7 +18,7 @@ pub(super) async fn renew(
     client: &ClientWrapper,
     member: &MemberReport,
     lease_ms: u64,
-) -> Step<Renewed> {
+) -> StepResult<Renewed> {
     if !is_group_name(&member.member) {
         let text = "a member's name has 1 to 255 bytes, no slash and no control characters";
         return Err(GroupError::Invalid(text.to_owned()).into());
@@ -54,7 +54,7 @@ pub(super) async fn renew(
 }
 
 /// A member leaves, and the others hear of it.
-pub(super) async fn remove(client: &ClientWrapper, group: &str, member: &str) -> Step<()> {
+pub(super) async fn remove(client: &ClientWrapper, group: &str, member: &str) -> StepResult<()> {
     if execute(client, sql!("member_remove"), &[&group, &member]).await? > 0 {
         query_one(client, sql!("group_notify"), &[&group]).await?;
     }

@@ -34,20 +34,20 @@ use super::PostgresStore;
 use super::connect::Connector;
 use super::fence::Fence;
 use super::load;
-use super::pool::{Lent, Pool};
-use super::statements::{self, Guests};
-use super::writer::Effects;
+use super::pool::{Pool, PooledConnection};
+use super::statements::{self, UserSessions};
+use super::writer::CommitEffects;
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{
-    Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish,
-    Grouped, Groups, Holdings, LeaseRef, LetterPage, LetterState, LogPage, MemberReport, Renewed,
-    SharedGroups, Start, Wants, Which,
+    Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupSettings, GroupView,
+    Grouped, Groups, Holdings, LeaseRef, LetterPage, LetterSelection, LetterState, LogPage,
+    MemberReport, Renewed, SharedGroups, Start, Wants,
 };
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::{Epoch, Position};
 use tidewire_store::sql::Statements;
 
-use sessions::Sessions;
+use sessions::WorkSessions;
 use step::{administer, failed_store, read, transact};
 
 /// Sessions of a node that batches of its own are worked off in.
@@ -60,8 +60,8 @@ pub struct PostgresGroups {
     fence: Arc<Fence>,
     pool: Pool,
     /// For statements that come with acks.
-    guests: Guests,
-    sessions: Arc<Sessions>,
+    user_sessions: UserSessions,
+    sessions: Arc<WorkSessions>,
     grown: watch::Receiver<u64>,
     signals: watch::Receiver<u64>,
     /// Ends the listener of a worker.
@@ -73,14 +73,14 @@ impl PostgresGroups {
     pub(super) fn of_store(
         connector: &Arc<Connector>,
         pool: &Pool,
-        guests: &Guests,
-        effects: &Effects,
+        user_sessions: &UserSessions,
+        effects: &CommitEffects,
     ) -> PostgresGroups {
         PostgresGroups {
             fence: Arc::clone(&connector.fence),
             pool: pool.clone(),
-            guests: guests.clone(),
-            sessions: Arc::new(Sessions::new(connector, WORK_CONNECTIONS)),
+            user_sessions: user_sessions.clone(),
+            sessions: Arc::new(WorkSessions::new(connector, WORK_CONNECTIONS)),
             grown: effects.grown.subscribe(),
             signals: effects.group_signals.subscribe(),
             _stop: None,
@@ -126,13 +126,14 @@ impl Groups for PostgresGroups {
     async fn put_group(
         &self,
         group: &str,
-        wish: &GroupWish,
+        wish: &GroupSettings,
     ) -> Result<(GroupView, bool), GroupError> {
-        let found = |client: Lent| async move { administer::found(&client, group, wish).await };
+        let found =
+            |client: PooledConnection| async move { administer::found(&client, group, wish).await };
         if let Some(group) = read(&self.pool, "look for a group", found).await? {
             return Ok((group, false));
         }
-        let make = |client: Lent| async move {
+        let make = |client: PooledConnection| async move {
             administer::make(&client, self.fence.epoch(), group, wish).await
         };
         administer(&self.pool, "make a group", make).await
@@ -143,12 +144,13 @@ impl Groups for PostgresGroups {
         group: &str,
         change: &GroupChange,
     ) -> Result<GroupView, GroupError> {
-        let change = |client: Lent| async move { change::change(&client, group, change).await };
+        let change =
+            |client: PooledConnection| async move { change::change(&client, group, change).await };
         administer(&self.pool, "change a group", change).await
     }
 
     async fn finish_change(&self, group: &str) -> Result<bool, GroupError> {
-        let finish = |client: Lent| async move { change::finish(&client, group).await };
+        let finish = |client: PooledConnection| async move { change::finish(&client, group).await };
         administer(&self.pool, "change a group's partitions", finish).await
     }
 
@@ -159,27 +161,27 @@ impl Groups for PostgresGroups {
         partition: Option<u32>,
         drop_letters: bool,
     ) -> Result<GroupView, GroupError> {
-        let reset = |client: Lent| async move {
+        let reset = |client: PooledConnection| async move {
             change::reset(&client, self.fence.epoch(), group, to, partition, drop_letters).await
         };
         administer(&self.pool, "reset a group", reset).await
     }
 
     async fn remove_group(&self, group: &str) -> Result<bool, StoreError> {
-        let remove = |client: Lent| async move { change::remove(&client, group).await };
+        let remove = |client: PooledConnection| async move { change::remove(&client, group).await };
         let removed = administer(&self.pool, "remove a group", remove).await;
         removed.map_err(step::store_error)
     }
 
     async fn group(&self, group: &str) -> Result<Option<GroupView>, StoreError> {
-        let look = |client: Lent| async move {
+        let look = |client: PooledConnection| async move {
             view::group(&client, group).await.map_err(failed_store("look at a group"))
         };
         self.pool.read(look).await
     }
 
     async fn list_groups(&self) -> Result<Vec<GroupView>, StoreError> {
-        let look = |client: Lent| async move {
+        let look = |client: PooledConnection| async move {
             view::groups(&client).await.map_err(failed_store("list the groups"))
         };
         self.pool.read(look).await
@@ -190,12 +192,15 @@ impl Groups for PostgresGroups {
         member: &MemberReport,
         lease_ms: u64,
     ) -> Result<Renewed, GroupError> {
-        let renew = |client: Lent| async move { members::renew(&client, member, lease_ms).await };
+        let renew = |client: PooledConnection| async move {
+            members::renew(&client, member, lease_ms).await
+        };
         read(&self.pool, "renew a member's lease", renew).await
     }
 
     async fn remove_member(&self, group: &str, member: &str) -> Result<(), StoreError> {
-        let remove = |client: Lent| async move { members::remove(&client, group, member).await };
+        let remove =
+            |client: PooledConnection| async move { members::remove(&client, group, member).await };
         let removed = read(&self.pool, "remove a member", remove).await;
         removed.map_err(step::store_error)
     }
@@ -206,20 +211,23 @@ impl Groups for PostgresGroups {
         up_to: Position,
         wants: &Arc<Wants>,
     ) -> Result<LogPage, StoreError> {
-        let page = |client: Lent| async move {
+        let page = |client: PooledConnection| async move {
             pages::page(&client, after, up_to, wants).await.map_err(failed_store("read the log"))
         };
         self.pool.read(page).await
     }
 
     async fn place_at(&self, start: Start) -> Result<Position, GroupError> {
-        let place =
-            |client: Lent| async move { pages::place_at(&client, self.fence.epoch(), start).await };
+        let place = |client: PooledConnection| async move {
+            pages::place_at(&client, self.fence.epoch(), start).await
+        };
         read(&self.pool, "find a place in the log", place).await
     }
 
     async fn holdings(&self, group: &str, partition: u32) -> Result<Holdings, GroupError> {
-        let look = |client: Lent| async move { view::holdings(&client, group, partition).await };
+        let look = |client: PooledConnection| async move {
+            view::holdings(&client, group, partition).await
+        };
         read(&self.pool, "look at a partition", look).await
     }
 
@@ -233,18 +241,21 @@ impl Groups for PostgresGroups {
         failures: &[Failure],
         retry_in_ms: u64,
     ) -> Result<(), GroupError> {
-        let note =
-            |client: Lent| async move { failures::note(&client, at, failures, retry_in_ms).await };
+        let note = |client: PooledConnection| async move {
+            failures::note(&client, at, failures, retry_in_ms).await
+        };
         transact(&self.pool, "note failures", note).await
     }
 
     async fn skip(&self, at: &Claim, to: Position) -> Result<bool, GroupError> {
-        let skip = |client: Lent| async move { failures::skip(&client, at, to).await };
+        let skip = |client: PooledConnection| async move { failures::skip(&client, at, to).await };
         read(&self.pool, "move a partition", skip).await
     }
 
     async fn set_trouble(&self, at: &Claim, trouble: Option<&str>) -> Result<(), GroupError> {
-        let set = |client: Lent| async move { failures::set_trouble(&client, at, trouble).await };
+        let set = |client: PooledConnection| async move {
+            failures::set_trouble(&client, at, trouble).await
+        };
         read(&self.pool, "note a partition's trouble", set).await
     }
 
@@ -254,7 +265,7 @@ impl Groups for PostgresGroups {
         partition: u32,
         limit: PageLimit,
     ) -> Result<Option<Batch>, StoreError> {
-        let due = |client: Lent| async move {
+        let due = |client: PooledConnection| async move {
             letters::due(&client, group, partition, limit)
                 .await
                 .map_err(failed_store("read letters"))
@@ -268,13 +279,17 @@ impl Groups for PostgresGroups {
         to: Position,
         lease_ms: u64,
     ) -> Result<Option<u64>, GroupError> {
-        let lease = |client: Lent| async move { leases::lease(&client, at, to, lease_ms).await };
+        let lease = |client: PooledConnection| async move {
+            leases::lease(&client, at, to, lease_ms).await
+        };
         // Sent twice because an answer was lost, the second finds it taken, and the lease ends by itself.
         read(&self.pool, "lease a partition", lease).await
     }
 
     async fn extend_lease(&self, lease: &LeaseRef, lease_ms: u64) -> Result<(), GroupError> {
-        let extend = |client: Lent| async move { leases::extend(&client, lease, lease_ms).await };
+        let extend = |client: PooledConnection| async move {
+            leases::extend(&client, lease, lease_ms).await
+        };
         read(&self.pool, "extend a lease", extend).await
     }
 
@@ -285,7 +300,8 @@ impl Groups for PostgresGroups {
         statements: Vec<Statements>,
     ) -> Result<Acked, GroupError> {
         if statements.is_empty() {
-            let ack = |client: Lent| async move { leases::ack(&client, lease, ending).await };
+            let ack =
+                |client: PooledConnection| async move { leases::ack(&client, lease, ending).await };
             let done = match ending::is_plain(ending) {
                 true => read(&self.pool, "acknowledge a batch", ack).await?,
                 false => transact(&self.pool, "acknowledge a batch", ack).await?,
@@ -296,7 +312,8 @@ impl Groups for PostgresGroups {
             });
         }
         let before = self.log_tip().await?;
-        let (acked, mark) = leases::ack_with(&self.guests, lease, ending, &statements).await?;
+        let (acked, mark) =
+            leases::ack_with(&self.user_sessions, lease, ending, &statements).await?;
         let offset = match mark {
             Some(mark) => {
                 let marked = statements::marked(&self.pool, self.grown.clone(), mark, before);
@@ -314,7 +331,7 @@ impl Groups for PostgresGroups {
         ending: &Ending,
         retry_in_ms: u64,
     ) -> Result<(), GroupError> {
-        let nack = |client: Lent| async move {
+        let nack = |client: PooledConnection| async move {
             leases::nack(&client, lease, failures, ending, retry_in_ms).await
         };
         transact(&self.pool, "give a batch back", nack).await
@@ -327,25 +344,26 @@ impl Groups for PostgresGroups {
         limit: PageLimit,
         state: Option<LetterState>,
     ) -> Result<LetterPage, StoreError> {
-        let list = |client: Lent| async move {
+        let list = |client: PooledConnection| async move {
             let listed = letters::list(&client, group, after, limit, state).await;
             listed.map_err(failed_store("list letters"))
         };
         self.pool.read(list).await
     }
 
-    async fn redrive(&self, group: &str, which: &Which) -> Result<u64, GroupError> {
-        let redrive = |client: Lent| async move { letters::redrive(&client, group, which).await };
+    async fn redrive(&self, group: &str, which: &LetterSelection) -> Result<u64, GroupError> {
+        let redrive =
+            |client: PooledConnection| async move { letters::redrive(&client, group, which).await };
         administer(&self.pool, "redrive letters", redrive).await
     }
 
     async fn drop_letters(
         &self,
         group: &str,
-        which: &Which,
+        which: &LetterSelection,
         with_parked: bool,
     ) -> Result<u64, GroupError> {
-        let drop = |client: Lent| async move {
+        let drop = |client: PooledConnection| async move {
             letters::give_up(&client, group, which, with_parked).await
         };
         administer(&self.pool, "drop letters", drop).await

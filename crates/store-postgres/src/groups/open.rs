@@ -7,12 +7,12 @@ use tokio_postgres::Notification;
 use tokio_util::sync::CancellationToken;
 
 use super::super::connect::Connector;
-use super::super::listener::{self, Ears};
+use super::super::listener::{self, NotificationHandler};
 use super::super::open::{epoch, version};
 use super::super::pool::Pool;
-use super::super::statements::Guests;
+use super::super::statements::UserSessions;
 use super::PostgresGroups;
-use super::sessions::Sessions;
+use super::sessions::WorkSessions;
 use super::step::failed;
 use crate::options::PostgresOptions;
 use tidewire_store::groups::GroupError;
@@ -22,7 +22,7 @@ use tidewire_store::migration::SCHEMA_VERSION;
 const OTHER_CONNECTIONS: usize = 3;
 
 /// Sessions that run the statements of acks.
-const GUESTS: usize = 2;
+const USER_SESSIONS: usize = 2;
 
 /// What a worker hears of.
 struct Signals {
@@ -30,7 +30,7 @@ struct Signals {
     groups: watch::Sender<u64>,
 }
 
-impl Ears for Signals {
+impl NotificationHandler for Signals {
     fn channels(&self) -> &'static str {
         "LISTEN tidewire_log; LISTEN tidewire_groups"
     }
@@ -86,8 +86,8 @@ pub(super) async fn connect(
     Ok(Arc::new(PostgresGroups {
         fence: Arc::clone(&connector.fence),
         pool,
-        guests: Guests::new(&connector, GUESTS),
-        sessions: Arc::new(Sessions::new(&connector, connections)),
+        user_sessions: UserSessions::new(&connector, USER_SESSIONS),
+        sessions: Arc::new(WorkSessions::new(&connector, connections)),
         grown,
         signals: groups,
         _stop: Some(stop.drop_guard()),

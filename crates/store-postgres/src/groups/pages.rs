@@ -1,4 +1,4 @@
-//! Stretches of the log, as members read them, and places in it.
+//! Stretches of the log, as members read them, and positions in it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio_postgres::{Error, Row};
 
 use super::super::load;
 use super::super::query::{Params, limit, moment_ms, prepare, query, query_one, sql};
-use super::step::Step;
+use super::step::StepResult;
 use tidewire_store::groups::{Entry, GroupError, GroupEvent, LogPage, Start, Wants, partition_of};
 use tidewire_store::offset::{Epoch, Position};
 use tidewire_store::retention::BUCKET_OFFSETS;
@@ -215,7 +215,11 @@ fn change_of_row(row: &Row) -> Result<Option<Arc<RowChange>>, Error> {
 }
 
 /// The `next` that a start means now.
-pub(super) async fn place_at(client: &ClientWrapper, epoch: Epoch, start: Start) -> Step<Position> {
+pub(super) async fn place_at(
+    client: &ClientWrapper,
+    epoch: Epoch,
+    start: Start,
+) -> StepResult<Position> {
     let tip = load::tip(client).await?;
     match start {
         Start::Beginning => Ok(Position::new(1)),

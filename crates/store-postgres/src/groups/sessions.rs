@@ -34,20 +34,20 @@ const ROLLBACK_WAIT: Duration = Duration::from_secs(1);
 const TIMEOUT_MS_MAX: u64 = 1 << 30;
 
 /// The sessions, up to a number.
-pub(super) struct Sessions {
+pub(super) struct WorkSessions {
     connector: Arc<Connector>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     idle: Mutex<Idle>,
 }
 
 #[derive(Default)]
 struct Idle {
-    sessions: Vec<Ready>,
+    sessions: Vec<PreparedSession>,
     closed: bool,
 }
 
 /// A session with what every batch needs prepared in it.
-struct Ready {
+struct PreparedSession {
     session: Session,
     claim: Statement,
     advance: Statement,
@@ -57,13 +57,13 @@ struct Ready {
 
 /// A session in use. Closed when dropped, unless it is given back.
 pub(super) struct WorkSession {
-    ready: Ready,
-    place: OwnedSemaphorePermit,
+    ready: PreparedSession,
+    permit: OwnedSemaphorePermit,
 }
 
-impl fmt::Debug for Sessions {
+impl fmt::Debug for WorkSessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions")
+        f.debug_struct("WorkSessions")
             .field("idle", &self.idle().sessions.len())
             .finish_non_exhaustive()
     }
@@ -107,11 +107,11 @@ impl WorkSession {
     }
 }
 
-impl Sessions {
-    pub(super) fn new(connector: &Arc<Connector>, count: usize) -> Sessions {
-        Sessions {
+impl WorkSessions {
+    pub(super) fn new(connector: &Arc<Connector>, count: usize) -> WorkSessions {
+        WorkSessions {
             connector: Arc::clone(connector),
-            places: Arc::new(Semaphore::new(count.max(1))),
+            permits: Arc::new(Semaphore::new(count.max(1))),
             idle: Mutex::default(),
         }
     }
@@ -119,13 +119,13 @@ impl Sessions {
     /// A session, waited for within the timeout of connections.
     pub(super) async fn take(&self) -> Result<WorkSession, GroupError> {
         let timeout = self.connector.timeout;
-        let place = Arc::clone(&self.places).acquire_owned();
-        let place = match tokio::time::timeout(timeout, place).await {
-            Ok(Ok(place)) => place,
+        let permit = Arc::clone(&self.permits).acquire_owned();
+        let permit = match tokio::time::timeout(timeout, permit).await {
+            Ok(Ok(permit)) => permit,
             Ok(Err(_)) => return Err(StoreError::Closed.into()),
             Err(_) => {
                 let text = format!("all sessions for work were in use for {timeout:?}");
-                return Err(GroupError::Weather(text));
+                return Err(GroupError::Transient(text));
             }
         };
         let kept = loop {
@@ -138,10 +138,10 @@ impl Sessions {
             Some(ready) => ready,
             None => self.open().await?,
         };
-        Ok(WorkSession { ready, place })
+        Ok(WorkSession { ready, permit })
     }
 
-    async fn open(&self) -> Result<Ready, GroupError> {
+    async fn open(&self) -> Result<PreparedSession, GroupError> {
         let session = self.connector.guest_in_time(SETTINGS).await?;
         let prepare = async {
             let claim = session.client.prepare(sql!("group_claim")).await?;
@@ -149,18 +149,18 @@ impl Sessions {
             Ok::<_, Error>((claim, advance))
         };
         let (claim, advance) = prepare.await.map_err(|error| failed("prepare work", &error))?;
-        Ok(Ready { session, claim, advance, timeout_ms: 0 })
+        Ok(PreparedSession { session, claim, advance, timeout_ms: 0 })
     }
 
     /// Gives back a session whose transaction has ended.
     pub(super) fn give_back(&self, session: WorkSession) {
-        let WorkSession { ready, place } = session;
+        let WorkSession { ready, permit } = session;
         let mut idle = self.idle();
         if !idle.closed && !ready.session.ended.is_cancelled() {
             idle.sessions.push(ready);
         }
         drop(idle);
-        drop(place);
+        drop(permit);
     }
 
     /// Ends the transaction of a session that was left in the middle of it, or closes the session.
@@ -196,7 +196,7 @@ impl Sessions {
         let mut idle = self.idle();
         idle.closed = true;
         idle.sessions.clear();
-        self.places.close();
+        self.permits.close();
     }
 
     fn idle(&self) -> MutexGuard<'_, Idle> {

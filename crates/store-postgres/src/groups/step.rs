@@ -4,39 +4,39 @@ use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
 use super::super::error::{broken_commit, sort, text};
-use super::super::pool::{Lent, Pool};
+use super::super::pool::{Pool, PooledConnection};
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::GroupError;
 
 /// Why a step of a transaction did not go on.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(super) enum StepError {
     /// The driver or the server said so.
     Driver(Error),
     /// It is not to be.
     Group(GroupError),
 }
 
-impl From<Error> for Stop {
-    fn from(error: Error) -> Stop {
-        Stop::Driver(error)
+impl From<Error> for StepError {
+    fn from(error: Error) -> StepError {
+        StepError::Driver(error)
     }
 }
 
-impl From<GroupError> for Stop {
-    fn from(error: GroupError) -> Stop {
-        Stop::Group(error)
+impl From<GroupError> for StepError {
+    fn from(error: GroupError) -> StepError {
+        StepError::Group(error)
     }
 }
 
-impl From<StoreError> for Stop {
-    fn from(error: StoreError) -> Stop {
-        Stop::Group(GroupError::Store(error))
+impl From<StoreError> for StepError {
+    fn from(error: StoreError) -> StepError {
+        StepError::Group(GroupError::Store(error))
     }
 }
 
 /// What a step of a transaction came to.
-pub(super) type Step<T> = Result<T, Stop>;
+pub(super) type StepResult<T> = Result<T, StepError>;
 
 /// What a role needs that does not own the tables.
 const GRANTS: &str = "GRANT USAGE ON SCHEMA tidewire TO role; \
@@ -75,16 +75,16 @@ pub(super) fn store_error(error: GroupError) -> StoreError {
 pub(super) async fn read<T, F>(
     pool: &Pool,
     operation: &'static str,
-    work: impl Fn(Lent) -> F,
+    work: impl Fn(PooledConnection) -> F,
 ) -> Result<T, GroupError>
 where
-    F: Future<Output = Step<T>>,
+    F: Future<Output = StepResult<T>>,
 {
-    let sorted = |done: Step<T>| match done {
+    let sorted = |done: StepResult<T>| match done {
         Ok(value) => Ok(Ok(value)),
-        Err(Stop::Group(GroupError::Store(error))) => Err(error),
-        Err(Stop::Group(error)) => Ok(Err(error)),
-        Err(Stop::Driver(error)) => match failed(operation, &error) {
+        Err(StepError::Group(GroupError::Store(error))) => Err(error),
+        Err(StepError::Group(error)) => Ok(Err(error)),
+        Err(StepError::Driver(error)) => match failed(operation, &error) {
             GroupError::Store(error) => Err(error),
             other => Ok(Err(other)),
         },
@@ -101,17 +101,17 @@ where
 pub(super) async fn administer<T, F>(
     pool: &Pool,
     operation: &'static str,
-    work: impl Fn(Lent) -> F,
+    work: impl Fn(PooledConnection) -> F,
 ) -> Result<T, GroupError>
 where
-    F: Future<Output = Step<T>>,
+    F: Future<Output = StepResult<T>>,
 {
-    let patient = |client: Lent| {
+    let patient = |client: PooledConnection| {
         let done = Box::pin(work(client));
         async move {
             done.await.map_err(|stop| match stop {
-                Stop::Driver(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-                    Stop::Group(GroupError::Changing)
+                StepError::Driver(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                    StepError::Group(GroupError::Changing)
                 }
                 other => other,
             })
@@ -124,12 +124,12 @@ where
 pub(super) async fn transact<T, F>(
     pool: &Pool,
     operation: &'static str,
-    work: impl Fn(Lent) -> F,
+    work: impl Fn(PooledConnection) -> F,
 ) -> Result<T, GroupError>
 where
-    F: Future<Output = Step<T>>,
+    F: Future<Output = StepResult<T>>,
 {
-    let run = |client: Lent| {
+    let run = |client: PooledConnection| {
         // In a box: what administers groups has many steps, and its future would be moved about.
         let done = Box::pin(work(client.clone()));
         async move {
@@ -141,8 +141,8 @@ where
                     committed.map_err(|error| broken_commit(true, &error))?;
                     return Ok(Ok(value));
                 }
-                Err(Stop::Group(error)) => error,
-                Err(Stop::Driver(error)) => failed(operation, &error),
+                Err(StepError::Group(error)) => error,
+                Err(StepError::Driver(error)) => failed(operation, &error),
             };
             if let GroupError::Store(error) = refused {
                 return Err(error);

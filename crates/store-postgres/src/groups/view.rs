@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use tokio_postgres::{Error, Row};
 
 use super::super::query::{Params, prepare, query, sql, unsigned};
-use super::step::Step;
+use super::step::StepResult;
 use tidewire_store::groups::{
     Filter, GroupError, GroupView, Holdings, Key, MemberKind, MemberReport, MemberView, OnDead,
     PartitionView, Verdict,
@@ -55,7 +55,11 @@ pub(super) async fn groups(client: &ClientWrapper) -> Result<Vec<GroupView>, Err
 
 /// What must be known to work on a partition. Its row is read first: what is read after it is as new or
 /// newer, and if it is newer the generation that was read does not fit any more.
-pub(super) async fn holdings(client: &ClientWrapper, name: &str, partition: u32) -> Step<Holdings> {
+pub(super) async fn holdings(
+    client: &ClientWrapper,
+    name: &str,
+    partition: u32,
+) -> StepResult<Holdings> {
     let number = i32::try_from(partition).map_err(|_| GroupError::NotFound)?;
     let [of_partition, of_group, parked, attempts, dead] = prepare(
         client,

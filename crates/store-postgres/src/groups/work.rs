@@ -20,8 +20,8 @@ use super::super::error::{broken_commit, sort, text};
 use super::super::query::Params;
 use super::super::statements::{self, one_again, wrong};
 use super::ending;
-use super::sessions::{Sessions, WorkSession};
-use super::step::{Stop, failed};
+use super::sessions::{WorkSession, WorkSessions};
+use super::step::{StepError, failed};
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{Begun, Claim, Ending, GroupError, Work};
 use tidewire_store::offset::Position;
@@ -32,7 +32,10 @@ use tidewire_store::sql::{SqlAnswer, SqlError, SqlLimits};
 const PREPARED_MAX: usize = 500;
 
 /// Takes a partition.
-pub(super) async fn begin(sessions: &Arc<Sessions>, claim: &Claim) -> Result<Begun, GroupError> {
+pub(super) async fn begin(
+    sessions: &Arc<WorkSessions>,
+    claim: &Claim,
+) -> Result<Begun, GroupError> {
     let Ok(partition) = i32::try_from(claim.partition) else { return Ok(Begun::Taken) };
     let mut session = sessions.take().await?;
     let mut rows = taken(&mut session, claim, partition).await;
@@ -50,7 +53,7 @@ pub(super) async fn begin(sessions: &Arc<Sessions>, claim: &Claim) -> Result<Beg
         Ok(rows) => rows.into_iter().next(),
         Err(error) => {
             sessions.end(session).await;
-            return Err(weather(failed("take a partition", &error)));
+            return Err(transient(failed("take a partition", &error)));
         }
     };
     let read = |row: &Row| -> Result<(i64, i64, String), Error> {
@@ -73,12 +76,12 @@ pub(super) async fn begin(sessions: &Arc<Sessions>, claim: &Claim) -> Result<Beg
         claim: claim.clone(),
         partition,
         xid,
-        turn: Turn::default(),
+        run: KeyRun::default(),
         has_savepoint: false,
     })))
 }
 
-/// Begins a transaction and takes the partition, in one flight.
+/// Begins a transaction and takes the partition, in one round trip.
 async fn taken(
     session: &mut WorkSession,
     claim: &Claim,
@@ -93,17 +96,17 @@ async fn taken(
 }
 
 /// A lost connection, a deadlock and the like are nobody's fault.
-fn weather(error: GroupError) -> GroupError {
+fn transient(error: GroupError) -> GroupError {
     match error {
         GroupError::Store(StoreError::Closed) => error,
-        GroupError::Store(store) if store.temporary() => GroupError::Weather(store.to_string()),
+        GroupError::Store(store) if store.temporary() => GroupError::Transient(store.to_string()),
         other => other,
     }
 }
 
 /// A key's turn.
 #[derive(Debug, Default)]
-struct Turn {
+struct KeyRun {
     /// It is to have a savepoint,
     wanted: bool,
     /// and has it.
@@ -116,12 +119,12 @@ struct Turn {
 pub struct PostgresWork {
     /// None once the transaction has ended.
     session: Option<WorkSession>,
-    sessions: Arc<Sessions>,
+    sessions: Arc<WorkSessions>,
     claim: Claim,
     partition: i32,
     /// The transaction, by the server's number. What has another is not the one that took the partition.
     xid: String,
-    turn: Turn,
+    run: KeyRun,
     /// A savepoint of this turn or of one before is there.
     has_savepoint: bool,
 }
@@ -129,21 +132,23 @@ pub struct PostgresWork {
 impl PostgresWork {
     fn held(&self) -> Result<&ClientWrapper, GroupError> {
         let session = self.session.as_ref();
-        let session = session.ok_or_else(|| GroupError::Weather("the work is over".to_owned()))?;
+        let session = session.ok_or_else(|| {
+            GroupError::Transient("the transaction of the batch has ended".to_owned())
+        })?;
         Ok(session.client())
     }
 
     /// The session, behind the turn's savepoint if it is to have one.
     fn touch(&mut self) -> Result<&ClientWrapper, GroupError> {
-        self.turn.touched = true;
-        if self.turn.wanted && !self.turn.set {
+        self.run.touched = true;
+        if self.run.wanted && !self.run.set {
             let savepoint = match self.has_savepoint {
                 true => "RELEASE SAVEPOINT tidewire_key; SAVEPOINT tidewire_key",
                 false => "SAVEPOINT tidewire_key",
             };
             // Sent when it is first looked at; if it fails, so does what is sent after it.
             let _ = self.held()?.batch_execute(savepoint).now_or_never();
-            self.turn.set = true;
+            self.run.set = true;
             self.has_savepoint = true;
         }
         let client = self.held()?;
@@ -153,7 +158,7 @@ impl PostgresWork {
         Ok(client)
     }
 
-    /// Advances and commits, in one flight.
+    /// Advances and commits, in one round trip.
     async fn commit(&self, ending: &Ending) -> Result<(), GroupError> {
         let Some(session) = &self.session else { return Err(GroupError::Moved) };
         let (Claim { group, member, next, .. }, client) = (&self.claim, session.client());
@@ -174,8 +179,8 @@ impl PostgresWork {
         }
         let written = ending::write(client, group, self.partition, ending).await;
         written.map_err(|stop| match stop {
-            Stop::Driver(error) => ended(false, &error),
-            Stop::Group(error) => error,
+            StepError::Driver(error) => ended(false, &error),
+            StepError::Group(error) => error,
         })?;
         client.batch_execute("COMMIT").await.map_err(|error| ended(true, &error))
     }
@@ -190,14 +195,14 @@ fn ended(of_commit: bool, error: &Error) -> GroupError {
         Some(code) if code.code().starts_with("23") || of_commit && is_refused(error) => {
             GroupError::Sql(super::super::statements::wrong(error))
         }
-        _ => weather(match failed("end a batch", error) {
+        _ => transient(match failed("end a batch", error) {
             GroupError::Store(_) => GroupError::Store(broken_commit(of_commit, error)),
             other => other,
         }),
     }
 }
 
-/// What the handler did is refused in the end, as by a trigger that waits for it; no weather is to blame.
+/// What the handler did is refused in the end, as by a deferred trigger: the statement is at fault, not the connection.
 fn is_refused(error: &Error) -> bool {
     let severity = error.as_db_error().map(|said| said.parsed_severity());
     severity == Some(Some(Severity::Error))
@@ -224,7 +229,7 @@ fn swallowed() -> GroupError {
 #[async_trait]
 impl Work for PostgresWork {
     fn enter(&mut self, savepoint: bool) {
-        self.turn = Turn { wanted: savepoint, set: false, touched: false };
+        self.run = KeyRun { wanted: savepoint, set: false, touched: false };
     }
 
     async fn sql(
@@ -254,19 +259,19 @@ impl Work for PostgresWork {
     }
 
     async fn undo(&mut self) -> Result<(), GroupError> {
-        if !self.turn.touched {
+        if !self.run.touched {
             return Ok(());
         }
-        if !self.turn.set {
+        if !self.run.set {
             let text = "what a key's handler did cannot be taken back alone: it had no savepoint";
             return Err(GroupError::Invalid(text.to_owned()));
         }
         let undone = self.held()?.batch_execute("ROLLBACK TO SAVEPOINT tidewire_key").await;
         undone.map_err(|error| match error.code() {
             Some(code) if by_handler(code) => GroupError::EndedByHandler,
-            _ => weather(failed("take back what a handler did", &error)),
+            _ => transient(failed("take back what a handler did", &error)),
         })?;
-        self.turn.touched = false;
+        self.run.touched = false;
         Ok(())
     }
 
@@ -309,7 +314,7 @@ impl PostgresWork {
         let prepared = client.prepare_cached(sql).await;
         prepared.map_err(|error| match error.as_db_error() {
             Some(_) => GroupError::Sql(super::super::statements::wrong(&error)),
-            None => GroupError::Weather(text(&error)),
+            None => GroupError::Transient(text(&error)),
         })
     }
 }

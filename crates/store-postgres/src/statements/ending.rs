@@ -2,7 +2,7 @@
 //!
 //! PostgreSQL does not stop in the middle of some functions: neither a timeout, nor a cancel, nor that the
 //! client is gone ends them. Such a session counts among those there may be until its process is gone, so
-//! that one who starts many of them runs out of places and the server does not run out of processes. One that
+//! that one who starts many of them runs out of permits and the server does not run out of processes. One that
 //! does not heed a cancel, because it catches it, is ended a little later.
 
 use std::sync::Arc;

@@ -78,20 +78,20 @@ fn hint(setting: &str) -> &'static str {
 }
 
 /// The question that is on its way.
-pub(super) struct Look(SimpleQueryStream);
+pub(super) struct FormQuery(SimpleQueryStream);
 
 /// Asks for the settings as they are after the statement before. Nothing is waited for.
-pub(super) async fn look(client: &Client) -> Result<Look, Error> {
-    client.simple_query_raw(LOOK).await.map(Look)
+pub(super) async fn look(client: &Client) -> Result<FormQuery, Error> {
+    client.simple_query_raw(LOOK).await.map(FormQuery)
 }
 
-impl Look {
+impl FormQuery {
     /// Refuses a result whose values have another form than those of events.
     pub(super) async fn refuse_other_forms(
         self,
         kinds: impl Iterator<Item = &Type> + Clone,
     ) -> Result<Option<SqlError>, Error> {
-        let Look(messages) = self;
+        let FormQuery(messages) = self;
         pin_mut!(messages);
         let mut refusal = None;
         while let Some(message) = messages.try_next().await? {

@@ -6,14 +6,14 @@
 //! tables are as the query knows them. The SELECT itself runs as a role that may read watched tables and
 //! nothing else.
 //!
-//! `look` has the tables, `check` what a query would scan, `known` those that were checked, `role` the role
-//! and its rights, `trouble` what is said of errors.
+//! `catalog` has the tables, `check` what a query would scan, `checked` those that were checked, `role` the role
+//! and its rights, `errors` what is said of errors.
 
+mod catalog;
 mod check;
-mod known;
-mod look;
+mod checked;
+mod errors;
 mod role;
-mod trouble;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use futures_util::{StreamExt as _, pin_mut};
 use serde_json::value::RawValue;
 use tokio_postgres::SimpleQueryMessage;
 
-use super::guests::{Guest, Guests};
+use super::user_sessions::{UserSession, UserSessions};
 use super::{GRACE, value};
 use crate::PostgresStore;
 use crate::connect::Connector;
@@ -33,9 +33,9 @@ use tidewire_store::sql::{SqlError, SqlLimits};
 
 pub(crate) use role::make as make_role;
 
-use known::{Checked, Key, Known};
-use look::Look;
-use trouble::Failed;
+use catalog::CatalogSnapshot;
+use checked::{CheckedRead, CheckedReads, ReadKey};
+use errors::ReadFailure;
 
 /// How long a read waits for someone who alters a table: long enough for most, and short for those who
 /// wait behind it.
@@ -44,24 +44,24 @@ const LOCK_WAIT: Duration = Duration::from_secs(1);
 /// What reads for live queries need.
 #[derive(Debug)]
 pub(crate) struct Live {
-    guests: Guests,
+    user_sessions: UserSessions,
     role: String,
-    checked: Checked,
+    checked: CheckedReads,
 }
 
-type Rows = Vec<Vec<Box<RawValue>>>;
+type JsonRows = Vec<Vec<Box<RawValue>>>;
 
 /// What a transaction gave.
-type Done = (Arc<Known>, Look, Rows);
+type ReadResult = (Arc<CheckedRead>, CatalogSnapshot, JsonRows);
 
 impl Live {
     pub(crate) fn new(connector: &Arc<Connector>, connections: usize) -> Live {
-        let guests = Guests::new(connector, connections).keeping_plans();
-        Live { guests, role: connector.query_role.clone(), checked: Checked::default() }
+        let user_sessions = UserSessions::new(connector, connections).keeping_plans();
+        Live { user_sessions, role: connector.query_role.clone(), checked: CheckedReads::default() }
     }
 
     pub(crate) fn close(&self) {
-        self.guests.close();
+        self.user_sessions.close();
     }
 }
 
@@ -71,81 +71,81 @@ impl PostgresStore {
         &self,
         tables: &[TableRef],
     ) -> Result<Vec<ShapeView>, StoreError> {
-        let guest = self.live.guests.take(None).await?;
-        let looked = look::names(&guest.session.client, tables).await?;
-        self.live.guests.give_back_untouched(guest);
+        let user_session = self.live.user_sessions.take(None).await?;
+        let looked = catalog::names(&user_session.session.client, tables).await?;
+        self.live.user_sessions.give_back_untouched(user_session);
         Ok(looked)
     }
 
     /// Looks at a query.
     pub(crate) async fn check_live(&self, read: &LiveRead) -> Result<CheckedQuery, SqlError> {
-        let (known, _, _) = self.in_live_session(read, false).await?;
-        Ok(CheckedQuery { columns: known.columns(), cost: known.cost })
+        let (checked, _, _) = self.in_live_session(read, false).await?;
+        Ok(CheckedQuery { columns: checked.columns(), cost: checked.cost })
     }
 
     /// Runs a query.
     pub(crate) async fn read_live(&self, read: &LiveRead) -> Result<LiveRows, SqlError> {
-        let (known, look, rows) = self.in_live_session(read, true).await?;
-        let Look { tip, snapshot, settled, .. } = look;
-        Ok(LiveRows { columns: known.columns(), rows, tip, snapshot: Some(snapshot), settled })
+        let (checked, catalog, rows) = self.in_live_session(read, true).await?;
+        let CatalogSnapshot { tip, snapshot, settled, .. } = catalog;
+        Ok(LiveRows { columns: checked.columns(), rows, tip, snapshot: Some(snapshot), settled })
     }
 
     /// Begins a read, and runs it if it is to be; once more if the role lacked a right that it could be
     /// given.
-    async fn in_live_session(&self, read: &LiveRead, run: bool) -> Result<Done, SqlError> {
+    async fn in_live_session(&self, read: &LiveRead, run: bool) -> Result<ReadResult, SqlError> {
         for granted in [false, true] {
-            let guest = self.live.guests.take(read.account.as_ref()).await?;
-            let done = self.live.once(&guest.session.client, read, run);
+            let user_session = self.live.user_sessions.take(read.account.as_ref()).await?;
+            let done = self.live.once(&user_session.session.client, read, run);
             let done = tokio::time::timeout(whole(&read.limits), done).await;
             let failed = match done {
                 Err(_) => {
-                    guest.cancel();
-                    return Err(trouble::too_slow(read.limits.timeout_ms));
+                    user_session.cancel();
+                    return Err(errors::too_slow(read.limits.timeout_ms));
                 }
                 Ok(Ok(done)) => {
-                    self.end(guest).await;
+                    self.end(user_session).await;
                     return Ok(done);
                 }
                 Ok(Err(failed)) => failed,
             };
             match failed {
-                Failed::Overflow(error) => {
+                ReadFailure::Overflow(error) => {
                     // The rest of its rows is on the way, or yet to be made.
-                    guest.cancel();
+                    user_session.cancel();
                     return Err(error);
                 }
-                Failed::Sql(error) => {
-                    self.end(guest).await;
+                ReadFailure::Sql(error) => {
+                    self.end(user_session).await;
                     return Err(error);
                 }
-                Failed::NoRole => {
-                    self.end(guest).await;
+                ReadFailure::NoRole => {
+                    self.end(user_session).await;
                     return Err(self.role_trouble(None).await);
                 }
-                Failed::Unread(tables) => {
-                    self.end(guest).await;
+                ReadFailure::Unread(tables) => {
+                    self.end(user_session).await;
                     return Err(self.role_trouble(Some(tables)).await);
                 }
-                Failed::Denied => {
-                    self.end(guest).await;
+                ReadFailure::Denied => {
+                    self.end(user_session).await;
                     let lacking = self.let_role_read(read, granted).await?;
                     // Another may have given it the right meanwhile, so it is tried once more.
                     if granted && lacking.is_empty() {
-                        return Err(trouble::other_table());
+                        return Err(errors::other_table());
                     }
                     if granted {
-                        return Err(trouble::lacking(&lacking));
+                        return Err(errors::lacking(&lacking));
                     }
                 }
             }
         }
-        Err(trouble::other_table())
+        Err(errors::other_table())
     }
 
     /// Ends the transaction, and clears the session away for the next one.
-    async fn end(&self, guest: Guest) {
-        if guest.session.client.batch_execute("ROLLBACK").await.is_ok() {
-            self.live.guests.give_back(guest);
+    async fn end(&self, user_session: UserSession) {
+        if user_session.session.client.batch_execute("ROLLBACK").await.is_ok() {
+            self.live.user_sessions.give_back(user_session);
         }
     }
 }
@@ -161,10 +161,10 @@ impl Live {
         client: &ClientWrapper,
         read: &LiveRead,
         run: bool,
-    ) -> Result<Done, Failed> {
-        let (known, look) = self.begin(client, read).await?;
-        let rows = if run { self.rows(client, read, &known).await? } else { Vec::new() };
-        Ok((known, look, rows))
+    ) -> Result<ReadResult, ReadFailure> {
+        let (checked, catalog) = self.begin(client, read).await?;
+        let rows = if run { self.rows(client, read, &checked).await? } else { Vec::new() };
+        Ok((checked, catalog, rows))
     }
 
     /// Begins a read: from here on the transaction has its snapshot, the tables are as the query was made
@@ -173,12 +173,12 @@ impl Live {
         &self,
         client: &ClientWrapper,
         read: &LiveRead,
-    ) -> Result<(Arc<Known>, Look), Failed> {
-        let key = Key::of(read);
-        let known = self.checked.find(&key);
-        let lock = match &known {
-            Some(known) => known.lock.clone(),
-            None => look::lock(client, &read.tables).await?,
+    ) -> Result<(Arc<CheckedRead>, CatalogSnapshot), ReadFailure> {
+        let key = ReadKey::of(read);
+        let checked = self.checked.find(&key);
+        let lock = match &checked {
+            Some(checked) => checked.lock.clone(),
+            None => catalog::lock(client, &read.tables).await?,
         };
         let whole_ms = whole(&read.limits).as_millis();
         let lock_wait_ms = LOCK_WAIT.as_millis();
@@ -190,19 +190,19 @@ impl Live {
              SET LOCAL max_parallel_workers_per_gather = 0; {lock}"
         );
         let begun = client.batch_execute(&begin).await;
-        begun.map_err(|error| trouble::of_lock(&error, &lock))?;
-        let look = look::events(client, &read.tables).await?;
-        if !look.is_as(&read.tables) {
-            return Err(trouble::shape_changed().into());
+        begun.map_err(|error| errors::of_lock(&error, &lock))?;
+        let catalog = catalog::events(client, &read.tables).await?;
+        if !catalog.is_as(&read.tables) {
+            return Err(errors::shape_changed().into());
         }
-        let known = match known {
-            Some(known) => known,
+        let checked = match checked {
+            Some(checked) => checked,
             None => {
-                let (columns, cost) = check::check(client, read, &self.role, &look).await?;
-                self.checked.remember(key, Known { columns, cost, lock })
+                let (columns, cost) = check::check(client, read, &self.role, &catalog).await?;
+                self.checked.remember(key, CheckedRead { columns, cost, lock })
             }
         };
-        Ok((known, look))
+        Ok((checked, catalog))
     }
 
     /// Runs the SELECT. Its text was prepared before, so it is one statement.
@@ -210,29 +210,29 @@ impl Live {
         &self,
         client: &ClientWrapper,
         read: &LiveRead,
-        known: &Known,
-    ) -> Result<Rows, Failed> {
+        checked: &CheckedRead,
+    ) -> Result<JsonRows, ReadFailure> {
         let limits = &read.limits;
         role::act(client, &self.role, limits).await?;
-        let failed = |error| trouble::of_rows(&error, limits);
+        let failed = |error| errors::of_rows(&error, limits);
         let messages = client.simple_query_raw(&read.sql).await.map_err(failed)?;
         pin_mut!(messages);
         let (mut rows, mut bytes) = (Vec::new(), 0);
         while let Some(message) = messages.next().await {
             let SimpleQueryMessage::Row(row) = message.map_err(failed)? else { continue };
-            let mut values = Vec::with_capacity(known.columns.len());
-            for (index, (_, kind)) in known.columns.iter().enumerate() {
+            let mut values = Vec::with_capacity(checked.columns.len());
+            for (index, (_, kind)) in checked.columns.iter().enumerate() {
                 let text = row.get(index);
                 // Before it is copied, because it may be immense. JSON has more bytes than the text, but for
                 // bytes in hexadecimal digits and for quotes within quotes: half is left to those.
                 let bytes_min = bytes + text.map_or(0, str::len) / 2;
-                trouble::within(rows.len() + 1, bytes_min, limits).map_err(Failed::Overflow)?;
+                errors::within(rows.len() + 1, bytes_min, limits).map_err(ReadFailure::Overflow)?;
                 let json = value::to_json(text, kind);
                 bytes += json.len();
-                values.push(RawValue::from_string(json).map_err(|_| trouble::not_json())?);
+                values.push(RawValue::from_string(json).map_err(|_| errors::not_json())?);
             }
             rows.push(values);
-            trouble::within(rows.len(), bytes, limits).map_err(Failed::Overflow)?;
+            errors::within(rows.len(), bytes, limits).map_err(ReadFailure::Overflow)?;
         }
         Ok(rows)
     }

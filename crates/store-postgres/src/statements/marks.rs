@@ -106,7 +106,7 @@ mod tests {
         assert!(gone.is_err(), "it never comes");
         assert_eq!(late.expect("no failure"), None, "its time is over before its turn");
         let failed = marks.one_for_all(deadline(), || async { Err(StoreError::Closed) }).await;
-        assert!(failed.is_err());
+        assert!(matches!(failed, Err(StoreError::Closed)), "{failed:?}");
         let next = marks.one_for_all(deadline(), || async { Ok(Some(Position::new(7))) }).await;
         assert_eq!(next.expect("a mark"), Some(Position::new(7)));
     }

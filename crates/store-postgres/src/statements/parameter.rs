@@ -23,17 +23,17 @@ pub(super) fn literal(value: &RawValue, kind: &Type) -> Result<String, String> {
 
 /// A value as the text that PostgreSQL reads it from.
 #[derive(Debug)]
-pub(super) struct Sent(Option<String>);
+pub(super) struct ParameterText(Option<String>);
 
 /// A value to be sent beside a statement. The error says what is wrong with it.
-pub(super) fn sent(value: &RawValue, kind: &Type) -> Result<Sent, String> {
+pub(super) fn sent(value: &RawValue, kind: &Type) -> Result<ParameterText, String> {
     match text(value, kind)? {
         Some(text) if text.contains('\0') => Err(NO_ZERO.to_owned()),
-        text => Ok(Sent(text)),
+        text => Ok(ParameterText(text)),
     }
 }
 
-impl ToSql for Sent {
+impl ToSql for ParameterText {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         match &self.0 {
             Some(text) => {

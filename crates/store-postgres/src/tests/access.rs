@@ -5,6 +5,7 @@ use super::*;
 use crate::testing::fresh_database;
 use tidewire_store::control::{ControlChannel, ControlCursor, ControlMessage};
 use tidewire_store::keys::{KeyView, Keys, NewKey};
+use tokio_postgres::error::SqlState;
 
 async fn make(store: &PostgresStore, letter: &str) -> KeyView {
     let key = NewKey {
@@ -168,7 +169,9 @@ async fn the_table_refuses_what_is_no_key() {
         let insert = format!(
             "INSERT INTO tidewire.api_keys ({columns}, key_hash{also}) VALUES ({values}{name})"
         );
-        client.batch_execute(&insert).await.expect_err(&insert);
+        let refused = client.batch_execute(&insert).await.expect_err(&insert);
+        let state = refused.code().map(SqlState::code).unwrap_or_default();
+        assert!(state.starts_with("23") || state.starts_with("22"), "{insert}: {refused:?}");
     }
     assert_eq!(store.keys().await.expect("listed"), []);
     store.close().await;

@@ -27,7 +27,7 @@ async fn an_empty_batch_is_two_round_trips_and_sets_no_savepoint() {
     work(&groups).await.finish(&up_to(3)).await.expect("a commit");
     let at = claim(&groups).await;
     relay.said();
-    // Each answer is held back until the flight's last statement was sent: who waited for one would wait
+    // Each answer is held back until the pipeline's last statement was sent: who waited for one would wait
     // for ever.
     let both = async {
         relay.hold("Q BEGIN", "B");
@@ -39,7 +39,7 @@ async fn an_empty_batch_is_two_round_trips_and_sets_no_savepoint() {
         relay.hold("B", "Q COMMIT");
         work.finish(&up_to(5)).await.expect("a commit");
     };
-    tokio::time::timeout(DEADLINE, both).await.expect("one flight each");
+    tokio::time::timeout(DEADLINE, both).await.expect("one pipeline each");
     let begin = "Q BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
     assert_eq!(batch(relay.said()), [begin, "B", "B", "Q COMMIT"]);
     ended(database, store).await;
@@ -67,7 +67,7 @@ async fn a_savepoint_goes_with_the_statement_behind_it() {
             client.execute(&prepared, &[&key]).await.expect("a row");
         }
     };
-    tokio::time::timeout(DEADLINE, both).await.expect("one flight each");
+    tokio::time::timeout(DEADLINE, both).await.expect("one pipeline each");
     let next = "Q RELEASE SAVEPOINT tidewire_key; SAVEPOINT tidewire_key";
     assert_eq!(batch(relay.said()), ["Q SAVEPOINT tidewire_key", "B", next, "B"]);
     relay.let_go();
@@ -134,7 +134,7 @@ async fn a_frozen_member_loses_its_session_and_nothing_happens_twice() {
     note(&mut other, "other").await;
     other.finish(&up_to(11)).await.expect("a commit");
     let late = frozen.finish(&up_to(11)).await.expect_err("its session is gone");
-    assert!(late.temporary() && matches!(late, GroupError::Weather(_)), "{late:?}");
+    assert!(late.temporary() && matches!(late, GroupError::Transient(_)), "{late:?}");
     assert_eq!(database.run("SELECT note FROM ledger").await, ["other"]);
     ended(database, store).await;
 }
@@ -267,7 +267,7 @@ async fn retention_waits_for_a_group_and_stops_one_that_lost_events() {
     assert_eq!((kept.streams_held_back, kept.streams_trimmed), (1, 0));
     let filter =
         tidewire_store::groups::Filter { streams: vec!["s".to_owned()], ..Default::default() };
-    let other = tidewire_store::groups::GroupWish { filter: Some(filter), ..wish(1) };
+    let other = tidewire_store::groups::GroupSettings { filter: Some(filter), ..wish(1) };
     groups.put_group("other", &other).await.expect("a group");
     let hard = RetentionRules { hard_age_ms: Some(hour_ms), ..soft };
     let given_up = store.retain(&hard, "").await.expect("a look");

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::guard::{Guard, Savepoint, Stopped};
-use super::preupdate::Touched;
+use super::preupdate::ChangingRow;
 use super::problem::CHANGES_TOO_MUCH;
 use super::table::{Image, Watched};
 use tidewire_store::command::Actor;
-use tidewire_store::decide::{Step, invalidation, publication};
+use tidewire_store::decide::{TransactionStep, invalidation, publication};
 use tidewire_store::entity::EntityChange;
 use tidewire_store::row::{Operation, RowChange};
 
@@ -23,21 +23,21 @@ pub(crate) const TRANSACTION_BYTES_MAX: usize = 256 << 20;
 const CHANGE_OVERHEAD_BYTES: usize = 256;
 
 #[derive(Debug, Default)]
-struct Gathered {
+struct CollectedChanges {
     /// By the tables' names in lower case.
     tables: HashMap<String, Arc<Watched>>,
     actor: Actor,
-    steps: Vec<Step>,
+    steps: Vec<TransactionStep>,
     bytes: usize,
     /// A row that could not be read: its transaction must not commit.
     failure: Option<String>,
     collecting: bool,
-    savepoints: Vec<Mark>,
+    savepoints: Vec<SavepointMark>,
 }
 
 /// Where a savepoint was set.
 #[derive(Debug)]
-struct Mark {
+struct SavepointMark {
     name: String,
     steps: usize,
     bytes: usize,
@@ -58,23 +58,24 @@ pub(crate) enum NotUndone {
 /// The changes of the transaction that runs. The writer's thread alone uses it.
 #[derive(Debug)]
 pub(crate) struct Collector {
-    gathered: Mutex<Gathered>,
+    collected: Mutex<CollectedChanges>,
     guard: Arc<Guard>,
     bytes_max: usize,
 }
 
 impl Collector {
     pub(crate) fn new(guard: Arc<Guard>, bytes_max: usize) -> Collector {
-        Collector { gathered: Mutex::default(), guard, bytes_max }
+        Collector { collected: Mutex::default(), guard, bytes_max }
     }
 
-    fn gathered(&self) -> MutexGuard<'_, Gathered> {
-        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    fn collected(&self) -> MutexGuard<'_, CollectedChanges> {
+        self.collected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins with nothing.
     pub(crate) fn begin(&self, actor: Actor, watched: &[Arc<Watched>]) {
-        *self.gathered() = Gathered { actor, collecting: true, ..Gathered::default() };
+        *self.collected() =
+            CollectedChanges { actor, collecting: true, ..CollectedChanges::default() };
         self.watch(watched);
     }
 
@@ -82,13 +83,13 @@ impl Collector {
     pub(crate) fn watch(&self, watched: &[Arc<Watched>]) {
         let by_name =
             |watched: &Arc<Watched>| (watched.table.name.to_ascii_lowercase(), Arc::clone(watched));
-        self.gathered().tables = watched.iter().map(by_name).collect();
+        self.collected().tables = watched.iter().map(by_name).collect();
     }
 
     /// Ends, and gives what was gathered; or why that is not all.
-    pub(crate) fn end(&self) -> Result<Vec<Step>, String> {
-        let gathered = std::mem::take(&mut *self.gathered());
-        gathered.failure.map_or(Ok(gathered.steps), Err)
+    pub(crate) fn end(&self) -> Result<Vec<TransactionStep>, String> {
+        let collected = std::mem::take(&mut *self.collected());
+        collected.failure.map_or(Ok(collected.steps), Err)
     }
 
     /// Follows a savepoint of the user's, which SQLite has set, released or gone back to. `alterations`
@@ -98,35 +99,35 @@ impl Collector {
         savepoint: Savepoint,
         alterations: usize,
     ) -> Result<(), NotUndone> {
-        let mut gathered = self.gathered();
-        let gathered = &mut *gathered;
-        let place = |name: &str| gathered.savepoints.iter().rposition(|mark| mark.name == name);
+        let mut collected = self.collected();
+        let collected = &mut *collected;
+        let place = |name: &str| collected.savepoints.iter().rposition(|mark| mark.name == name);
         match savepoint {
-            Savepoint::Set(name) => gathered.savepoints.push(Mark {
+            Savepoint::Set(name) => collected.savepoints.push(SavepointMark {
                 name,
-                steps: gathered.steps.len(),
-                bytes: gathered.bytes,
-                actor: gathered.actor.clone(),
+                steps: collected.steps.len(),
+                bytes: collected.bytes,
+                actor: collected.actor.clone(),
                 alterations,
             }),
             Savepoint::Release(name) => {
                 if let Some(place) = place(&name) {
-                    gathered.savepoints.truncate(place);
+                    collected.savepoints.truncate(place);
                 }
             }
             Savepoint::RollBackTo(name) => {
                 let Some(place) = place(&name) else { return Ok(()) };
-                if let Some(reason) = &gathered.failure {
+                if let Some(reason) = &collected.failure {
                     return Err(NotUndone::Incomplete(reason.clone()));
                 }
-                gathered.savepoints.truncate(place + 1);
-                let mark = &gathered.savepoints[place];
+                collected.savepoints.truncate(place + 1);
+                let mark = &collected.savepoints[place];
                 if mark.alterations != alterations {
                     return Err(NotUndone::SchemaChanged);
                 }
-                gathered.steps.truncate(mark.steps);
-                gathered.bytes = mark.bytes;
-                gathered.actor = mark.actor.clone();
+                collected.steps.truncate(mark.steps);
+                collected.bytes = mark.bytes;
+                collected.actor = mark.actor.clone();
             }
         }
         Ok(())
@@ -134,84 +135,90 @@ impl Collector {
 
     /// The savepoint that was set first of those that are.
     pub(crate) fn outermost_savepoint(&self) -> Option<String> {
-        self.gathered().savepoints.first().map(|mark| mark.name.clone())
+        self.collected().savepoints.first().map(|mark| mark.name.clone())
     }
 
     /// Names who does what follows.
     pub(crate) fn set_actor(&self, user_id: Option<String>, host_id: Option<String>) {
-        let actor = &mut self.gathered().actor;
+        let actor = &mut self.collected().actor;
         (actor.user_id, actor.host_id) = (user_id, host_id);
     }
 
     /// Takes a document; false if there is no transaction that it could belong to.
     pub(crate) fn publish(&self, stream: String, payload: Bytes) -> bool {
-        let mut gathered = self.gathered();
-        if !gathered.collecting {
+        let mut collected = self.collected();
+        if !collected.collecting {
             return false;
         }
-        let (bytes, actor) = (payload.len(), gathered.actor.clone());
-        self.push(&mut gathered, publication(stream, payload, actor), bytes);
+        let (bytes, actor) = (payload.len(), collected.actor.clone());
+        self.push(&mut collected, publication(stream, payload, actor), bytes);
         true
     }
 
     /// Takes what became of an entity, in the same way.
     pub(crate) fn invalidate(&self, entity: EntityChange) -> bool {
-        let mut gathered = self.gathered();
-        if !gathered.collecting {
+        let mut collected = self.collected();
+        if !collected.collecting {
             return false;
         }
-        let actor = gathered.actor.clone();
+        let actor = collected.actor.clone();
         let entity = EntityChange { host_id: actor.host_id.clone(), ..entity };
         let bytes = entity.code.len() + entity.id.as_ref().map_or(0, String::len);
-        self.push(&mut gathered, invalidation(entity, actor), 2 * bytes);
+        self.push(&mut collected, invalidation(entity, actor), 2 * bytes);
         true
     }
 
     /// Takes a row that is about to change.
-    pub(crate) fn touched(&self, touched: &Touched<'_>, now_ms: i64) {
-        let mut gathered = self.gathered();
-        if gathered.failure.is_some() {
+    pub(crate) fn note_change(&self, changing: &ChangingRow<'_>, now_ms: i64) {
+        let mut collected = self.collected();
+        if collected.failure.is_some() {
             return;
         }
-        let watched = gathered.tables.get(touched.table).cloned();
+        let watched = collected.tables.get(changing.table).cloned();
         let Some(watched) =
-            watched.or_else(|| gathered.tables.get(&touched.table.to_ascii_lowercase()).cloned())
+            watched.or_else(|| collected.tables.get(&changing.table.to_ascii_lowercase()).cloned())
         else {
             return;
         };
         let columns = &watched.table.columns;
-        let before = (touched.operation != Operation::Insert)
-            .then(|| watched.image(|place| touched.before(columns[place].number)))
+        let before = (changing.operation != Operation::Insert)
+            .then(|| watched.image(|place| changing.before(columns[place].number)))
             .transpose();
-        let after = (touched.operation != Operation::Delete)
-            .then(|| watched.image(|place| touched.after(columns[place].number)))
+        let after = (changing.operation != Operation::Delete)
+            .then(|| watched.image(|place| changing.after(columns[place].number)))
             .transpose();
         match (before, after) {
             (Ok(before), Ok(after)) => {
                 let was = key_before(&watched, before.as_ref(), after.as_ref());
-                let change =
-                    row_change(&watched, touched.operation, before, after, &gathered.actor, now_ms);
+                let change = row_change(
+                    &watched,
+                    changing.operation,
+                    before,
+                    after,
+                    &collected.actor,
+                    now_ms,
+                );
                 let bytes = change.bytes();
-                self.push(&mut gathered, Step::Row { change, was }, bytes);
+                self.push(&mut collected, TransactionStep::Row { change, was }, bytes);
             }
             (Err(unreadable), _) | (_, Err(unreadable)) => {
                 let failure = format!(
                     "a row of {} could not be read as it was changed (SQLite's code {})",
-                    touched.table, unreadable.0
+                    changing.table, unreadable.0
                 );
-                gathered.failure = Some(failure);
+                collected.failure = Some(failure);
             }
         }
     }
 
-    fn push(&self, gathered: &mut Gathered, step: Step, bytes: usize) {
-        gathered.bytes += bytes + CHANGE_OVERHEAD_BYTES;
-        if gathered.bytes > self.bytes_max {
-            gathered.steps = Vec::new();
-            gathered.failure = Some(CHANGES_TOO_MUCH.to_owned());
+    fn push(&self, collected: &mut CollectedChanges, step: TransactionStep, bytes: usize) {
+        collected.bytes += bytes + CHANGE_OVERHEAD_BYTES;
+        if collected.bytes > self.bytes_max {
+            collected.steps = Vec::new();
+            collected.failure = Some(CHANGES_TOO_MUCH.to_owned());
             self.guard.stop(Stopped::TooMuch);
         } else {
-            gathered.steps.push(step);
+            collected.steps.push(step);
         }
     }
 }

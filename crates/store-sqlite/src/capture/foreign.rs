@@ -11,14 +11,14 @@ use bytes::Bytes;
 use rusqlite::{Connection, Transaction};
 
 use super::collect::{key_before, row_change};
-use super::schema::{self, Followed};
+use super::schema::{self, TrackedTables};
 use super::table::{self, Named, Watched};
 use super::{Capture, known, transaction, watched};
 use crate::error::broken;
 use crate::load;
 use crate::writer::Writer;
 use tidewire_store::command::Actor;
-use tidewire_store::decide::Step;
+use tidewire_store::decide::TransactionStep;
 use tidewire_store::error::StoreError;
 use tidewire_store::row::Operation;
 use tidewire_store::sql::SqlError;
@@ -117,7 +117,7 @@ fn reconcile(writer: &mut Writer) -> Result<usize, StoreError> {
                 None => {
                     let what = "another process changed more rows than can be told; read it anew";
                     let what = Bytes::from(serde_json::json!({ "what": what }).to_string());
-                    steps.push(Step::Schema { stream: watched.stream(), what });
+                    steps.push(TransactionStep::Schema { stream: watched.stream(), what });
                     outcome.reshape(watched);
                 }
             }
@@ -141,7 +141,7 @@ fn reconcile(writer: &mut Writer) -> Result<usize, StoreError> {
 
 /// The watched tables as subscribers know them, and as they are: under their names, or where they were
 /// in the file.
-fn find(connection: &Connection, before: &[Arc<Watched>]) -> rusqlite::Result<Followed> {
+fn find(connection: &Connection, before: &[Arc<Watched>]) -> rusqlite::Result<TrackedTables> {
     let mut pairs = Vec::new();
     for stored in watched::stored(connection)? {
         let mut found = table::find(connection, &stored.table.name)?;
@@ -157,10 +157,14 @@ fn find(connection: &Connection, before: &[Arc<Watched>]) -> rusqlite::Result<Fo
         };
         pairs.push((Arc::new(stored), is));
     }
-    Ok(Followed::of_pairs(pairs))
+    Ok(TrackedTables::of_pairs(pairs))
 }
 
-fn change_of(watched: &Watched, (before, after): known::Difference, now_ms: i64) -> Step {
+fn change_of(
+    watched: &Watched,
+    (before, after): known::Difference,
+    now_ms: i64,
+) -> TransactionStep {
     let operation = match (&before, &after) {
         (None, _) => Operation::Insert,
         (_, None) => Operation::Delete,
@@ -168,5 +172,5 @@ fn change_of(watched: &Watched, (before, after): known::Difference, now_ms: i64)
     };
     let was = key_before(watched, before.as_ref(), after.as_ref());
     let change = row_change(watched, operation, before, after, &Actor::default(), now_ms);
-    Step::Row { change, was }
+    TransactionStep::Row { change, was }
 }

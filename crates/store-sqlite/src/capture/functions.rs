@@ -185,7 +185,7 @@ fn payload(context: &Context<'_>) -> rusqlite::Result<Bytes> {
     }
     let parsed: Result<&RawValue, _> = serde_json::from_slice(payload);
     let raw = parsed
-        .map_err(|error| wrong(&format!("tidewire_publish: the payload is no JSON: {error}")))?;
+        .map_err(|error| wrong(&format!("tidewire_publish: the payload is not JSON: {error}")))?;
     Ok(Bytes::copy_from_slice(raw.get().as_bytes()))
 }
 

@@ -19,7 +19,7 @@ use super::table::{self, Named, Table, Watched};
 use super::{image, watched};
 use crate::error::broken;
 use crate::load;
-use crate::memory::{Budget, Refused};
+use crate::memory::{Budget, MemoryRefused};
 use tidewire_store::error::StoreError;
 use tidewire_store::queries::{
     CheckedQuery, LiveRead, LiveRows, ShapeColumnView, ShapeView, TableRef, WatchedShape,
@@ -121,7 +121,7 @@ pub(crate) fn check(
 ) -> Result<CheckedQuery, SqlError> {
     let snapshot = connection.transaction().map_err(broken("begin a read"))?;
     load::tip(&snapshot)?;
-    let armed = Armed::new(guard, &snapshot, read)?;
+    let armed = LiveGuardArmed::new(guard, &snapshot, read)?;
     let mut batch = Batch::new(&snapshot, &read.sql);
     let statement = prepared(&mut batch, &armed, read)?;
     Ok(CheckedQuery { columns: columns_of(&statement), cost: None })
@@ -136,7 +136,7 @@ pub(crate) fn read(
     let snapshot = connection.transaction().map_err(broken("begin a read"))?;
     // The first read begins the snapshot, so the tip is that of what the query sees.
     let tip = load::tip(&snapshot)?;
-    let armed = Armed::new(guard, &snapshot, read)?;
+    let armed = LiveGuardArmed::new(guard, &snapshot, read)?;
     let mut batch = Batch::new(&snapshot, &read.sql);
     let mut statement = prepared(&mut batch, &armed, read)?;
     let columns = columns_of(&statement);
@@ -145,19 +145,19 @@ pub(crate) fn read(
 }
 
 /// Disarms the guard, however the work ends.
-struct Armed<'a> {
+struct LiveGuardArmed<'a> {
     guard: &'a Guard,
     _values: ValueLimit<'a>,
     memory: Budget,
 }
 
-impl<'a> Armed<'a> {
+impl<'a> LiveGuardArmed<'a> {
     /// Refuses if one of the tables is not as it was when the query was made.
     fn new(
         guard: &'a Guard,
         connection: &'a Connection,
         read: &LiveRead,
-    ) -> Result<Armed<'a>, SqlError> {
+    ) -> Result<LiveGuardArmed<'a>, SqlError> {
         let tables = tables(connection, &read.tables).map_err(broken(LOOK))?;
         let tables = tables.ok_or_else(shape_changed)?;
         let others = table::all_names(connection).map_err(broken(LOOK))?;
@@ -167,14 +167,16 @@ impl<'a> Armed<'a> {
         guard.arm_live(Readable { tables, others }, timeout);
         let deadline = Instant::now().checked_add(timeout);
         let memory = Budget::new(memory_bytes_max(&read.limits), deadline);
-        Ok(Armed { guard, _values: values, memory })
+        Ok(LiveGuardArmed { guard, _values: values, memory })
     }
 
     /// What it was that ended a statement, if it was a limit.
-    fn stopped(&self) -> Option<Ended> {
+    fn stopped(&self) -> Option<LimitReached> {
         match (self.guard.stopped(), self.memory.refused()) {
-            (Some(Stopped::TimeUp), _) | (_, Some(Refused::TimeUp)) => Some(Ended::TimeUp),
-            (_, Some(Refused::TooMuch)) => Some(Ended::TooMuch),
+            (Some(Stopped::TimeUp), _) | (_, Some(MemoryRefused::TimeUp)) => {
+                Some(LimitReached::TimeUp)
+            }
+            (_, Some(MemoryRefused::TooMuch)) => Some(LimitReached::TooMuch),
             _ => None,
         }
     }
@@ -182,12 +184,12 @@ impl<'a> Armed<'a> {
 
 /// A limit that a statement came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum LimitReached {
     TimeUp,
     TooMuch,
 }
 
-impl Drop for Armed<'_> {
+impl Drop for LiveGuardArmed<'_> {
     fn drop(&mut self) {
         self.guard.disarm();
     }
@@ -246,14 +248,14 @@ fn tables(
 }
 
 fn shape_changed() -> SqlError {
-    let message = "a table that the query reads is not as it was";
+    let message = "a table that the query reads has changed";
     wrong("shape_changed", message, "subscribe again".to_owned())
 }
 
 /// The text's only statement.
 fn prepared<'c>(
     batch: &mut Batch<'c, '_>,
-    armed: &Armed<'_>,
+    armed: &LiveGuardArmed<'_>,
     read: &LiveRead,
 ) -> Result<Statement<'c>, SqlError> {
     let one = || wrong("sql_refused", "a live query is one SELECT", None);
@@ -281,7 +283,7 @@ fn columns_of(statement: &Statement<'_>) -> Vec<SqlColumn> {
 fn rows(
     statement: &mut Statement<'_>,
     width: usize,
-    armed: &Armed<'_>,
+    armed: &LiveGuardArmed<'_>,
     limits: &SqlLimits,
 ) -> Result<Vec<Vec<Box<RawValue>>>, SqlError> {
     let (mut kept, mut bytes) = (Vec::new(), 0);
@@ -318,7 +320,7 @@ fn not_json() -> SqlError {
 }
 
 /// Why a query cannot be run, before a row of it was read.
-fn explain(error: &Error, armed: &Armed<'_>, read: &LiveRead) -> SqlError {
+fn explain(error: &Error, armed: &LiveGuardArmed<'_>, read: &LiveRead) -> SqlError {
     if armed.guard.denial().is_none()
         && armed.stopped().is_none()
         && let Error::SqlInputError { msg, sql, offset, .. } = error
@@ -332,17 +334,17 @@ fn explain(error: &Error, armed: &Armed<'_>, read: &LiveRead) -> SqlError {
 }
 
 /// What may be said of an error that rows may have made.
-fn failed(error: &Error, armed: &Armed<'_>, limits: &SqlLimits) -> SqlError {
+fn failed(error: &Error, armed: &LiveGuardArmed<'_>, limits: &SqlLimits) -> SqlError {
     if let Some(denial) = armed.guard.denial() {
         return wrong("sql_refused", denial.message, denial.hint.to_owned());
     }
     let stopped = armed.stopped();
-    if stopped == Some(Ended::TimeUp) {
+    if stopped == Some(LimitReached::TimeUp) {
         let hint = "ask for less, or add an index; the limit is the server's queries.timeout_ms";
         let message = format!("it took longer than {} ms", limits.timeout_ms);
         return wrong("query_too_slow", message, hint.to_owned());
     }
-    if stopped == Some(Ended::TooMuch) {
+    if stopped == Some(LimitReached::TooMuch) {
         let message = format!("it takes more than {} bytes of memory", memory_bytes_max(limits));
         return wrong("result_too_large", message, "compute with smaller values".to_owned());
     }

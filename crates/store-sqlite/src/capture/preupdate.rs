@@ -18,7 +18,7 @@ use rusqlite::{Connection, ffi};
 use tidewire_store::row::Operation;
 
 /// A row that is about to change. Exists only while the hook runs.
-pub(crate) struct Touched<'a> {
+pub(crate) struct ChangingRow<'a> {
     db: *mut ffi::sqlite3,
     /// The table's name, as the schema spells it.
     pub(crate) table: &'a str,
@@ -33,7 +33,7 @@ pub(crate) struct Unreadable(pub(crate) c_int);
 
 type Get = unsafe extern "C" fn(*mut ffi::sqlite3, c_int, *mut *mut ffi::sqlite3_value) -> c_int;
 
-impl Touched<'_> {
+impl ChangingRow<'_> {
     /// The value of a column before, by its number in the table. Only for `UPDATE` and `DELETE`.
     pub(crate) fn before(&self, column: usize) -> Result<ValueRef<'_>, Unreadable> {
         self.get(ffi::sqlite3_preupdate_old, column)
@@ -90,7 +90,7 @@ unsafe fn value_ref<'v>(value: *mut ffi::sqlite3_value) -> Option<ValueRef<'v>> 
 pub(crate) struct Panicked;
 
 struct Context<'a> {
-    listener: &'a dyn Fn(&Touched<'_>),
+    listener: &'a dyn Fn(&ChangingRow<'_>),
     panicked: Cell<bool>,
 }
 
@@ -99,7 +99,7 @@ struct Context<'a> {
 /// use the connection.
 pub(crate) fn listening<T>(
     connection: &Connection,
-    listener: &dyn Fn(&Touched<'_>),
+    listener: &dyn Fn(&ChangingRow<'_>),
     work: impl FnOnce() -> T,
 ) -> Result<T, Panicked> {
     struct Hooked<'a>(&'a Connection);
@@ -117,7 +117,7 @@ pub(crate) fn listening<T>(
     // takes away at the end of this function, however it ends. The connection is not `Sync`, so
     // nothing else runs on it at the same time.
     let hooked = unsafe {
-        ffi::sqlite3_preupdate_hook(connection.handle(), Some(touched), pointer);
+        ffi::sqlite3_preupdate_hook(connection.handle(), Some(changing), pointer);
         Hooked(connection)
     };
     let done = work();
@@ -126,7 +126,7 @@ pub(crate) fn listening<T>(
 }
 
 /// What SQLite calls.
-unsafe extern "C" fn touched(
+unsafe extern "C" fn changing(
     context: *mut c_void,
     db: *mut ffi::sqlite3,
     operation: c_int,
@@ -145,9 +145,9 @@ unsafe extern "C" fn touched(
         _ => Operation::Update,
     };
     let (Ok("main"), Ok(table)) = (schema.to_str(), table.to_str()) else { return };
-    let touched = Touched { db, table, operation, hook: PhantomData };
+    let changing = ChangingRow { db, table, operation, hook: PhantomData };
     // A panic must not unwind through C.
-    if catch_unwind(AssertUnwindSafe(|| (context.listener)(&touched))).is_err() {
+    if catch_unwind(AssertUnwindSafe(|| (context.listener)(&changing))).is_err() {
         context.panicked.set(true);
     }
 }

@@ -42,8 +42,8 @@ pub(crate) fn run(
         after()?;
     }
     match last {
-        Some(Ran::Whole(answer)) => Ok(answer),
-        Some(Ran::TooLarge(what)) => Err(too_large(&what)),
+        Some(StatementResult::Whole(answer)) => Ok(answer),
+        Some(StatementResult::TooLarge(what)) => Err(too_large(&what)),
         None => Err(wrong("sql_syntax", "there is no statement in the text", None)),
     }
 }
@@ -100,7 +100,7 @@ fn readable(sql: &str) -> Result<(), SqlError> {
 }
 
 /// What came of one statement. Only the last one's rows come back, so only there they can be too many.
-enum Ran {
+enum StatementResult {
     Whole(SqlAnswer),
     TooLarge(String),
 }
@@ -110,7 +110,7 @@ fn step(
     connection: &Connection,
     limits: &SqlLimits,
     failed: &Failed<'_>,
-) -> Result<Ran, SqlError> {
+) -> Result<StatementResult, SqlError> {
     let columns: Vec<SqlColumn> = statement
         .columns()
         .map(|column| SqlColumn {
@@ -146,13 +146,13 @@ fn step(
     }
     drop(rows);
     if let Some(what) = too_large {
-        return Ok(Ran::TooLarge(what));
+        return Ok(StatementResult::TooLarge(what));
     }
     // SQLite keeps the count of an earlier statement where one changes no rows.
     let changed =
         if connection.total_changes() == changed_before { 0 } else { connection.changes() };
     let row_count = if columns.is_empty() { changed } else { kept.len() as u64 };
-    Ok(Ran::Whole(SqlAnswer { columns, rows: kept, row_count, offset: None }))
+    Ok(StatementResult::Whole(SqlAnswer { columns, rows: kept, row_count, offset: None }))
 }
 
 /// Gives a statement its parameters: `?`, `?1` and `$1` alike.

@@ -15,13 +15,13 @@ use super::table::{self, Named, Table, Watched};
 use super::{allowed, known, watched};
 use crate::error::broken;
 use tidewire_store::command::{Actor, Command};
-use tidewire_store::decide::Step;
+use tidewire_store::decide::TransactionStep;
 use tidewire_store::offset::Position;
 use tidewire_store::sql::SqlError;
 
 /// A watched table through the statements of a transaction.
 #[derive(Debug)]
-struct Course {
+struct TrackedTable {
     /// As subscribers know it.
     known: Arc<Watched>,
     /// As it is; none while there is no such table.
@@ -30,31 +30,33 @@ struct Course {
 
 /// The watched tables through the statements of a transaction.
 #[derive(Debug)]
-pub(crate) struct Followed(Vec<Course>);
+pub(crate) struct TrackedTables(Vec<TrackedTable>);
 
-impl Followed {
-    pub(crate) fn new(watched: &[Arc<Watched>]) -> Followed {
-        let course =
-            |known: &Arc<Watched>| Course { known: Arc::clone(known), is: Some(Arc::clone(known)) };
-        Followed(watched.iter().map(course).collect())
+impl TrackedTables {
+    pub(crate) fn new(watched: &[Arc<Watched>]) -> TrackedTables {
+        let tracked = |known: &Arc<Watched>| TrackedTable {
+            known: Arc::clone(known),
+            is: Some(Arc::clone(known)),
+        };
+        TrackedTables(watched.iter().map(tracked).collect())
     }
 
     /// Tables as subscribers know them, and as they are.
-    pub(crate) fn of_pairs(pairs: Vec<(Arc<Watched>, Option<Arc<Watched>>)>) -> Followed {
-        Followed(pairs.into_iter().map(|(known, is)| Course { known, is }).collect())
+    pub(crate) fn of_pairs(pairs: Vec<(Arc<Watched>, Option<Arc<Watched>>)>) -> TrackedTables {
+        TrackedTables(pairs.into_iter().map(|(known, is)| TrackedTable { known, is }).collect())
     }
 
     /// Looks where the tables are after a statement that changed the schema. A table keeps its place
     /// in the file when it is renamed, and one statement does not both remove and make one.
     pub(crate) fn follow(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        for course in &mut self.0 {
-            let Some(was) = &course.is else { continue };
+        for tracked in &mut self.0 {
+            let Some(was) = &tracked.is else { continue };
             let name = table::at_page(connection, was.table.root_page)?;
             let found = match name {
                 Some(name) => table::find(connection, &name)?,
                 None => None,
             };
-            course.is = match found {
+            tracked.is = match found {
                 Some(Named::Table(table)) => Some(Arc::new(was.changed(table))),
                 _ => None,
             };
@@ -64,13 +66,13 @@ impl Followed {
 
     /// The tables that are there.
     pub(crate) fn watched(&self) -> Vec<Arc<Watched>> {
-        self.0.iter().filter_map(|course| course.is.clone()).collect()
+        self.0.iter().filter_map(|tracked| tracked.is.clone()).collect()
     }
 }
 
-/// What is left to be done when the transaction's events have their places.
+/// What is left to be done when the transaction's events have their positions.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct SchemaOutcome {
     /// Tables that have another name or another shape from here on.
     changed: Vec<Arc<Watched>>,
     /// Those of them whose rows look different, or may be others.
@@ -81,7 +83,7 @@ pub(crate) struct Outcome {
     pub(crate) comparable: Vec<Arc<Watched>>,
 }
 
-impl Outcome {
+impl SchemaOutcome {
     /// Takes a table's rows anew, whatever was known of them.
     pub(crate) fn reshape(&mut self, watched: Arc<Watched>) {
         self.reshaped.push(watched);
@@ -109,13 +111,13 @@ impl Outcome {
 /// Decides what became of the tables at the end of a transaction, and adds the steps that tell of it.
 pub(crate) fn settle(
     connection: &Connection,
-    followed: Followed,
+    followed: TrackedTables,
     own_before: usize,
-    steps: &mut Vec<Step>,
-) -> Result<Outcome, SqlError> {
+    steps: &mut Vec<TransactionStep>,
+) -> Result<SchemaOutcome, SqlError> {
     check_names(connection, own_before)?;
-    let mut outcome = Outcome::default();
-    for Course { known, is } in followed.0 {
+    let mut outcome = SchemaOutcome::default();
+    for TrackedTable { known, is } in followed.0 {
         let replaced = is.is_none();
         let is = match is {
             Some(is) => Some(is),
@@ -124,14 +126,14 @@ pub(crate) fn settle(
         let Some(is) = is else {
             tracing::warn!(table = known.name, "a watched table was dropped; its stream ends");
             let (stream, actor) = (known.stream(), Actor::default());
-            steps.push(Step::Command(Command::Delete { stream, actor }));
+            steps.push(TransactionStep::Command(Command::Delete { stream, actor }));
             outcome.dropped.push(known);
             continue;
         };
         if let Some(what) = difference(&known, &is, replaced) {
             tracing::info!(table = known.name, what, "a watched table changed");
             let what = serde_json::json!({ "what": what }).to_string();
-            steps.push(Step::Schema { stream: known.stream(), what: Bytes::from(what) });
+            steps.push(TransactionStep::Schema { stream: known.stream(), what: Bytes::from(what) });
         }
         let same_shape = known.table.shape() == is.table.shape();
         let same_rows = same_shape && known.key_columns == is.key_columns;

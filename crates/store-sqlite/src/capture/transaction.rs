@@ -12,43 +12,43 @@ use super::table::Watched;
 use super::{Capture, Guard, foreign, preupdate, run, schema, watched};
 use crate::cache::StreamCache;
 use crate::error::broken;
-use crate::load::{self, Rows};
+use crate::load::{self, LogSnapshot};
 use crate::save;
 use crate::writer::Writer;
 use tidewire_store::command::Actor;
-use tidewire_store::decide::{Plan, Step, Unpublished, commands_of, decide_transaction};
+use tidewire_store::decide::{Plan, TransactionStep, Unpublished, commands_of, decide_transaction};
 use tidewire_store::error::StoreError;
 use tidewire_store::offset::Position;
 use tidewire_store::source;
 use tidewire_store::sql::{SqlAnswer, SqlError, Statements};
 
 /// Disarms the guard, however the work ends.
-struct Armed<'a>(&'a Guard);
+struct GuardArmed<'a>(&'a Guard);
 
-impl<'a> Armed<'a> {
-    fn new(guard: &'a Guard, statements: &Statements) -> Armed<'a> {
+impl<'a> GuardArmed<'a> {
+    fn new(guard: &'a Guard, statements: &Statements) -> GuardArmed<'a> {
         guard.arm(Duration::from_millis(statements.limits.timeout_ms));
-        Armed(guard)
+        GuardArmed(guard)
     }
 }
 
-impl Drop for Armed<'_> {
+impl Drop for GuardArmed<'_> {
     fn drop(&mut self) {
         self.0.disarm();
     }
 }
 
 /// Bounds what is done for the user's statements, until it is dropped.
-struct Clock<'a>(&'a Guard);
+struct TimeLimit<'a>(&'a Guard);
 
-impl<'a> Clock<'a> {
-    fn start(guard: &'a Guard, timeout_ms: u64) -> Clock<'a> {
+impl<'a> TimeLimit<'a> {
+    fn start(guard: &'a Guard, timeout_ms: u64) -> TimeLimit<'a> {
         guard.start_clock(Duration::from_millis(timeout_ms));
-        Clock(guard)
+        TimeLimit(guard)
     }
 }
 
-impl Drop for Clock<'_> {
+impl Drop for TimeLimit<'_> {
     fn drop(&mut self) {
         self.0.stop_clock();
     }
@@ -63,7 +63,7 @@ pub(crate) fn read(
     let snapshot = connection.transaction().map_err(broken("begin a read"))?;
     // The first read begins the snapshot, so the tip is that of what the statements see.
     let tip = load::tip(&snapshot)?;
-    let armed = Armed::new(guard, statements);
+    let armed = GuardArmed::new(guard, statements);
     if !run::only_read(&snapshot, guard, statements)? {
         return Ok(None);
     }
@@ -99,7 +99,7 @@ pub(crate) fn transact<T, E: From<StoreError> + From<SqlError>>(
     foreign::undisturbed(writer, |writer| {
         let capture = writer.capture();
         let result = writer.commit(|transaction, streams, now_ms| {
-            let _clock = timeout_ms.map(|timeout_ms| Clock::start(&capture.guard, timeout_ms));
+            let _clock = timeout_ms.map(|timeout_ms| TimeLimit::start(&capture.guard, timeout_ms));
             // Statements of our own are interrupted too, and must not be taken for a fault of the file.
             let in_time = || match timeout_ms.filter(|_| capture.guard.time_is_up()) {
                 Some(timeout_ms) => Err(E::from(too_slow(timeout_ms))),
@@ -157,7 +157,7 @@ pub(crate) struct Capturing<'a> {
     transaction: &'a Transaction<'a>,
     watched: Vec<Arc<Watched>>,
     /// What became of the watched tables, once a statement has changed the schema.
-    followed: Option<schema::Followed>,
+    followed: Option<schema::TrackedTables>,
     /// How many times one has.
     alterations: usize,
     now_ms: i64,
@@ -199,14 +199,15 @@ impl<'a> Capturing<'a> {
             }
             if guard.take_alters() {
                 *alterations += 1;
-                let followed = followed.get_or_insert_with(|| schema::Followed::new(watched));
+                let followed = followed.get_or_insert_with(|| schema::TrackedTables::new(watched));
                 followed.follow(transaction).map_err(broken("look at the schema"))?;
                 collector.watch(&followed.watched());
             }
             Ok(())
         };
-        let armed = Armed::new(guard, statements);
-        let listener = |touched: &preupdate::Touched<'_>| collector.touched(touched, *now_ms);
+        let armed = GuardArmed::new(guard, statements);
+        let listener =
+            |touched: &preupdate::ChangingRow<'_>| collector.note_change(touched, *now_ms);
         let answer = preupdate::listening(transaction, &listener, || {
             run::run(transaction, guard, statements, after_each)
         });
@@ -237,7 +238,7 @@ impl<'a> Capturing<'a> {
     fn end(mut self, streams: &mut StreamCache) -> Result<(Plan, Position), SqlError> {
         let mut steps = self.capture.collector.end().map_err(incomplete)?;
         let outcome = match self.followed.take() {
-            None => schema::Outcome::default(),
+            None => schema::SchemaOutcome::default(),
             Some(followed) => {
                 self.capture.forget();
                 let own_names = self.capture.own_names();
@@ -262,13 +263,13 @@ impl Drop for Capturing<'_> {
 pub(super) fn log(
     transaction: &Transaction<'_>,
     streams: &mut StreamCache,
-    steps: Vec<Step>,
+    steps: Vec<TransactionStep>,
     now_ms: i64,
 ) -> Result<(Plan, Position), SqlError> {
-    let mut rows = Rows::cached(transaction, streams, now_ms);
-    let world = source::world(&mut rows, &commands_of(&steps))?;
-    let tip = world.tip;
-    let plan = decide_transaction(world, steps).map_err(unpublished)?;
+    let mut rows = LogSnapshot::cached(transaction, streams, now_ms);
+    let loaded = source::load(&mut rows, &commands_of(&steps))?;
+    let tip = loaded.tip;
+    let plan = decide_transaction(loaded, steps).map_err(unpublished)?;
     save::plan(transaction, &plan, now_ms)?;
     watched::count(transaction, &plan.events).map_err(broken("count a table's changes"))?;
     let reached = plan.events.last().map_or(tip, |event| event.position);

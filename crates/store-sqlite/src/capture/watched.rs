@@ -13,7 +13,7 @@ use crate::error::broken;
 use crate::sql;
 use crate::writer::Writer;
 use tidewire_store::command::{Actor, Answer, Command};
-use tidewire_store::decide::{NewEvent, Step, json_stream};
+use tidewire_store::decide::{NewEvent, TransactionStep, json_stream};
 use tidewire_store::error::StoreError;
 use tidewire_store::offset::Position;
 use tidewire_store::row::TABLE_PREFIX;
@@ -204,10 +204,10 @@ fn watch_once(writer: &mut Writer, wanted: &NewWatch) -> Result<String, SqlError
         let created_at_ms = before.is_none().then_some(now_ms);
         save(transaction, &watched, created_at_ms).map_err(&failed)?;
         let create = Command::Create(Box::new(json_stream(&watched.stream(), Actor::default())));
-        let mut steps = vec![Step::Command(create)];
+        let mut steps = vec![TransactionStep::Command(create)];
         if let Some(what) = before.and_then(|before| before.watched_otherwise(&watched)) {
             let what = Bytes::from(serde_json::json!({ "what": what }).to_string());
-            steps.push(Step::Schema { stream: watched.stream(), what });
+            steps.push(TransactionStep::Schema { stream: watched.stream(), what });
         }
         let (plan, reached) = transaction::log(transaction, streams, steps, now_ms)?;
         if let Some(Answer::Refused(refusal)) = plan.answers.first() {
@@ -247,7 +247,7 @@ pub(crate) fn unwatch(writer: &mut Writer, table: &str) -> Result<bool, SqlError
             capture.forget();
             remove(transaction, watched).map_err(&failed)?;
             let (stream, actor) = (watched.stream(), Actor::default());
-            steps.push(Step::Command(Command::Delete { stream, actor }));
+            steps.push(TransactionStep::Command(Command::Delete { stream, actor }));
         }
         let (plan, _) = transaction::log(transaction, streams, steps, now_ms)?;
         Ok::<_, SqlError>((watched.is_some(), plan))
@@ -270,7 +270,7 @@ fn find(connection: &Connection, text: &str) -> Result<Table, SqlError> {
             "watch the tables that it reads",
         ),
         Some(Named::Virtual) => not_watchable(
-            format!("{name} is a virtual table, whose changes SQLite does not tell"),
+            format!("{name} is a virtual table, whose changes SQLite does not report"),
             "watch an ordinary table that you write beside it",
         ),
         None => {
@@ -328,7 +328,7 @@ fn parse_name(text: &str) -> Result<String, SqlError> {
             let hint = "write it as in SQL: orders, or \"Odd Name\" in double quotes";
             return Err(wrong(
                 "table_not_watchable",
-                format!("{text:?} is no name of a table"),
+                format!("{text:?} is not the name of a table"),
                 hint.to_owned(),
             ));
         }

@@ -10,7 +10,7 @@ use crate::sql;
 use crate::writer::Writer;
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{
-    Filter, GROUPS_MAX, GroupError, GroupView, GroupWish, OnDead, PARTITIONS_MAX, is_group_name,
+    Filter, GROUPS_MAX, GroupError, GroupSettings, GroupView, OnDead, PARTITIONS_MAX, is_group_name,
 };
 use tidewire_store::offset::{Epoch, Position};
 
@@ -23,7 +23,7 @@ pub(super) fn put(
     writer: &mut Writer,
     epoch: Epoch,
     name: &str,
-    wish: &GroupWish,
+    wish: &GroupSettings,
 ) -> Result<(GroupView, bool), GroupError> {
     check_wish(name, wish)?;
     let failed = broken("make a group");
@@ -44,7 +44,7 @@ pub(super) fn put(
     let adopted = there.iter().map(|row| row.partition).eq(0..total);
     if !there.is_empty() && !adopted {
         return Err(GroupError::Differs(format!(
-            "consumer_offsets has {} rows of {name}, which are not the partitions 0 to {}; ask for as \
+            "consumer_offsets has {} rows of {name}, which are not the partitions 0 to {}; request for as \
              many partitions as there are, or delete the rows",
             there.len(),
             total - 1
@@ -92,7 +92,7 @@ pub(super) fn add_partitions(
     Ok(())
 }
 
-fn check_wish(name: &str, wish: &GroupWish) -> Result<(), GroupError> {
+fn check_wish(name: &str, wish: &GroupSettings) -> Result<(), GroupError> {
     if !is_group_name(name) {
         return Err(GroupError::Invalid(format!(
             "{name:?} cannot be the name of a group: it has 1 to 255 bytes, no slash and no control \
@@ -120,18 +120,18 @@ pub(super) fn check(
 }
 
 /// Whether a group that is there is as somebody wishes.
-fn same(view: &GroupView, wish: &GroupWish) -> Result<(), GroupError> {
+fn same(view: &GroupView, wish: &GroupSettings) -> Result<(), GroupError> {
     if let Some(wanted) = wish.partitions.filter(|wanted| *wanted != view.total) {
         let GroupView { group, total, .. } = view;
         return Err(GroupError::Differs(format!(
-            "the group has {total} partitions, not {wanted}; ask for {total}, or change it: \
+            "the group has {total} partitions, not {wanted}; request for {total}, or change it: \
              tidewire groups change {group} --partitions {wanted}"
         )));
     }
     if wish.filter.as_ref().is_some_and(|filter| !takes_the_same(filter, &view.filter)) {
         let group = &view.group;
         return Err(GroupError::Differs(format!(
-            "the group reads other tables or streams; ask for the same, or change it: tidewire groups \
+            "the group reads other tables or streams; request for the same, or change it: tidewire groups \
              change {group}"
         )));
     }

@@ -12,13 +12,13 @@ use tidewire_store::offset::Position;
 
 /// A partition whose row this transaction alone can change.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct OwnedPartition<'a> {
     pub(super) connection: &'a Connection,
     pub(super) group: &'a str,
     pub(super) partition: u32,
 }
 
-impl Place<'_> {
+impl OwnedPartition<'_> {
     /// All but the advance. Says whether the parked keys or the letters are others, so that what members
     /// remember of them is not good any more. [`GroupError::Moved`] if letters that were worked off are gone:
     /// another was faster, or they were dropped.

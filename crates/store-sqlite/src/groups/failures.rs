@@ -2,9 +2,9 @@
 
 use rusqlite::{Connection, params};
 
-use super::desk::Desk;
-use super::ending::Place;
-use super::view::Standing;
+use super::ending::OwnedPartition;
+use super::runtime::GroupRuntime;
+use super::view::PartitionReadiness;
 use crate::error::{broken, now_ms};
 use crate::sql;
 use crate::writer::Writer;
@@ -12,9 +12,12 @@ use tidewire_store::groups::{Claim, Failure, GroupError, kept_error};
 use tidewire_store::offset::Position;
 
 /// The partition, if it is as somebody knew it.
-pub(super) fn as_claimed(connection: &Connection, at: &Claim) -> Result<Standing, GroupError> {
-    let standing = Standing::load(connection, &at.group, at.partition)?;
-    standing.filter(|now| now.is_as(at)).ok_or(GroupError::Moved)
+pub(super) fn as_claimed(
+    connection: &Connection,
+    at: &Claim,
+) -> Result<PartitionReadiness, GroupError> {
+    let readiness = PartitionReadiness::load(connection, &at.group, at.partition)?;
+    readiness.filter(|now| now.is_as(at)).ok_or(GroupError::Moved)
 }
 
 /// The longest that a partition waits before it is tried again.
@@ -33,35 +36,36 @@ pub(super) fn in_ms(wait_ms: u64) -> i64 {
 /// Notes failed runs, and when the partition may be tried again.
 pub(super) fn note(
     writer: &mut Writer,
-    desk: &Desk,
+    runtime: &GroupRuntime,
     at: &Claim,
     failures: &[Failure],
     retry_in_ms: u64,
 ) -> Result<(), GroupError> {
     let transaction = writer.transaction()?;
     as_claimed(&transaction, at)?;
-    if desk.is_held(&at.group, at.partition) {
+    if runtime.is_held(&at.group, at.partition) {
         // Who has it will get further, or note failures of its own.
         return Err(GroupError::Moved);
     }
-    let place = Place { connection: &transaction, group: &at.group, partition: at.partition };
+    let owned =
+        OwnedPartition { connection: &transaction, group: &at.group, partition: at.partition };
     let save = || -> rusqlite::Result<()> {
-        attempts(&place, failures)?;
+        attempts(&owned, failures)?;
         let mut retry = transaction.prepare_cached(sql!("group_retry_at"))?;
         retry.execute((&at.group, at.partition, retry_at_ms(retry_in_ms)))?;
-        place.recount()
+        owned.recount()
     };
     save().map_err(broken("note a failure"))?;
     Ok(transaction.commit().map_err(broken("note a failure"))?)
 }
 
 /// Counts a failed run of each key.
-pub(super) fn attempts(place: &Place<'_>, failures: &[Failure]) -> rusqlite::Result<()> {
-    let mut note = place.connection.prepare_cached(sql!("group_attempt_note"))?;
+pub(super) fn attempts(owned: &OwnedPartition<'_>, failures: &[Failure]) -> rusqlite::Result<()> {
+    let mut note = owned.connection.prepare_cached(sql!("group_attempt_note"))?;
     for Failure { key, first, verdict, error } in failures {
         note.execute(params![
-            place.group,
-            place.partition,
+            owned.group,
+            owned.partition,
             key.hash(),
             key.host,
             key.user,
@@ -77,19 +81,20 @@ pub(super) fn attempts(place: &Place<'_>, failures: &[Failure]) -> rusqlite::Res
 /// Moves a partition, if nobody works on it and it is as somebody knew it.
 pub(super) fn skip(
     writer: &mut Writer,
-    desk: &Desk,
+    runtime: &GroupRuntime,
     at: &Claim,
     to: Position,
 ) -> Result<bool, GroupError> {
     let transaction = writer.transaction()?;
-    let standing = Standing::load(&transaction, &at.group, at.partition)?;
-    let standing = standing.filter(|now| now.is_as(at) && now.is_free(now_ms()) && now.next < to);
-    let Some(standing) = standing else { return Ok(false) };
-    if desk.is_held(&at.group, at.partition) {
+    let readiness = PartitionReadiness::load(&transaction, &at.group, at.partition)?;
+    let readiness = readiness.filter(|now| now.is_as(at) && now.is_free(now_ms()) && now.next < to);
+    let Some(readiness) = readiness else { return Ok(false) };
+    if runtime.is_held(&at.group, at.partition) {
         return Ok(false);
     }
-    let place = Place { connection: &transaction, group: &at.group, partition: at.partition };
-    place.advance(to, u32::from(standing.lease_until_ms.is_some()), Some(&at.member))?;
+    let owned =
+        OwnedPartition { connection: &transaction, group: &at.group, partition: at.partition };
+    owned.advance(to, u32::from(readiness.lease_until_ms.is_some()), Some(&at.member))?;
     transaction.commit().map_err(broken("advance a group"))?;
     Ok(true)
 }

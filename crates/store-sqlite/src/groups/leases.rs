@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use rusqlite::Connection;
 
-use super::desk::Desk;
-use super::ending::Place;
+use super::ending::OwnedPartition;
 use super::failures::{attempts, in_ms, retry_at_ms};
+use super::runtime::GroupRuntime;
 use super::sessions::of_commit;
-use super::view::Standing;
+use super::view::PartitionReadiness;
 use crate::capture;
 use crate::error::{broken, now_ms};
 use crate::sql;
@@ -34,7 +34,7 @@ fn until_ms(lease_ms: u64) -> Result<i64, GroupError> {
 /// Leases a partition up to a place, if it is free and as somebody knew it.
 pub(super) fn lease(
     writer: &mut Writer,
-    desk: &Desk,
+    runtime: &GroupRuntime,
     at: &Claim,
     to: Position,
     lease_ms: u64,
@@ -42,10 +42,10 @@ pub(super) fn lease(
     let failed = broken("lease a partition");
     let until_ms = until_ms(lease_ms)?;
     let transaction = writer.transaction()?;
-    let standing = Standing::load(&transaction, &at.group, at.partition)?;
-    let standing = standing.filter(|now| now.is_as(at) && now.is_free(now_ms()));
-    let Some(standing) = standing else { return Ok(None) };
-    if desk.is_held(&at.group, at.partition) {
+    let readiness = PartitionReadiness::load(&transaction, &at.group, at.partition)?;
+    let readiness = readiness.filter(|now| now.is_as(at) && now.is_free(now_ms()));
+    let Some(readiness) = readiness else { return Ok(None) };
+    if runtime.is_held(&at.group, at.partition) {
         return Ok(None);
     }
     transaction
@@ -56,14 +56,14 @@ pub(super) fn lease(
         })
         .map_err(&failed)?;
     transaction.commit().map_err(&failed)?;
-    Ok(Some(standing.generation + 1))
+    Ok(Some(readiness.generation + 1))
 }
 
 /// The partition of a lease that nobody has passed.
-fn standing(connection: &Connection, lease: &LeaseRef) -> Result<Standing, GroupError> {
-    let standing = Standing::load(connection, &lease.group, lease.partition)?;
-    let standing = standing.ok_or(GroupError::NotFound)?;
-    if standing.generation == lease.generation { Ok(standing) } else { Err(GroupError::Fenced) }
+fn readiness(connection: &Connection, lease: &LeaseRef) -> Result<PartitionReadiness, GroupError> {
+    let readiness = PartitionReadiness::load(connection, &lease.group, lease.partition)?;
+    let readiness = readiness.ok_or(GroupError::NotFound)?;
+    if readiness.generation == lease.generation { Ok(readiness) } else { Err(GroupError::Fenced) }
 }
 
 /// Makes a lease end later.
@@ -75,7 +75,7 @@ pub(super) fn extend(
     let failed = broken("extend a lease");
     let until_ms = until_ms(lease_ms)?;
     let transaction = writer.transaction()?;
-    if standing(&transaction, lease)?.lease_until_ms.is_none() {
+    if readiness(&transaction, lease)?.lease_until_ms.is_none() {
         return Err(GroupError::Fenced);
     }
     transaction
@@ -105,11 +105,11 @@ pub(super) fn ack(
         let all_ms = (!statements.is_empty()).then_some(timeout_ms);
         capture::transact(writer, &actor, all_ms, |capturing| {
             let connection = capturing.transaction();
-            let standing = standing(connection, lease)?;
-            let to = standing.leased_to.ok_or(GroupError::Fenced)?;
-            if standing.lease_until_ms.is_none() {
+            let readiness = readiness(connection, lease)?;
+            let to = readiness.leased_to.ok_or(GroupError::Fenced)?;
+            if readiness.lease_until_ms.is_none() {
                 // Only an ack ends a lease and keeps its generation.
-                return if standing.next >= to { Ok(None) } else { Err(GroupError::Fenced) };
+                return if readiness.next >= to { Ok(None) } else { Err(GroupError::Fenced) };
             }
             for one in &mut statements {
                 capturing.act_as(&one.actor);
@@ -123,13 +123,14 @@ pub(super) fn ack(
                 capturing.run(one)?;
             }
             let connection = capturing.transaction();
-            let place = Place { connection, group: &lease.group, partition: lease.partition };
-            let other_keys = place.settle(ending).map_err(|error| match error {
+            let owned =
+                OwnedPartition { connection, group: &lease.group, partition: lease.partition };
+            let other_keys = owned.settle(ending).map_err(|error| match error {
                 GroupError::Moved => GroupError::Fenced,
                 other => other,
             })?;
-            let member = place.member()?;
-            place.advance(to, u32::from(other_keys), member.as_deref())?;
+            let member = owned.member()?;
+            owned.advance(to, u32::from(other_keys), member.as_deref())?;
             Ok(Some(to))
         })
     }));
@@ -155,19 +156,19 @@ pub(super) fn nack(
 ) -> Result<(), GroupError> {
     let failed = broken("give a batch back");
     let transaction = writer.transaction()?;
-    let standing = standing(&transaction, lease)?;
-    if standing.lease_until_ms.is_none() {
+    let readiness = readiness(&transaction, lease)?;
+    if readiness.lease_until_ms.is_none() {
         return Err(GroupError::Fenced);
     }
     let (group, partition) = (&*lease.group, lease.partition);
-    let place = Place { connection: &transaction, group, partition };
-    attempts(&place, failures).map_err(&failed)?;
-    place.settle(ending)?;
+    let owned = OwnedPartition { connection: &transaction, group, partition };
+    attempts(&owned, failures).map_err(&failed)?;
+    owned.settle(ending)?;
     let save = || -> rusqlite::Result<()> {
         let waits = retry_in_ms > 0;
         let mut end = transaction.prepare_cached(sql!("group_lease_end"))?;
         end.execute((group, partition, waits.then(|| retry_at_ms(retry_in_ms))))?;
-        place.recount()
+        owned.recount()
     };
     save().map_err(&failed)?;
     Ok(transaction.commit().map_err(&failed)?)

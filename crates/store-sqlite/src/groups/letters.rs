@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
-use super::ending::Place;
+use super::ending::OwnedPartition;
 use super::{pages, view};
 use crate::error::{broken, now_ms};
 use crate::sql;
@@ -13,7 +13,7 @@ use crate::writer::Writer;
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{
     Batch, GroupError, GroupEvent, Key, KeyEvents, LETTERS_BYTES_MAX, Letter, LetterBatch,
-    LetterPage, LetterState, LetterView, Which, not_passed,
+    LetterPage, LetterSelection, LetterState, LetterView, not_passed,
 };
 use tidewire_store::log::PageLimit;
 use tidewire_store::offset::Position;
@@ -120,11 +120,15 @@ fn first_due(
 }
 
 /// The keys that have such letters, and their partitions.
-fn keys(connection: &Connection, group: &str, which: &Which) -> rusqlite::Result<Vec<(Key, u32)>> {
+fn keys(
+    connection: &Connection,
+    group: &str,
+    which: &LetterSelection,
+) -> rusqlite::Result<Vec<(Key, u32)>> {
     let (hash, position) = match which {
-        Which::All => (None, None),
-        Which::Key(key) => (Some(key.hash()), None),
-        Which::Offset(position) => (None, Some(position.to_sql())),
+        LetterSelection::All => (None, None),
+        LetterSelection::Key(key) => (Some(key.hash()), None),
+        LetterSelection::Offset(position) => (None, Some(position.to_sql())),
     };
     let mut query = connection.prepare_cached(sql!("group_letter_keys"))?;
     let of_row = |row: &Row<'_>| Ok((view::key_of_row(row)?, row.get(2)?));
@@ -138,7 +142,11 @@ fn begin<'w>(writer: &'w mut Writer, group: &str) -> Result<Transaction<'w>, Gro
 }
 
 /// Marks letters' keys to be worked off again.
-pub(super) fn redrive(writer: &mut Writer, group: &str, which: &Which) -> Result<u64, GroupError> {
+pub(super) fn redrive(
+    writer: &mut Writer,
+    group: &str,
+    which: &LetterSelection,
+) -> Result<u64, GroupError> {
     let failed = broken("redrive letters");
     let transaction = begin(writer, group)?;
     let mark = || -> rusqlite::Result<u64> {
@@ -151,8 +159,9 @@ pub(super) fn redrive(writer: &mut Writer, group: &str, which: &Which) -> Result
             if mark.execute(marked)? == 0 {
                 // Those behind it were let go on. The key is put beside the parked ones without holding
                 // anything back, so that its letters are found.
-                let place = Place { connection: &transaction, group, partition: *partition };
-                place.park(key, Position::new(u64::MAX))?;
+                let owned =
+                    OwnedPartition { connection: &transaction, group, partition: *partition };
+                owned.park(key, Position::new(u64::MAX))?;
                 mark.execute(marked)?;
             }
             partitions.insert(*partition);
@@ -169,13 +178,13 @@ pub(super) fn redrive(writer: &mut Writer, group: &str, which: &Which) -> Result
 pub(super) fn drop_some(
     writer: &mut Writer,
     group: &str,
-    which: &Which,
+    which: &LetterSelection,
     with_parked: bool,
 ) -> Result<u64, GroupError> {
     let failed = broken("drop letters");
     let transaction = begin(writer, group)?;
     let only = match which {
-        Which::Offset(position) if !with_parked => Some(position.to_sql()),
+        LetterSelection::Offset(position) if !with_parked => Some(position.to_sql()),
         _ => None,
     };
     let drop = || -> rusqlite::Result<(usize, bool)> {
@@ -185,8 +194,9 @@ pub(super) fn drop_some(
             let hash = key.hash();
             let mut drop = transaction.prepare_cached(sql!("group_drop_letters"))?;
             dropped += drop.execute((group, hash, with_parked, only))?;
-            let mut ask = transaction.prepare_cached(sql!("group_letters_left"))?;
-            left |= ask.query_row((group, hash, with_parked, only), |row| row.get::<_, bool>(0))?;
+            let mut request = transaction.prepare_cached(sql!("group_letters_left"))?;
+            left |=
+                request.query_row((group, hash, with_parked, only), |row| row.get::<_, bool>(0))?;
             let mut go_on = transaction.prepare_cached(sql!("group_redrive_if_alive"))?;
             go_on.execute((group, hash, now_ms))?;
             partitions.insert(partition);
@@ -206,7 +216,7 @@ pub(super) fn drop_some(
 fn tell(connection: &Connection, group: &str, partitions: &BTreeSet<u32>) -> rusqlite::Result<()> {
     let mut raise = connection.prepare_cached(sql!("group_raise"))?;
     for partition in partitions {
-        Place { connection, group, partition: *partition }.recount()?;
+        OwnedPartition { connection, group, partition: *partition }.recount()?;
         raise.execute((group, partition))?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Members and their signs of life.
+//! Members and their heartbeats.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::SqliteStore;
     use crate::options::SqliteOptions;
-    use tidewire_store::groups::{GroupWish, Groups, MemberKind, Start};
+    use tidewire_store::groups::{GroupSettings, Groups, MemberKind, Start};
     use tidewire_store::log::Log;
 
     #[tokio::test]
@@ -97,7 +97,7 @@ mod tests {
         let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("it opens");
         let (partitions, filter, max_attempts, on_dead) = (None, None, None, None);
         let start = Start::Now;
-        let wish = GroupWish { partitions, filter, start, max_attempts, on_dead };
+        let wish = GroupSettings { partitions, filter, start, max_attempts, on_dead };
         store.put_group("g", &wish).await.expect("a group");
         let counts = RawValue::from_string("{}".to_owned()).expect("JSON");
         let (group, member) = ("g".to_owned(), "m".to_owned());

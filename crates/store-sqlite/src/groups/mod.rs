@@ -2,19 +2,19 @@
 //!
 //! - `administer`: making and removing groups
 //! - `change`: changing groups that are there
-//! - `desk`: what is known of groups in memory
+//! - `runtime`: the state of groups in memory
 //! - `ending`: how a batch ends
 //! - `failures`: what is noted of a partition apart from batches
 //! - `leases`: batches leased to workers
 //! - `letters`: events that were set aside
-//! - `members`: members and their signs of life
-//! - `pages`: stretches of the log, and the places that starts mean
+//! - `members`: members and their heartbeats
+//! - `pages`: stretches of the log, and the positions that starts mean
 //! - `sessions`: the transaction of a handler, served on the writer's thread
 //! - `view`: groups, partitions and members as their rows tell them
 //! - `work`: a partition that a member of this process works on
 
 //!
-//! The file has one process, so partitions that somebody works on are a set in memory ([`desk`]); all else is
+//! The file has one process, so partitions that somebody works on are a set in memory ([`runtime`]); all else is
 //! in the rows, as in PostgreSQL, and changes by steps of the one writer. More partitions give order and
 //! isolation here, not speed.
 //!
@@ -25,13 +25,13 @@
 
 mod administer;
 mod change;
-mod desk;
 mod ending;
 mod failures;
 mod leases;
 mod letters;
 mod members;
 mod pages;
+mod runtime;
 mod sessions;
 mod view;
 mod work;
@@ -47,16 +47,16 @@ use super::error::{broken, now_ms};
 use super::writer::Writer;
 use tidewire_store::error::StoreError;
 use tidewire_store::groups::{
-    Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish,
-    Grouped, Groups, Holdings, LeaseRef, LetterPage, LetterState, LogPage, MemberReport, Renewed,
-    SharedGroups, Start, Wants, Which,
+    Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupSettings, GroupView,
+    Grouped, Groups, Holdings, LeaseRef, LetterPage, LetterSelection, LetterState, LogPage,
+    MemberReport, Renewed, SharedGroups, Start, Wants,
 };
 use tidewire_store::log::{Log, PageLimit};
 use tidewire_store::offset::{Epoch, Position};
 use tidewire_store::sql::Statements;
 
-pub(crate) use desk::Desk;
-use view::Standing;
+pub(crate) use runtime::GroupRuntime;
+use view::PartitionReadiness;
 pub(crate) use view::names;
 use work::SqliteWork;
 
@@ -81,19 +81,19 @@ impl Groups for SqliteStore {
     }
 
     fn group_signals(&self) -> watch::Receiver<u64> {
-        self.desk.signals()
+        self.runtime.signals()
     }
 
     async fn put_group(
         &self,
         group: &str,
-        wish: &GroupWish,
+        wish: &GroupSettings,
     ) -> Result<(GroupView, bool), GroupError> {
         let (epoch, group, wish) = (self.epoch, group.to_owned(), wish.clone());
         let put = move |writer: &mut Writer| administer::put(writer, epoch, &group, &wish);
         let (view, made) = self.exclusively(put).await?;
         if made {
-            self.desk.signal();
+            self.runtime.signal();
         }
         Ok((view, made))
     }
@@ -113,7 +113,7 @@ impl Groups for SqliteStore {
         let done = self.exclusively(finish).await?;
         if done {
             // Who looks because of a signal may ask for this again, so only news is told.
-            self.desk.signal();
+            self.runtime.signal();
         }
         Ok(done)
     }
@@ -163,7 +163,7 @@ impl Groups for SqliteStore {
         let renew = move |writer: &mut Writer| members::renew(writer, &member, asked_ms, lease_ms);
         let (renewed, joined) = self.exclusively(renew).await?;
         if joined {
-            self.desk.signal();
+            self.runtime.signal();
         }
         Ok(renewed)
     }
@@ -199,19 +199,20 @@ impl Groups for SqliteStore {
     }
 
     async fn begin(&self, claim: &Claim) -> Result<Begun, GroupError> {
-        let Some(held) = self.desk.hold(&claim.group, claim.partition) else {
+        let Some(held) = self.runtime.hold(&claim.group, claim.partition) else {
             return Ok(Begun::Taken);
         };
         let (group, partition) = (claim.group.clone(), claim.partition);
-        let look =
-            move |connection: &mut Connection| Ok(Standing::load(connection, &group, partition));
-        let standing = self.readers.run(look).await??;
-        Ok(match standing.filter(|now| now.is_free(now_ms())) {
+        let look = move |connection: &mut Connection| {
+            Ok(PartitionReadiness::load(connection, &group, partition))
+        };
+        let readiness = self.readers.run(look).await??;
+        Ok(match readiness.filter(|now| now.is_free(now_ms())) {
             None => Begun::Taken,
             Some(now) if !now.is_as(claim) => Begun::Moved,
             Some(_) => {
-                let (desk, queue) = (Arc::clone(&self.desk), Arc::clone(&self.queue));
-                Begun::Work(Box::new(SqliteWork::new(claim.clone(), desk, queue, held)))
+                let (runtime, queue) = (Arc::clone(&self.runtime), Arc::clone(&self.queue));
+                Begun::Work(Box::new(SqliteWork::new(claim.clone(), runtime, queue, held)))
             }
         })
     }
@@ -222,15 +223,16 @@ impl Groups for SqliteStore {
         failures: &[Failure],
         retry_in_ms: u64,
     ) -> Result<(), GroupError> {
-        let (desk, at, failures) = (Arc::clone(&self.desk), at.clone(), failures.to_vec());
-        let note =
-            move |writer: &mut Writer| failures::note(writer, &desk, &at, &failures, retry_in_ms);
+        let (runtime, at, failures) = (Arc::clone(&self.runtime), at.clone(), failures.to_vec());
+        let note = move |writer: &mut Writer| {
+            failures::note(writer, &runtime, &at, &failures, retry_in_ms)
+        };
         self.exclusively(note).await
     }
 
     async fn skip(&self, at: &Claim, to: Position) -> Result<bool, GroupError> {
-        let (desk, at) = (Arc::clone(&self.desk), at.clone());
-        self.exclusively(move |writer| failures::skip(writer, &desk, &at, to)).await
+        let (runtime, at) = (Arc::clone(&self.runtime), at.clone());
+        self.exclusively(move |writer| failures::skip(writer, &runtime, &at, to)).await
     }
 
     async fn set_trouble(&self, at: &Claim, trouble: Option<&str>) -> Result<(), GroupError> {
@@ -254,8 +256,8 @@ impl Groups for SqliteStore {
         to: Position,
         lease_ms: u64,
     ) -> Result<Option<u64>, GroupError> {
-        let (desk, at) = (Arc::clone(&self.desk), at.clone());
-        self.exclusively(move |writer| leases::lease(writer, &desk, &at, to, lease_ms)).await
+        let (runtime, at) = (Arc::clone(&self.runtime), at.clone());
+        self.exclusively(move |writer| leases::lease(writer, &runtime, &at, to, lease_ms)).await
     }
 
     async fn extend_lease(&self, lease: &LeaseRef, lease_ms: u64) -> Result<(), GroupError> {
@@ -274,7 +276,7 @@ impl Groups for SqliteStore {
         let ack = move |writer: &mut Writer| leases::ack(writer, &lease, &ending, statements);
         let Some(account) = account else { return self.signalling(ack).await };
         let acked = self.exclusively_for(account, ack).await?;
-        self.desk.signal();
+        self.runtime.signal();
         Ok(acked)
     }
 
@@ -304,7 +306,7 @@ impl Groups for SqliteStore {
         self.readers.run(look).await
     }
 
-    async fn redrive(&self, group: &str, which: &Which) -> Result<u64, GroupError> {
+    async fn redrive(&self, group: &str, which: &LetterSelection) -> Result<u64, GroupError> {
         let (group, which) = (group.to_owned(), which.clone());
         self.signalling(move |writer| letters::redrive(writer, &group, &which)).await
     }
@@ -312,7 +314,7 @@ impl Groups for SqliteStore {
     async fn drop_letters(
         &self,
         group: &str,
-        which: &Which,
+        which: &LetterSelection,
         with_parked: bool,
     ) -> Result<u64, GroupError> {
         let (group, which) = (group.to_owned(), which.clone());
@@ -329,7 +331,7 @@ impl SqliteStore {
         F: FnOnce(&mut Writer) -> Result<T, E> + Send + 'static,
     {
         let done = self.exclusively(work).await?;
-        self.desk.signal();
+        self.runtime.signal();
         Ok(done)
     }
 }

@@ -1,4 +1,4 @@
-//! Stretches of the log, and the places that starts mean.
+//! Stretches of the log, and the positions that starts mean.
 
 use std::collections::HashMap;
 use std::sync::Arc;

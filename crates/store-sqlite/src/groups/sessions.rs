@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::ending::Place;
-use super::view::Standing;
+use super::ending::OwnedPartition;
+use super::view::PartitionReadiness;
 use crate::capture::{self, Capturing, Savepoint};
 use crate::error::now_ms;
 use crate::writer::Writer;
@@ -34,7 +34,7 @@ const SAVEPOINT: &str = "tidewire_key";
 
 /// What a session is asked.
 #[derive(Debug)]
-pub(crate) enum Ask {
+pub(crate) enum SessionRequest {
     /// To run a statement.
     Sql {
         statements: Box<Statements>,
@@ -56,18 +56,18 @@ pub(crate) enum Ask {
 
 /// Why a session ended without having finished, where nobody asks.
 pub(super) fn abandoned() -> GroupError {
-    GroupError::Weather("the work was given up".to_owned())
+    GroupError::Transient("the transaction of the batch was abandoned".to_owned())
 }
 
 /// Serves what is asked until it is finished, abandoned, or its time is over.
 pub(super) fn serve(
     writer: &mut Writer,
     claim: &Claim,
-    asks: &Receiver<Ask>,
+    requests: &Receiver<SessionRequest>,
 ) -> Result<Position, GroupError> {
     // The session has a deadline of its own, before which the handler must have finished.
     let served = capture::transact(writer, &Actor::default(), None, |capturing| {
-        Session::begin(capturing, claim)?.serve(asks)
+        ServedSession::begin(capturing, claim)?.serve(requests)
     });
     served.map(|((), reached)| reached).map_err(of_commit)
 }
@@ -83,7 +83,7 @@ pub(super) fn of_commit(error: GroupError) -> GroupError {
     }
 }
 
-struct Session<'a, 'b> {
+struct ServedSession<'a, 'b> {
     capturing: &'a mut Capturing<'b>,
     claim: &'a Claim,
     deadline: Instant,
@@ -95,24 +95,32 @@ struct Session<'a, 'b> {
     has_savepoint: bool,
 }
 
-impl<'a, 'b> Session<'a, 'b> {
+impl<'a, 'b> ServedSession<'a, 'b> {
     fn begin(
         capturing: &'a mut Capturing<'b>,
         claim: &'a Claim,
-    ) -> Result<Session<'a, 'b>, GroupError> {
+    ) -> Result<ServedSession<'a, 'b>, GroupError> {
         let hold = Duration::from_millis(claim.timeout_ms.min(HOLD_MS_MAX));
         let deadline = Instant::now() + hold;
-        let standing = Standing::load(capturing.transaction(), &claim.group, claim.partition)?;
-        let standing = standing.filter(|now| now.is_as(claim) && now.is_free(now_ms()));
-        let over_lease = standing.ok_or(GroupError::Moved)?.lease_until_ms.is_some();
-        Ok(Session { capturing, claim, deadline, over_lease, failed: None, has_savepoint: false })
+        let readiness =
+            PartitionReadiness::load(capturing.transaction(), &claim.group, claim.partition)?;
+        let readiness = readiness.filter(|now| now.is_as(claim) && now.is_free(now_ms()));
+        let over_lease = readiness.ok_or(GroupError::Moved)?.lease_until_ms.is_some();
+        Ok(ServedSession {
+            capturing,
+            claim,
+            deadline,
+            over_lease,
+            failed: None,
+            has_savepoint: false,
+        })
     }
 
-    fn serve(mut self, asks: &Receiver<Ask>) -> Result<(), GroupError> {
+    fn serve(mut self, requests: &Receiver<SessionRequest>) -> Result<(), GroupError> {
         loop {
             let left = self.deadline.saturating_duration_since(Instant::now());
-            match asks.recv_timeout(left) {
-                Ok(Ask::Sql { statements, begins_turn, savepoint, reply }) => {
+            match requests.recv_timeout(left) {
+                Ok(SessionRequest::Sql { statements, begins_turn, savepoint, reply }) => {
                     let answer = self.run(*statements, begins_turn, savepoint);
                     // Whoever does not wait any more has gone on to another ask.
                     let _ = reply.send(answer);
@@ -120,12 +128,14 @@ impl<'a, 'b> Session<'a, 'b> {
                         return Err(GroupError::EndedByHandler);
                     }
                 }
-                Ok(Ask::Undo { reply }) => {
+                Ok(SessionRequest::Undo { reply }) => {
                     let _ = reply.send(self.undo());
                 }
-                Ok(Ask::Finish { ending }) => return self.finish(&ending),
-                Ok(Ask::Abandon) | Err(RecvTimeoutError::Disconnected) => return Err(abandoned()),
-                Ok(Ask::Close) => return Err(StoreError::Closed.into()),
+                Ok(SessionRequest::Finish { ending }) => return self.finish(&ending),
+                Ok(SessionRequest::Abandon) | Err(RecvTimeoutError::Disconnected) => {
+                    return Err(abandoned());
+                }
+                Ok(SessionRequest::Close) => return Err(StoreError::Closed.into()),
                 Err(RecvTimeoutError::Timeout) => return Err(self.time_is_over().into()),
             }
         }
@@ -220,9 +230,9 @@ impl<'a, 'b> Session<'a, 'b> {
         }
         let Claim { group, partition, member, .. } = self.claim;
         let connection = self.capturing.transaction();
-        let place = Place { connection, group, partition: *partition };
-        let other_keys = place.settle(ending)?;
+        let owned = OwnedPartition { connection, group, partition: *partition };
+        let other_keys = owned.settle(ending)?;
         let generations = u32::from(other_keys) + u32::from(self.over_lease);
-        place.advance(ending.next, generations, Some(member))
+        owned.advance(ending.next, generations, Some(member))
     }
 }

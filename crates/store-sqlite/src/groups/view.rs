@@ -171,7 +171,7 @@ pub(super) fn key_of_row(row: &Row<'_>) -> rusqlite::Result<Key> {
 
 /// What decides whether a partition can be worked on.
 #[derive(Debug)]
-pub(super) struct Standing {
+pub(super) struct PartitionReadiness {
     pub(super) next: Position,
     pub(super) generation: u64,
     pub(super) lease_until_ms: Option<i64>,
@@ -180,15 +180,15 @@ pub(super) struct Standing {
     stands_still: bool,
 }
 
-impl Standing {
+impl PartitionReadiness {
     /// How a partition stands; none if it, or its group, is not there.
     pub(super) fn load(
         connection: &Connection,
         group: &str,
         partition: u32,
-    ) -> Result<Option<Standing>, GroupError> {
+    ) -> Result<Option<PartitionReadiness>, GroupError> {
         let of_row = |row: &Row<'_>| {
-            Ok(Standing {
+            Ok(PartitionReadiness {
                 next: Position::from_sql(row.get(0)?),
                 generation: row.get(1)?,
                 lease_until_ms: row.get(2)?,

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::desk::{Desk, Held};
-use super::sessions::{self, Ask};
+use super::runtime::{GroupRuntime, PartitionLock};
+use super::sessions::{self, SessionRequest};
 use crate::capture;
 use crate::writer::Exclusive;
 use tidewire_store::command::Actor;
@@ -25,27 +25,27 @@ use tidewire_store::sql::{SqlAnswer, SqlError, SqlLimits, SqlProblem, Statements
 #[derive(Debug)]
 pub(super) struct SqliteWork {
     claim: Claim,
-    desk: Arc<Desk>,
+    runtime: Arc<GroupRuntime>,
     queue: Arc<Queue<Exclusive>>,
-    session: Session,
-    turn: Turn,
+    session: HandlerSession,
+    run: KeyRun,
     /// Let go of last, when the transaction is on its way out.
-    _held: Held,
+    _held: PartitionLock,
 }
 
 #[derive(Debug)]
-enum Session {
+enum HandlerSession {
     /// Nothing was written yet.
     Unopened,
     /// A transaction waits for the writer, or is open.
-    Open { asks: Sender<Ask>, over: oneshot::Receiver<Result<Position, GroupError>> },
+    Open { requests: Sender<SessionRequest>, over: oneshot::Receiver<Result<Position, GroupError>> },
     /// It was rolled back, and why.
     Over(GroupError),
 }
 
 /// A key's turn.
 #[derive(Debug, Default)]
-struct Turn {
+struct KeyRun {
     begins: bool,
     wants_savepoint: bool,
     has_savepoint: bool,
@@ -55,35 +55,35 @@ struct Turn {
 impl SqliteWork {
     pub(super) fn new(
         claim: Claim,
-        desk: Arc<Desk>,
+        runtime: Arc<GroupRuntime>,
         queue: Arc<Queue<Exclusive>>,
-        held: Held,
+        held: PartitionLock,
     ) -> SqliteWork {
-        let (session, turn) = (Session::Unopened, Turn::default());
-        SqliteWork { claim, desk, queue, session, turn, _held: held }
+        let (session, run) = (HandlerSession::Unopened, KeyRun::default());
+        SqliteWork { claim, runtime, queue, session, run, _held: held }
     }
 
     /// Asks the session, which is opened first if need be.
-    fn ask(&mut self, ask: Ask) -> Result<(), GroupError> {
-        if let Session::Unopened = self.session {
+    fn request(&mut self, request: SessionRequest) -> Result<(), GroupError> {
+        if let HandlerSession::Unopened = self.session {
             self.session = self.open()?;
         }
         match &self.session {
             // One that is over has said why, which is found out by who waits for the answer.
-            Session::Open { asks, .. } => {
-                let _ = asks.send(ask);
+            HandlerSession::Open { requests, .. } => {
+                let _ = requests.send(request);
                 Ok(())
             }
-            Session::Over(why) => Err(why.clone()),
-            Session::Unopened => Err(GroupError::Moved),
+            HandlerSession::Over(why) => Err(why.clone()),
+            HandlerSession::Unopened => Err(GroupError::Moved),
         }
     }
 
-    fn open(&self) -> Result<Session, GroupError> {
-        let (asks, receiver) = mpsc::channel();
+    fn open(&self) -> Result<HandlerSession, GroupError> {
+        let (requests, receiver) = mpsc::channel();
         let (ended, over) = oneshot::channel();
-        let number = self.desk.open(asks.clone())?;
-        let (claim, desk) = (self.claim.clone(), Arc::clone(&self.desk));
+        let number = self.runtime.open(requests.clone())?;
+        let (claim, runtime) = (self.claim.clone(), Arc::clone(&self.runtime));
         let job = Exclusive::new(move |writer| {
             // Whatever a handler sends, the writer goes on.
             let serve = || sessions::serve(writer, &claim, &receiver);
@@ -91,26 +91,28 @@ impl SqliteWork {
                 let reason = "it panicked; nothing was kept".to_owned();
                 Err(StoreError::Broken { operation: "run a handler's SQL", reason }.into())
             });
-            desk.over(number);
+            runtime.over(number);
             // The work may have been dropped, which ended the session.
             let _ = ended.send(served);
         });
         if let Err(error) = self.queue.push(Job::Exclusive(job)) {
-            self.desk.over(number);
+            self.runtime.over(number);
             return Err(error.into());
         }
-        Ok(Session::Open { asks, over })
+        Ok(HandlerSession::Open { requests, over })
     }
 
     /// Waits until the session is over.
     async fn over(&mut self) -> Result<Position, GroupError> {
         let ended = match &mut self.session {
-            Session::Open { over, .. } => over.await.unwrap_or(Err(StoreError::Closed.into())),
-            Session::Over(why) => return Err(why.clone()),
-            Session::Unopened => return Err(sessions::abandoned()),
+            HandlerSession::Open { over, .. } => {
+                over.await.unwrap_or(Err(StoreError::Closed.into()))
+            }
+            HandlerSession::Over(why) => return Err(why.clone()),
+            HandlerSession::Unopened => return Err(sessions::abandoned()),
         };
         let why = ended.as_ref().err().cloned();
-        self.session = Session::Over(why.unwrap_or(GroupError::Moved));
+        self.session = HandlerSession::Over(why.unwrap_or(GroupError::Moved));
         ended
     }
 }
@@ -120,7 +122,7 @@ fn told(why: GroupError) -> SqlError {
     match why {
         GroupError::Sql(error) => error,
         GroupError::Store(error) => error.into(),
-        GroupError::Weather(message) => {
+        GroupError::Transient(message) => {
             let (code, position, hint) = ("sql_timeout", None, None);
             SqlError::Wrong(Box::new(SqlProblem { code, message, position, hint }))
         }
@@ -131,7 +133,7 @@ fn told(why: GroupError) -> SqlError {
 #[async_trait]
 impl Work for SqliteWork {
     fn enter(&mut self, savepoint: bool) {
-        self.turn = Turn { begins: true, wants_savepoint: savepoint, ..Turn::default() };
+        self.run = KeyRun { begins: true, wants_savepoint: savepoint, ..KeyRun::default() };
     }
 
     async fn sql(
@@ -146,12 +148,13 @@ impl Work for SqliteWork {
         };
         let (params, actor) = (params.to_vec(), Actor::default());
         let statements = Box::new(Statements { sql, params, actor, limits });
-        let begins_turn = std::mem::take(&mut self.turn.begins);
-        let savepoint = self.turn.wants_savepoint && !self.turn.has_savepoint;
-        self.turn.has_savepoint |= savepoint;
-        self.turn.did_something = true;
+        let begins_turn = std::mem::take(&mut self.run.begins);
+        let savepoint = self.run.wants_savepoint && !self.run.has_savepoint;
+        self.run.has_savepoint |= savepoint;
+        self.run.did_something = true;
         let (reply, answer) = oneshot::channel();
-        self.ask(Ask::Sql { statements, begins_turn, savepoint, reply }).map_err(told)?;
+        self.request(SessionRequest::Sql { statements, begins_turn, savepoint, reply })
+            .map_err(told)?;
         match answer.await {
             Ok(answer) => answer,
             Err(_) => Err(told(self.over().await.err().unwrap_or(GroupError::Moved))),
@@ -163,31 +166,31 @@ impl Work for SqliteWork {
     }
 
     async fn undo(&mut self) -> Result<(), GroupError> {
-        if !self.turn.did_something {
+        if !self.run.did_something {
             return Ok(());
         }
-        if !self.turn.has_savepoint {
-            let what = "the key's turn has no savepoint: all of the batch must be undone";
+        if !self.run.has_savepoint {
+            let what = "the key's run has no savepoint: all of the batch must be undone";
             return Err(GroupError::Invalid(what.to_owned()));
         }
         let (reply, answer) = oneshot::channel();
-        self.ask(Ask::Undo { reply })?;
+        self.request(SessionRequest::Undo { reply })?;
         match answer.await {
             Ok(undone) => undone?,
             Err(_) => return Err(self.over().await.err().unwrap_or(GroupError::Moved)),
         }
-        (self.turn.has_savepoint, self.turn.did_something) = (false, false);
+        (self.run.has_savepoint, self.run.did_something) = (false, false);
         Ok(())
     }
 
     async fn finish(mut self: Box<Self>, ending: &Ending) -> Result<Option<Position>, GroupError> {
-        self.ask(Ask::Finish { ending: Box::new(ending.clone()) })?;
+        self.request(SessionRequest::Finish { ending: Box::new(ending.clone()) })?;
         self.over().await.map(Some)
     }
 
     async fn abandon(mut self: Box<Self>) {
-        if let Session::Open { asks, .. } = &self.session {
-            let _ = asks.send(Ask::Abandon);
+        if let HandlerSession::Open { requests, .. } = &self.session {
+            let _ = requests.send(SessionRequest::Abandon);
             let _ = self.over().await;
         }
     }
@@ -195,8 +198,8 @@ impl Work for SqliteWork {
 
 impl Drop for SqliteWork {
     fn drop(&mut self) {
-        if let Session::Open { asks, .. } = &self.session {
-            let _ = asks.send(Ask::Abandon);
+        if let HandlerSession::Open { requests, .. } = &self.session {
+            let _ = requests.send(SessionRequest::Abandon);
         }
     }
 }

@@ -8,7 +8,7 @@ use tidewire_store::error::StoreError;
 use tidewire_store::groups::{Begun, Claim, GroupError, Groups, HELD_TOO_LONG, Start, Wants};
 use tidewire_store::log::Log;
 use tidewire_store::offset::Position;
-use tidewire_store::sql::SqlError;
+use tidewire_store::sql::{SqlAnswer, SqlError};
 
 #[tokio::test]
 async fn what_a_handler_writes_is_in_the_log_with_the_advance() {
@@ -37,13 +37,14 @@ async fn what_is_taken_back_leaves_nothing() {
     insert(&mut *work, "undone").await.expect("inserted");
     let error = work.sql("INSERT INTO ledger VALUES (1, 'twice')", &[], LIMITS).await;
     assert!(matches!(error, Err(SqlError::Wrong(_))), "{error:?}");
-    insert(&mut *work, "after an error").await.expect_err("not before it is undone");
+    assert_code(insert(&mut *work, "after an error").await, "sql_failed");
     work.undo().await.expect("undone");
     insert(&mut *work, "again").await.expect("inserted");
     work.undo().await.expect("undone again");
     work.enter(false);
     insert(&mut *work, "other").await.expect("inserted");
-    work.undo().await.expect_err("without a savepoint");
+    let undone = work.undo().await;
+    assert!(matches!(undone, Err(GroupError::Invalid(_))), "{undone:?}");
     work.finish(&ending(claim.next)).await.expect("finished");
     assert_eq!(subject.logged().await, ["kept", "other"]);
     assert_eq!(subject.value("SELECT count(*) FROM ledger").await, "2");
@@ -60,7 +61,7 @@ async fn a_handlers_own_savepoint_does_not_outlive_its_turn() {
     insert(&mut *work, "one").await.expect("inserted");
     work.enter(true);
     insert(&mut *work, "two").await.expect("inserted");
-    work.sql("ROLLBACK TO mine", &[], LIMITS).await.expect_err("it is not there any more");
+    assert_code(work.sql("ROLLBACK TO mine", &[], LIMITS).await, "sql_failed");
     work.undo().await.expect("undone");
     work.enter(true);
     let own = work.sql("SAVEPOINT Tidewire_key", &[], LIMITS).await;
@@ -79,7 +80,7 @@ async fn a_handler_may_go_back_to_its_own_savepoint_after_an_error() {
     insert(&mut *work, "one").await.expect("inserted");
     work.sql("SAVEPOINT mine", &[], LIMITS).await.expect("set");
     let twice = "INSERT INTO ledger VALUES (2, 'two'), (1, 'twice')";
-    work.sql(twice, &[], LIMITS).await.expect_err("the second is there");
+    assert_code(work.sql(twice, &[], LIMITS).await, "sql_constraint");
     work.sql("ROLLBACK TO mine", &[], LIMITS).await.expect("gone back");
     insert(&mut *work, "three").await.expect("inserted");
     work.finish(&ending(claim.next)).await.expect("finished");
@@ -110,7 +111,7 @@ async fn a_failed_statement_that_the_handler_hides_ends_the_batch() {
     let claim = subject.claim().await;
     let mut work = subject.begin(&claim).await;
     insert(&mut *work, "one").await.expect("inserted");
-    work.sql("INSERT INTO nowhere VALUES (1)", &[], LIMITS).await.expect_err("no such table");
+    assert_code(work.sql("INSERT INTO nowhere VALUES (1)", &[], LIMITS).await, "sql_syntax");
     let error = work.finish(&ending(claim.next.next())).await.expect_err("not finished");
     assert!(matches!(error, GroupError::Sql(_)), "{error:?}");
     assert_eq!(subject.logged().await, [""; 0]);
@@ -131,9 +132,8 @@ async fn a_statement_that_ends_the_transaction_is_found_out() {
     }
     insert(&mut *work, "one").await.expect("inserted");
     work.enter(true);
-    work.sql("INSERT OR ROLLBACK INTO ledger VALUES (1, 'twice')", &[], LIMITS)
-        .await
-        .expect_err("it is there");
+    let rolled_back = "INSERT OR ROLLBACK INTO ledger VALUES (1, 'twice')";
+    assert_code(work.sql(rolled_back, &[], LIMITS).await, "sql_constraint");
     let error = work.undo().await.expect_err("there is nothing to go back to");
     assert!(matches!(error, GroupError::EndedByHandler), "{error:?}");
     let error = work.finish(&ending(claim.next)).await.expect_err("not finished");
@@ -148,7 +148,8 @@ async fn work_on_a_partition_that_was_reset_does_not_commit() {
     let claim = subject.claim().await;
     let mut work = subject.begin(&claim).await;
     subject.store.reset_group("g", Start::Now, None, false).await.expect("reset");
-    insert(&mut *work, "one").await.expect_err("it moved");
+    let moved = insert(&mut *work, "one").await;
+    assert!(matches!(moved, Err(SqlError::Store(StoreError::Unavailable(_)))), "{moved:?}");
     let error = work.finish(&ending(claim.next)).await.expect_err("not finished");
     assert!(matches!(error, GroupError::Moved), "{error:?}");
     assert!(matches!(subject.store.begin(&claim).await, Ok(Begun::Moved)));
@@ -170,6 +171,14 @@ async fn a_transaction_that_is_held_too_long_is_rolled_back_and_appends_go_on() 
     assert!(matches!(&error, GroupError::Sql(error) if is_held_too_long(error)), "{error:?}");
     assert_eq!(subject.logged().await, [""; 0]);
     subject.store.close().await;
+}
+
+#[track_caller]
+fn assert_code(outcome: Result<SqlAnswer, SqlError>, code: &str) {
+    match outcome {
+        Err(SqlError::Wrong(problem)) => assert_eq!(problem.code, code, "{problem:?}"),
+        other => panic!("expected {code}, got {other:?}"),
+    }
 }
 
 fn is_held_too_long(error: &SqlError) -> bool {
@@ -196,11 +205,13 @@ async fn a_hidden_error_never_takes_back_the_key_before() {
     let mut work = subject.begin(&claim).await;
     work.enter(true);
     insert(&mut *work, "one").await.expect("inserted");
-    work.sql("INSERT INTO ledger VALUES (1, 'twice')", &[], LIMITS).await.expect_err("there");
+    let twice = work.sql("INSERT INTO ledger VALUES (1, 'twice')", &[], LIMITS).await;
+    assert_code(twice, "sql_constraint");
     // Its handler says that all is well, and it is the next key's turn.
     work.enter(true);
-    insert(&mut *work, "two").await.expect_err("an error was hidden");
-    work.undo().await.expect_err("there is nothing of this key");
+    assert_code(insert(&mut *work, "two").await, "sql_constraint");
+    let undone = work.undo().await;
+    assert!(matches!(undone, Err(GroupError::Sql(_))), "{undone:?}");
     let ended = work.finish(&ending(claim.next.next())).await.expect_err("not finished");
     assert!(matches!(ended, GroupError::Sql(_)), "{ended:?}");
     assert_eq!(subject.claim().await.next, claim.next);

@@ -10,7 +10,7 @@ use crate::options::SqliteOptions;
 use tidewire_store::backup::RestoreOptions;
 use tidewire_store::command::{Actor, Command};
 use tidewire_store::groups::{
-    Begun, Claim, Ending, GroupError, GroupWish, Groups, Holdings, LETTERS_BYTES_MAX, LeaseRef,
+    Begun, Claim, Ending, GroupError, GroupSettings, Groups, Holdings, LETTERS_BYTES_MAX, LeaseRef,
     MemberKind, MemberReport, Wants, Work, partition_of,
 };
 use tidewire_store::log::{Log, PageLimit};
@@ -37,7 +37,7 @@ impl Subject {
         let new = NewWatch { table: "ledger".to_owned(), ..NewWatch::default() };
         subject.store.watch(new).await.expect("it can be watched");
         subject.submit(Command::Create(Box::new(commands::create("a")))).await;
-        let wish = GroupWish { partitions: Some(1), ..GroupWish::default() };
+        let wish = GroupSettings { partitions: Some(1), ..GroupSettings::default() };
         let (_, made) = subject.store.put_group("g", &wish).await.expect("a group");
         assert!(made);
         subject

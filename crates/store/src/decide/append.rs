@@ -1,6 +1,6 @@
 //! Appending and closing.
 
-use super::World;
+use super::LoadedState;
 use crate::command::{Answer, Append, Refusal};
 use crate::event::Control;
 use crate::offset::Position;
@@ -16,7 +16,7 @@ enum Stamp {
     Bad(Refusal),
 }
 
-impl World {
+impl LoadedState {
     pub(super) fn append(&mut self, append: &Append) -> Answer {
         let (content_type, closed) = match self.admit(append) {
             Ok(admitted) => admitted,

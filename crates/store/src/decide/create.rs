@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{FORK_DEPTH_MAX, World};
+use super::{FORK_DEPTH_MAX, LoadedState};
 use crate::command::{Answer, Create, ForkFrom, Refusal};
 use crate::event::Control;
 use crate::offset::Position;
@@ -20,7 +20,7 @@ struct Inheritance {
     prefix: Option<Bytes>,
 }
 
-impl World {
+impl LoadedState {
     pub(super) fn create(&mut self, create: &Create) -> Answer {
         self.expire_if_due(&create.stream);
         if self.out_of_reach(&create.stream, &create.actor.reach) {

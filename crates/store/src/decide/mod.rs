@@ -1,6 +1,6 @@
 //! Deciding commands: the protocol's rules, as pure code.
 //!
-//! A store's writer loads what a batch of commands needs into a [`World`], lets [`decide`] work out
+//! A store's writer loads what a batch of commands needs into a [`LoadedState`], lets [`decide`] work out
 //! the answers, and saves the [`Plan`]. No clock, no database: both stores give the same answers
 //! because both ask the same code.
 //!
@@ -10,23 +10,24 @@
 //! - `remove`: deleting and expiring streams, and releasing what they were forked from
 //! - `staged`: deciding what was staged in a user's transaction
 //! - `transaction`: deciding what a transaction of the user's brings into the log
-//! - `world`: what commands are decided against, and what comes of it
+//! - `loaded`: what commands are decided against, and what comes of it
 
 mod append;
 mod create;
 mod cut;
+mod loaded;
 mod remove;
 mod staged;
 mod transaction;
-mod world;
 
 pub use cut::CutAppend;
+pub use loaded::{LoadedState, NewEvent, Plan, Purge};
 pub use staged::Staged;
 pub use staged::{decide_staged, plan_of_staged};
 pub use transaction::{
-    Step, Unpublished, commands_of, decide_transaction, invalidation, json_stream, publication,
+    TransactionStep, Unpublished, commands_of, decide_transaction, invalidation, json_stream,
+    publication,
 };
-pub use world::{NewEvent, Plan, Purge, World};
 
 use crate::command::{Actor, Answer, Append, Command};
 use crate::event::Control;
@@ -37,21 +38,21 @@ use crate::subscription::Change;
 pub const FORK_DEPTH_MAX: usize = 32;
 
 /// Decides commands in order. Every later command sees the effects of the earlier ones.
-pub fn decide(mut world: World, commands: &[Command]) -> Plan {
+pub fn decide(mut loaded: LoadedState, commands: &[Command]) -> Plan {
     let mut answers = Vec::with_capacity(commands.len());
     for command in commands {
         answers.push(match command {
-            Command::Create(create) => world.create(create),
-            Command::Append(append) => world.append(append),
-            Command::Delete { stream, actor } => world.delete(stream, actor),
-            Command::Touch { stream } => world.touch(stream),
-            Command::Expire { stream } => world.expire(stream),
+            Command::Create(create) => loaded.create(create),
+            Command::Append(append) => loaded.append(append),
+            Command::Delete { stream, actor } => loaded.delete(stream, actor),
+            Command::Touch { stream } => loaded.touch(stream),
+            Command::Expire { stream } => loaded.expire(stream),
         });
     }
-    world.into_plan(answers)
+    loaded.into_plan(answers)
 }
 
-/// The command that announces a subscription's wake, for loading the world it is decided in.
+/// The command that announces a subscription's wake, for loading the state it is decided in.
 pub fn announcement(change: &Change) -> Vec<Command> {
     let announce = change.announce.as_ref().map(|announce| {
         Command::Append(Append {
@@ -72,20 +73,20 @@ pub fn announcement(change: &Change) -> Vec<Command> {
 /// changed, and a wake is announced in its wake stream, whatever that stream's content type. The
 /// application owns the wake stream: if it is missing or closed, the wake stands unannounced.
 pub fn decide_change(
-    mut world: World,
+    mut loaded: LoadedState,
     id: &str,
     change: &Change,
     announcement: Vec<Command>,
 ) -> Plan {
     if change.interest_changed {
         let name = format!("__ds/subscriptions/{id}");
-        world.push_control(&name, Control::Subscription, &Actor::default());
+        loaded.push_control(&name, Control::Subscription, &Actor::default());
     }
     let mut answers = Vec::new();
     for command in announcement {
         if let Command::Append(mut append) = command {
-            append.content_type = world.state(&append.stream).map(|s| s.content_type.clone());
-            let answer = world.append(&append);
+            append.content_type = loaded.state(&append.stream).map(|s| s.content_type.clone());
+            let answer = loaded.append(&append);
             if let Answer::Refused(refusal) = &answer {
                 let stream = &append.stream;
                 tracing::warn!(subscription = id, stream, ?refusal, "a wake was not announced");
@@ -93,10 +94,10 @@ pub fn decide_change(
             answers.push(answer);
         }
     }
-    world.into_plan(answers)
+    loaded.into_plan(answers)
 }
 
-impl World {
+impl LoadedState {
     fn touch(&mut self, stream: &str) -> Answer {
         self.renew(stream);
         Answer::Done

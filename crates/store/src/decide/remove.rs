@@ -1,12 +1,12 @@
 //! Deleting and expiring streams, and releasing what they were forked from.
 
-use super::World;
-use super::world::Purge;
+use super::LoadedState;
+use super::loaded::Purge;
 use crate::command::{Actor, Answer, Refusal};
 use crate::event::Control;
 use crate::stream::StreamState;
 
-impl World {
+impl LoadedState {
     pub(super) fn delete(&mut self, stream: &str, actor: &Actor) -> Answer {
         if self.out_of_reach(stream, &actor.reach) {
             return Answer::Refused(Refusal::NotFound);

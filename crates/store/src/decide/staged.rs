@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use super::{Plan, World};
+use super::{LoadedState, Plan};
 use crate::command::{Actor, Answer, Append, Command, Create, Refusal};
 use crate::entity::EntityChange;
 
@@ -56,23 +56,23 @@ impl Staged {
     }
 }
 
-/// Decides one staged row at the world's tip, which its events move. An error says why it cannot be
+/// Decides one staged row at the tip of the loaded state, which its events move. An error says why it cannot be
 /// an event.
 pub fn decide_staged(
-    world: &mut World,
+    loaded: &mut LoadedState,
     staged: &Staged,
     trace_context: Option<&String>,
 ) -> Result<(), String> {
     match staged {
         Staged::Create { stream, actor } => {
-            world.expire_if_due(stream);
-            if world.state(stream).is_none() {
-                refusal_of(stream, &world.create(&creation(stream, actor)))?;
+            loaded.expire_if_due(stream);
+            if loaded.state(stream).is_none() {
+                refusal_of(stream, &loaded.create(&creation(stream, actor)))?;
             }
             Ok(())
         }
         Staged::Delete { stream, actor } => {
-            world.delete(stream, actor);
+            loaded.delete(stream, actor);
             Ok(())
         }
         Staged::Document { stream, content_type, payload, actor, entity } => {
@@ -87,21 +87,21 @@ pub fn decide_staged(
                 trace_context: trace_context.cloned(),
             };
             if let Some(entity) = entity {
-                world.invalidate(&append, entity.clone());
+                loaded.invalidate(&append, entity.clone());
                 return Ok(());
             }
-            world.expire_if_due(stream);
-            if world.state(stream).is_none() {
-                refusal_of(stream, &world.create(&creation(stream, actor)))?;
+            loaded.expire_if_due(stream);
+            if loaded.state(stream).is_none() {
+                refusal_of(stream, &loaded.create(&creation(stream, actor)))?;
             }
-            refusal_of(stream, &world.append(&append))
+            refusal_of(stream, &loaded.append(&append))
         }
     }
 }
 
 /// What is to be written for all that was decided.
-pub fn plan_of_staged(world: World) -> Plan {
-    world.into_plan(Vec::new())
+pub fn plan_of_staged(loaded: LoadedState) -> Plan {
+    loaded.into_plan(Vec::new())
 }
 
 fn creation(stream: &str, actor: &Actor) -> Create {
@@ -134,10 +134,10 @@ mod tests {
     use crate::event::Control;
     use crate::offset::Position;
 
-    fn world(names: &[&str]) -> World {
-        let mut world = World::new(0, Position::new(10));
-        world.streams.extend(names.iter().map(|name| ((*name).to_owned(), None)));
-        world
+    fn loaded(names: &[&str]) -> LoadedState {
+        let mut loaded = LoadedState::new(0, Position::new(10));
+        loaded.streams.extend(names.iter().map(|name| ((*name).to_owned(), None)));
+        loaded
     }
 
     fn document(stream: &str) -> Staged {
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn a_document_for_a_missing_stream_makes_it() {
-        let mut world = world(&["a"]);
-        decide_staged(&mut world, &document("a"), None).expect("a document is taken");
-        decide_staged(&mut world, &document("a"), None).expect("another one too");
-        let plan = plan_of_staged(world);
+        let mut loaded = loaded(&["a"]);
+        decide_staged(&mut loaded, &document("a"), None).expect("a document is taken");
+        decide_staged(&mut loaded, &document("a"), None).expect("another one too");
+        let plan = plan_of_staged(loaded);
         assert_eq!(controls(&plan), [Some(Control::Create), None, None]);
         assert_eq!(plan.streams[0].content_type, CONTENT_TYPE);
     }
@@ -187,13 +187,13 @@ mod tests {
             actor: Actor { host_id: Some("h".to_owned()), ..Actor::default() },
             ..creation(&stream, &Actor::default())
         };
-        let mut world = world(&["entity/p"]);
-        world.create(&foreign);
-        decide_staged(&mut world, &told("1"), None).expect("a closed stream is no hindrance");
-        decide_staged(&mut world, &Staged::Delete { stream, actor: Actor::default() }, None)
+        let mut loaded = loaded(&["entity/p"]);
+        loaded.create(&foreign);
+        decide_staged(&mut loaded, &told("1"), None).expect("a closed stream is no hindrance");
+        decide_staged(&mut loaded, &Staged::Delete { stream, actor: Actor::default() }, None)
             .expect("it can be removed");
-        decide_staged(&mut world, &told("2"), None).expect("nor one that is gone");
-        let plan = plan_of_staged(world);
+        decide_staged(&mut loaded, &told("2"), None).expect("nor one that is gone");
+        let plan = plan_of_staged(loaded);
         let ids = plan.events.iter().filter_map(|event| event.entity.as_ref()?.id.as_deref());
         assert_eq!(ids.collect::<Vec<_>>(), ["1", "2"]);
         assert_eq!(plan.streams[0].host_id, None, "it was made anew, for all tenants");
@@ -201,14 +201,14 @@ mod tests {
 
     #[test]
     fn a_stream_is_made_and_removed_once() {
-        let mut world = world(&["table/t"]);
+        let mut loaded = loaded(&["table/t"]);
         let (stream, actor) = ("table/t".to_owned(), Actor::default());
         let create = Staged::Create { stream: stream.clone(), actor: actor.clone() };
         let delete = Staged::Delete { stream, actor };
         for staged in [&create, &create, &delete, &delete] {
-            decide_staged(&mut world, staged, None).expect("there is nothing to refuse");
+            decide_staged(&mut loaded, staged, None).expect("there is nothing to refuse");
         }
-        let plan = plan_of_staged(world);
+        let plan = plan_of_staged(loaded);
         assert_eq!(controls(&plan), [Some(Control::Create), Some(Control::Delete)]);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{NewEvent, Plan, World};
+use super::{LoadedState, NewEvent, Plan};
 use crate::command::{Actor, Answer, Append, Command, Create, Refusal};
 use crate::entity::EntityChange;
 use crate::event::Control;
@@ -16,7 +16,7 @@ pub(crate) const JSON: &str = "application/json";
 
 /// One thing that a transaction did.
 #[derive(Debug)]
-pub enum Step {
+pub enum TransactionStep {
     /// Changed a row of a watched table. Its place in the transaction is filled in here.
     Row {
         change: RowChange,
@@ -41,14 +41,14 @@ pub struct Unpublished {
 }
 
 /// A step that publishes a JSON document.
-pub fn publication(stream: String, payload: Bytes, actor: Actor) -> Step {
-    Step::Publish(document(stream, payload, actor))
+pub fn publication(stream: String, payload: Bytes, actor: Actor) -> TransactionStep {
+    TransactionStep::Publish(document(stream, payload, actor))
 }
 
 /// A step that publishes what became of an entity.
-pub fn invalidation(entity: EntityChange, actor: Actor) -> Step {
+pub fn invalidation(entity: EntityChange, actor: Actor) -> TransactionStep {
     let payload = entity.document();
-    Step::Invalidate(document(entity.stream(), payload, actor), entity)
+    TransactionStep::Invalidate(document(entity.stream(), payload, actor), entity)
 }
 
 fn document(stream: String, payload: Bytes, actor: Actor) -> Append {
@@ -77,36 +77,45 @@ pub fn json_stream(stream: &str, actor: Actor) -> Create {
     }
 }
 
-/// The commands among the steps, for loading the world they are decided in.
-pub fn commands_of(steps: &[Step]) -> Vec<Command> {
-    let of_step = |step: &Step| match step {
-        Step::Publish(append) | Step::Invalidate(append, _) => {
+/// The commands among the steps, for loading the state they are decided in.
+pub fn commands_of(steps: &[TransactionStep]) -> Vec<Command> {
+    let of_step = |step: &TransactionStep| match step {
+        TransactionStep::Publish(append) | TransactionStep::Invalidate(append, _) => {
             Some(Command::Append(append.clone()))
         }
-        Step::Command(command) => Some(command.clone()),
-        Step::Row { .. } | Step::Schema { .. } => None,
+        TransactionStep::Command(command) => Some(command.clone()),
+        TransactionStep::Row { .. } | TransactionStep::Schema { .. } => None,
     };
     steps.iter().filter_map(of_step).collect()
 }
 
 /// Decides a transaction's steps in order: all of them, or none.
-pub fn decide_transaction(mut world: World, steps: Vec<Step>) -> Result<Plan, Unpublished> {
-    let txid = world.tip.next().to_sql();
+pub fn decide_transaction(
+    mut loaded: LoadedState,
+    steps: Vec<TransactionStep>,
+) -> Result<Plan, Unpublished> {
+    let txid = loaded.tip.next().to_sql();
     let mut answers = Vec::new();
     for step in steps {
         match step {
-            Step::Row { change, was } => world.push_row(change, was),
-            Step::Publish(append) => answers.push(publish(&mut world, append)?),
-            Step::Invalidate(append, entity) => answers.push(world.invalidate(&append, entity)),
-            Step::Schema { stream, what } => world.push_schema(&stream, what),
-            Step::Command(Command::Create(create)) => answers.push(world.create(&create)),
-            Step::Command(Command::Delete { stream, actor }) => {
-                answers.push(world.delete(&stream, &actor));
+            TransactionStep::Row { change, was } => loaded.push_row(change, was),
+            TransactionStep::Publish(append) => answers.push(publish(&mut loaded, append)?),
+            TransactionStep::Invalidate(append, entity) => {
+                answers.push(loaded.invalidate(&append, entity))
             }
-            Step::Command(other) => tracing::error!(?other, "not a transaction's command"),
+            TransactionStep::Schema { stream, what } => loaded.push_schema(&stream, what),
+            TransactionStep::Command(Command::Create(create)) => {
+                answers.push(loaded.create(&create))
+            }
+            TransactionStep::Command(Command::Delete { stream, actor }) => {
+                answers.push(loaded.delete(&stream, &actor));
+            }
+            TransactionStep::Command(other) => {
+                tracing::error!(?other, "not a transaction's command")
+            }
         }
     }
-    let mut plan = world.into_plan(answers);
+    let mut plan = loaded.into_plan(answers);
     let last = plan.events.len().saturating_sub(1);
     for (index, event) in plan.events.iter_mut().enumerate() {
         (event.txid, event.tx_last) = (Some(txid), index == last);
@@ -119,17 +128,17 @@ pub fn decide_transaction(mut world: World, steps: Vec<Step>) -> Result<Plan, Un
 }
 
 /// Publishes a document, to a stream of its publisher's if there is none yet.
-fn publish(world: &mut World, append: Append) -> Result<Answer, Unpublished> {
-    if world.live_mut(&append.stream).is_none() {
-        world.create(&json_stream(&append.stream, append.actor.clone()));
+fn publish(loaded: &mut LoadedState, append: Append) -> Result<Answer, Unpublished> {
+    if loaded.live_mut(&append.stream).is_none() {
+        loaded.create(&json_stream(&append.stream, append.actor.clone()));
     }
-    match world.append(&append) {
+    match loaded.append(&append) {
         Answer::Refused(refusal) => Err(Unpublished { stream: append.stream, refusal }),
         answer => Ok(answer),
     }
 }
 
-impl World {
+impl LoadedState {
     /// Publishes what became of an entity. It is told whatever its stream has become: one that someone
     /// closed, deleted, or made of another type or for a tenant must not keep others from hearing of it.
     pub(super) fn invalidate(&mut self, append: &Append, entity: EntityChange) -> Answer {

@@ -1,4 +1,4 @@
-//! What a batch of edits comes to: for each connection what goes, and then what is added.
+//! The net effect of a batch of edits: for each connection what is removed, and then what is added.
 //!
 //! Edits are made in order, but a statement writes any number of rows: so an edit that a later one
 //! undoes is left out, and what is left is the same whichever way its rows are ordered, as long as

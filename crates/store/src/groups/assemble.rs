@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use super::holdings::Holdings;
 use super::key::Key;
-use super::limits::{Limits, Taken};
+use super::limits::{BatchUsage, Limits};
 use super::page::{Entry, GroupEvent, LogPage};
 use crate::offset::Position;
 
@@ -36,7 +36,7 @@ pub struct Assembler<'a> {
     /// Everything before this was looked at.
     at: Position,
     open: Open,
-    taken: Taken,
+    taken: BatchUsage,
     /// The last boundary that was passed.
     boundary: Mark,
     groups: Vec<KeyEvents>,
@@ -59,7 +59,7 @@ struct Open {
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     next: Position,
-    taken: Taken,
+    taken: BatchUsage,
 }
 
 /// Why no more pages are wanted.
@@ -155,7 +155,7 @@ impl<'a> Assembler<'a> {
     /// Begins at a partition's `next`, or past it where nothing lies between. Nothing at or past the group's barrier
     /// is taken.
     pub fn new(held: &'a Holdings, limits: Limits, next: Position) -> Assembler<'a> {
-        let taken = Taken::default();
+        let taken = BatchUsage::default();
         Assembler {
             held,
             limits,
@@ -217,7 +217,7 @@ impl<'a> Assembler<'a> {
         }
         let Mark { next, taken } = self.boundary;
         if let Some(End::TooLarge { txid }) = self.end {
-            let Taken { events, bytes } = self.taken;
+            let BatchUsage { events, bytes } = self.taken;
             return Assembled::TooLarge(TooLarge { txid, events, bytes });
         }
         match (taken.events, self.taken.events) {

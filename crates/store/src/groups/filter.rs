@@ -13,9 +13,9 @@ pub struct Filter {
 }
 
 /// Names and patterns that a filter may have.
-pub const FILTER_NAMES_MAX: usize = 1_000;
+pub(crate) const FILTER_NAMES_MAX: usize = 1_000;
 /// Bytes of one of them.
-pub const FILTER_NAME_BYTES_MAX: usize = 1_024;
+pub(crate) const FILTER_NAME_BYTES_MAX: usize = 1_024;
 
 impl Filter {
     /// Whether everything is read.

@@ -1,4 +1,4 @@
-//! Whose an event is: the host decides the partition, host and user together the order.
+//! The key of an event: its host decides the partition, host and user together the order.
 
 use std::num::NonZeroU32;
 

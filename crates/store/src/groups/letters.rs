@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::limits::Taken;
+use super::limits::BatchUsage;
 use super::page::GroupEvent;
 use crate::log::PageLimit;
 
@@ -11,14 +11,14 @@ use crate::log::PageLimit;
 pub struct LetterBatch {
     limit: PageLimit,
     events: Vec<Arc<GroupEvent>>,
-    taken: Taken,
+    taken: BatchUsage,
     /// What was taken of units that are known to be whole.
     whole: usize,
 }
 
 impl LetterBatch {
     pub fn new(limit: PageLimit) -> LetterBatch {
-        LetterBatch { limit, events: Vec::new(), taken: Taken::default(), whole: 0 }
+        LetterBatch { limit, events: Vec::new(), taken: BatchUsage::default(), whole: 0 }
     }
 
     /// Takes the next one. False if the batch ends before it, or before the transaction that it is of: with the first

@@ -18,12 +18,12 @@ pub struct Limits {
 
 /// How much was taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct BatchUsage {
     pub events: usize,
     pub bytes: usize,
 }
 
-impl Taken {
+impl BatchUsage {
     pub fn add(&mut self, bytes: usize) {
         self.events += 1;
         self.bytes += bytes;
@@ -47,13 +47,13 @@ impl Limits {
     }
 
     /// Whether whole transactions with so much are a batch.
-    pub fn is_reached(&self, whole: Taken) -> bool {
+    pub fn is_reached(&self, whole: BatchUsage) -> bool {
         whole.events > 0 && (whole.events >= self.batch_events || whole.bytes >= self.batch_bytes)
     }
 
     /// Whether a transaction may have what was taken since the whole ones, and the batch all of it. With that a batch
     /// never has more events than the larger of both limits.
-    pub fn allow(&self, whole: Taken, all: Taken) -> bool {
+    pub fn allow(&self, whole: BatchUsage, all: BatchUsage) -> bool {
         let fits_alone = all.events - whole.events <= self.transaction_events_max
             && all.bytes - whole.bytes <= self.transaction_bytes_max;
         let events_max = self.batch_events.max(self.transaction_events_max);
@@ -73,13 +73,13 @@ mod tests {
         transaction_bytes_max: 3_000,
     };
 
-    fn taken(events: usize, bytes: usize) -> Taken {
-        Taken { events, bytes }
+    fn taken(events: usize, bytes: usize) -> BatchUsage {
+        BatchUsage { events, bytes }
     }
 
     #[test]
     fn a_transaction_alone_may_have_more_bytes_than_a_batch_and_no_more_events_than_it_may() {
-        let none = Taken::default();
+        let none = BatchUsage::default();
         assert!(LIMITS.allow(none, taken(4, 3_000)));
         assert!(!LIMITS.allow(none, taken(4, 3_001)) && !LIMITS.allow(none, taken(5, 10)));
         assert!(LIMITS.allow(none, taken(1, 1 << 30)), "a single event cannot be made smaller");
@@ -97,6 +97,6 @@ mod tests {
     fn a_batch_is_one_by_events_or_by_bytes() {
         assert!(!LIMITS.is_reached(taken(9, 999)));
         assert!(LIMITS.is_reached(taken(10, 10)) && LIMITS.is_reached(taken(1, 1_000)));
-        assert!(!Limits { batch_bytes: 0, ..LIMITS }.is_reached(Taken::default()));
+        assert!(!Limits { batch_bytes: 0, ..LIMITS }.is_reached(BatchUsage::default()));
     }
 }

@@ -69,12 +69,12 @@ pub use limits::Limits;
 pub use page::{Entry, GroupEvent, LogPage, Wants};
 pub use pages::Pages;
 pub use retry::retry_in;
-pub use share::{Sharer, shares};
+pub use share::{LiveMember, shares};
 pub use view::not_passed;
 pub use view::{
-    Acked, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish, LeaseRef, Letter,
-    LetterPage, LetterState, LetterView, MemberKind, MemberReport, MemberView, OnDead,
-    PartitionView, Renewed, Start, Verdict, Which, kept_error,
+    Acked, Ending, Failure, GroupChange, GroupError, GroupSettings, GroupView, LeaseRef, Letter,
+    LetterPage, LetterSelection, LetterState, LetterView, MemberKind, MemberReport, MemberView,
+    OnDead, PartitionView, Renewed, Start, Verdict, kept_error,
 };
 pub use work::{Begun, Work};
 
@@ -143,7 +143,7 @@ pub trait Groups: Send + Sync + Debug {
     async fn put_group(
         &self,
         group: &str,
-        wish: &GroupWish,
+        wish: &GroupSettings,
     ) -> Result<(GroupView, bool), GroupError>;
 
     /// Changes a group, under the locks of all its partitions. Another number of partitions is only begun:
@@ -271,14 +271,14 @@ pub trait Groups: Send + Sync + Debug {
     ) -> Result<LetterPage, StoreError>;
 
     /// Marks letters to be worked off again, in order, with those behind them. Returns how many keys.
-    async fn redrive(&self, group: &str, which: &Which) -> Result<u64, GroupError>;
+    async fn redrive(&self, group: &str, which: &LetterSelection) -> Result<u64, GroupError>;
 
     /// Gives up letters. What was parked behind them is given up too, or goes on. Letters whose events the
     /// partition has not passed yet stay; if there are only such, it is refused. Returns how many letters.
     async fn drop_letters(
         &self,
         group: &str,
-        which: &Which,
+        which: &LetterSelection,
         with_parked: bool,
     ) -> Result<u64, GroupError>;
 }

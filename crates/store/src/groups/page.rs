@@ -1,4 +1,4 @@
-//! Stretches of the log as groups read them.
+//! Pages of the log as groups read them.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -48,7 +48,7 @@ impl GroupEvent {
 
     /// Whether the next event of the key was made by the same source transaction; what no transaction wrote, by the
     /// same append.
-    pub fn is_of_one_unit(&self, next: &GroupEvent) -> bool {
+    pub(crate) fn is_of_one_unit(&self, next: &GroupEvent) -> bool {
         match (self.txid, next.txid) {
             (None, None) => self.append_id == next.append_id,
             (a, b) => a == b,

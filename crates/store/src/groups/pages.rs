@@ -11,7 +11,7 @@
 //!   in the log's order, from wherever it is, with who did what in which transaction. And the library is a
 //!   process of its own, in which nothing else of a node is.
 //!
-//! Pages end at multiples of [`PAGE_OFFSETS`], so that those who begin at different places meet in the same
+//! Pages end at multiples of [`PAGE_OFFSETS`], so that those who begin at different positions meet in the same
 //! ones.
 
 #[cfg(test)]
@@ -36,14 +36,14 @@ const PAGE_COST_BYTES: usize = 256;
 pub struct Pages {
     bytes_max: usize,
     /// Held for a moment and never across a wait, hence a lock of the standard library.
-    kept: Mutex<Kept>,
+    kept: Mutex<CachedPages>,
     /// Held while the log is read: others then find what was read.
     reading: tokio::sync::Mutex<()>,
 }
 
 /// Pages do not overlap, and all were read for the same wants. `bytes <= bytes_max`.
 #[derive(Debug, Default)]
-struct Kept {
+struct CachedPages {
     wants: Option<Arc<Wants>>,
     /// By the place after which they begin, with when they were last asked for.
     pages: BTreeMap<Position, (Arc<LogPage>, u64)>,
@@ -127,7 +127,7 @@ impl Pages {
 
     /// Lets go of all.
     pub fn forget(&self) {
-        *self.kept() = Kept::default();
+        *self.kept() = CachedPages::default();
     }
 
     /// Lets go of pages that end at or before a position.
@@ -140,16 +140,16 @@ impl Pages {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, CachedPages> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl CachedPages {
     /// The page that holds what follows a position, if it is there.
     fn find(&mut self, wants: &Arc<Wants>, after: Position) -> Option<Arc<LogPage>> {
         if !self.wants.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, wants) || kept == wants) {
-            *self = Kept { wants: Some(Arc::clone(wants)), ..Kept::default() };
+            *self = CachedPages { wants: Some(Arc::clone(wants)), ..CachedPages::default() };
             return None;
         }
         let (&begin, (page, used)) = self.pages.range_mut(..=after).next_back()?;

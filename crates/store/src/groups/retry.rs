@@ -1,4 +1,4 @@
-//! When to try again.
+//! How long to wait before something that failed is tried again.
 
 use std::time::Duration;
 

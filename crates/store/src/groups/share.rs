@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 
 /// A living member.
 #[derive(Debug, Clone, Copy)]
-pub struct Sharer<'a> {
+pub struct LiveMember<'a> {
     /// Its name.
     pub id: &'a str,
     /// When it joined: those who are there longer keep what they have.
@@ -24,7 +24,7 @@ pub struct Sharer<'a> {
 
 /// The member of each partition, by its place in `members`. A pinned member has its partition; of several,
 /// the one that joined first. The others share the rest, one more or less each.
-pub fn shares(members: &[Sharer<'_>], total: u32) -> Vec<Option<usize>> {
+pub fn shares(members: &[LiveMember<'_>], total: u32) -> Vec<Option<usize>> {
     let mut order: Vec<usize> = (0..members.len()).collect();
     order.sort_by_key(|&place| (members[place].joined_at_ms, members[place].id));
     let mut taken = vec![None; total as usize];
@@ -43,7 +43,7 @@ pub fn shares(members: &[Sharer<'_>], total: u32) -> Vec<Option<usize>> {
 }
 
 /// The owners of partitions that nobody is pinned to.
-fn divided(rest: &[usize], order: &[usize], members: &[Sharer<'_>]) -> Vec<Option<usize>> {
+fn divided(rest: &[usize], order: &[usize], members: &[LiveMember<'_>]) -> Vec<Option<usize>> {
     let mut owners = vec![None; rest.len()];
     let Some((&first, later)) = order.split_first() else { return owners };
     owners.fill(Some(first));
@@ -89,20 +89,20 @@ mod tests {
     use proptest::prelude::*;
 
     /// A member: its name's number, when it joined, where it is pinned.
-    type Made = (u16, i64, Option<u32>);
+    type TestMember = (u16, i64, Option<u32>);
 
     /// The names of the owners.
-    fn owners(made: &[Made], total: u32) -> Vec<Option<u16>> {
+    fn owners(made: &[TestMember], total: u32) -> Vec<Option<u16>> {
         let names: Vec<String> = made.iter().map(|(name, ..)| format!("m-{name}")).collect();
-        let members: Vec<Sharer<'_>> = names
+        let members: Vec<LiveMember<'_>> = names
             .iter()
             .zip(made)
-            .map(|(id, &(_, joined_at_ms, pinned))| Sharer { id, joined_at_ms, pinned })
+            .map(|(id, &(_, joined_at_ms, pinned))| LiveMember { id, joined_at_ms, pinned })
             .collect();
         shares(&members, total).into_iter().map(|owner| owner.map(|place| made[place].0)).collect()
     }
 
-    fn free(names: impl IntoIterator<Item = u16>) -> Vec<Made> {
+    fn free(names: impl IntoIterator<Item = u16>) -> Vec<TestMember> {
         names.into_iter().map(|name| (name, i64::from(name), None)).collect()
     }
 
@@ -110,7 +110,7 @@ mod tests {
         before.iter().zip(after).filter(|(before, after)| before != after).count()
     }
 
-    fn some_members() -> impl Strategy<Value = Vec<Made>> {
+    fn some_members() -> impl Strategy<Value = Vec<TestMember>> {
         let one =
             (any::<u16>(), 0i64..4, prop_oneof![3 => Just(None), 1 => (0u32..40).prop_map(Some)]);
         prop::collection::vec(one, 0..24).prop_map(|mut all| {
@@ -125,7 +125,7 @@ mod tests {
         fn everyone_has_its_share(made in some_members(), total in 1u32..64) {
             let owners = owners(&made, total);
             for (partition, owner) in (0..).zip(&owners) {
-                let mut pinned: Vec<&Made> =
+                let mut pinned: Vec<&TestMember> =
                     made.iter().filter(|member| member.2 == Some(partition)).collect();
                 pinned.sort_by_key(|(name, joined, _)| (*joined, format!("m-{name}")));
                 match pinned.first() {
@@ -147,7 +147,7 @@ mod tests {
 
         #[test]
         fn the_order_in_which_members_are_told_does_not_matter(made in some_members(), total in 1u32..64) {
-            let told: Vec<Made> = made.iter().rev().copied().collect();
+            let told: Vec<TestMember> = made.iter().rev().copied().collect();
             prop_assert_eq!(owners(&made, total), owners(&told, total));
         }
 

@@ -1,4 +1,4 @@
-//! What is told of groups, and asked of them.
+//! The types of the groups' interface: settings, views, endings of batches, letters and errors.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl Verdict {
 
 /// What a group shall be. None: the default for a new group, whatever it has for one that is there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GroupWish {
+pub struct GroupSettings {
     /// How many partitions; 8.
     pub partitions: Option<u32>,
     /// What it reads; everything.
@@ -388,7 +388,7 @@ pub struct LetterPage {
 
 /// Which letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Which {
+pub enum LetterSelection {
     /// All of the group's.
     All,
     /// Those of one host and user.
@@ -418,7 +418,7 @@ pub enum GroupError {
         text: String,
     },
     /// Somebody else has the partition since.
-    #[error("the lease is lost: the partition was taken by another, or reset, since it was given")]
+    #[error("the lease is lost: another worker has taken the partition, or it was reset")]
     Fenced,
     /// The partition is not as it was.
     #[error("the partition moved meanwhile")]
@@ -442,7 +442,7 @@ pub enum GroupError {
     EndedByHandler,
     /// It passes by itself: a lost connection, a deadlock.
     #[error("{0}")]
-    Weather(String),
+    Transient(String),
     /// The role may not; the text says what to grant.
     #[error("{0}")]
     Rights(String),
@@ -458,7 +458,7 @@ impl GroupError {
     /// Whether the same may succeed later without anyone changing anything.
     pub fn temporary(&self) -> bool {
         match self {
-            GroupError::Weather(_) | GroupError::Changing | GroupError::Moved => true,
+            GroupError::Transient(_) | GroupError::Changing | GroupError::Moved => true,
             GroupError::Store(error) | GroupError::Sql(SqlError::Store(error)) => error.temporary(),
             _ => false,
         }

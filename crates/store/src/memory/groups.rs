@@ -10,9 +10,9 @@ use super::MemoryStore;
 use super::tables::without;
 use crate::error::StoreError;
 use crate::groups::{
-    Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupView, GroupWish,
-    Grouped, Groups, Holdings, LeaseRef, LetterPage, LetterState, LogPage, MemberReport, Renewed,
-    SharedGroups, Start, Wants, Which,
+    Acked, Batch, Begun, Claim, Ending, Failure, GroupChange, GroupError, GroupSettings, GroupView,
+    Grouped, Groups, Holdings, LeaseRef, LetterPage, LetterSelection, LetterState, LogPage,
+    MemberReport, Renewed, SharedGroups, Start, Wants,
 };
 use crate::log::{Log, PageLimit};
 use crate::offset::{Epoch, Position};
@@ -53,7 +53,7 @@ impl Groups for NoGroups {
     async fn put_group(
         &self,
         _group: &str,
-        _wish: &GroupWish,
+        _wish: &GroupSettings,
     ) -> Result<(GroupView, bool), GroupError> {
         Err(without("consumer groups").into())
     }
@@ -193,14 +193,14 @@ impl Groups for NoGroups {
         Ok(LetterPage { letters: Vec::new(), more: false })
     }
 
-    async fn redrive(&self, _group: &str, _which: &Which) -> Result<u64, GroupError> {
+    async fn redrive(&self, _group: &str, _which: &LetterSelection) -> Result<u64, GroupError> {
         Err(GroupError::NotFound)
     }
 
     async fn drop_letters(
         &self,
         _group: &str,
-        _which: &Which,
+        _which: &LetterSelection,
         _with_parked: bool,
     ) -> Result<u64, GroupError> {
         Err(GroupError::NotFound)

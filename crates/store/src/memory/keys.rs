@@ -6,7 +6,7 @@ use crate::keys::{InvalidKey, KeyView, NewKey, duration};
 
 /// The keys, valid or not.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct StoredKeys {
     keys: BTreeMap<i64, Key>,
     ids: BTreeMap<String, i64>,
     /// The last id that was given.
@@ -24,7 +24,7 @@ impl Key {
     }
 }
 
-impl Kept {
+impl StoredKeys {
     /// Makes a key that has been checked.
     pub(super) fn create(&mut self, key: NewKey, now_ms: i64) -> Result<KeyView, InvalidKey> {
         if self.ids.contains_key(&key.hash) {

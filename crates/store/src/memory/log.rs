@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use crate::command::Command;
-use crate::decide::{Plan, Purge, World};
+use crate::decide::{LoadedState, Plan, Purge};
 use crate::event::{Event, TailEvent};
 use crate::log::{
     PURGE_DELAY_MS, PageLimit, Run, SWEPT_EVENTS_MAX, SWEPT_PURGES_MAX, SWEPT_STREAMS_MAX,
@@ -18,7 +18,7 @@ use crate::stream::{ProducerState, Segment, StreamState};
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Events {
     /// By position. The last one *is* the log's end.
-    events: BTreeMap<Position, Kept>,
+    events: BTreeMap<Position, StoredEvent>,
     /// Positions of the events of a name that are no control events. No name has an empty set.
     by_name: BTreeMap<String, BTreeSet<Position>>,
     pub(crate) streams: BTreeMap<String, StreamState>,
@@ -29,7 +29,7 @@ pub(crate) struct Events {
 }
 
 #[derive(Debug, Clone)]
-struct Kept {
+struct StoredEvent {
     append_id: Position,
     event: TailEvent,
 }
@@ -45,8 +45,8 @@ impl Events {
     }
 
     /// The log as it is at a moment.
-    pub(crate) fn at(&self, now_ms: i64) -> At<'_> {
-        At { log: self, now_ms }
+    pub(crate) fn at(&self, now_ms: i64) -> LogSnapshot<'_> {
+        LogSnapshot { log: self, now_ms }
     }
 
     /// Keeps what was decided.
@@ -55,7 +55,7 @@ impl Events {
             if event.control.is_none() {
                 self.by_name.entry(event.stream.clone()).or_default().insert(event.position);
             }
-            let kept = Kept { append_id: event.append_id, event: event.followed(now_ms) };
+            let kept = StoredEvent { append_id: event.append_id, event: event.followed(now_ms) };
             self.events.insert(event.position, kept);
         }
         for name in &plan.removed {
@@ -143,7 +143,7 @@ impl Events {
     }
 
     fn event(&self, position: Position) -> Option<Event> {
-        let Kept { append_id, event } = self.events.get(&position)?;
+        let StoredEvent { append_id, event } = self.events.get(&position)?;
         let payload = event.payload.clone().unwrap_or_default();
         Some(Event { position, append_id: *append_id, payload, row: event.row.clone() })
     }
@@ -151,20 +151,20 @@ impl Events {
 
 /// The log at a moment.
 #[derive(Debug)]
-pub(crate) struct At<'a> {
+pub(crate) struct LogSnapshot<'a> {
     log: &'a Events,
     now_ms: i64,
 }
 
-impl At<'_> {
+impl LogSnapshot<'_> {
     /// Everything that commands need to know.
-    pub(crate) fn world(&mut self, commands: &[Command]) -> World {
-        let Ok(world) = source::world(self, commands);
-        world
+    pub(crate) fn loaded(&mut self, commands: &[Command]) -> LoadedState {
+        let Ok(loaded) = source::load(self, commands);
+        loaded
     }
 }
 
-impl Source for At<'_> {
+impl Source for LogSnapshot<'_> {
     type Error = Infallible;
 
     fn now_ms(&self) -> i64 {

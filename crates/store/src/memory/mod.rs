@@ -11,7 +11,7 @@
 //!   the same rows, in maps that are in order.
 //! - **Nothing happens by itself.** There is no thread, no task and no clock but the one that is given,
 //!   so that the same calls at the same times give the same answers, also in a simulation. Answers
-//!   come at once, unless a [`Pace`] makes them late.
+//!   come at once, unless a [`Delay`] makes them late.
 //! - **Data outlives a store.** [`MemoryData`] is the database: stores are opened on it, one after the
 //!   other (a restart) or several at once (nodes that share it), and each is closed by itself.
 //! - **A call is a commit.** It is made under one lock that is never held across an `await`; what can
@@ -24,7 +24,7 @@
 //! - `keys`: API keys
 //! - `log`: the log's events, and the streams that are its subsequences
 //! - `nodes`: nodes and their leases
-//! - `pace`: how late answers come, for simulations
+//! - `delay`: how late answers come, for simulations
 //! - `session_sweep`: upkeep of sessions
 //! - `sessions`: sessions
 //! - `subscriptions`: subscriptions and shared secrets
@@ -32,12 +32,12 @@
 
 mod access;
 mod control;
+mod delay;
 mod entities;
 mod groups;
 mod keys;
 mod log;
 mod nodes;
-mod pace;
 mod session_sweep;
 mod sessions;
 mod subscriptions;
@@ -62,12 +62,12 @@ use crate::event::TailEvent;
 use crate::log::{Found, Log, PageLimit, Swept, WantsPayload};
 use crate::offset::{Epoch, Position};
 use crate::options::CommitOptions;
-use crate::queue::{Next, Queue, Taker, Waiting};
-use crate::session::{Cursor, SIGNALS_MAX, SessionSignal};
+use crate::queue::{Next, Queue, QueueReceiver, QueuedCommand};
+use crate::session::{SIGNALS_MAX, SessionSignal, SweepCursor};
 use crate::source;
 use crate::stats::{CommitStats, Counters};
 
-pub use pace::Pace;
+pub use delay::Delay;
 
 /// What is kept, for as long as someone holds on to it.
 #[derive(Debug)]
@@ -84,12 +84,12 @@ pub struct MemoryData {
 #[derive(Debug, Default)]
 struct Rows {
     log: log::Events,
-    subscriptions: subscriptions::Subscribed,
-    sessions: sessions::Known,
+    subscriptions: subscriptions::StoredSubscriptions,
+    sessions: sessions::SessionTables,
     nodes: nodes::Leases,
     control: control::Messages,
-    keys: keys::Kept,
-    tickets: tickets::Kept,
+    keys: keys::StoredKeys,
+    tickets: tickets::StoredTickets,
     entities: entities::Followers,
 }
 
@@ -116,24 +116,24 @@ pub struct MemoryStore {
     data: Arc<MemoryData>,
     queue: Queue<Infallible>,
     /// What waits to be committed. Taken before the rows are.
-    waiting: Mutex<Taker<Infallible>>,
+    waiting: Mutex<QueueReceiver<Infallible>>,
     /// Someone is about to commit what waits.
     committing: AtomicBool,
     counters: Counters,
     /// Where the next sweep of sessions goes on.
-    sweep_cursor: Mutex<Cursor>,
-    pace: Pace,
+    sweep_cursor: Mutex<SweepCursor>,
+    delay: Delay,
     closed: AtomicBool,
 }
 
 impl MemoryStore {
     /// Opens a store. Any number may be open on the same data.
     pub fn open(data: &Arc<MemoryData>) -> Arc<MemoryStore> {
-        MemoryStore::open_paced(data, Pace::default())
+        MemoryStore::open_delayed(data, Delay::default())
     }
 
     /// Opens a store whose answers come late.
-    pub fn open_paced(data: &Arc<MemoryData>, pace: Pace) -> Arc<MemoryStore> {
+    pub fn open_delayed(data: &Arc<MemoryData>, delay: Delay) -> Arc<MemoryStore> {
         let (queue, taker) = Queue::new(&CommitOptions::default());
         Arc::new(MemoryStore {
             data: Arc::clone(data),
@@ -142,7 +142,7 @@ impl MemoryStore {
             committing: AtomicBool::new(false),
             counters: Counters::default(),
             sweep_cursor: Mutex::default(),
-            pace,
+            delay,
             closed: AtomicBool::new(false),
         })
     }
@@ -156,7 +156,7 @@ impl MemoryStore {
     /// must let others run.
     async fn run<T>(&self, work: impl FnOnce(&mut Rows, i64) -> T) -> Result<T, StoreError> {
         tokio::task::consume_budget().await;
-        self.pace.wait().await;
+        self.delay.wait().await;
         if self.closed.load(Ordering::Acquire) {
             return Err(StoreError::Closed);
         }
@@ -188,12 +188,12 @@ impl MemoryStore {
         }
     }
 
-    fn answer(&self, batch: Vec<Waiting>) {
+    fn answer(&self, batch: Vec<QueuedCommand>) {
         let (commands, replies): (Vec<Command>, Vec<_>) =
             batch.into_iter().map(|waiting| (waiting.command, waiting.reply)).unzip();
         let mut rows = self.data.rows();
         let now_ms = self.data.clock.now_ms();
-        let plan = decide(rows.log.at(now_ms).world(&commands), &commands);
+        let plan = decide(rows.log.at(now_ms).loaded(&commands), &commands);
         self.save(&mut rows, &plan, now_ms);
         drop(rows);
         for (reply, answer) in replies.into_iter().zip(plan.answers) {
@@ -205,9 +205,9 @@ impl MemoryStore {
 
 /// The first of some that wait together. It commits for all when it goes on, and also if its caller
 /// goes away: the others rely on it.
-struct First<'a>(&'a MemoryStore);
+struct CommitLeader<'a>(&'a MemoryStore);
 
-impl Drop for First<'_> {
+impl Drop for CommitLeader<'_> {
     fn drop(&mut self) {
         // Whoever comes after this is a first one again, so nobody is overlooked.
         self.0.committing.swap(false, Ordering::AcqRel);
@@ -226,10 +226,10 @@ impl Log for MemoryStore {
     }
 
     async fn submit(&self, command: Command) -> Result<Answer, StoreError> {
-        self.pace.wait().await;
+        self.delay.wait().await;
         let answer = self.queue.enter(command)?;
         if !self.committing.swap(true, Ordering::AcqRel) {
-            let _first = First(self);
+            let _leader = CommitLeader(self);
             tokio::task::yield_now().await;
         }
         answer.get().await

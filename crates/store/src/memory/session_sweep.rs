@@ -6,18 +6,18 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use super::Rows;
 use crate::session::{
-    Cursor, Followed, Found, Plan, Pointer, SessionRow, SessionRules, SweptSessions, Times, decide,
-    expired, first_sessions, let_go, next_pointers, stale,
+    FollowedStream, Pointer, SessionPlan, SessionRow, SessionRules, SweepCursor, SweepTimes,
+    SweptSession, SweptSessions, decide, expired, first_sessions, let_go, next_pointers, stale,
 };
 
 /// Sweeps once, from where the cursor stands, and moves it on. Gives what is to be announced, too.
 pub(super) fn sweep(
     rows: &mut Rows,
     rules: &SessionRules,
-    cursor: &mut Cursor,
+    cursor: &mut SweepCursor,
     now_ms: i64,
-) -> (SweptSessions, Vec<Plan>) {
-    let (times, rows_max) = (Times::new(now_ms, rules), rules.rows_max.max(1));
+) -> (SweptSessions, Vec<SessionPlan>) {
+    let (times, rows_max) = (SweepTimes::new(now_ms, rules), rules.rows_max.max(1));
     let nodes = sweep_nodes(rows, &times, rows_max);
     let mut plans = Vec::new();
 
@@ -28,7 +28,7 @@ pub(super) fn sweep(
 
     let (page, next) = next_pointers(pointers(rows, cursor, &times, rows_max), rows_max);
     let (changes, orphans) = stale(&page, now_ms);
-    let (_, ended) = decide(rows.sessions_world(&changes, now_ms), &changes);
+    let (_, ended) = decide(rows.loaded_sessions(&changes, now_ms), &changes);
     for plan in [orphans, ended] {
         rows.sessions.save(&plan);
         plans.push(plan);
@@ -41,7 +41,7 @@ pub(super) fn sweep(
 
 /// Lets go of the sessions of nodes whose lease has ended, or who never had one. Says how many nodes
 /// went with their last session.
-fn sweep_nodes(rows: &mut Rows, times: &Times, rows_max: usize) -> usize {
+fn sweep_nodes(rows: &mut Rows, times: &SweepTimes, rows_max: usize) -> usize {
     let mut removed = 0;
     for node in rows.nodes.dead(times.now_ms) {
         rows.let_go_of(&node, rows_max, times.now_ms, Some(times.expires_at_ms));
@@ -57,17 +57,17 @@ fn sweep_nodes(rows: &mut Rows, times: &Times, rows_max: usize) -> usize {
 }
 
 /// The longest expired, and all that they follow. What a node serves does not expire.
-fn sweep_expired(rows: &Rows, now_ms: i64, rows_max: usize) -> Plan {
+fn sweep_expired(rows: &Rows, now_ms: i64, rows_max: usize) -> SessionPlan {
     let is_over = |row: &SessionRow| row.node.is_none() && row.expires_at_ms <= now_ms;
     let over = rows.sessions.rows.iter().filter(|(_, row)| is_over(row));
     let mut over: Vec<(i64, &String)> = over.map(|(id, row)| (row.expires_at_ms, id)).collect();
     over.sort_unstable();
     let found = over.into_iter().take(rows_max).map(|(_, id)| rows.found(id, ())).collect();
     let sessions = first_sessions(found, rows_max);
-    let followed = |session: &Found<()>| {
+    let followed = |session: &SweptSession<()>| {
         let id = session.id.clone();
         let followed = rows.sessions.followed_by(&session.id);
-        let stream = |followed: &Followed| followed.subscription.stream.clone();
+        let stream = |followed: &FollowedStream| followed.subscription.stream.clone();
         followed.map(move |followed| (id.clone(), stream(followed))).collect::<Vec<_>>()
     };
     let followed = sessions.iter().flat_map(followed).collect();
@@ -75,7 +75,12 @@ fn sweep_expired(rows: &Rows, now_ms: i64, rows_max: usize) -> Plan {
 }
 
 /// Some pointers in order, with whether each is stale: nobody has acknowledged or served it since.
-fn pointers(rows: &Rows, cursor: &Cursor, times: &Times, rows_max: usize) -> Vec<Pointer> {
+fn pointers(
+    rows: &Rows,
+    cursor: &SweepCursor,
+    times: &SweepTimes,
+    rows_max: usize,
+) -> Vec<Pointer> {
     let before_ms = times.stale_before_ms;
     let unused =
         |row: &SessionRow| row.node.is_none() && row.served_until_ms.unwrap_or(0) < before_ms;
@@ -94,8 +99,12 @@ fn pointers(rows: &Rows, cursor: &Cursor, times: &Times, rows_max: usize) -> Vec
 }
 
 impl Rows {
-    fn found<T>(&self, id: &str, row: T) -> Found<T> {
-        Found { id: id.to_owned(), row, subscriptions: self.sessions.followed_by(id).count() }
+    fn found<T>(&self, id: &str, row: T) -> SweptSession<T> {
+        SweptSession {
+            id: id.to_owned(),
+            row,
+            subscriptions: self.sessions.followed_by(id).count(),
+        }
     }
 
     /// Lets go of some sessions of a node that is gone.

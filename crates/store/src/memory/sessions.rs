@@ -11,36 +11,36 @@ use super::session_sweep::sweep;
 use super::{MemoryStore, Rows};
 use crate::error::StoreError;
 use crate::session::{
-    Followed, Plan, Session, SessionChange, SessionOutcome, SessionRow, SessionRules,
-    SessionSignal, Sessions, SweptSessions, Wanted, World, decide,
+    FollowedStream, LoadedSessions, RequiredSessions, Session, SessionChange, SessionOutcome,
+    SessionPlan, SessionRow, SessionRules, SessionSignal, Sessions, SweptSessions, decide,
 };
 
 /// What is kept of sessions.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct SessionTables {
     /// By id.
     pub(super) rows: BTreeMap<String, SessionRow>,
     /// What they follow, and how far they have got, by session and stream.
-    pub(super) followed: BTreeMap<(String, String), Followed>,
+    pub(super) followed: BTreeMap<(String, String), FollowedStream>,
     /// How many follow a stream. Nobody changes rows by hand here, so it is always right.
     counts: BTreeMap<String, u64>,
 }
 
-impl Known {
+impl SessionTables {
     /// What a session follows, by stream.
-    pub(super) fn followed_by(&self, session: &str) -> impl Iterator<Item = &Followed> {
+    pub(super) fn followed_by(&self, session: &str) -> impl Iterator<Item = &FollowedStream> {
         let from = (session.to_owned(), String::new());
         let from = self.followed.range((Included(from), Unbounded));
         from.take_while(move |((of, _), _)| of == session).map(|(_, followed)| followed)
     }
 
     /// What a session follows under a name.
-    fn named(&self, session: &str, name: &str) -> Option<&Followed> {
+    fn named(&self, session: &str, name: &str) -> Option<&FollowedStream> {
         self.followed_by(session).find(|followed| followed.subscription.query_id == name)
     }
 
     /// Keeps what was decided.
-    pub(super) fn save(&mut self, plan: &Plan) {
+    pub(super) fn save(&mut self, plan: &SessionPlan) {
         for (id, row) in &plan.sessions {
             self.rows.insert(id.clone(), row.clone());
         }
@@ -66,24 +66,24 @@ impl Known {
 
 impl Rows {
     /// What changes are decided against.
-    pub(super) fn sessions_world(&self, changes: &[SessionChange], now_ms: i64) -> World {
-        let wanted = Wanted::by(changes);
-        let mut world = World::new(now_ms);
-        for (id, counted) in wanted.sessions {
+    pub(super) fn loaded_sessions(&self, changes: &[SessionChange], now_ms: i64) -> LoadedSessions {
+        let required = RequiredSessions::by(changes);
+        let mut loaded = LoadedSessions::new(now_ms);
+        for (id, counted) in required.sessions {
             if let Some(row) = self.sessions.rows.get(id) {
                 let count = if counted { self.sessions.followed_by(id).count() } else { 0 };
-                world.put(id.to_owned(), row.clone(), count, self.is_kept(row));
+                loaded.put(id.to_owned(), row.clone(), count, self.is_kept(row));
             }
         }
-        for (session, stream, name) in wanted.followed {
+        for (session, stream, name) in required.followed {
             let key = (session.to_owned(), stream.to_owned());
             let named = |name| self.sessions.named(session, name);
             let of_stream = self.sessions.followed.get(&key);
             for followed in of_stream.into_iter().chain(name.and_then(named)) {
-                world.put_followed(session, followed.clone());
+                loaded.put_followed(session, followed.clone());
             }
         }
-        world
+        loaded
     }
 
     /// Whether a node that is known serves a session, also after its lease has ended: the sweep gives
@@ -106,7 +106,7 @@ impl Sessions for MemoryStore {
         changes: Vec<SessionChange>,
     ) -> Result<Vec<SessionOutcome>, StoreError> {
         let change = |rows: &mut Rows, now_ms| {
-            let (outcomes, plan) = decide(rows.sessions_world(&changes, now_ms), &changes);
+            let (outcomes, plan) = decide(rows.loaded_sessions(&changes, now_ms), &changes);
             rows.sessions.save(&plan);
             (outcomes, plan)
         };
@@ -158,7 +158,7 @@ impl Sessions for MemoryStore {
 
 impl MemoryStore {
     /// Says whose subscriptions a plan has changed.
-    fn announce(&self, plan: Plan) {
+    fn announce(&self, plan: SessionPlan) {
         for session in plan.changed {
             // Nobody may be listening.
             let _ = self.data.sessions.send(SessionSignal::Changed(session));

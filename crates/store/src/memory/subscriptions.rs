@@ -15,7 +15,7 @@ use crate::subscription::{
 
 /// What is kept of subscriptions.
 #[derive(Debug, Default)]
-pub(super) struct Subscribed {
+pub(super) struct StoredSubscriptions {
     /// By id. The ends of their streams are filled in when one is loaded.
     kept: BTreeMap<String, Subscription>,
     secrets: BTreeMap<String, Vec<u8>>,
@@ -58,8 +58,8 @@ impl MemoryStore {
             }
         }
         let commands = announcement(&change);
-        let world = rows.log.at(now_ms).world(&commands);
-        let plan = decide_change(world, id, &change, commands);
+        let loaded = rows.log.at(now_ms).loaded(&commands);
+        let plan = decide_change(loaded, id, &change, commands);
         self.save(rows, &plan, now_ms);
         change.reply
     }

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 
-use super::{MemoryData, MemoryStore, Pace};
+use super::{Delay, MemoryData, MemoryStore};
 use crate::clock::Clock;
 use crate::command::{Answer, Command};
 use crate::control::{ControlChannel as _, ControlCursor, SETTLED_AFTER_MS, SWEPT_MAX};
-use crate::keys::{Keys as _, NewKey};
+use crate::error::StoreError;
+use crate::groups::GroupError;
+use crate::keys::{InvalidKey, Keys as _, NewKey};
 use crate::log::{Found, Log as _, PURGE_DELAY_MS, PageLimit, SWEPT_EVENTS_MAX, Store, Swept};
 use crate::nodes::{NodeReport, Nodes as _};
 use crate::offset::Position;
@@ -151,7 +153,8 @@ async fn old_messages_and_tickets_are_swept_a_bounded_number_at_a_time() {
     moved.store.put_ticket("t", "{}", HOUR).await.expect("put");
     moved.pass(HOUR_MS);
     assert_eq!(moved.store.take_ticket("t").await.expect("asked"), None, "it is over");
-    moved.store.put_ticket("u", "{", HOUR).await.expect_err("that is no JSON");
+    let refused = moved.store.put_ticket("u", "{", HOUR).await;
+    assert!(matches!(refused, Err(StoreError::Broken { .. })), "{refused:?}");
 }
 
 #[tokio::test]
@@ -167,7 +170,7 @@ async fn a_key_expires_and_its_id_is_not_given_again() {
     let made = moved.store.create_key(new("a")).await.expect("made");
     assert_eq!((made.id, made.expires_in_ms, made.is_valid()), (1, Some(HOUR_MS), true));
     let rotated = moved.store.rotate_key(1, &"a".repeat(64), 0, None).await;
-    rotated.expect_err("its own hash is in use");
+    assert!(matches!(rotated, Err(StoreError::InvalidKey(InvalidKey::HashInUse))), "{rotated:?}");
     assert!(moved.store.key(1).await.expect("read").expect("there").is_valid(), "nothing changed");
     moved.pass(HOUR_MS);
     let over = moved.store.key_of_hash(&"a".repeat(64)).await.expect("read").expect("there");
@@ -220,7 +223,7 @@ async fn a_command_is_carried_out_though_the_first_of_its_commit_went_away() {
 async fn an_answer_may_come_late() {
     let moved = Moved::new();
     moved.made("a").await;
-    let late = MemoryStore::open_paced(&moved.data, Pace::new(|| 3));
+    let late = MemoryStore::open_delayed(&moved.data, Delay::new(|| 3));
     let mut tip = Box::pin(late.tip());
     for _ in 0..3 {
         assert!(tip.as_mut().now_or_never().is_none(), "it lets others run");
@@ -277,6 +280,8 @@ async fn what_needs_sql_is_refused() {
     assert!(refused.to_string().contains("SQLite or PostgreSQL"), "{refused}");
     assert_eq!(store.watches().await.expect("listed"), []);
     let groups = Arc::clone(&store).groups();
-    groups.put_group("g", &crate::groups::GroupWish::default()).await.expect_err("no groups");
+    let refused = groups.put_group("g", &crate::groups::GroupSettings::default()).await;
+    let error = refused.expect_err("no groups");
+    assert!(matches!(error, GroupError::Store(StoreError::Refused(_))), "{error:?}");
     assert!(groups.list_groups().await.expect("listed").is_empty());
 }

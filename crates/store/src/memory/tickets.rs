@@ -9,9 +9,9 @@ use crate::keys::duration;
 
 /// The tickets that wait to be taken: holder and end, by hash.
 #[derive(Debug, Default)]
-pub(super) struct Kept(BTreeMap<String, (String, i64)>);
+pub(super) struct StoredTickets(BTreeMap<String, (String, i64)>);
 
-impl Kept {
+impl StoredTickets {
     pub(super) fn put(
         &mut self,
         hash: &str,

@@ -1,7 +1,7 @@
 //! What changes do to sessions, as pure code.
 //!
-//! A store loads the rows that changes are about into a [`World`], has [`decide`] go through them
-//! in order, and saves the [`Plan`] that comes of it, all in one transaction in which nobody else
+//! A store loads the rows that changes are about into a [`LoadedSessions`], has [`decide`] go through them
+//! in order, and saves the [`SessionPlan`] that comes of it, all in one transaction in which nobody else
 //! changes sessions. Both stores behave alike because both ask this code.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ pub struct SessionRow {
 
 /// What a session follows, and when its pointer was last acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Followed {
+pub struct FollowedStream {
     pub subscription: SessionSubscription,
     pub updated_at_ms: i64,
 }
@@ -49,26 +49,26 @@ pub fn position_of(text: &str, epoch: Epoch) -> Option<Position> {
 
 /// What a store has to load before it can decide.
 #[derive(Debug, Default)]
-pub struct Wanted<'a> {
+pub struct RequiredSessions<'a> {
     /// Sessions, and whether their subscriptions are to be counted.
     pub sessions: BTreeMap<&'a str, bool>,
     /// Subscriptions, by session: that of a stream, and that which has a name.
     pub followed: BTreeSet<(&'a str, &'a str, Option<&'a str>)>,
 }
 
-impl<'a> Wanted<'a> {
-    pub fn by(changes: &'a [SessionChange]) -> Wanted<'a> {
-        let mut wanted = Wanted::default();
+impl<'a> RequiredSessions<'a> {
+    pub fn by(changes: &'a [SessionChange]) -> RequiredSessions<'a> {
+        let mut required = RequiredSessions::default();
         for change in changes {
             let (session, stream) = change.about();
             let name = match change {
                 SessionChange::Subscribe { query_id, .. } => Some(query_id.as_str()),
                 _ => None,
             };
-            *wanted.sessions.entry(session).or_default() |= name.is_some();
-            wanted.followed.extend(stream.map(|stream| (session, stream, name)));
+            *required.sessions.entry(session).or_default() |= name.is_some();
+            required.followed.extend(stream.map(|stream| (session, stream, name)));
         }
-        wanted
+        required
     }
 }
 
@@ -90,14 +90,14 @@ impl SessionChange {
 
 /// Sessions as they are at one moment.
 #[derive(Debug)]
-pub struct World {
+pub struct LoadedSessions {
     now_ms: i64,
-    sessions: BTreeMap<String, Known>,
+    sessions: BTreeMap<String, SessionState>,
 }
 
 /// What is known of a session, and what is to become of it.
 #[derive(Debug)]
-struct Known {
+struct SessionState {
     before: Option<SessionRow>,
     row: SessionRow,
     /// A node that has, or had, a lease serves it: it does not expire.
@@ -110,13 +110,13 @@ struct Known {
 
 #[derive(Debug, Default)]
 struct Entry {
-    before: Option<Followed>,
-    now: Option<Followed>,
+    before: Option<FollowedStream>,
+    now: Option<FollowedStream>,
 }
 
-impl World {
-    pub fn new(now_ms: i64) -> World {
-        World { now_ms, sessions: BTreeMap::new() }
+impl LoadedSessions {
+    pub fn new(now_ms: i64) -> LoadedSessions {
+        LoadedSessions { now_ms, sessions: BTreeMap::new() }
     }
 
     /// When that moment is, by the store's clock.
@@ -129,11 +129,11 @@ impl World {
     pub fn put(&mut self, id: String, row: SessionRow, subscriptions: usize, kept: bool) {
         let before = Some(row.clone());
         let followed = BTreeMap::new();
-        self.sessions.insert(id, Known { before, row, kept, subscriptions, followed });
+        self.sessions.insert(id, SessionState { before, row, kept, subscriptions, followed });
     }
 
     /// What a session follows. To be put after the session.
-    pub fn put_followed(&mut self, session: &str, followed: Followed) {
+    pub fn put_followed(&mut self, session: &str, followed: FollowedStream) {
         if let Some(known) = self.sessions.get_mut(session) {
             let stream = followed.subscription.stream.clone();
             let entry = Entry { before: Some(followed.clone()), now: Some(followed) };
@@ -198,7 +198,7 @@ impl World {
                 served_until_ms: None,
             };
             let followed = BTreeMap::new();
-            let known = Known { before: None, row, kept: false, subscriptions: 0, followed };
+            let known = SessionState { before: None, row, kept: false, subscriptions: 0, followed };
             self.sessions.insert(session.to_owned(), known);
             return SessionOutcome::Done;
         };
@@ -209,10 +209,10 @@ impl World {
         SessionOutcome::Done
     }
 
-    fn into_plan(self) -> Plan {
-        let mut plan = Plan { now_ms: self.now_ms, ..Plan::default() };
+    fn into_plan(self) -> SessionPlan {
+        let mut plan = SessionPlan { now_ms: self.now_ms, ..SessionPlan::default() };
         for (id, known) in self.sessions {
-            let Known { before, row, followed, .. } = known;
+            let SessionState { before, row, followed, .. } = known;
             for (stream, entry) in followed {
                 plan.add_followed(&id, &row, stream, entry);
             }
@@ -230,7 +230,7 @@ impl World {
     }
 }
 
-impl Known {
+impl SessionState {
     fn lives(&self, now_ms: i64) -> bool {
         self.kept || self.row.expires_at_ms > now_ms
     }
@@ -251,10 +251,10 @@ impl Known {
             Start::Unless(position) => (position, true),
         };
         match &entry.now {
-            Some(Followed { subscription, .. }) if subscription.query_id != query_id => {
+            Some(FollowedStream { subscription, .. }) if subscription.query_id != query_id => {
                 return SessionOutcome::NamedOtherwise(subscription.query_id.clone());
             }
-            Some(Followed { subscription, .. }) if unless_followed => {
+            Some(FollowedStream { subscription, .. }) if unless_followed => {
                 return SessionOutcome::Subscribed(subscription.clone());
             }
             Some(_) => {}
@@ -271,7 +271,8 @@ impl Known {
             pointer,
             live_since: None,
         };
-        entry.now = Some(Followed { subscription: subscription.clone(), updated_at_ms: now_ms });
+        entry.now =
+            Some(FollowedStream { subscription: subscription.clone(), updated_at_ms: now_ms });
         SessionOutcome::Subscribed(subscription)
     }
 
@@ -301,7 +302,7 @@ impl Known {
     }
 
     /// What it follows, if it is the subscription of that epoch.
-    fn of_epoch(&mut self, stream: &str, epoch: u64) -> Option<&mut Followed> {
+    fn of_epoch(&mut self, stream: &str, epoch: u64) -> Option<&mut FollowedStream> {
         let followed = self.followed.get_mut(stream)?.now.as_mut()?;
         (followed.subscription.epoch == epoch).then_some(followed)
     }
@@ -318,7 +319,7 @@ impl SessionRow {
 
 /// What is to be written.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct SessionPlan {
     pub now_ms: i64,
     /// Sessions that are new or changed.
     pub sessions: Vec<(String, SessionRow)>,
@@ -345,10 +346,10 @@ pub struct FollowedRow {
     pub session: String,
     pub user_id: String,
     pub expires_at_ms: i64,
-    pub followed: Followed,
+    pub followed: FollowedStream,
 }
 
-impl Plan {
+impl SessionPlan {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
@@ -402,9 +403,12 @@ impl Plan {
 }
 
 /// Goes through changes in order: what becomes of each, and what is to be written.
-pub fn decide(mut world: World, changes: &[SessionChange]) -> (Vec<SessionOutcome>, Plan) {
-    let outcomes = changes.iter().map(|change| world.apply(change)).collect();
-    (outcomes, world.into_plan())
+pub fn decide(
+    mut loaded: LoadedSessions,
+    changes: &[SessionChange],
+) -> (Vec<SessionOutcome>, SessionPlan) {
+    let outcomes = changes.iter().map(|change| loaded.apply(change)).collect();
+    (outcomes, loaded.into_plan())
 }
 
 #[cfg(test)]

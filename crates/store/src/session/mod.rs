@@ -36,11 +36,12 @@ use async_trait::async_trait;
 use tokio::sync::broadcast;
 
 pub use decide::{
-    Followed, FollowedRow, Plan, SessionRow, Wanted, World, after, decide, position_of,
+    FollowedRow, FollowedStream, LoadedSessions, RequiredSessions, SessionPlan, SessionRow, after,
+    decide, position_of,
 };
 pub use sweep::{
-    Count, Cursor, Found, Pointer, STREAMS_MAX, Times, expired, first_sessions, let_go,
-    next_pointers, next_streams, recounted, stale,
+    Pointer, STREAMS_MAX, StreamCount, SweepCursor, SweepTimes, SweptSession, expired,
+    first_sessions, let_go, next_pointers, next_streams, recounted, stale,
 };
 
 use crate::error::StoreError;

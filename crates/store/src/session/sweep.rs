@@ -3,9 +3,9 @@
 //! A sweep has four steps, each bounded, in one transaction in which nobody else changes sessions:
 //! sessions whose node's lease has ended are let go; sessions that have expired are removed; then
 //! stale subscriptions; then wrong counts are put right. The first two are found by an index. For
-//! the others all rows are looked at in turn, some a call: [`Cursor`] remembers where to go on.
+//! the others all rows are looked at in turn, some a call: [`SweepCursor`] remembers where to go on.
 
-use super::decide::{Plan, SessionRow};
+use super::decide::{SessionPlan, SessionRow};
 use super::{SessionChange, SessionRules};
 
 /// Streams whose subscribers are counted a call.
@@ -15,7 +15,7 @@ const SUBSCRIBERS_MAX: usize = 20_000;
 
 /// Where the next sweep goes on. Every node looks at everything, each at its own pace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Cursor {
+pub struct SweepCursor {
     /// After this session and stream.
     pub pointer: (String, String),
     /// After this stream.
@@ -24,7 +24,7 @@ pub struct Cursor {
 
 /// The times by which a sweep goes.
 #[derive(Debug, Clone, Copy)]
-pub struct Times {
+pub struct SweepTimes {
     pub now_ms: i64,
     /// Sessions whose node is gone live at least until then.
     pub expires_at_ms: i64,
@@ -32,10 +32,10 @@ pub struct Times {
     pub stale_before_ms: i64,
 }
 
-impl Times {
-    pub fn new(now_ms: i64, rules: &SessionRules) -> Times {
+impl SweepTimes {
+    pub fn new(now_ms: i64, rules: &SessionRules) -> SweepTimes {
         let stale_ms = i64::try_from(rules.stale_ms).unwrap_or(i64::MAX);
-        Times {
+        SweepTimes {
             now_ms,
             expires_at_ms: super::decide::after(now_ms, rules.ttl_ms),
             stale_before_ms: now_ms.saturating_sub(stale_ms),
@@ -45,7 +45,7 @@ impl Times {
 
 /// A session and how many streams it follows.
 #[derive(Debug, Clone)]
-pub struct Found<T> {
+pub struct SweptSession<T> {
     pub id: String,
     pub row: T,
     pub subscriptions: usize,
@@ -96,15 +96,19 @@ pub fn next_streams(found: Vec<(String, Option<i64>)>) -> (Vec<(String, Option<i
 }
 
 /// As many sessions as a call takes.
-pub fn first_sessions<T>(found: Vec<Found<T>>, rows_max: usize) -> Vec<Found<T>> {
+pub fn first_sessions<T>(found: Vec<SweptSession<T>>, rows_max: usize) -> Vec<SweptSession<T>> {
     first(found, rows_max, |session| session.subscriptions.saturating_add(1))
 }
 
 /// Sessions whose node has gone. They live until `expires_at_ms` at least; a node that nobody ever
 /// knew (`None`) kept nothing alive, so what it leaves is as it is without it.
-pub fn let_go(sessions: Vec<Found<SessionRow>>, now_ms: i64, expires_at_ms: Option<i64>) -> Plan {
-    let mut plan = Plan { now_ms, ..Plan::default() };
-    for Found { id, mut row, .. } in sessions {
+pub fn let_go(
+    sessions: Vec<SweptSession<SessionRow>>,
+    now_ms: i64,
+    expires_at_ms: Option<i64>,
+) -> SessionPlan {
+    let mut plan = SessionPlan { now_ms, ..SessionPlan::default() };
+    for SweptSession { id, mut row, .. } in sessions {
         let expired_at_ms = row.expires_at_ms;
         match expires_at_ms {
             Some(at_ms) => row.detach(now_ms, at_ms.max(expired_at_ms)),
@@ -119,8 +123,12 @@ pub fn let_go(sessions: Vec<Found<SessionRow>>, now_ms: i64, expires_at_ms: Opti
 }
 
 /// Sessions that have expired, and all that they follow.
-pub fn expired(sessions: Vec<Found<()>>, followed: Vec<(String, String)>, now_ms: i64) -> Plan {
-    let mut plan = Plan { now_ms, ..Plan::default() };
+pub fn expired(
+    sessions: Vec<SweptSession<()>>,
+    followed: Vec<(String, String)>,
+    now_ms: i64,
+) -> SessionPlan {
+    let mut plan = SessionPlan { now_ms, ..SessionPlan::default() };
     for (session, stream) in followed {
         plan.remove(session, stream);
     }
@@ -141,8 +149,8 @@ pub struct Pointer {
 }
 
 /// Stale pointers: the subscriptions to be ended, and besides what belongs to no session at all.
-pub fn stale(looked_at: &[Pointer], now_ms: i64) -> (Vec<SessionChange>, Plan) {
-    let mut orphans = Plan { now_ms, ..Plan::default() };
+pub fn stale(looked_at: &[Pointer], now_ms: i64) -> (Vec<SessionChange>, SessionPlan) {
+    let mut orphans = SessionPlan { now_ms, ..SessionPlan::default() };
     let mut ended = Vec::new();
     for pointer in looked_at.iter().filter(|pointer| pointer.stale) {
         let (session, stream) = (pointer.session.clone(), pointer.stream.clone());
@@ -157,21 +165,21 @@ pub fn stale(looked_at: &[Pointer], now_ms: i64) -> (Vec<SessionChange>, Plan) {
 
 /// A stream's count as it is kept, if it is, and as it should be.
 #[derive(Debug, Clone)]
-pub struct Count {
+pub struct StreamCount {
     pub stream: String,
     pub kept: Option<i64>,
     pub right: i64,
 }
 
 /// Counts that are wrong. A row that says that nobody follows a stream is wrong too: it is removed.
-pub fn recounted(counts: Vec<Count>, now_ms: i64) -> Plan {
-    let wrong = |count: &Count| match count.kept {
+pub fn recounted(counts: Vec<StreamCount>, now_ms: i64) -> SessionPlan {
+    let wrong = |count: &StreamCount| match count.kept {
         None => count.right != 0,
         Some(kept) => kept != count.right || kept == 0,
     };
-    let difference = |count: Count| (count.stream, count.right - count.kept.unwrap_or(0));
+    let difference = |count: StreamCount| (count.stream, count.right - count.kept.unwrap_or(0));
     let counts = counts.into_iter().filter(wrong).map(difference).collect();
-    Plan { now_ms, counts, ..Plan::default() }
+    SessionPlan { now_ms, counts, ..SessionPlan::default() }
 }
 
 #[cfg(test)]

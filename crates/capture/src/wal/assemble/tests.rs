@@ -1,4 +1,4 @@
-//! Transactions of all sizes, cut at every place, and read again from there.
+//! Transactions of all sizes, cut at every position, and read again from there.
 
 use std::sync::Arc;
 
@@ -36,24 +36,24 @@ fn log(pieces: &[Piece]) -> Vec<(u32, bool)> {
 #[test]
 fn the_latest_change_of_an_open_transaction_is_held_back() {
     let table = watched();
-    let mut assembler = Assembler::new(Place { lsn: 10, part: None });
+    let mut assembler = Assembler::new(WalPosition { lsn: 10, part: None });
     assembler.begin(50, 0, 7);
     assembler.change(insert(&table));
     assert!(assembler.take().entries.is_empty());
     assembler.change(insert(&table));
     let first = assembler.take();
     assert_eq!((first.entries.len(), first.entries[0].last), (1, false));
-    assert_eq!(first.next, Place { lsn: 10, part: Some((50, 1)) });
+    assert_eq!(first.next, WalPosition { lsn: 10, part: Some((50, 1)) });
     assembler.commit(60);
     let second = assembler.take();
     assert_eq!((second.entries.len(), second.entries[0].last), (1, true));
-    assert_eq!(second.next, Place { lsn: 60, part: None });
+    assert_eq!(second.next, WalPosition { lsn: 60, part: None });
 }
 
 #[test]
 fn a_transaction_in_the_log_in_part_goes_on_after_that_part() {
     let table = watched();
-    let mut assembler = Assembler::new(Place { lsn: 10, part: Some((50, 2)) });
+    let mut assembler = Assembler::new(WalPosition { lsn: 10, part: Some((50, 2)) });
     assembler.begin(50, 0, 7);
     for _ in 0..3 {
         assembler.change(insert(&table));
@@ -66,7 +66,7 @@ fn a_transaction_in_the_log_in_part_goes_on_after_that_part() {
 #[test]
 fn a_transaction_whose_rest_does_not_matter_any_more_still_ends() {
     let forgotten = table(Role::Forgotten);
-    let mut assembler = Assembler::new(Place { lsn: 10, part: Some((50, 2)) });
+    let mut assembler = Assembler::new(WalPosition { lsn: 10, part: Some((50, 2)) });
     assembler.begin(50, 0, 7);
     for _ in 0..3 {
         assembler.change(insert(&forgotten));
@@ -80,7 +80,7 @@ fn a_transaction_whose_rest_does_not_matter_any_more_still_ends() {
 #[test]
 fn what_was_read_before_is_passed_over() {
     let table = watched();
-    let mut assembler = Assembler::new(Place { lsn: 70, part: None });
+    let mut assembler = Assembler::new(WalPosition { lsn: 70, part: None });
     assembler.begin(50, 0, 7);
     assembler.change(insert(&table));
     assembler.commit(60);
@@ -91,7 +91,7 @@ fn what_was_read_before_is_passed_over() {
 #[test]
 fn an_actor_is_known_even_where_reading_goes_on_after_it_was_named() {
     let table = watched();
-    let mut assembler = Assembler::new(Place { lsn: 10, part: Some((50, 1)) });
+    let mut assembler = Assembler::new(WalPosition { lsn: 10, part: Some((50, 1)) });
     assembler.begin(50, 0, 7);
     let ann = Actor { user_id: Some("ann".to_owned()), host_id: None };
     assembler.actor(ann.clone());
@@ -107,7 +107,7 @@ fn an_actor_is_known_even_where_reading_goes_on_after_it_was_named() {
 }
 
 /// Plays transactions of so many changes (some of which do not matter), handing over where `cuts` say,
-/// and dying where the place would be taken from what was handed over last.
+/// and dying where the position would be taken from what was handed over last.
 fn play(
     transactions: &[Vec<bool>],
     cuts: &mut impl Iterator<Item = (bool, bool)>,
@@ -115,8 +115,8 @@ fn play(
     let (watched, forgotten) = (watched(), table(Role::Forgotten));
     let mut pieces: Vec<Piece> = Vec::new();
     'again: loop {
-        let place = pieces.last().map_or(Place { lsn: 0, part: None }, |piece| piece.next);
-        let mut assembler = Assembler::new(place);
+        let position = pieces.last().map_or(WalPosition { lsn: 0, part: None }, |piece| piece.next);
+        let mut assembler = Assembler::new(position);
         for (index, changes) in transactions.iter().enumerate() {
             let xid = u32::try_from(index).expect("few");
             let at = 100 * (u64::from(xid) + 1);

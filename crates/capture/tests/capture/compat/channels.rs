@@ -6,8 +6,8 @@ use tidewire_store_postgres::testing::TestDatabase;
 use tokio::sync::mpsc;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
-use super::{make, set, usual, value};
-use crate::stage::{DEADLINE, Stage, quick};
+use super::{make, start, usual, value};
+use crate::fixture::{DEADLINE, Fixture, quick};
 
 /// What comes over both channels.
 struct Listener {
@@ -46,14 +46,14 @@ fn options(source: Source, wake: Wake) -> CaptureOptions {
 const TOLD: &str = "SELECT count(*) = 1 FROM pg_trigger WHERE tgname = 'tell_listeners'";
 
 async fn told_of_what_is_published(source: Source) {
-    let mut stage = set().await;
-    stage.capture(options(source, Wake::Always));
-    stage.until(TOLD).await;
-    stage.run("CREATE TABLE orders (id int PRIMARY KEY); SELECT tidewire.watch('orders')").await;
-    stage.caught_up().await;
-    let mut listener = Listener::of(&stage.database).await;
+    let mut fixture = start().await;
+    fixture.capture(options(source, Wake::Always));
+    fixture.until(TOLD).await;
+    fixture.run("CREATE TABLE orders (id int PRIMARY KEY); SELECT tidewire.watch('orders')").await;
+    fixture.caught_up().await;
+    let mut listener = Listener::of(&fixture.database).await;
     let id = value(
-        &stage,
+        &fixture,
         "INSERT INTO outbox (table_name, operation, after_data)
         VALUES ('things', 'INSERT', '{}') RETURNING id",
     )
@@ -65,19 +65,19 @@ async fn told_of_what_is_published(source: Source) {
     assert_eq!(told, json!({"id": id, "table_name": "things", "operation": "INSERT"}));
     assert_eq!(listener.next().await, ("event_channel".to_owned(), "new_event".to_owned()));
     let there = format!("SELECT processed FROM outbox WHERE id = {id}");
-    assert_eq!(value(&stage, &there).await, "t", "whoever looks then finds it");
+    assert_eq!(value(&fixture, &there).await, "t", "whoever looks then finds it");
 
-    stage.run("INSERT INTO orders VALUES (1)").await;
+    fixture.run("INSERT INTO orders VALUES (1)").await;
     let (channel, payload) = listener.next().await;
     let told: Value = payload.parse().expect("JSON");
     assert_eq!((channel.as_str(), &told["table_name"]), ("cdc_outbox", &json!("orders")));
     let there = format!("SELECT after_data::text FROM outbox WHERE id = {}", told["id"]);
-    assert_eq!(value(&stage, &there).await, r#"{"id": 1}"#);
+    assert_eq!(value(&fixture, &there).await, r#"{"id": 1}"#);
     assert_eq!(listener.next().await.0, "event_channel");
 
-    stage.run("INSERT INTO outbox_message_t (payload) VALUES ('1')").await;
+    fixture.run("INSERT INTO outbox_message_t (payload) VALUES ('1')").await;
     assert_eq!(listener.next().await, ("event_channel".to_owned(), "new_event".to_owned()));
-    stage.strike().await;
+    fixture.tear_down().await;
 }
 
 #[tokio::test]
@@ -92,17 +92,17 @@ async fn the_channels_are_told_of_what_is_read_from_the_write_ahead_log() {
 
 #[tokio::test]
 async fn without_always_nobody_is_told_and_always_can_be_taken_back() {
-    let mut stage = Stage::set_with(options(Source::Outbox, Wake::Always)).await;
-    make(&stage, &usual()).await.expect("the names are made");
-    stage.until(TOLD).await;
-    stage.stop_first().await;
-    stage.capture(options(Source::Outbox, Wake::Auto));
-    stage.until(&format!("SELECT NOT ({TOLD})")).await;
-    let mut listener = Listener::of(&stage.database).await;
-    stage.run("INSERT INTO outbox_message_t (payload) VALUES ('1')").await;
-    stage.caught_up().await;
+    let mut fixture = Fixture::start_with(options(Source::Outbox, Wake::Always)).await;
+    make(&fixture, &usual()).await.expect("the names are made");
+    fixture.until(TOLD).await;
+    fixture.stop_first().await;
+    fixture.capture(options(Source::Outbox, Wake::Auto));
+    fixture.until(&format!("SELECT NOT ({TOLD})")).await;
+    let mut listener = Listener::of(&fixture.database).await;
+    fixture.run("INSERT INTO outbox_message_t (payload) VALUES ('1')").await;
+    fixture.caught_up().await;
     // Notifications come in the order of commits: so what comes before this one would be there.
-    stage.run("NOTIFY event_channel, 'the end'").await;
+    fixture.run("NOTIFY event_channel, 'the end'").await;
     assert_eq!(listener.next().await.1, "the end");
-    stage.strike().await;
+    fixture.tear_down().await;
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tidewire_store_postgres::testing::{TestDatabase, fresh_database};
 
-use super::set;
+use super::start;
 
 /// Tables with their columns and types, as a database has them.
 async fn columns(database: &TestDatabase) -> BTreeMap<String, BTreeMap<String, String>> {
@@ -30,8 +30,8 @@ async fn every_table_has_the_columns_that_its_document_defines() {
     let documents = fresh_database().await;
     documents.run(include_str!("tables.sql")).await;
     let wanted = columns(&documents).await;
-    let stage = set().await;
-    let found = columns(&stage.database).await;
+    let fixture = start().await;
+    let found = columns(&fixture.database).await;
     let names: Vec<&str> = wanted.keys().map(String::as_str).collect();
     let expected = [
         "app.logging",
@@ -49,6 +49,6 @@ async fn every_table_has_the_columns_that_its_document_defines() {
             assert_eq!(here, Some(kind), "{table}.{column}");
         }
     }
-    stage.strike().await;
+    fixture.tear_down().await;
     documents.drop_database().await;
 }

@@ -14,34 +14,34 @@ use tidewire_store_postgres::PostgresOptions;
 use tidewire_store_postgres::{CompatName, CompatSchemas, compat};
 use tokio_postgres::{Row, SimpleQueryMessage};
 
-use crate::stage::{Stage, quick};
+use crate::fixture::{Fixture, quick};
 
 /// The schemas that are taken where none are named.
 fn usual() -> CompatSchemas {
     CompatSchemas { app: "app".to_owned(), public: "public".to_owned() }
 }
 
-async fn make(stage: &Stage, schemas: &CompatSchemas) -> Result<Vec<CompatName>, StoreError> {
-    compat(&PostgresOptions::new(&stage.database.url), schemas).await
+async fn make(fixture: &Fixture, schemas: &CompatSchemas) -> Result<Vec<CompatName>, StoreError> {
+    compat(&PostgresOptions::new(&fixture.database.url), schemas).await
 }
 
 /// A database with the names, and nobody who captures.
-async fn set() -> Stage {
-    let stage = Stage::set_without_capture().await;
-    make(&stage, &usual()).await.expect("the names are made");
-    stage
+async fn start() -> Fixture {
+    let fixture = Fixture::start_without_capture().await;
+    make(&fixture, &usual()).await.expect("the names are made");
+    fixture
 }
 
 /// Lets a node capture from a source, and waits until it does.
-async fn capture_from(stage: &mut Stage, source: Source) {
-    stage.capture(CaptureOptions { source, ..quick("a") });
+async fn capture_from(fixture: &mut Fixture, source: Source) {
+    fixture.capture(CaptureOptions { source, ..quick("a") });
     let mode = if source == Source::Wal { "wal" } else { "outbox" };
-    stage.until(&format!("SELECT mode = '{mode}' AND leader = 'a' FROM tidewire.capture")).await;
+    fixture.until(&format!("SELECT mode = '{mode}' AND leader = 'a' FROM tidewire.capture")).await;
 }
 
 /// What a statement answers, as text: its rows, and how many it changed.
-async fn answer(stage: &Stage, sql: &str) -> (Vec<Vec<Option<String>>>, u64) {
-    let messages = stage.sql.simple_query(sql).await;
+async fn answer(fixture: &Fixture, sql: &str) -> (Vec<Vec<Option<String>>>, u64) {
+    let messages = fixture.sql.simple_query(sql).await;
     let messages = messages.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     let (mut rows, mut count) = (Vec::new(), 0);
     for message in messages {
@@ -58,28 +58,28 @@ async fn answer(stage: &Stage, sql: &str) -> (Vec<Vec<Option<String>>>, u64) {
 }
 
 /// The rows of an answer, with nothing for null.
-async fn rows(stage: &Stage, sql: &str) -> Vec<Vec<String>> {
-    let (rows, _) = answer(stage, sql).await;
+async fn rows(fixture: &Fixture, sql: &str) -> Vec<Vec<String>> {
+    let (rows, _) = answer(fixture, sql).await;
     let text = |cells: Vec<Option<String>>| cells.into_iter().map(Option::unwrap_or_default);
     rows.into_iter().map(|row| text(row).collect()).collect()
 }
 
 /// The only value of an answer.
-async fn value(stage: &Stage, sql: &str) -> String {
-    let mut rows = rows(stage, sql).await;
+async fn value(fixture: &Fixture, sql: &str) -> String {
+    let mut rows = rows(fixture, sql).await;
     assert_eq!((rows.len(), rows.first().map(Vec::len)), (1, Some(1)), "{sql}");
     rows.remove(0).remove(0)
 }
 
 /// Why the database refuses a statement: its code, and what it says.
-async fn refused(stage: &Stage, sql: &str) -> (String, String) {
-    let error = stage.sql.batch_execute(sql).await.expect_err(sql);
+async fn refused(fixture: &Fixture, sql: &str) -> (String, String) {
+    let error = fixture.sql.batch_execute(sql).await.expect_err(sql);
     let said = error.as_db_error().expect("the database says why");
     (said.code().code().to_owned(), said.message().to_owned())
 }
 
 /// The plan of a query, as one text.
-async fn plan(stage: &Stage, sql: &str) -> String {
-    let rows = stage.sql.query(&format!("EXPLAIN (COSTS OFF) {sql}"), &[]).await.expect(sql);
+async fn plan(fixture: &Fixture, sql: &str) -> String {
+    let rows = fixture.sql.query(&format!("EXPLAIN (COSTS OFF) {sql}"), &[]).await.expect(sql);
     rows.iter().map(|row: &Row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n")
 }

@@ -5,30 +5,30 @@ use tidewire_store_postgres::CompatSchemas;
 use tidewire_store_postgres::testing::fresh_database;
 
 use super::{make, refused, usual, value};
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 
 #[tokio::test]
 async fn names_are_made_once_and_brought_up_to_date_after_that() {
-    let stage = Stage::set_without_capture().await;
-    let made = make(&stage, &usual()).await.expect("the names are made");
+    let fixture = Fixture::start_without_capture().await;
+    let made = make(&fixture, &usual()).await.expect("the names are made");
     assert!(made.iter().all(|name| name.new), "{made:?}");
     let names: Vec<&str> = made.iter().map(|name| name.name.as_str()).collect();
     assert!(names.contains(&"app.bulk_subscribe") && names.contains(&"public.outbox"), "{names:?}");
-    stage.run("CREATE ROLE compat_reader").await;
-    stage.run("GRANT SELECT, INSERT ON outbox TO compat_reader").await;
-    stage
+    fixture.run("CREATE ROLE compat_reader").await;
+    fixture.run("GRANT SELECT, INSERT ON outbox TO compat_reader").await;
+    fixture
         .run(
             "INSERT INTO app.logging (entity_code, entity_id, action)
         VALUES ('project', gen_random_uuid(), 1)",
         )
         .await;
-    let again = make(&stage, &usual()).await.expect("the names are made again");
+    let again = make(&fixture, &usual()).await.expect("the names are made again");
     assert!(again.iter().all(|name| !name.new), "{again:?}");
-    assert_eq!(value(&stage, "SELECT count(*) FROM app.logging").await, "1", "nothing is lost");
+    assert_eq!(value(&fixture, "SELECT count(*) FROM app.logging").await, "1", "nothing is lost");
     let granted = "SELECT has_table_privilege('compat_reader', 'outbox', 'INSERT')";
-    assert_eq!(value(&stage, granted).await, "t", "what was granted stays so");
-    stage.run("DROP OWNED BY compat_reader; DROP ROLE compat_reader").await;
-    stage.strike().await;
+    assert_eq!(value(&fixture, granted).await, "t", "what was granted stays so");
+    fixture.run("DROP OWNED BY compat_reader; DROP ROLE compat_reader").await;
+    fixture.tear_down().await;
 }
 
 #[tokio::test]
@@ -38,8 +38,8 @@ async fn what_others_have_made_is_named_and_left_alone() {
     let function =
         "CREATE FUNCTION app.bulk_subscribe(text) RETURNS int LANGUAGE sql AS 'SELECT 1'";
     database.run(function).await;
-    let stage = Stage::set_in(database).await;
-    let refusal = make(&stage, &usual()).await.expect_err("the names are taken");
+    let fixture = Fixture::start_in(database).await;
+    let refusal = make(&fixture, &usual()).await.expect_err("the names are taken");
     let StoreError::Refused(text) = refusal else { panic!("{refusal:?}") };
     let taken = "app.rxdb_subscription, app.bulk_subscribe, app.logging, public.outbox, \
                  public.outbox_message_t, public.api_keys, public.log_counter, \
@@ -48,38 +48,38 @@ async fn what_others_have_made_is_named_and_left_alone() {
     assert!(text.contains("--compat-schema and --compat-public"), "{text}");
     let views = "SELECT count(*) FROM pg_class WHERE relkind = 'v' AND relnamespace IN
         ('app'::regnamespace, 'public'::regnamespace)";
-    assert_eq!(value(&stage, views).await, "0", "nothing was changed");
-    stage.strike().await;
+    assert_eq!(value(&fixture, views).await, "0", "nothing was changed");
+    fixture.tear_down().await;
 }
 
 #[tokio::test]
 async fn schemas_may_have_any_name() {
-    let stage = Stage::set_without_capture().await;
+    let fixture = Fixture::start_without_capture().await;
     let schemas =
         CompatSchemas { app: "compat_public".to_owned(), public: "My \"odd\" one".to_owned() };
-    let made = make(&stage, &schemas).await.expect("the names are made");
+    let made = make(&fixture, &schemas).await.expect("the names are made");
     assert_eq!(made[0].name, "compat_public.rxdb_subscription");
     assert_eq!(made[8].name, r#""My ""odd"" one".outbox"#);
-    stage
+    fixture
         .run(
             r#"INSERT INTO "My ""odd"" one".outbox (table_name, operation, after_data)
         VALUES ('orders', 'INSERT', '{}');
         SELECT compat_public.bulk_unsubscribe(gen_random_uuid(), 'project', NULL)"#,
         )
         .await;
-    assert_eq!(value(&stage, "SELECT to_regnamespace('app') IS NULL").await, "t");
+    assert_eq!(value(&fixture, "SELECT to_regnamespace('app') IS NULL").await, "t");
     let own = CompatSchemas { public: "tidewire".to_owned(), ..usual() };
-    let refusal = make(&stage, &own).await.expect_err("that schema is taken");
+    let refusal = make(&fixture, &own).await.expect_err("that schema is taken");
     assert!(matches!(refusal, StoreError::Refused(_)), "{refusal:?}");
-    stage.strike().await;
+    fixture.tear_down().await;
 }
 
 /// Views and functions work with their owner's rights, so that a role needs none on Tidewire's tables.
 #[tokio::test]
 async fn a_role_needs_rights_on_the_names_alone() {
-    let stage = super::set().await;
-    let role = format!("compat_{}", stage.database.name);
-    stage
+    let fixture = super::start().await;
+    let role = format!("compat_{}", fixture.database.name);
+    fixture
         .run(&format!("CREATE ROLE {role}; GRANT USAGE ON SCHEMA app TO {role}; SET ROLE {role}"))
         .await;
     let insert = "INSERT INTO outbox (table_name, operation, after_data)
@@ -96,9 +96,9 @@ async fn a_role_needs_rights_on_the_names_alone() {
         "SELECT * FROM api_keys",
     ];
     for call in calls {
-        assert_eq!(refused(&stage, call).await.0, "42501", "{call} is not for everyone");
+        assert_eq!(refused(&fixture, call).await.0, "42501", "{call} is not for everyone");
     }
-    stage
+    fixture
         .run(&format!(
             "RESET ROLE;
         GRANT ALL ON ALL TABLES IN SCHEMA app TO {role};
@@ -107,43 +107,43 @@ async fn a_role_needs_rights_on_the_names_alone() {
         ))
         .await;
     for call in calls {
-        stage.run(call).await;
+        fixture.run(call).await;
     }
-    stage.run(&format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")).await;
-    stage.strike().await;
+    fixture.run(&format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    fixture.tear_down().await;
 }
 
 /// I6: the functions behind the triggers are their owner's, and a trigger is made by whoever may execute
 /// its function.
 #[tokio::test]
 async fn nobody_makes_a_trigger_of_what_is_behind_the_names() {
-    let stage = super::set().await;
-    let role = format!("compat_{}", stage.database.name);
-    stage
+    let fixture = super::start().await;
+    let role = format!("compat_{}", fixture.database.name);
+    fixture
         .run(&format!(
             "CREATE ROLE {role}; GRANT USAGE ON SCHEMA tidewire TO {role};
         GRANT TEMPORARY ON DATABASE {} TO {role}; SET ROLE {role};
         CREATE TEMP TABLE k (id int, name text, key_hash text, scopes jsonb, is_active bool)",
-            stage.database.name
+            fixture.database.name
         ))
         .await;
     let trigger = "CREATE TRIGGER t BEFORE INSERT ON k
         FOR EACH ROW EXECUTE FUNCTION tidewire.compat_key_insert()";
-    assert_eq!(refused(&stage, trigger).await.0, "42501");
+    assert_eq!(refused(&fixture, trigger).await.0, "42501");
     let open = "SELECT coalesce(string_agg(proname, ' '), '') FROM pg_proc
         WHERE pronamespace = 'tidewire'::regnamespace AND prosecdef
           AND prorettype = 'trigger'::regtype AND has_function_privilege(oid, 'EXECUTE')";
-    assert_eq!(value(&stage, open).await, "", "trigger functions that anyone may use");
-    stage.run(&format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")).await;
-    stage.strike().await;
+    assert_eq!(value(&fixture, open).await, "", "trigger functions that anyone may use");
+    fixture.run(&format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    fixture.tear_down().await;
 }
 
 /// Where new tables are open to some role by default, these are not; what is granted on them stays.
 #[tokio::test]
 async fn default_privileges_open_nothing() {
-    let stage = Stage::set_without_capture().await;
-    let role = format!("compat_{}", stage.database.name);
-    stage
+    let fixture = Fixture::start_without_capture().await;
+    let role = format!("compat_{}", fixture.database.name);
+    fixture
         .run(&format!(
             "CREATE ROLE {role}; CREATE SCHEMA app;
         GRANT USAGE ON SCHEMA app TO {role};
@@ -151,21 +151,21 @@ async fn default_privileges_open_nothing() {
         ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO {role}"
         ))
         .await;
-    make(&stage, &usual()).await.expect("the names are made");
+    make(&fixture, &usual()).await.expect("the names are made");
     let calls = [
         "SELECT * FROM api_keys",
         "SELECT * FROM outbox",
         "SELECT * FROM app.get_subscription_stats()",
     ];
-    stage.run(&format!("SET ROLE {role}")).await;
+    fixture.run(&format!("SET ROLE {role}")).await;
     for call in calls {
-        assert_eq!(refused(&stage, call).await.0, "42501", "{call}");
+        assert_eq!(refused(&fixture, call).await.0, "42501", "{call}");
     }
-    stage.run(&format!("RESET ROLE; GRANT SELECT ON outbox TO {role}")).await;
-    make(&stage, &usual()).await.expect("the names are made again");
-    stage.run(&format!("SET ROLE {role}; SELECT * FROM outbox")).await;
-    assert_eq!(refused(&stage, calls[0]).await.0, "42501", "and nothing else");
-    stage
+    fixture.run(&format!("RESET ROLE; GRANT SELECT ON outbox TO {role}")).await;
+    make(&fixture, &usual()).await.expect("the names are made again");
+    fixture.run(&format!("SET ROLE {role}; SELECT * FROM outbox")).await;
+    assert_eq!(refused(&fixture, calls[0]).await.0, "42501", "and nothing else");
+    fixture
         .run(&format!(
             "RESET ROLE;
         ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM {role};
@@ -173,5 +173,5 @@ async fn default_privileges_open_nothing() {
         DROP OWNED BY {role}; DROP ROLE {role}"
         ))
         .await;
-    stage.strike().await;
+    fixture.tear_down().await;
 }

@@ -3,25 +3,25 @@
 use serde_json::json;
 use tidewire_capture::Source;
 
-use super::{answer, capture_from, plan, refused, rows, set, value};
-use crate::stage::Stage;
+use super::{answer, capture_from, plan, refused, rows, start, value};
+use crate::fixture::Fixture;
 
 const INSERT: &str = r#"INSERT INTO outbox (table_name, operation, after_data)
     VALUES ('orders', 'INSERT', '{"id": 7, "total": 12345678901234567890.10}') RETURNING id"#;
 
 async fn published_and_true(source: Source) {
-    let mut stage = set().await;
-    stage.run(&format!("BEGIN; {INSERT}; ROLLBACK")).await;
-    let id = value(&stage, INSERT).await;
+    let mut fixture = start().await;
+    fixture.run(&format!("BEGIN; {INSERT}; ROLLBACK")).await;
+    let id = value(&fixture, INSERT).await;
     let state = format!(
         "SELECT processed, published_at IS NOT NULL, error_message, c_offset IS NOT NULL
          FROM outbox WHERE id = {id}"
     );
-    assert_eq!(rows(&stage, &state).await, [["f", "f", "", "f"]], "nobody captures yet");
-    capture_from(&mut stage, source).await;
-    stage.caught_up().await;
-    assert_eq!(rows(&stage, &state).await, [["t", "t", "", "t"]]);
-    let log = stage.log().await;
+    assert_eq!(rows(&fixture, &state).await, [["f", "f", "", "f"]], "nobody captures yet");
+    capture_from(&mut fixture, source).await;
+    fixture.caught_up().await;
+    assert_eq!(rows(&fixture, &state).await, [["t", "t", "", "t"]]);
+    let log = fixture.log().await;
     let shown =
         log.iter().map(|e| (e.stream.as_str(), e.control.as_deref(), e.operation.as_deref()));
     let expected = [("table/orders", Some("create"), None), ("table/orders", None, Some("INSERT"))];
@@ -29,13 +29,13 @@ async fn published_and_true(source: Source) {
     assert_eq!(log[1].after, Some(json!({"id": 7, "total": 12_345_678_901_234_567_890.10})));
 
     // With the others of its transaction, in their order, and the same in both modes.
-    stage
+    fixture
         .run(
             "CREATE TABLE tasks (id int PRIMARY KEY, owner text);
         SELECT tidewire.watch('tasks', entity => 'task', user_column => 'owner')",
         )
         .await;
-    stage
+    fixture
         .run(
             r#"BEGIN; SELECT tidewire.set_actor('ann', 'acme'); INSERT INTO tasks VALUES (1, 'bob');
         INSERT INTO outbox (table_name, operation, before_data, after_data, host_id) VALUES
@@ -44,8 +44,8 @@ async fn published_and_true(source: Source) {
         INSERT INTO tasks VALUES (2, 'bob'); COMMIT"#,
         )
         .await;
-    stage.caught_up().await;
-    let log = stage.log().await;
+    fixture.caught_up().await;
+    let log = fixture.log().await;
     let tail: Vec<_> = log[log.len() - 4..]
         .iter()
         .map(|e| {
@@ -72,10 +72,10 @@ async fn published_and_true(source: Source) {
     // What was captured is in it too, each under one number, in the log's order.
     let all = "SELECT count(*), count(DISTINCT id), bool_and(processed),
         bool_and(published_at >= created_at - interval '1 s') FROM outbox";
-    assert_eq!(rows(&stage, all).await, [["5", "5", "t", "t"]]);
+    assert_eq!(rows(&fixture, all).await, [["5", "5", "t", "t"]]);
     let left = "SELECT count(*) FROM tidewire.staging";
-    assert_eq!(value(&stage, left).await, "0");
-    stage.strike().await;
+    assert_eq!(value(&fixture, left).await, "0");
+    fixture.tear_down().await;
 }
 
 #[tokio::test]
@@ -90,41 +90,41 @@ async fn an_insert_is_published_by_the_reader_of_the_write_ahead_log() {
 
 #[tokio::test]
 async fn what_cannot_be_published_says_why() {
-    let mut stage = set().await;
-    stage
+    let mut fixture = start().await;
+    fixture
         .run(
             "ALTER TABLE tidewire.log ADD CONSTRAINT no_bad_ones
         CHECK (after_data ->> 'id' <> '13')",
         )
         .await;
-    capture_from(&mut stage, Source::Outbox).await;
-    let id = value(&stage, &INSERT.replace("\"id\": 7", "\"id\": 13")).await;
+    capture_from(&mut fixture, Source::Outbox).await;
+    let id = value(&fixture, &INSERT.replace("\"id\": 7", "\"id\": 13")).await;
     let said = format!(
         "SELECT coalesce(error_message LIKE '%no_bad_ones%', false)
         AND NOT processed AND published_at IS NULL FROM outbox WHERE id = {id}"
     );
-    stage.until(&said).await;
-    stage.until("SELECT count(*) = 1 FROM tidewire.dead_letters").await;
-    stage.until(&said).await;
+    fixture.until(&said).await;
+    fixture.until("SELECT count(*) = 1 FROM tidewire.dead_letters").await;
+    fixture.until(&said).await;
     // It can be withdrawn, and then it was never there.
-    assert_eq!(answer(&stage, &format!("DELETE FROM outbox WHERE id = {id}")).await.1, 1);
-    assert_eq!(value(&stage, "SELECT count(*) FROM outbox").await, "0");
-    stage.strike().await;
+    assert_eq!(answer(&fixture, &format!("DELETE FROM outbox WHERE id = {id}")).await.1, 1);
+    assert_eq!(value(&fixture, "SELECT count(*) FROM outbox").await, "0");
+    fixture.tear_down().await;
 }
 
 #[tokio::test]
 async fn nothing_can_be_made_untrue() {
-    let mut stage = set().await;
-    let id = value(&stage, INSERT).await;
+    let mut fixture = start().await;
+    let id = value(&fixture, INSERT).await;
     let mark = format!(
         "UPDATE outbox SET processed = true, published_at = now() WHERE id = {id}
          RETURNING processed, published_at"
     );
-    assert_eq!(rows(&stage, &mark).await, [["f", ""]], "it waits, whoever says otherwise");
-    capture_from(&mut stage, Source::Outbox).await;
-    stage.caught_up().await;
+    assert_eq!(rows(&fixture, &mark).await, [["f", ""]], "it waits, whoever says otherwise");
+    capture_from(&mut fixture, Source::Outbox).await;
+    fixture.caught_up().await;
     let mark = format!("UPDATE outbox SET processed = false WHERE id = {id} RETURNING processed");
-    assert_eq!(value(&stage, &mark).await, "t");
+    assert_eq!(value(&fixture, &mark).await, "t");
     for (sql, code) in [
         (format!("UPDATE outbox SET after_data = '{{}}' WHERE id = {id}"), "0A000"),
         (format!("DELETE FROM outbox WHERE id = {id}"), "0A000"),
@@ -142,10 +142,10 @@ async fn nothing_can_be_made_untrue() {
             "23514",
         ),
     ] {
-        let (found, said) = refused(&stage, &sql).await;
+        let (found, said) = refused(&fixture, &sql).await;
         assert_eq!(found, code, "{sql}: {said}");
     }
-    stage.strike().await;
+    fixture.tear_down().await;
 }
 
 fn insert(values: &str) -> String {
@@ -155,31 +155,31 @@ fn insert(values: &str) -> String {
 /// Times are in the session's zone, so that they compare with now().
 #[tokio::test]
 async fn times_are_the_sessions_own() {
-    let stage = set().await;
-    stage.run("SET TimeZone = 'Asia/Tokyo'").await;
-    value(&stage, INSERT).await;
+    let fixture = start().await;
+    fixture.run("SET TimeZone = 'Asia/Tokyo'").await;
+    value(&fixture, INSERT).await;
     let recent = "SELECT count(*) FROM outbox
         WHERE created_at BETWEEN now() - interval '1 hour' AND now() + interval '1 minute'";
-    assert_eq!(value(&stage, recent).await, "1");
-    stage
+    assert_eq!(value(&fixture, recent).await, "1");
+    fixture
         .run(
             "INSERT INTO api_keys (name, key_hash, expires_at)
         VALUES ('k', repeat('ab', 32), '2030-01-01 09:00')",
         )
         .await;
     let expires = "SELECT expires_at AT TIME ZONE 'UTC' FROM tidewire.api_keys";
-    assert_eq!(value(&stage, expires).await, "2030-01-01 00:00:00");
-    stage.run("UPDATE api_keys SET is_active = false WHERE name = 'k'").await;
+    assert_eq!(value(&fixture, expires).await, "2030-01-01 00:00:00");
+    fixture.run("UPDATE api_keys SET is_active = false WHERE name = 'k'").await;
     let key = "SELECT is_active, expires_at, scopes FROM api_keys";
-    assert_eq!(rows(&stage, key).await, [["f", "2030-01-01 09:00:00", r#"{"tables": ["*"]}"#]]);
-    assert_eq!(answer(&stage, "DELETE FROM api_keys WHERE id = 1").await.1, 1);
-    stage.strike().await;
+    assert_eq!(rows(&fixture, key).await, [["f", "2030-01-01 09:00:00", r#"{"tables": ["*"]}"#]]);
+    assert_eq!(answer(&fixture, "DELETE FROM api_keys WHERE id = 1").await.1, 1);
+    fixture.tear_down().await;
 }
 
 #[tokio::test]
 async fn asking_uses_the_indexes() {
-    let stage = set().await;
-    stage
+    let fixture = start().await;
+    fixture
         .run(
             "INSERT INTO tidewire.log (c_offset, stream_id, append_id, table_name, operation,
             after_data, outbox_id, published_at)
@@ -189,7 +189,7 @@ async fn asking_uses_the_indexes() {
         )
         .await;
     let waiting =
-        plan(&stage, "SELECT * FROM outbox WHERE processed = FALSE ORDER BY id LIMIT 100");
+        plan(&fixture, "SELECT * FROM outbox WHERE processed = FALSE ORDER BY id LIMIT 100");
     assert!(!waiting.await.contains("log_"), "what waits is not in the log");
     for sql in [
         "SELECT * FROM outbox WHERE id = 17",
@@ -199,27 +199,27 @@ async fn asking_uses_the_indexes() {
         "SELECT * FROM outbox_message_t WHERE c_offset > 7 ORDER BY c_offset LIMIT 100",
         "SELECT next_offset FROM log_counter WHERE id = 1",
     ] {
-        let plan = plan(&stage, sql).await;
+        let plan = plan(&fixture, sql).await;
         assert!(!plan.contains("Seq Scan on log_"), "{sql}:\n{plan}");
     }
-    stage.strike().await;
+    fixture.tear_down().await;
 }
 
 #[tokio::test]
 async fn what_was_captured_keeps_its_number() {
     for source in [Source::Outbox, Source::Wal] {
-        let mut stage: Stage = set().await;
-        stage
+        let mut fixture: Fixture = start().await;
+        fixture
             .run("CREATE TABLE orders (id int PRIMARY KEY); SELECT tidewire.watch('orders')")
             .await;
-        capture_from(&mut stage, source).await;
-        stage.caught_up().await;
-        stage.run("INSERT INTO orders SELECT generate_series(1, 20)").await;
-        stage.caught_up().await;
+        capture_from(&mut fixture, source).await;
+        fixture.caught_up().await;
+        fixture.run("INSERT INTO orders SELECT generate_series(1, 20)").await;
+        fixture.caught_up().await;
         let ordered = "SELECT count(*), bool_and(rising) FROM (
             SELECT id > lag(id, 1, 0::bigint) OVER (ORDER BY c_offset) AS rising FROM outbox
         ) AS ids";
-        assert_eq!(rows(&stage, ordered).await, [["20", "t"]], "{source:?}");
-        stage.strike().await;
+        assert_eq!(rows(&fixture, ordered).await, [["20", "t"]], "{source:?}");
+        fixture.tear_down().await;
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidewire_capture::Source;
 
-use super::{answer, capture_from, rows, set, value};
-use crate::stage::Stage;
+use super::{answer, capture_from, rows, start, value};
+use crate::fixture::Fixture;
 
 /// The statements by their names, and which of them were run.
 struct Statements {
@@ -27,16 +27,16 @@ impl Statements {
         text
     }
 
-    async fn rows(&self, stage: &Stage, name: &str) -> Vec<Vec<String>> {
-        rows(stage, self.text(name)).await
+    async fn rows(&self, fixture: &Fixture, name: &str) -> Vec<Vec<String>> {
+        rows(fixture, self.text(name)).await
     }
 
-    async fn value(&self, stage: &Stage, name: &str) -> String {
-        value(stage, self.text(name)).await
+    async fn value(&self, fixture: &Fixture, name: &str) -> String {
+        value(fixture, self.text(name)).await
     }
 
-    async fn changed(&self, stage: &Stage, name: &str) -> u64 {
-        answer(stage, self.text(name)).await.1
+    async fn changed(&self, fixture: &Fixture, name: &str) -> u64 {
+        answer(fixture, self.text(name)).await.1
     }
 
     fn all_were_run(&self) {
@@ -54,57 +54,57 @@ const THIRD: &str = "aaaaaaaa-0000-4000-8000-000000000003";
 
 #[tokio::test]
 async fn every_printed_statement_runs_and_does_what_it_says() {
-    let mut stage = set().await;
+    let mut fixture = start().await;
     let statements = Statements::of_documents();
-    subscriptions(&stage, &statements).await;
-    changes(&mut stage, &statements).await;
-    offsets(&stage, &statements).await;
+    subscriptions(&fixture, &statements).await;
+    changes(&mut fixture, &statements).await;
+    offsets(&fixture, &statements).await;
     statements.all_were_run();
-    stage.strike().await;
+    fixture.tear_down().await;
 }
 
-async fn subscriptions(stage: &Stage, statements: &Statements) {
-    let count = async || value(stage, "SELECT count(*) FROM tidewire.rxdb_subscription").await;
-    assert_eq!(statements.value(stage, "subscribe").await, "2");
-    assert_eq!(statements.value(stage, "subscribe").await, "2", "again is no error");
-    assert_eq!(statements.value(stage, "subscribe by the service").await, "2");
+async fn subscriptions(fixture: &Fixture, statements: &Statements) {
+    let count = async || value(fixture, "SELECT count(*) FROM tidewire.rxdb_subscription").await;
+    assert_eq!(statements.value(fixture, "subscribe").await, "2");
+    assert_eq!(statements.value(fixture, "subscribe").await, "2", "again is no error");
+    assert_eq!(statements.value(fixture, "subscribe by the service").await, "2");
     assert_eq!(count().await, "4");
-    let subscribers = statements.rows(stage, "subscribers of one").await;
+    let subscribers = statements.rows(fixture, "subscribers of one").await;
     assert_eq!(subscribers, [[ANN, "conn-123"], [BOB, "conn-456"]]);
-    let several = statements.rows(stage, "subscribers of several").await;
+    let several = statements.rows(fixture, "subscribers of several").await;
     let both = |a: &str, b: &str| format!("{{{a},{b}}}");
     let expected =
         [[ANN, "conn-123", &both(FIRST, SECOND)], [BOB, "conn-456", &both(FIRST, THIRD)]];
     assert_eq!(several, expected);
-    assert_eq!(statements.rows(stage, "subscriptions of a user").await, [["project", "2"]]);
-    assert_eq!(statements.rows(stage, "distribution").await, [["project", "4", "2", "3"]]);
+    assert_eq!(statements.rows(fixture, "subscriptions of a user").await, [["project", "2"]]);
+    assert_eq!(statements.rows(fixture, "distribution").await, [["project", "4", "2", "3"]]);
     // The size of a view: see COMPAT.md.
-    assert_eq!(statements.value(stage, "size").await, "0 bytes");
+    assert_eq!(statements.value(fixture, "size").await, "0 bytes");
 
-    assert_eq!(statements.value(stage, "stale").await, "0", "they are young");
-    stage
+    assert_eq!(statements.value(fixture, "stale").await, "0", "they are young");
+    fixture
         .run(
             "UPDATE app.rxdb_subscription SET subscribed_at = now() - interval '25 hours'
         WHERE connection_id = 'conn-456'",
         )
         .await;
-    assert_eq!(statements.value(stage, "stale by the service").await, "2");
-    assert_eq!(statements.value(stage, "subscribe by the service").await, "2");
+    assert_eq!(statements.value(fixture, "stale by the service").await, "2");
+    assert_eq!(statements.value(fixture, "subscribe by the service").await, "2");
 
-    assert_eq!(statements.value(stage, "unsubscribe").await, "2");
-    assert_eq!(statements.value(stage, "unsubscribe").await, "0");
-    assert_eq!(statements.value(stage, "unsubscribe by the service").await, "1");
-    assert_eq!(statements.changed(stage, "unsubscribe from a kind").await, 1);
+    assert_eq!(statements.value(fixture, "unsubscribe").await, "2");
+    assert_eq!(statements.value(fixture, "unsubscribe").await, "0");
+    assert_eq!(statements.value(fixture, "unsubscribe by the service").await, "1");
+    assert_eq!(statements.changed(fixture, "unsubscribe from a kind").await, 1);
     assert_eq!(count().await, "0");
-    statements.value(stage, "subscribe").await;
-    statements.value(stage, "subscribe by the service").await;
-    assert_eq!(statements.value(stage, "disconnect").await, "2");
-    assert_eq!(statements.value(stage, "disconnect by the service").await, "2");
+    statements.value(fixture, "subscribe").await;
+    statements.value(fixture, "subscribe by the service").await;
+    assert_eq!(statements.value(fixture, "disconnect").await, "2");
+    assert_eq!(statements.value(fixture, "disconnect by the service").await, "2");
     assert_eq!(count().await, "0");
 }
 
-async fn changes(stage: &mut Stage, statements: &Statements) {
-    stage
+async fn changes(fixture: &mut Fixture, statements: &Statements) {
+    fixture
         .run(&format!(
             "INSERT INTO app.logging (id, entity_code, entity_id, action) VALUES
         ('bbbbbbbb-0000-4000-8000-000000000001', 'project', '{FIRST}', 1),
@@ -114,23 +114,23 @@ async fn changes(stage: &mut Stage, statements: &Statements) {
         ))
         .await;
     let expected = [["project", FIRST, "1"], ["project", SECOND, "3"], ["task", THIRD, "4"]];
-    let mut pending = statements.rows(stage, "pending changes").await;
+    let mut pending = statements.rows(fixture, "pending changes").await;
     pending.sort();
     assert_eq!(pending, expected);
-    let claimed = statements.rows(stage, "claim changes").await;
+    let claimed = statements.rows(fixture, "claim changes").await;
     let claimed: BTreeSet<Vec<String>> =
         claimed.into_iter().map(|mut row| row.split_off(1)).collect();
     assert_eq!(claimed.into_iter().collect::<Vec<_>>(), expected);
-    assert!(statements.rows(stage, "claim changes").await.is_empty(), "all are claimed");
-    assert_eq!(statements.changed(stage, "mark changes").await, 1);
+    assert!(statements.rows(fixture, "claim changes").await.is_empty(), "all are claimed");
+    assert_eq!(statements.changed(fixture, "mark changes").await, 1);
     let states = "SELECT sync_status, sync_processed_ts IS NOT NULL FROM app.logging ORDER BY id";
     let expected = [["sent", "t"], ["processing", "f"], ["processing", "f"], ["ignored", "f"]];
-    assert_eq!(rows(stage, states).await, expected);
+    assert_eq!(rows(fixture, states).await, expected);
 
-    capture_from(stage, Source::Outbox).await;
-    stage.caught_up().await;
+    capture_from(fixture, Source::Outbox).await;
+    fixture.caught_up().await;
     let expected = [["sent", "t"], ["sent", "t"], ["sent", "t"], ["ignored", "f"]];
-    assert_eq!(rows(stage, states).await, expected, "whatever was said before");
+    assert_eq!(rows(fixture, states).await, expected, "whatever was said before");
     let told = "SELECT stream_id, entity_code, entity_id, entity_action,
             convert_from(payload, 'UTF8')::jsonb ->> 'action'
         FROM tidewire.log WHERE entity_code IS NOT NULL ORDER BY c_offset";
@@ -139,36 +139,36 @@ async fn changes(stage: &mut Stage, statements: &Statements) {
         ["entity/project", "project", SECOND, "DELETE", "DELETE"],
         ["entity/task", "task", THIRD, "CREATE", "CREATE"],
     ];
-    assert_eq!(rows(stage, told).await, expected);
+    assert_eq!(rows(fixture, told).await, expected);
 }
 
-async fn offsets(stage: &Stage, statements: &Statements) {
-    let tip: i64 = stage.number("SELECT max(c_offset) FROM tidewire.log").await;
-    assert_eq!(statements.changed(stage, "the counter's row").await, 0, "it is there already");
-    assert_eq!(statements.value(stage, "reserve offsets").await, (tip + 1).to_string());
-    assert_eq!(statements.value(stage, "reserve offsets").await, (tip + 1).to_string());
-    stage
+async fn offsets(fixture: &Fixture, statements: &Statements) {
+    let tip: i64 = fixture.number("SELECT max(c_offset) FROM tidewire.log").await;
+    assert_eq!(statements.changed(fixture, "the counter's row").await, 0, "it is there already");
+    assert_eq!(statements.value(fixture, "reserve offsets").await, (tip + 1).to_string());
+    assert_eq!(statements.value(fixture, "reserve offsets").await, (tip + 1).to_string());
+    fixture
         .run(
             "INSERT INTO consumer_offsets (group_id, topic_id, partition_id)
         VALUES ('user-query-group', 1, 0)",
         )
         .await;
     let tip = tip.to_string();
-    assert_eq!(statements.rows(stage, "claim offsets").await, [["1", &tip]]);
-    stage
+    assert_eq!(statements.rows(fixture, "claim offsets").await, [["1", &tip]]);
+    fixture
         .run(
             "INSERT INTO outbox_message_t (host_id, user_id, payload)
         VALUES ('acme', 'ann', '{\"n\": 1}')",
         )
         .await;
-    stage.until("SELECT count(*) = 0 FROM tidewire.staging").await;
-    let claimed = statements.rows(stage, "claim offsets").await;
+    fixture.until("SELECT count(*) = 0 FROM tidewire.staging").await;
+    let claimed = statements.rows(fixture, "claim offsets").await;
     let [start, end] = claimed[0].as_slice() else { panic!("{claimed:?}") };
     let fetch = format!(
         "SELECT host_id, user_id, payload::jsonb -> 'n' FROM outbox_message_t
         WHERE c_offset BETWEEN {start} AND {end} AND abs(hashtext(host_id::text)) % 1 = 0"
     );
-    assert_eq!(rows(stage, &fetch).await, [["acme", "ann", "1"]]);
+    assert_eq!(rows(fixture, &fetch).await, [["acme", "ann", "1"]]);
     let next = "SELECT next_offset = (SELECT next_offset FROM log_counter) FROM consumer_offsets";
-    assert_eq!(value(stage, next).await, "t");
+    assert_eq!(value(fixture, next).await, "t");
 }

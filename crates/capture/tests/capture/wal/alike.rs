@@ -1,11 +1,11 @@
 //! The same work gives the same events, whichever source they come from (invariant 8).
 
 use super::workload;
-use crate::stage::{Stage, quick, reading};
+use crate::fixture::{Fixture, quick, reading};
 
 /// The log as text, every digit as it is: marks left out, and what only one database can know.
-async fn told(stage: &Stage) -> Vec<String> {
-    stage.caught_up().await;
+async fn told(fixture: &Fixture) -> Vec<String> {
+    fixture.caught_up().await;
     let sql = "SELECT jsonb_build_array(
             stream_id, control, operation, table_name, entity_code, entity_id, before_data,
             after_data, convert_from(payload, 'UTF8'), content_type, host_id, user_id, tx_last,
@@ -14,7 +14,7 @@ async fn told(stage: &Stage) -> Vec<String> {
         FROM (SELECT *, min(c_offset) OVER (PARTITION BY txid) AS first FROM tidewire.log) AS log
         WHERE control IS DISTINCT FROM 'mark'
         ORDER BY c_offset";
-    let rows = stage.sql.query(sql, &[]).await.expect("the log can be read");
+    let rows = fixture.sql.query(sql, &[]).await.expect("the log can be read");
     rows.iter().map(|row| row.get(0)).collect()
 }
 
@@ -31,15 +31,15 @@ async fn through_both(statements: &[String]) -> [Vec<String>; 2] {
     let mut logs = Vec::new();
     for options in [quick("a"), reading("a")] {
         let wal = options.source == tidewire_capture::Source::Wal;
-        let stage = Stage::set_with(options).await;
+        let fixture = Fixture::start_with(options).await;
         if wal {
-            stage.until("SELECT mode = 'wal' FROM tidewire.capture").await;
+            fixture.until("SELECT mode = 'wal' FROM tidewire.capture").await;
         }
         for sql in statements {
-            stage.run(sql).await;
+            fixture.run(sql).await;
         }
-        logs.push(told(&stage).await);
-        stage.strike().await;
+        logs.push(told(&fixture).await);
+        fixture.tear_down().await;
     }
     let logs: [Vec<String>; 2] = logs.try_into().expect("two logs");
     assert!(logs[0].len() > statements.len() / 4, "worth comparing: {} events", logs[0].len());

@@ -2,18 +2,18 @@
 
 use serde_json::json;
 
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 
 #[tokio::test]
 async fn changes_reach_the_log_with_both_images() {
-    let stage = Stage::set_with_wal().await;
-    stage.run("CREATE TABLE orders (id int PRIMARY KEY, note text)").await;
-    stage.run("SELECT tidewire.watch('orders')").await;
-    stage.run("INSERT INTO orders VALUES (1, 'a'), (2, 'b')").await;
-    stage.run("UPDATE orders SET id = 3, note = 'c' WHERE id = 1; DELETE FROM orders").await;
-    stage.run("TRUNCATE orders").await;
-    stage.caught_up().await;
-    let log = stage.log().await;
+    let fixture = Fixture::start_with_wal().await;
+    fixture.run("CREATE TABLE orders (id int PRIMARY KEY, note text)").await;
+    fixture.run("SELECT tidewire.watch('orders')").await;
+    fixture.run("INSERT INTO orders VALUES (1, 'a'), (2, 'b')").await;
+    fixture.run("UPDATE orders SET id = 3, note = 'c' WHERE id = 1; DELETE FROM orders").await;
+    fixture.run("TRUNCATE orders").await;
+    fixture.caught_up().await;
+    let log = fixture.log().await;
     assert_eq!(log[0].control.as_deref(), Some("create"));
     let offsets: Vec<i64> = log.iter().map(|event| event.offset).collect();
     assert_eq!(offsets, (1..=7).collect::<Vec<i64>>(), "there are no gaps");
@@ -23,5 +23,5 @@ async fn changes_reach_the_log_with_both_images() {
     assert_eq!(operations, ["INSERT", "INSERT", "UPDATE", "DELETE", "DELETE", "TRUNCATE"]);
     let last: Vec<bool> = log.iter().map(|event| event.tx_last).collect();
     assert_eq!(last, [true, false, true, false, false, true, true]);
-    stage.strike().await;
+    fixture.tear_down().await;
 }

@@ -7,7 +7,7 @@ use tidewire_store_postgres::testing::fresh_database_on;
 use tidewire_stories::cluster::Cluster;
 use tokio_postgres::NoTls;
 
-use crate::stage::{Stage, reading};
+use crate::fixture::{Fixture, reading};
 
 /// For so long it is looked at whether something happens that must not.
 const LOOKS: Duration = Duration::from_secs(2);
@@ -15,49 +15,49 @@ const LOOKS: Duration = Duration::from_secs(2);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_is_in_the_log_only_when_its_row_can_be_seen() {
     let primary = Cluster::start_with(&["wal_level=logical"]).await;
-    let mut stage = Stage::set_in(fresh_database_on(primary.url()).await).await;
-    stage.capture(reading("a"));
-    stage.until("SELECT mode = 'wal' FROM tidewire.capture").await;
-    stage.run("CREATE TABLE seen (id int PRIMARY KEY)").await;
-    stage.run("SELECT tidewire.watch('seen')").await;
-    stage.run("INSERT INTO seen VALUES (1)").await;
-    stage.caught_up().await;
+    let mut fixture = Fixture::start_in(fresh_database_on(primary.url()).await).await;
+    fixture.capture(reading("a"));
+    fixture.until("SELECT mode = 'wal' FROM tidewire.capture").await;
+    fixture.run("CREATE TABLE seen (id int PRIMARY KEY)").await;
+    fixture.run("SELECT tidewire.watch('seen')").await;
+    fixture.run("INSERT INTO seen VALUES (1)").await;
+    fixture.caught_up().await;
     let mirror = primary.standby("mirror").await;
-    stage.run("ALTER SYSTEM SET synchronous_standby_names = 'mirror'").await;
-    stage.run("SELECT pg_reload_conf()").await;
-    stage.until("SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'").await;
+    fixture.run("ALTER SYSTEM SET synchronous_standby_names = 'mirror'").await;
+    fixture.run("SELECT pg_reload_conf()").await;
+    fixture.until("SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'").await;
     pause(&mirror, true).await;
 
     // The standby has it on disk, which is enough for others, and does not show it, which is not for
     // this one: so this commit alone is held back.
-    let writer = stage.database.connect().await;
+    let writer = fixture.database.connect().await;
     let write = "SET synchronous_commit = remote_apply; INSERT INTO seen VALUES (2)";
     let written = tokio::spawn(async move { writer.batch_execute(write).await });
     let waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-    stage.until(waits).await;
-    let flushed = stage.text("SELECT pg_current_wal_flush_lsn()::text").await;
+    fixture.until(waits).await;
+    let flushed = fixture.text("SELECT pg_current_wal_flush_lsn()::text").await;
     let sent = format!(
         "SELECT sent_lsn >= '{flushed}' FROM pg_stat_replication
          WHERE application_name = 'tidewire capture'"
     );
-    stage.until(&sent).await;
+    fixture.until(&sent).await;
     let started = tokio::time::Instant::now();
     while started.elapsed() < LOOKS {
-        let visible = stage.number("SELECT count(*) FROM seen WHERE id = 2").await;
+        let visible = fixture.number("SELECT count(*) FROM seen WHERE id = 2").await;
         assert_eq!(visible, 0, "the standby holds the commit back");
         let events = "SELECT count(*) FROM tidewire.log WHERE entity_id = '2'";
-        assert_eq!(stage.number(events).await, 0, "what cannot be seen is not in the log");
+        assert_eq!(fixture.number(events).await, 0, "what cannot be seen is not in the log");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 
     pause(&mirror, false).await;
     written.await.expect("the writer ends").expect("it is committed");
-    stage.caught_up().await;
-    let found: Vec<String> = stage.changes().await.into_iter().map(|(_, id)| id).collect();
+    fixture.caught_up().await;
+    let found: Vec<String> = fixture.changes().await.into_iter().map(|(_, id)| id).collect();
     assert_eq!(found, ["1", "2"]);
-    stage.run("ALTER SYSTEM RESET synchronous_standby_names").await;
-    stage.run("SELECT pg_reload_conf()").await;
-    stage.strike().await;
+    fixture.run("ALTER SYSTEM RESET synchronous_standby_names").await;
+    fixture.run("SELECT pg_reload_conf()").await;
+    fixture.tear_down().await;
 }
 
 /// Lets the standby show what it gets, or not.

@@ -5,9 +5,9 @@ use serde_json::Value;
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::Type;
 
-use super::look::Look;
+use super::catalog::CatalogSnapshot;
+use super::errors::{self, ReadFailure};
 use super::role;
-use super::trouble::{self, Failed};
 use crate::error::broken;
 use crate::query::{query_one, sql};
 use tidewire_store::queries::LiveRead;
@@ -20,34 +20,34 @@ pub(super) async fn check(
     client: &ClientWrapper,
     read: &LiveRead,
     role: &str,
-    look: &Look,
-) -> Result<(Columns, Option<f64>), Failed> {
+    look: &CatalogSnapshot,
+) -> Result<(Columns, Option<f64>), ReadFailure> {
     let limits = &read.limits;
     role::act(client, role, limits).await?;
     // Only one statement can be prepared, so what follows runs it and nothing else.
     let prepared = client.prepare(&read.sql).await;
-    let prepared = prepared.map_err(|error| trouble::of_words(&error, limits))?;
+    let prepared = prepared.map_err(|error| errors::of_words(&error, limits))?;
     let columns: Columns =
         prepared.columns().iter().map(|c| (c.name().to_owned(), c.type_().clone())).collect();
     if columns.is_empty() || !prepared.params().is_empty() {
-        return Err(trouble::not_one_select().into());
+        return Err(errors::not_one_select().into());
     }
     let explain = format!("EXPLAIN (VERBOSE, FORMAT JSON) {}", read.sql);
     let said = client.simple_query(&explain).await;
-    let said = said.map_err(|error| trouble::of_rows(&error, limits))?;
+    let said = said.map_err(|error| errors::of_rows(&error, limits))?;
     role::act_as_ourselves(client, limits).await?;
-    let plan = plan_of(&said).ok_or_else(trouble::not_one_select)?;
+    let plan = plan_of(&said).ok_or_else(errors::not_one_select)?;
     let mut scanned = Scanned::default();
     scanned.walk(&plan);
     if scanned.writes {
-        return Err(trouble::not_one_select().into());
+        return Err(errors::not_one_select().into());
     }
     let params: &[crate::query::Param<'_>] = &[&scanned.schemas, &scanned.names, &look.oids];
     let strangers = query_one(client, sql!("live_strangers"), params).await;
     let strangers: i64 =
         strangers.and_then(|row| row.try_get(0)).map_err(broken("look at a query's plan"))?;
     if strangers > 0 {
-        return Err(trouble::other_table().into());
+        return Err(errors::other_table().into());
     }
     Ok((columns, plan.pointer("/0/Plan/Total Cost").and_then(Value::as_f64)))
 }

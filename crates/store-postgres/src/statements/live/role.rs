@@ -3,10 +3,10 @@
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::error::SqlState;
 
-use super::trouble::{self, Failed};
+use super::errors::{self, ReadFailure};
 use crate::PostgresStore;
 use crate::error::{broken, text};
-use crate::pool::Lent;
+use crate::pool::PooledConnection;
 use crate::query::{query, query_one, sql, texts};
 use tidewire_store::error::StoreError;
 use tidewire_store::queries::LiveRead;
@@ -20,7 +20,7 @@ fn quoted(name: &str) -> String {
 }
 
 /// How we stand to the role.
-struct Standing {
+struct RoleRights {
     there: bool,
     /// We may act as it.
     ours: bool,
@@ -28,10 +28,10 @@ struct Standing {
     user: String,
 }
 
-impl Standing {
-    async fn of(client: &ClientWrapper, role: &str) -> Result<Standing, tokio_postgres::Error> {
+impl RoleRights {
+    async fn of(client: &ClientWrapper, role: &str) -> Result<RoleRights, tokio_postgres::Error> {
         let row = query_one(client, sql!("live_role"), &[&role]).await?;
-        Ok(Standing { there: row.try_get(0)?, ours: row.try_get(1)?, user: row.try_get(2)? })
+        Ok(RoleRights { there: row.try_get(0)?, ours: row.try_get(1)?, user: row.try_get(2)? })
     }
 
     /// What has to be run before we may act as it, in order. Each is whole, with the names in it.
@@ -45,7 +45,7 @@ impl Standing {
 
 /// Makes the role, and lets us act as it, where we may. Where we may not, live queries say what to do.
 pub(crate) async fn make(client: &ClientWrapper, role: &str) {
-    let Ok(standing) = Standing::of(client, role).await else { return };
+    let Ok(standing) = RoleRights::of(client, role).await else { return };
     let made = async {
         for statement in standing.needs(role) {
             client.batch_execute(&statement).await?;
@@ -64,7 +64,7 @@ pub(super) async fn act(
     client: &ClientWrapper,
     role: &str,
     limits: &SqlLimits,
-) -> Result<(), Failed> {
+) -> Result<(), ReadFailure> {
     let role = quoted(role);
     let timeout_ms = limits.timeout_ms.max(1);
     // Functions that a query calls are planned as the database is set to.
@@ -80,8 +80,8 @@ pub(super) async fn act(
         SqlState::INSUFFICIENT_PRIVILEGE,
     ];
     match error.code() {
-        Some(code) if missing.contains(code) => Err(Failed::NoRole),
-        _ => Err(trouble::of_rows(&error, limits)),
+        Some(code) if missing.contains(code) => Err(ReadFailure::NoRole),
+        _ => Err(errors::of_rows(&error, limits)),
     }
 }
 
@@ -89,14 +89,14 @@ pub(super) async fn act(
 pub(super) async fn act_as_ourselves(
     client: &ClientWrapper,
     limits: &SqlLimits,
-) -> Result<(), Failed> {
+) -> Result<(), ReadFailure> {
     let whole_ms = super::whole(limits).as_millis();
     let act = format!(
         "SET LOCAL ROLE NONE; SET LOCAL statement_timeout = {whole_ms}; \
          SET LOCAL plan_cache_mode = force_generic_plan"
     );
     let acting = client.batch_execute(&act).await;
-    acting.map_err(|error| trouble::of_rows(&error, limits))
+    acting.map_err(|error| errors::of_rows(&error, limits))
 }
 
 /// Gives a right. Whether it helped is seen when the query is read again.
@@ -124,7 +124,7 @@ impl PostgresStore {
     ) -> Result<Vec<String>, SqlError> {
         let tables: &Vec<&str> = &read.tables.iter().map(|(name, _)| name.as_str()).collect();
         let role = &self.live.role;
-        let lacking = |client: Lent| async move {
+        let lacking = |client: PooledConnection| async move {
             let rows = query(&client, sql!("live_grants"), &[role, &Some(tables)]).await;
             let lacking = rows.and_then(|rows| texts(&rows));
             let lacking = lacking.map_err(broken("look at the role of live queries"))?;
@@ -143,9 +143,9 @@ impl PostgresStore {
     pub(crate) async fn live_needs(&self, table: Option<&str>) -> Result<Vec<String>, StoreError> {
         let role = &self.live.role;
         let tables: &Option<Vec<&str>> = &table.map(|table| vec![table]);
-        let look = |client: Lent| async move {
+        let look = |client: PooledConnection| async move {
             let looked = async {
-                let mut needs = Standing::of(&client, role).await?.needs(role);
+                let mut needs = RoleRights::of(&client, role).await?.needs(role);
                 for row in query(&client, sql!("live_grants"), &[role, tables]).await? {
                     if !row.try_get(1)? {
                         needs.push(row.try_get(0)?);
@@ -161,14 +161,14 @@ impl PostgresStore {
     /// Says what to run where we may not act as the role, or not read a table ourselves.
     pub(super) async fn role_trouble(&self, unread: Option<String>) -> SqlError {
         let role = &self.live.role;
-        let standing = |client: Lent| async move {
-            let standing = Standing::of(&client, role).await;
+        let standing = |client: PooledConnection| async move {
+            let standing = RoleRights::of(&client, role).await;
             standing.map_err(broken("look at the role of live queries"))
         };
         match (self.pool.read(standing).await, unread) {
             (Err(error), _) => error.into(),
-            (Ok(standing), None) => trouble::no_role(&standing.needs(role)),
-            (Ok(standing), Some(tables)) => trouble::unread(&tables, &quoted(&standing.user)),
+            (Ok(standing), None) => errors::no_role(&standing.needs(role)),
+            (Ok(standing), Some(tables)) => errors::unread(&tables, &quoted(&standing.user)),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::capture::transact;
 use tidewire_store::command::{Actor, Answer, Command};
 use tidewire_store::keys::{Keys, NewKey};
 use tidewire_store::log::Log;
-use tidewire_store::sql::{Sql, SqlError, SqlLimits, Statements};
+use tidewire_store::sql::{Sql, SqlAnswer, SqlError, SqlLimits, Statements};
 use tidewire_store::testing::commands;
 
 /// Each is refused, and nothing of it is kept.
@@ -302,7 +302,7 @@ async fn the_limit_ends_with_its_transaction() {
         actor: Actor::default(),
         limits,
     };
-    store.store.run_sql(statements).await.expect_err("no time at all");
+    assert_timeout(store.store.run_sql(statements).await);
     // Past the deadline, and long enough for the clock to be looked at.
     tokio::time::timeout(Duration::from_secs(60), async {
         for number in 0..50 {
@@ -333,7 +333,7 @@ async fn much_of_one_account_is_not_written_before_all_else() {
     const MANY: usize = 12;
     let mut anns: FuturesUnordered<_> = (0..MANY).map(|_| write("ann", endless)).collect();
     // By now the others have come to wait.
-    anns.next().await.expect("one of them").expect("it runs").expect_err("its time is up");
+    assert_timeout(anns.next().await.expect("one of them").expect("it runs"));
     let create = Command::Create(Box::new(commands::create("doc")));
     let bob = write("bob", "INSERT INTO t VALUES (-1)");
     let mut others = Box::pin(join(store.store.submit(create), bob));
@@ -348,4 +348,12 @@ async fn much_of_one_account_is_not_written_before_all_else() {
     assert!(matches!(made, Ok(Answer::Created { new: true, .. })), "{made:?}");
     wrote.expect("it runs").expect("bob's write");
     assert!(ended < MANY / 2, "{ended} of {MANY} came before");
+}
+
+#[track_caller]
+fn assert_timeout(outcome: Result<SqlAnswer, SqlError>) {
+    match outcome {
+        Err(SqlError::Wrong(wrong)) => assert_eq!(wrong.code, "sql_timeout", "{wrong:?}"),
+        other => panic!("it should take too long, and gave {other:?}"),
+    }
 }

@@ -35,7 +35,7 @@ fn decide_waking(model: &mut Model) {
     let change = waking();
     let commands = announcement(&change);
     assert_eq!(commands.len(), 1);
-    let plan = decide_change(model.world(&commands), "s", &change, commands);
+    let plan = decide_change(model.loaded(&commands), "s", &change, commands);
     model.save(plan);
 }
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use crate::command::{Answer, Command};
-use crate::decide::world::Purge;
-use crate::decide::{NewEvent, Plan, World, decide};
+use crate::decide::loaded::Purge;
+use crate::decide::{LoadedState, NewEvent, Plan, decide};
 use crate::event::Event;
 use crate::offset::Position;
 use crate::stream::{ProducerState, StreamState, segments};
@@ -26,7 +26,7 @@ impl Model {
 
     /// Decides commands in one batch.
     pub(super) fn batch(&mut self, commands: &[Command]) -> Vec<Answer> {
-        let plan = decide(self.world(commands), commands);
+        let plan = decide(self.loaded(commands), commands);
         self.save(plan)
     }
 
@@ -65,29 +65,29 @@ impl Model {
         self.shown(stream).iter().map(text).collect()
     }
 
-    pub(super) fn world(&self, commands: &[Command]) -> World {
-        let mut world = World::new(self.now_ms, self.tip());
+    pub(super) fn loaded(&self, commands: &[Command]) -> LoadedState {
+        let mut loaded = LoadedState::new(self.now_ms, self.tip());
         loop {
-            let wanted = world.streams_wanted(commands);
+            let wanted = loaded.streams_wanted(commands);
             if wanted.is_empty() {
                 break;
             }
             for name in wanted {
                 let state = self.streams.get(&name).cloned();
-                world.streams.insert(name, state);
+                loaded.streams.insert(name, state);
             }
         }
-        for name in world.tails_wanted(commands) {
+        for name in loaded.tails_wanted(commands) {
             if let Some(tail) = self.own_tail(&name) {
-                world.tails.insert(name, tail);
+                loaded.tails.insert(name, tail);
             }
         }
-        for key in World::producers_wanted(commands) {
+        for key in LoadedState::producers_wanted(commands) {
             let state = self.producers.get(&key).copied();
-            world.producers.insert(key, state);
+            loaded.producers.insert(key, state);
         }
-        world.fork_append = self.fork_append(commands);
-        world
+        loaded.fork_append = self.fork_append(commands);
+        loaded
     }
 
     fn own_tail(&self, stream: &str) -> Option<Position> {

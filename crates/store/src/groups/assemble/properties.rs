@@ -81,13 +81,13 @@ fn bounds() -> impl Strategy<Value = Bounds> {
 
 /// What is known of the partition's keys.
 #[derive(Debug, Clone, Default)]
-struct Known {
+struct KeyStates {
     parked: BTreeMap<Key, Position>,
     dead: BTreeSet<Position>,
     failed: Option<Key>,
 }
 
-impl Known {
+impl KeyStates {
     /// How often a key failed.
     fn attempt(&self, key: &Key) -> u32 {
         u32::from(self.failed.as_ref() == Some(key)) * 2
@@ -166,7 +166,7 @@ fn entry(number: u64, append_id: u64, row: &Row, txid: Option<i64>, tx_last: boo
     }
 }
 
-/// Pages over `(0, tip]` that end at the given places.
+/// Pages over `(0, tip]` that end at the given positions.
 fn pages(entries: &[Entry], tip: u64, cuts: &BTreeSet<u64>) -> Vec<LogPage> {
     let total = NonZeroU32::new(2).expect("two");
     let wants = Arc::new(Wants {
@@ -194,7 +194,7 @@ fn pages(entries: &[Entry], tip: u64, cuts: &BTreeSet<u64>) -> Vec<LogPage> {
 
 /// What the model and the assembler are compared by.
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Compared {
     Batch { next: u64, groups: Vec<(Key, u32, Vec<u64>)>, park: Vec<u64> },
     Nothing { next: u64 },
     Incomplete,
@@ -205,7 +205,7 @@ fn numbers(events: &[Arc<GroupEvent>]) -> Vec<u64> {
     events.iter().map(|event| event.position.number()).collect()
 }
 
-fn told(assembled: Assembled, from: u64) -> Told {
+fn told(assembled: Assembled, from: u64) -> Compared {
     match assembled {
         Assembled::Batch(batch) => {
             assert_eq!(batch.from.number(), from);
@@ -213,15 +213,15 @@ fn told(assembled: Assembled, from: u64) -> Told {
             let told =
                 |group: &KeyEvents| (group.key.clone(), group.attempt, numbers(&group.events));
             let groups = groups.map(told).collect();
-            Told::Batch { next: batch.next.number(), groups, park: numbers(&batch.park) }
+            Compared::Batch { next: batch.next.number(), groups, park: numbers(&batch.park) }
         }
-        Assembled::Nothing { next } => Told::Nothing { next: next.number() },
-        Assembled::Incomplete { .. } => Told::Incomplete,
-        Assembled::TooLarge(_) => Told::TooLarge,
+        Assembled::Nothing { next } => Compared::Nothing { next: next.number() },
+        Assembled::Incomplete { .. } => Compared::Incomplete,
+        Assembled::TooLarge(_) => Compared::TooLarge,
     }
 }
 
-fn assemble(pages: &[LogPage], bounds: &Bounds, known: &Known, from: u64) -> Told {
+fn assemble(pages: &[LogPage], bounds: &Bounds, known: &KeyStates, from: u64) -> Compared {
     let held = known.held(bounds);
     let mut assembler = Assembler::new(&held, bounds.limits, Position::new(from));
     for page in pages.iter().filter(|page| page.scanned_to.number() >= from) {
@@ -277,7 +277,7 @@ impl Model<'_> {
         mine.filter_map(|entry| entry.event.clone()).collect()
     }
 
-    fn assemble(&self, bounds: &Bounds, known: &Known, from: u64) -> Told {
+    fn assemble(&self, bounds: &Bounds, known: &KeyStates, from: u64) -> Compared {
         let limits = &bounds.limits;
         let stop = bounds.stop_at.unwrap_or(u64::MAX).max(from);
         let to = self.tip.min(stop - 1);
@@ -310,14 +310,14 @@ impl Model<'_> {
         let all = self.own(from, to);
         match (own.is_empty(), all.is_empty()) {
             (false, _) => self::batch(best + 1, &own, known),
-            (true, true) => Told::Nothing { next: best + 1 },
-            (true, false) if over(&[], &all) => Told::TooLarge,
-            (true, false) => Told::Incomplete,
+            (true, true) => Compared::Nothing { next: best + 1 },
+            (true, false) if over(&[], &all) => Compared::TooLarge,
+            (true, false) => Compared::Incomplete,
         }
     }
 }
 
-fn batch(next: u64, own: &[Arc<GroupEvent>], known: &Known) -> Told {
+fn batch(next: u64, own: &[Arc<GroupEvent>], known: &KeyStates) -> Compared {
     let mut groups: Vec<(Key, u32, Vec<u64>)> = Vec::new();
     let mut park = Vec::new();
     for event in own.iter().filter(|event| !known.dead.contains(&event.position)) {
@@ -331,10 +331,10 @@ fn batch(next: u64, own: &[Arc<GroupEvent>], known: &Known) -> Told {
             groups.push((key, attempt, vec![number]));
         }
     }
-    Told::Batch { next, groups, park }
+    Compared::Batch { next, groups, park }
 }
 
-fn known() -> impl Strategy<Value = Known> {
+fn known() -> impl Strategy<Value = KeyStates> {
     let parked = prop::collection::btree_map(0u8..4, 1u64..60, 0..3);
     let dead = prop::collection::btree_set(1u64..60, 0..12);
     (parked, dead, prop::option::of(0u8..4)).prop_map(|(parked, dead, failed)| {
@@ -342,7 +342,7 @@ fn known() -> impl Strategy<Value = Known> {
         let key = |number: u8| Key::of(Some("own"), user(number).as_deref());
         let parked = parked.into_iter().map(|(user, from)| (key(user), Position::new(from)));
         let dead = dead.into_iter().map(Position::new);
-        Known { parked: parked.collect(), dead: dead.collect(), failed: failed.map(key) }
+        KeyStates { parked: parked.collect(), dead: dead.collect(), failed: failed.map(key) }
     })
 }
 
@@ -365,8 +365,8 @@ proptest! {
             let told = assemble(&cut, &bounds, &known, next);
             prop_assert_eq!(&told, &assemble(&whole, &bounds, &known, next), "another cut, at {}", next);
             prop_assert_eq!(&told, &model.assemble(&bounds, &known, next), "the model, at {}", next);
-            let Told::Batch { next: after, groups, park } = told else {
-                if let Told::Nothing { next: after } = told {
+            let Compared::Batch { next: after, groups, park } = told else {
+                if let Compared::Nothing { next: after } = told {
                     prop_assert!(model.own(next, after - 1).is_empty());
                     next = after;
                 }
@@ -411,8 +411,8 @@ const BOUNDS: Bounds = Bounds {
 fn a_batch_is_extended_to_the_end_of_its_transaction() {
     let entries = entries(&[whole(rows(120)), whole(rows(3))]);
     let pages = pages(&entries, 123, &BTreeSet::from([100]));
-    let told = assemble(&pages, &BOUNDS, &Known::default(), 1);
-    let Told::Batch { next: 121, groups, .. } = told else { panic!("{told:?}") };
+    let told = assemble(&pages, &BOUNDS, &KeyStates::default(), 1);
+    let Compared::Batch { next: 121, groups, .. } = told else { panic!("{told:?}") };
     assert_eq!(groups[0].2.len(), 120);
 }
 
@@ -423,14 +423,17 @@ fn a_transaction_that_has_not_ended_is_waited_for() {
     let behind = |log: &[Source], from| {
         let entries = entries(log);
         let tip = entries.last().expect("events").position.number();
-        assemble(&pages(&entries, tip, &BTreeSet::new()), &BOUNDS, &Known::default(), from)
+        assemble(&pages(&entries, tip, &BTreeSet::new()), &BOUNDS, &KeyStates::default(), from)
     };
-    assert!(matches!(behind(&log, 1), Told::Batch { next: 3, .. }));
-    assert_eq!(behind(&log, 3), Told::Incomplete);
+    assert!(matches!(behind(&log, 1), Compared::Batch { next: 3, .. }));
+    assert_eq!(behind(&log, 3), Compared::Incomplete);
     log.push(Source::Append(rows(1)));
-    assert_eq!(behind(&log, 3), Told::Incomplete, "an append may lie within it");
+    assert_eq!(behind(&log, 3), Compared::Incomplete, "an append may lie within it");
     log.push(whole(rows(1)));
-    assert!(matches!(behind(&log, 3), Told::Batch { next: 16, .. }), "another transaction ends it");
+    assert!(
+        matches!(behind(&log, 3), Compared::Batch { next: 16, .. }),
+        "another transaction ends it"
+    );
 }
 
 #[test]
@@ -449,5 +452,5 @@ fn a_page_that_was_read_for_others_is_refused() {
     let mut pages = pages(&entries(&[whole(rows(1))]), 1, &BTreeSet::new());
     let others = Wants { partitions: Some(BTreeSet::from([0])), ..(*pages[0].wants).clone() };
     pages[0].wants = Arc::new(others);
-    assemble(&pages, &BOUNDS, &Known::default(), 1);
+    assemble(&pages, &BOUNDS, &KeyStates::default(), 1);
 }

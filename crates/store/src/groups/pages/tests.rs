@@ -181,7 +181,7 @@ impl Groups for Log {
     fn group_signals(&self) -> watch::Receiver<u64> {
         unreachable!("pages only read")
     }
-    async fn put_group(&self, _: &str, _: &GroupWish) -> Result<(GroupView, bool), GroupError> {
+    async fn put_group(&self, _: &str, _: &GroupSettings) -> Result<(GroupView, bool), GroupError> {
         unreachable!("pages only read")
     }
     async fn change_group(&self, _: &str, _: &GroupChange) -> Result<GroupView, GroupError> {
@@ -281,10 +281,10 @@ impl Groups for Log {
     ) -> Result<LetterPage, StoreError> {
         unreachable!("pages only read")
     }
-    async fn redrive(&self, _: &str, _: &Which) -> Result<u64, GroupError> {
+    async fn redrive(&self, _: &str, _: &LetterSelection) -> Result<u64, GroupError> {
         unreachable!("pages only read")
     }
-    async fn drop_letters(&self, _: &str, _: &Which, _: bool) -> Result<u64, GroupError> {
+    async fn drop_letters(&self, _: &str, _: &LetterSelection, _: bool) -> Result<u64, GroupError> {
         unreachable!("pages only read")
     }
 }

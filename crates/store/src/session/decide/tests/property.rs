@@ -17,17 +17,17 @@ struct Tables {
 const NODE: &str = "n";
 
 impl Tables {
-    fn load(&self, changes: &[SessionChange], now_ms: i64) -> World {
-        let wanted = Wanted::by(changes);
-        let mut world = World::new(now_ms);
-        for (id, counted) in wanted.sessions {
+    fn load(&self, changes: &[SessionChange], now_ms: i64) -> LoadedSessions {
+        let required = RequiredSessions::by(changes);
+        let mut loaded = LoadedSessions::new(now_ms);
+        for (id, counted) in required.sessions {
             if let Some(row) = self.sessions.get(id) {
                 let count = self.subscriptions.keys().filter(|(session, _)| session == id).count();
                 let kept = row.node.as_deref() == Some(NODE);
-                world.put(id.to_owned(), row.clone(), if counted { count } else { 0 }, kept);
+                loaded.put(id.to_owned(), row.clone(), if counted { count } else { 0 }, kept);
             }
         }
-        for (session, stream, name) in wanted.followed {
+        for (session, stream, name) in required.followed {
             let is_wanted = |row: &&FollowedRow| {
                 let SessionSubscription { stream: of, query_id, .. } = &row.followed.subscription;
                 row.session == session && (of == stream || Some(query_id.as_str()) == name)
@@ -37,13 +37,13 @@ impl Tables {
                 let (mut followed, pointer) = (row.followed.clone(), &self.pointers[&key]);
                 followed.subscription.pointer = pointer.followed.subscription.pointer;
                 followed.updated_at_ms = pointer.followed.updated_at_ms;
-                world.put_followed(session, followed);
+                loaded.put_followed(session, followed);
             }
         }
-        world
+        loaded
     }
 
-    fn save(&mut self, plan: Plan) {
+    fn save(&mut self, plan: SessionPlan) {
         self.sessions.extend(plan.sessions);
         for (id, at_ms) in plan.renewed {
             let of = |((session, _), _): &(&(String, String), &mut FollowedRow)| *session == id;
@@ -153,8 +153,8 @@ proptest! {
             together.check();
             let session = |tables: &Tables| tables.sessions.clone();
             prop_assert_eq!(session(&together), session(&apart));
-            let world = |tables: &Tables| format!("{:?}", tables.load(batch, now_ms));
-            prop_assert_eq!(world(&together), world(&apart));
+            let loaded = |tables: &Tables| format!("{:?}", tables.load(batch, now_ms));
+            prop_assert_eq!(loaded(&together), loaded(&apart));
         }
         apart.check();
         prop_assert_eq!(together.counts, apart.counts);

@@ -1,5 +1,6 @@
-//! What is known of groups in memory: which partitions somebody works on, and which transactions of handlers
-//! are open. One process has the file, so a set in memory is as good as a lock.
+//! The state of groups in memory: locks on partitions, open transactions of handlers, and signals of change.
+//!
+//! One process has the file, so a set in memory locks as well as the database would.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::Sender;
@@ -7,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use super::sessions::Ask;
+use super::sessions::SessionRequest;
 use tidewire_store::error::StoreError;
 
 /// See the [module documentation](self).
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
+pub(crate) struct GroupRuntime {
     signals: watch::Sender<u64>,
     state: Mutex<State>,
 }
@@ -21,21 +22,21 @@ pub(crate) struct Desk {
 struct State {
     held: HashSet<(String, u32)>,
     /// Where sessions are told that the store closes, by number.
-    sessions: HashMap<u64, Sender<Ask>>,
+    sessions: HashMap<u64, Sender<SessionRequest>>,
     numbers: u64,
     closed: bool,
 }
 
-impl Desk {
+impl GroupRuntime {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a partition; none if somebody has it.
-    pub(super) fn hold(self: &Arc<Self>, group: &str, partition: u32) -> Option<Held> {
-        let place = (group.to_owned(), partition);
-        let taken = self.state().held.insert(place.clone());
-        taken.then(|| Held { desk: Arc::clone(self), place })
+    pub(super) fn hold(self: &Arc<Self>, group: &str, partition: u32) -> Option<PartitionLock> {
+        let partition = (group.to_owned(), partition);
+        let taken = self.state().held.insert(partition.clone());
+        taken.then(|| PartitionLock { runtime: Arc::clone(self), partition })
     }
 
     /// Whether somebody works on a partition in a transaction.
@@ -44,14 +45,14 @@ impl Desk {
     }
 
     /// Notes a session that is about to be opened.
-    pub(super) fn open(&self, asks: Sender<Ask>) -> Result<u64, StoreError> {
+    pub(super) fn open(&self, requests: Sender<SessionRequest>) -> Result<u64, StoreError> {
         let mut state = self.state();
         if state.closed {
             return Err(StoreError::Closed);
         }
         state.numbers += 1;
         let number = state.numbers;
-        state.sessions.insert(number, asks);
+        state.sessions.insert(number, requests);
         Ok(number)
     }
 
@@ -67,9 +68,9 @@ impl Desk {
             state.closed = true;
             std::mem::take(&mut state.sessions)
         };
-        for asks in sessions.into_values() {
+        for requests in sessions.into_values() {
             // One that is over does not listen any more.
-            let _ = asks.send(Ask::Close);
+            let _ = requests.send(SessionRequest::Close);
         }
     }
 
@@ -85,13 +86,13 @@ impl Desk {
 
 /// A partition that is held until this is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
-    desk: Arc<Desk>,
-    place: (String, u32),
+pub(super) struct PartitionLock {
+    runtime: Arc<GroupRuntime>,
+    partition: (String, u32),
 }
 
-impl Drop for Held {
+impl Drop for PartitionLock {
     fn drop(&mut self) {
-        self.desk.state().held.remove(&self.place);
+        self.runtime.state().held.remove(&self.partition);
     }
 }

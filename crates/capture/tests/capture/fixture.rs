@@ -34,7 +34,7 @@ pub(crate) struct Logged {
 }
 
 /// A database under capture.
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     pub(crate) database: TestDatabase,
     pub(crate) store: Arc<PostgresStore>,
     pub(crate) sql: Client,
@@ -57,48 +57,48 @@ pub(crate) fn reading(node: &str) -> CaptureOptions {
     CaptureOptions { source: Source::Wal, ..quick(node) }
 }
 
-impl Stage {
+impl Fixture {
     /// A fresh database, with one node that reads changes from the write-ahead log, and has begun to.
-    pub(crate) async fn set_with_wal() -> Stage {
-        Stage::set_begun(reading("a")).await
+    pub(crate) async fn start_with_wal() -> Fixture {
+        Fixture::start_begun(reading("a")).await
     }
 
     /// A fresh database, with one node that captures as its options say, and has begun to.
-    pub(crate) async fn set_begun(options: CaptureOptions) -> Stage {
+    pub(crate) async fn start_begun(options: CaptureOptions) -> Fixture {
         let reads_wal = options.source == Source::Wal;
-        let stage = Stage::set_with(options).await;
+        let fixture = Fixture::start_with(options).await;
         if reads_wal {
-            stage.until("SELECT mode = 'wal' FROM tidewire.capture").await;
+            fixture.until("SELECT mode = 'wal' FROM tidewire.capture").await;
         }
-        stage
+        fixture
     }
 
     /// A fresh database, with one node that captures.
-    pub(crate) async fn set() -> Stage {
-        Stage::set_with(quick("a")).await
+    pub(crate) async fn start() -> Fixture {
+        Fixture::start_with(quick("a")).await
     }
 
     /// The same, with other options.
-    pub(crate) async fn set_with(options: CaptureOptions) -> Stage {
-        let mut stage = Stage::set_without_capture().await;
-        stage.capture(options);
-        stage
+    pub(crate) async fn start_with(options: CaptureOptions) -> Fixture {
+        let mut fixture = Fixture::start_without_capture().await;
+        fixture.capture(options);
+        fixture
     }
 
     /// The same, and nobody captures.
-    pub(crate) async fn set_without_capture() -> Stage {
-        Stage::set_in(fresh_database().await).await
+    pub(crate) async fn start_without_capture() -> Fixture {
+        Fixture::start_in(fresh_database().await).await
     }
 
     /// In a database, and nobody captures.
-    pub(crate) async fn set_in(database: TestDatabase) -> Stage {
+    pub(crate) async fn start_in(database: TestDatabase) -> Fixture {
         // Shown with a test that fails.
         let told = tracing_subscriber::fmt().with_test_writer();
         let _ = told.with_max_level(tracing::Level::INFO).try_init();
         let store = PostgresStore::open(PostgresOptions::new(&database.url)).await;
         let store = store.expect("the database opens");
         let sql = database.connect().await;
-        Stage { database, store, sql, captures: Vec::new() }
+        Fixture { database, store, sql, captures: Vec::new() }
     }
 
     /// Lets one more node capture.
@@ -207,7 +207,7 @@ impl Stage {
     }
 
     /// Stops capture and drops the database.
-    pub(crate) async fn strike(self) {
+    pub(crate) async fn tear_down(self) {
         for capture in self.captures {
             capture.stop().await;
         }

@@ -1,4 +1,4 @@
-//! What the slot costs the database, and when that is too much.
+//! Watches how much write-ahead log the slot keeps, and decides when that is too much.
 //!
 //! A slot keeps the write-ahead log from being removed until it was read. If reading stands still, the
 //! disk fills up, and a database with a full disk takes no more writes. So there is a size from which
@@ -24,7 +24,7 @@ impl Default for WalLimits {
 
 /// What to do about a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum SlotVerdict {
     Fine,
     /// It has begun to keep more than it should.
     Warn(String),
@@ -34,20 +34,20 @@ pub(crate) enum Verdict {
 
 /// Remembers whether people were warned.
 #[derive(Debug, Default)]
-pub(crate) struct Meter {
+pub(crate) struct SlotWatch {
     warned: bool,
 }
 
-impl Meter {
-    pub(crate) fn look(&mut self, slot: &SlotState, limits: &WalLimits) -> Verdict {
+impl SlotWatch {
+    pub(crate) fn check(&mut self, slot: &SlotState, limits: &WalLimits) -> SlotVerdict {
         let retained = slot.retained_bytes;
         if slot.lost {
-            return Verdict::GiveUp(
+            return SlotVerdict::GiveUp(
                 "the server removed what the slot needed (max_slot_wal_keep_size)".to_owned(),
             );
         }
         if retained > limits.max_bytes {
-            return Verdict::GiveUp(format!(
+            return SlotVerdict::GiveUp(format!(
                 "the database kept {retained} bytes of write-ahead log for the slot, more than \
                  wal.keep_bytes_max = {}",
                 limits.max_bytes
@@ -58,14 +58,14 @@ impl Meter {
             self.warned = false;
         }
         if retained > limits.warn_bytes && !std::mem::replace(&mut self.warned, true) {
-            return Verdict::Warn(format!(
+            return SlotVerdict::Warn(format!(
                 "the database keeps {retained} bytes of write-ahead log until they are read; at {} \
                  the slot is given up to protect its disk. Look whether a synchronous standby holds \
                  commits back, or the log cannot be written fast enough",
                 limits.max_bytes
             ));
         }
-        Verdict::Fine
+        SlotVerdict::Fine
     }
 }
 
@@ -81,21 +81,21 @@ mod tests {
 
     #[test]
     fn people_are_warned_once_until_it_is_well_again() {
-        let mut meter = Meter::default();
-        assert_eq!(meter.look(&slot(100), &LIMITS), Verdict::Fine);
-        assert!(matches!(meter.look(&slot(101), &LIMITS), Verdict::Warn(_)));
-        assert_eq!(meter.look(&slot(500), &LIMITS), Verdict::Fine);
-        assert_eq!(meter.look(&slot(60), &LIMITS), Verdict::Fine);
-        assert_eq!(meter.look(&slot(101), &LIMITS), Verdict::Fine);
-        assert_eq!(meter.look(&slot(40), &LIMITS), Verdict::Fine);
-        assert!(matches!(meter.look(&slot(101), &LIMITS), Verdict::Warn(_)));
+        let mut slot_watch = SlotWatch::default();
+        assert_eq!(slot_watch.check(&slot(100), &LIMITS), SlotVerdict::Fine);
+        assert!(matches!(slot_watch.check(&slot(101), &LIMITS), SlotVerdict::Warn(_)));
+        assert_eq!(slot_watch.check(&slot(500), &LIMITS), SlotVerdict::Fine);
+        assert_eq!(slot_watch.check(&slot(60), &LIMITS), SlotVerdict::Fine);
+        assert_eq!(slot_watch.check(&slot(101), &LIMITS), SlotVerdict::Fine);
+        assert_eq!(slot_watch.check(&slot(40), &LIMITS), SlotVerdict::Fine);
+        assert!(matches!(slot_watch.check(&slot(101), &LIMITS), SlotVerdict::Warn(_)));
     }
 
     #[test]
     fn a_slot_that_keeps_too_much_is_given_up() {
-        let mut meter = Meter::default();
-        assert!(matches!(meter.look(&slot(1_001), &LIMITS), Verdict::GiveUp(_)));
+        let mut slot_watch = SlotWatch::default();
+        assert!(matches!(slot_watch.check(&slot(1_001), &LIMITS), SlotVerdict::GiveUp(_)));
         let lost = SlotState { lost: true, ..slot(0) };
-        assert!(matches!(meter.look(&lost, &LIMITS), Verdict::GiveUp(_)));
+        assert!(matches!(slot_watch.check(&lost, &LIMITS), SlotVerdict::GiveUp(_)));
     }
 }

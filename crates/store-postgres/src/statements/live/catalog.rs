@@ -3,7 +3,7 @@
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::{Error, Row};
 
-use super::trouble::{self, Failed};
+use super::errors::{self, ReadFailure};
 use crate::error::broken;
 use crate::query::{query, sql};
 use tidewire_store::error::StoreError;
@@ -14,7 +14,7 @@ use tidewire_store::watch::ColumnView;
 const LOOK: &str = "look at the tables of a query";
 
 /// What one statement saw.
-pub(super) struct Look {
+pub(super) struct CatalogSnapshot {
     /// The log's end.
     pub(super) tip: Position,
     /// The transactions that it saw.
@@ -26,7 +26,7 @@ pub(super) struct Look {
     shapes: Vec<ShapeView>,
 }
 
-impl Look {
+impl CatalogSnapshot {
     /// Whether the tables are as they were.
     pub(super) fn is_as(&self, expected: &[(String, u64)]) -> bool {
         let same = |(shape, (name, fingerprint)): (&ShapeView, &(String, u64))| {
@@ -52,7 +52,7 @@ pub(super) async fn names(
 pub(super) async fn events(
     client: &ClientWrapper,
     tables: &[(String, u64)],
-) -> Result<Look, StoreError> {
+) -> Result<CatalogSnapshot, StoreError> {
     let events: Vec<Option<&str>> = tables.iter().map(|(name, _)| Some(name.as_str())).collect();
     let none = vec![None; tables.len()];
     look(client, &none, &none, &events).await.map_err(broken(LOOK))
@@ -62,7 +62,7 @@ pub(super) async fn events(
 pub(super) async fn lock(
     client: &ClientWrapper,
     tables: &[(String, u64)],
-) -> Result<String, Failed> {
+) -> Result<String, ReadFailure> {
     if tables.is_empty() {
         return Ok(String::new());
     }
@@ -72,7 +72,7 @@ pub(super) async fn lock(
     let found: Result<Vec<(String, String)>, Error> = rows.iter().map(name).collect();
     let mut found = found.map_err(broken(LOOK))?;
     if events.iter().any(|event| !found.iter().any(|(name, _)| name == event)) {
-        return Err(trouble::shape_changed().into());
+        return Err(errors::shape_changed().into());
     }
     // All who lock them do so in the same order.
     found.sort();
@@ -85,7 +85,7 @@ async fn look(
     schemas: &[Option<&str>],
     names: &[Option<&str>],
     events: &[Option<&str>],
-) -> Result<Look, Error> {
+) -> Result<CatalogSnapshot, Error> {
     let rows = query(client, sql!("live_look"), &[&schemas, &names, &events]).await?;
     let (mut tip, mut snapshot, mut settled) = (Position::START, String::new(), false);
     let (mut oids, mut shapes) = (Vec::new(), Vec::new());
@@ -99,7 +99,7 @@ async fn look(
             shapes.push(shape_of_row(row)?);
         }
     }
-    Ok(Look { tip, snapshot, settled, oids, shapes })
+    Ok(CatalogSnapshot { tip, snapshot, settled, oids, shapes })
 }
 
 fn shape_of_row(row: &Row) -> Result<ShapeView, Error> {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::Opener;
 use super::rows::{LIMITS, values};
-use super::subject::Subject;
+use super::test_store::TestStore;
 use tidewire_store::command::{Actor, Append};
 use tidewire_store::groups::{
-    Assembled, Batch, Begun, Claim, DeadEvents, Ending, Failure, Filter, GroupEvent, GroupView,
-    GroupWish, Holdings, Key, LETTERS_BYTES_MAX, LeaseRef, Letter, Limits, LogPage, PAGE_BYTES_MAX,
+    Assembled, Batch, Begun, Claim, DeadEvents, Ending, Failure, Filter, GroupEvent, GroupSettings,
+    GroupView, Holdings, Key, LETTERS_BYTES_MAX, LeaseRef, Letter, Limits, LogPage, PAGE_BYTES_MAX,
     Pages, SharedGroups, Verdict, Wants, Work,
 };
 use tidewire_store::log::PageLimit;
@@ -27,15 +27,15 @@ pub(super) const LETTERS: PageLimit = PageLimit { events: 10_000, bytes: LETTERS
 pub(super) const LONG_MS: u64 = 600_000;
 
 /// A store with an empty stream of JSON, and its groups.
-pub(super) struct Team<'a> {
+pub(super) struct GroupFixture<'a> {
     pub(super) data: &'a dyn Opener,
-    pub(super) store: Subject,
+    pub(super) store: TestStore,
     pub(super) groups: SharedGroups,
 }
 
 /// A group of so many partitions that begins with the log.
-pub(super) fn wish(partitions: u32) -> GroupWish {
-    GroupWish { partitions: Some(partitions), ..GroupWish::default() }
+pub(super) fn wish(partitions: u32) -> GroupSettings {
+    GroupSettings { partitions: Some(partitions), ..GroupSettings::default() }
 }
 
 pub(super) fn key(host: &str, user: &str) -> Key {
@@ -72,22 +72,22 @@ pub(super) fn well_done(batch: &Batch) -> Ending {
     batch.ending()
 }
 
-impl<'a> Team<'a> {
-    pub(super) async fn open(data: &'a dyn Opener) -> Team<'a> {
-        let store = Subject::open(data).await;
+impl<'a> GroupFixture<'a> {
+    pub(super) async fn open(data: &'a dyn Opener) -> GroupFixture<'a> {
+        let store = TestStore::open(data).await;
         store.create(commands::create_json(STREAM)).await;
         let groups = store.groups();
-        Team { data, store, groups }
+        GroupFixture { data, store, groups }
     }
 
     /// The same with a group of so many partitions.
-    pub(super) async fn of(data: &'a dyn Opener, partitions: u32) -> Team<'a> {
-        let team = Team::open(data).await;
-        team.makes(GROUP, &wish(partitions)).await;
-        team
+    pub(super) async fn of(data: &'a dyn Opener, partitions: u32) -> GroupFixture<'a> {
+        let fixture = GroupFixture::open(data).await;
+        fixture.makes(GROUP, &wish(partitions)).await;
+        fixture
     }
 
-    pub(super) async fn makes(&self, group: &str, wish: &GroupWish) -> GroupView {
+    pub(super) async fn makes(&self, group: &str, wish: &GroupSettings) -> GroupView {
         let (view, made) = self.groups.put_group(group, wish).await.expect("a group is made");
         assert!(made, "{group} is there already");
         view

@@ -16,20 +16,20 @@ use tidewire_store::sql::SqlColumn;
 /// Queries that are remembered. Past it the oldest is forgotten, and checked anew when it comes.
 const QUERIES_MAX: usize = 4_096;
 
-/// What all of them may take together, by [`Known::size_bytes`]: a query may have more than a thousand
+/// What all of them may take together, by [`CheckedRead::size_bytes`]: a query may have more than a thousand
 /// columns.
 const SIZE_BYTES_MAX: usize = 16 << 20;
 
 /// A query that was checked.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct CheckedRead {
     pub(super) columns: Vec<(String, Type)>,
     pub(super) cost: Option<f64>,
     /// The statement that locks its tables; empty without any.
     pub(super) lock: String,
 }
 
-impl Known {
+impl CheckedRead {
     pub(super) fn columns(&self) -> Vec<SqlColumn> {
         let column = |(name, kind): &(String, Type)| SqlColumn {
             name: name.clone(),
@@ -40,7 +40,7 @@ impl Known {
 
     fn size_bytes(&self) -> usize {
         let names: usize = self.columns.iter().map(|(name, _)| name.len()).sum();
-        size_of::<Known>()
+        size_of::<CheckedRead>()
             + self.columns.len() * size_of::<(String, Type)>()
             + names
             + self.lock.len()
@@ -49,10 +49,10 @@ impl Known {
 
 /// The digest of a text and of the tables that it was made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Key([u8; SHA256_OUTPUT_LEN]);
+pub(super) struct ReadKey([u8; SHA256_OUTPUT_LEN]);
 
-impl Key {
-    pub(super) fn of(read: &LiveRead) -> Key {
+impl ReadKey {
+    pub(super) fn of(read: &LiveRead) -> ReadKey {
         let mut context = Context::new(&SHA256);
         // Each text goes with its length, so that none can be taken for the beginning of another.
         let mut text = |text: &str| {
@@ -66,37 +66,37 @@ impl Key {
         }
         let mut digest = [0; SHA256_OUTPUT_LEN];
         digest.copy_from_slice(context.finish().as_ref());
-        Key(digest)
+        ReadKey(digest)
     }
 }
 
 /// Those that are remembered. See the [module documentation](self).
 #[derive(Debug, Default)]
-pub(super) struct Checked(Mutex<Kept>);
+pub(super) struct CheckedReads(Mutex<Cache>);
 
 /// `order` has each key of `queries` once, and `size_bytes` is their sum.
 #[derive(Debug, Default)]
-struct Kept {
-    queries: HashMap<Key, Arc<Known>>,
+struct Cache {
+    queries: HashMap<ReadKey, Arc<CheckedRead>>,
     /// The oldest first.
-    order: VecDeque<Key>,
+    order: VecDeque<ReadKey>,
     size_bytes: usize,
 }
 
-impl Checked {
-    pub(super) fn find(&self, key: &Key) -> Option<Arc<Known>> {
+impl CheckedReads {
+    pub(super) fn find(&self, key: &ReadKey) -> Option<Arc<CheckedRead>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).queries.get(key).cloned()
     }
 
-    pub(super) fn remember(&self, key: Key, known: Known) -> Arc<Known> {
+    pub(super) fn remember(&self, key: ReadKey, known: CheckedRead) -> Arc<CheckedRead> {
         let known = Arc::new(known);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&known));
         known
     }
 }
 
-impl Kept {
-    fn insert(&mut self, key: Key, known: Arc<Known>) {
+impl Cache {
+    fn insert(&mut self, key: ReadKey, known: Arc<CheckedRead>) {
         self.size_bytes += known.size_bytes();
         // Two may have checked the same query at once.
         match self.queries.insert(key, known) {
@@ -116,15 +116,15 @@ mod tests {
     use super::*;
     use tidewire_store::sql::SqlLimits;
 
-    fn key(sql: &str, tables: &[(&str, u64)]) -> Key {
+    fn key(sql: &str, tables: &[(&str, u64)]) -> ReadKey {
         let limits = SqlLimits { timeout_ms: 1, rows_max: 1, bytes_max: 1 };
         let tables = tables.iter().map(|(name, print)| ((*name).to_owned(), *print)).collect();
-        Key::of(&LiveRead { sql: sql.to_owned(), tables, limits, account: None })
+        ReadKey::of(&LiveRead { sql: sql.to_owned(), tables, limits, account: None })
     }
 
-    fn known(columns: usize) -> Known {
+    fn known(columns: usize) -> CheckedRead {
         let columns = vec![("x".repeat(63), Type::TEXT); columns];
-        Known { columns, cost: None, lock: String::new() }
+        CheckedRead { columns, cost: None, lock: String::new() }
     }
 
     #[test]
@@ -146,8 +146,8 @@ mod tests {
 
     #[test]
     fn only_the_oldest_query_is_forgotten() {
-        let checked = Checked::default();
-        let keys: Vec<Key> =
+        let checked = CheckedReads::default();
+        let keys: Vec<ReadKey> =
             (0..=QUERIES_MAX).map(|number| key(&number.to_string(), &[])).collect();
         for key in &keys {
             checked.remember(*key, known(1));
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn wide_queries_are_forgotten_sooner() {
-        let checked = Checked::default();
-        let keys: Vec<Key> = (0..1_000).map(|number| key(&number.to_string(), &[])).collect();
+        let checked = CheckedReads::default();
+        let keys: Vec<ReadKey> = (0..1_000).map(|number| key(&number.to_string(), &[])).collect();
         for key in &keys {
             checked.remember(*key, known(1_664));
         }

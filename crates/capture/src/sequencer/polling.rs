@@ -1,4 +1,4 @@
-//! When to look next. Pure.
+//! When the sequencer looks for staged rows again. Pure.
 //!
 //! While transactions come one by one the sequencer looks again at once, and they go out at once. When
 //! they come in crowds it pauses, for longer the more a look costs: so they share a commit instead of
@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::crowd;
+use crate::group_commit;
 use crate::options::CaptureOptions;
 
 /// Whether writers must wake the sequencer.
@@ -31,13 +31,13 @@ impl Sleep {
 
 /// What to do before the next look.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct NextPoll {
     pub(crate) tell: Option<Sleep>,
     pub(crate) wait: Duration,
 }
 
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct Polling {
     poll: Duration,
     idle_poll: Duration,
     sleep_after: Duration,
@@ -56,9 +56,9 @@ const SLEEPLESS_POLL: Duration = Duration::from_millis(20);
 /// The first pause of one who fell asleep, doubled from look to look.
 const DROWSY_POLL: Duration = Duration::from_millis(5);
 
-impl Pace {
-    pub(crate) fn new(options: &CaptureOptions, may_sleep: bool) -> Pace {
-        Pace {
+impl Polling {
+    pub(crate) fn new(options: &CaptureOptions, may_sleep: bool) -> Polling {
+        Polling {
             poll: options.poll,
             idle_poll: options.idle_poll,
             sleep_after: options.sleep_after,
@@ -70,29 +70,29 @@ impl Pace {
     }
 
     /// After a look that took so long and found so many transactions.
-    pub(crate) fn after_round(&mut self, found: usize, took: Duration, now: Instant) -> Turn {
+    pub(crate) fn after_round(&mut self, found: usize, took: Duration, now: Instant) -> NextPoll {
         let worked_at = *self.worked_at.get_or_insert(now);
         if found > 0 {
             self.worked_at = Some(now);
             let tell = (self.state == Sleep::Asleep).then_some(Sleep::Awake);
             self.state = Sleep::Awake;
-            return Turn { tell, wait: crowd::pause(found, took).max(self.poll) };
+            return NextPoll { tell, wait: group_commit::pause(found, took).max(self.poll) };
         }
         let idle = now.duration_since(worked_at) >= self.sleep_after;
         match self.state {
             Sleep::Asleep => {
                 let pause = DROWSY_POLL.saturating_mul(1 << self.looks_asleep.min(16));
                 self.looks_asleep += 1;
-                Turn { tell: None, wait: pause.min(self.idle_poll) }
+                NextPoll { tell: None, wait: pause.min(self.idle_poll) }
             }
-            Sleep::Awake if !idle => Turn { tell: None, wait: self.poll },
+            Sleep::Awake if !idle => NextPoll { tell: None, wait: self.poll },
             Sleep::Awake if !self.may_sleep => {
-                Turn { tell: None, wait: SLEEPLESS_POLL.min(self.idle_poll) }
+                NextPoll { tell: None, wait: SLEEPLESS_POLL.min(self.idle_poll) }
             }
             Sleep::Awake => {
                 self.state = Sleep::Asleep;
                 self.looks_asleep = 0;
-                Turn { tell: Some(Sleep::Asleep), wait: Duration::ZERO }
+                NextPoll { tell: Some(Sleep::Asleep), wait: Duration::ZERO }
             }
         }
     }
@@ -111,41 +111,45 @@ mod tests {
     #[test]
     fn it_looks_once_more_after_the_flag_is_up() {
         let (options, start) = (options(), Instant::now());
-        let mut pace = Pace::new(&options, true);
-        let quiet =
-            |pace: &mut Pace, ms| pace.after_round(0, LOOK, start + Duration::from_millis(ms));
-        assert_eq!(quiet(&mut pace, 0), Turn { tell: None, wait: options.poll });
-        let raise = Turn { tell: Some(Sleep::Asleep), wait: Duration::ZERO };
-        assert_eq!(quiet(&mut pace, 300), raise);
+        let mut polling = Polling::new(&options, true);
+        let quiet = |polling: &mut Polling, ms| {
+            polling.after_round(0, LOOK, start + Duration::from_millis(ms))
+        };
+        assert_eq!(quiet(&mut polling, 0), NextPoll { tell: None, wait: options.poll });
+        let raise = NextPoll { tell: Some(Sleep::Asleep), wait: Duration::ZERO };
+        assert_eq!(quiet(&mut polling, 300), raise);
         for wait in [5, 10, 20, 40, 80, 100, 100] {
             let wait = Duration::from_millis(wait);
-            assert_eq!(quiet(&mut pace, 301), Turn { tell: None, wait });
+            assert_eq!(quiet(&mut polling, 301), NextPoll { tell: None, wait });
         }
-        let wake = Turn { tell: Some(Sleep::Awake), wait: options.poll };
-        assert_eq!(pace.after_round(1, LOOK, start + Duration::from_millis(400)), wake);
-        assert_eq!(quiet(&mut pace, 402), Turn { tell: None, wait: options.poll });
+        let wake = NextPoll { tell: Some(Sleep::Awake), wait: options.poll };
+        assert_eq!(polling.after_round(1, LOOK, start + Duration::from_millis(400)), wake);
+        assert_eq!(quiet(&mut polling, 402), NextPoll { tell: None, wait: options.poll });
     }
 
     #[test]
     fn after_a_crowd_it_pauses_for_longer_the_more_a_look_costs() {
         let (options, start) = (options(), Instant::now());
-        let mut pace = Pace::new(&options, true);
+        let mut polling = Polling::new(&options, true);
         for (took_ms, wait_ms) in [(2, 8), (3, 12), (50, 20)] {
             let took = Duration::from_millis(took_ms);
             assert_eq!(
-                pace.after_round(crowd::CROWD_MIN, took, start).wait,
+                polling.after_round(group_commit::CROWD_MIN, took, start).wait,
                 Duration::from_millis(wait_ms)
             );
-            assert_eq!(pace.after_round(crowd::CROWD_MIN - 1, took, start).wait, options.poll);
+            assert_eq!(
+                polling.after_round(group_commit::CROWD_MIN - 1, took, start).wait,
+                options.poll
+            );
         }
     }
 
     #[test]
     fn it_never_sleeps_where_transactions_may_be_prepared() {
         let (options, start) = (options(), Instant::now());
-        let mut pace = Pace::new(&options, false);
-        pace.after_round(1, LOOK, start);
-        let turn = pace.after_round(0, LOOK, start + Duration::from_secs(60));
-        assert_eq!(turn, Turn { tell: None, wait: SLEEPLESS_POLL });
+        let mut polling = Polling::new(&options, false);
+        polling.after_round(1, LOOK, start);
+        let next = polling.after_round(0, LOOK, start + Duration::from_secs(60));
+        assert_eq!(next, NextPoll { tell: None, wait: SLEEPLESS_POLL });
     }
 }

@@ -21,6 +21,13 @@ async fn try_run(store: &PostgresStore, sql: &str) -> Result<SqlAnswer, SqlError
     store.run_sql(Statements { sql: sql.to_owned(), params, actor, limits }).await
 }
 
+/// There is no prepared statement of that name.
+#[track_caller]
+fn assert_unprepared(outcome: Result<SqlAnswer, SqlError>) {
+    let Err(SqlError::Wrong(problem)) = outcome else { panic!("somebody finds it: {outcome:?}") };
+    assert!(problem.message.contains("26000"), "{problem:?}");
+}
+
 async fn run(store: &PostgresStore, sql: &str) -> SqlAnswer {
     try_run(store, sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"))
 }
@@ -54,7 +61,7 @@ async fn names_that_the_driver_would_give_can_be_taken_by_nobody() {
         assert_eq!(read.rows[0][0].get(), number.to_string());
     }
     assert_ne!(backend(&store).await, before, "what cannot be cleaned is closed");
-    assert!(try_run(&store, "EXECUTE s0").await.is_err(), "nobody finds what another prepared");
+    assert_unprepared(try_run(&store, "EXECUTE s0").await);
     store.close().await;
     database.drop_database().await;
 }
@@ -103,7 +110,7 @@ async fn what_somebody_prepared_is_gone_with_its_session() {
     let before = backend(&store).await;
     run(&store, "SELECT leave()").await;
     let found = try_run(&store, "EXECUTE left_behind").await;
-    assert!(found.is_err(), "another finds what somebody prepared: {found:?}");
+    assert_unprepared(found);
     assert_ne!(backend(&store).await, before, "what cannot be cleaned is closed");
     store.close().await;
     database.drop_database().await;
@@ -130,7 +137,8 @@ async fn a_session_that_catches_its_cancel_is_ended() {
     let limits = SqlLimits { timeout_ms: 100, rows_max: 1, bytes_max: 1 };
     let (sql, params, actor) = ("SELECT stay()".to_owned(), Vec::new(), Actor::default());
     let stays = store.run_sql(Statements { sql, params, actor, limits }).await;
-    assert!(stays.is_err(), "it is given up: {stays:?}");
+    let Err(SqlError::Wrong(problem)) = stays else { panic!("it is given up: {stays:?}") };
+    assert_eq!(problem.code, "sql_timeout");
     assert_ne!(backend(&store).await, before, "its process is gone");
     store.close().await;
     database.drop_database().await;

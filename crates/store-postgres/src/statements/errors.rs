@@ -7,7 +7,7 @@
 //! | 57014, canceled | `sql_timeout` |
 //! | 42501, and what cannot run in a transaction | `sql_refused` |
 //! | class 40, 55P03: conflicts with others | `sql_conflict` |
-//! | what the weather is to blame for | the store's error |
+//! | a lost connection, a server that starts, stops or is overloaded | the store's error |
 //! | everything else | `sql_failed` |
 
 use tokio_postgres::Error;
@@ -18,7 +18,7 @@ use tidewire_store::sql::{SqlError, SqlLimits, SqlProblem};
 
 /// Where in the caller's text a statement stands that was sent.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum StatementLocation {
     /// After so many characters, and with so many of our own put before it.
     In { offset: usize, before: usize },
     /// It is not the caller's, or not as they wrote it.
@@ -26,7 +26,7 @@ pub(super) enum Place {
 }
 
 /// An error of the server, or of the way to it.
-pub(super) fn problem(error: &Error, place: Place) -> SqlError {
+pub(super) fn problem(error: &Error, place: StatementLocation) -> SqlError {
     let Some(said) = error.as_db_error() else {
         return SqlError::Store(sort("run SQL", error));
     };
@@ -66,8 +66,8 @@ fn with_state(message: &str, state: &SqlState) -> String {
 }
 
 /// Where in the caller's text the error is, in characters from 1.
-fn position(said: &DbError, place: Place) -> Option<usize> {
-    let (Some(ErrorPosition::Original(at)), Place::In { offset, before }) =
+fn position(said: &DbError, place: StatementLocation) -> Option<usize> {
+    let (Some(ErrorPosition::Original(at)), StatementLocation::In { offset, before }) =
         (said.position(), place)
     else {
         return None;

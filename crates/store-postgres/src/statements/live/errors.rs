@@ -9,13 +9,13 @@
 use tokio_postgres::Error;
 use tokio_postgres::error::{ErrorPosition, SqlState};
 
-use super::super::trouble::refused;
+use super::super::errors::refused;
 use crate::error::sort;
 use tidewire_store::error::StoreError;
 use tidewire_store::sql::{SqlError, SqlLimits, SqlProblem};
 
 /// Why a read came to no end.
-pub(super) enum Failed {
+pub(super) enum ReadFailure {
     /// For this.
     Sql(SqlError),
     /// There is more of its result than may be.
@@ -28,9 +28,9 @@ pub(super) enum Failed {
     Unread(String),
 }
 
-impl<E: Into<SqlError>> From<E> for Failed {
-    fn from(error: E) -> Failed {
-        Failed::Sql(error.into())
+impl<E: Into<SqlError>> From<E> for ReadFailure {
+    fn from(error: E) -> ReadFailure {
+        ReadFailure::Sql(error.into())
     }
 }
 
@@ -40,7 +40,7 @@ const READ: &str = "read for a live query";
 const PATTERN_CHARS_MAX: usize = 256;
 
 /// An error in a query's words: no row has been read.
-pub(super) fn of_words(error: &Error, limits: &SqlLimits) -> Failed {
+pub(super) fn of_words(error: &Error, limits: &SqlLimits) -> ReadFailure {
     let Some(said) = error.as_db_error() else { return of_rows(error, limits) };
     if let Some(what) = measured(error) {
         return too_long(what).into();
@@ -53,7 +53,7 @@ pub(super) fn of_words(error: &Error, limits: &SqlLimits) -> Failed {
         Some(ErrorPosition::Original(at)) => usize::try_from(*at).ok(),
         _ => None,
     };
-    Failed::Sql(SqlError::Wrong(Box::new(SqlProblem {
+    ReadFailure::Sql(SqlError::Wrong(Box::new(SqlProblem {
         code: "sql_syntax",
         message: format!("{} (SQLSTATE {})", said.message(), said.code().code()),
         position,
@@ -62,7 +62,7 @@ pub(super) fn of_words(error: &Error, limits: &SqlLimits) -> Failed {
 }
 
 /// An error that rows may have made.
-pub(super) fn of_rows(error: &Error, limits: &SqlLimits) -> Failed {
+pub(super) fn of_rows(error: &Error, limits: &SqlLimits) -> ReadFailure {
     let Some(code) = error.code() else { return sort(READ, error).into() };
     if let Some(what) = measured(error) {
         return too_long(what).into();
@@ -71,7 +71,7 @@ pub(super) fn of_rows(error: &Error, limits: &SqlLimits) -> Failed {
         return too_slow(limits.timeout_ms).into();
     }
     if *code == SqlState::INSUFFICIENT_PRIVILEGE {
-        return Failed::Denied;
+        return ReadFailure::Denied;
     }
     if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
         return not_one_select().into();
@@ -83,7 +83,7 @@ pub(super) fn of_rows(error: &Error, limits: &SqlLimits) -> Failed {
             let message = format!("the database gave it up (SQLSTATE {})", code.code());
             refused("query_failed", message, None, hint).into()
         }
-        weather => weather.into(),
+        transient => transient.into(),
     }
 }
 
@@ -133,11 +133,11 @@ fn too_long(what: &str) -> SqlError {
 }
 
 /// An error of the statements that begin a read.
-pub(super) fn of_lock(error: &Error, lock: &str) -> Failed {
+pub(super) fn of_lock(error: &Error, lock: &str) -> ReadFailure {
     let Some(code) = error.code() else { return sort(READ, error).into() };
     if *code == SqlState::INSUFFICIENT_PRIVILEGE {
         let tables = lock.trim_start_matches("LOCK TABLE ");
-        return Failed::Unread(tables.trim_end_matches(" IN ACCESS SHARE MODE").to_owned());
+        return ReadFailure::Unread(tables.trim_end_matches(" IN ACCESS SHARE MODE").to_owned());
     }
     let gone = [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME];
     if gone.contains(code) {
@@ -147,7 +147,7 @@ pub(super) fn of_lock(error: &Error, lock: &str) -> Failed {
 }
 
 pub(super) fn shape_changed() -> SqlError {
-    let message = "a table that the query reads is not as it was";
+    let message = "a table that the query reads has changed";
     refused("shape_changed", message, None, "subscribe again")
 }
 

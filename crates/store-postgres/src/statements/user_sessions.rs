@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::connect::{self, Connector, Session};
 use super::ending::{self, Backend};
 use tidewire_store::error::StoreError;
-use tidewire_store::places::{Place, Places};
+use tidewire_store::sql_permits::{SqlPermit, SqlPermits};
 
 /// A session that stops in the middle of a transaction is ended by the server.
 const SETTINGS: &str = "
@@ -41,9 +41,9 @@ const KEEP_PLANS: &str = "SET plan_cache_mode = force_generic_plan;";
 
 /// The sessions, up to a number. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Guests {
+pub(crate) struct UserSessions {
     connector: Arc<Connector>,
-    places: Places,
+    permits: SqlPermits,
     idle: Arc<Mutex<Idle>>,
     keep_plans: bool,
     closing: CancellationToken,
@@ -62,17 +62,17 @@ impl std::fmt::Debug for Idle {
 }
 
 /// A session in use. One that is dropped, and not given back, is closed.
-pub(crate) struct Guest {
+pub(crate) struct UserSession {
     pub(crate) session: Session,
     /// Others have used it before.
     pub(super) used: bool,
-    held: Held,
+    lease: SessionLease,
 }
 
-/// What a session in use holds. Unless it is known that the server is done with it, its place is not another's
+/// What a session in use holds. Unless it is known that the server is done with it, its permit is not another's
 /// before that is so ([`ending`](super::ending)).
-struct Held {
-    place: Option<Place>,
+struct SessionLease {
+    permit: Option<SqlPermit>,
     connector: Arc<Connector>,
     token: CancelToken,
     backend: Option<Backend>,
@@ -80,39 +80,39 @@ struct Held {
     closing: CancellationToken,
 }
 
-impl Guest {
-    /// Ends what a session that is not answering in time still does, and closes it. Its place is free once that
+impl UserSession {
+    /// Ends what a session that is not answering in time still does, and closes it. Its permit is free once that
     /// has ended.
     pub(crate) fn cancel(self) {
         drop(self);
     }
 }
 
-impl Held {
+impl SessionLease {
     /// The server is done with the session.
     fn give_back(mut self) {
-        self.place = None;
+        self.permit = None;
     }
 }
 
-impl Drop for Held {
+impl Drop for SessionLease {
     fn drop(&mut self) {
-        let Some(place) = self.place.take() else { return };
+        let Some(permit) = self.permit.take() else { return };
         let (connector, token) = (Arc::clone(&self.connector), self.token.clone());
         let (backend, closing) = (self.backend.take(), self.closing.clone());
         self.connector.tasks().spawn(async move {
             let ended = Box::pin(ending::end(connector, token, backend));
             closing.run_until_cancelled(ended).await;
-            drop(place);
+            drop(permit);
         });
     }
 }
 
-impl Guests {
-    pub(crate) fn new(connector: &Arc<Connector>, count: usize) -> Guests {
-        Guests {
+impl UserSessions {
+    pub(crate) fn new(connector: &Arc<Connector>, count: usize) -> UserSessions {
+        UserSessions {
             connector: Arc::clone(connector),
-            places: Places::new(count),
+            permits: SqlPermits::new(count),
             idle: Arc::default(),
             keep_plans: false,
             closing: CancellationToken::new(),
@@ -121,8 +121,8 @@ impl Guests {
 
     /// For requests that are one SELECT each, prepared by nobody: the plans that a session has are then
     /// those of our own statements, and making them anew would take longer than the request.
-    pub(crate) fn keeping_plans(self) -> Guests {
-        Guests { keep_plans: true, ..self }
+    pub(crate) fn keeping_plans(self) -> UserSessions {
+        UserSessions { keep_plans: true, ..self }
     }
 
     fn settings(&self) -> String {
@@ -130,43 +130,46 @@ impl Guests {
     }
 
     /// A session on someone's account, waited for within the timeout of connections.
-    pub(crate) async fn take(&self, account: Option<&Arc<str>>) -> Result<Guest, StoreError> {
-        let place = self.place(account).await?;
+    pub(crate) async fn take(&self, account: Option<&Arc<str>>) -> Result<UserSession, StoreError> {
+        let permit = self.permit(account).await?;
         let kept = self.idle().sessions.pop().filter(|session| !session.ended.is_cancelled());
         match kept {
             Some(session) if session.client.check_connection().await.is_ok() => {
-                Ok(self.guest(session, true, place))
+                Ok(self.user_session(session, true, permit))
             }
-            _ => self.open(place).await,
+            _ => self.open(permit).await,
         }
     }
 
     /// A session that nobody has used, likewise.
-    pub(super) async fn take_new(&self, account: Option<&Arc<str>>) -> Result<Guest, StoreError> {
-        let place = self.place(account).await?;
-        self.open(place).await
+    pub(super) async fn take_new(
+        &self,
+        account: Option<&Arc<str>>,
+    ) -> Result<UserSession, StoreError> {
+        let permit = self.permit(account).await?;
+        self.open(permit).await
     }
 
-    async fn open(&self, place: Place) -> Result<Guest, StoreError> {
+    async fn open(&self, permit: SqlPermit) -> Result<UserSession, StoreError> {
         let session = self.connector.guest_in_time(&self.settings()).await?;
-        Ok(self.guest(session, false, place))
+        Ok(self.user_session(session, false, permit))
     }
 
-    fn guest(&self, session: Session, used: bool, place: Place) -> Guest {
-        let held = Held {
-            place: Some(place),
+    fn user_session(&self, session: Session, used: bool, permit: SqlPermit) -> UserSession {
+        let lease = SessionLease {
+            permit: Some(permit),
             connector: Arc::clone(&self.connector),
             token: session.client.cancel_token(),
             backend: session.backend.clone(),
             closing: self.closing.clone(),
         };
-        Guest { session, used, held }
+        UserSession { session, used, lease }
     }
 
-    async fn place(&self, account: Option<&Arc<str>>) -> Result<Place, StoreError> {
+    async fn permit(&self, account: Option<&Arc<str>>) -> Result<SqlPermit, StoreError> {
         let timeout = self.connector.timeout;
-        match tokio::time::timeout(timeout, self.places.take(account)).await {
-            Ok(Ok(place)) => Ok(place),
+        match tokio::time::timeout(timeout, self.permits.take(account)).await {
+            Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) => Err(StoreError::Closed),
             Err(_) => {
                 let text = format!("all sessions for SQL were in use for {timeout:?}");
@@ -177,23 +180,23 @@ impl Guests {
 
     /// Clears a session away behind a request, for the next one. The request need not wait for it. A session
     /// that cannot be cleared away, or not in time, is closed.
-    pub(crate) fn give_back(&self, guest: Guest) {
+    pub(crate) fn give_back(&self, user_session: UserSession) {
         let idle = Arc::clone(&self.idle);
         let discard = if self.keep_plans { "" } else { DISCARD_PLANS };
         let (settings, timeout) = (self.settings(), self.connector.timeout);
         self.connector.tasks().spawn(async move {
-            let cleaned = clean(&guest.session.client, discard, &settings);
+            let cleaned = clean(&user_session.session.client, discard, &settings);
             let cleaned = tokio::time::timeout(timeout, cleaned).await;
             if matches!(cleaned, Ok(Ok(true))) {
-                guest.session.client.clear_type_cache();
-                keep(&idle, guest);
+                user_session.session.client.clear_type_cache();
+                keep(&idle, user_session);
             }
         });
     }
 
     /// Gives back a session in which only our own statements ran, each by itself.
-    pub(super) fn give_back_untouched(&self, guest: Guest) {
-        keep(&self.idle, guest);
+    pub(super) fn give_back_untouched(&self, user_session: UserSession) {
+        keep(&self.idle, user_session);
     }
 
     /// Lets go of the database.
@@ -201,7 +204,7 @@ impl Guests {
         let mut idle = self.idle();
         idle.closed = true;
         idle.sessions.clear();
-        self.places.close();
+        self.permits.close();
         self.closing.cancel();
     }
 
@@ -211,14 +214,14 @@ impl Guests {
 }
 
 /// Keeps a session for the next request.
-fn keep(idle: &Mutex<Idle>, guest: Guest) {
-    let Guest { session, held, .. } = guest;
+fn keep(idle: &Mutex<Idle>, user_session: UserSession) {
+    let UserSession { session, lease, .. } = user_session;
     let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
     if !idle.closed {
         idle.sessions.push(session);
     }
     drop(idle);
-    held.give_back();
+    lease.give_back();
 }
 
 /// Takes away what was left in a session, and says whether nothing is left.

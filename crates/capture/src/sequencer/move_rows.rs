@@ -7,22 +7,22 @@ use tidewire_store::{Actor, Position, Staged, StoreError, staged_entity};
 use tidewire_store_postgres::captured::{StagedRow, StagedStreams, broken, broken_commit};
 use tokio_postgres::{Error, Row};
 
-use super::batch::{self, Waiting};
-use super::{Done, Sequencer};
+use super::batch::{self, WaitingTransaction};
+use super::{Sequencer, StepOutcome};
 use crate::leader::Head;
 use crate::query::{Param, execute, query, query_one, sql};
 
 /// A place in a transaction's order: a statement, or an id where there is none, and an id.
-type Place = (i64, i64);
+type StagedPosition = (i64, i64);
 
 /// Which rows: of these transactions, with ids from the first to the last.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(super) struct StagedRange {
     pub(super) txids: Vec<i64>,
     pub(super) first_id: i64,
     pub(super) last_id: i64,
     /// And of those, these places in their transactions' order, without the last.
-    places: (Place, Place),
+    places: (StagedPosition, StagedPosition),
     /// At most so many: for what is made ready before they are counted.
     pub(super) count: usize,
     /// Whether the last of each transaction is among them.
@@ -31,10 +31,10 @@ pub(super) struct Rows {
     pub(super) special: bool,
 }
 
-impl Rows {
-    pub(super) fn of(transactions: &[Waiting]) -> Rows {
+impl StagedRange {
+    pub(super) fn of(transactions: &[WaitingTransaction]) -> StagedRange {
         let (first_id, last_id) = batch::ids(transactions);
-        Rows {
+        StagedRange {
             txids: transactions.iter().map(|transaction| transaction.txid).collect(),
             first_id,
             last_id,
@@ -48,7 +48,7 @@ impl Rows {
 
 /// Rows that concern streams and cannot be events, or need not be.
 #[derive(Debug, Default)]
-pub(super) struct Unfit {
+pub(super) struct RejectedRows {
     /// Ids, and why.
     pub(super) failed: Vec<(i64, String)>,
     /// Ids of those that ask for what is so already.
@@ -56,7 +56,7 @@ pub(super) struct Unfit {
 }
 
 /// What was written, and is not committed yet.
-pub(super) struct Written {
+pub(super) struct UncommittedEvents {
     tip: Position,
     room: i64,
     events: u64,
@@ -64,12 +64,15 @@ pub(super) struct Written {
 
 impl Sequencer<'_> {
     /// Moves transactions in one commit.
-    pub(super) async fn move_whole(&self, transactions: &[Waiting]) -> Result<Done, StoreError> {
+    pub(super) async fn move_whole(
+        &self,
+        transactions: &[WaitingTransaction],
+    ) -> Result<StepOutcome, StoreError> {
         let head = match self.begin().await? {
             Ok(head) => head,
-            Err(end) => return Ok(Done::Ended(end)),
+            Err(end) => return Ok(StepOutcome::Ended(end)),
         };
-        let rows = Rows::of(transactions);
+        let rows = StagedRange::of(transactions);
         let chunk = head.chunk_txid.is_some().then_some(None);
         self.move_and_commit(head, &rows, chunk).await
     }
@@ -78,14 +81,14 @@ impl Sequencer<'_> {
     /// whoever leads by then goes on with it before anything else.
     pub(super) async fn move_in_chunks(
         &self,
-        transaction: &Waiting,
+        transaction: &WaitingTransaction,
         rows_max: usize,
-    ) -> Result<Done, StoreError> {
-        let mut rows = Rows::of(std::slice::from_ref(transaction));
+    ) -> Result<StepOutcome, StoreError> {
+        let mut rows = StagedRange::of(std::slice::from_ref(transaction));
         loop {
             let head = match self.begin().await? {
                 Ok(head) => head,
-                Err(end) => return Ok(Done::Ended(end)),
+                Err(end) => return Ok(StepOutcome::Ended(end)),
             };
             let next = self.place_after(&rows, rows_max).await?;
             rows.count = rows_max;
@@ -93,7 +96,7 @@ impl Sequencer<'_> {
             rows.places.1 = next.unwrap_or((i64::MAX, i64::MAX));
             let chunk = next.map(|_| transaction.txid);
             match self.move_and_commit(head, &rows, Some(chunk)).await? {
-                Done::Moved => {}
+                StepOutcome::Moved => {}
                 other => return Ok(other),
             }
             if let (Some((_, id)), false) = (next, transaction.nested) {
@@ -102,13 +105,17 @@ impl Sequencer<'_> {
             }
             match next {
                 Some(place) => rows.places.0 = place,
-                None => return Ok(Done::Moved),
+                None => return Ok(StepOutcome::Moved),
             }
         }
     }
 
     /// The place of a transaction's row that comes so many rows after the first, if there is one.
-    async fn place_after(&self, rows: &Rows, count: usize) -> Result<Option<Place>, StoreError> {
+    async fn place_after(
+        &self,
+        rows: &StagedRange,
+        count: usize,
+    ) -> Result<Option<StagedPosition>, StoreError> {
         let (statement, id) = rows.places.0;
         let offset = i64::try_from(count).unwrap_or(i64::MAX);
         let txid = rows.txids.first().copied().unwrap_or(0);
@@ -123,7 +130,7 @@ impl Sequencer<'_> {
     /// The id of a transaction's row that comes so many rows after an id, if there is one.
     pub(super) async fn id_after(
         &self,
-        transaction: &Waiting,
+        transaction: &WaitingTransaction,
         first_id: i64,
         rows: usize,
     ) -> Result<Option<i64>, StoreError> {
@@ -138,15 +145,15 @@ impl Sequencer<'_> {
     async fn move_and_commit(
         &self,
         head: Head,
-        rows: &Rows,
+        rows: &StagedRange,
         chunk: Option<Option<i64>>,
-    ) -> Result<Done, StoreError> {
+    ) -> Result<StepOutcome, StoreError> {
         let written = match self.write(head, rows).await? {
             Ok(written) => written,
-            Err(unfit) => {
+            Err(rejected) => {
                 self.roll_back().await?;
-                self.settle(&unfit).await?;
-                return Ok(Done::LookAgain);
+                self.set_aside(&rejected).await?;
+                return Ok(StepOutcome::LookAgain);
             }
         };
         let client = self.leadership.client();
@@ -159,22 +166,22 @@ impl Sequencer<'_> {
         let link = &self.leadership.link;
         link.appended(written.tip, written.room);
         link.counters().appended(written.events);
-        Ok(Done::Moved)
+        Ok(StepOutcome::Moved)
     }
 
     /// Writes rows into the log, in a transaction that holds the offset lock.
     pub(super) async fn write(
         &self,
         head: Head,
-        rows: &Rows,
-    ) -> Result<Result<Written, Unfit>, StoreError> {
+        rows: &StagedRange,
+    ) -> Result<Result<UncommittedEvents, RejectedRows>, StoreError> {
         let client = self.leadership.client();
-        let mut shift = Shift::default();
+        let mut shift = OffsetShift::default();
         if rows.special {
             let staged = staged(client, rows).await.map_err(broken("read staged rows"))?;
             match self.write_staged(head, &staged).await? {
                 Ok(by_streams) => shift = by_streams,
-                Err(unfit) => return Ok(Err(unfit)),
+                Err(rejected) => return Ok(Err(rejected)),
             }
         }
         // As many positions as could be needed, so that nothing has to be counted twice.
@@ -201,7 +208,7 @@ impl Sequencer<'_> {
         let taken = moved.try_get::<_, i64>(0).map_err(broken("move staged rows into the log"))?;
         let events = u64::try_from(taken + shift.total()).unwrap_or(0);
         let tip = Position::new(head.tip.number() + events);
-        Ok(Ok(Written { tip, room, events }))
+        Ok(Ok(UncommittedEvents { tip, room, events }))
     }
 
     /// Writes the rows that concern streams. Returns by how much the others move.
@@ -209,21 +216,21 @@ impl Sequencer<'_> {
         &self,
         head: Head,
         staged: &[(i64, StagedRow)],
-    ) -> Result<Result<Shift, Unfit>, StoreError> {
+    ) -> Result<Result<OffsetShift, RejectedRows>, StoreError> {
         let client = self.leadership.client();
         let rows: Vec<StagedRow> = staged.iter().map(|(_, row)| row.clone()).collect();
         let mut streams = StagedStreams::load(client, &rows, head.now_ms).await?;
-        let (mut shift, mut unfit) = (Shift::default(), Unfit::default());
+        let (mut shift, mut rejected) = (OffsetShift::default(), RejectedRows::default());
         for (place, row) in staged {
             let after = head.tip.to_sql() + place - 1 + shift.total();
             match streams.decide(row, Position::from_sql(after)) {
-                Ok(0) => unfit.needless.push(row.id),
+                Ok(0) => rejected.needless.push(row.id),
                 Ok(events) => shift.add(*place, events),
-                Err(reason) => unfit.failed.push((row.id, reason)),
+                Err(reason) => rejected.failed.push((row.id, reason)),
             }
         }
-        if !unfit.failed.is_empty() || !unfit.needless.is_empty() {
-            return Ok(Err(unfit));
+        if !rejected.failed.is_empty() || !rejected.needless.is_empty() {
+            return Ok(Err(rejected));
         }
         let most = Position::from_sql(
             head.tip.to_sql() + staged.last().map_or(0, |(place, _)| *place) + shift.total(),
@@ -236,14 +243,14 @@ impl Sequencer<'_> {
 
 /// By how much later events move, because a row became more events than one.
 #[derive(Debug, Default)]
-struct Shift {
+struct OffsetShift {
     /// After which places…
     places: Vec<i64>,
     /// …by how much, altogether.
     more: Vec<i64>,
 }
 
-impl Shift {
+impl OffsetShift {
     fn add(&mut self, place: i64, events: u64) {
         let more = i64::try_from(events).unwrap_or(i64::MAX) - 1;
         if more > 0 {
@@ -261,22 +268,25 @@ impl Shift {
     }
 }
 
-/// Tells all nodes and commits, in one flight.
+/// Tells all nodes and commits, in one round trip.
 async fn commit(client: &ClientWrapper, tip: Position) -> Result<(), StoreError> {
     let notify = client.prepare_cached(sql!("notify")).await.map_err(broken("commit"))?;
     let tip = tip.number().to_string();
     let params: [Param<'_>; 1] = [&tip];
     let told = client.execute(&notify, &params);
     let committed = client.batch_execute("COMMIT");
-    let flight = try_join(
+    let pipeline = try_join(
         told.map(|told| told.map(drop).map_err(|error| (false, error))).boxed(),
         committed.map(|committed| committed.map_err(|error| (true, error))).boxed(),
     );
-    flight.await.map(drop).map_err(|(of_commit, error)| broken_commit(of_commit, &error))
+    pipeline.await.map(drop).map_err(|(of_commit, error)| broken_commit(of_commit, &error))
 }
 
 /// The rows that concern streams, each with its place in the batch.
-async fn staged(client: &ClientWrapper, rows: &Rows) -> Result<Vec<(i64, StagedRow)>, Error> {
+async fn staged(
+    client: &ClientWrapper,
+    rows: &StagedRange,
+) -> Result<Vec<(i64, StagedRow)>, Error> {
     let ((first_statement, first_id), (last_statement, last_id)) = rows.places;
     let params: [Param<'_>; 8] = [
         &rows.txids,

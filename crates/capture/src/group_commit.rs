@@ -1,4 +1,4 @@
-//! Transactions that come in crowds share a commit. Pure.
+//! Many transactions at the same time share a commit. Pure.
 //!
 //! Those who write one after the other wait for each commit, and what they did goes out at once. Where many
 //! write at the same time, a commit for every few of them would take the processor and the disk from

@@ -8,18 +8,18 @@ pub type Account = Option<Arc<str>>;
 
 /// Work that waits. An account stands in `order` once for as long as it has some.
 #[derive(Debug)]
-pub(super) struct Turns<E> {
+pub(super) struct FairQueue<E> {
     waiting: HashMap<Account, VecDeque<E>>,
     order: VecDeque<Account>,
 }
 
-impl<E> Default for Turns<E> {
-    fn default() -> Turns<E> {
-        Turns { waiting: HashMap::new(), order: VecDeque::new() }
+impl<E> Default for FairQueue<E> {
+    fn default() -> FairQueue<E> {
+        FairQueue { waiting: HashMap::new(), order: VecDeque::new() }
     }
 }
 
-impl<E> Turns<E> {
+impl<E> FairQueue<E> {
     pub(super) fn push(&mut self, account: Account, work: E) {
         let own = self.waiting.entry(account.clone()).or_default();
         if own.is_empty() {
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn each_account_has_its_turn() {
-        let mut turns = Turns::default();
+        let mut turns = FairQueue::default();
         let account = |name: &str| Some(Arc::from(name));
         for (name, work) in [("ann", 1), ("ann", 2), ("ann", 3), ("bob", 4), ("cem", 5), ("bob", 6)]
         {

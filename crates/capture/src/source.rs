@@ -1,5 +1,5 @@
-//! Which source changes come from: what the configuration says, or the best there is. And whom the
-//! log's growth is told to.
+//! Chooses the source of changes: the configured one, or else the best that is possible. Also sets which
+//! channels are notified of events.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -53,14 +53,14 @@ async fn choose(leadership: &Leadership, options: &CaptureOptions) -> Result<(),
     Ok(())
 }
 
-/// Sees to it that those who listen to other systems' channels are told, or nobody.
+/// Sets whether the channels that other systems listen to are notified of events.
 async fn set_wake(leadership: &Leadership, wake: Wake) -> Result<(), StoreError> {
     let session = leadership.link.session(wal::SWITCH_SETTINGS).await?;
     let always = wake == Wake::Always;
     let set = query_one(session.client(), sql!("set_wake"), &[&always]).await;
     let changed = set.and_then(|row| row.try_get::<_, bool>(0));
-    if changed.map_err(broken("choose whom the log's growth is told to"))? {
-        tracing::info!(always, "the channels cdc_outbox and event_channel are told of events");
+    if changed.map_err(broken("choose which channels are notified of events"))? {
+        tracing::info!(always, "set whether other systems' channels are notified of events");
     }
     Ok(())
 }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_and_impossible_is_said() {
         let found = Obstacles { blocking: vec!["wal_level is replica".to_owned()], advice: vec![] };
-        let (mode, why) = wanted(Source::Wal, false, false, &found).expect("a choice");
+        let (mode, why) = wanted(Source::Wal, false, false, &found).expect("a source");
         assert_eq!(mode, CaptureMode::Outbox);
         assert!(why.contains("wal_level is replica"), "{why}");
     }

@@ -24,9 +24,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The store under test.
 #[derive(Debug, Clone)]
-pub(super) struct Subject(SharedStore);
+pub(super) struct TestStore(SharedStore);
 
-impl Deref for Subject {
+impl Deref for TestStore {
     type Target = dyn Store;
 
     fn deref(&self) -> &Self::Target {
@@ -34,16 +34,16 @@ impl Deref for Subject {
     }
 }
 
-impl Subject {
-    pub(super) async fn open(data: &dyn Opener) -> Subject {
-        Subject(data.open().await)
+impl TestStore {
+    pub(super) async fn open(data: &dyn Opener) -> TestStore {
+        TestStore(data.open().await)
     }
 
     /// Closes the store and opens the same data again.
-    pub(super) async fn reopen(self, data: &dyn Opener) -> Subject {
+    pub(super) async fn reopen(self, data: &dyn Opener) -> TestStore {
         self.close().await;
         drop(self);
-        Subject::open(data).await
+        TestStore::open(data).await
     }
 
     /// Closes the store, and does not wait for ever.

@@ -14,7 +14,7 @@ use crate::stream::{ProducerState, StreamState};
 
 /// The part of the store that a batch of commands needs, loaded under the offset lock.
 #[derive(Debug, Default)]
-pub struct World {
+pub struct LoadedState {
     /// The store's clock.
     pub now_ms: i64,
     /// The log's highest position.
@@ -23,7 +23,7 @@ pub struct World {
     pub streams: HashMap<String, Option<StreamState>>,
     /// Producers that were looked up, by stream and id.
     pub producers: HashMap<(String, String), Option<ProducerState>>,
-    /// Position of the last event of each stream in [`World::tails_wanted`] that has any.
+    /// Position of the last event of each stream in [`LoadedState::tails_wanted`] that has any.
     pub tails: HashMap<String, Position>,
     /// For a fork with a sub-offset: the source's events of the append after the fork's offset.
     pub fork_append: Vec<Event>,
@@ -120,10 +120,10 @@ impl Plan {
     }
 }
 
-impl World {
-    /// A world in which nothing has been looked up.
-    pub fn new(now_ms: i64, tip: Position) -> World {
-        World { now_ms, tip, ..World::default() }
+impl LoadedState {
+    /// A state of which nothing has been loaded yet.
+    pub fn new(now_ms: i64, tip: Position) -> LoadedState {
+        LoadedState { now_ms, tip, ..LoadedState::default() }
     }
 
     /// Names that `commands` need and that have not been looked up. The store loads them and asks
@@ -172,7 +172,7 @@ impl World {
     }
 
     /// Streams whose last event's position the commands need to know. Only after
-    /// [`World::streams_wanted`] is empty.
+    /// [`LoadedState::streams_wanted`] is empty.
     pub fn tails_wanted(&self, commands: &[Command]) -> Vec<String> {
         let mut wanted = BTreeSet::new();
         for command in commands {

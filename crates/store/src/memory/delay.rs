@@ -6,12 +6,12 @@ use std::sync::Arc;
 /// Says, for each call of a store, how many times it lets others run before it is made. By default a
 /// call is made at once.
 #[derive(Clone, Default)]
-pub struct Pace(Option<Arc<dyn Fn() -> u32 + Send + Sync>>);
+pub struct Delay(Option<Arc<dyn Fn() -> u32 + Send + Sync>>);
 
-impl Pace {
+impl Delay {
     /// As a function says, which is asked once a call.
-    pub fn new(turns: impl Fn() -> u32 + Send + Sync + 'static) -> Pace {
-        Pace(Some(Arc::new(turns)))
+    pub fn new(turns: impl Fn() -> u32 + Send + Sync + 'static) -> Delay {
+        Delay(Some(Arc::new(turns)))
     }
 
     pub(super) async fn wait(&self) {
@@ -21,8 +21,8 @@ impl Pace {
     }
 }
 
-impl fmt::Debug for Pace {
+impl fmt::Debug for Delay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Pace(late)" } else { "Pace(at once)" })
+        f.write_str(if self.0.is_some() { "Delay(late)" } else { "Delay(at once)" })
     }
 }
