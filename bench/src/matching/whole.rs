@@ -9,7 +9,7 @@ use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidewire_query::{
-    Access, Binding, Change, Draft, Engine, EngineOptions, Event, Kind, Output, Place, Query,
+    Access, Binding, Change, Draft, Engine, EngineOptions, Event, Kind, Output, Position, Query,
     QueryLimits, Rows, ShapeColumn, Snapshot, Subscriber, TableShape,
 };
 
@@ -45,7 +45,7 @@ pub(crate) struct Measured {
 pub(super) fn measure(combination: Combination) -> Result<Measured> {
     let Combination { family, queries, event_ms, .. } = combination;
     let shape = Arc::new(shape());
-    let mut engine = Engine::new(OPTIONS, Place(0));
+    let mut engine = Engine::new(OPTIONS, Position(0));
     let mut out = Vec::new();
     let memory_before = cpu::resident_kib(std::process::id())?;
     let began = thread_time();
@@ -55,8 +55,12 @@ pub(super) fn measure(combination: Combination) -> Result<Measured> {
         let who = Subscriber(u64::try_from(n)?);
         engine.subscribe(query, who, &mut out);
         let Some(Output::Ask { ask, .. }) = out.pop() else { bail!("{condition} reads nothing") };
-        let rows =
-            Rows { tip: Place(0), snapshot: Snapshot::Place, settled: true, rows: Vec::new() };
+        let rows = Rows {
+            tip: Position(0),
+            snapshot: Snapshot::Position,
+            settled: true,
+            rows: Vec::new(),
+        };
         engine.rows(ask, Ok(rows), &mut out);
         out.clear();
     }
@@ -106,7 +110,7 @@ impl Told {
             after: Some(image.as_bytes()),
         };
         let txid = i64::try_from(self.at).ok();
-        let event = Event { at: Place(self.at), txid, tx_last: true, change: Some(change) };
+        let event = Event { at: Position(self.at), txid, tx_last: true, change: Some(change) };
         self.out.clear();
         self.engine.apply(&event, &mut self.out);
         self.out.iter().filter(|output| matches!(output, Output::Change { .. })).count()

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use super::followers::Followers;
 use super::party::{Party, Told};
 use super::project;
-use super::said::{AskId, AskKind, EngineOptions, Output, ReadFailed, Rows, Subscriber, To};
+use super::said::{
+    AskId, AskKind, EngineOptions, Output, ReadFailed, Recipients, Rows, Subscriber,
+};
 use super::state::Lost;
 use super::transaction::{Net, Transaction};
 use super::turn::Turn;
 use crate::delta::{Delta, RowText};
-use crate::place::Place;
 use crate::plan::{FilterPlan, Query};
+use crate::position::Position;
 use crate::row::{Row, Unsure};
 
 /// What a filter has of the transaction that is open.
@@ -205,7 +207,7 @@ impl Filter {
         }
     }
 
-    pub(super) fn settled(&mut self, ask: AskId, mark: Place, turn: &mut Turn<'_>) {
+    pub(super) fn settled(&mut self, ask: AskId, mark: Position, turn: &mut Turn<'_>) {
         if let Some(party) = self.parties.iter_mut().find(|party| party.ask() == ask) {
             party.settled(mark, turn);
         }
@@ -245,11 +247,11 @@ impl Filter {
 
     /// Those whose rows are settled. Whoever has begun and is not one of them must not get what they
     /// get.
-    fn audience(&self, turn: &Turn<'_>) -> To {
+    fn audience(&self, turn: &Turn<'_>) -> Recipients {
         let apart = self.parties.iter().flat_map(Party::members).any(|(_, begun)| begun);
         match apart {
-            true => To::Only(turn.query, self.live.iter().collect()),
-            false => To::All(turn.query),
+            true => Recipients::Only(turn.query, self.live.iter().collect()),
+            false => Recipients::All(turn.query),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::handover::Reading;
 use super::said::EngineOptions;
 use super::state::{Lost, State};
 use super::transaction::Transaction;
-use crate::place::Place;
+use crate::position::Position;
 use crate::row::Row;
 
 /// How many transactions are told apart where a query is only run again. Of more it is known where they
@@ -21,10 +21,10 @@ type Changed = Result<(Image, Image), Lost>;
 pub(super) struct Noted {
     pub(super) each: Vec<Transaction>,
     /// All that came after those: from the first one's first event to the last one's last.
-    pub(super) crowd: Option<(Place, Place)>,
+    pub(super) crowd: Option<(Position, Position)>,
 }
 
-/// Changes whose place among what was read is not known yet.
+/// Changes that a read may have seen or not: it is not known yet.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     changes: Vec<(Transaction, Changed)>,

@@ -17,13 +17,14 @@ use super::handover::{Reading, Settling};
 use super::held::Held;
 use super::matching::Images;
 use super::said::{
-    AskId, AskKind, Change, EndReason, EngineOptions, Output, ReadFailed, Rows, Subscriber, To,
+    AskId, AskKind, Change, EndReason, EngineOptions, Output, ReadFailed, Recipients, Rows,
+    Subscriber,
 };
 use super::state::{Lost, State};
 use super::transaction::Transaction;
 use super::turn::{Turn, UNSURE_MAX, too_many_rows};
-use crate::place::Place;
 use crate::plan::{Conditions, Plan, Query};
+use crate::position::Position;
 
 #[derive(Debug)]
 pub(super) struct Kept {
@@ -37,8 +38,8 @@ pub(super) struct Kept {
     stage: Stage,
     /// What the open transaction did.
     touched: Touched,
-    /// Whether what was told last had no place.
-    is_unplaced: bool,
+    /// Whether what was told last had no position.
+    is_unsettled: bool,
     /// How many answers in a row could not be used.
     useless: u32,
 }
@@ -49,13 +50,13 @@ struct Joining {
     reset: bool,
     /// Where the engine was: what happened up to there they may know, so no rows without it are for
     /// them.
-    since: Place,
+    since: Position,
 }
 
 #[derive(Debug)]
 enum Stage {
     Unread,
-    Waiting { ask: AskId, since: Place, held: Held },
+    Waiting { ask: AskId, since: Position, held: Held },
     Settling(Settling),
     Live,
 }
@@ -77,7 +78,7 @@ impl Kept {
             joining: BTreeMap::new(),
             stage: Stage::Unread,
             touched: Touched::Not,
-            is_unplaced: false,
+            is_unsettled: false,
             useless: 0,
         }
     }
@@ -325,7 +326,7 @@ impl Kept {
         self.stage = Stage::Settling(settling);
     }
 
-    pub(super) fn settled(&mut self, ask: AskId, mark: Place, turn: &mut Turn<'_>) {
+    pub(super) fn settled(&mut self, ask: AskId, mark: Position, turn: &mut Turn<'_>) {
         if let Stage::Settling(settling) = &mut self.stage
             && settling.ask == ask
         {
@@ -372,16 +373,16 @@ impl Kept {
                 if !is_settled && !settling.told && !settling.reading.hurried {
                     return Ok(());
                 }
-                let place = settling.place(whole).filter(|_| is_settled);
+                let position = settling.exact_at(whole).filter(|_| is_settled);
                 let missing = settling.unseen_first();
                 let was_told = std::mem::replace(&mut settling.told, true);
                 if !was_told {
-                    self.tell_change(place, None, turn)?;
+                    self.tell_change(position, None, turn)?;
                 }
-                self.begin(place, missing, turn)?;
+                self.begin(position, missing, turn)?;
                 self.useless = 0;
-                if let Some(at) = place.filter(|_| self.is_unplaced) {
-                    self.is_unplaced = false;
+                if let Some(at) = position.filter(|_| self.is_unsettled) {
+                    self.is_unsettled = false;
                     if !self.begun.is_empty() {
                         turn.out.push(Output::Settled { to: self.audience(turn), at });
                     }
@@ -402,14 +403,14 @@ impl Kept {
     /// Tells those who have begun what changed.
     fn tell_change(
         &mut self,
-        at: Option<Place>,
+        at: Option<Position>,
         txid: Option<i64>,
         turn: &mut Turn<'_>,
     ) -> Result<(), Lost> {
         let delta = self.state.tell()?;
         if !delta.is_empty() && !self.begun.is_empty() {
             let to = self.audience(turn);
-            self.is_unplaced = at.is_none();
+            self.is_unsettled = at.is_none();
             turn.out.push(Output::Change { to, delta: Arc::new(delta), at, txid });
         }
         Ok(())
@@ -418,8 +419,8 @@ impl Kept {
     /// Tells those who wait all rows, but for those who may know something that is missing from them.
     fn begin(
         &mut self,
-        at: Option<Place>,
-        missing: Option<Place>,
+        at: Option<Position>,
+        missing: Option<Position>,
         turn: &mut Turn<'_>,
     ) -> Result<(), Lost> {
         let begins = |joining: &Joining| missing.is_none_or(|missing| joining.since < missing);
@@ -433,20 +434,20 @@ impl Kept {
             let those = those.map(|(who, _)| *who).collect::<Vec<_>>();
             if !those.is_empty() {
                 self.begun.extend(&those);
-                let to = To::Only(turn.query, those);
+                let to = Recipients::Only(turn.query, those);
                 turn.out.push(Output::Begin { to, rows: Arc::clone(&rows), at, reset });
             }
         }
         self.joining.retain(|_, joining| !begins(joining));
-        self.is_unplaced |= at.is_none();
+        self.is_unsettled |= at.is_none();
         Ok(())
     }
 
     /// Those who have begun. Whoever waits for all rows again must not get what they get.
-    fn audience(&self, turn: &Turn<'_>) -> To {
+    fn audience(&self, turn: &Turn<'_>) -> Recipients {
         match self.joining.values().any(|joining| joining.reset) {
-            true => To::Only(turn.query, self.begun.iter().copied().collect()),
-            false => To::All(turn.query),
+            true => Recipients::Only(turn.query, self.begun.iter().copied().collect()),
+            false => Recipients::All(turn.query),
         }
     }
 }

@@ -11,8 +11,8 @@ use super::state::State;
 use super::transaction::Transaction;
 use super::turn::Turn;
 use super::window::Window;
-use crate::place::Place;
 use crate::plan::{Plan, PlanName, Query};
+use crate::position::Position;
 
 /// A query and who follows it.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl Live {
         }
     }
 
-    pub(super) fn settled(&mut self, ask: AskId, mark: Place, turn: &mut Turn<'_>) {
+    pub(super) fn settled(&mut self, ask: AskId, mark: Position, turn: &mut Turn<'_>) {
         match &mut self.body {
             Body::Filter(filter) => filter.settled(ask, mark, turn),
             Body::Kept(kept) => kept.settled(ask, mark, turn),

@@ -1,8 +1,8 @@
 //! The engine: events of the log and rows of the database in, deltas out.
 //!
 //! It is told everything and asks for what it needs ([`Output::Ask`]); it never waits. A transaction is
-//! told when it has ended, and every place that is told lies between two of them: while one is open, that
-//! is the place before it.
+//! told when it has ended, and every position that is told lies between two of them: while one is open, that
+//! is the position before it.
 //!
 //! - `filter`: a query that keeps nothing: each row is tested
 //! - `followers`: those who follow a query and have been told everything
@@ -16,7 +16,7 @@
 //! - `project`: rows of results as texts
 //! - `registry`: which queries there are
 //! - `requery`: a result that is read again when something it reads changed
-//! - `resume`: someone comes back to a filter with everything up to an earlier place
+//! - `resume`: someone comes back to a filter with everything up to an earlier position
 //! - `said`: what an engine is told and what it says
 //! - `state`: what is kept in memory of a result, so that it need not be read again
 //! - `transaction`: what one transaction did to one result, all its events together
@@ -54,11 +54,11 @@ use std::sync::Arc;
 
 pub use said::{
     AskId, AskKind, Change, EndReason, EngineOptions, EngineStats, Event, Kind, Output, QueryId,
-    ReadFailed, Rows, Subscriber, TableNews, To,
+    ReadFailed, Recipients, Rows, Subscriber, TableNews,
 };
 
-use crate::place::Place;
 use crate::plan::{PlanName, Query};
+use crate::position::Position;
 use live::{Body, Live};
 use registry::Registry;
 use transaction::Transaction;
@@ -68,7 +68,7 @@ use turn::{Asks, Turn, whole};
 #[derive(Debug)]
 pub struct Engine {
     options: EngineOptions,
-    position: Place,
+    position: Position,
     registry: Registry,
     asks: Asks,
     /// The transaction whose events are coming.
@@ -83,8 +83,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that has seen the log up to a place.
-    pub fn new(options: EngineOptions, at: Place) -> Engine {
+    /// An engine that has seen the log up to a position.
+    pub fn new(options: EngineOptions, at: Position) -> Engine {
         Engine {
             options,
             position: at,
@@ -99,7 +99,7 @@ impl Engine {
     }
 
     /// Up to where it has seen the log.
-    pub fn position(&self) -> Place {
+    pub fn position(&self) -> Position {
         self.position
     }
 
@@ -142,14 +142,14 @@ impl Engine {
     }
 
     /// Everything that the read of an ask saw is in the log up to `mark`.
-    pub fn settled(&mut self, ask: AskId, mark: Place, out: &mut Vec<Output>) {
+    pub fn settled(&mut self, ask: AskId, mark: Position, out: &mut Vec<Output>) {
         if let Some(id) = self.asks.query(ask) {
             self.with(id, out, |live, turn| live.settled(ask, mark, turn));
             self.tell(out);
         }
     }
 
-    /// Who waits for an ask to be settled is told its rows without a place.
+    /// Who waits for an ask to be settled is told its rows without a position.
     pub fn unsettled_in_time(&mut self, ask: AskId, out: &mut Vec<Output>) {
         if let Some(id) = self.asks.query(ask) {
             self.with(id, out, |live, _| live.hurry(ask));

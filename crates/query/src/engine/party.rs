@@ -12,12 +12,12 @@ use std::sync::Arc;
 use super::filter::Effect;
 use super::handover::Reading;
 use super::project;
-use super::said::{AskId, AskKind, EndReason, Output, Rows, Subscriber, To};
+use super::said::{AskId, AskKind, EndReason, Output, Recipients, Rows, Subscriber};
 use super::transaction::Transaction;
 use super::turn::{Turn, UNSURE_MAX, too_many_bytes, too_many_rows};
 use crate::delta::{Delta, Multiset, RowText};
-use crate::place::Place;
 use crate::plan::Query;
+use crate::position::Position;
 
 #[derive(Debug)]
 pub(super) struct Party {
@@ -25,7 +25,7 @@ pub(super) struct Party {
     members: BTreeMap<Subscriber, bool>,
     ask: AskId,
     /// Where the engine was when it asked: the read finds the log at least this long.
-    since: Place,
+    since: Position,
     stage: Stage,
     /// How many answers in a row came too late to be used.
     spilled: u32,
@@ -68,7 +68,7 @@ pub(super) enum Told {
 impl Party {
     pub(super) fn new(
         ask: AskId,
-        since: Place,
+        since: Position,
         members: impl IntoIterator<Item = (Subscriber, bool)>,
     ) -> Party {
         let stage = Stage::Waiting(Held::default());
@@ -129,7 +129,7 @@ impl Party {
                     }
                 }
                 (Ok(delta), None) => turn.out.push(Output::Change {
-                    to: To::Only(turn.query, self.members.keys().copied().collect()),
+                    to: Recipients::Only(turn.query, self.members.keys().copied().collect()),
                     delta: Arc::clone(delta),
                     at: None,
                     txid: Some(by.txid),
@@ -189,7 +189,7 @@ impl Party {
         Ok(())
     }
 
-    pub(super) fn settled(&mut self, mark: Place, turn: &mut Turn<'_>) {
+    pub(super) fn settled(&mut self, mark: Position, turn: &mut Turn<'_>) {
         if let Stage::Settling { reading, .. } = &mut self.stage {
             turn.wait_for(reading.mark(mark));
         }
@@ -210,7 +210,7 @@ impl Party {
             return Told::Waits;
         }
         let Some(mut rows) = untold.take() else {
-            let to = To::Only(turn.query, self.members.keys().copied().collect());
+            let to = Recipients::Only(turn.query, self.members.keys().copied().collect());
             turn.out.push(Output::Settled { to, at: turn.whole() });
             return Told::Settled;
         };
@@ -228,7 +228,7 @@ impl Party {
             let those = self.members.iter().filter(|(_, member)| **member == reset);
             let those = those.map(|(who, _)| *who).collect::<Vec<_>>();
             if !those.is_empty() {
-                let to = To::Only(turn.query, those);
+                let to = Recipients::Only(turn.query, those);
                 let at = settled.then(|| turn.whole());
                 turn.out.push(Output::Begin { to, rows: Arc::clone(&rows), at, reset });
             }
@@ -240,7 +240,7 @@ impl Party {
     pub(super) fn end(self, reason: EndReason, turn: &mut Turn<'_>) {
         let members = self.members.into_keys().collect::<Vec<_>>();
         turn.ended.extend(&members);
-        turn.out.push(Output::End { to: To::Only(turn.query, members), reason });
+        turn.out.push(Output::End { to: Recipients::Only(turn.query, members), reason });
     }
 
     /// All that they have been told or would be is replaced by another read's rows.

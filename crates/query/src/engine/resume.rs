@@ -1,4 +1,4 @@
-//! Someone comes back to a filter with everything up to an earlier place.
+//! Someone comes back to a filter with everything up to an earlier position.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use super::Engine;
 use super::filter::step;
 use super::live::Body;
 use super::matching::Images;
-use super::said::{Event, Output, QueryId, Subscriber, To};
+use super::said::{Event, Output, QueryId, Recipients, Subscriber};
 use super::state::Lost;
 use super::transaction::{Net, Transaction};
 use super::turn::whole;
 use crate::delta::Delta;
-use crate::place::Place;
 use crate::plan::{FilterPlan, Plan, Query};
+use crate::position::Position;
 
 impl Engine {
-    /// Someone follows a filter who has everything up to an earlier place: `past` is what happened
+    /// Someone follows a filter who has everything up to an earlier position: `past` is what happened
     /// since, up to where the engine is. They get the changes of that and no rows, and are told where
     /// that ends; where it cannot be done so, they get all rows.
     pub fn resume(
@@ -41,7 +41,7 @@ impl Engine {
             return id;
         };
         self.registry.followers.insert(who, id);
-        let to = To::Only(id, vec![who]);
+        let to = Recipients::Only(id, vec![who]);
         for (by, delta) in told {
             let (to, at) = (to.clone(), Some(by.last));
             out.push(Output::Change { to, delta, at, txid: Some(by.txid) });
@@ -108,8 +108,8 @@ struct Replay {
     told: Vec<(Transaction, Arc<Delta>)>,
     /// What the transaction did that is open still.
     open: Option<Net>,
-    /// Between two transactions, the last place that is known.
-    until: Place,
+    /// Between two transactions, the last position that is known.
+    until: Position,
 }
 
 impl Replay {

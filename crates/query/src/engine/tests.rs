@@ -31,7 +31,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        Bench { engine: Engine::new(OPTIONS, Place(10)), out: Vec::new(), last: 0 }
+        Bench { engine: Engine::new(OPTIONS, Position(10)), out: Vec::new(), last: 0 }
     }
 
     fn subscribe(&mut self, sql: &str) -> Subscriber {
@@ -60,10 +60,17 @@ impl Bench {
     fn answer(&mut self, rows: &[&[i64]]) {
         let (ask, _) = self.asked();
         self.said();
-        self.give(ask, self.engine.position(), Snapshot::Place, true, rows);
+        self.give(ask, self.engine.position(), Snapshot::Position, true, rows);
     }
 
-    fn give(&mut self, ask: AskId, tip: Place, snapshot: Snapshot, settled: bool, rows: &[&[i64]]) {
+    fn give(
+        &mut self,
+        ask: AskId,
+        tip: Position,
+        snapshot: Snapshot,
+        settled: bool,
+        rows: &[&[i64]],
+    ) {
         let value = |value: &i64| RawValue::from_string(value.to_string()).expect("JSON");
         let rows = rows.iter().map(|row| row.iter().map(value).collect()).collect();
         self.engine.rows(ask, Ok(Rows { tip, snapshot, settled, rows }), &mut self.out);
@@ -90,12 +97,12 @@ impl Bench {
     }
 
     fn tell(&mut self, txid: Option<i64>, tx_last: bool, change: Option<Change<'_>>) {
-        let at = Place(self.engine.position().0 + 1);
+        let at = Position(self.engine.position().0 + 1);
         self.engine.apply(&Event { at, txid, tx_last, change }, &mut self.out);
     }
 
     /// The one change that was said.
-    fn changed(&mut self) -> (Delta, Option<Place>) {
+    fn changed(&mut self) -> (Delta, Option<Position>) {
         let said = self.said();
         let [Output::Change { delta, at, .. }] = said.as_slice() else { panic!("{said:?}") };
         (Delta::clone(delta), *at)
@@ -112,14 +119,14 @@ fn a_filter_tells_rows_that_enter_change_and_leave() {
     bench.subscribe(FILTER);
     bench.answer(&[&[1, 0]]);
     let said = bench.said();
-    let [Output::Begin { rows, at: Some(Place(10)), reset: false, .. }] = said.as_slice() else {
+    let [Output::Begin { rows, at: Some(Position(10)), reset: false, .. }] = said.as_slice() else {
         panic!("{said:?}")
     };
     assert_eq!(rows.to_vec(), texts(&[r#"{"k":1,"b":0}"#]));
 
     bench.event(7, true, Some(("t", Some([2, 0, 0]), Some([2, 1, 0]))));
     let (delta, at) = bench.changed();
-    assert_eq!((delta.inserted, at), (texts(&[r#"{"k":2,"b":0}"#]), Some(Place(11))));
+    assert_eq!((delta.inserted, at), (texts(&[r#"{"k":2,"b":0}"#]), Some(Position(11))));
     bench.event(8, true, Some(("t", Some([2, 1, 0]), Some([2, 1, 5]))));
     assert_eq!(bench.changed().0.updated.len(), 1);
     bench.event(9, true, Some(("t", Some([2, 1, 5]), Some([2, 3, 5]))));
@@ -140,7 +147,7 @@ fn a_transaction_is_told_at_its_end_whatever_table_that_is_of() {
     assert!(bench.said().is_empty(), "it is open");
     bench.event(7, true, None);
     let (delta, at) = bench.changed();
-    assert_eq!((delta.inserted.len(), at), (2, Some(Place(14))));
+    assert_eq!((delta.inserted.len(), at), (2, Some(Position(14))));
 }
 
 #[test]
@@ -158,12 +165,12 @@ fn a_long_transaction_holds_up_nobody_who_begins() {
         let ask = asks.last();
         bench.event(7, false, Some(("u", None, Some([1, 1, 1]))));
         if let Some(ask) = ask {
-            bench.give(ask, Place(10), Snapshot::Place, true, &[]);
+            bench.give(ask, Position(10), Snapshot::Position, true, &[]);
             let said = bench.said();
-            assert!(matches!(said[..], [Output::Begin { at: Some(Place(10)), .. }]), "{said:?}");
+            assert!(matches!(said[..], [Output::Begin { at: Some(Position(10)), .. }]), "{said:?}");
         }
         bench.engine.again(second, &mut bench.out);
-        let begun = |it: &Output| matches!(it, Output::Begin { at: Some(Place(10)), .. });
+        let begun = |it: &Output| matches!(it, Output::Begin { at: Some(Position(10)), .. });
         let asked = |it: &Output| matches!(it, Output::Ask { .. });
         let said = bench.said();
         assert!(said.len() == 1 && (begun(&said[0]) || asked(&said[0])), "{said:?}");
@@ -178,7 +185,7 @@ fn a_transaction_without_an_end_ends_where_another_begins() {
     bench.said();
     bench.event(7, false, Some(("t", None, Some([1, 1, 1]))));
     bench.event(8, true, None);
-    assert_eq!(bench.changed().1, Some(Place(11)));
+    assert_eq!(bench.changed().1, Some(Position(11)));
 }
 
 #[test]
@@ -195,7 +202,7 @@ fn an_event_that_comes_twice_counts_once() {
         before: None,
         after: Some(br#"{"k": 1, "a": 1, "b": 1}"#),
     };
-    let event = Event { at: Place(11), txid: Some(7), tx_last: true, change: Some(change) };
+    let event = Event { at: Position(11), txid: Some(7), tx_last: true, change: Some(change) };
     bench.engine.apply(&event, &mut bench.out);
     assert!(bench.said().is_empty());
 }
@@ -225,17 +232,17 @@ fn rows_that_are_not_settled_in_time_have_no_place_until_they_are() {
         let (ask, _) = bench.asked();
         bench.said();
         let snapshot = Snapshot::parse("5:9:6").expect("a snapshot");
-        bench.give(ask, Place(10), snapshot, false, &[&[1, 2]]);
+        bench.give(ask, Position(10), snapshot, false, &[&[1, 2]]);
         assert!(bench.said().is_empty(), "there is time");
         bench.engine.unsettled_in_time(ask, &mut bench.out);
         assert!(matches!(bench.said()[..], [Output::Begin { at: None, .. }]));
         // Transaction 8 was seen, so what it did is in the rows.
         bench.event(8, true, Some(("t", None, Some([1, 1, 2]))));
-        bench.engine.settled(ask, Place(12), &mut bench.out);
+        bench.engine.settled(ask, Position(12), &mut bench.out);
         assert!(bench.said().is_empty(), "the mark is not there yet");
         bench.event(9, true, None);
         let said = bench.said();
-        assert!(matches!(said[..], [Output::Settled { at: Place(12), .. }]), "{said:?}");
+        assert!(matches!(said[..], [Output::Settled { at: Position(12), .. }]), "{said:?}");
     }
 }
 
@@ -247,12 +254,12 @@ fn rows_of_a_read_stand_before_the_first_transaction_that_it_did_not_see() {
     bench.said();
     bench.event(6, true, Some(("t", None, Some([1, 2, 2]))));
     let snapshot = Snapshot::parse("6:9:6").expect("a snapshot");
-    bench.give(ask, Place(10), snapshot, true, &[]);
+    bench.give(ask, Position(10), snapshot, true, &[]);
     let said = bench.said();
     let [Output::Begin { at, .. }, Output::Ask { kind: AskKind::Requery, .. }] = &said[..] else {
         panic!("{said:?}")
     };
-    assert_eq!(*at, Some(Place(10)));
+    assert_eq!(*at, Some(Position(10)));
 }
 
 #[test]
@@ -279,9 +286,9 @@ fn what_changed_during_a_read_and_was_seen_by_it_is_not_read_again() {
     bench.said();
     bench.event(8, true, Some(("t", None, Some([2, 2, 0]))));
     assert!(bench.said().is_empty(), "one read at a time");
-    bench.give(ask, Place(12), Snapshot::Place, true, &[&[1, 0], &[2, 0]]);
+    bench.give(ask, Position(12), Snapshot::Position, true, &[&[1, 0], &[2, 0]]);
     let (delta, at) = bench.changed();
-    assert_eq!((delta.inserted.len(), at), (2, Some(Place(12))));
+    assert_eq!((delta.inserted.len(), at), (2, Some(Position(12))));
 }
 
 #[test]
@@ -329,7 +336,7 @@ fn a_filter_whose_images_do_not_tell_is_run_again_after_the_third_time() {
     assert_eq!(*sql, *bound(FILTER).rerun);
     assert_eq!(bench.engine.plan(query), Some(PlanName::Requery));
     assert_eq!(bench.engine.stats().demotions, 1);
-    bench.give(ask, bench.engine.position(), Snapshot::Place, true, &[&[4, 0]]);
+    bench.give(ask, bench.engine.position(), Snapshot::Position, true, &[&[4, 0]]);
     assert!(matches!(bench.said()[..], [Output::Begin { reset: true, .. }]));
 }
 
@@ -344,9 +351,9 @@ fn events_from_before_a_table_was_attended_are_not_held_against_a_query() {
             let change = Change { table: "t", kind: Kind::Update, before: None, after: None };
             bench.tell(Some(txid), true, Some(change));
         }
-        bench.give(ask, Place(15), Snapshot::Place, true, &[]);
+        bench.give(ask, Position(15), Snapshot::Position, true, &[]);
         let said = bench.said();
-        assert!(matches!(said[..], [Output::Begin { at: Some(Place(15)), .. }]), "{said:?}");
+        assert!(matches!(said[..], [Output::Begin { at: Some(Position(15)), .. }]), "{said:?}");
     }
 }
 
@@ -360,9 +367,9 @@ fn an_answer_to_a_read_that_no_longer_counts_is_nothing() {
     let (new, _) = bench.asked();
     assert_ne!(old, new);
     bench.said();
-    bench.give(old, Place(10), Snapshot::Place, true, &[&[1, 0]]);
+    bench.give(old, Position(10), Snapshot::Position, true, &[&[1, 0]]);
     assert!(bench.said().is_empty());
-    bench.give(new, Place(10), Snapshot::Place, true, &[]);
+    bench.give(new, Position(10), Snapshot::Position, true, &[]);
     assert!(matches!(bench.said()[..], [Output::Begin { .. }]));
 }
 
@@ -383,7 +390,7 @@ fn results_that_are_too_large_end_with_a_reason() {
 #[test]
 fn queries_that_no_index_finds_are_so_many_and_no_more() {
     let options = EngineOptions { unindexed_max: 2, ..OPTIONS };
-    let mut bench = Bench { engine: Engine::new(options, Place(10)), ..Bench::new() };
+    let mut bench = Bench { engine: Engine::new(options, Position(10)), ..Bench::new() };
     let all = ["SELECT k FROM t", "SELECT a FROM t", "SELECT b FROM t"];
     for sql in &all[..2] {
         bench.subscribe(sql);
@@ -392,7 +399,7 @@ fn queries_that_no_index_finds_are_so_many_and_no_more() {
     bench.said();
     let late = bench.subscribe(all[2]);
     let ends = bench.said().into_iter().find_map(|output| match output {
-        Output::End { to: To::Only(_, members), reason } => Some((members, reason.code)),
+        Output::End { to: Recipients::Only(_, members), reason } => Some((members, reason.code)),
         _ => None,
     });
     assert_eq!(ends, Some((vec![late], "too_many_unindexed")));
@@ -450,7 +457,10 @@ fn queries_that_are_bound_anew_give_all_rows_and_the_others_end_each_for_its_own
         _ => None,
     });
     let ended: Vec<_> = ended.collect();
-    let wanted = [(To::Only(first, vec![gone]), otherwise), (To::Only(third, vec![refused]), own)];
+    let wanted = [
+        (Recipients::Only(first, vec![gone]), otherwise),
+        (Recipients::Only(third, vec![refused]), own),
+    ];
     assert_eq!(ended, wanted);
     bench.answer(&[&[1, 0]]);
     assert!(matches!(bench.said()[..], [Output::Begin { reset: true, .. }]));
@@ -461,7 +471,7 @@ fn who_comes_back_gets_what_happened_since_and_no_rows() {
     let mut bench = Bench::new();
     let change = |after| Change { table: "t", kind: Kind::Insert, before: None, after };
     let row = |at, txid, after| Event {
-        at: Place(at),
+        at: Position(at),
         txid: Some(txid),
         tx_last: true,
         change: Some(change(after)),
@@ -475,7 +485,7 @@ fn who_comes_back_gets_what_happened_since_and_no_rows() {
     let [Output::Change { at, .. }, Output::Settled { at: until, .. }] = &said[..] else {
         panic!("{said:?}")
     };
-    assert_eq!((*at, *until), (Some(Place(9)), Place(10)));
+    assert_eq!((*at, *until), (Some(Position(9)), Position(10)));
     bench.event(8, true, Some(("t", None, Some([3, 1, 1]))));
     assert_eq!(bench.changed().0.inserted.len(), 1);
 

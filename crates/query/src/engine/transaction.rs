@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 
 use crate::delta::{Delta, RowText};
-use crate::place::Place;
+use crate::position::Position;
 
 /// A transaction as the log has it, as far as it was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Transaction {
     /// Its first event.
-    pub(super) first: Place,
+    pub(super) first: Position,
     /// Its last one so far; `first <= last`.
-    pub(super) last: Place,
+    pub(super) last: Position,
     /// By the database's number.
     pub(super) txid: i64,
 }

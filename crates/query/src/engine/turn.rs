@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::said::{AskId, AskKind, EndReason, EngineOptions, Output, QueryId, Subscriber};
 use super::state::Lost;
 use super::transaction::Transaction;
-use crate::place::Place;
+use crate::position::Position;
 
 /// How often it may be unknown what became of a result before the query is only run again.
 pub(super) const UNSURE_MAX: u32 = 3;
@@ -17,7 +17,7 @@ pub(super) const UNSURE_MAX: u32 = 3;
 pub(super) struct Asks {
     last: u64,
     open: HashMap<AskId, QueryId>,
-    marks: BTreeSet<(Place, QueryId)>,
+    marks: BTreeSet<(Position, QueryId)>,
 }
 
 impl Asks {
@@ -35,8 +35,8 @@ impl Asks {
         self.open.is_empty()
     }
 
-    /// The next query that waits for a place up to this one.
-    pub(super) fn due(&mut self, position: Place) -> Option<QueryId> {
+    /// The next query that waits for a position up to this one.
+    pub(super) fn due(&mut self, position: Position) -> Option<QueryId> {
         let (mark, query) = *self.marks.first()?;
         (mark <= position).then(|| {
             self.marks.pop_first();
@@ -51,7 +51,7 @@ pub(super) struct Turn<'a> {
     pub(super) query: QueryId,
     pub(super) options: &'a EngineOptions,
     /// The last event that was seen.
-    pub(super) position: Place,
+    pub(super) position: Position,
     /// The transaction whose events are coming.
     pub(super) open: Option<Transaction>,
     pub(super) asks: &'a mut Asks,
@@ -68,7 +68,7 @@ impl<'a> Turn<'a> {
     pub(super) fn new(
         query: QueryId,
         options: &'a EngineOptions,
-        position: Place,
+        position: Position,
         open: Option<Transaction>,
         asks: &'a mut Asks,
         out: &'a mut Vec<Output>,
@@ -77,8 +77,8 @@ impl<'a> Turn<'a> {
         Turn { query, options, position, open, asks, out, unsure: 0, ended, over }
     }
 
-    /// The last place that lies between two transactions: what is told is told of there.
-    pub(super) fn whole(&self) -> Place {
+    /// The last position that lies between two transactions: what is told is told of there.
+    pub(super) fn whole(&self) -> Position {
         whole(self.position, self.open.as_ref())
     }
 
@@ -91,7 +91,7 @@ impl<'a> Turn<'a> {
     }
 
     /// The query has its turn when the engine is there.
-    pub(super) fn wait_for(&mut self, mark: Place) {
+    pub(super) fn wait_for(&mut self, mark: Position) {
         self.asks.marks.insert((mark, self.query));
     }
 
@@ -109,9 +109,9 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// The last place that lies between two transactions.
-pub(super) fn whole(position: Place, open: Option<&Transaction>) -> Place {
-    open.map_or(position, |open| Place(open.first.0.saturating_sub(1)))
+/// The last position that lies between two transactions.
+pub(super) fn whole(position: Position, open: Option<&Transaction>) -> Position {
+    open.map_or(position, |open| Position(open.first.0.saturating_sub(1)))
 }
 
 /// The result has more rows than a result may have.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::said::{EndReason, Output, QueryId, TableNews, To};
+use super::said::{EndReason, Output, QueryId, Recipients, TableNews};
 use super::turn::{Turn, UNSURE_MAX, state_too_large};
 use super::{Body, Engine, Live};
 use crate::plan::{PlanName, Query};
@@ -69,7 +69,7 @@ impl Engine {
         for who in &members {
             self.registry.followers.remove(who);
         }
-        out.push(Output::End { to: To::Only(id, members), reason });
+        out.push(Output::End { to: Recipients::Only(id, members), reason });
     }
 
     fn remove(&mut self, id: QueryId, out: &mut Vec<Output>) {

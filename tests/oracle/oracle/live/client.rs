@@ -1,6 +1,6 @@
 //! A client of a live query: what it was told, and what it therefore has.
 
-use tidewire_query::{Delta, Place, RowText};
+use tidewire_query::{Delta, Position, RowText};
 
 /// What someone has who follows a query.
 #[derive(Debug, Clone, Default)]
@@ -9,7 +9,7 @@ pub(crate) struct Client {
     /// Whether it has been told anything.
     pub(crate) begun: bool,
     /// The last place that it was told to be exact at, and whether anything came since without one.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<Position>,
     pub(crate) unsettled: bool,
 }
 
@@ -21,7 +21,7 @@ impl Client {
     }
 
     /// It is told where it is. Says what is wrong with that, if anything is.
-    pub(crate) fn at(&mut self, place: Option<Place>) -> Result<(), String> {
+    pub(crate) fn at(&mut self, place: Option<Position>) -> Result<(), String> {
         let Some(place) = place else {
             self.unsettled = true;
             return Ok(());
@@ -143,9 +143,9 @@ mod tests {
     #[test]
     fn places_do_not_go_back() {
         let mut client = Client::default();
-        client.at(Some(Place(5))).expect("forward");
+        client.at(Some(Position(5))).expect("forward");
         client.at(None).expect("not known");
         assert!(client.unsettled);
-        assert!(client.at(Some(Place(4))).is_err());
+        assert!(client.at(Some(Position(4))).is_err());
     }
 }

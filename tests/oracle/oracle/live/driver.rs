@@ -10,8 +10,8 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tidewire_query::{
     Access, AskId, AskKind, Binding, Change, Column, Draft, EndReason, Engine, EngineOptions,
-    Event, Kind, Output, Place, PlanName, Query, QueryId, QueryLimits, ReadFailed, RowText, Rows,
-    ShapeColumn, Snapshot, Subscriber, TableName, TableNews, TableShape, TenantRule, To,
+    Event, Kind, Output, PlanName, Query, QueryId, QueryLimits, ReadFailed, Recipients, RowText,
+    Rows, ShapeColumn, Snapshot, Subscriber, TableName, TableNews, TableShape, TenantRule,
 };
 use tidewire_store::{
     Control, LiveRead, Operation, PageLimit, Position, ShapeView, SqlError, TableRef, TailEvent,
@@ -35,7 +35,7 @@ pub(crate) struct Report {
     /// Which query of the case.
     pub(crate) query: usize,
     pub(crate) plan: PlanName,
-    pub(crate) place: Place,
+    pub(crate) place: tidewire_query::Position,
     pub(crate) rows: Vec<RowText>,
     pub(crate) who: Subscriber,
 }
@@ -98,7 +98,7 @@ impl<'a> Driver<'a> {
         let limits = QueryLimits { rows_max: 1_000, window_slack: slack, hide_timing: true };
         let mut driver = Driver {
             case,
-            engine: Engine::new(options, Place(at.number())),
+            engine: Engine::new(options, tidewire_query::Position(at.number())),
             limits,
             shapes: BTreeMap::new(),
             queries: Vec::new(),
@@ -311,11 +311,11 @@ impl<'a> Driver<'a> {
                 LiveRead { sql: asked.sql.to_string(), tables, limits: LIMITS, account: None };
             match self.ground.store.read_query(read).await {
                 Ok(rows) => {
-                    let snapshot = rows.snapshot.as_deref().map_or(Snapshot::Place, |text| {
+                    let snapshot = rows.snapshot.as_deref().map_or(Snapshot::Position, |text| {
                         Snapshot::parse(text).unwrap_or_else(|| panic!("no snapshot: {text}"))
                     });
                     let rows = Rows {
-                        tip: Place(rows.tip.number()),
+                        tip: tidewire_query::Position(rows.tip.number()),
                         snapshot,
                         settled: rows.settled,
                         rows: rows.rows,
@@ -359,7 +359,7 @@ impl<'a> Driver<'a> {
         let mark = self.ground.store.caught_up(MARK_MS).await.expect("a mark comes");
         for ask in std::mem::take(&mut self.unsettled) {
             self.tally.add("hand-over", "settled by a mark", 1);
-            self.engine.settled(ask, Place(mark.number()), out);
+            self.engine.settled(ask, tidewire_query::Position(mark.number()), out);
         }
     }
 
@@ -405,12 +405,12 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    fn whom(&self, to: &To, beginners: bool) -> Vec<Subscriber> {
+    fn whom(&self, to: &Recipients, beginners: bool) -> Vec<Subscriber> {
         match to {
-            To::Only(_, who) => {
+            Recipients::Only(_, who) => {
                 who.iter().filter(|who| self.members.contains_key(who)).copied().collect()
             }
-            To::All(query) => {
+            Recipients::All(query) => {
                 let all = self.members.iter();
                 let all = all.filter(|(_, it)| it.id == *query && (it.client.begun || beginners));
                 all.map(|(who, _)| *who).collect()
@@ -420,9 +420,9 @@ impl<'a> Driver<'a> {
 
     fn tell(
         &mut self,
-        to: &To,
+        to: &Recipients,
         begins: bool,
-        at: Option<Place>,
+        at: Option<tidewire_query::Position>,
         with: impl Fn(&mut Client) -> Result<(), String>,
     ) -> Result<(), String> {
         for who in self.whom(to, false) {
@@ -499,6 +499,6 @@ fn event_of(event: &TailEvent) -> Event<'_> {
         before: row.before.as_deref(),
         after: row.after.as_deref(),
     });
-    let at = Place(event.position.number());
+    let at = tidewire_query::Position(event.position.number());
     Event { at, txid: event.txid, tx_last: event.tx_last, change }
 }

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rusqlite::Connection;
 use rusqlite::types::Value;
-use tidewire_query::Place;
+use tidewire_query::Position;
 use tidewire_store::{Operation, TailEvent};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -61,7 +61,11 @@ impl<'a> Shadow<'a> {
     }
 
     /// Goes on to a place.
-    pub(crate) async fn advance(&mut self, events: &[TailEvent], to: Place) -> Result<(), String> {
+    pub(crate) async fn advance(
+        &mut self,
+        events: &[TailEvent],
+        to: Position,
+    ) -> Result<(), String> {
         while let Some(event) = events.get(self.taken).filter(|it| it.position.number() <= to.0) {
             self.taken += 1;
             self.take(event)?;

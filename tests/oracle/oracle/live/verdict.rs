@@ -3,7 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidewire_query::{Place, PlanName};
+use tidewire_query::{PlanName, Position};
 
 use super::case::{Case, Compare};
 use super::columns::Sort;
@@ -207,7 +207,7 @@ async fn play_on(ground: &mut Ground, case: &Case, tally: &mut Tally) -> Result<
         return Err(Failure { query, message });
     }
     let mut shadow = Shadow::new(ground, &case.tables).await;
-    let mut by_place: BTreeMap<Place, Vec<Report>> = BTreeMap::new();
+    let mut by_place: BTreeMap<Position, Vec<Report>> = BTreeMap::new();
     for report in reports {
         by_place.entry(report.place).or_default().push(report);
     }
@@ -217,7 +217,7 @@ async fn play_on(ground: &mut Ground, case: &Case, tally: &mut Tally) -> Result<
         shadow.advance(&events, place).await.map_err(of_log)?;
         compare(&shadow, case, &reports, &mut compared, tally).await?;
     }
-    shadow.advance(&events, Place(u64::MAX)).await.map_err(of_log)?;
+    shadow.advance(&events, Position(u64::MAX)).await.map_err(of_log)?;
     shadow.compare_with_tables(ground).await.map_err(of_log)?;
     for (query, plans) in &compared {
         for plan in plans {

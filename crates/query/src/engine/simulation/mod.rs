@@ -1,9 +1,9 @@
-//! The engine against a model of the database: at every place that is told, what someone was told is
+//! The engine against a model of the database: at every position that is told, what someone was told is
 //! what the query gives there.
 //!
 //! A failure names its seed. The ignored test runs many more of them, and takes as long.
 //!
-//! - `client`: someone who follows a query, believes what is told, and holds every place against
+//! - `client`: someone who follows a query, believes what is told, and holds every position against
 //!   the database
 //! - `database`: a database as small as it can be
 //! - `queries`: the queries of a simulation, each with what the database would answer

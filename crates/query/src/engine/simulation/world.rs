@@ -10,11 +10,11 @@ use super::random::Random;
 use super::values;
 use crate::engine::turn::whole;
 use crate::engine::{
-    AskId, AskKind, EndReason, Engine, EngineOptions, Output, QueryId, ReadFailed, Rows,
-    Subscriber, TableNews, To,
+    AskId, AskKind, EndReason, Engine, EngineOptions, Output, QueryId, ReadFailed, Recipients,
+    Rows, Subscriber, TableNews,
 };
-use crate::place::Place;
 use crate::plan::Query;
+use crate::position::Position;
 
 /// What kinds of things happen.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +70,7 @@ pub(super) struct World {
     engine: Engine,
     asked: Arc<[Asked]>,
     clients: BTreeMap<Subscriber, Client>,
-    /// Those who left with a place.
+    /// Those who left with a position.
     away: BTreeMap<Subscriber, Client>,
     reads: BTreeMap<AskId, (String, Read)>,
     /// Reads on which those who have begun wait.
@@ -149,13 +149,13 @@ impl World {
             let at = usize::try_from(next).expect("a small log");
             let Some(logged) = self.database.log.get(at).cloned() else { return };
             let mut out = Vec::new();
-            self.engine.apply(&logged.event(Place(next + 1)), &mut out);
+            self.engine.apply(&logged.event(Position(next + 1)), &mut out);
             self.hear(out);
             self.check_quiet();
         }
     }
 
-    /// Whoever is at a place, and whose query asks for nothing on their behalf, is at every place
+    /// Whoever is at a position, and whose query asks for nothing on their behalf, is at every position
     /// from there on.
     fn check_quiet(&mut self) {
         self.behind.retain(|ask, _| self.engine.asks.query(*ask).is_some());
@@ -179,8 +179,8 @@ impl World {
         let mut out = Vec::new();
         let id = self.engine.subscribe(query, who, &mut out);
         let mut client = Client::new(id, asked);
-        // Whoever has seen the log up to here is not told of an earlier place.
-        client.place = Some(whole(self.engine.position(), self.engine.open.as_ref()));
+        // Whoever has seen the log up to here is not told of an earlier position.
+        client.position = Some(whole(self.engine.position(), self.engine.open.as_ref()));
         self.clients.insert(who, client);
         self.hear(out);
     }
@@ -203,11 +203,11 @@ impl World {
 
     fn come_back(&mut self) {
         let Some((who, mut client)) = self.away.pop_first() else { return };
-        let offset = client.place.expect("it left with a place").0;
+        let offset = client.position.expect("it left with a position").0;
         let position = self.engine.position().0;
         let log = self.database.log.clone();
         let past = (offset..position)
-            .map(|at| log[usize::try_from(at).expect("a small log")].event(Place(at + 1)));
+            .map(|at| log[usize::try_from(at).expect("a small log")].event(Position(at + 1)));
         let past = past.collect::<Vec<_>>();
         let query = Arc::clone(&self.asked[client.asked].query);
         let mut out = Vec::new();
@@ -359,8 +359,8 @@ impl World {
                 Output::End { to, .. } => to,
             };
             let (query, only) = match to {
-                To::All(query) => (*query, None),
-                To::Only(query, only) => (*query, Some(only)),
+                Recipients::All(query) => (*query, None),
+                Recipients::Only(query, only) => (*query, Some(only)),
             };
             if let Some(only) = only {
                 assert!(!only.is_empty(), "said to nobody: {output:?}");
