@@ -1,8 +1,8 @@
 //! From a read to the stream of events: what the read saw is skipped, the rest is applied.
 
-use super::held::Noted;
-use super::said::AskId;
+use super::messages::AskId;
 use super::transaction::Transaction;
+use super::unsettled::RelevantTransactions;
 use crate::position::Position;
 use crate::snapshot::Snapshot;
 
@@ -60,7 +60,7 @@ pub(super) struct Settling {
 
 impl Settling {
     /// Of the transactions that concern the query, those that came before the answer were noted.
-    pub(super) fn new(ask: AskId, reading: Reading, noted: &Noted) -> Settling {
+    pub(super) fn new(ask: AskId, reading: Reading, noted: &RelevantTransactions) -> Settling {
         let seen_last = reading.tip;
         let mut settling = Settling { ask, reading, told: false, seen_last, unseen_first: None };
         for by in &noted.each {

@@ -1,7 +1,7 @@
 //! Someone who follows a query, believes what is told, and holds every position against the database.
 
 use super::database::Database;
-use super::queries::Asked;
+use super::queries::SimulatedQuery;
 use crate::delta::RowText;
 use crate::engine::project;
 use crate::engine::{Output, QueryId};
@@ -27,7 +27,7 @@ impl Client {
     }
 
     /// Takes what is said to it.
-    pub(super) fn hear(&mut self, output: &Output, asked: &Asked, database: &Database) {
+    pub(super) fn hear(&mut self, output: &Output, asked: &SimulatedQuery, database: &Database) {
         match output {
             Output::Begin { rows, at, reset, .. } => {
                 assert_eq!(*reset, self.rows.is_some(), "a reset is for those who have rows");
@@ -51,7 +51,7 @@ impl Client {
         }
     }
 
-    fn move_to(&mut self, at: Option<Position>, asked: &Asked, database: &Database) {
+    fn move_to(&mut self, at: Option<Position>, asked: &SimulatedQuery, database: &Database) {
         self.is_placed = at.is_some();
         if let Some(at) = at {
             assert!(self.position <= Some(at), "from {:?} back to {at:?}", self.position);
@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// Q1: the rows are what the query gives at a position.
-    pub(super) fn check(&self, at: Position, asked: &Asked, database: &Database) {
+    pub(super) fn check(&self, at: Position, asked: &SimulatedQuery, database: &Database) {
         let mut mine = self.rows.clone().expect("rows at a position");
         let truth = (asked.run)(&database.contents_at(at));
         let mut truth = texts(asked, &truth);
@@ -73,7 +73,7 @@ impl Client {
     }
 }
 
-fn texts(asked: &Asked, rows: &[Vec<i64>]) -> Vec<RowText> {
+fn texts(asked: &SimulatedQuery, rows: &[Vec<i64>]) -> Vec<RowText> {
     let text = |row: &Vec<i64>| {
         let values = super::values(row);
         project::of_values(&asked.query.columns, &values).expect("as many values as columns")

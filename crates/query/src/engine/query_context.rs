@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::said::{AskId, AskKind, EndReason, EngineOptions, Output, QueryId, Subscriber};
-use super::state::Lost;
+use super::messages::{AskId, AskKind, EndReason, EngineOptions, Output, QueryId, Subscriber};
+use super::state::StateError;
 use super::transaction::Transaction;
 use crate::position::Position;
 
@@ -14,13 +14,13 @@ pub(super) const UNSURE_MAX: u32 = 3;
 /// Reads that were asked for and what is waited for after them. Numbers are never used again, so that
 /// an answer to a read that no longer counts is known as such.
 #[derive(Debug, Default)]
-pub(super) struct Asks {
+pub(super) struct OpenReads {
     last: u64,
     open: HashMap<AskId, QueryId>,
     marks: BTreeSet<(Position, QueryId)>,
 }
 
-impl Asks {
+impl OpenReads {
     pub(super) fn query(&self, ask: AskId) -> Option<QueryId> {
         self.open.get(&ask).copied()
     }
@@ -47,14 +47,14 @@ impl Asks {
 
 /// One thing that happens to one query.
 #[derive(Debug)]
-pub(super) struct Turn<'a> {
+pub(super) struct QueryContext<'a> {
     pub(super) query: QueryId,
     pub(super) options: &'a EngineOptions,
     /// The last event that was seen.
     pub(super) position: Position,
     /// The transaction whose events are coming.
     pub(super) open: Option<Transaction>,
-    pub(super) asks: &'a mut Asks,
+    pub(super) asks: &'a mut OpenReads,
     pub(super) out: &'a mut Vec<Output>,
     /// How often it was not known what became of the result.
     pub(super) unsure: u32,
@@ -64,17 +64,17 @@ pub(super) struct Turn<'a> {
     pub(super) over: Option<EndReason>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> QueryContext<'a> {
     pub(super) fn new(
         query: QueryId,
         options: &'a EngineOptions,
         position: Position,
         open: Option<Transaction>,
-        asks: &'a mut Asks,
+        asks: &'a mut OpenReads,
         out: &'a mut Vec<Output>,
-    ) -> Turn<'a> {
+    ) -> QueryContext<'a> {
         let (ended, over) = (Vec::new(), None);
-        Turn { query, options, position, open, asks, out, unsure: 0, ended, over }
+        QueryContext { query, options, position, open, asks, out, unsure: 0, ended, over }
     }
 
     /// The last position that lies between two transactions: what is told is told of there.
@@ -102,8 +102,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    pub(super) fn lost(&mut self, lost: &Lost) {
-        if *lost == Lost::Unsure {
+    pub(super) fn lost(&mut self, lost: &StateError) {
+        if *lost == StateError::Unsure {
             self.unsure += 1;
         }
     }
