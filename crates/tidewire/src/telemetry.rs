@@ -96,7 +96,7 @@ mod tests {
             let into = Arc::clone(&said);
             let lines = tracing_subscriber::fmt::layer()
                 .with_ansi(false)
-                .with_writer(move || Into(Arc::clone(&into)));
+                .with_writer(move || LogSink(Arc::clone(&into)));
             let rule = filter_fn(|line| may_be_said(line.target(), *line.level()));
             let all =
                 tracing_subscriber::registry().with(lines).with(filter(wanted).expect("a filter"));
@@ -112,9 +112,9 @@ mod tests {
         }
     }
 
-    struct Into(Arc<Mutex<Vec<u8>>>);
+    struct LogSink(Arc<Mutex<Vec<u8>>>);
 
-    impl std::io::Write for Into {
+    impl std::io::Write for LogSink {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().expect("no panic").extend_from_slice(bytes);
             Ok(bytes.len())

@@ -5,7 +5,7 @@
 //! letters that are worked off again beside the log, batches that end by their events and by their bytes, and a
 //! change of the number of partitions in the middle. What becomes of an event is in the event.
 
-mod ground;
+mod fixture;
 mod history;
 mod http;
 mod library;
@@ -24,7 +24,7 @@ use tidewire_store::groups::{
 use tidewire_store::{PageLimit, Position};
 use tokio::time::Instant;
 
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 use crate::history::{HEALING, MIXED, SOURCE_EVENTS_MAX, Source, plain, sources, stubborn};
 use crate::http::Http;
 use crate::library::Library;
@@ -45,21 +45,21 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[tokio::test(flavor = "multi_thread")]
 async fn both_drivers_walk_alike_on_sqlite() {
     for seed in 0..SEEDS {
-        walk(Ground::sqlite().await, seed).await;
+        walk(Fixture::sqlite().await, seed).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_drivers_walk_alike_on_postgres() {
     for seed in 0..SEEDS {
-        walk(Ground::postgres().await, seed).await;
+        walk(Fixture::postgres().await, seed).await;
     }
 }
 
 /// One history.
-async fn walk(ground: Ground, seed: u64) {
+async fn walk(fixture: Fixture, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
-    let pair = Pair::start(ground, seed).await;
+    let pair = Pair::start(fixture, seed).await;
     for total in PARTITIONS {
         pair.put(sources(&mut rng, 30, MIXED)).await;
         pair.put(vec![stubborn("host-1", 2)]).await;
@@ -83,20 +83,20 @@ async fn walk(ground: Ground, seed: u64) {
     );
     pair.meet_one_too_large(seed).await;
     pair.http.end().await;
-    pair.ground.end().await;
+    pair.fixture.end().await;
 }
 
 /// Both drivers, over one log.
 struct Pair {
-    ground: Ground,
+    fixture: Fixture,
     groups: SharedGroups,
     library: Library,
     http: Http,
 }
 
 impl Pair {
-    async fn start(ground: Ground, seed: u64) -> Pair {
-        let groups = ground.groups();
+    async fn start(fixture: Fixture, seed: u64) -> Pair {
+        let groups = fixture.groups();
         let choice = usize::try_from(seed).expect("a small seed");
         let batch_size = BATCH_SIZES[choice % BATCH_SIZES.len()];
         let on_dead = if choice % 3 == 2 { OnDead::Skip } else { OnDead::Park };
@@ -111,12 +111,12 @@ impl Pair {
         }
         let transcript = Arc::new(Mutex::default());
         let library = Library { groups: Arc::clone(&groups), batch_size, transcript };
-        let http = Http::start(ground.store(), batch_size, on_dead).await;
-        Pair { ground, groups, library, http }
+        let http = Http::start(fixture.store(), batch_size, on_dead).await;
+        Pair { fixture, groups, library, http }
     }
 
     async fn put(&self, sources: Vec<Source>) {
-        self.ground.put(&sources).await;
+        self.fixture.put(&sources).await;
     }
 
     /// A host of each partition.
@@ -185,9 +185,9 @@ impl Pair {
         self.compare_transcripts(seed);
         let letters = (self.letters(library::GROUP).await, self.letters(http::GROUP).await);
         assert_eq!(letters.0, letters.1, "seed {seed}: letters");
-        let writes = self.ground.letter_writes(library::GROUP).await;
+        let writes = self.fixture.letter_writes(library::GROUP).await;
         assert!(!writes.is_empty(), "seed {seed}: nothing became a letter");
-        let others = self.ground.letter_writes(http::GROUP).await;
+        let others = self.fixture.letter_writes(http::GROUP).await;
         assert_eq!(writes, others, "seed {seed}: letters that were written, also again");
     }
 

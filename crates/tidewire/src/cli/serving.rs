@@ -7,7 +7,7 @@ use clap::Args;
 use tidewire_store::Epoch;
 use tidewire_store_postgres::CompatSchemas;
 
-use crate::config::Given;
+use crate::config::RawSettings;
 
 /// Which store.
 #[derive(Debug, Args)]
@@ -27,10 +27,10 @@ pub(crate) struct StoreFlags {
 
 impl StoreFlags {
     /// As settings for the configuration.
-    pub(crate) fn given(self) -> Given {
+    pub(crate) fn given(self) -> RawSettings {
         let data = self.data.map(|data| ("--data", "data", data));
         let database = self.database.map(|database| ("--database", "database", database));
-        Given { file: self.config, flags: data.into_iter().chain(database).collect() }
+        RawSettings { file: self.config, flags: data.into_iter().chain(database).collect() }
     }
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct ServerFlags {
 
 impl ServerFlags {
     /// As settings for the configuration.
-    pub(crate) fn given(self) -> Given {
+    pub(crate) fn given(self) -> RawSettings {
         let mut given = self.store.given();
         given.flags.extend(self.listen.map(|listen| ("--listen", "listen", listen)));
         given

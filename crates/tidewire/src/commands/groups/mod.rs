@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
-use tidewire_client::{Group, GroupWish, Place};
+use tidewire_client::{Group, GroupSettings, LogPosition};
 
 use super::ask;
 use crate::cli::{
@@ -37,7 +37,7 @@ pub(crate) async fn run(command: GroupsCommand) -> anyhow::Result<ExitCode> {
 async fn create(flags: CreateGroupFlags) -> anyhow::Result<ExitCode> {
     let group = &flags.group;
     let filtered = !flags.tables.is_empty() || !flags.streams.is_empty();
-    let wish = GroupWish {
+    let settings = GroupSettings {
         partitions: flags.partitions,
         tables: filtered.then(|| flags.tables.clone()),
         streams: filtered.then(|| flags.streams.clone()),
@@ -46,7 +46,7 @@ async fn create(flags: CreateGroupFlags) -> anyhow::Result<ExitCode> {
         on_dead: flags.on_dead,
         paused: None,
     };
-    let made = super::client(&flags.client)?.put_group(group, &wish).await;
+    let made = super::client(&flags.client)?.put_group(group, &settings).await;
     let (made, new) = made.with_context(|| format!("cannot make the group {group}"))?;
     if flags.json {
         json(&mut io::stdout().lock(), &made)?;
@@ -62,7 +62,7 @@ async fn create(flags: CreateGroupFlags) -> anyhow::Result<ExitCode> {
 async fn change(flags: ChangeGroupFlags) -> anyhow::Result<ExitCode> {
     let group = &flags.group;
     let filtered = flags.everything || !flags.tables.is_empty() || !flags.streams.is_empty();
-    let wish = GroupWish {
+    let settings = GroupSettings {
         partitions: flags.partitions,
         tables: filtered.then(|| flags.tables.clone()),
         streams: filtered.then(|| flags.streams.clone()),
@@ -71,7 +71,7 @@ async fn change(flags: ChangeGroupFlags) -> anyhow::Result<ExitCode> {
         on_dead: flags.on_dead,
         paused: flags.pause.then_some(true),
     };
-    let changed = super::client(&flags.client)?.change_group(group, &wish).await;
+    let changed = super::client(&flags.client)?.change_group(group, &settings).await;
     let changed = changed.with_context(|| format!("cannot change the group {group}"))?;
     if flags.json {
         json(&mut io::stdout().lock(), &changed)?;
@@ -161,21 +161,21 @@ async fn remove(flags: RemoveGroupFlags) -> anyhow::Result<ExitCode> {
 }
 
 /// Reads a place in the log.
-fn place(text: &str) -> anyhow::Result<Place> {
+fn place(text: &str) -> anyhow::Result<LogPosition> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text {
-        "beginning" => return Ok(Place::Beginning),
-        "now" => return Ok(Place::Now),
+        "beginning" => return Ok(LogPosition::Beginning),
+        "now" => return Ok(LogPosition::Now),
         _ => {}
     }
     if let Some((epoch, position)) = text.split_once('_')
         && digits(epoch)
         && digits(position)
     {
-        return Ok(Place::Offset(text.to_owned()));
+        return Ok(LogPosition::Offset(text.to_owned()));
     }
     if text.split_once('-').is_some_and(|(year, _)| digits(year)) {
-        return Ok(Place::Time(text.to_owned()));
+        return Ok(LogPosition::Time(text.to_owned()));
     }
     bail!(
         "{text:?} is no place in the log: give beginning, now, an offset such as 0001_0000000000000042, \
@@ -183,12 +183,12 @@ fn place(text: &str) -> anyhow::Result<Place> {
     )
 }
 
-fn described(place: &Place) -> String {
+fn described(place: &LogPosition) -> String {
     match place {
-        Place::Beginning => "the beginning of what the log has".to_owned(),
-        Place::Now => "the end of the log".to_owned(),
-        Place::Offset(offset) => format!("behind {offset}"),
-        Place::Time(time) => format!("the first event of {time} or later"),
+        LogPosition::Beginning => "the beginning of what the log has".to_owned(),
+        LogPosition::Now => "the end of the log".to_owned(),
+        LogPosition::Offset(offset) => format!("behind {offset}"),
+        LogPosition::Time(time) => format!("the first event of {time} or later"),
     }
 }
 
@@ -215,10 +215,10 @@ mod tests {
     fn places_are_told_apart_by_how_they_look() {
         let offset = "0001_0000000000000042";
         for (text, expected) in [
-            ("beginning", Place::Beginning),
-            ("now", Place::Now),
-            (offset, Place::Offset(offset.to_owned())),
-            ("2026-01-31T08:00:00Z", Place::Time("2026-01-31T08:00:00Z".to_owned())),
+            ("beginning", LogPosition::Beginning),
+            ("now", LogPosition::Now),
+            (offset, LogPosition::Offset(offset.to_owned())),
+            ("2026-01-31T08:00:00Z", LogPosition::Time("2026-01-31T08:00:00Z".to_owned())),
         ] {
             assert_eq!(place(text).expect("a place"), expected);
         }

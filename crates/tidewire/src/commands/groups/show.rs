@@ -284,7 +284,7 @@ mod tests {
         let idle = Group {
             group: "audit".to_owned(),
             lag_events: None,
-            stopped: Some(tidewire_client::groups::Trouble {
+            stopped: Some(tidewire_client::groups::StopReason {
                 code: "paused".to_owned(),
                 text: String::new(),
             }),
