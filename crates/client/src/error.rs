@@ -1,4 +1,4 @@
-//! What can go wrong for a client, with what the server said about it.
+//! The errors of a client, with the server's problem where it sent one.
 
 use std::fmt;
 use std::io;
@@ -156,7 +156,7 @@ fn unreached(error: &reqwest::Error) -> ConnectFailure {
 fn why(error: &reqwest::Error) -> String {
     let cause = innermost(error);
     match unreached(error) {
-        ConnectFailure::NobodyListens => "nobody listens there (connection refused)".to_owned(),
+        ConnectFailure::NobodyListens => "no server listens there (connection refused)".to_owned(),
         ConnectFailure::NotEncrypted => {
             "what listens there does not speak TLS; its address begins with http://".to_owned()
         }

@@ -1,4 +1,4 @@
-//! API keys, for administrators; and what administrators say to all nodes.
+//! API keys, and messages to all nodes; for administrators.
 
 use std::time::Duration;
 

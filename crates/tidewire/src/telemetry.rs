@@ -1,7 +1,7 @@
-//! What the process says about itself: log lines on the standard error, as text or JSON.
+//! Log lines of the process, on the standard error, as text or JSON.
 //!
-//! The standard output is for what a command was asked for. Secrets have types whose debug form
-//! hides them, so that no line can show one.
+//! The standard output is for the result of a command. Secrets have types whose debug form hides them, so that no log
+//! line can show one.
 
 use std::io::IsTerminal as _;
 
@@ -50,8 +50,9 @@ fn may_be_said(target: &str, level: Level) -> bool {
 }
 
 fn filter(wanted: &str) -> anyhow::Result<EnvFilter> {
-    EnvFilter::try_new(wanted)
-        .with_context(|| format!("TIDEWIRE_LOG={wanted} is no filter such as warn,tidewire=debug"))
+    EnvFilter::try_new(wanted).with_context(|| {
+        format!("TIDEWIRE_LOG={wanted} is not a filter; write one such as warn,tidewire=debug")
+    })
 }
 
 fn install(wanted: &str, json: bool) -> anyhow::Result<()> {

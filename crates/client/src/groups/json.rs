@@ -1,4 +1,4 @@
-//! What is said of groups and of their work, as JSON has it.
+//! The JSON of groups, their partitions, members, batches and letters.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

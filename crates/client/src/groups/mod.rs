@@ -1,7 +1,7 @@
-//! Consumer groups: how they are doing, what they are, and the work of their members, a request each. A member
-//! at work is a [`Worker`](crate::consume::Worker).
+//! Consumer groups: their state, their settings, and the work of their members, one request each. A running member
+//! is a [`Worker`](crate::consume::Worker).
 //!
-//! - `json`: the JSON of groups and of their work
+//! - `json`: the JSON of groups, their partitions, members, batches and letters
 
 mod json;
 

@@ -1,7 +1,7 @@
-//! The connection as it comes and goes: one address after the other, with waits in between.
+//! The connection and its reconnects: one address after the other, with waits in between.
 //!
-//! Attempts under way are kept here, not in the caller's future: someone who drops that future every
-//! few milliseconds is connected all the same.
+//! Attempts in progress are kept here and not in the caller's future: a caller who drops that future every few
+//! milliseconds is connected all the same.
 
 use std::fmt;
 use std::pin::Pin;
@@ -168,7 +168,7 @@ impl Link {
             // The server spreads its clients itself.
             Some((reason, reconnect_in)) => {
                 self.backoff.reset();
-                let error = self.lost(format!("the server goes away ({reason})"));
+                let error = self.lost(format!("the server closes the connection ({reason})"));
                 (error, reconnect_in.min(ASKED_WAIT_MAX))
             }
             None => {

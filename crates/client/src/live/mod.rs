@@ -407,7 +407,7 @@ impl Live {
 fn check_query_id(query_id: &str) -> Result<(), ClientError> {
     if query_id.is_empty() || query_id.len() > QUERY_ID_BYTES_MAX {
         let bounds = format!("it has 1 to {QUERY_ID_BYTES_MAX} bytes");
-        return Err(ClientError::Unusable(format!("{query_id:?} is no query_id; {bounds}")));
+        return Err(ClientError::Unusable(format!("{query_id:?} is not a query_id; {bounds}")));
     }
     Ok(())
 }

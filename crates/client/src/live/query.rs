@@ -1,4 +1,4 @@
-//! One query that is followed: what is asked of the server, and what its answers do. Pure.
+//! One live query: the request to the server, and what each answer does. Pure.
 
 use super::result::{ChangePart, QueryBegun, QueryResult, ResultUpdate, RowText};
 use super::wire::{Created, Sql};

@@ -1,5 +1,4 @@
-//! What each message of the server does, and what comes of reads over HTTP. Pure, like the
-//! [`state`](super::state) it changes.
+//! What each message of the server, and each answer to a read over HTTP, does to the [`state`](super::state). Pure.
 
 use std::sync::Arc;
 
@@ -178,7 +177,7 @@ impl State {
             ResultUpdate::OutOfStep => {
                 tracing::warn!(
                     query = &*query_id,
-                    "a change does not fit its result; beginning anew"
+                    "a change does not fit the result of its query; reading the result again"
                 );
                 query.begin_anew();
                 return self.gap(&query_id);

@@ -1,8 +1,8 @@
-//! The rows of a live query, kept by what the server tells of it. Pure.
+//! The rows of a live query, kept current by the server's messages. Pure.
 //!
-//! Rows are the JSON they came as: the server tells rows apart by their text, and so does this. A
-//! result without an order is a bag of rows, in which equal ones may be there several times and one
-//! that goes is found by its text. Where a result has an order, changes say at which places.
+//! A row is the JSON text it came as: the server compares rows by their text, and so does this. A result without an
+//! order is a bag: equal rows may be in it several times, and a deleted row is found by its text. In a result with an
+//! order, a change carries the indices of its rows.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! One WebSocket: text in, text out, and whether the other side is still there.
+//! One WebSocket: text in, text out, and a check that the server still answers.
 //!
-//! All of it happens in [`Socket::receive`]: what waits to be sent goes out, pings are answered,
-//! and dropping the future loses nothing.
+//! All of it happens in [`Socket::receive`]: it sends what is queued and answers pings, and dropping its future loses
+//! nothing.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -104,7 +104,11 @@ impl Socket {
                 OpCode::Text => return Poll::Ready(Ok(frame.into_payload())),
                 OpCode::Close => return Poll::Ready(Err(farewell(&frame))),
                 OpCode::Ping | OpCode::Pong => {}
-                _ => return Poll::Ready(Err("it sent what is no text".to_owned().into())),
+                _ => {
+                    return Poll::Ready(Err("the server sent a frame that is not text"
+                        .to_owned()
+                        .into()));
+                }
             }
         }
     }

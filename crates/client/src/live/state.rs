@@ -1,6 +1,5 @@
-//! Which subscriptions there are, and what the caller and the server have yet to be told. Pure: no
-//! socket and no clock; [`Live`](super::Live) moves the bytes, [`receive`](super::receive) says
-//! what each message does.
+//! The subscriptions of a live connection, and what must still be sent to the server or given to the caller. Pure: no
+//! socket and no clock; [`Live`](super::Live) moves the bytes, [`receive`](super::receive) handles each message.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

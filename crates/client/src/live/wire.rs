@@ -438,7 +438,9 @@ mod tests {
             r#"{"offset":"1"}"#,
             "[]",
         ] {
-            assert!(Message::parse(&Bytes::from_static(text.as_bytes())).is_err(), "{text}");
+            let frame = Bytes::from_static(text.as_bytes());
+            let refused = Message::parse(&frame);
+            assert!(matches!(refused, Err(ClientError::NotUnderstood(_))), "{text}: {refused:?}");
         }
     }
 

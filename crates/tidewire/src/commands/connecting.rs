@@ -1,7 +1,7 @@
 //! The first connection of a command that follows something.
 //!
-//! Later ones are made for as long as it takes, because servers come back. But an address that begins wrongly, or a
-//! certificate that does not hold here, does not get better by itself: who has just typed the command is told so at once.
+//! Later connections are retried for ever, because servers come back. But a wrong URL or an unknown certificate does
+//! not get better by waiting: the first connection fails with it at once.
 
 use tidewire_client::{ClientError, ConnectFailure, Update};
 

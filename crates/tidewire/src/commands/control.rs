@@ -1,4 +1,4 @@
-//! `tidewire control`: something that is said to all servers of a database.
+//! `tidewire control`: a message to all servers of a database.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ pub(crate) async fn run(flags: ControlFlags) -> anyhow::Result<ExitCode> {
         ControlCommand::EndSubscription { live_id } => ControlMessage::EndSubscription { live_id },
     };
     let client = super::client(&flags.client)?;
-    client.order(&order).await.context("cannot say this to the servers")?;
-    eprintln!("Said to all servers.");
+    client.order(&order).await.context("cannot send this to the servers")?;
+    eprintln!("Sent to all servers.");
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! What to do about an error, in the words of the command line: its flags and variables, which the client does not know.
+//! What to do about an error, in terms of the command line's flags and variables, which the client does not know.
 
 use tidewire_client::{ClientError, ConnectFailure};
 
@@ -24,7 +24,7 @@ fn of_client(error: &ClientError, has_token: bool, has_admin_key: bool) -> Optio
         (Some(ConnectFailure::Certificate), error)
             if error.to_string().contains("CaUsedAsEndEntity") =>
         {
-            "the server's certificate is an authority's own (CA:TRUE): make it anew with -addext \
+            "the server's certificate is an authority's own (CA:TRUE): create it again with -addext \
              basicConstraints=critical,CA:FALSE, and name it by --ca FILE or TIDEWIRE_CA"
         }
         (Some(ConnectFailure::Certificate), _) => {

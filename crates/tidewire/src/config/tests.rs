@@ -1,4 +1,4 @@
-//! The layers together: which one wins, and what is said when one is wrong.
+//! All layers together: which one wins, and the errors for wrong values.
 
 use super::*;
 

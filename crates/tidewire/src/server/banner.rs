@@ -1,4 +1,4 @@
-//! What a person sees when the server is up: where everything is, and something to paste.
+//! The text that a person sees when the server is up: its addresses, and commands to try.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;

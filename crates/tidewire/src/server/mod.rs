@@ -164,7 +164,7 @@ pub(crate) async fn run(mut plan: Plan) -> anyhow::Result<ExitCode> {
             ),
             StopCause::Replaced(Replaced::Reopen(why)) => tracing::error!(
                 why,
-                "the database is not the one that was opened; this node opens it anew"
+                "the database was replaced (a failover); this node opens it again"
             ),
             StopCause::Replaced(Replaced::Stop(why)) => tracing::error!("stopping: {why}"),
         }
@@ -272,7 +272,7 @@ async fn drain(running: Running, grace: Duration) {
     if let Some(capture) = running.capture
         && tokio::time::timeout(CAPTURE_STOP_MAX, capture.stop()).await.is_err()
     {
-        tracing::warn!("capture did not stop in time; another node goes on where it was");
+        tracing::warn!("capture did not stop in time; another node continues from its position");
     }
     if tokio::time::timeout(STORE_CLOSE_MAX, running.store.close()).await.is_err() {
         tracing::warn!("the store did not close in time; what was acknowledged is durable");

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM, which end a server, and SIGHUP, on which it reads its configuration again.
+//! SIGINT and SIGTERM stop a server; SIGHUP makes it read its configuration again.
 
 use std::fmt;
 

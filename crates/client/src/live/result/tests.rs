@@ -1,4 +1,4 @@
-//! Results that are kept by messages, against what they must be.
+//! Results after messages, compared with the rows they must have.
 
 use proptest::prelude::*;
 use serde_json::json;

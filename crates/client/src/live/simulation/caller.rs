@@ -1,4 +1,4 @@
-//! The simulated caller: keeps what is given out, and knows what should have been.
+//! The simulated caller: records what it gets, and checks it against the log.
 
 use std::collections::BTreeMap;
 

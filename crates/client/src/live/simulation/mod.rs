@@ -1,7 +1,6 @@
-//! The client's rules against a server that does all that a server may do, in any order: it repeats
-//! events, drops them and says so, announces large ones, loses connections, refuses for a while,
-//! closes streams. Whatever it does, each subscription gives out the log's events once and in order
-//! (invariant 3), and a progress speaks only of what was given out.
+//! The client's rules against a server that does everything a server may do, in any order: it repeats events, drops
+//! them and says so, announces large ones, loses connections, refuses for a while, closes streams. Each subscription
+//! must give out the log's events once and in order (invariant 3), and a progress must not pass what was given out.
 //!
 //! - `caller`: the simulated caller
 //! - `server`: the simulated server

@@ -1,4 +1,4 @@
-//! Events that were set aside: `tidewire groups dead list`, `redrive` and `drop`.
+//! Dead letters: `tidewire groups dead list`, `redrive` and `drop`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -53,7 +53,7 @@ async fn redrive(flags: RedriveFlags) -> anyhow::Result<ExitCode> {
     let client = crate::commands::client(&flags.client)?;
     let keys = client.redrive_letters(group, &which(flags.which)).await;
     match keys.with_context(|| format!("cannot redrive letters of {group}"))? {
-        0 => eprintln!("There is nothing to handle again."),
+        0 => eprintln!("There is no letter to redrive."),
         1 => eprintln!("The events of 1 host and user are to be handled again, in order."),
         keys => {
             eprintln!("The events of {keys} hosts and users are to be handled again, in order.")
