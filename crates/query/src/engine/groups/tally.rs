@@ -181,15 +181,15 @@ mod tests {
             assert_eq!(kept.sum(scale).as_deref(), Ok(written));
         }
         for json in ["1.505", "\"NaN\"", "1e3", "", "--1", "+1", "null"] {
-            assert!(json.is_empty() || number(scale, json).is_err(), "{json}");
+            assert!(json.is_empty() || number(scale, json) == Err(StateError::Unsure), "{json}");
         }
     }
 
     #[test]
     fn what_a_database_would_not_sum_is_not_summed() {
-        assert!(value(Summed::Stored, "1.0").is_err());
-        assert!(value(Summed::Stored, "\"5\"").is_err());
-        assert!(value(Summed::Stored, "9223372036854775807").is_err());
+        for json in ["1.0", "\"5\"", "9223372036854775807"] {
+            assert_eq!(value(Summed::Stored, json), Err(StateError::Unsure), "{json}");
+        }
         let kept =
             ColumnTally { count: 2, sum: i128::from(i64::MAX) + 1, ..ColumnTally::default() };
         assert_eq!(kept.sum(Summed::Small), Err(StateError::Unsure));
