@@ -67,7 +67,7 @@ pub(super) fn measure(combination: Combination) -> Result<Measured> {
     let from_text = thread_time() - began;
     let grown_kib = cpu::resident_kib(std::process::id())? - memory_before;
     let time = Duration::from_millis(event_ms);
-    let mut told = Told { engine, at: 0, out, time };
+    let mut told = TimedEngine { engine, at: 0, out, time };
     let spread = |at: usize| HUNDRED + at * 7919 % (queries - HUNDRED);
     let misses: Vec<String> = (0..ROWS).map(|at| family.miss(spread(at))).collect();
     let hits: Vec<String> = (0..ROWS).map(|at| family.hit(spread(at))).collect();
@@ -81,14 +81,14 @@ pub(super) fn measure(combination: Combination) -> Result<Measured> {
     })
 }
 
-struct Told {
+struct TimedEngine {
     engine: Engine,
     at: u64,
     out: Vec<Output>,
     time: Duration,
 }
 
-impl Told {
+impl TimedEngine {
     /// The time of an event, each a transaction of its own, that so many are told of.
     fn event_us(&mut self, images: &[String], expected: usize) -> Result<f64> {
         for image in images {
