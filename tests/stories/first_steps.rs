@@ -182,7 +182,7 @@ async fn broken_json_makes_no_stream(http: &Http) {
         &["the stream holds application/json", "the message is not JSON", "double quotes"],
     );
     let meant = tidewire(http, Some(KEY), &["publish", "note", "{text: hi}"]).await;
-    says(&meant, 0, &["created the stream note (text/plain)", "begins as JSON does"]);
+    says(&meant, 0, &["created the stream note (text/plain)", "looks like JSON but is not valid"]);
     let other = tidewire(http, Some(KEY), &["publish", "note", "--json", "{text: hi}"]).await;
     says(&other, 1, &["it is to be application/json", "the message is not JSON"]);
 }

@@ -236,10 +236,10 @@ async fn tokens_and_tickets_are_used(http: &Http, secrets: &mut Secrets) {
     secrets.text("a ticket that was used", &spent);
     secrets.text("a ticket that was not used", &fresh);
     for (name, code, secret, claims) in [
-        ("a user's expired token", "token_expired", JWT_SECRET, claims(-3_600, &scopes())),
+        ("a user's expired token", "credential_expired", JWT_SECRET, claims(-3_600, &scopes())),
         (
             "a token with scopes that are none",
-            "token_claim_refused",
+            "unauthorized",
             JWT_SECRET,
             claims(3_600, &json!({ "can": ["fly"] })),
         ),
