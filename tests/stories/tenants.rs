@@ -162,7 +162,10 @@ async fn the_streams_of_another_tenant_are_not_there(store: Store) {
             let nothing = all_that_can_be_tried(stranger, "nobody/has-this").await;
             for (what, told) in &nothing {
                 assert!(matches!(told.status, 404 | 0), "{what}: {}", told.status);
-                let code = told.body.is_empty() || told.body.contains("stream_not_found");
+                let code = told.body.is_empty()
+                    || ["stream_not_found", "fork_source_not_found"]
+                        .iter()
+                        .any(|code| told.body.contains(code));
                 assert!(code, "{what}: {}", told.body);
             }
             for name in [&open, &closed, &hidden] {
