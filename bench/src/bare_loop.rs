@@ -38,7 +38,7 @@ const SYNCED_FILE_BYTES: u64 = 2000 * SYNCED_BYTES as u64;
 /// What the bare loop does with messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Habit {
+pub(crate) enum LoopMode {
     /// One write to a socket for each message.
     Plain,
     /// One for all messages that have come together.
@@ -47,7 +47,7 @@ pub(crate) enum Habit {
     Synced,
 }
 
-impl Habit {
+impl LoopMode {
     const ALL: [Self; 3] = [Self::Plain, Self::Joined, Self::Synced];
 
     fn path(self) -> &'static str {
@@ -129,7 +129,7 @@ fn serve(mut stream: TcpStream, writers: &[Sender<Order>], turn: usize) -> Resul
     let Some((path, upgrades)) = read_head(&stream)? else {
         return Ok(());
     };
-    if let Some(habit) = Habit::ALL.into_iter().find(|habit| habit.path() == path) {
+    if let Some(habit) = LoopMode::ALL.into_iter().find(|habit| habit.path() == path) {
         return publish(stream, writers, habit);
     }
     let form = match path.as_str() {
@@ -172,9 +172,9 @@ fn read_head(stream: &TcpStream) -> Result<Option<(String, bool)>> {
 }
 
 /// Takes messages until the publisher goes away.
-fn publish(mut stream: TcpStream, writers: &[Sender<Order>], habit: Habit) -> Result<()> {
-    let mut journal = (habit == Habit::Synced).then(Journal::open).transpose()?;
-    let joined = habit == Habit::Joined;
+fn publish(mut stream: TcpStream, writers: &[Sender<Order>], habit: LoopMode) -> Result<()> {
+    let mut journal = (habit == LoopMode::Synced).then(Journal::open).transpose()?;
+    let joined = habit == LoopMode::Joined;
     stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
     stream.set_read_timeout(None)?;
     let mut buffer = [0; READ_MESSAGES * MESSAGE_BYTES];

@@ -31,7 +31,7 @@ class Dead(Exception):
 
 
 class Refused(OSError):
-    """The server's answer is an error. What a proxy on the way says is no JSON, and is taken for weather."""
+    """The server's answer is an error. A proxy's answer may not be JSON; it counts as a transient error."""
 
     def __init__(self, error):
         try:
@@ -68,7 +68,7 @@ def post(act, document):
     try:
         return json.loads(answer or "null")
     except ValueError:
-        raise OSError("the answer is no JSON") from None
+        raise OSError("the answer is not JSON") from None
 
 
 @contextlib.contextmanager

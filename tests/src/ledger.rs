@@ -33,12 +33,12 @@ const LIMITS: SqlLimits =
 /// A store with a watched table `orders` and a `ledger`, in which groups work.
 #[derive(Debug)]
 pub struct Ledger {
-    place: Place,
+    store: LedgerStore,
     groups: SharedGroups,
 }
 
 #[derive(Debug)]
-enum Place {
+enum LedgerStore {
     /// In this process, as it must be.
     Sqlite { store: Arc<SqliteStore>, folder: Store },
     /// Captured by a server; worked on from here.
@@ -51,8 +51,8 @@ impl Ledger {
         match store {
             Store::Sqlite { ref folder, .. } => {
                 let opened = open_sqlite(folder.clone()).await;
-                let place = Place::Sqlite { store: Arc::clone(&opened), folder: store };
-                Ledger { place, groups: opened.groups() }
+                let store = LedgerStore::Sqlite { store: Arc::clone(&opened), folder: store };
+                Ledger { store, groups: opened.groups() }
             }
             Store::Postgres { ref url } => {
                 let url = url.clone();
@@ -64,7 +64,7 @@ impl Ledger {
                 let answer = server.http().json(Method::POST, "/v1/watch", &document).await;
                 assert_eq!(answer.status, 200, "{}", answer.text());
                 let groups = PostgresGroups::connect(&url, 1).await.expect("groups");
-                Ledger { place: Place::Postgres { url, sql, _server: server }, groups }
+                Ledger { store: LedgerStore::Postgres { url, sql, _server: server }, groups }
             }
         }
     }
@@ -76,17 +76,17 @@ impl Ledger {
 
     /// The database's address, for other processes.
     pub fn url(&self) -> &str {
-        match &self.place {
-            Place::Postgres { url, .. } => url,
-            Place::Sqlite { .. } => panic!("the embedded store has no address"),
+        match &self.store {
+            LedgerStore::Postgres { url, .. } => url,
+            LedgerStore::Sqlite { .. } => panic!("the embedded store has no address"),
         }
     }
 
     /// A member of the group `g` that reads `orders`, as yet without a number of partitions.
     pub fn member(&self) -> Builder {
-        match &self.place {
-            Place::Sqlite { store, .. } => Ledger::member_at(Arc::clone(store)),
-            Place::Postgres { url, .. } => Ledger::member_at(url.clone()),
+        match &self.store {
+            LedgerStore::Sqlite { store, .. } => Ledger::member_at(Arc::clone(store)),
+            LedgerStore::Postgres { url, .. } => Ledger::member_at(url.clone()),
         }
     }
 
@@ -101,9 +101,9 @@ impl Ledger {
 
     /// Runs statements in one transaction.
     pub async fn run(&self, text: &str) {
-        match &self.place {
-            Place::Sqlite { store, .. } => run_sqlite(store, text).await,
-            Place::Postgres { sql, .. } => {
+        match &self.store {
+            LedgerStore::Sqlite { store, .. } => run_sqlite(store, text).await,
+            LedgerStore::Postgres { sql, .. } => {
                 let one = format!("BEGIN; {text}; COMMIT");
                 sql.batch_execute(&one).await.unwrap_or_else(|error| panic!("{text}: {error:?}"));
             }
@@ -119,27 +119,27 @@ impl Ledger {
 
     /// Asks for one number.
     pub async fn number(&self, question: &str) -> i64 {
-        match &self.place {
-            Place::Sqlite { folder, .. } => folder.number((question, question)).await,
-            Place::Postgres { sql, .. } => sql.number(question).await,
+        match &self.store {
+            LedgerStore::Sqlite { folder, .. } => folder.number((question, question)).await,
+            LedgerStore::Postgres { sql, .. } => sql.number(question).await,
         }
     }
 
     /// What the ledger says was made of a user's orders, in order, with a space between.
     pub async fn story_of(&self, user: &str) -> String {
-        let list = match &self.place {
-            Place::Sqlite { .. } => "group_concat(what, ' ')",
-            Place::Postgres { .. } => "string_agg(what, ' ')",
+        let list = match &self.store {
+            LedgerStore::Sqlite { .. } => "group_concat(what, ' ')",
+            LedgerStore::Postgres { .. } => "string_agg(what, ' ')",
         };
         let question = format!(
             "SELECT coalesce({list}, '') FROM (SELECT what FROM ledger WHERE user_id = '{user}' ORDER BY seq) AS l"
         );
-        match &self.place {
-            Place::Sqlite { store, .. } => {
+        match &self.store {
+            LedgerStore::Sqlite { store, .. } => {
                 let answer = store.run_sql(statements(&question)).await.expect("an answer");
                 serde_json::from_str(answer.rows[0][0].get()).expect("a text")
             }
-            Place::Postgres { sql, .. } => {
+            LedgerStore::Postgres { sql, .. } => {
                 sql.query_one(&question, &[]).await.expect("an answer").get(0)
             }
         }
@@ -152,9 +152,9 @@ impl Ledger {
     }
 
     fn log(&self) -> &'static str {
-        match &self.place {
-            Place::Sqlite { .. } => "log",
-            Place::Postgres { .. } => "tidewire.log",
+        match &self.store {
+            LedgerStore::Sqlite { .. } => "log",
+            LedgerStore::Postgres { .. } => "tidewire.log",
         }
     }
 

@@ -47,7 +47,7 @@ impl Plan {
 /// Producers at work. Cut off when dropped.
 #[derive(Debug)]
 pub struct Producers {
-    books: Vec<Book>,
+    books: Vec<AccountedStream>,
     acknowledged: Arc<AtomicU64>,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
@@ -55,12 +55,12 @@ pub struct Producers {
 
 /// An account, and the stream it is about.
 #[derive(Debug, Clone)]
-struct Book {
+struct AccountedStream {
     stream: &'static str,
     account: Arc<Mutex<Account>>,
 }
 
-impl Book {
+impl AccountedStream {
     fn account(&self) -> MutexGuard<'_, Account> {
         self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,7 +84,8 @@ impl Producers {
         };
         for (first, plan) in plans.into_iter().enumerate() {
             let account = Account::new(plan.by, plan.messages_per_append, plan.idempotent);
-            let book = Book { stream: plan.stream, account: Arc::new(Mutex::new(account)) };
+            let book =
+                AccountedStream { stream: plan.stream, account: Arc::new(Mutex::new(account)) };
             producers.books.push(book.clone());
             let acknowledged = Arc::clone(&producers.acknowledged);
             let (nodes, stopped) = (nodes.to_vec(), stopped.clone());
@@ -138,7 +139,7 @@ impl Producers {
 
     /// All that the producers were told besides success.
     pub fn complaints(&self) -> Vec<Complaint> {
-        let complaints = |book: &Book| book.account().complaints().to_vec();
+        let complaints = |book: &AccountedStream| book.account().complaints().to_vec();
         self.books.iter().flat_map(complaints).collect()
     }
 }
@@ -146,7 +147,7 @@ impl Producers {
 async fn produce(
     nodes: &mut impl Iterator<Item = &Http>,
     plan: &Plan,
-    book: &Book,
+    book: &AccountedStream,
     acknowledged: &AtomicU64,
     stopped: &watch::Receiver<bool>,
 ) {
@@ -176,7 +177,7 @@ async fn produce(
     }
 }
 
-async fn append(http: &Http, plan: &Plan, book: &Book, n: u64) -> Result<(), Complaint> {
+async fn append(http: &Http, plan: &Plan, book: &AccountedStream, n: u64) -> Result<(), Complaint> {
     let body = book.account().body(n).to_string();
     let mut request = http
         .request(Method::POST, &format!("/v1/stream/{}", plan.stream))

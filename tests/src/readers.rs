@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 
 /// How a reader waits for what is not there yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
+enum ReadMode {
     LongPoll,
     Sse,
 }
@@ -29,7 +29,7 @@ enum Manner {
 /// A reader at work. Cut off when dropped.
 #[derive(Debug)]
 pub struct Reader {
-    manner: Manner,
+    manner: ReadMode,
     seen: Arc<Mutex<Seen>>,
     task: AbortHandle,
     _owner: JoinSet<()>,
@@ -51,23 +51,23 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
 impl Reader {
     /// Follows a stream from its start by `live=long-poll`.
     pub fn long_poll(http: &Http, stream: &str) -> Reader {
-        Reader::start(Manner::LongPoll, http, stream)
+        Reader::start(ReadMode::LongPoll, http, stream)
     }
 
     /// Follows a stream from its start by `live=sse`.
     pub fn sse(http: &Http, stream: &str) -> Reader {
-        Reader::start(Manner::Sse, http, stream)
+        Reader::start(ReadMode::Sse, http, stream)
     }
 
-    fn start(manner: Manner, http: &Http, stream: &str) -> Reader {
+    fn start(manner: ReadMode, http: &Http, stream: &str) -> Reader {
         let seen = Arc::new(Mutex::new(Seen {
             payloads: Vec::new(),
             complaints: Vec::new(),
             next: "-1".to_owned(),
         }));
         let live = match manner {
-            Manner::LongPoll => "long-poll&format=events",
-            Manner::Sse => "sse",
+            ReadMode::LongPoll => "long-poll&format=events",
+            ReadMode::Sse => "sse",
         };
         let path = format!("/v1/stream/{stream}?live={live}");
         let (http, shared) = (http.clone(), Arc::clone(&seen));
@@ -77,8 +77,8 @@ impl Reader {
                 let next = lock(&shared).next.clone();
                 let request = http.request(Method::GET, &format!("{path}&offset={next}"));
                 let turn = match manner {
-                    Manner::LongPoll => long_poll(request, &shared).await,
-                    Manner::Sse => sse(request, &shared).await,
+                    ReadMode::LongPoll => long_poll(request, &shared).await,
+                    ReadMode::Sse => sse(request, &shared).await,
                 };
                 if let Err(complaint) = turn {
                     let pause = pause(&complaint);

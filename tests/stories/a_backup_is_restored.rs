@@ -9,11 +9,11 @@ use tidewire_stories::postgres::fresh_database;
 use tidewire_stories::{Ended, Http, Jobs, Launch, Store, Traffic, Transcript, WebSocket, manual};
 
 /// What was read before a backup, of both of the traffic's streams.
-struct Known([Transcript; 2]);
+struct BackedUp([Transcript; 2]);
 
-impl Known {
-    async fn of(http: &Http) -> Known {
-        Known([Transcript::read(http, "left").await, Transcript::read(http, "right").await])
+impl BackedUp {
+    async fn of(http: &Http) -> BackedUp {
+        BackedUp([Transcript::read(http, "left").await, Transcript::read(http, "right").await])
     }
 
     fn count(&self) -> usize {
@@ -43,14 +43,14 @@ async fn a_backup_of_sqlite_under_load_is_a_prefix_of_the_log() {
     let server = Launch::dev(&store).start().await;
     let traffic = Traffic::start(server.http()).await;
     traffic.flows().await;
-    let before = Known::of(server.http()).await;
+    let before = BackedUp::of(server.http()).await;
     let made = manual::follow("sqlite backup", home.path(), &[]).await;
     assert!(made.printed.contains("up to offset 0001_"), "{}", made.said);
     traffic.flows().await;
     let again = manual::run("sqlite backup", home.path(), &[]).await;
     refused(&again, "does not overwrite");
     drop(traffic);
-    let after = Known::of(server.http()).await;
+    let after = BackedUp::of(server.http()).await;
     assert!(after.count() > before.count(), "appends went on");
     server.kill();
     let told = manual::follow("sqlite restore", home.path(), &[]).await;
@@ -70,7 +70,7 @@ async fn a_dump_of_postgres_under_load_is_a_prefix_of_the_log() {
     let server = launch.start().await;
     let traffic = Traffic::start(server.http()).await;
     traffic.flows().await;
-    let before = Known::of(server.http()).await;
+    let before = BackedUp::of(server.http()).await;
     manual::follow("postgres backup", home.path(), &[("TIDEWIRE_DATABASE", &url)]).await;
     traffic.flows().await;
     let live = Launch::command("restore").with(["--database", &url]).run().await;
@@ -85,7 +85,7 @@ async fn a_dump_of_postgres_under_load_is_a_prefix_of_the_log() {
 }
 
 /// Checks a restored store, and that old cursors are told and clients start afresh.
-async fn goes_on(store: &Store, before: &Known) {
+async fn goes_on(store: &Store, before: &BackedUp) {
     for table in ["sessions", "session_offsets", "nodes", "tickets"] {
         assert_eq!(store.count(table, "1 = 1").await, 0, "{table}");
     }

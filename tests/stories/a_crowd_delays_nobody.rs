@@ -35,7 +35,7 @@ const SEEN: usize = 5;
 const ROUNDS: usize = 200;
 
 #[derive(Debug, Clone, Copy)]
-enum Told {
+enum Recipient {
     OfCrowd,
     OfTwo(usize),
 }
@@ -124,7 +124,7 @@ async fn the_two_are_told_amid_the_crowd(
 
 /// The crowd and the two, in a thread of their own. They leave when dropped.
 struct Audience {
-    told: Receiver<Told>,
+    told: Receiver<Recipient>,
     _leave: oneshot::Sender<()>,
     _thread: JoinHandle<()>,
 }
@@ -144,13 +144,13 @@ impl Audience {
                     let come =
                         (first..CROWD.min(first + AT_ONCE)).map(|_| follow(&http, &subscription));
                     for socket in futures_util::future::join_all(come).await {
-                        members.spawn(listen(socket, kind, Told::OfCrowd, tell.clone()));
+                        members.spawn(listen(socket, kind, Recipient::OfCrowd, tell.clone()));
                     }
                 }
                 for member in 0..2 {
                     let subscription = json!({ "query_id": "two", "stream": "two" });
                     let socket = follow(&http, &subscription).await;
-                    members.spawn(listen(socket, "event", Told::OfTwo(member), tell.clone()));
+                    members.spawn(listen(socket, "event", Recipient::OfTwo(member), tell.clone()));
                 }
                 let _ = is_in.send(());
                 tokio::select! {
@@ -169,8 +169,8 @@ impl Audience {
         let (mut of_crowd, mut of_two) = (0, [false; 2]);
         while of_crowd < CROWD {
             match self.told.recv_timeout(PATIENCE).expect("what all are to be told") {
-                Told::OfCrowd => of_crowd += 1,
-                Told::OfTwo(member) => of_two[member] |= of_crowd > 0,
+                Recipient::OfCrowd => of_crowd += 1,
+                Recipient::OfTwo(member) => of_two[member] |= of_crowd > 0,
             }
         }
         of_two == [true; 2]
@@ -184,7 +184,7 @@ async fn follow(http: &Http, subscription: &Value) -> WebSocket {
 }
 
 /// Says of each message of this kind that it has come.
-async fn listen(mut socket: WebSocket, kind: &str, told: Told, tell: Sender<Told>) {
+async fn listen(mut socket: WebSocket, kind: &str, told: Recipient, tell: Sender<Recipient>) {
     loop {
         let message = socket.next().await;
         if message["type"] == kind && tell.send(told).is_err() {

@@ -31,7 +31,7 @@ fn reads_all() -> Value {
 }
 
 /// The nodes of a system with someone on each who has a key, and others who have another.
-struct Scene {
+struct Fixture {
     nodes: Nodes,
     key: ApiKey,
     presences: Vec<Presence>,
@@ -40,13 +40,13 @@ struct Scene {
     others: Vec<Witness>,
 }
 
-impl Scene {
-    async fn set(store: &Store) -> Scene {
-        Scene::set_for(store, None).await
+impl Fixture {
+    async fn set(store: &Store) -> Fixture {
+        Fixture::set_for(store, None).await
     }
 
     /// With a key that expires, or one that does not.
-    async fn set_for(store: &Store, expires_in_ms: Option<u64>) -> Scene {
+    async fn set_for(store: &Store, expires_in_ms: Option<u64>) -> Fixture {
         let nodes = Nodes::of(store, &SETTINGS).await;
         let admin = nodes.http(0);
         for stream in QUIET.into_iter().chain(["busy"]) {
@@ -67,7 +67,7 @@ impl Scene {
         };
         let presences = present(&nodes, &key).await;
         producers.progress(20).await;
-        Scene { nodes, key, presences, producers, others }
+        Fixture { nodes, key, presences, producers, others }
     }
 
     /// Waits until all that is connected with the key has ended for this reason, and checks that
@@ -116,7 +116,7 @@ async fn present(nodes: &Nodes, key: &ApiKey) -> Vec<Presence> {
 
 /// The nodes have remembered the key for minutes to come, and forget it.
 async fn a_key_revoked_on_one_node_ends_all_that_is_connected_with_it_on_every_node(store: Store) {
-    let mut scene = Scene::set(&store).await;
+    let mut scene = Fixture::set(&store).await;
     scene.nodes.http(0).revoke_key(&scene.key).await;
     scene.ends("key_revoked", "key_revoked").await;
     scene.nobody_else_noticed().await;
@@ -124,7 +124,7 @@ async fn a_key_revoked_on_one_node_ends_all_that_is_connected_with_it_on_every_n
 
 /// An operator with nothing but a database client.
 async fn a_key_switched_off_with_sql_ends_as_one_that_is_revoked(store: Store) {
-    let mut scene = Scene::set(&store).await;
+    let mut scene = Fixture::set(&store).await;
     let id = scene.key.id;
     store.tamper(&format!("UPDATE {{}}api_keys SET is_active = false WHERE id = {id}")).await;
     scene.ends("key_revoked", "key_revoked").await;
@@ -133,7 +133,7 @@ async fn a_key_switched_off_with_sql_ends_as_one_that_is_revoked(store: Store) {
 
 /// What is gone from the table is a key like any other that never was.
 async fn a_key_deleted_with_sql_ends_as_one_that_is_revoked(store: Store) {
-    let mut scene = Scene::set(&store).await;
+    let mut scene = Fixture::set(&store).await;
     store.tamper(&format!("DELETE FROM {{}}api_keys WHERE id = {}", scene.key.id)).await;
     scene.ends("key_revoked", "unauthorized").await;
     scene.nobody_else_noticed().await;
@@ -141,7 +141,7 @@ async fn a_key_deleted_with_sql_ends_as_one_that_is_revoked(store: Store) {
 
 /// The same key, which allows something else now.
 async fn a_key_whose_scopes_change_comes_back_to_the_new_ones(store: Store) {
-    let mut scene = Scene::set(&store).await;
+    let mut scene = Fixture::set(&store).await;
     let scopes = json!({ "tables": [], "streams": [QUIET[1]], "can": ["append"] });
     let id = scene.key.id;
     store.tamper(&format!("UPDATE {{}}api_keys SET scopes = '{scopes}' WHERE id = {id}")).await;
@@ -158,14 +158,14 @@ async fn a_key_whose_scopes_change_comes_back_to_the_new_ones(store: Store) {
 
 /// Nobody does anything: time passes.
 async fn a_key_expires_by_itself(store: Store) {
-    let mut scene = Scene::set_for(&store, Some(12_000)).await;
+    let mut scene = Fixture::set_for(&store, Some(12_000)).await;
     scene.ends("credential_expired", "credential_expired").await;
     scene.nobody_else_noticed().await;
 }
 
 /// Holders change over from one key to the next; who has not when the time is up is cut off.
 async fn a_rotated_key_goes_on_for_its_overlap_and_no_longer(store: Store) {
-    let mut scene = Scene::set(&store).await;
+    let mut scene = Fixture::set(&store).await;
     let admin = scene.nodes.http(0).clone();
     let second = admin.rotate_key(&scene.key, 3_600_000).await;
     let late = present(&scene.nodes, &second).await;
@@ -196,7 +196,7 @@ async fn a_revocation_that_no_node_could_hear_is_found_out() {
     let store = Store::postgres().await;
     let Store::Postgres { url } = &store else { unreachable!("it was just made") };
     let sql = Sql::connect(url).await.expect("a connection");
-    let mut scene = Scene::set(&store).await;
+    let mut scene = Fixture::set(&store).await;
     let count = scene.nodes.https().len();
     for index in 0..count {
         scene.nodes.signal(index, "STOP");
@@ -228,7 +228,7 @@ async fn a_revocation_beside_a_restart_of_postgres_is_found_out() {
         sql.batch_execute("DROP SCHEMA IF EXISTS tidewire CASCADE").await.expect("a clean slate");
         drop(sql);
         let store = Store::postgres_at(cluster.url());
-        let mut scene = Scene::set(&store).await;
+        let mut scene = Fixture::set(&store).await;
         cluster.restart(shutdown).await;
         let id = scene.key.id;
         store.tamper(&format!("UPDATE {{}}api_keys SET is_active = false WHERE id = {id}")).await;

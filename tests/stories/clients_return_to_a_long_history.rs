@@ -82,7 +82,7 @@ async fn one_more(http: &Http, note: &str) {
 }
 
 /// What a client was told so far. Every row's versions must come one after the other.
-struct Told {
+struct Received {
     who: &'static str,
     /// The next version of each row.
     next: BTreeMap<i64, i64>,
@@ -90,11 +90,11 @@ struct Told {
     note: String,
 }
 
-impl Told {
+impl Received {
     /// Nothing, of someone who has seen the rows when their versions were below this.
-    fn nothing(who: &'static str, first: i64) -> Told {
+    fn nothing(who: &'static str, first: i64) -> Received {
         let next = (1..=dimensions().0).map(|id| (id, first)).collect();
-        Told { who, next, count: 0, note: String::new() }
+        Received { who, next, count: 0, note: String::new() }
     }
 
     /// Takes a row as a change has left it.
@@ -128,11 +128,11 @@ type OnTheWay = mpsc::Sender<Infallible>;
 /// Someone who can be asked for the next rows that they are told of.
 trait Client: Send {
     /// Takes what comes next.
-    fn hear(&mut self, told: &mut Told) -> impl Future<Output = ()> + Send;
+    fn hear(&mut self, told: &mut Received) -> impl Future<Output = ()> + Send;
 }
 
 /// Reads the past, says so, and reads on to what is live.
-async fn reads(mut client: impl Client, mut told: Told, on_the_way: OnTheWay) {
+async fn reads(mut client: impl Client, mut told: Received, on_the_way: OnTheWay) {
     let who = told.who;
     while !told.is_at(LAST) {
         within_patience(&format!("the past, for {who}"), client.hear(&mut told)).await;
@@ -157,7 +157,7 @@ impl Socket {
 }
 
 impl Client for Socket {
-    async fn hear(&mut self, told: &mut Told) {
+    async fn hear(&mut self, told: &mut Received) {
         let message = self.0.next().await;
         match message["type"].as_str() {
             Some("cdc_event") => told.row(&message["data"]),
@@ -170,7 +170,7 @@ impl Client for Socket {
 
 /// A session, over Server-Sent Events.
 impl Client for ServerSent {
-    async fn hear(&mut self, told: &mut Told) {
+    async fn hear(&mut self, told: &mut Received) {
         let sent = self.whenever().await.expect("a response that goes on");
         match sent.message["type"].as_str() {
             Some("event") => told.row(&sent.message["payload"]["data"]),
@@ -188,7 +188,7 @@ struct Responses {
 }
 
 impl Client for Responses {
-    async fn hear(&mut self, told: &mut Told) {
+    async fn hear(&mut self, told: &mut Received) {
         let Some(batch) = self.source.next().await else {
             self.source = StreamSource::open(&self.http, STREAM, &self.offset).await;
             return;
@@ -208,7 +208,7 @@ struct Requests {
 }
 
 impl Client for Requests {
-    async fn hear(&mut self, told: &mut Told) {
+    async fn hear(&mut self, told: &mut Received) {
         let live = if self.waits { "&live=long-poll" } else { "" };
         let path = format!("/v1/stream/{STREAM}?offset={}{live}", self.offset);
         let answer = self.http.get(&path).await;
@@ -227,7 +227,7 @@ impl Client for Requests {
 
 /// A consumer group, by the program of a worker over HTTP.
 impl Client for Jobs {
-    async fn hear(&mut self, told: &mut Told) {
+    async fn hear(&mut self, told: &mut Received) {
         let claim = json!({ "member": "m", "wait_ms": 1_000, "batch_size": 500 });
         if let Some(batch) = self.try_claim(&claim).await {
             events(&batch).iter().for_each(|event| told.row(&event["after_data"]));
@@ -259,7 +259,7 @@ async fn tails(http: Http, on_the_way: OnTheWay) {
     while !tail.has_just_printed(LIVE) {
         tokio::time::sleep(LOOK_AGAIN).await;
     }
-    let mut told = Told::nothing("tail", 0);
+    let mut told = Received::nothing("tail", 0);
     for line in tail.printed().lines().take_while(|line| !line.contains(LIVE)) {
         let change: Value = serde_json::from_str(line).expect("a change");
         told.row(&change["data"]);
@@ -364,23 +364,31 @@ async fn every_kind_of_client_gets_all_of_it_once_and_in_order(store: Store) {
     let table = json!({ "query_id": "t", "table": "orders", "offset": "-1" });
     let stream = json!({ "query_id": "s", "stream": STREAM, "offset": since });
     let socket = Socket::open(http, &table).await;
-    clients.spawn(reads(socket, Told::nothing("the socket of the table", 0), on_the_way.clone()));
+    clients.spawn(reads(
+        socket,
+        Received::nothing("the socket of the table", 0),
+        on_the_way.clone(),
+    ));
     let socket = Socket::open(http, &stream).await;
-    clients.spawn(reads(socket, Told::nothing("the socket of the stream", 1), on_the_way.clone()));
+    clients.spawn(reads(
+        socket,
+        Received::nothing("the socket of the stream", 1),
+        on_the_way.clone(),
+    ));
     let tab = Tab::open(http).await;
     tab.subscribe_at(STREAM, &since).await;
     let session = ServerSent::open(http, &tab.session, None).await;
-    clients.spawn(reads(session, Told::nothing("the session", 1), on_the_way.clone()));
+    clients.spawn(reads(session, Received::nothing("the session", 1), on_the_way.clone()));
     let source = StreamSource::open(http, STREAM, "-1").await;
     let source = Responses { http: http.clone(), source, offset: "-1".to_owned() };
-    clients.spawn(reads(source, Told::nothing("live=sse", 0), on_the_way.clone()));
+    clients.spawn(reads(source, Received::nothing("live=sse", 0), on_the_way.clone()));
     for (who, offset, first, waits) in
         [("catch-up", "-1", 0, false), ("long-poll", since.as_str(), 1, true)]
     {
         let requests = Requests { http: http.clone(), offset: offset.to_owned(), waits };
-        clients.spawn(reads(requests, Told::nothing(who, first), on_the_way.clone()));
+        clients.spawn(reads(requests, Received::nothing(who, first), on_the_way.clone()));
     }
-    clients.spawn(reads(group, Told::nothing("the group", 0), on_the_way.clone()));
+    clients.spawn(reads(group, Received::nothing("the group", 0), on_the_way.clone()));
     clients.spawn(tails(http.clone(), on_the_way.clone()));
     clients.spawn(hears_of_entities(http.clone(), since, on_the_way.clone()));
     clients.spawn(resumes_a_query(http.clone(), query, on_the_way.clone()));

@@ -1,7 +1,7 @@
 //! Tabs subscribe to entities, rows change by plain SQL, and exactly the tabs that subscribe are told.
 
-#[path = "entities/desk.rs"]
-mod desk;
+#[path = "entities/page.rs"]
+mod page;
 #[path = "entities/rights.rs"]
 mod rights;
 #[path = "entities/trouble.rs"]
@@ -17,7 +17,7 @@ use tidewire_stories::{
     Http, Launch, Metrics, Nodes, Store, WebSocket, eventually, on_both_stores,
 };
 
-use desk::{Desk, SETTINGS, projects, run, user};
+use page::{EntityPage, SETTINGS, projects, run, user};
 
 on_both_stores!(
     one_update_reaches_exactly_the_subscribed_tabs_once_each,
@@ -39,8 +39,8 @@ async fn the_subscriptions_of_a_dead_node_are_swept() {
     settings.push(("TIDEWIRE_NODE_LEASE_MS", "1000"));
     let mut nodes = Nodes::start(2, &store, &settings).await;
     projects(nodes.http(0), 3).await;
-    let mut stays = Desk::open(&user(nodes.http(0), "ann")).await;
-    let mut goes = Desk::open(&user(nodes.http(1), "ann")).await;
+    let mut stays = EntityPage::open(&user(nodes.http(0), "ann")).await;
+    let mut goes = EntityPage::open(&user(nodes.http(1), "ann")).await;
     for tab in [&mut stays, &mut goes] {
         tab.subscribe("project", &["1", "2"]).await;
     }
@@ -60,7 +60,7 @@ async fn one_update_reaches_exactly_the_subscribed_tabs_once_each(store: Store) 
     let mut tabs = Vec::new();
     for number in 0..TABS {
         let http = nodes.http(number % nodes.https().len());
-        let mut tab = Desk::open(&user(http, &format!("user{}", number / 2))).await;
+        let mut tab = EntityPage::open(&user(http, &format!("user{}", number / 2))).await;
         // Some overlap, some do not, and all wait for the last.
         let ids: Vec<String> = (1..=20).filter(|id| id % (1 + number % 4) == 0).map(text).collect();
         tab.subscribe("project", &ids).await;
@@ -97,7 +97,7 @@ async fn ids_add_up_and_go_one_by_one_or_all_at_once(store: Store) {
     let nodes = Nodes::of(&store, &SETTINGS).await;
     let http = nodes.http(0);
     projects(http, 5).await;
-    let mut tab = Desk::open(&user(nodes.https().last().expect("one"), "ann")).await;
+    let mut tab = EntityPage::open(&user(nodes.https().last().expect("one"), "ann")).await;
     let created = tab.subscribe("project", &["1", "2"]).await;
     assert_eq!(created["query_id"], "entity/project", "{created}");
     assert_eq!(created["entityCode"], "project", "{created}");
@@ -137,7 +137,7 @@ async fn a_tab_that_was_away_is_told_once_of_what_it_missed(store: Store) {
     let http = nodes.http(0);
     projects(http, 6).await;
     let ann = user(nodes.https().last().expect("one"), "ann");
-    let mut tab = Desk::open(&ann).await;
+    let mut tab = EntityPage::open(&ann).await;
     let wanted =
         json!({ "query_id": "p", "entity_code": "project", "entity_ids": ["1", "2", "3"] });
     let created = tab.socket.subscribe(&wanted).await;
@@ -148,7 +148,7 @@ async fn a_tab_that_was_away_is_told_once_of_what_it_missed(store: Store) {
     run(http, "UPDATE projects SET name = 'missed' WHERE id IN (1, 2, 4)").await;
     let gone = run(http, "DELETE FROM projects WHERE id = 2").await;
 
-    let mut tab = Desk::open(&ann).await;
+    let mut tab = EntityPage::open(&ann).await;
     let mut again = wanted.clone();
     (again["offset"], again["min_offset"]) =
         (told[0].offset.clone().into(), gone["offset"].clone());
@@ -177,7 +177,7 @@ async fn sql_subscribes_a_connection_and_ends_it(store: Store) {
     let nodes = Nodes::of(&store, &SETTINGS).await;
     let http = nodes.http(0);
     projects(http, 4).await;
-    let mut tab = Desk::open(&user(nodes.https().last().expect("one"), "ann")).await;
+    let mut tab = EntityPage::open(&user(nodes.https().last().expect("one"), "ann")).await;
     let id = tab.connection_id.clone();
     let insert = async |code: &str, entities: &[&str]| {
         let row = |entity: &&str| format!("('{id}', '{code}', '{entity}')");
@@ -233,7 +233,7 @@ async fn a_slow_tab_is_told_of_the_last_only(store: Store) {
         Store::Postgres { .. } => "lpad(n::text, 500, '0')",
     };
     run(http, "CREATE TABLE long (id TEXT PRIMARY KEY, v INTEGER)").await;
-    desk::watch(http, &json!({ "table": "long", "entity": "long" })).await;
+    page::watch(http, &json!({ "table": "long", "entity": "long" })).await;
     let numbers = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 400)";
     let insert = match store {
         Store::Sqlite { .. } => format!("{numbers} INSERT INTO long SELECT {text}, 0 FROM numbers"),
@@ -244,7 +244,7 @@ async fn a_slow_tab_is_told_of_the_last_only(store: Store) {
     run(http, &insert).await;
     let ids: Vec<String> = (1..=400).map(|n| format!("{n:0500}")).collect();
     let socket = WebSocket::connect_narrow(http, "/v1/ws").await;
-    let mut tab = Desk::greeted(socket).await;
+    let mut tab = EntityPage::greeted(socket).await;
     tab.subscribe("long", &ids).await;
     const ROUNDS: u64 = 30;
     for round in 1..=ROUNDS {
@@ -273,7 +273,7 @@ async fn what_is_not_a_row_is_told_by_sql_as_well(store: Store) {
     };
     let scopes = json!({ "tables": [], "streams": ["entity/report"] });
     let holder = nodes.https().last().expect("one").holder(&http.make_key(&scopes).await);
-    let mut tab = Desk::open(&holder).await;
+    let mut tab = EntityPage::open(&holder).await;
     tab.subscribe("report", &["7", "8"]).await;
     run(http, &format!("SELECT {call}('report', '9')")).await;
     run(http, &format!("SELECT {call}('report', '8', 'CREATE')")).await;
@@ -290,7 +290,7 @@ async fn an_emptied_table_and_a_new_key_are_told(store: Store) {
     let server = Launch::dev(&store).start().await;
     let http = server.http();
     projects(http, 4).await;
-    let mut tab = Desk::open(http).await;
+    let mut tab = EntityPage::open(http).await;
     tab.subscribe("project", &["1", "2", "9"]).await;
     run(http, "UPDATE projects SET id = 9 WHERE id = 1").await;
     let told = tab.told_until("9").await;
@@ -314,7 +314,7 @@ async fn limits_have_names_and_the_rest_of_a_message_goes_on(store: Store) {
     let server = Launch::dev(&store).set("TIDEWIRE_LIVE_ENTITIES_MAX", "3").start().await;
     let http = server.http();
     let inserted = projects(http, 5).await;
-    let mut tab = Desk::open(http).await;
+    let mut tab = EntityPage::open(http).await;
     // It begins after the rows were made, so that nothing is told of that.
     let subscription = |query_id: &str, ids: &[&str]| {
         json!({
@@ -370,8 +370,8 @@ async fn those_who_run_it_see_who_subscribes(store: Store) {
     let nodes = Nodes::of(&store, &SETTINGS).await;
     let http = nodes.http(0);
     projects(http, 5).await;
-    let mut ann = Desk::open(&user(nodes.https().last().expect("one"), "ann")).await;
-    let mut bob = Desk::open(&user(http, "bob")).await;
+    let mut ann = EntityPage::open(&user(nodes.https().last().expect("one"), "ann")).await;
+    let mut bob = EntityPage::open(&user(http, "bob")).await;
     ann.subscribe("project", &["1", "2", "3"]).await;
     bob.subscribe("project", &["3"]).await;
     let stats = http.get("/v1/entities/stats").await.json();
@@ -395,7 +395,7 @@ fn text(number: usize) -> String {
     number.to_string()
 }
 
-fn ids(told: &[desk::Change]) -> Vec<&str> {
+fn ids(told: &[page::Change]) -> Vec<&str> {
     told.iter().map(|change| change.id.as_str()).collect()
 }
 
@@ -447,14 +447,14 @@ mod one_at_a_time {
         let nodes = Nodes::of(&store, &settings).await;
         let http = nodes.http(0);
         projects(http, 3).await;
-        let mut bob = Desk::open(&user(http, "bob")).await;
+        let mut bob = EntityPage::open(&user(http, "bob")).await;
         bob.subscribe("project", &["1"]).await;
         let key: Http = http.clone();
-        let mut keyed = [Desk::open(&key).await, Desk::open(&key).await];
-        let mut older = Desk::open(&user(http, "ann")).await;
+        let mut keyed = [EntityPage::open(&key).await, EntityPage::open(&key).await];
+        let mut older = EntityPage::open(&user(http, "ann")).await;
         older.subscribe("project", &["1"]).await;
         for node in nodes.https().iter().rev().chain(nodes.https()) {
-            let mut newer = Desk::open(&user(node, "ann")).await;
+            let mut newer = EntityPage::open(&user(node, "ann")).await;
             let farewell = older.socket.closed().await;
             assert_eq!((farewell.code, &*farewell.reason), (4000, "New connection"));
             newer.subscribe("project", &["1"]).await;

@@ -68,7 +68,7 @@ async fn a_server_that_is_well_is_told_so(store: Store) {
     );
     server.stop().await;
     let gone = tidewire(http, Some(KEY), &["doctor"]).await;
-    says(&gone, 1, &["bad   server", "nobody listens there", "tidewire dev"]);
+    says(&gone, 1, &["bad   server", "no server listens there", "tidewire dev"]);
 }
 
 async fn mistakes_are_told_with_what_to_do(store: Store) {
@@ -129,7 +129,7 @@ async fn mistakes_are_told_with_what_to_do(store: Store) {
 
     let routed =
         Launch::command("nodes").with(["--url", &format!("{}/v1", http.base())]).run().await;
-    says(&routed, 1, &["goes on with /v1", &format!("give {}", http.base())]);
+    says(&routed, 1, &["has the path /v1", &format!("without a path: {}", http.base())]);
     let below = Launch::command("nodes").with(["--url", &format!("{}/console", http.base())]);
     says(
         &below.set("TIDEWIRE_TOKEN", KEY).run().await,
@@ -167,7 +167,7 @@ async fn broken_json_makes_no_stream(http: &Http) {
     says(
         &broken,
         1,
-        &["cannot publish to doc: there is no such stream", "is not JSON", "single quotes"],
+        &["cannot publish to doc: the stream does not exist", "is not JSON", "single quotes"],
     );
     assert!(!broken.said.contains("the stream holds"), "{}", broken.said);
     http.get("/v1/stream/doc").await.problem(404, "stream_not_found");
@@ -182,7 +182,7 @@ async fn broken_json_makes_no_stream(http: &Http) {
         &["the stream holds application/json", "the message is not JSON", "double quotes"],
     );
     let meant = tidewire(http, Some(KEY), &["publish", "note", "{text: hi}"]).await;
-    says(&meant, 0, &["created the stream note (text/plain)", "begins as JSON does"]);
+    says(&meant, 0, &["created the stream note (text/plain)", "looks like JSON but is not valid"]);
     let other = tidewire(http, Some(KEY), &["publish", "note", "--json", "{text: hi}"]).await;
     says(&other, 1, &["it is to be application/json", "the message is not JSON"]);
 }

@@ -80,7 +80,12 @@ async fn a_group_is_made_shown_changed_and_removed(store: Store) {
     let shown = done(http, &["groups", "describe", "billing"]).await.printed;
     contains_all(
         &shown,
-        &["tables orders; streams doc/*, mail/**", "PARTITION", "later ones go on", "Nobody works"],
+        &[
+            "tables orders; streams doc/*, mail/**",
+            "PARTITION",
+            "later ones go on",
+            "No member works",
+        ],
     );
     let lag = objects(http, &["groups", "lag", "billing", "--json"]).await;
     let numbers: Vec<&Value> = lag.iter().map(|partition| &partition["partition"]).collect();
@@ -150,7 +155,7 @@ async fn a_group_is_set_to_another_place(store: Store) {
     done(http, &one).await;
     assert_eq!(lag().await, 2);
     let to = |place| ["groups", "reset", "mail", "--to", place, "--yes"];
-    fails(http, KEY, &to("yesterday"), &["no place in the log"]).await;
+    fails(http, KEY, &to("yesterday"), &["is not a position in the log"]).await;
     fails(http, KEY, &to("0001_9999999999999999"), &["cannot reset the group mail"]).await;
     let missing = ["groups", "reset", "mail", "--to", "now", "--partition", "7", "--yes"];
     fails(http, KEY, &missing, &["partition 7 of the group mail"]).await;

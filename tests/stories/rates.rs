@@ -141,7 +141,10 @@ async fn an_address_that_fails_too_often_waits() {
     for (what, guess) in &guesses {
         let (failed, told) = exhaust(async || {
             let answer = read(guess, bad).await;
-            assert!(matches!(answer.status, 401 | 429), "{what}: {}", answer.status);
+            match answer.status {
+                429 => answer.problem(429, "rate_limited"),
+                _ => answer.problem(401, "unauthorized"),
+            };
             answer
         })
         .await;

@@ -235,18 +235,19 @@ async fn tokens_and_tickets_are_used(http: &Http, secrets: &mut Secrets) {
     secrets.text("a user's token", &good);
     secrets.text("a ticket that was used", &spent);
     secrets.text("a ticket that was not used", &fresh);
-    for (name, secret, claims) in [
-        ("a user's expired token", JWT_SECRET, claims(-3_600, &scopes())),
+    for (name, code, secret, claims) in [
+        ("a user's expired token", "credential_expired", JWT_SECRET, claims(-3_600, &scopes())),
         (
             "a token with scopes that are none",
+            "unauthorized",
             JWT_SECRET,
             claims(3_600, &json!({ "can": ["fly"] })),
         ),
-        ("a token that someone else signed", PASSWORD, claims(3_600, &scopes())),
+        ("a token that someone else signed", "unauthorized", PASSWORD, claims(3_600, &scopes())),
     ] {
         let token = Issuer::hs256(secret).token(&claims);
         let answer = http.as_someone(Some(&token)).get("/v1/stream/doc/1").await;
-        assert_eq!(answer.status, 401, "{name}: {}", answer.text());
+        answer.problem(401, code);
         secrets.text(name, &token);
     }
 }

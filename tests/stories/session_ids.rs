@@ -49,7 +49,7 @@ async fn what_is_no_session_of_yours_is_always_the_same_404(store: Store) {
     let mut said = Vec::new();
     for id in &ids {
         for (route, answer) in every_route(http, id).await {
-            assert_eq!(answer.status, 404, "{route} with {id}: {}", answer.text());
+            answer.problem(404, "session_not_found");
             assert_eq!(answer.text(), not_found.text(), "{route} with {id}");
         }
         for path in [format!("/v1/live/{id}"), format!("/v1/ws?session={id}")] {

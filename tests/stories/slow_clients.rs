@@ -198,6 +198,7 @@ async fn a_body_that_drips_is_given_up() {
     let mut http2 = Http2::connect(server.http()).await;
     let answer = http2.send("POST", "/v1/stream/doc", dripping(DRIP)).await.expect("an answer");
     assert_eq!(answer.status(), 408);
+    assert!(answer.ended().await.contains("body_timeout"));
     within_patience("another request", http2.ask("GET", "/healthz", "", 200)).await;
 }
 

@@ -54,25 +54,25 @@ fn scopes(members: &Value) -> Value {
 
 /// All that an answer tells, but for when it was given and the name that was asked for.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct Response {
     status: u16,
     headers: Vec<(String, String)>,
     body: String,
 }
 
-impl Told {
-    fn of(answer: &Answer, name: &str) -> Told {
+impl Response {
+    fn of(answer: &Answer, name: &str) -> Response {
         let text = |value: &str| value.replace(name, "NAME");
         let headers = answer.headers.iter().filter(|(header, _)| *header != "date");
         let headers = headers.map(|(header, value)| {
             (header.to_string(), text(value.to_str().expect("headers are text")))
         });
-        Told { status: answer.status, headers: headers.collect(), body: text(&answer.text()) }
+        Response { status: answer.status, headers: headers.collect(), body: text(&answer.text()) }
     }
 }
 
 /// Everything that can be done with a stream but making it, and what came of it.
-async fn all_that_can_be_tried(http: &Http, name: &str) -> Vec<(String, Told)> {
+async fn all_that_can_be_tried(http: &Http, name: &str) -> Vec<(String, Response)> {
     let path = format!("/v1/stream/{name}");
     let request = |method: Method, query: &str| http.request(method, &format!("{path}{query}"));
     let json = |request: RequestBuilder| request.header("content-type", "application/json");
@@ -105,13 +105,13 @@ async fn all_that_can_be_tried(http: &Http, name: &str) -> Vec<(String, Told)> {
     ];
     let mut tried = Vec::new();
     for (what, request) in requests {
-        tried.push((what.to_owned(), Told::of(&Answer::of(request).await, name)));
+        tried.push((what.to_owned(), Response::of(&Answer::of(request).await, name)));
     }
     let tab = Tab::open(http).await;
     for offset in [None, Some("-1"), Some("now"), Some("0001_0000000000000001")] {
         let body = json!({ "sessionId": tab.session, "streamId": name, "offset": offset });
         let answer = http.json(Method::POST, "/v1/subscriptions", &body).await;
-        tried.push((format!("a session at {offset:?}"), Told::of(&answer, name)));
+        tried.push((format!("a session at {offset:?}"), Response::of(&answer, name)));
     }
     for path in ["/v1/ws".to_owned(), tab.socket()] {
         let mut socket = WebSocket::connect(http, &path).await;
@@ -120,7 +120,7 @@ async fn all_that_can_be_tried(http: &Http, name: &str) -> Vec<(String, Told)> {
             let wanted = json!([{ "query_id": "q", "stream": name, "offset": offset }]);
             socket.say(&json!({ "type": "subscribe", "subscriptions": wanted })).await;
             let error = socket.hears("error").await.to_string().replace(name, "NAME");
-            let told = Told { status: 0, headers: Vec::new(), body: error };
+            let told = Response { status: 0, headers: Vec::new(), body: error };
             tried.push((format!("a WebSocket at {offset:?}"), told));
         }
     }
@@ -160,7 +160,14 @@ async fn the_streams_of_another_tenant_are_not_there(store: Store) {
 
         for stranger in &strangers {
             let nothing = all_that_can_be_tried(stranger, "nobody/has-this").await;
-            assert!(nothing.iter().all(|(_, told)| told.status == 404 || told.status == 0));
+            for (what, told) in &nothing {
+                assert!(matches!(told.status, 404 | 0), "{what}: {}", told.status);
+                let code = told.body.is_empty()
+                    || ["stream_not_found", "fork_source_not_found"]
+                        .iter()
+                        .any(|code| told.body.contains(code));
+                assert!(code, "{what}: {}", told.body);
+            }
             for name in [&open, &closed, &hidden] {
                 let tried = all_that_can_be_tried(stranger, name).await;
                 for (tried, nothing) in tried.iter().zip(&nothing) {
@@ -202,7 +209,7 @@ async fn a_name_of_another_tenant_is_taken_and_no_more_is_told(store: Store) {
         ] {
             let answer = Answer::of(request).await;
             answer.problem(409, "stream_name_taken");
-            told.push(Told::of(&answer, name));
+            told.push(Response::of(&answer, name));
         }
     }
     for one in &told {
@@ -470,7 +477,7 @@ async fn subscriptions_are_not_there_for_those_bound_to_a_tenant(store: Store) {
                 [403, 404, 403, 404, 404, 204],
                 "{id}"
             );
-            told.push(answers.map(|answer| Told::of(&answer, id)));
+            told.push(answers.map(|answer| Response::of(&answer, id)));
         }
         assert_eq!(told[0], told[2], "one that is there and one that is not");
         assert_eq!(told[1], told[2], "one that is there and one that is not");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-use super::design::{Design, Ground};
+use super::design::{Design, Fixture};
 use crate::Options;
 use crate::postgres::Session;
 use crate::report::Report;
@@ -60,8 +60,8 @@ fn measure(
     rows_per_transaction: usize,
     events: u64,
 ) -> Result<Row> {
-    let mut ground = Ground::prepare(options, design, 0)?;
-    let session = Session::connect(&ground.url()?)?;
+    let mut fixture = Fixture::prepare(options, design, 0)?;
+    let session = Session::connect(&fixture.url()?)?;
     // Durability is not what is measured here, only how fast the backlog goes.
     session.run("SET synchronous_commit = off")?;
     session.run(&format!(
@@ -78,9 +78,9 @@ fn measure(
         Ok(session.text("SELECT (next_offset - 1)::text FROM tidewire.log_counter")?.parse()?)
     };
     let before = logged()?;
-    let server = ground.serve(options)?;
+    let server = fixture.serve(options)?;
     let outcome = watch_it_go(&logged, before + events);
-    ground.rest(server);
+    fixture.rest(server);
     let (first, seconds) = outcome?;
     let moved = before + events - first;
     let events_per_second = moved as f64 / seconds.max(1e-9);

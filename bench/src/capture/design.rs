@@ -105,18 +105,18 @@ pub(crate) fn possible(options: &Options, report: &mut Report) -> Result<Vec<Des
 
 /// A database with the table, and what the design puts beside it.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct Fixture {
     pub(crate) design: Design,
     /// `None` only while a server has it.
     store: Option<Store>,
 }
 
-impl Ground {
+impl Fixture {
     /// Makes one, with so many rows in the table.
     pub(crate) fn prepare(options: &Options, design: Design, rows: usize) -> Result<Self> {
         let store = Store::empty(Kind::TidewirePostgres, &options.installed)?;
-        let mut ground = Self { design, store: Some(store) };
-        let session = Session::connect(&ground.database()?.url)?;
+        let mut fixture = Self { design, store: Some(store) };
+        let session = Session::connect(&fixture.database()?.url)?;
         session.run(TABLE)?;
         session.run(&format!(
             "INSERT INTO orders (customer, total, note)
@@ -128,21 +128,21 @@ impl Ground {
             discard::make_slot(&session)?;
         }
         if let Some(mode) = design.mode() {
-            let server = ground.serve(options)?;
+            let server = fixture.serve(options)?;
             let ready = watch(&session, mode);
-            ground.rest(server);
+            fixture.rest(server);
             ready?;
             if !design.is_served() {
                 // As a node leaves it that is stopped: this one was killed.
                 session.run("SELECT setval('tidewire.sequencer_sleep', 1)")?;
             }
         }
-        Ok(ground)
+        Ok(fixture)
     }
 
     fn database(&self) -> Result<&Database> {
         let database = self.store.as_ref().and_then(|store| store.database.as_ref());
-        database.context("the ground has its database")
+        database.context("the fixture has its database")
     }
 
     /// Its URL, while no server is on it.
@@ -180,7 +180,7 @@ fn watch(session: &Session, mode: &str) -> Result<()> {
     session.wait_until(made, "the stream of the table was not made")
 }
 
-impl Drop for Ground {
+impl Drop for Fixture {
     fn drop(&mut self) {
         // A slot keeps its database from being dropped, and the write-ahead log from being removed.
         let Ok(url) = self.url() else { return };

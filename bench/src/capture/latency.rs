@@ -9,7 +9,7 @@ use tidewire_client::{Client, Live, LiveOptions, ReadFrom, Update};
 use tokio::sync::mpsc;
 use tokio_postgres::{AsyncMessage, NoTls};
 
-use super::design::{Design, Ground};
+use super::design::{Design, Fixture};
 use crate::Options;
 use crate::latency::{Latencies, Percentiles};
 use crate::report::Report;
@@ -42,17 +42,17 @@ pub(crate) fn run(
     println!("\nlatency: {changes} changes, one every {} ms", PACE.as_millis());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut rows = Vec::new();
-    let bare = Ground::prepare(options, Design::None, 0)?;
+    let bare = Fixture::prepare(options, Design::None, 0)?;
     let latency = runtime.block_on(listen(&bare.url()?, changes))?;
     rows.push(Row { way: "bare LISTEN/NOTIFY".to_owned(), design: None, changes, latency });
     drop(bare);
     for &design in designs.iter().filter(|design| design.is_served()) {
-        let mut ground = Ground::prepare(options, design, 0)?;
-        let url = ground.url()?;
-        let server = ground.serve(options)?;
+        let mut fixture = Fixture::prepare(options, design, 0)?;
+        let url = fixture.url()?;
+        let server = fixture.serve(options)?;
         let address = format!("http://{}", server.addresses().http);
         let latency = runtime.block_on(follow(&url, &address, changes));
-        ground.rest(server);
+        fixture.rest(server);
         let way = format!("{}, WebSocket", design.name());
         rows.push(Row { way, design: Some(design), changes, latency: latency? });
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use tidewire_client::Update;
 use tokio::task::JoinSet;
 
-use super::design::{Design, Ground};
+use super::design::{Design, Fixture};
 use super::latency::subscribe;
 use super::writers::{BLOCK, Statement, write};
 use crate::Options;
@@ -72,9 +72,9 @@ pub(crate) fn run(
 }
 
 fn measure(options: &Options, window: Window, design: Design) -> Result<Row> {
-    let mut ground = Ground::prepare(options, design, (CLIENTS + 1) * BLOCK)?;
-    let url = ground.url()?;
-    let server = ground.serve(options)?;
+    let mut fixture = Fixture::prepare(options, design, (CLIENTS + 1) * BLOCK)?;
+    let url = fixture.url()?;
+    let server = fixture.serve(options)?;
     let address = format!("http://{}", server.addresses().http);
     let processes = server.processes();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -125,6 +125,6 @@ fn measure(options: &Options, window: Window, design: Design) -> Result<Row> {
             cpu_per_change: Cost::between(opened, closed, received)?,
         })
     });
-    ground.rest(server);
+    fixture.rest(server);
     row
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio_postgres::NoTls;
 
-use super::design::{Design, Ground};
+use super::design::{Design, Fixture};
 use super::discard;
 use crate::Options;
 use crate::cost::{Cost, Reading};
@@ -89,7 +89,7 @@ pub(crate) fn run(
     let capture = &scale.capture;
     let clients_max = capture.clients.iter().copied().max().unwrap_or(1);
     println!("\nwriters: each design in turn, {} rounds", capture.rounds);
-    let prepare = |&design: &Design| Ground::prepare(options, design, (clients_max + 1) * BLOCK);
+    let prepare = |&design: &Design| Fixture::prepare(options, design, (clients_max + 1) * BLOCK);
     let mut grounds = designs.iter().map(prepare).collect::<Result<Vec<_>>>()?;
     let mut rows = Vec::new();
     for &clients in capture.clients {
@@ -109,24 +109,24 @@ fn compare(
     window: Window,
     rounds: usize,
     (clients, statement): (usize, Statement),
-    grounds: &mut [Ground],
+    grounds: &mut [Fixture],
 ) -> Result<Vec<Row>> {
     let mut measured: Vec<Vec<Measured>> = grounds.iter().map(|_| Vec::new()).collect();
     for _ in 0..rounds {
-        for (ground, results) in grounds.iter_mut().zip(&mut measured) {
-            let measure = || measure_one(options, window, clients, statement, ground);
+        for (fixture, results) in grounds.iter_mut().zip(&mut measured) {
+            let measure = || measure_one(options, window, clients, statement, fixture);
             results.push(options.measure_quietly(measure)?);
         }
     }
     let bare: Vec<f64> = measured[0].iter().map(|result| result.rate).collect();
-    let row = |(ground, results): (&Ground, &Vec<Measured>)| {
+    let row = |(fixture, results): (&Fixture, &Vec<Measured>)| {
         let rates: Vec<f64> = results.iter().map(|result| result.rate).collect();
         let shares = rates.iter().zip(&bare).map(|(rate, bare)| rate / bare).collect();
         let last = results.last().context("there was a round")?;
         let row = Row {
             clients,
             statement,
-            design: ground.design,
+            design: fixture.design,
             statements_per_second: median(rates.clone()).unwrap_or_default(),
             rounds: rates,
             latency: last.latency,
@@ -153,20 +153,20 @@ enum Beside {
 }
 
 impl Beside {
-    fn start(options: &Options, ground: &mut Ground, url: &str) -> Result<Self> {
-        match ground.design {
-            design if design.is_served() => Ok(Beside::Node(Box::new(ground.serve(options)?))),
+    fn start(options: &Options, fixture: &mut Fixture, url: &str) -> Result<Self> {
+        match fixture.design {
+            design if design.is_served() => Ok(Beside::Node(Box::new(fixture.serve(options)?))),
             Design::WalDiscarded => discard::Reader::start(url).map(Beside::Discard),
             _ => Ok(Beside::Nobody),
         }
     }
 
-    fn processes(&self, ground: &Ground) -> Processes {
+    fn processes(&self, fixture: &Fixture) -> Processes {
         match self {
-            Beside::Nobody => ground.processes(None),
-            Beside::Node(server) => ground.processes(Some(server)),
+            Beside::Nobody => fixture.processes(None),
+            Beside::Node(server) => fixture.processes(Some(server)),
             Beside::Discard(reader) => {
-                Processes { server: Some(reader.id()), ..ground.processes(None) }
+                Processes { server: Some(reader.id()), ..fixture.processes(None) }
             }
         }
     }
@@ -186,11 +186,11 @@ fn measure_one(
     window: Window,
     clients: usize,
     statement: Statement,
-    ground: &mut Ground,
+    fixture: &mut Fixture,
 ) -> Result<Measured> {
-    let url = ground.url()?;
-    let beside = Beside::start(options, ground, &url)?;
-    let processes = beside.processes(ground);
+    let url = fixture.url()?;
+    let beside = Beside::start(options, fixture, &url)?;
+    let processes = beside.processes(fixture);
     // What an earlier turn left behind is not this one's to pay.
     beside.catch_up(&url)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -222,7 +222,7 @@ fn measure_one(
     });
     let caught_up = beside.catch_up(&url);
     if let Beside::Node(server) = beside {
-        ground.rest(*server);
+        fixture.rest(*server);
     }
     caught_up?;
     outcome

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use serde_json::json;
 use tidewire_client::Client;
-use tidewire_client::groups::{ClaimRequest, Claimed, GroupWish, Place, Statement};
+use tidewire_client::groups::{ClaimRequest, Claimed, GroupSettings, LogPosition, Statement};
 use tokio::task::JoinSet;
 
 use super::bare::{BATCH, INSERT};
@@ -20,12 +20,12 @@ pub(crate) fn work(order: &Order, workers: u32) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = Client::new(&order.place, None)?;
-        let wish = GroupWish {
+        let settings = GroupSettings {
             partitions: Some(workers),
-            start: Some(Place::Beginning),
-            ..GroupWish::default()
+            start: Some(LogPosition::Beginning),
+            ..GroupSettings::default()
         };
-        client.put_group(&order.group, &wish).await.context("make the group")?;
+        client.put_group(&order.group, &settings).await.context("make the group")?;
         worker::wait_for_word()?;
         let began = Instant::now();
         let closes = order.closes();

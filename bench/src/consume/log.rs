@@ -30,7 +30,7 @@ const TABLES: &str = "
 
 /// A database with the log; everybody works in it, one after the other.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct Fixture {
     /// `None` only while a node has it.
     store: Option<Store>,
     url: String,
@@ -38,7 +38,7 @@ pub(crate) struct Ground {
     session: Session,
 }
 
-impl Ground {
+impl Fixture {
     pub(crate) fn prepare(options: &Options, events: u64) -> Result<Self> {
         let store = Store::empty(Kind::TidewirePostgres, &options.installed)?;
         let database = store.database.as_ref().context("a store on PostgreSQL has a database")?;

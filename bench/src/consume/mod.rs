@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 
 use self::bare::{BATCH, BATCH_LARGE};
-use self::log::{Embedded, Ground, check};
+use self::log::{Embedded, Fixture, check};
 use self::order::{By, Order};
 use self::peers::Peer;
 use self::rows::Row;
@@ -110,14 +110,14 @@ fn beside_each_other(options: &Options, scale: &Consume, report: &mut Report) ->
     let subjects = subjects(options, scale, report)?;
     let (events, rounds) = (count(scale.events as f64), scale.rounds);
     println!("\nconsume: a log of {events} events; each in turn, {rounds} rounds");
-    let mut ground = Ground::prepare(options, scale.events)?;
+    let mut fixture = Fixture::prepare(options, scale.events)?;
     let of = |effect: Effect| subjects.iter().map(move |&subject| Row::new(subject, effect));
     let mut rows: Vec<Row> = Effect::ALL.into_iter().flat_map(of).collect();
     let is_peer = |row: &Row| matches!(row.subject, Subject::Peer(_));
     rows.retain(|row| !is_peer(row) || scale.peer_effects.contains(&row.effect));
     for _ in 0..scale.rounds {
         for row in rows.iter_mut().filter(|row| row.failure.is_none()) {
-            let measured = options.measure_quietly(|| measure(options, scale, &mut ground, row));
+            let measured = options.measure_quietly(|| measure(options, scale, &mut fixture, row));
             row.note(measured, report);
         }
     }
@@ -125,9 +125,14 @@ fn beside_each_other(options: &Options, scale: &Consume, report: &mut Report) ->
     Ok(rows)
 }
 
-fn measure(options: &Options, scale: &Consume, ground: &mut Ground, row: &Row) -> Result<Measured> {
-    ground.clear()?;
-    let (url, postmaster) = (ground.url().to_owned(), ground.postmaster());
+fn measure(
+    options: &Options,
+    scale: &Consume,
+    fixture: &mut Fixture,
+    row: &Row,
+) -> Result<Measured> {
+    fixture.clear()?;
+    let (url, postmaster) = (fixture.url().to_owned(), fixture.postmaster());
     let order = |by: By, place: &str, events: u64| order(scale, row, by, place, events).command();
     let mut server = None;
     let mut command = match row.subject {
@@ -137,14 +142,14 @@ fn measure(options: &Options, scale: &Consume, ground: &mut Ground, row: &Row) -
         Subject::Sqlite { partitions } => order(By::Sqlite { partitions }, &url, scale.events)?,
         Subject::Bare => order(By::Bare, &url, scale.events)?,
         Subject::Http { workers } => {
-            let server = server.insert(ground.serve(options)?);
+            let server = server.insert(fixture.serve(options)?);
             // A node that has just started takes in what others have written since the last one.
-            ground.catch_up()?;
+            fixture.catch_up()?;
             let place = format!("http://{}", server.address());
             order(By::Http { workers }, &place, scale.events)?
         }
         Subject::Queue { sessions, take } => {
-            ground.fill_queue(scale.jobs)?;
+            fixture.fill_queue(scale.jobs)?;
             order(By::Queue { sessions, take }, &url, scale.jobs)?
         }
         Subject::Peer(peer) => {
@@ -155,12 +160,12 @@ fn measure(options: &Options, scale: &Consume, ground: &mut Ground, row: &Row) -
     let node = server.as_ref().map(crate::servers::Server::pid);
     let measured = Worker::start(&mut command).and_then(|mut w| w.work(postmaster, node));
     if let Some(server) = server {
-        ground.rest(server);
+        fixture.rest(server);
     }
     let measured = measured?;
     ensure!(measured.done.events > 0, "nothing was worked off in {:.1} s", measured.done.seconds);
     if let Some(finally) = measured.done.finally {
-        check(row.effect, finally, ground.effects()?)?;
+        check(row.effect, finally, fixture.effects()?)?;
     }
     Ok(measured)
 }
@@ -181,16 +186,16 @@ fn order(scale: &Consume, row: &Row, by: By, place: &str, events: u64) -> Order 
 /// On SQLite: one process, one writer; partitions take turns.
 fn embedded(options: &Options, scale: &Consume, report: &mut Report) -> Result<Vec<Row>> {
     let partitions = most(scale)?;
-    let ground = Embedded::prepare(options, scale.events)?;
-    let place = ground.data().to_string_lossy().into_owned();
+    let fixture = Embedded::prepare(options, scale.events)?;
+    let place = fixture.data().to_string_lossy().into_owned();
     let subject = Subject::Sqlite { partitions };
     let mut rows: Vec<Row> = Effect::ALL.map(|effect| Row::new(subject, effect)).into();
     for row in &mut rows {
         let measured = options.measure_quietly(|| {
-            ground.clear()?;
+            fixture.clear()?;
             let order = order(scale, row, By::Sqlite { partitions }, &place, scale.events);
             let measured = Worker::start(&mut order.command()?)?.work(None, None)?;
-            check(row.effect, measured.done.finally.unwrap_or_default(), ground.effects()?)?;
+            check(row.effect, measured.done.finally.unwrap_or_default(), fixture.effects()?)?;
             Ok(measured)
         });
         row.note(measured, report);

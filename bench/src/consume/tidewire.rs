@@ -22,10 +22,10 @@ const INSERT_SQLITE: &str =
     "INSERT INTO effects (c_offset, host_id, user_id) SELECT value, $2, $3 FROM json_each($1)";
 
 /// Does nothing, or writes a row for each event with one statement.
-struct Bench(Effect);
+struct BenchHandler(Effect);
 
 #[async_trait]
-impl Handler for Bench {
+impl Handler for BenchHandler {
     async fn handle(
         &self,
         group: &Group<'_>,
@@ -71,7 +71,8 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 async fn work(order: &Order, consumer: Builder) -> Result<()> {
     let begins_by = Instant::now() + START_MAX;
     let consumer = consumer.group(&order.group).signals(false);
-    let consumer = consumer.start(Bench(order.effect)).await.context("start the consumer")?;
+    let consumer =
+        consumer.start(BenchHandler(order.effect)).await.context("start the consumer")?;
     let looked_from = Instant::now();
     let mut first = 0;
     while first == 0 && Instant::now() < begins_by {

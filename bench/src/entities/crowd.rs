@@ -7,7 +7,7 @@ use tidewire_client::{Client, Live, LiveOptions, ReadFrom, Update};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::ground::{CODE, uuid};
+use super::fixture::{CODE, uuid};
 
 /// Pages that come in at once.
 const AT_ONCE: usize = 50;
@@ -15,7 +15,7 @@ const TOO_LATE: Duration = Duration::from_secs(30);
 
 /// A change as a page was told of it.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Received {
     pub(crate) entity: String,
     pub(crate) at: Instant,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Told {
 #[derive(Debug)]
 pub(crate) struct Crowd {
     pages: JoinSet<()>,
-    pub(crate) told: mpsc::UnboundedReceiver<Told>,
+    pub(crate) told: mpsc::UnboundedReceiver<Received>,
 }
 
 impl Crowd {
@@ -53,7 +53,7 @@ impl Crowd {
                         let Update::Invalidated { changes, .. } = update else { continue };
                         let at = Instant::now();
                         for change in changes {
-                            let _ = tell.send(Told { entity: change.entity_id, at });
+                            let _ = tell.send(Received { entity: change.entity_id, at });
                         }
                     }
                 });

@@ -8,7 +8,7 @@ use serde::Serialize;
 use tidewire_client::{Client, NewWatch};
 
 use super::crowd::Crowd;
-use super::ground::{CODE, client, uuid};
+use super::fixture::{CODE, client, uuid};
 use crate::Options;
 use crate::aims::Aims;
 use crate::latency::{Latencies, Percentiles};

@@ -2,13 +2,13 @@
 //! those who do are told of a change.
 //!
 //! - `crowd`: many pages that subscribe to entities, and what each is told
-//! - `ground`: a store with many subscriptions in it, and a server on it
+//! - `fixture`: a store with many subscriptions in it, and a server on it
 //! - `invalidations`: from a change of a row to everyone who subscribes to it, one change at a time
 //! - `operations`: subscribing to entities among a million subscriptions
 //! - `page`: a page that asks and waits for the answer, over a WebSocket of its own
 
 mod crowd;
-mod ground;
+mod fixture;
 mod invalidations;
 mod operations;
 mod page;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use tokio_postgres::types::ToSql;
 
-use super::ground::{CODE, entities, filled, uuid};
+use super::fixture::{CODE, entities, filled, uuid};
 use super::page::Page;
 use crate::Options;
 use crate::aims::Aims;

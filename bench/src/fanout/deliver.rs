@@ -3,10 +3,10 @@
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::show::{self, Delivery, FLAT_OUT, STREAM, Show};
+use super::show::{self, Delivery, FLAT_OUT, FanOutRun, STREAM};
 use super::way::{Transport, Way};
 use crate::Options;
-use crate::bare_loop::Habit;
+use crate::bare_loop::LoopMode;
 use crate::cost::Cost;
 use crate::latency::Percentiles;
 use crate::load::crowd::Pace;
@@ -126,13 +126,13 @@ fn measure(
     subscribers: usize,
 ) -> Vec<(Mode, Result<Delivery>)> {
     let modes: &[Mode] = match way.habit {
-        Habit::Plain => &[Mode::Paced, Mode::FlatOut],
+        LoopMode::Plain => &[Mode::Paced, Mode::FlatOut],
         // Paced there is never more than one message to write, so there is nothing to join.
-        Habit::Joined => &[Mode::FlatOut],
+        LoopMode::Joined => &[Mode::FlatOut],
         // Flat out many messages would share a sync.
-        Habit::Synced => &[Mode::Paced],
+        LoopMode::Synced => &[Mode::Paced],
     };
-    let mut show = Show::open(way, options, scale, &[STREAM], subscribers.into())
+    let mut show = FanOutRun::open(way, options, scale, &[STREAM], subscribers.into())
         .context("bring the audience in")
         .map_err(|error| format!("{error:#}"));
     let mut measured = Vec::with_capacity(modes.len());
@@ -195,8 +195,8 @@ fn compare(rows: &mut [Row], lonely: Option<LonelyAppend>) {
         let is_websocket = |way: &Way| way.transport == Transport::WebSocket;
         let is_loop =
             |way: &Way| way.server == Kind::BareLoop && is_websocket(way) == is_websocket(&row.way);
-        let of_bare_loop = best(&|way| is_loop(way) && way.habit != Habit::Synced);
-        let of_synced_loop = best(&|way| is_loop(way) && way.habit == Habit::Synced);
+        let of_bare_loop = best(&|way| is_loop(way) && way.habit != LoopMode::Synced);
+        let of_synced_loop = best(&|way| is_loop(way) && way.habit == LoopMode::Synced);
         let of_nats = best(&|way| way.server == Kind::Nats);
         let appends_per_delivery = delivery.published_per_second / rate;
         let less_append = lonely

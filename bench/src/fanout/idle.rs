@@ -5,10 +5,10 @@ use std::time::Instant;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::show::{STREAM, Show};
+use super::show::{FanOutRun, STREAM};
 use super::way::Way;
 use crate::Options;
-use crate::bare_loop::Habit;
+use crate::bare_loop::LoopMode;
 use crate::cpu;
 use crate::load::crowd::Pace;
 use crate::outcome::Outcome;
@@ -48,7 +48,7 @@ pub(crate) fn run(
     let connections = scale.fanout.idle_connections.min(connections_max);
     let mut rows = Vec::new();
     println!();
-    for &way in ways.iter().filter(|way| way.habit == Habit::Plain) {
+    for &way in ways.iter().filter(|way| way.habit == LoopMode::Plain) {
         let measured = measure(options, scale, way, connections);
         let outcome = Outcome::of(way.server, measured, report);
         let line = outcome.describe(|idle| {
@@ -64,7 +64,7 @@ pub(crate) fn run(
 
 fn measure(options: &Options, scale: &Scale, way: Way, connections: usize) -> Result<Idle> {
     let started = Instant::now();
-    let mut show = Show::open(way, options, scale, &[STREAM], connections.into())?;
+    let mut show = FanOutRun::open(way, options, scale, &[STREAM], connections.into())?;
     let entry_seconds = started.elapsed().as_secs_f64();
     let pid = show.server.pid();
     let (cpu_before, idle_from) = (cpu::seconds(pid)?, Instant::now());

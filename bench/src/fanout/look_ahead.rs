@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::show::{STREAM, Show};
+use super::show::{FanOutRun, STREAM};
 use super::way::Way;
 use crate::Options;
 use crate::load::crowd::Pace;
@@ -80,7 +80,7 @@ fn compare(
     way: Way,
     subscribers: usize,
 ) -> Result<Compared> {
-    let open = |options| Show::open(way, options, scale, &[STREAM], subscribers.into());
+    let open = |options| FanOutRun::open(way, options, scale, &[STREAM], subscribers.into());
     let mut shows = [open(servers[0])?, open(servers[1])?];
     let mut windows = [const { Vec::new() }; 2];
     for round in 0..ROUNDS {

@@ -11,13 +11,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::show::{self, FLAT_OUT, STREAM, Show};
+use super::show::{self, FLAT_OUT, FanOutRun, STREAM};
 use super::way::{Followed, Way};
 use crate::Options;
 use crate::cost::Cost;
 use crate::latency::Percentiles;
 use crate::load::Window;
-use crate::load::crowd::{Pace, Stage};
+use crate::load::crowd::{CrowdRun, Pace};
 use crate::outcome::Outcome;
 use crate::quiet::Disturbed;
 use crate::report::Report;
@@ -90,7 +90,7 @@ fn measure(
 ) -> Vec<(Hot, Result<Mixed>)> {
     let streams = [STREAM, SMALL_STREAM];
     let opened =
-        Show::open(way, options, scale, &streams, hot_subscribers.into()).and_then(|show| {
+        FanOutRun::open(way, options, scale, &streams, hot_subscribers.into()).and_then(|show| {
             let way = Way { followed: Followed::Stream, ..way };
             let small =
                 show::open_stage(way, &show.server, SMALL_STREAM, SMALL_SUBSCRIBERS.into())?;
@@ -119,8 +119,8 @@ fn measure(
 }
 
 fn side_by_side(
-    hot_stage: &mut Stage,
-    small: &mut Stage,
+    hot_stage: &mut CrowdRun,
+    small: &mut CrowdRun,
     server: &Server,
     hot: Hot,
     window: Window,

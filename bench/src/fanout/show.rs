@@ -9,7 +9,7 @@ use crate::cost::{Cost, Reading};
 use crate::cpu;
 use crate::latency::Percentiles;
 use crate::load::Window;
-use crate::load::crowd::{Audience, Pace, Stage, Tally};
+use crate::load::crowd::{Audience, CrowdRun, Pace, Tally};
 use crate::quiet::Disturbed;
 use crate::scale::Scale;
 use crate::servers::Server;
@@ -20,9 +20,9 @@ pub(crate) const STREAM: &str = "fan-out";
 pub(crate) const FLAT_OUT: Pace = Pace::FlatOut { outstanding_max: 64, batch: 16 };
 
 #[derive(Debug)]
-pub(crate) struct Show {
+pub(crate) struct FanOutRun {
     // Dropped in this order: the audience leaves before the server ends.
-    pub(crate) stage: Stage,
+    pub(crate) stage: CrowdRun,
     pub(crate) server: Server,
     /// Resident memory of the server before the audience came, and when it was in.
     pub(crate) empty_kib: f64,
@@ -58,7 +58,7 @@ pub(crate) struct Delivery {
     pub(crate) connection_kib: f64,
 }
 
-impl Show {
+impl FanOutRun {
     pub(crate) fn open(
         way: Way,
         options: &Options,
@@ -92,19 +92,19 @@ impl Show {
 }
 
 /// An audience of one stream, in place.
-pub(crate) fn open_stage(way: Way, server: &Server, stream: &str, size: Size) -> Result<Stage> {
+pub(crate) fn open_stage(way: Way, server: &Server, stream: &str, size: Size) -> Result<CrowdRun> {
     let audience = Audience {
         address: server.addresses().websocket,
         door: way.door(stream),
         members: size.members,
         stoppable: size.stoppable,
     };
-    Stage::open(&audience, server.addresses().publish, way.lane(stream))
+    CrowdRun::open(&audience, server.addresses().publish, way.lane(stream))
 }
 
 /// Runs a window, with the CPU read at both of its edges.
 pub(crate) fn run(
-    stage: &mut Stage,
+    stage: &mut CrowdRun,
     server: &Server,
     pace: Pace,
     window: Window,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::show::{self, FLAT_OUT, STREAM, Show, Size};
+use super::show::{self, FLAT_OUT, FanOutRun, STREAM, Size};
 use super::way::Way;
 use crate::Options;
 use crate::cost::Cost;
@@ -79,9 +79,10 @@ pub(crate) fn run(
 }
 
 fn measure(options: &Options, scale: &Scale, way: Way, size: Size) -> Result<SlowReaders> {
-    let mut show = Show::open(way, options, scale, &[STREAM], size)?;
-    let resident_mib = |show: &Show| cpu::resident_kib(show.server.pid()).map(|kib| kib / 1024.0);
-    let window = |show: &mut Show| -> Result<(Percentiles, f64)> {
+    let mut show = FanOutRun::open(way, options, scale, &[STREAM], size)?;
+    let resident_mib =
+        |show: &FanOutRun| cpu::resident_kib(show.server.pid()).map(|kib| kib / 1024.0);
+    let window = |show: &mut FanOutRun| -> Result<(Percentiles, f64)> {
         let (tally, [opened, closed]) =
             show::run(&mut show.stage, &show.server, PACE, scale.fanout.window)?;
         let others_share = Cost::between(opened, closed, tally.deliveries)?.others_share;

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::Options;
-use crate::bare_loop::Habit;
+use crate::bare_loop::LoopMode;
 use crate::load::client::Client;
 use crate::load::crowd::{Door, Lane};
 use crate::report::Report;
@@ -16,7 +16,7 @@ pub(crate) struct Way {
     pub(crate) transport: Transport,
     pub(crate) followed: Followed,
     /// Of the bare loop.
-    pub(crate) habit: Habit,
+    pub(crate) habit: LoopMode,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -43,7 +43,7 @@ const TABLE: &str = "hot";
 
 impl Way {
     const fn new(server: Kind, transport: Transport) -> Self {
-        Self { server, transport, followed: Followed::Stream, habit: Habit::Plain }
+        Self { server, transport, followed: Followed::Stream, habit: LoopMode::Plain }
     }
 
     const fn of_live_query(server: Kind) -> Self {
@@ -54,13 +54,13 @@ impl Way {
         Self::new(Kind::TidewireSqlite, Transport::WebSocket),
         Self::new(Kind::Nats, Transport::WebSocket),
         Self::new(Kind::BareLoop, Transport::WebSocket),
-        Self { habit: Habit::Synced, ..Self::new(Kind::BareLoop, Transport::WebSocket) },
-        Self { habit: Habit::Joined, ..Self::new(Kind::BareLoop, Transport::WebSocket) },
+        Self { habit: LoopMode::Synced, ..Self::new(Kind::BareLoop, Transport::WebSocket) },
+        Self { habit: LoopMode::Joined, ..Self::new(Kind::BareLoop, Transport::WebSocket) },
         Self::new(Kind::TidewireSqlite, Transport::Sse),
         Self::new(Kind::TidewireSqlite, Transport::StreamSse),
         Self::new(Kind::BareLoop, Transport::Sse),
-        Self { habit: Habit::Synced, ..Self::new(Kind::BareLoop, Transport::Sse) },
-        Self { habit: Habit::Joined, ..Self::new(Kind::BareLoop, Transport::Sse) },
+        Self { habit: LoopMode::Synced, ..Self::new(Kind::BareLoop, Transport::Sse) },
+        Self { habit: LoopMode::Joined, ..Self::new(Kind::BareLoop, Transport::Sse) },
     ];
 
     /// A stream and a live query, for those that have both.
@@ -100,9 +100,9 @@ impl Way {
             Transport::StreamSse => "SSE of a stream",
         };
         let habit = match self.habit {
-            Habit::Plain => "",
-            Habit::Joined => ", joined",
-            Habit::Synced => ", synced",
+            LoopMode::Plain => "",
+            LoopMode::Joined => ", joined",
+            LoopMode::Synced => ", synced",
         };
         let followed = match self.followed {
             Followed::Stream => "",

@@ -16,7 +16,7 @@ const TOO_LATE: Duration = Duration::from_secs(60);
 
 /// A change that a client was told.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Received {
     pub(crate) query: usize,
     pub(crate) at: Instant,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Told {
 #[derive(Debug)]
 pub(crate) struct Crowd {
     clients: JoinSet<()>,
-    pub(crate) told: mpsc::UnboundedReceiver<Told>,
+    pub(crate) told: mpsc::UnboundedReceiver<Received>,
 }
 
 impl Crowd {
@@ -53,7 +53,7 @@ impl Crowd {
                         let Update::ResultChanged { query_id, .. } = update else { continue };
                         let at = Instant::now();
                         if let Ok(query) = query_id.parse() {
-                            let _ = tell.send(Told { query, at });
+                            let _ = tell.send(Received { query, at });
                         }
                     }
                 });

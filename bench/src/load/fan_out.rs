@@ -61,7 +61,7 @@ pub(crate) struct Outcome {
 
 /// Runs the load; `at_edge` is called when the window opens and when it closes.
 pub(crate) fn run(load: &Load<'_>, at_edge: &mut dyn FnMut() -> Result<()>) -> Result<Outcome> {
-    let mut hall = Hall::open(load)?;
+    let mut hall = FanOutLoad::open(load)?;
     let opens = Instant::now() + load.window.warm_up;
     while Instant::now() < opens {
         hall.turn(opens)?;
@@ -102,7 +102,7 @@ struct Subscriber {
 
 /// The publisher, its audience, and what has been sent and received.
 #[derive(Debug)]
-struct Hall {
+struct FanOutLoad {
     poll: Poll,
     events: Events,
     buffer: Vec<u8>,
@@ -121,7 +121,7 @@ struct Hall {
     latencies: Latencies,
 }
 
-impl Hall {
+impl FanOutLoad {
     fn open(load: &Load<'_>) -> Result<Self> {
         let poll = Poll::new()?;
         let path = stream_path(load.stream);

@@ -9,7 +9,7 @@ use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidewire_query::{
-    Access, Binding, Change, Draft, Engine, EngineOptions, Event, Kind, Output, Place, Query,
+    Access, Binding, Change, Draft, Engine, EngineOptions, Event, Kind, Output, Position, Query,
     QueryLimits, Rows, ShapeColumn, Snapshot, Subscriber, TableShape,
 };
 
@@ -45,7 +45,7 @@ pub(crate) struct Measured {
 pub(super) fn measure(combination: Combination) -> Result<Measured> {
     let Combination { family, queries, event_ms, .. } = combination;
     let shape = Arc::new(shape());
-    let mut engine = Engine::new(OPTIONS, Place(0));
+    let mut engine = Engine::new(OPTIONS, Position(0));
     let mut out = Vec::new();
     let memory_before = cpu::resident_kib(std::process::id())?;
     let began = thread_time();
@@ -55,15 +55,19 @@ pub(super) fn measure(combination: Combination) -> Result<Measured> {
         let who = Subscriber(u64::try_from(n)?);
         engine.subscribe(query, who, &mut out);
         let Some(Output::Ask { ask, .. }) = out.pop() else { bail!("{condition} reads nothing") };
-        let rows =
-            Rows { tip: Place(0), snapshot: Snapshot::Place, settled: true, rows: Vec::new() };
+        let rows = Rows {
+            tip: Position(0),
+            snapshot: Snapshot::Position,
+            settled: true,
+            rows: Vec::new(),
+        };
         engine.rows(ask, Ok(rows), &mut out);
         out.clear();
     }
     let from_text = thread_time() - began;
     let grown_kib = cpu::resident_kib(std::process::id())? - memory_before;
     let time = Duration::from_millis(event_ms);
-    let mut told = Told { engine, at: 0, out, time };
+    let mut told = TimedEngine { engine, at: 0, out, time };
     let spread = |at: usize| HUNDRED + at * 7919 % (queries - HUNDRED);
     let misses: Vec<String> = (0..ROWS).map(|at| family.miss(spread(at))).collect();
     let hits: Vec<String> = (0..ROWS).map(|at| family.hit(spread(at))).collect();
@@ -77,14 +81,14 @@ pub(super) fn measure(combination: Combination) -> Result<Measured> {
     })
 }
 
-struct Told {
+struct TimedEngine {
     engine: Engine,
     at: u64,
     out: Vec<Output>,
     time: Duration,
 }
 
-impl Told {
+impl TimedEngine {
     /// The time of an event, each a transaction of its own, that so many are told of.
     fn event_us(&mut self, images: &[String], expected: usize) -> Result<f64> {
         for image in images {
@@ -106,7 +110,7 @@ impl Told {
             after: Some(image.as_bytes()),
         };
         let txid = i64::try_from(self.at).ok();
-        let event = Event { at: Place(self.at), txid, tx_last: true, change: Some(change) };
+        let event = Event { at: Position(self.at), txid, tx_last: true, change: Some(change) };
         self.out.clear();
         self.engine.apply(&event, &mut self.out);
         self.out.iter().filter(|output| matches!(output, Output::Change { .. })).count()

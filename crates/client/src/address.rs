@@ -1,4 +1,4 @@
-//! Where a server is, and where its streams are.
+//! The address of a server, and the URLs of its streams.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,14 +21,16 @@ impl Address {
                 || "give one like http://127.0.0.1:4437".to_owned(),
                 |meant| format!("did you mean {meant}?"),
             );
-            return Err(ClientError::Unusable(format!("{text} is no server's address; {advice}")));
+            return Err(ClientError::Unusable(format!(
+                "{text} is not the address of a server; {advice}"
+            )));
         };
         let address = Address(url);
         // Routes are put behind it, so one that has them already leads nowhere.
         let first = address.0.path_segments().and_then(|mut path| path.next());
         if first == Some("v1") || address.0.query().is_some() || address.0.fragment().is_some() {
             return Err(ClientError::Unusable(format!(
-                "the server's address goes on with {}, which is the address of something on it; give {address}",
+                "the server's address has the path {}; give it without a path: {address}",
                 address.beyond_host()
             )));
         }
@@ -136,14 +138,16 @@ mod tests {
     #[test]
     fn names_that_an_url_cannot_carry_are_refused() {
         for name in ["", "/a", "a/", "a//b", "a/../b", "."] {
-            assert!(stream("http://127.0.0.1", name).is_err(), "{name:?}");
+            let refused = stream("http://127.0.0.1", name);
+            assert!(matches!(refused, Err(ClientError::Unusable(_))), "{name:?}: {refused:?}");
         }
     }
 
     #[test]
     fn addresses_that_are_none_are_refused() {
         for text in ["", "127.0.0.1:4437", "ftp://example.org", "unix:/socket"] {
-            assert!(Address::parse(text).is_err(), "{text:?}");
+            let refused = Address::parse(text);
+            assert!(matches!(refused, Err(ClientError::Unusable(_))), "{text:?}: {refused:?}");
         }
     }
 
@@ -157,10 +161,10 @@ mod tests {
             ("orders", "give one like"),
             (
                 "http://127.0.0.1:4437/v1",
-                "goes on with /v1, which is the address of something on it; give http://127.0.0.1:4437",
+                "has the path /v1; give it without a path: http://127.0.0.1:4437",
             ),
-            ("http://127.0.0.1:4437/v1/stream/a", "give http://127.0.0.1:4437"),
-            ("https://u:secret@example.org/?a=b", "goes on with /?a=b"),
+            ("http://127.0.0.1:4437/v1/stream/a", "without a path: http://127.0.0.1:4437"),
+            ("https://u:secret@example.org/?a=b", "has the path /?a=b"),
         ] {
             let error = Address::parse(text).expect_err(text).to_string();
             assert!(error.contains(says), "{text}: {error}");

@@ -1,4 +1,4 @@
-//! What the server's answers say.
+//! The server's answers to requests about streams.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! How long to wait before trying again: exponential, with full jitter.
 //!
-//! The wait is drawn from zero up to a ceiling that doubles, so that clients which lost the same
-//! server at the same moment come back spread out instead of in waves.
+//! The wait is random between zero and a ceiling that doubles, so that clients which lost the same server at the
+//! same moment reconnect spread out instead of in waves.
 
 use std::time::Duration;
 

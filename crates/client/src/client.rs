@@ -1,5 +1,5 @@
-//! One request each: create, describe, append, read. [`Client::follow`] and [`Client::live`] begin
-//! longer stories.
+//! One request each: create, describe, append, read. [`Client::follow`] and [`Client::live`] return objects that
+//! keep a connection.
 
 use std::time::Duration;
 
@@ -55,8 +55,7 @@ impl Client {
     pub fn with_ca(url: &str, token: Option<&str>, ca: &[u8]) -> Result<Client, ClientError> {
         let authorities = Certificate::from_pem_bundle(ca).unwrap_or_default();
         if authorities.is_empty() {
-            let what =
-                "there is no certificate in PEM form among those who may vouch for the server";
+            let what = "the file has no certificate in PEM form";
             return Err(unusable(what.to_owned()));
         }
         Client::build(Address::parse(url)?, headers(token)?, authorities)

@@ -1,4 +1,4 @@
-//! Who is connected to a server, for those who run it.
+//! The connections of a server, for administrators.
 
 use serde::{Deserialize, Serialize};
 

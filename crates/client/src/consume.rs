@@ -1,8 +1,8 @@
-//! A member of a consumer group: takes a batch, has it worked off, says how it went, and so on.
+//! A member of a consumer group: claims a batch, runs the handler, reports the result, and repeats.
 //!
-//! A batch is held by a lease, which is extended at each third of it while the work goes on. If it is lost all
-//! the same, the work is dropped: someone else has the batch. So a handler must be fit to be dropped, and to be
-//! given the same events again.
+//! A lease holds the batch; it is extended at each third of its time while the handler runs. If the lease is lost
+//! all the same, the handler's future is dropped, because another member has the batch. So a handler must be safe
+//! to cancel, and must accept the same events again.
 
 use std::time::Duration;
 

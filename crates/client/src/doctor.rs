@@ -1,4 +1,4 @@
-//! What a server finds wrong with itself and its database; for administrators.
+//! The problems a server finds with itself and its database; for administrators.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! How many subscriptions to entities there are.
+//! The number of subscriptions to entities.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What can go wrong for a client, with what the server said about it.
+//! The errors of a client, with the server's problem where it sent one.
 
 use std::fmt;
 use std::io;
@@ -78,7 +78,7 @@ pub enum ClientError {
 
 /// Why a server cannot be talked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unreached {
+pub enum ConnectFailure {
     /// Nobody listens there.
     NobodyListens,
     /// Whoever listens there does not speak TLS.
@@ -91,7 +91,7 @@ pub enum Unreached {
 
 impl ClientError {
     /// Why the server could not be talked to; none if it was.
-    pub fn unreached(&self) -> Option<Unreached> {
+    pub fn unreached(&self) -> Option<ConnectFailure> {
         match self {
             ClientError::NoAnswer { cause, .. } => Some(unreached(cause)),
             _ => None,
@@ -136,31 +136,31 @@ fn innermost(error: &reqwest::Error) -> &(dyn std::error::Error + 'static) {
     cause
 }
 
-fn unreached(error: &reqwest::Error) -> Unreached {
+fn unreached(error: &reqwest::Error) -> ConnectFailure {
     let cause = innermost(error);
     let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
     if cause.downcast_ref::<io::Error>().is_some_and(refused) {
-        return Unreached::NobodyListens;
+        return ConnectFailure::NobodyListens;
     }
     // The library of TLS is not ours to name; its words are.
     let text = cause.to_string();
     if text.contains("InvalidContentType") {
-        return Unreached::NotEncrypted;
+        return ConnectFailure::NotEncrypted;
     }
     match text.starts_with("invalid peer certificate") {
-        true => Unreached::Certificate,
-        false => Unreached::Other,
+        true => ConnectFailure::Certificate,
+        false => ConnectFailure::Other,
     }
 }
 
 fn why(error: &reqwest::Error) -> String {
     let cause = innermost(error);
     match unreached(error) {
-        Unreached::NobodyListens => "nobody listens there (connection refused)".to_owned(),
-        Unreached::NotEncrypted => {
+        ConnectFailure::NobodyListens => "no server listens there (connection refused)".to_owned(),
+        ConnectFailure::NotEncrypted => {
             "what listens there does not speak TLS; its address begins with http://".to_owned()
         }
-        Unreached::Certificate | Unreached::Other => cause.to_string(),
+        ConnectFailure::Certificate | ConnectFailure::Other => cause.to_string(),
     }
 }
 

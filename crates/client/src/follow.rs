@@ -1,11 +1,11 @@
 //! A stream as it grows, by SSE, across lost connections.
 //!
-//! What arrives is given out only with the control event that says where it ends. So the offset to
-//! resume from always stands exactly behind the last batch given out: a connection cut between the
-//! two events costs a repetition on the wire and none for the caller.
+//! Messages are given out only with the control event that carries their end offset. So the offset to resume from
+//! is always directly after the last batch given out: if the connection breaks between the two events, the server
+//! sends messages twice and the caller sees them once.
 //!
-//! There is no task behind it: the caller's [`Follow::next`] does the work, and a caller who is slow
-//! slows the connection down instead of filling a queue.
+//! There is no task behind it: the caller's [`Follow::next`] does the work, and a slow caller slows the connection
+//! down instead of filling a queue.
 
 use std::collections::VecDeque;
 use std::time::Duration;

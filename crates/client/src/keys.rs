@@ -1,4 +1,4 @@
-//! API keys, for administrators; and what administrators say to all nodes.
+//! API keys, and messages to all nodes; for administrators.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl std::fmt::Debug for NewKey {
 /// Something to say to all nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "act", rename_all = "snake_case")]
-pub enum Order {
+pub enum ControlMessage {
     /// Read the configuration again.
     Reload,
     /// Look up every credential again.
@@ -125,7 +125,7 @@ impl Client {
     }
 
     /// Says something to all nodes.
-    pub async fn order(&self, order: &Order) -> Result<(), ClientError> {
+    pub async fn order(&self, order: &ControlMessage) -> Result<(), ClientError> {
         let url = self.address().route(&["v1", "control"]);
         self.send_json(Method::POST, url, order).await?;
         Ok(())

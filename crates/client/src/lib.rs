@@ -56,11 +56,11 @@ pub use connections::{Connection, ConnectionFilter, Connections};
 pub use consume::{Outcome, Worker, WorkerError, WorkerOptions, WorkerStats};
 pub use doctor::{Check, Checkup};
 pub use entities::EntityCount;
-pub use error::{ClientError, Problem, Unreached};
+pub use error::{ClientError, ConnectFailure, Problem};
 pub use events::{Event, EventPage};
 pub use follow::{Batch, Follow, ReadFrom};
-pub use groups::{ClaimRequest, Claimed, Group, GroupWish, Place};
-pub use keys::{Key, NewKey, Order};
+pub use groups::{ClaimRequest, Claimed, Group, GroupSettings, LogPosition};
+pub use keys::{ControlMessage, Key, NewKey};
 pub use live::{
     EntityChange, Live, LiveEvent, LiveOptions, QueryBegun, QueryResult, RowChange, RowText, Update,
 };

@@ -1,7 +1,7 @@
-//! How a body falls into messages.
+//! Splits a body into messages.
 //!
-//! In JSON mode a body is an array whose elements are the messages; in every other mode it is one
-//! message of plain bytes, because the protocol keeps no boundaries there.
+//! In JSON mode a body is an array whose elements are the messages. In every other mode it is one message of bytes,
+//! because the protocol keeps no boundaries there.
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -51,7 +51,8 @@ mod tests {
 
     #[test]
     fn what_is_not_an_array_is_not_understood() {
-        assert!(split(true, Bytes::from_static(b"{}")).is_err());
+        let refused = split(true, Bytes::from_static(b"{}"));
+        assert!(matches!(refused, Err(ClientError::NotUnderstood(_))), "{refused:?}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The servers of one system, and which of them serves a session best.
+//! The servers of one system, and the best one for a session.
 
 use serde::{Deserialize, Deserializer, Serialize};
 

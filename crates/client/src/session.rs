@@ -1,5 +1,5 @@
-//! Sessions: the durable identity of someone who comes and goes, with the streams they follow and how
-//! far they have got in each. [`live`](crate::live) takes one up.
+//! Sessions: a durable identity for a client that connects again and again, with the streams it follows and its
+//! position in each. [`live`](crate::live) connects with one.
 
 use std::time::Duration;
 

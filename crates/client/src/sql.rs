@@ -1,4 +1,4 @@
-//! One's own SQL, run by the server: for callers who are trusted with its database.
+//! SQL that the server runs for callers with full access to its database.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Tables whose changes are streams, and how those come into the log; for administrators.
+//! Watched tables, whose changes are streams, and the source of these changes; for administrators.
 
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
@@ -105,7 +105,7 @@ pub struct Repair {
     pub why: String,
     /// When it was repaired.
     pub at: Option<String>,
-    /// How many events told the difference. None: those who follow the table were told to read it again.
+    /// How many events carry the difference. None: those who follow the table were told to read it again.
     pub events: Option<u64>,
 }
 

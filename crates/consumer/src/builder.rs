@@ -1,4 +1,4 @@
-//! How a member of a group is described and started.
+//! How a worker of a group is configured and started.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use uuid::Uuid;
 
 use crate::error::Error;
 use crate::handler::Handler;
+use crate::partition_owner::{StopSignals, own_partitions};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::signals::Signals;
 use crate::stats::Stats;
-use crate::steward::{Ends, steward};
 
 /// How often joining is tried while the reason why it failed may pass.
 const JOIN_ATTEMPTS_MAX: u32 = 10;
@@ -108,14 +108,14 @@ impl Builder {
         self
     }
 
-    /// Reads these watched tables (and the streams that are named); unsaid, everything.
+    /// Reads these watched tables (and the streams that are named); default: everything.
     #[must_use]
     pub fn tables<T: Into<String>>(mut self, tables: impl IntoIterator<Item = T>) -> Builder {
         self.settings.tables = tables.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Reads streams by these patterns (and the tables that are named); unsaid, everything.
+    /// Reads streams by these patterns (and the tables that are named); default: everything.
     #[must_use]
     pub fn streams<T: Into<String>>(mut self, patterns: impl IntoIterator<Item = T>) -> Builder {
         self.settings.streams = patterns.into_iter().map(Into::into).collect();
@@ -157,7 +157,7 @@ impl Builder {
         self
     }
 
-    /// How often to look for work when nobody says that there is some; 10 s.
+    /// How often to look for work when no notification arrives; 10 s.
     #[must_use]
     pub fn wait_period(mut self, period: Duration) -> Builder {
         self.settings.wait_period = period;
@@ -180,7 +180,7 @@ impl Builder {
         self
     }
 
-    /// The member's name, for people; unsaid, one that is new each time.
+    /// The member's name, for people; the default is a different name each time.
     #[must_use]
     pub fn member(mut self, name: impl Into<String>) -> Builder {
         self.settings.member = Some(name.into());
@@ -194,7 +194,7 @@ impl Builder {
         self
     }
 
-    /// All of that at once, as a file says it.
+    /// All of these at once, from a settings file.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Builder {
         self.settings = settings;
@@ -218,15 +218,15 @@ impl Builder {
         let signals = settings.signals.then(Signals::heed).transpose()?;
         let member = settings.member.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
         let shared = Arc::new(Shared::new(groups, Arc::new(handler), settings, member));
-        let ends = Ends::default();
+        let stop_signals = StopSignals::default();
         let heeding = signals.map(|signals| {
-            let (stop, give_up) = (ends.stop.clone(), ends.give_up.clone());
+            let (stop, give_up) = (stop_signals.stop.clone(), stop_signals.give_up.clone());
             AbortOnDropHandle::new(tokio::spawn(signals.pass_on(stop, give_up)))
         });
-        let working = tokio::spawn(steward(Arc::clone(&shared), ends.clone()));
+        let working = tokio::spawn(own_partitions(Arc::clone(&shared), stop_signals.clone()));
         Ok(Consumer {
             shared,
-            ends,
+            stop_signals,
             working: Some(AbortOnDropHandle::new(working)),
             _heeding: heeding,
         })
@@ -264,7 +264,7 @@ async fn join(groups: &dyn Groups, settings: &Settings) -> Result<(), Error> {
 /// A member of a group at work. Dropped, it stops without waiting; nothing is half done.
 pub struct Consumer {
     shared: Arc<Shared>,
-    ends: Ends,
+    stop_signals: StopSignals,
     /// None once it was seen to end.
     working: Option<AbortOnDropHandle<Result<Stats, Error>>>,
     _heeding: Option<AbortOnDropHandle<()>>,
@@ -297,7 +297,7 @@ impl Consumer {
 
     /// Finishes the batches in hand and leaves the group.
     pub async fn stop(mut self) -> Result<Stats, Error> {
-        self.ends.stop.cancel();
+        self.stop_signals.stop.cancel();
         self.ended().await
     }
 

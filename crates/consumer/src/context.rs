@@ -1,4 +1,4 @@
-//! The open transaction, as a handler sees it.
+//! The open transaction that a handler writes into.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tidewire_store_postgres::driver::types::ToSql;
 use tidewire_store_postgres::driver::{self, Row};
 
 use crate::error::HandlerError;
-use crate::policy::{driver_is_weather, sql_is_weather, sql_overran};
+use crate::policy::{driver_is_transient, sql_is_transient, sql_overran};
 
 /// Rows that one statement may give a handler, and their bytes: more is an error, not a part.
 const ROWS_MAX: usize = 100_000;
@@ -18,20 +18,21 @@ const ROWS_BYTES_MAX: usize = 64 << 20;
 
 /// What was seen of a handler's statements.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
-    /// One failed, whatever the handler made of it.
+pub(crate) struct StatementErrors {
+    /// The first that failed, even if the handler ignored it.
     pub failed: Option<String>,
-    /// One failed for a reason that passes by itself.
-    pub weather: Option<String>,
-    /// One came when the batch had held the only writer for too long. That is not this handler's fault alone.
+    /// The first that failed for a transient reason.
+    pub transient: Option<String>,
+    /// The first that came after the batch had held the only writer for too long. Earlier handlers of the batch
+    /// may be the cause.
     pub overran: Option<String>,
 }
 
-impl Seen {
-    fn note(&mut self, error: &impl ToString, weather: bool) {
+impl StatementErrors {
+    fn note(&mut self, error: &impl ToString, transient: bool) {
         let text = error.to_string();
-        if weather {
-            self.weather.get_or_insert_with(|| text.clone());
+        if transient {
+            self.transient.get_or_insert_with(|| text.clone());
         }
         self.failed.get_or_insert(text);
     }
@@ -41,17 +42,17 @@ impl Seen {
 #[derive(Debug)]
 pub struct Context<'a> {
     work: &'a mut dyn Work,
-    seen: &'a mut Seen,
+    errors: &'a mut StatementErrors,
     limits: SqlLimits,
 }
 
 impl<'a> Context<'a> {
     pub(crate) fn new(
         work: &'a mut dyn Work,
-        seen: &'a mut Seen,
+        errors: &'a mut StatementErrors,
         timeout: Duration,
     ) -> Context<'a> {
-        Context { work, seen, limits: limits(timeout) }
+        Context { work, errors, limits: limits(timeout) }
     }
 
     /// Runs one statement, with JSON values for `$1`, `$2` and so on. On both stores.
@@ -63,9 +64,9 @@ impl<'a> Context<'a> {
         let params = params.iter().map(raw).collect::<Result<Vec<_>, _>>()?;
         let answer = self.work.sql(sql, &params, self.limits).await;
         if let Err(error) = &answer {
-            self.seen.note(error, sql_is_weather(error));
+            self.errors.note(error, sql_is_transient(error));
             if sql_overran(error) {
-                self.seen.overran.get_or_insert_with(|| error.to_string());
+                self.errors.overran.get_or_insert_with(|| error.to_string());
             }
         }
         answer
@@ -73,8 +74,8 @@ impl<'a> Context<'a> {
 
     /// The same in PostgreSQL's own protocol; none on SQLite.
     pub fn postgres(&mut self) -> Option<Postgres<'_>> {
-        let seen = &mut *self.seen;
-        PostgresWork::of(self.work).map(|work| Postgres { work, seen })
+        let errors = &mut *self.errors;
+        PostgresWork::of(self.work).map(|work| Postgres { work, errors })
     }
 }
 
@@ -96,7 +97,7 @@ fn raw(value: &serde_json::Value) -> Result<Box<RawValue>, SqlError> {
 #[expect(missing_debug_implementations, reason = "a session of the driver has nothing to show")]
 pub struct Postgres<'a> {
     work: &'a mut PostgresWork,
-    seen: &'a mut Seen,
+    errors: &'a mut StatementErrors,
 }
 
 impl Postgres<'_> {
@@ -106,10 +107,10 @@ impl Postgres<'_> {
         sql: &str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<u64, HandlerError> {
-        let statement = self.work.prepared(sql).await.map_err(|error| note(self.seen, &error))?;
-        let client = self.work.client().map_err(|error| note(self.seen, &error))?;
+        let statement = self.work.prepared(sql).await.map_err(|error| note(self.errors, &error))?;
+        let client = self.work.client().map_err(|error| note(self.errors, &error))?;
         let changed = client.execute(&statement, params).await;
-        changed.map_err(|error| driven(self.seen, error))
+        changed.map_err(|error| driven(self.errors, error))
     }
 
     /// Runs a statement; its rows.
@@ -118,10 +119,10 @@ impl Postgres<'_> {
         sql: &str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, HandlerError> {
-        let statement = self.work.prepared(sql).await.map_err(|error| note(self.seen, &error))?;
-        let client = self.work.client().map_err(|error| note(self.seen, &error))?;
+        let statement = self.work.prepared(sql).await.map_err(|error| note(self.errors, &error))?;
+        let client = self.work.client().map_err(|error| note(self.errors, &error))?;
         let rows = client.query(&statement, params).await;
-        rows.map_err(|error| driven(self.seen, error))
+        rows.map_err(|error| driven(self.errors, error))
     }
 
     /// Runs a statement; its row, if there is one. More than one is an error.
@@ -151,18 +152,18 @@ impl Postgres<'_> {
     }
 }
 
-fn note(seen: &mut Seen, error: &GroupError) -> HandlerError {
-    let weather = match error {
-        GroupError::Sql(error) => sql_is_weather(error),
+fn note(errors: &mut StatementErrors, error: &GroupError) -> HandlerError {
+    let transient = match error {
+        GroupError::Sql(error) => sql_is_transient(error),
         other => other.temporary(),
     };
-    seen.note(error, weather);
+    errors.note(error, transient);
     HandlerError::retry(error)
 }
 
-fn driven(seen: &mut Seen, error: driver::Error) -> HandlerError {
-    let weather = driver_is_weather(&error);
+fn driven(errors: &mut StatementErrors, error: driver::Error) -> HandlerError {
+    let transient = driver_is_transient(&error);
     let error = HandlerError::from(error);
-    seen.note(&error.text, weather);
+    errors.note(&error.text, transient);
     error
 }

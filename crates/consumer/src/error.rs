@@ -1,4 +1,4 @@
-//! What goes wrong: in a handler, and with a member.
+//! The errors of handlers and of members.
 
 use std::fmt::Display;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What handlers ask of events.
+//! What handlers can ask an event: its JSON, its time, its row.
 
 use serde::de::DeserializeOwned;
 use tidewire_store::Operation;

@@ -1,4 +1,4 @@
-//! What a worker does with events.
+//! The code of a worker: it gets the events of one key and the open transaction.
 
 use std::sync::Arc;
 

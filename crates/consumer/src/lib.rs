@@ -6,25 +6,25 @@
 //!
 //! - [`builder`]: how a member is described and started; [`settings`]: what can be set, also by a file
 //! - [`handler`], [`context`], [`event`], [`error`]: what a handler gets and says
-//! - [`steward`]: membership and shares; [`partition`]: one partition's loop; [`shared`]: what its tasks share
-//! - [`run`]: one batch; [`turn`]: one run of the handler; [`policy`]: what each error means
+//! - [`partition_owner`]: membership and shares; [`partition`]: one partition's loop; [`shared`]: what its tasks share
+//! - [`batch_run`]: one batch; [`handler_run`]: one run of the handler; [`policy`]: what each error means
 //! - [`stats`]: what a member has done; [`signals`]: how it is told to stop
 //! - `yaml`: the settings as a file has them
 
+mod batch_run;
 mod builder;
 mod context;
 mod error;
 mod event;
 mod handler;
+mod handler_run;
 mod partition;
+mod partition_owner;
 mod policy;
-mod run;
 mod settings;
 mod shared;
 mod signals;
 mod stats;
-mod steward;
-mod turn;
 mod yaml;
 
 pub use builder::{Builder, Consumer, Source};

@@ -1,14 +1,14 @@
-//! What each error means to a member, in one place.
+//! How a member reacts to each error, in one place.
 //!
-//! | what happened | what is done |
+//! | what happened | what the member does |
 //! |---|---|
-//! | the connection broke, a deadlock, a full disk (*weather*) | roll back, wait, the same again; not counted |
-//! | the handler's error, a panic, its timeout, a statement that is wrong | counted; again after a wait, until the attempts are used up |
-//! | on SQLite, the batch held the only writer for too long | a smaller batch; of one source transaction and one key, counted |
-//! | `HandlerError::dead` | a dead letter |
-//! | `HandlerError::stop`, COMMIT in the handler, missing rights, other settings than the group's, a store that was closed | the member ends |
-//! | the partition moved, or is someone else's | look again |
-//! | the group stands still, or letters are full | wait until someone acts |
+//! | the connection broke, a deadlock, a full disk (*transient*) | rolls back, waits, retries; the attempt does not count |
+//! | the handler's error, a panic, its timeout, a wrong statement | counts the attempt and retries after a wait, until the attempts are used up |
+//! | on SQLite, the batch held the only writer for too long | retries with a smaller batch; if it has one source transaction and one key, the attempt counts |
+//! | `HandlerError::dead` | writes a dead letter |
+//! | `HandlerError::stop`, COMMIT in the handler, missing rights, settings that differ from the group's, a closed store | ends |
+//! | the partition moved, or another member has it | reads the group again |
+//! | the group is stopped, or its dead letters are full | waits until someone acts |
 
 use tidewire_store::groups::{GroupError, HELD_TOO_LONG};
 use tidewire_store::{SqlError, StoreError};
@@ -34,7 +34,7 @@ pub(crate) fn reaction(error: &GroupError) -> Reaction {
         | GroupError::Differs(_)
         | GroupError::Invalid(_)
         | GroupError::Store(StoreError::Closed) => Reaction::End,
-        // That the group is gone is for the steward to see: a single partition goes when their number
+        // The partition owner ends the member if the group is gone: a single partition goes when their number
         // is changed.
         GroupError::NotFound
         | GroupError::Stopped { .. }
@@ -46,8 +46,8 @@ pub(crate) fn reaction(error: &GroupError) -> Reaction {
     }
 }
 
-/// Whether a statement failed for a reason that passes by itself.
-pub(crate) fn sql_is_weather(error: &SqlError) -> bool {
+/// Whether a statement failed for a reason that passes without anyone's help.
+pub(crate) fn sql_is_transient(error: &SqlError) -> bool {
     match error {
         SqlError::Wrong(problem) => problem.code == "sql_conflict",
         SqlError::Store(error) => error.temporary(),
@@ -55,7 +55,7 @@ pub(crate) fn sql_is_weather(error: &SqlError) -> bool {
 }
 
 /// The same of the driver's own errors.
-pub(crate) fn driver_is_weather(error: &driver::Error) -> bool {
+pub(crate) fn driver_is_transient(error: &driver::Error) -> bool {
     let Some(code) = error.code() else {
         return error.is_closed()
             || std::error::Error::source(error)
@@ -68,7 +68,7 @@ pub(crate) fn driver_is_weather(error: &driver::Error) -> bool {
         || code.starts_with("57P0")
 }
 
-/// Whether the time of the whole batch was over, whoever's statement or end found out.
+/// Whether the whole batch ran out of time, in any of its statements or at its end.
 pub(crate) fn sql_overran(error: &SqlError) -> bool {
     matches!(error, SqlError::Wrong(problem) if problem.code == HELD_TOO_LONG)
 }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passes_by_itself_never_ends_a_member() {
+    fn a_transient_error_never_ends_a_member() {
         for error in [
             GroupError::Transient("lost".to_owned()),
             GroupError::Changing,
@@ -97,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn a_deadlock_is_weather_and_a_wrong_statement_is_not() {
+    fn a_deadlock_is_transient_and_a_wrong_statement_is_not() {
         let wrong = |code| {
             let message = String::new();
             SqlError::Wrong(Box::new(SqlProblem { code, message, position: None, hint: None }))
         };
-        assert!(sql_is_weather(&wrong("sql_conflict")));
-        assert!(!sql_is_weather(&wrong("sql_syntax")));
-        assert!(sql_is_weather(&SqlError::Store(StoreError::Unavailable(String::new()))));
+        assert!(sql_is_transient(&wrong("sql_conflict")));
+        assert!(!sql_is_transient(&wrong("sql_syntax")));
+        assert!(sql_is_transient(&SqlError::Store(StoreError::Unavailable(String::new()))));
     }
 }

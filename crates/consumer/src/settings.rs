@@ -1,4 +1,4 @@
-//! What can be set about a member, by the builder or by a file.
+//! The settings of a member, from the builder or from a file.
 
 use std::fmt;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct Settings {
     pub retry_max: Duration,
     /// How long the handler may take for one host and user.
     pub handler_timeout: Duration,
-    /// How often to look for work when nobody says that there is some.
+    /// How often to look for work when no notification arrives.
     pub wait_period: Duration,
     /// Events of one partition that a source transaction may have, as a batch is in memory whole,
     pub transaction_events_max: usize,
@@ -126,8 +126,8 @@ impl Settings {
     /// | `groupId` | | the group's name |
     /// | `batchSize` | 100 | a batch ends with the first whole transaction at or past so many events |
     /// | `totalPartitions` | 8 | how many partitions the group has |
-    /// | `partitionId` | | works on this one only; unsaid or `null`: shares all of them with the other members |
-    /// | `waitPeriodMs` | 10000 | how often to look for work when nobody says that there is some |
+    /// | `partitionId` | | works on this one only; default or `null`: shares all of them with the other members |
+    /// | `waitPeriodMs` | 10000 | how often to look for work when no notification arrives |
     /// | `topicId` | 1 | the whole log; there is no other |
     /// | `database` | | the URL of the database, for the program to give to `Consumer::builder` |
     /// | `tables`, `streams` | everything | names of tables, patterns of other streams |

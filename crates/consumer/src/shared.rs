@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, Notify, watch};
 
 use crate::handler::Handler;
 use crate::settings::Settings;
-use crate::stats::Tally;
+use crate::stats::SharedStats;
 
 /// Bytes of pages that a member keeps for its partitions.
 const PAGES_BYTES_MAX: usize = 64 << 20;
@@ -22,10 +22,10 @@ pub(crate) struct Shared {
     pub settings: Settings,
     pub member: String,
     pub pages: Pages,
-    pub tally: Tally,
+    pub tally: SharedStats,
     /// What pages are read for. Changes with the share.
     pub wants: watch::Sender<Option<Arc<Wants>>>,
-    /// Asks the steward to look at the group now.
+    /// Asks the partition owner to look at the group now.
     pub look: Notify,
     tip: Mutex<Tip>,
 }
@@ -50,7 +50,7 @@ impl Shared {
             settings,
             member,
             pages: Pages::new(PAGES_BYTES_MAX),
-            tally: Tally::new(),
+            tally: SharedStats::new(),
             wants: watch::Sender::new(None),
             look: Notify::new(),
             tip: Mutex::default(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use tidewire_store::Position;
 
-use crate::run::Counts;
+use crate::batch_run::Counts;
 
 /// The time over which the rate is taken.
 const RATE_OVER: Duration = Duration::from_secs(10);
@@ -52,14 +52,14 @@ pub struct PartitionStats {
 
 /// Where the tasks of a member count.
 #[derive(Debug)]
-pub(crate) struct Tally {
-    counted: Mutex<Counted>,
+pub(crate) struct SharedStats {
+    counted: Mutex<MemberCounts>,
 }
 
 #[derive(Debug)]
-struct Counted {
+struct MemberCounts {
     stats: Stats,
-    partitions: BTreeMap<u32, Place>,
+    partitions: BTreeMap<u32, PartitionPosition>,
     tip: Position,
     began: Instant,
     /// Seconds since it began, and the events of each; none older than the rate is taken over.
@@ -68,7 +68,7 @@ struct Counted {
 
 /// How far a partition is.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct PartitionPosition {
     next: Position,
     /// Everything before this was looked at.
     seen: Position,
@@ -76,10 +76,10 @@ struct Place {
     oldest_ms: Option<i64>,
 }
 
-impl Tally {
-    pub(crate) fn new() -> Tally {
-        Tally {
-            counted: Mutex::new(Counted {
+impl SharedStats {
+    pub(crate) fn new() -> SharedStats {
+        SharedStats {
+            counted: Mutex::new(MemberCounts {
                 stats: Stats::default(),
                 partitions: BTreeMap::new(),
                 tip: Position::START,
@@ -89,7 +89,7 @@ impl Tally {
         }
     }
 
-    fn counted(&self) -> MutexGuard<'_, Counted> {
+    fn counted(&self) -> MutexGuard<'_, MemberCounts> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,15 +128,15 @@ impl Tally {
     }
 
     /// How far a partition is, what was looked at beyond that, and the oldest event in hand.
-    pub(crate) fn place(
+    pub(crate) fn position(
         &self,
         partition: u32,
         next: Position,
         seen: Position,
         oldest: Option<i64>,
     ) {
-        let place = Place { next, seen: seen.max(next), oldest_ms: oldest };
-        self.counted().partitions.insert(partition, place);
+        let position = PartitionPosition { next, seen: seen.max(next), oldest_ms: oldest };
+        self.counted().partitions.insert(partition, position);
     }
 
     /// A partition is somebody else's.
@@ -146,7 +146,7 @@ impl Tally {
 
     /// The first place that any of its partitions may still want to read.
     pub(crate) fn read_from(&self) -> Option<Position> {
-        self.counted().partitions.values().map(|place| place.seen).min()
+        self.counted().partitions.values().map(|position| position.seen).min()
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -156,11 +156,11 @@ impl Tally {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis());
         let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         let tip = counted.tip;
-        let told = |(partition, place): (&u32, &Place)| PartitionStats {
+        let told = |(partition, position): (&u32, &PartitionPosition)| PartitionStats {
             partition: *partition,
-            next: place.next.number(),
-            lag_offsets: tip.next().number().saturating_sub(place.seen.number()),
-            lag_seconds: place.oldest_ms.map(|made| seconds(now_ms.saturating_sub(made))),
+            next: position.next.number(),
+            lag_offsets: tip.next().number().saturating_sub(position.seen.number()),
+            lag_seconds: position.oldest_ms.map(|made| seconds(now_ms.saturating_sub(made))),
         };
         let events: u64 = counted.recent.iter().map(|(_, events)| events).sum();
         let over = counted.began.elapsed().min(RATE_OVER).max(Duration::from_secs(1));
@@ -172,7 +172,7 @@ impl Tally {
     }
 }
 
-impl Counted {
+impl MemberCounts {
     fn trim(&mut self, second: u64) {
         while self.recent.front().is_some_and(|(old, _)| old + RATE_OVER.as_secs() <= second) {
             self.recent.pop_front();
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn what_is_committed_is_counted() {
-        let tally = Tally::new();
+        let tally = SharedStats::new();
         tally.committed(Counts { events: 7, keys: 3, dead: 1, parked: 2, redriven: 0 });
         tally.committed(Counts { events: 1, keys: 1, dead: 0, parked: 0, redriven: 1 });
         tally.failed(2);
@@ -207,10 +207,10 @@ mod tests {
 
     #[test]
     fn a_partition_that_has_seen_everything_is_not_behind() {
-        let tally = Tally::new();
+        let tally = SharedStats::new();
         tally.tip(Position::new(10));
-        tally.place(3, Position::new(4), Position::new(11), None);
-        tally.place(5, Position::new(4), Position::new(4), Some(0));
+        tally.position(3, Position::new(4), Position::new(11), None);
+        tally.position(5, Position::new(4), Position::new(4), Some(0));
         let partitions = tally.stats().partitions;
         assert_eq!((partitions[0].lag_offsets, partitions[0].lag_seconds), (0, None));
         assert_eq!(partitions[1].lag_offsets, 7);

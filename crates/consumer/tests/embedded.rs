@@ -28,17 +28,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const LIMITS: SqlLimits = SqlLimits { timeout_ms: 30_000, rows_max: 10_000, bytes_max: 1 << 20 };
 
-struct Ground {
+struct Fixture {
     store: Arc<SqliteStore>,
     _folder: tempfile::TempDir,
 }
 
-impl Ground {
-    async fn new() -> Ground {
+impl Fixture {
+    async fn new() -> Fixture {
         let folder = tempfile::tempdir().expect("a folder");
         let store = SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("a store");
-        let ground = Ground { store, _folder: folder };
-        ground
+        let fixture = Fixture { store, _folder: folder };
+        fixture
             .run(
                 "CREATE TABLE done (seq INTEGER PRIMARY KEY AUTOINCREMENT, user_id TEXT);
                  CREATE TABLE once (id INTEGER PRIMARY KEY);
@@ -55,8 +55,8 @@ impl Ground {
             fork: None,
             actor: Actor::default(),
         };
-        ground.store.submit(Command::Create(Box::new(create))).await.expect("a stream");
-        ground
+        fixture.store.submit(Command::Create(Box::new(create))).await.expect("a stream");
+        fixture
     }
 
     /// Runs SQL; the first column of its rows.
@@ -158,10 +158,10 @@ impl Handler for Endless {
 }
 
 /// Does as its user is called.
-struct Obedient;
+struct ScriptedHandler;
 
 #[async_trait]
-impl Handler for Obedient {
+impl Handler for ScriptedHandler {
     async fn handle(
         &self,
         group: &Group<'_>,
@@ -190,62 +190,63 @@ impl Handler for Obedient {
 
 #[tokio::test]
 async fn an_ignored_error_is_its_keys_failure_and_nobody_elses() {
-    let ground = Ground::new().await;
-    ground.say(&["a", "ignores", "b"]).await;
-    let member = ground.member().start(Obedient).await.expect("a member");
-    ground.comes_to(&["a", "b"]).await;
-    let letter = ground.letter().await.letter;
+    let fixture = Fixture::new().await;
+    fixture.say(&["a", "ignores", "b"]).await;
+    let member = fixture.member().start(ScriptedHandler).await.expect("a member");
+    fixture.comes_to(&["a", "b"]).await;
+    let letter = fixture.letter().await.letter;
     assert_eq!(letter.event.user_id.as_deref(), Some("ignores"));
     assert!(letter.error.contains("the handler went on"), "{}", letter.error);
-    ground.end(member).await;
+    fixture.end(member).await;
 }
 
 #[tokio::test]
 async fn a_batch_that_holds_the_writer_for_too_long_is_made_smaller_and_nobody_is_blamed() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let users: Vec<String> = (0..20).map(|n| format!("slow{n}")).collect();
     let users: Vec<&str> = users.iter().map(String::as_str).collect();
-    ground.say(&users).await;
+    fixture.say(&users).await;
     // One key has plenty of time, and all of them together have not.
-    let member = ground.member().max_attempts(20).handler_timeout(Duration::from_millis(500));
-    let member = member.start(Obedient).await.expect("a member");
-    ground.comes_to(&users).await;
-    let stats = ground.end(member).await;
+    let member = fixture.member().max_attempts(20).handler_timeout(Duration::from_millis(500));
+    let member = member.start(ScriptedHandler).await.expect("a member");
+    fixture.comes_to(&users).await;
+    let stats = fixture.end(member).await;
     assert_eq!((stats.events, stats.dead), (20, 0), "{stats:?}");
 }
 
 #[tokio::test]
 async fn a_handler_that_always_holds_the_writer_for_too_long_is_told() {
-    let ground = Ground::new().await;
-    ground.say(&["endless"]).await;
-    let member = ground.member().max_attempts(1).start(Obedient).await.expect("a member");
-    let letter = ground.letter().await.letter;
+    let fixture = Fixture::new().await;
+    fixture.say(&["endless"]).await;
+    let member = fixture.member().max_attempts(1).start(ScriptedHandler).await.expect("a member");
+    let letter = fixture.letter().await.letter;
     assert!(letter.error.contains("open for 5000 ms"), "{}", letter.error);
-    ground.say(&["a"]).await;
-    ground.comes_to(&["a"]).await;
-    ground.end(member).await;
+    fixture.say(&["a"]).await;
+    fixture.comes_to(&["a"]).await;
+    fixture.end(member).await;
 }
 
 #[tokio::test]
 async fn a_constraint_that_is_checked_at_the_end_is_told_to_its_key() {
-    let ground = Ground::new().await;
-    ground.say(&["a", "orphan", "b"]).await;
-    let member = ground.member().start(Obedient).await.expect("a member");
-    ground.comes_to(&["a", "b"]).await;
-    let letter = ground.letter().await.letter;
+    let fixture = Fixture::new().await;
+    fixture.say(&["a", "orphan", "b"]).await;
+    let member = fixture.member().start(ScriptedHandler).await.expect("a member");
+    fixture.comes_to(&["a", "b"]).await;
+    let letter = fixture.letter().await.letter;
     assert_eq!(letter.event.user_id.as_deref(), Some("orphan"));
     assert!(letter.error.to_lowercase().contains("foreign key"), "{}", letter.error);
-    ground.end(member).await;
+    fixture.end(member).await;
 }
 
 #[tokio::test]
 async fn what_another_kind_of_worker_made_a_letter_is_not_handled() {
-    let ground = Ground::new().await;
-    let member = ground.member().on_dead(OnDead::Skip).start(Obedient).await.expect("a member");
+    let fixture = Fixture::new().await;
+    let member =
+        fixture.member().on_dead(OnDead::Skip).start(ScriptedHandler).await.expect("a member");
     member.stop().await.expect("it stops");
-    ground.say(&["a", "b", "c"]).await;
-    let tip = ground.store.log_tip().await.expect("a tip");
-    let holdings = ground.store.holdings("g", 0).await.expect("holdings");
+    fixture.say(&["a", "b", "c"]).await;
+    let tip = fixture.store.log_tip().await.expect("a tip");
+    let holdings = fixture.store.holdings("g", 0).await.expect("holdings");
     let claim = Claim {
         group: "g".to_owned(),
         partition: 0,
@@ -254,7 +255,7 @@ async fn what_another_kind_of_worker_made_a_letter_is_not_handled() {
         next: holdings.partition.next,
         timeout_ms: 1_000,
     };
-    let generation = ground.store.lease(&claim, tip.next(), 60_000).await.expect("asked");
+    let generation = fixture.store.lease(&claim, tip.next(), 60_000).await.expect("asked");
     let generation = generation.expect("a lease");
     let wants = Wants {
         filter: Filter::default(),
@@ -262,27 +263,28 @@ async fn what_another_kind_of_worker_made_a_letter_is_not_handled() {
         partitions: None,
         page_bytes: PAGE_BYTES_MAX,
     };
-    let page = ground.store.log_page(Position::START, tip, &Arc::new(wants)).await.expect("a page");
+    let page =
+        fixture.store.log_page(Position::START, tip, &Arc::new(wants)).await.expect("a page");
     let mut events = page.entries.into_iter().filter_map(|entry| entry.event);
     let event = events.find(|event| event.user_id.as_deref() == Some("b")).expect("b's event");
     let letter = Letter { event, error: "no use".to_owned(), attempts: 1 };
     let lease = LeaseRef { group: "g".to_owned(), partition: 0, generation };
     let ending = Ending { dead: vec![letter], ..Ending::default() };
-    ground.store.nack(&lease, &[], &ending, 0).await.expect("given back");
+    fixture.store.nack(&lease, &[], &ending, 0).await.expect("given back");
 
-    let member = ground.member().start(Obedient).await.expect("a member");
-    ground.comes_to(&["a", "c"]).await;
-    assert_eq!(ground.letter().await.letter.error, "no use");
-    ground.end(member).await;
+    let member = fixture.member().start(ScriptedHandler).await.expect("a member");
+    fixture.comes_to(&["a", "c"]).await;
+    assert_eq!(fixture.letter().await.letter.error, "no use");
+    fixture.end(member).await;
 }
 
 #[tokio::test]
 async fn a_handler_that_never_ends_is_given_up_when_its_member_stops() {
-    let ground = Ground::new().await;
-    ground.say(&["a"]).await;
+    let fixture = Fixture::new().await;
+    fixture.say(&["a"]).await;
     let endless = Endless::default();
     let (begun, given_up) = (Arc::clone(&endless.begun), Arc::clone(&endless.given_up));
-    let member = ground.member().handler_timeout(Duration::from_secs(3_600));
+    let member = fixture.member().handler_timeout(Duration::from_secs(3_600));
     let member = member.start(endless).await.expect("a member");
     begun.notified().await;
     // With nothing else to do, the clock goes on to where the patience with batches in hand ends.
@@ -293,7 +295,7 @@ async fn a_handler_that_never_ends_is_given_up_when_its_member_stops() {
     });
     let stats = stats.expect("it stops");
     assert_eq!((stats.events, stats.retries), (0, 0), "nothing was done or counted: {stats:?}");
-    let next = ground.member().start(Obedient).await.expect("a member");
-    ground.comes_to(&["a"]).await;
-    ground.end(next).await;
+    let next = fixture.member().start(ScriptedHandler).await.expect("a member");
+    fixture.comes_to(&["a"]).await;
+    fixture.end(next).await;
 }

@@ -25,14 +25,14 @@ const ALL: PageLimit = PageLimit { events: 100, bytes: 1 << 20 };
 /// A test that waits for longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Ground {
+struct Fixture {
     database: TestDatabase,
     store: Arc<PostgresStore>,
     groups: SharedGroups,
 }
 
-impl Ground {
-    async fn new() -> Ground {
+impl Fixture {
+    async fn new() -> Fixture {
         let database = fresh_database().await;
         let store =
             PostgresStore::open(PostgresOptions::new(&database.url)).await.expect("a store");
@@ -45,7 +45,7 @@ impl Ground {
             )
             .await;
         let groups = Arc::clone(&store).groups();
-        let ground = Ground { database, store, groups };
+        let fixture = Fixture { database, store, groups };
         for stream in ["s", "other"] {
             let create = Create {
                 stream: stream.to_owned(),
@@ -56,9 +56,9 @@ impl Ground {
                 fork: None,
                 actor: Actor::default(),
             };
-            ground.store.submit(Command::Create(Box::new(create))).await.expect("a stream");
+            fixture.store.submit(Command::Create(Box::new(create))).await.expect("a stream");
         }
-        ground
+        fixture
     }
 
     /// One message of each of these users.
@@ -133,12 +133,12 @@ impl Ground {
 
 /// Does as its user is called, the first of those things once only.
 #[derive(Default)]
-struct Obedient {
+struct ScriptedHandler {
     struck: AtomicBool,
 }
 
 #[async_trait]
-impl Handler for Obedient {
+impl Handler for ScriptedHandler {
     async fn handle(
         &self,
         group: &Group<'_>,
@@ -179,70 +179,70 @@ impl Handler for Obedient {
 
 #[tokio::test]
 async fn commit_in_a_handler_ends_the_member_and_says_why() {
-    let ground = Ground::new().await;
-    ground.say("s", &["commits"]).await;
-    let mut member = ground.member().start(Obedient::default()).await.expect("a member");
+    let fixture = Fixture::new().await;
+    fixture.say("s", &["commits"]).await;
+    let mut member = fixture.member().start(ScriptedHandler::default()).await.expect("a member");
     let ended = member.ended().await.expect_err("it must not go on");
     assert!(matches!(ended, Error::Group(GroupError::EndedByHandler)), "{ended}");
-    ground.end(member).await;
+    fixture.end(member).await;
 }
 
 #[tokio::test]
 async fn a_lost_connection_is_not_an_attempt() {
-    let ground = Ground::new().await;
-    ground.say("s", &["a", "struck", "b"]).await;
-    let member = ground.member().start(Obedient::default()).await.expect("a member");
-    ground.comes_to(&["a", "struck", "b"]).await;
-    let stats = ground.end(member).await;
+    let fixture = Fixture::new().await;
+    fixture.say("s", &["a", "struck", "b"]).await;
+    let member = fixture.member().start(ScriptedHandler::default()).await.expect("a member");
+    fixture.comes_to(&["a", "struck", "b"]).await;
+    let stats = fixture.end(member).await;
     assert_eq!((stats.events, stats.retries, stats.dead), (3, 0, 0), "{stats:?}");
 }
 
 #[tokio::test]
 async fn an_ignored_error_is_its_keys_failure_and_nobody_elses() {
-    let ground = Ground::new().await;
-    ground.say("s", &["a", "ignores", "careful", "b"]).await;
-    let member = ground.member().start(Obedient::default()).await.expect("a member");
-    ground.comes_to(&["a", "careful", "b"]).await;
-    let errors = ground.errors(1).await;
+    let fixture = Fixture::new().await;
+    fixture.say("s", &["a", "ignores", "careful", "b"]).await;
+    let member = fixture.member().start(ScriptedHandler::default()).await.expect("a member");
+    fixture.comes_to(&["a", "careful", "b"]).await;
+    let errors = fixture.errors(1).await;
     assert!(errors[0].contains("the handler went on"), "{errors:?}");
     assert!(errors[0].contains("division by zero"), "{errors:?}");
-    ground.end(member).await;
+    fixture.end(member).await;
 }
 
 #[tokio::test]
 async fn an_ignored_error_of_a_key_alone_is_found_too() {
-    let ground = Ground::new().await;
-    ground.say("s", &["ignores"]).await;
-    let member = ground.member().start(Obedient::default()).await.expect("a member");
-    let errors = ground.errors(1).await;
+    let fixture = Fixture::new().await;
+    fixture.say("s", &["ignores"]).await;
+    let member = fixture.member().start(ScriptedHandler::default()).await.expect("a member");
+    let errors = fixture.errors(1).await;
     assert!(errors[0].contains("division by zero"), "{errors:?}");
-    ground.comes_to(&[]).await;
-    ground.end(member).await;
+    fixture.comes_to(&[]).await;
+    fixture.end(member).await;
 }
 
 #[tokio::test]
 async fn a_constraint_that_is_checked_at_the_end_is_told_to_its_key() {
-    let ground = Ground::new().await;
-    ground.say("s", &["a", "orphan", "b"]).await;
-    let member = ground.member().start(Obedient::default()).await.expect("a member");
-    ground.comes_to(&["a", "b"]).await;
-    let errors = ground.errors(1).await;
+    let fixture = Fixture::new().await;
+    fixture.say("s", &["a", "orphan", "b"]).await;
+    let member = fixture.member().start(ScriptedHandler::default()).await.expect("a member");
+    fixture.comes_to(&["a", "b"]).await;
+    let errors = fixture.errors(1).await;
     assert!(errors[0].contains("foreign key"), "{errors:?}");
-    ground.end(member).await;
+    fixture.end(member).await;
 }
 
 #[tokio::test]
 async fn a_statement_that_does_not_end_is_cut_off() {
-    let ground = Ground::new().await;
-    ground.say("s", &["a", "sleeps", "b"]).await;
-    let member = ground.member().handler_timeout(Duration::from_millis(300));
-    let member = member.start(Obedient::default()).await.expect("a member");
-    ground.comes_to(&["a", "b"]).await;
-    let errors = ground.errors(1).await;
+    let fixture = Fixture::new().await;
+    fixture.say("s", &["a", "sleeps", "b"]).await;
+    let member = fixture.member().handler_timeout(Duration::from_millis(300));
+    let member = member.start(ScriptedHandler::default()).await.expect("a member");
+    fixture.comes_to(&["a", "b"]).await;
+    let errors = fixture.errors(1).await;
     // The member gives up on it, or the server does, which was told how long it may take.
     let told = ["took longer than 300ms", "statement timeout"];
     assert!(told.iter().any(|text| errors[0].contains(text)), "{errors:?}");
-    ground.end(member).await;
+    fixture.end(member).await;
 }
 
 /// Takes its time elsewhere, and writes nothing.
@@ -258,66 +258,66 @@ impl Handler for Elsewhere {
 
 #[tokio::test]
 async fn a_batch_whose_handlers_work_elsewhere_is_not_ended_by_the_server() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     // Together they take longer than the server lets a transaction stand still.
     let users: Vec<String> = (0..9).map(|n| format!("u{n}")).collect();
     let users: Vec<&str> = users.iter().map(String::as_str).collect();
-    ground.say("s", &users).await;
-    let member = ground.member().max_attempts(100).handler_timeout(Duration::from_millis(1_500));
+    fixture.say("s", &users).await;
+    let member = fixture.member().max_attempts(100).handler_timeout(Duration::from_millis(1_500));
     let member = member.start(Elsewhere).await.expect("a member");
     let begun = tokio::time::Instant::now();
     while member.stats().events < 9 {
         assert!(begun.elapsed() < PATIENCE, "{:?}", member.stats());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    ground.end(member).await;
+    fixture.end(member).await;
 }
 
 #[tokio::test]
 async fn a_group_that_is_reset_goes_through_the_log_again() {
-    let ground = Ground::new().await;
-    ground.say("s", &["a", "b"]).await;
-    let member = ground.member().start(Obedient::default()).await.expect("a member");
-    ground.comes_to(&["a", "b"]).await;
-    ground.groups.reset_group("g", Start::Beginning, None, false).await.expect("reset");
-    ground.comes_to(&["a", "b", "a", "b"]).await;
-    ground.end(member).await;
+    let fixture = Fixture::new().await;
+    fixture.say("s", &["a", "b"]).await;
+    let member = fixture.member().start(ScriptedHandler::default()).await.expect("a member");
+    fixture.comes_to(&["a", "b"]).await;
+    fixture.groups.reset_group("g", Start::Beginning, None, false).await.expect("reset");
+    fixture.comes_to(&["a", "b", "a", "b"]).await;
+    fixture.end(member).await;
 }
 
 #[tokio::test]
 async fn a_filter_that_is_changed_holds_for_what_is_read_from_then_on() {
-    let ground = Ground::new().await;
-    let member = ground.member().start(Obedient::default()).await.expect("a member");
-    ground.say("s", &["a"]).await;
-    ground.say("other", &["b"]).await;
-    ground.comes_to(&["a", "b"]).await;
+    let fixture = Fixture::new().await;
+    let member = fixture.member().start(ScriptedHandler::default()).await.expect("a member");
+    fixture.say("s", &["a"]).await;
+    fixture.say("other", &["b"]).await;
+    fixture.comes_to(&["a", "b"]).await;
     let filter = Filter { tables: Vec::new(), streams: vec!["other".to_owned()] };
     let change = GroupChange { filter: Some(filter), ..GroupChange::default() };
-    ground.groups.change_group("g", &change).await.expect("changed");
-    ground.say("s", &["c"]).await;
-    ground.say("other", &["d"]).await;
-    ground.comes_to(&["a", "b", "d"]).await;
-    ground.end(member).await;
+    fixture.groups.change_group("g", &change).await.expect("changed");
+    fixture.say("s", &["c"]).await;
+    fixture.say("other", &["d"]).await;
+    fixture.comes_to(&["a", "b", "d"]).await;
+    fixture.end(member).await;
 }
 
 #[tokio::test]
 async fn a_paused_group_stands_still_until_it_goes_on() {
-    let ground = Ground::new().await;
-    let member = ground.member().start(Obedient::default()).await.expect("a member");
-    ground.say("s", &["a"]).await;
-    ground.comes_to(&["a"]).await;
+    let fixture = Fixture::new().await;
+    let member = fixture.member().start(ScriptedHandler::default()).await.expect("a member");
+    fixture.say("s", &["a"]).await;
+    fixture.comes_to(&["a"]).await;
     let paused = |paused| GroupChange { paused: Some(paused), ..GroupChange::default() };
-    ground.groups.change_group("g", &paused(true)).await.expect("paused");
-    ground.say("s", &["b"]).await;
-    ground.groups.change_group("g", &paused(false)).await.expect("resumed");
-    ground.comes_to(&["a", "b"]).await;
-    ground.end(member).await;
+    fixture.groups.change_group("g", &paused(true)).await.expect("paused");
+    fixture.say("s", &["b"]).await;
+    fixture.groups.change_group("g", &paused(false)).await.expect("resumed");
+    fixture.comes_to(&["a", "b"]).await;
+    fixture.end(member).await;
 }
 
 #[tokio::test]
 async fn a_closure_can_be_a_handler() {
-    let ground = Ground::new().await;
-    ground.say("s", &["a", "b"]).await;
+    let fixture = Fixture::new().await;
+    fixture.say("s", &["a", "b"]).await;
     let handler = handler_fn(|group, context| {
         Box::pin(async move {
             let said: serde_json::Value = group.events()[0].json()?;
@@ -327,29 +327,29 @@ async fn a_closure_can_be_a_handler() {
             Ok(())
         })
     });
-    let member = ground.member().start(handler).await.expect("a member");
-    ground.comes_to(&["a", "b"]).await;
-    ground.end(member).await;
+    let member = fixture.member().start(handler).await.expect("a member");
+    fixture.comes_to(&["a", "b"]).await;
+    fixture.end(member).await;
 }
 
 #[tokio::test]
 async fn members_of_one_process_share_without_doing_anything_twice() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let users: Vec<String> = (0..100).map(|n| format!("u{n}")).collect();
     let users: Vec<&str> = users.iter().map(String::as_str).collect();
     let mut members = Vec::new();
     for _ in 0..3 {
         // All want the same partition, so that they meet.
-        let member = ground.member().pin(0).batch_size(3).start(Obedient::default()).await;
+        let member = fixture.member().pin(0).batch_size(3).start(ScriptedHandler::default()).await;
         members.push(member.expect("a member"));
     }
-    ground.say("s", &users).await;
-    ground.comes_to(&users).await;
+    fixture.say("s", &users).await;
+    fixture.comes_to(&users).await;
     let last = members.pop().expect("a member");
     for member in members {
         member.stop().await.expect("it stops");
     }
-    let distinct: BTreeSet<String> = ground.done().await.into_iter().collect();
+    let distinct: BTreeSet<String> = fixture.done().await.into_iter().collect();
     assert_eq!(distinct.len(), users.len());
-    ground.end(last).await;
+    fixture.end(last).await;
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::Interval;
 
-use tidewire_query::{Delta, PlanName, QueryId, Subscriber, To};
+use tidewire_query::{Delta, PlanName, QueryId, Recipients, Subscriber};
 use tidewire_store::memory::MemoryStore;
 use tidewire_store::{
     Actor, Append, Command as LogCommand, Create, EntityAction, EntityChange, Position,
@@ -253,7 +253,7 @@ fn change(hub: &Hub, at: u64, has_place: bool) -> News {
     let delta = Delta { inserted: vec!["{\"said\":1}".into()], ..Delta::default() };
     let at = (Position::new(at), hub.offset(Position::new(at)));
     let change = Change::new(&delta, Some(at).filter(|_| has_place), None, (0, PlanName::Filter));
-    News::Change { to: To::All(QueryId(1)), change }
+    News::Change { to: Recipients::All(QueryId(1)), change }
 }
 
 /// What a crowd follows.
@@ -342,8 +342,10 @@ async fn changes_of_a_query_are_told_in_order_around_what_is_for_one_follower() 
     let mut crowd = Crowd::new(|_| {}).await;
     let mut followers = crowd.followers(FOLLOWERS, Crowded::Query).await;
     let (first, last) = (Subscriber(0), FOLLOWERS - 1);
-    let settled =
-        |at: u64| News::Settled { to: To::Only(QueryId(1), vec![first]), at: Position::new(at) };
+    let settled = |at: u64| News::Settled {
+        to: Recipients::Only(QueryId(1), vec![first]),
+        at: Position::new(at),
+    };
     for at in 1..=6 {
         // The third has no place yet, which is told to one follower alone.
         let news = vec![Arc::new(change(&crowd.hub, at, at != 3))];

@@ -51,7 +51,7 @@
 //! - `moment`: dates and times, as microseconds, from the two ways they come
 //! - `names`: names of columns and lists of them, each held once however many queries name it
 //! - `operator`: the operators that compare two values
-//! - `place`: where something is in the log
+//! - `position`: a position in the log
 //! - `plan`: how a query is kept
 //! - `predicate`: a condition over the columns of one table, for one caller
 //! - `reading`: from the JSON of an image to a value
@@ -78,8 +78,8 @@ mod moment;
 mod names;
 mod operator;
 mod parse;
-mod place;
 mod plan;
+mod position;
 mod predicate;
 mod reading;
 mod refusal;
@@ -95,15 +95,15 @@ pub use caller::Caller;
 pub use delta::{Delta, NotThere, Places, RowText};
 pub use engine::{
     AskId, AskKind, Change, EndReason, Engine, EngineOptions, EngineStats, Event, Kind, Output,
-    QueryId, ReadFailed, Rows, Subscriber, TableNews, To,
+    QueryId, ReadFailed, Recipients, Rows, Subscriber, TableNews,
 };
 pub use evaluate::Effort;
 pub use index::Index;
-pub use place::Place;
 pub use plan::{
     AggregatePlan, Conditions, Dependency, FilterPlan, Plan, PlanName, Projected, Query, QueryKey,
     Relevance, RequeryPlan, WindowPlan,
 };
+pub use position::Position;
 pub use predicate::Predicate;
 pub use refusal::Refusal;
 pub use row::{Row, RowError, Unsure};

@@ -18,7 +18,7 @@ pub(crate) struct Named {
 
 /// A column by its name and type.
 pub(crate) fn column(name: &str, type_name: &str) -> Arc<Named> {
-    static HELD: LazyLock<Mutex<Held<Named, Named>>> = LazyLock::new(Mutex::default);
+    static HELD: LazyLock<Mutex<OwnerIndex<Named, Named>>> = LazyLock::new(Mutex::default);
     let named = Named { name: name.into(), type_name: type_name.into() };
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     held.of(named, |named| Arc::new(named.clone()))
@@ -42,27 +42,27 @@ pub(crate) fn projection(projection: Vec<Projected>) -> Arc<[Projected]> {
     once(&HELD, projection)
 }
 
-type Lists<T> = LazyLock<Mutex<Held<Vec<T>, [T]>>>;
+type Lists<T> = LazyLock<Mutex<OwnerIndex<Vec<T>, [T]>>>;
 
-fn once<T: Clone + Eq + Hash>(held: &Mutex<Held<Vec<T>, [T]>>, list: Vec<T>) -> Arc<[T]> {
+fn once<T: Clone + Eq + Hash>(held: &Mutex<OwnerIndex<Vec<T>, [T]>>, list: Vec<T>) -> Arc<[T]> {
     let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
     held.of(list, |list| Arc::from(list.as_slice()))
 }
 
 /// What is held by someone, by what it is.
-struct Held<K, V: ?Sized> {
+struct OwnerIndex<K, V: ?Sized> {
     all: HashMap<K, Weak<V>>,
     /// With so many, those that nobody holds are forgotten.
     forget_at: usize,
 }
 
-impl<K, V: ?Sized> Default for Held<K, V> {
+impl<K, V: ?Sized> Default for OwnerIndex<K, V> {
     fn default() -> Self {
-        Held { all: HashMap::new(), forget_at: 1024 }
+        OwnerIndex { all: HashMap::new(), forget_at: 1024 }
     }
 }
 
-impl<K: Eq + Hash, V: ?Sized> Held<K, V> {
+impl<K: Eq + Hash, V: ?Sized> OwnerIndex<K, V> {
     fn of(&mut self, key: K, make: impl FnOnce(&K) -> Arc<V>) -> Arc<V> {
         if let Some(known) = self.all.get(&key).and_then(Weak::upgrade) {
             return known;
@@ -86,7 +86,7 @@ mod tests {
         let first = column("total", "numeric");
         assert!(Arc::ptr_eq(&first, &column("total", "numeric")));
         assert!(!Arc::ptr_eq(&first, &column("total", "int4")));
-        let mut held: Held<u32, u32> = Held::default();
+        let mut held: OwnerIndex<u32, u32> = OwnerIndex::default();
         let kept = held.of(0, |key| Arc::new(*key));
         for key in 1..5000 {
             held.of(key, |key| Arc::new(*key));

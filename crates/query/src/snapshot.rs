@@ -1,6 +1,6 @@
 //! What a reader of the database has seen, transaction by transaction.
 
-use crate::place::Place;
+use crate::position::Position;
 
 /// Which transactions a read saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub enum Snapshot {
         /// Those between that had not ended, in order.
         running: Box<[u64]>,
     },
-    /// SQLite: those whose events are in the log by the place that was read with the rows.
-    Place,
+    /// SQLite: those whose events are in the log by the position that was read with the rows.
+    Position,
 }
 
 impl Snapshot {
@@ -33,7 +33,7 @@ impl Snapshot {
 
     /// Whether a read that found the log's end at `tip` saw what an event at `at` of this transaction
     /// did. What is in the log is visible to every later snapshot (invariant 10).
-    pub fn saw(&self, tip: Place, at: Place, txid: Option<i64>) -> bool {
+    pub fn saw(&self, tip: Position, at: Position, txid: Option<i64>) -> bool {
         if at <= tip {
             return true;
         }
@@ -54,17 +54,20 @@ mod tests {
     #[test]
     fn a_snapshot_saw_what_had_ended_when_it_was_taken() {
         let snapshot = Snapshot::parse("10:20:12,14").expect("a snapshot");
-        let saw = |txid| snapshot.saw(Place(5), Place(6), Some(txid));
+        let saw = |txid| snapshot.saw(Position(5), Position(6), Some(txid));
         assert!(saw(9) && saw(10) && saw(13) && saw(19));
         assert!(!saw(12) && !saw(14) && !saw(20));
-        assert!(snapshot.saw(Place(5), Place(5), Some(20)), "it is in the log, so it was visible");
-        assert!(!snapshot.saw(Place(5), Place(6), None));
+        assert!(
+            snapshot.saw(Position(5), Position(5), Some(20)),
+            "it is in the log, so it was visible"
+        );
+        assert!(!snapshot.saw(Position(5), Position(6), None));
     }
 
     #[test]
     fn a_place_says_all_where_rows_and_log_are_one() {
-        assert!(Snapshot::Place.saw(Place(5), Place(5), Some(1)));
-        assert!(!Snapshot::Place.saw(Place(5), Place(6), Some(1)));
+        assert!(Snapshot::Position.saw(Position(5), Position(5), Some(1)));
+        assert!(!Snapshot::Position.saw(Position(5), Position(6), Some(1)));
     }
 
     #[test]

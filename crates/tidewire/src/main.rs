@@ -21,7 +21,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 
 use cli::{Cli, Command, RestoreFlags};
-use config::{Config, Given};
+use config::{Config, RawSettings};
 use server::Mode;
 use tidewire_deliver::Reload;
 use tidewire_store::RestoreOptions;
@@ -96,7 +96,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn serve(mode: Mode, given: Given) -> anyhow::Result<ExitCode> {
+fn serve(mode: Mode, given: RawSettings) -> anyhow::Result<ExitCode> {
     let config = load(given.clone())?;
     let again = move || match load(given.clone()) {
         Ok(config) => Ok(config.settings.tunable()),
@@ -107,7 +107,7 @@ fn serve(mode: Mode, given: Given) -> anyhow::Result<ExitCode> {
     block_on(server::run(plan))
 }
 
-fn load(given: Given) -> Result<Config, config::Problems> {
+fn load(given: RawSettings) -> Result<Config, config::Problems> {
     config::load(given, std::env::vars_os(), Path::new("."))
 }
 

@@ -1,7 +1,7 @@
-//! What the process says about itself: log lines on the standard error, as text or JSON.
+//! Log lines of the process, on the standard error, as text or JSON.
 //!
-//! The standard output is for what a command was asked for. Secrets have types whose debug form
-//! hides them, so that no line can show one.
+//! The standard output is for the result of a command. Secrets have types whose debug form hides them, so that no log
+//! line can show one.
 
 use std::io::IsTerminal as _;
 
@@ -50,8 +50,9 @@ fn may_be_said(target: &str, level: Level) -> bool {
 }
 
 fn filter(wanted: &str) -> anyhow::Result<EnvFilter> {
-    EnvFilter::try_new(wanted)
-        .with_context(|| format!("TIDEWIRE_LOG={wanted} is no filter such as warn,tidewire=debug"))
+    EnvFilter::try_new(wanted).with_context(|| {
+        format!("TIDEWIRE_LOG={wanted} is not a filter; write one such as warn,tidewire=debug")
+    })
 }
 
 fn install(wanted: &str, json: bool) -> anyhow::Result<()> {
@@ -96,7 +97,7 @@ mod tests {
             let into = Arc::clone(&said);
             let lines = tracing_subscriber::fmt::layer()
                 .with_ansi(false)
-                .with_writer(move || Into(Arc::clone(&into)));
+                .with_writer(move || LogSink(Arc::clone(&into)));
             let rule = filter_fn(|line| may_be_said(line.target(), *line.level()));
             let all =
                 tracing_subscriber::registry().with(lines).with(filter(wanted).expect("a filter"));
@@ -112,9 +113,9 @@ mod tests {
         }
     }
 
-    struct Into(Arc<Mutex<Vec<u8>>>);
+    struct LogSink(Arc<Mutex<Vec<u8>>>);
 
-    impl std::io::Write for Into {
+    impl std::io::Write for LogSink {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().expect("no panic").extend_from_slice(bytes);
             Ok(bytes.len())

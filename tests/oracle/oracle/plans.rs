@@ -17,8 +17,8 @@ use rusqlite::types::ValueRef;
 use serde_json::value::RawValue;
 use tidewire_query::{
     Access, Binding, Change, Column, Dialect, Draft, Engine, EngineOptions, Event, Kind, Output,
-    Place, PlanName, Query, QueryId, QueryLimits, RowText, Rows, ShapeColumn, Snapshot, Subscriber,
-    TableName, TableShape,
+    PlanName, Position, Query, QueryId, QueryLimits, RowText, Rows, ShapeColumn, Snapshot,
+    Subscriber, TableName, TableShape,
 };
 use tidewire_stories::postgres::{Sql, drop_database, fresh_database};
 
@@ -393,15 +393,15 @@ async fn attend(
                     asked += 1;
                     let rows = database.rows(&sql).await;
                     let tip = engine.position();
-                    let rows = Rows { tip, snapshot: Snapshot::Place, settled: true, rows };
+                    let rows = Rows { tip, snapshot: Snapshot::Position, settled: true, rows };
                     engine.rows(ask, Ok(rows), out);
                 }
                 Output::Begin { to, rows, .. } => {
-                    let tidewire_query::To::Only(query, _) = to else { panic!("{to:?}") };
+                    let tidewire_query::Recipients::Only(query, _) = to else { panic!("{to:?}") };
                     of(followers, query).told = rows.to_vec();
                 }
                 Output::Change { to, delta, .. } => {
-                    let tidewire_query::To::All(query) = to else { panic!("{to:?}") };
+                    let tidewire_query::Recipients::All(query) = to else { panic!("{to:?}") };
                     let follower = of(followers, query);
                     let told = delta.apply(&follower.told);
                     follower.told = told.unwrap_or_else(|why| panic!("{}: {why}", follower.sql));
@@ -454,7 +454,7 @@ async fn follow(database: Database, dialect: Dialect) {
         let (_, sql) = write(&mut random, specs, id, false);
         database.run(&sql).await;
     }
-    let mut engine = Engine::new(OPTIONS, Place(0));
+    let mut engine = Engine::new(OPTIONS, Position(0));
     let followers = queries.iter().map(|query| follower(query, dialect, &shape));
     // What is run again has more than one answer: which of 1.5 and 1.50 is shown, how floats are summed.
     let mut followers: Vec<Follower> =
@@ -477,7 +477,7 @@ async fn follow(database: Database, dialect: Dialect) {
         let at = u64::try_from(change).expect("a number");
         let change = Some(Change { table: "t", kind, before, after });
         let txid = i64::try_from(at).ok();
-        engine.apply(&Event { at: Place(at), txid, tx_last: true, change }, &mut out);
+        engine.apply(&Event { at: Position(at), txid, tx_last: true, change }, &mut out);
         refills += attend(&mut engine, &mut out, &mut followers, &database).await;
         for follower in &followers {
             follower.check(&database).await;

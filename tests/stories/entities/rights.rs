@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tidewire_stories::{Issuer, Nodes, Store, eventually, on_both_stores};
 
-use super::desk::{self, Desk, SETTINGS, projects, run, user};
 use super::ids;
+use super::page::{self, EntityPage, SETTINGS, projects, run, user};
 
 on_both_stores!(whoever_may_not_read_the_tables_is_not_told, a_tenant_is_told_of_its_own,);
 
@@ -16,7 +16,7 @@ async fn whoever_may_not_read_the_tables_is_not_told(store: Store) {
     projects(http, 3).await;
     let refused = async |scopes: Value, code: &str| {
         let holder = http.holder(&http.make_key(&scopes).await);
-        let mut tab = Desk::open(&holder).await;
+        let mut tab = EntityPage::open(&holder).await;
         tab.ask("project", &["1"]).await;
         let error = tab.socket.hears("error").await;
         assert_eq!(error["code"], code, "{scopes}: {error}");
@@ -31,13 +31,13 @@ async fn whoever_may_not_read_the_tables_is_not_told(store: Store) {
     // is told to those who may read it.
     let both = user(http, "both");
     let claims = json!({ "sub": "one", "tidewire": { "tables": ["projects"] } });
-    let one = http.as_someone(Some(&Issuer::hs256(desk::SECRET).token(&claims)));
-    let (mut both, mut one) = (Desk::open(&both).await, Desk::open(&one).await);
+    let one = http.as_someone(Some(&Issuer::hs256(page::SECRET).token(&claims)));
+    let (mut both, mut one) = (EntityPage::open(&both).await, EntityPage::open(&one).await);
     for tab in [&mut both, &mut one] {
         tab.subscribe("project", &["1", "2", "3"]).await;
     }
     run(http, "CREATE TABLE secret_projects (id INTEGER PRIMARY KEY, name TEXT)").await;
-    desk::watch(http, &json!({ "table": "secret_projects", "entity": "project" })).await;
+    page::watch(http, &json!({ "table": "secret_projects", "entity": "project" })).await;
     run(http, "INSERT INTO secret_projects VALUES (2, 'x')").await;
     run(http, "UPDATE projects SET name = 'y' WHERE id = 1").await;
     assert_eq!(ids(&both.told_until("1").await), ["2", "1"]);
@@ -56,7 +56,7 @@ async fn a_tenant_is_told_of_its_own(store: Store) {
     let http = nodes.http(0);
     run(http, "CREATE TABLE notes (id INTEGER PRIMARY KEY, host TEXT)").await;
     let watched = json!({ "table": "notes", "entity": "note", "host_column": "host" });
-    desk::watch(http, &watched).await;
+    page::watch(http, &watched).await;
     run(
         http,
         "INSERT INTO notes VALUES (1, 'acme'), (2, 'bolt'), (3, NULL), (4, 'acme'), (5, 'bolt')",
@@ -65,9 +65,9 @@ async fn a_tenant_is_told_of_its_own(store: Store) {
     let mut tabs = BTreeMap::new();
     for host in ["acme", "bolt"] {
         let claims = json!({ "sub": "ann", "host_id": host, "tidewire": { "tables": ["notes"] } });
-        let token = Issuer::hs256(desk::SECRET).token(&claims);
+        let token = Issuer::hs256(page::SECRET).token(&claims);
         let mut tab =
-            Desk::open(&nodes.https().last().expect("one").as_someone(Some(&token))).await;
+            EntityPage::open(&nodes.https().last().expect("one").as_someone(Some(&token))).await;
         let wanted = json!({
             "query_id": "n", "entity_code": "note", "entity_ids": ["1", "2", "3", "4", "5"],
             "offset": "-1",

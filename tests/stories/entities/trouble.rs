@@ -4,8 +4,8 @@ use serde_json::json;
 use tidewire_stories::postgres::Sql;
 use tidewire_stories::{Issuer, Nodes, Store, eventually, on_both_stores};
 
-use super::desk::{self, Desk, SECRET, SETTINGS, projects, run, user};
 use super::ids;
+use super::page::{self, EntityPage, SECRET, SETTINGS, projects, run, user};
 
 on_both_stores!(what_came_from_a_table_one_may_not_read_stays_untold);
 
@@ -19,7 +19,7 @@ async fn a_locked_row_is_in_nobody_elses_way() {
     let http = nodes.http(0);
     projects(http, 3).await;
     let (mut goes, mut stays) =
-        (Desk::open(&user(http, "ann")).await, Desk::open(&user(http, "bob")).await);
+        (EntityPage::open(&user(http, "ann")).await, EntityPage::open(&user(http, "bob")).await);
     for tab in [&mut goes, &mut stays] {
         tab.subscribe("project", &["1"]).await;
     }
@@ -29,7 +29,7 @@ async fn a_locked_row_is_in_nobody_elses_way() {
     person.batch_execute(&format!("BEGIN; {delete} = '{id}'")).await.expect("it is removed");
     drop(goes);
     for round in 0..20 {
-        let mut tab = Desk::open(&user(http, &format!("user{round}"))).await;
+        let mut tab = EntityPage::open(&user(http, &format!("user{round}"))).await;
         tab.ask("project", &["1", "2"]).await;
         let answer = tab.socket.next().await;
         assert_eq!(answer["type"], "subscription_created", "{answer}");
@@ -48,14 +48,14 @@ async fn what_came_from_a_table_one_may_not_read_stays_untold(store: Store) {
     let http = nodes.http(0);
     projects(http, 1).await;
     run(http, "CREATE TABLE secret_projects (id INTEGER PRIMARY KEY, name TEXT)").await;
-    desk::watch(http, &json!({ "table": "secret_projects", "entity": "project" })).await;
+    page::watch(http, &json!({ "table": "secret_projects", "entity": "project" })).await;
     run(http, "INSERT INTO secret_projects VALUES (2, 'x')").await;
     http.client().unwatch("secret_projects").await.expect("it was watched");
     let last = run(http, "INSERT INTO projects VALUES (3, 'y')").await;
     let claims = json!({ "sub": "one", "tidewire": { "tables": ["projects"] } });
     let one = http.as_someone(Some(&Issuer::hs256(SECRET).token(&claims)));
     for (holder, expected) in [(user(http, "both"), vec!["1", "2", "3"]), (one, vec!["1", "3"])] {
-        let mut tab = Desk::open(&holder).await;
+        let mut tab = EntityPage::open(&holder).await;
         let wanted = json!({
             "query_id": "p", "entity_code": "project", "entity_ids": ["1", "2", "3"],
             "offset": "-1", "min_offset": last["offset"],

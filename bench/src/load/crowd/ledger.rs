@@ -136,7 +136,8 @@ mod tests {
         let mut ledger = Ledger::new(1);
         ledger.publish(1, Instant::now());
         ledger.arrive(0, 1, false)?;
-        assert!(ledger.arrive(1, 1, false).is_err());
+        let refused = ledger.arrive(1, 1, false).expect_err("one too many").to_string();
+        assert_eq!(refused, "a subscriber has 2 messages, but 1 were published");
         Ok(())
     }
 

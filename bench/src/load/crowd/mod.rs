@@ -36,7 +36,7 @@ use member::{Member, Receipt};
 pub(crate) use connect::connections_max;
 pub(crate) use entry::Door;
 pub(crate) use publisher::Lane;
-pub(crate) use stage::{Leftovers, Pace, Stage, Tally};
+pub(crate) use stage::{CrowdRun, Leftovers, Pace, Tally};
 
 const READ_BYTES: usize = 64 * 1024;
 /// Members that come in at once: fewer than the shortest accept queue among the servers (128), and

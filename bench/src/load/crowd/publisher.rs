@@ -13,7 +13,7 @@ use super::super::response::{complete, excerpt};
 use super::super::{encode, stream_path};
 use super::connect::Sources;
 use super::message;
-use crate::bare_loop::Habit;
+use crate::bare_loop::LoopMode;
 use crate::latency::Latencies;
 
 const READ_BYTES: usize = 16 * 1024;
@@ -30,7 +30,7 @@ pub(crate) enum Lane {
     /// `PUB` to a subject, not answered; several in one write.
     Nats { subject: String },
     /// To the bare loop, not answered; several in one write.
-    Bare { habit: Habit },
+    Bare { habit: LoopMode },
 }
 
 impl Lane {

@@ -52,7 +52,7 @@ pub(crate) struct Leftovers {
 }
 
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct CrowdRun {
     poll: Poll,
     events: Events,
     crowd: Crowd,
@@ -64,7 +64,7 @@ pub(crate) struct Stage {
     is_late: bool,
 }
 
-impl Stage {
+impl CrowdRun {
     /// Opens when everybody is subscribed.
     pub(crate) fn open(audience: &Audience, publish_to: SocketAddr, lane: Lane) -> Result<Self> {
         let mut poll = Poll::new()?;
@@ -264,7 +264,7 @@ impl Progress {
         Self { deliveries: 0, at: Instant::now() }
     }
 
-    fn check(&mut self, stage: &Stage) -> Result<()> {
+    fn check(&mut self, stage: &CrowdRun) -> Result<()> {
         let ledger = &stage.crowd.ledger;
         if ledger.deliveries() > self.deliveries {
             *self = Self { deliveries: ledger.deliveries(), at: Instant::now() };

@@ -1,9 +1,9 @@
-//! Consumer groups: how they are doing, what they are, and the work of their members, a request each. A member
-//! at work is a [`Worker`](crate::consume::Worker).
+//! Consumer groups: their state, their settings, and the work of their members, one request each. A running member
+//! is a [`Worker`](crate::consume::Worker).
 //!
-//! - `documents`: what is said of groups and of their work, as JSON has it
+//! - `json`: the JSON of groups, their partitions, members, batches and letters
 
-mod documents;
+mod json;
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use reqwest::{Method, Response, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-pub use self::documents::{
-    Acked, ClaimRequest, Claimed, Failed, Group, GroupWish, KeyEvents, Letter, Letters, Member,
-    Partition, Place, Statement, Trouble, Which,
+pub use self::json::{
+    Acked, ClaimRequest, Claimed, Failed, Group, GroupSettings, KeyEvents, Letter, LetterSelection,
+    Letters, LogPosition, Member, Partition, Statement, StopReason,
 };
 use crate::answer;
 use crate::client::{Client, ms};
@@ -43,9 +43,9 @@ impl Client {
     pub async fn put_group(
         &self,
         group: &str,
-        wish: &GroupWish,
+        settings: &GroupSettings,
     ) -> Result<(Group, bool), ClientError> {
-        let response = self.send_json(Method::PUT, self.of_group(group, &[]), wish).await?;
+        let response = self.send_json(Method::PUT, self.of_group(group, &[]), settings).await?;
         let made = response.status() == StatusCode::CREATED;
         Ok((answer::json(self, response).await?, made))
     }
@@ -54,7 +54,7 @@ impl Client {
     pub async fn change_group(
         &self,
         group: &str,
-        change: &GroupWish,
+        change: &GroupSettings,
     ) -> Result<Group, ClientError> {
         answer::json(self, self.say_to_group(group, &["change"], change).await?).await
     }
@@ -63,7 +63,7 @@ impl Client {
     pub async fn reset_group(
         &self,
         group: &str,
-        to: &Place,
+        to: &LogPosition,
         partition: Option<u32>,
         drop_letters: bool,
     ) -> Result<Group, ClientError> {
@@ -158,7 +158,11 @@ impl Client {
     }
 
     /// Has letters worked off again, and says of how many keys.
-    pub async fn redrive_letters(&self, group: &str, which: &Which) -> Result<u64, ClientError> {
+    pub async fn redrive_letters(
+        &self,
+        group: &str,
+        which: &LetterSelection,
+    ) -> Result<u64, ClientError> {
         #[derive(Deserialize)]
         struct Redriven {
             keys: u64,
@@ -172,7 +176,7 @@ impl Client {
     pub async fn drop_letters(
         &self,
         group: &str,
-        which: &Which,
+        which: &LetterSelection,
         with_parked: bool,
     ) -> Result<u64, ClientError> {
         #[derive(Deserialize)]

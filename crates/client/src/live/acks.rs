@@ -1,8 +1,7 @@
 //! What the caller has processed, until the server knows. Pure.
 //!
-//! Acknowledgements only grow, so the newest of each stream is all that need be kept and sent: that
-//! is what makes sending them seldom cheap. They move the pointers of a session, and without one
-//! nothing is kept.
+//! Acknowledgements only grow, so the newest of each stream is enough to keep and to send: sending them seldom is
+//! cheap. They move the pointers of a session; without a session nothing is kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

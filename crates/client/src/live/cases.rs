@@ -1,5 +1,5 @@
-//! Single cases of the client's rules that chance seldom finds: answers that cross, sessions that
-//! bring what was not asked for, problems, acknowledgements.
+//! Cases of the client's rules that random tests seldom reach: answers that cross, sessions that bring other
+//! subscriptions, problems, acknowledgements.
 
 use std::borrow::Cow;
 use std::sync::Arc;

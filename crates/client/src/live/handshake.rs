@@ -1,5 +1,6 @@
-//! From an HTTP request to a WebSocket, over the connections, TLS and headers of the [`Client`]. So
-//! a refusal is the same problem document as everywhere, and there is one TLS in the process.
+//! From an HTTP request to a WebSocket, over the connections, TLS and headers of the [`Client`].
+//!
+//! So a refusal is the same problem document as everywhere, and the process has one TLS implementation.
 
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ impl Handshake {
         let response = request.send().await.map_err(|source| client.no_answer(source))?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             client.success(response).await?;
-            return Err(not_understood("it is no WebSocket"));
+            return Err(not_understood("the answer does not switch to a WebSocket"));
         }
         self.upgrade(client, response, &key).await
     }

@@ -21,13 +21,13 @@ use super::subscription::Subscription;
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) stream: Arc<str>,
-    pub(super) wire: Wire,
+    pub(super) wire: LaneState,
     /// What the caller wants; `None`: to be rid of it.
     pub(super) subscription: Option<Subscription>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wire {
+pub(super) enum LaneState {
     /// It is the session's to bring.
     Quiet,
     /// It is to be asked for. Anew: one of the same name stood before it on this connection, and
@@ -45,14 +45,14 @@ pub(super) enum Wire {
     Leaving,
 }
 
-pub(super) const DUE: Wire = Wire::Due { anew: false };
+pub(super) const DUE: LaneState = LaneState::Due { anew: false };
 
 /// The server's reason for the end of what it was told to end.
 const UNSUBSCRIBED: &str = "unsubscribed";
 
 /// What becomes of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum LaneOutcome {
     Stays,
     /// It stays, and the server must be told something.
     Asks,
@@ -61,7 +61,7 @@ pub(super) enum Fate {
 
 impl Lane {
     pub(super) fn is_live(&self) -> bool {
-        self.wire == Wire::Live
+        self.wire == LaneState::Live
     }
 
     /// Whether this is a subscription that the session brought.
@@ -76,90 +76,99 @@ impl Lane {
     }
 
     /// The caller wants it to begin, or to begin anew.
-    pub(super) fn restart(&self) -> Wire {
+    pub(super) fn restart(&self) -> LaneState {
         match self.wire {
-            Wire::Asked { anew, .. } => Wire::Asked { anew, stale: true },
-            Wire::Leaving => Wire::Leaving,
-            Wire::Live | Wire::LeaveDue | Wire::Due { anew: true } => Wire::Due { anew: true },
+            LaneState::Asked { anew, .. } => LaneState::Asked { anew, stale: true },
+            LaneState::Leaving => LaneState::Leaving,
+            LaneState::Live | LaneState::LeaveDue | LaneState::Due { anew: true } => {
+                LaneState::Due { anew: true }
+            }
             _ => DUE,
         }
     }
 
     /// The caller does not want it any more.
-    pub(super) fn leave(&mut self, session: bool) -> Fate {
+    pub(super) fn leave(&mut self, session: bool) -> LaneOutcome {
         self.subscription = None;
         let (wire, fate) = match self.wire {
-            Wire::Asked { anew, .. } => (Wire::Asked { anew, stale: true }, Fate::Stays),
-            Wire::Leaving => (Wire::Leaving, Fate::Stays),
-            Wire::Live | Wire::LeaveDue | Wire::Due { anew: true } => (Wire::LeaveDue, Fate::Asks),
+            LaneState::Asked { anew, .. } => {
+                (LaneState::Asked { anew, stale: true }, LaneOutcome::Stays)
+            }
+            LaneState::Leaving => (LaneState::Leaving, LaneOutcome::Stays),
+            LaneState::Live | LaneState::LeaveDue | LaneState::Due { anew: true } => {
+                (LaneState::LeaveDue, LaneOutcome::Asks)
+            }
             // A session follows the stream until it is told otherwise, connected or not.
-            _ if session => (Wire::LeaveDue, Fate::Asks),
-            other => (other, Fate::Gone),
+            _ if session => (LaneState::LeaveDue, LaneOutcome::Asks),
+            other => (other, LaneOutcome::Gone),
         };
         self.wire = wire;
         fate
     }
 
     /// The server answered with an end what the caller does not want in this way any more.
-    fn over(&mut self) -> Fate {
+    fn over(&mut self) -> LaneOutcome {
         self.wire = DUE;
-        if self.subscription.is_some() { Fate::Asks } else { Fate::Gone }
+        if self.subscription.is_some() { LaneOutcome::Asks } else { LaneOutcome::Gone }
     }
 
     /// The server says that the subscription stands. `true`: and it is the one that is wanted.
-    pub(super) fn created(&mut self) -> (Fate, bool) {
+    pub(super) fn created(&mut self) -> (LaneOutcome, bool) {
         match self.wire {
-            Wire::Asked { stale: true, .. } => {
+            LaneState::Asked { stale: true, .. } => {
                 let wanted = self.subscription.is_some();
-                self.wire = if wanted { Wire::Due { anew: true } } else { Wire::LeaveDue };
-                (Fate::Asks, false)
+                self.wire =
+                    if wanted { LaneState::Due { anew: true } } else { LaneState::LeaveDue };
+                (LaneOutcome::Asks, false)
             }
-            Wire::Asked { .. } | Wire::Live | Wire::Quiet if self.subscription.is_some() => {
-                self.wire = Wire::Live;
-                (Fate::Stays, true)
+            LaneState::Asked { .. } | LaneState::Live | LaneState::Quiet
+                if self.subscription.is_some() =>
+            {
+                self.wire = LaneState::Live;
+                (LaneOutcome::Stays, true)
             }
-            _ => (Fate::Stays, false),
+            _ => (LaneOutcome::Stays, false),
         }
     }
 
     /// The server dropped events.
-    pub(super) fn gap(&mut self) -> Fate {
+    pub(super) fn gap(&mut self) -> LaneOutcome {
         if !self.is_live() {
-            return Fate::Stays;
+            return LaneOutcome::Stays;
         }
-        self.wire = Wire::Due { anew: true };
+        self.wire = LaneState::Due { anew: true };
         if let Some(subscription) = &mut self.subscription {
             subscription.interrupt();
         }
-        Fate::Asks
+        LaneOutcome::Asks
     }
 
     /// The server says that the subscription has ended. `true`: and it is the one that is wanted.
-    pub(super) fn ended(&mut self, reason: &str) -> (Fate, bool) {
+    pub(super) fn ended(&mut self, reason: &str) -> (LaneOutcome, bool) {
         match self.wire {
-            Wire::Live => (Fate::Stays, true),
-            Wire::Leaving | Wire::LeaveDue => (self.over(), false),
+            LaneState::Live => (LaneOutcome::Stays, true),
+            LaneState::Leaving | LaneState::LeaveDue => (self.over(), false),
             // The end of one that was told to end before this one was asked for.
-            Wire::Asked { .. } if reason == UNSUBSCRIBED => (Fate::Stays, false),
-            Wire::Asked { anew: false, stale: true } => (self.over(), false),
-            Wire::Asked { anew: false, stale: false } => (Fate::Stays, true),
-            _ => (Fate::Stays, false),
+            LaneState::Asked { .. } if reason == UNSUBSCRIBED => (LaneOutcome::Stays, false),
+            LaneState::Asked { anew: false, stale: true } => (self.over(), false),
+            LaneState::Asked { anew: false, stale: false } => (LaneOutcome::Stays, true),
+            _ => (LaneOutcome::Stays, false),
         }
     }
 
     /// The server refuses the subscription. `true`: and it is the one that is wanted.
-    pub(super) fn refused(&mut self, temporary: bool) -> (Fate, bool) {
+    pub(super) fn refused(&mut self, temporary: bool) -> (LaneOutcome, bool) {
         match self.wire {
-            Wire::Asked { stale: true, .. } | Wire::Leaving => (self.over(), false),
-            Wire::Asked { .. } | Wire::Live if temporary => {
-                self.wire = Wire::Resting;
+            LaneState::Asked { stale: true, .. } | LaneState::Leaving => (self.over(), false),
+            LaneState::Asked { .. } | LaneState::Live if temporary => {
+                self.wire = LaneState::Resting;
                 if let Some(subscription) = &mut self.subscription {
                     subscription.interrupt();
                 }
-                (Fate::Stays, true)
+                (LaneOutcome::Stays, true)
             }
-            Wire::Asked { .. } | Wire::Live => (Fate::Gone, true),
-            _ => (Fate::Stays, false),
+            LaneState::Asked { .. } | LaneState::Live => (LaneOutcome::Gone, true),
+            _ => (LaneOutcome::Stays, false),
         }
     }
 
@@ -168,11 +177,11 @@ impl Lane {
         match &mut self.subscription {
             Some(subscription) => {
                 subscription.interrupt();
-                self.wire = if subscription.of_session { Wire::Quiet } else { DUE };
+                self.wire = if subscription.of_session { LaneState::Quiet } else { DUE };
                 true
             }
             None => {
-                self.wire = Wire::LeaveDue;
+                self.wire = LaneState::LeaveDue;
                 session
             }
         }

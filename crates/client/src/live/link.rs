@@ -1,7 +1,7 @@
-//! The connection as it comes and goes: one address after the other, with waits in between.
+//! The connection and its reconnects: one address after the other, with waits in between.
 //!
-//! Attempts under way are kept here, not in the caller's future: someone who drops that future every
-//! few milliseconds is connected all the same.
+//! Attempts in progress are kept here and not in the caller's future: a caller who drops that future every few
+//! milliseconds is connected all the same.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::handshake::Handshake;
 use super::options::LiveOptions;
-use super::socket::{End, Socket};
+use super::socket::{Socket, SocketClosed};
 use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::error::{ClientError, Problem};
@@ -31,14 +31,14 @@ pub(super) struct Link {
     at: usize,
     handshake: Handshake,
     backoff: Backoff,
-    stage: Stage,
+    stage: LinkState,
     /// Why the server goes away, and after which time to come back.
     closing: Option<(String, Duration)>,
     /// What the server said of the connection itself.
     problem: Option<Problem>,
 }
 
-enum Stage {
+enum LinkState {
     Waiting(Pin<Box<Sleep>>),
     Connecting(BoxFuture<'static, Result<Socket, ClientError>>),
     Up { socket: Box<Socket>, since: Instant },
@@ -46,7 +46,7 @@ enum Stage {
 
 /// What happened to the connection.
 #[derive(Debug)]
-pub(super) enum Happened {
+pub(super) enum LinkEvent {
     Up,
     Message(Bytes),
     /// It is gone, or could not be made. Another attempt is made after the wait.
@@ -71,24 +71,24 @@ impl Link {
     }
 
     /// Waits for the next thing to happen. Dropping the future loses nothing.
-    pub(super) async fn next(&mut self) -> Happened {
+    pub(super) async fn next(&mut self) -> LinkEvent {
         loop {
             match &mut self.stage {
-                Stage::Waiting(wait) => {
+                LinkState::Waiting(wait) => {
                     wait.as_mut().await;
                     self.stage = connecting(&self.handshake, &self.nodes[self.at]);
                 }
-                Stage::Connecting(attempt) => match attempt.as_mut().await {
+                LinkState::Connecting(attempt) => match attempt.as_mut().await {
                     Ok(socket) => {
                         let since = Instant::now();
                         self.problem = None;
-                        self.stage = Stage::Up { socket: Box::new(socket), since };
-                        return Happened::Up;
+                        self.stage = LinkState::Up { socket: Box::new(socket), since };
+                        return LinkEvent::Up;
                     }
                     Err(error) => return self.down(error),
                 },
-                Stage::Up { socket, .. } => match socket.receive().await {
-                    Ok(message) => return Happened::Message(message),
+                LinkState::Up { socket, .. } => match socket.receive().await {
+                    Ok(message) => return LinkEvent::Message(message),
                     Err(end) => {
                         let error =
                             if end.refused { self.refused(end) } else { self.lost(end.why) };
@@ -101,14 +101,14 @@ impl Link {
 
     pub(super) fn socket(&mut self) -> Option<&mut Socket> {
         match &mut self.stage {
-            Stage::Up { socket, .. } => Some(socket),
+            LinkState::Up { socket, .. } => Some(socket),
             _ => None,
         }
     }
 
     pub(super) fn into_socket(self) -> Option<Socket> {
         match self.stage {
-            Stage::Up { socket, .. } => Some(*socket),
+            LinkState::Up { socket, .. } => Some(*socket),
             _ => None,
         }
     }
@@ -144,7 +144,7 @@ impl Link {
 
     /// As the same refusal is said over HTTP, where a client that sends its token in a header gets
     /// most of them.
-    fn refused(&mut self, end: End) -> ClientError {
+    fn refused(&mut self, end: SocketClosed) -> ClientError {
         let said = || Problem { detail: Some(end.why), ..Problem::default() };
         let problem = self.problem.take().unwrap_or_else(said);
         let status = match problem.code.as_deref() {
@@ -160,15 +160,15 @@ impl Link {
     }
 
     /// The connection could not be made or kept: on to the next node, after a wait.
-    fn down(&mut self, error: ClientError) -> Happened {
-        if matches!(&self.stage, Stage::Up { since, .. } if since.elapsed() >= HEALTHY_AFTER) {
+    fn down(&mut self, error: ClientError) -> LinkEvent {
+        if matches!(&self.stage, LinkState::Up { since, .. } if since.elapsed() >= HEALTHY_AFTER) {
             self.backoff.reset();
         }
         let (error, wait) = match self.closing.take() {
             // The server spreads its clients itself.
             Some((reason, reconnect_in)) => {
                 self.backoff.reset();
-                let error = self.lost(format!("the server goes away ({reason})"));
+                let error = self.lost(format!("the server closes the connection ({reason})"));
                 (error, reconnect_in.min(ASKED_WAIT_MAX))
             }
             None => {
@@ -178,11 +178,11 @@ impl Link {
             }
         };
         self.at = (self.at + 1) % self.nodes.len();
-        self.stage = Stage::Waiting(Box::pin(sleep(wait)));
+        self.stage = LinkState::Waiting(Box::pin(sleep(wait)));
         if error.temporary() {
-            Happened::Down { error, retry_in: wait }
+            LinkEvent::Down { error, retry_in: wait }
         } else {
-            Happened::Refused(error)
+            LinkEvent::Refused(error)
         }
     }
 }
@@ -195,16 +195,16 @@ fn asked_wait(error: &ClientError) -> Option<Duration> {
     }
 }
 
-fn connecting(handshake: &Handshake, node: &Client) -> Stage {
-    Stage::Connecting(Box::pin(handshake.clone().open(node.clone())))
+fn connecting(handshake: &Handshake, node: &Client) -> LinkState {
+    LinkState::Connecting(Box::pin(handshake.clone().open(node.clone())))
 }
 
-impl fmt::Debug for Stage {
+impl fmt::Debug for LinkState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Stage::Waiting(_) => "Waiting",
-            Stage::Connecting(_) => "Connecting",
-            Stage::Up { .. } => "Up",
+            LinkState::Waiting(_) => "Waiting",
+            LinkState::Connecting(_) => "Connecting",
+            LinkState::Up { .. } => "Up",
         })
     }
 }

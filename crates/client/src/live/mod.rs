@@ -58,7 +58,7 @@ pub use options::LiveOptions;
 pub use result::{QueryBegun, QueryResult, RowChange, RowText};
 pub use update::{EntityChange, LiveEvent, Update};
 
-use self::link::{Happened, Link};
+use self::link::{Link, LinkEvent};
 use self::reader::Reader;
 use self::state::State;
 use self::wire::{Message, Rows, Sql};
@@ -348,10 +348,10 @@ impl Live {
         }
     }
 
-    fn happened(&mut self, happened: Happened) -> Result<(), ClientError> {
+    fn happened(&mut self, happened: LinkEvent) -> Result<(), ClientError> {
         match happened {
-            Happened::Up => {}
-            Happened::Message(frame) => match Message::parse(&frame)? {
+            LinkEvent::Up => {}
+            LinkEvent::Message(frame) => match Message::parse(&frame)? {
                 Message::Closing { reason, reconnect_in } => {
                     self.link.closing(reason, reconnect_in);
                 }
@@ -373,13 +373,13 @@ impl Live {
                     }
                 }
             },
-            Happened::Down { error, retry_in } => {
+            LinkEvent::Down { error, retry_in } => {
                 self.state.disconnected();
                 self.reader.stop();
                 self.wake_at = None;
                 self.state.updates.push_back(Update::Disconnected { error, retry_in });
             }
-            Happened::Refused(error) => return Err(error),
+            LinkEvent::Refused(error) => return Err(error),
         }
         Ok(())
     }
@@ -407,7 +407,7 @@ impl Live {
 fn check_query_id(query_id: &str) -> Result<(), ClientError> {
     if query_id.is_empty() || query_id.len() > QUERY_ID_BYTES_MAX {
         let bounds = format!("it has 1 to {QUERY_ID_BYTES_MAX} bytes");
-        return Err(ClientError::Unusable(format!("{query_id:?} is no query_id; {bounds}")));
+        return Err(ClientError::Unusable(format!("{query_id:?} is not a query_id; {bounds}")));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How a live connection is made and kept.
+//! The options of a live connection.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! One query that is followed: what is asked of the server, and what its answers do. Pure.
+//! One live query: the request to the server, and what each answer does. Pure.
 
-use super::result::{ChangePart, QueryBegun, QueryResult, RowText, Told};
+use super::result::{ChangePart, QueryBegun, QueryResult, ResultUpdate, RowText};
 use super::wire::{Created, Sql};
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Query {
     }
 
     /// The server has begun. What was asked for from an offset goes on there, unless it says otherwise.
-    pub(super) fn begin(&mut self, created: &Created<'_>) -> Told {
+    pub(super) fn begin(&mut self, created: &Created<'_>) -> ResultUpdate {
         let about = QueryBegun {
             live_id: created.live_id.clone().unwrap_or_default(),
             columns: created.columns.clone().unwrap_or_default(),
@@ -38,15 +38,15 @@ impl Query {
         self.result.begin(about, created.offset.as_deref(), goes_on, rows, created.more)
     }
 
-    pub(super) fn batch(&mut self, rows: Vec<RowText>, more: bool) -> Told {
+    pub(super) fn batch(&mut self, rows: Vec<RowText>, more: bool) -> ResultUpdate {
         self.result.batch(rows, more)
     }
 
-    pub(super) fn change(&mut self, part: ChangePart) -> Told {
+    pub(super) fn change(&mut self, part: ChangePart) -> ResultUpdate {
         self.result.change(part)
     }
 
-    pub(super) fn settled(&mut self, offset: &str) -> Told {
+    pub(super) fn settled(&mut self, offset: &str) -> ResultUpdate {
         self.result.settled(offset)
     }
 

@@ -1,5 +1,4 @@
-//! The read over HTTP that is under way, if one is: what was too large to be pushed is fetched one
-//! stream at a time.
+//! The read over HTTP in progress, if there is one: events too large to push are fetched, one stream at a time.
 
 use std::fmt;
 use std::future::pending;

@@ -1,13 +1,12 @@
-//! What each message of the server does, and what comes of reads over HTTP. Pure, like the
-//! [`state`](super::state) it changes.
+//! What each message of the server, and each answer to a read over HTTP, does to the [`state`](super::state). Pure.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::lane::{Lane, Wire};
+use super::lane::{Lane, LaneState};
 use super::query::Query;
-use super::result::Told;
+use super::result::ResultUpdate;
 use super::state::State;
 use super::subscription::Subscription;
 use super::update::Update;
@@ -164,21 +163,21 @@ impl State {
     }
 
     /// Something is told of a query's result.
-    fn of_query(&mut self, query_id: &str, tell: impl FnOnce(&mut Query) -> Told) {
+    fn of_query(&mut self, query_id: &str, tell: impl FnOnce(&mut Query) -> ResultUpdate) {
         let Some(subscription) = live(&mut self.lanes, query_id) else { return };
         let Some(query) = &mut subscription.query else { return };
         let told = tell(query);
         let query_id = subscription.query_id.clone();
         let offset = query.result.offset().map(ToOwned::to_owned);
         self.updates.push_back(match told {
-            Told::Nothing => return,
-            Told::Began => Update::ResultBegan { query_id, offset },
-            Told::Changed(changes) => Update::ResultChanged { query_id, changes, offset },
-            Told::Settled => Update::ResultSettled { query_id, offset },
-            Told::OutOfStep => {
+            ResultUpdate::Nothing => return,
+            ResultUpdate::Began => Update::ResultBegan { query_id, offset },
+            ResultUpdate::Changed(changes) => Update::ResultChanged { query_id, changes, offset },
+            ResultUpdate::Settled => Update::ResultSettled { query_id, offset },
+            ResultUpdate::OutOfStep => {
                 tracing::warn!(
                     query = &*query_id,
-                    "a change does not fit its result; beginning anew"
+                    "a change does not fit the result of its query; reading the result again"
                 );
                 query.begin_anew();
                 return self.gap(&query_id);
@@ -203,14 +202,14 @@ impl State {
             Some(false) => return,
             Some(true) => {
                 self.requests_due = true;
-                (Wire::LeaveDue, None)
+                (LaneState::LeaveDue, None)
             }
             None => {
                 let content_type = created.content_type.as_deref();
                 let mut subscription = Subscription::of_session(query_id.clone(), stream.clone());
                 let offset = created.offset.as_deref().unwrap_or_default();
                 subscription.created(offset, content_type, &mut self.updates);
-                (Wire::Live, Some(subscription))
+                (LaneState::Live, Some(subscription))
             }
         };
         self.lanes.insert(query_id, Lane { stream, wire, subscription });
@@ -237,7 +236,7 @@ impl State {
         };
         let (fate, wanted) = lane.refused(problem.temporary == Some(true));
         self.progress = None;
-        self.resting |= lane.wire == Wire::Resting;
+        self.resting |= lane.wire == LaneState::Resting;
         if wanted {
             let query_id = query_id.map(Arc::from);
             self.updates.push_back(Update::Problem { query_id, problem });

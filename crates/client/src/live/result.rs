@@ -1,8 +1,8 @@
-//! The rows of a live query, kept by what the server tells of it. Pure.
+//! The rows of a live query, kept current by the server's messages. Pure.
 //!
-//! Rows are the JSON they came as: the server tells rows apart by their text, and so does this. A
-//! result without an order is a bag of rows, in which equal ones may be there several times and one
-//! that goes is found by its text. Where a result has an order, changes say at which places.
+//! A row is the JSON text it came as: the server compares rows by their text, and so does this. A result without an
+//! order is a bag: equal rows may be in it several times, and a deleted row is found by its text. In a result with an
+//! order, a change carries the indices of its rows.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub enum RowChange {
 
 /// What a message has done to a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum ResultUpdate {
     /// Nothing yet, or nothing that was not known.
     Nothing,
     /// All rows are there.
@@ -136,65 +136,65 @@ impl QueryResult {
         goes_on: bool,
         rows: Vec<RowText>,
         more: bool,
-    ) -> Told {
+    ) -> ResultUpdate {
         self.about = about;
         self.open.clear();
         self.held.clear();
         if goes_on {
-            return Told::Settled;
+            return ResultUpdate::Settled;
         }
         self.offset = offset.map(ToOwned::to_owned);
         self.taken = None;
         self.beginning = Some(rows);
-        if more { Told::Nothing } else { self.begun() }
+        if more { ResultUpdate::Nothing } else { self.begun() }
     }
 
     /// More of the first rows.
-    pub(crate) fn batch(&mut self, rows: Vec<RowText>, more: bool) -> Told {
-        let Some(beginning) = &mut self.beginning else { return Told::Nothing };
+    pub(crate) fn batch(&mut self, rows: Vec<RowText>, more: bool) -> ResultUpdate {
+        let Some(beginning) = &mut self.beginning else { return ResultUpdate::Nothing };
         beginning.extend(rows);
-        if more { Told::Nothing } else { self.begun() }
+        if more { ResultUpdate::Nothing } else { self.begun() }
     }
 
-    fn begun(&mut self) -> Told {
+    fn begun(&mut self) -> ResultUpdate {
         self.rows = self.beginning.take().unwrap_or_default();
         for parts in std::mem::take(&mut self.held) {
             if self.apply(&parts).is_none() {
-                return Told::OutOfStep;
+                return ResultUpdate::OutOfStep;
             }
         }
-        Told::Began
+        ResultUpdate::Began
     }
 
     /// A part of a transaction's changes. They are made when its last part is there.
-    pub(crate) fn change(&mut self, part: ChangePart) -> Told {
+    pub(crate) fn change(&mut self, part: ChangePart) -> ResultUpdate {
         if let Some(offset) = &part.offset {
             let place = (offset.clone(), part.part);
             let before_it = self.offset.as_ref().is_some_and(|known| *known >= *offset);
             if before_it || self.taken.as_ref().is_some_and(|taken| *taken >= place) {
-                return Told::Nothing;
+                return ResultUpdate::Nothing;
             }
             self.taken = Some(place);
         }
         let more = part.more;
         self.open.push(part);
         if more {
-            return Told::Nothing;
+            return ResultUpdate::Nothing;
         }
         let parts = std::mem::take(&mut self.open);
         if self.beginning.is_some() {
             self.held.push(parts);
-            return Told::Nothing;
+            return ResultUpdate::Nothing;
         }
-        self.apply(&parts).map_or(Told::OutOfStep, Told::Changed)
+        self.apply(&parts).map_or(ResultUpdate::OutOfStep, ResultUpdate::Changed)
     }
 
     /// What was told is exact here.
-    pub(crate) fn settled(&mut self, offset: &str) -> Told {
+    pub(crate) fn settled(&mut self, offset: &str) -> ResultUpdate {
         if self.offset.as_deref().is_none_or(|known| known < offset) {
             self.offset = Some(offset.to_owned());
         }
-        Told::Settled
+        ResultUpdate::Settled
     }
 
     /// Nothing more is to be told up to here, of any subscription: a result that was exact before is so
@@ -240,7 +240,7 @@ impl QueryResult {
         match &part.from {
             Some(places) => self.take(places)?,
             None => {
-                let mut wanted = Wanted::new(part.rows.iter().map(|row| (row, ())));
+                let mut wanted = RowLookup::new(part.rows.iter().map(|row| (row, ())));
                 self.rows.retain(|row| wanted.next(row).is_none());
                 wanted.is_empty().then_some(())?;
             }
@@ -257,7 +257,7 @@ impl QueryResult {
                 self.put(at, &part.rows)?;
             }
             _ => {
-                let mut wanted = Wanted::new(part.old_rows.iter().zip(&part.rows));
+                let mut wanted = RowLookup::new(part.old_rows.iter().zip(&part.rows));
                 for row in &mut self.rows {
                     if let Some(new) = wanted.next(row) {
                         *row = Arc::clone(new);
@@ -314,13 +314,13 @@ impl QueryResult {
 }
 
 /// Rows that are to be found by their text, each as often as it is wanted, with what becomes of it.
-struct Wanted<'a, T>(HashMap<&'a str, VecDeque<T>>);
+struct RowLookup<'a, T>(HashMap<&'a str, VecDeque<T>>);
 
-impl<'a, T> Wanted<'a, T> {
+impl<'a, T> RowLookup<'a, T> {
     fn new(rows: impl Iterator<Item = (&'a RowText, T)>) -> Self {
         let mut wanted: HashMap<&str, VecDeque<T>> = HashMap::new();
         rows.for_each(|(row, becomes)| wanted.entry(row).or_default().push_back(becomes));
-        Wanted(wanted)
+        RowLookup(wanted)
     }
 
     /// Whether this row is one of them, which is found by that.

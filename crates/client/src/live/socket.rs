@@ -1,7 +1,7 @@
-//! One WebSocket: text in, text out, and whether the other side is still there.
+//! One WebSocket: text in, text out, and a check that the server still answers.
 //!
-//! All of it happens in [`Socket::receive`]: what waits to be sent goes out, pings are answered,
-//! and dropping the future loses nothing.
+//! All of it happens in [`Socket::receive`]: it sends what is queued and answers pings, and dropping its future loses
+//! nothing.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -34,12 +34,12 @@ pub(super) struct Socket {
     unflushed: bool,
     /// Why nothing can be sent any more.
     broken: Option<String>,
-    silence: Silence,
+    silence: IdleTimer,
 }
 
 /// Watches for a server that is silent. It is asked before it is given up: a caller who was busy
 /// elsewhere for long has not heard what may be waiting in the socket.
-struct Silence {
+struct IdleTimer {
     max: Duration,
     heard: Instant,
     asked: Option<Instant>,
@@ -48,21 +48,21 @@ struct Silence {
 
 /// How a connection ended.
 #[derive(Debug)]
-pub(super) struct End {
+pub(super) struct SocketClosed {
     pub(super) why: String,
     /// The server does not want this client, and said before why.
     pub(super) refused: bool,
 }
 
-impl From<String> for End {
-    fn from(why: String) -> End {
-        End { why, refused: false }
+impl From<String> for SocketClosed {
+    fn from(why: String) -> SocketClosed {
+        SocketClosed { why, refused: false }
     }
 }
 
 impl Socket {
     pub(super) fn new(frames: WebSocket<Upgraded>, silence_max: Duration) -> Socket {
-        let silence = Silence {
+        let silence = IdleTimer {
             max: silence_max,
             heard: Instant::now(),
             asked: None,
@@ -85,7 +85,7 @@ impl Socket {
     }
 
     /// The next message, or what was said of the connection's end.
-    pub(super) async fn receive(&mut self) -> Result<Bytes, End> {
+    pub(super) async fn receive(&mut self) -> Result<Bytes, SocketClosed> {
         poll_fn(|cx| self.poll_receive(cx)).await
     }
 
@@ -97,14 +97,18 @@ impl Socket {
         Ok(())
     }
 
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, End>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, SocketClosed>> {
         loop {
-            let frame = ready!(self.poll_frame(cx)).map_err(End::from)?;
+            let frame = ready!(self.poll_frame(cx)).map_err(SocketClosed::from)?;
             match frame.opcode() {
                 OpCode::Text => return Poll::Ready(Ok(frame.into_payload())),
                 OpCode::Close => return Poll::Ready(Err(farewell(&frame))),
                 OpCode::Ping | OpCode::Pong => {}
-                _ => return Poll::Ready(Err("it sent what is no text".to_owned().into())),
+                _ => {
+                    return Poll::Ready(Err("the server sent a frame that is not text"
+                        .to_owned()
+                        .into()));
+                }
             }
         }
     }
@@ -148,7 +152,7 @@ impl Socket {
     }
 }
 
-impl Silence {
+impl IdleTimer {
     fn broken(&mut self) {
         self.heard = Instant::now();
         self.asked = None;
@@ -177,7 +181,7 @@ impl Silence {
 }
 
 /// What a server says when it closes the connection.
-fn farewell(frame: &Frame) -> End {
+fn farewell(frame: &Frame) -> SocketClosed {
     let code = frame.close_code().map(u16::from);
     let reason = frame.close_reason().ok().flatten().unwrap_or_default();
     let why = match code {
@@ -187,7 +191,7 @@ fn farewell(frame: &Frame) -> End {
     };
     // To come back would only close the other one.
     let refused = code == Some(CloseCode::Policy.into()) || code == Some(NEW_CONNECTION);
-    End { why, refused }
+    SocketClosed { why, refused }
 }
 
 impl fmt::Debug for Socket {

@@ -1,12 +1,11 @@
-//! Which subscriptions there are, and what the caller and the server have yet to be told. Pure: no
-//! socket and no clock; [`Live`](super::Live) moves the bytes, [`receive`](super::receive) says
-//! what each message does.
+//! The subscriptions of a live connection, and what must still be sent to the server or given to the caller. Pure: no
+//! socket and no clock; [`Live`](super::Live) moves the bytes, [`receive`](super::receive) handles each message.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::acks::Acks;
-use super::lane::{DUE, Fate, Lane, Wire};
+use super::lane::{DUE, Lane, LaneOutcome, LaneState};
 use super::query::Query;
 use super::result::QueryResult;
 use super::subscription::Subscription;
@@ -145,12 +144,12 @@ impl State {
         let (mut unwanted, mut wanted) = (Vec::new(), Vec::new());
         for (query_id, lane) in &mut self.lanes {
             match (lane.wire, &lane.subscription) {
-                (Wire::LeaveDue, _) => {
-                    lane.wire = Wire::Leaving;
+                (LaneState::LeaveDue, _) => {
+                    lane.wire = LaneState::Leaving;
                     unwanted.push(query_id.to_string());
                 }
-                (Wire::Due { anew }, Some(subscription)) => {
-                    lane.wire = Wire::Asked { anew, stale: false };
+                (LaneState::Due { anew }, Some(subscription)) => {
+                    lane.wire = LaneState::Asked { anew, stale: false };
                     let table = subscription.rows.clone();
                     let acked = self.acks.of(&lane.stream).filter(|_| table.is_none());
                     let offset = subscription.ask_from(acked);
@@ -198,7 +197,7 @@ impl State {
     /// What had a temporary problem is asked for again.
     pub(super) fn wake(&mut self) {
         self.resting = false;
-        for lane in self.lanes.values_mut().filter(|lane| lane.wire == Wire::Resting) {
+        for lane in self.lanes.values_mut().filter(|lane| lane.wire == LaneState::Resting) {
             lane.wire = DUE;
             self.requests_due = true;
         }
@@ -215,11 +214,11 @@ impl State {
         self.requests_due = true;
     }
 
-    pub(super) fn meet(&mut self, query_id: &str, fate: Fate) {
+    pub(super) fn meet(&mut self, query_id: &str, fate: LaneOutcome) {
         match fate {
-            Fate::Stays => {}
-            Fate::Asks => self.requests_due = true,
-            Fate::Gone => {
+            LaneOutcome::Stays => {}
+            LaneOutcome::Asks => self.requests_due = true,
+            LaneOutcome::Gone => {
                 self.lanes.remove(query_id);
             }
         }

@@ -1,4 +1,4 @@
-//! What a live connection gives out.
+//! The updates that a live connection gives to its caller.
 
 use std::sync::Arc;
 use std::time::Duration;

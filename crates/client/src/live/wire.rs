@@ -438,7 +438,9 @@ mod tests {
             r#"{"offset":"1"}"#,
             "[]",
         ] {
-            assert!(Message::parse(&Bytes::from_static(text.as_bytes())).is_err(), "{text}");
+            let frame = Bytes::from_static(text.as_bytes());
+            let refused = Message::parse(&frame);
+            assert!(matches!(refused, Err(ClientError::NotUnderstood(_))), "{text}: {refused:?}");
         }
     }
 
@@ -455,7 +457,7 @@ mod tests {
         assert_eq!(Message::parse(&frame).expect("a message"), expected);
         let rows = Rows { table: "orders".to_owned(), filter: Some("n > 1".to_owned()) };
         let (query_id, table) = ("q".to_owned(), Some(rows));
-        let wish = Subscribe {
+        let request = Subscribe {
             query: None,
             query_id,
             stream: String::new(),
@@ -464,7 +466,7 @@ mod tests {
             offset: None,
             min_offset: None,
         };
-        let json = serde_json::to_value(wish).expect("JSON");
+        let json = serde_json::to_value(request).expect("JSON");
         assert_eq!(
             json,
             serde_json::json!({ "query_id": "q", "table": "orders", "where": "n > 1" })

@@ -1,7 +1,7 @@
-//! One partition's loop: what is held of it, the next batch, its transaction, and again.
+//! One partition's loop: read its state, take the next batch, run its transaction, repeat.
 //!
-//! What is known of the partition (its [`Holdings`]) is read once and kept while it holds: every commit compares
-//! it under the row's lock. The next batch is put together while this one commits.
+//! The partition's state (its [`Holdings`]) is read once and kept while it is valid: every commit compares
+//! it under the row's lock. The next batch is assembled while this one commits.
 //!
 //! - `batch`: the batch that the partition works on
 
@@ -20,26 +20,26 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::batch_run::NextRun;
 use crate::error::Error;
 use crate::policy::{Reaction, reaction};
-use crate::run::Plan;
 use crate::shared::Shared;
 
 /// So often in a row a partition may have moved before it is left alone for a while.
 const MOVES_MAX: u32 = 3;
-/// What stands still is looked at again after this, even if nobody says that it moved.
+/// A stopped group is read again after this long, even without a notification.
 const STANDING_WAIT: Duration = Duration::from_secs(1);
 /// A batch that cannot be committed whole is made so many times smaller, and grows again by doubling.
 const SHRINK: usize = 4;
 
 /// Why to wait, and for what.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Pause {
+enum WaitReason {
     /// Not at all.
     None,
     /// Until the log grows, for so long at most.
     Growth(Duration),
-    /// For a while, or until somebody says that something changed.
+    /// For this long, or until a notification comes.
     While(Duration),
 }
 
@@ -49,24 +49,24 @@ pub(crate) async fn work(
     partition: u32,
     stop: CancellationToken,
 ) -> Result<(), Error> {
-    let mut worker = Worker::new(&shared, partition);
+    let mut worker = PartitionLoop::new(&shared, partition);
     let mut ended = Ok(());
     while !stop.is_cancelled() {
-        let pause = match worker.step().await {
-            Ok(pause) => pause,
+        let wait = match worker.step().await {
+            Ok(wait) => wait,
             Err(Error::Group(error)) if reaction(&error) != Reaction::End => worker.react(&error),
             Err(error) => {
                 ended = Err(error);
                 break;
             }
         };
-        worker.pause(pause, &stop).await;
+        worker.pause(wait, &stop).await;
     }
     shared.tally.left(partition);
     ended
 }
 
-struct Worker<'a> {
+struct PartitionLoop<'a> {
     shared: &'a Shared,
     partition: u32,
     grown: watch::Receiver<u64>,
@@ -80,7 +80,7 @@ struct Worker<'a> {
     seen: Position,
     /// What was put together beforehand, for what is held.
     ahead: Option<Assembled>,
-    plan: Plan,
+    plan: NextRun,
     /// Whether the last turn was the letters'.
     letters_were_last: bool,
     idle_since: Option<Instant>,
@@ -93,12 +93,12 @@ struct Worker<'a> {
     /// Times in a row that the partition was not as it was known.
     moves: u32,
     /// Failures in a row that are nobody's fault.
-    storms: u32,
+    failures_in_a_row: u32,
 }
 
-impl<'a> Worker<'a> {
-    fn new(shared: &'a Shared, partition: u32) -> Worker<'a> {
-        Worker {
+impl<'a> PartitionLoop<'a> {
+    fn new(shared: &'a Shared, partition: u32) -> PartitionLoop<'a> {
+        PartitionLoop {
             shared,
             partition,
             grown: shared.groups.log_grown(),
@@ -109,31 +109,31 @@ impl<'a> Worker<'a> {
             known: None,
             seen: Position::START,
             ahead: None,
-            plan: Plan::default(),
+            plan: NextRun::default(),
             letters_were_last: false,
             idle_since: None,
             unfinished: None,
             size: shared.settings.batch_size,
             unfits: 0,
             moves: 0,
-            storms: 0,
+            failures_in_a_row: 0,
         }
     }
 
     /// One batch, or the reason to wait.
-    async fn step(&mut self) -> Result<Pause, Error> {
+    async fn step(&mut self) -> Result<WaitReason, Error> {
         self.look().await?;
-        let Some(held) = self.held.as_ref() else { return Ok(Pause::None) };
+        let Some(held) = self.held.as_ref() else { return Ok(WaitReason::None) };
         let sources = match decide(&held.group, &held.partition, self.letters_were_last) {
             Decision::HandOut(sources) => sources,
             // Who has a lease mostly ends it long before its time, and on PostgreSQL without a word.
             Decision::Leased(_) => return Ok(self.leave_for(jitter(STANDING_WAIT))),
             Decision::Failed(wait) => return Ok(self.leave_for(wait)),
             Decision::Stopped => return Ok(self.leave_for(STANDING_WAIT)),
-            Decision::AtBarrier => return Ok(self.leave_to_steward()),
+            Decision::AtBarrier => return Ok(self.leave_to_owner()),
         };
-        let Some(wants) = self.shared.wants(held) else { return Ok(self.leave_to_steward()) };
-        let mut pause = None;
+        let Some(wants) = self.shared.wants(held) else { return Ok(self.leave_to_owner()) };
+        let mut wait = None;
         for source in sources {
             match source {
                 Source::Letters => {
@@ -143,29 +143,29 @@ impl<'a> Worker<'a> {
                     }
                 }
                 Source::Log => match self.read_on(&wants).await? {
-                    idle @ Pause::Growth(_) => pause = Some(idle),
+                    idle @ WaitReason::Growth(_) => wait = Some(idle),
                     other => return Ok(other),
                 },
             }
         }
         // Without the log there was nothing to wait for but the barrier.
-        Ok(pause.unwrap_or_else(|| self.leave_to_steward()))
+        Ok(wait.unwrap_or_else(|| self.leave_to_owner()))
     }
 
-    /// Leaves the partition alone for a while, and then looks at it again.
-    fn leave_for(&mut self, wait: Duration) -> Pause {
+    /// Waits, then reads the partition's state again.
+    fn leave_for(&mut self, wait: Duration) -> WaitReason {
         self.held = None;
-        Pause::While(wait)
+        WaitReason::While(wait)
     }
 
-    /// It is for the steward to end a change; or it knows the group otherwise than this partition does, and one of
-    /// both is older.
-    fn leave_to_steward(&mut self) -> Pause {
+    /// Leaves the next step to the partition owner: it ends a change, and reads the group again if this
+    /// partition's state is older.
+    fn leave_to_owner(&mut self) -> WaitReason {
         self.shared.look.notify_one();
         self.leave_for(STANDING_WAIT)
     }
 
-    /// Reads what must be known of the partition, unless that is known and nobody said that it changed.
+    /// Reads the partition's state, unless it is known and no notification came.
     async fn look(&mut self) -> Result<(), GroupError> {
         let signalled = self.signals.has_changed().unwrap_or(false);
         let old = self.held_since.elapsed() > self.shared.settings.wait_period;
@@ -177,9 +177,9 @@ impl<'a> Worker<'a> {
         let (next, generation) = (held.partition.next, held.partition.generation);
         if self.known != Some((next, generation)) {
             (self.known, self.seen) = (Some((next, generation)), next);
-            (self.ahead, self.plan) = (None, Plan::default());
+            (self.ahead, self.plan) = (None, NextRun::default());
         }
-        self.shared.tally.place(self.partition, next, self.seen, None);
+        self.shared.tally.position(self.partition, next, self.seen, None);
         (self.held, self.held_since) = (Some(held), Instant::now());
         Ok(())
     }
@@ -190,8 +190,8 @@ impl<'a> Worker<'a> {
     }
 
     /// The next batch of the log.
-    async fn read_on(&mut self, wants: &Arc<Wants>) -> Result<Pause, Error> {
-        let Some(held) = self.held.as_ref() else { return Ok(Pause::None) };
+    async fn read_on(&mut self, wants: &Arc<Wants>) -> Result<WaitReason, Error> {
+        let Some(held) = self.held.as_ref() else { return Ok(WaitReason::None) };
         let assembled = match self.ahead.take() {
             Some(assembled) => assembled,
             None => {
@@ -206,13 +206,13 @@ impl<'a> Worker<'a> {
                 let oldest = batch.groups.iter().flat_map(|keys| keys.events.first());
                 let oldest = oldest.map(|event| event.created_at_ms).min();
                 let next = held.partition.next;
-                self.shared.tally.place(self.partition, next, self.seen, oldest);
+                self.shared.tally.position(self.partition, next, self.seen, oldest);
                 self.work_off(batch, wants).await
             }
             Assembled::Nothing { next } => self.idle(next).await,
             Assembled::Incomplete { txid } => {
                 self.tell_incomplete(txid);
-                Ok(Pause::Growth(self.shared.settings.wait_period))
+                Ok(WaitReason::Growth(self.shared.settings.wait_period))
             }
             Assembled::TooLarge(too_large) => {
                 let text = self.too_large(&too_large);
@@ -257,20 +257,20 @@ impl<'a> Worker<'a> {
     }
 
     /// Nothing of its own up to a place.
-    async fn idle(&mut self, next: Position) -> Result<Pause, Error> {
-        let Some(held) = self.held.as_mut() else { return Ok(Pause::None) };
+    async fn idle(&mut self, next: Position) -> Result<WaitReason, Error> {
+        let Some(held) = self.held.as_mut() else { return Ok(WaitReason::None) };
         self.seen = self.seen.max(next);
-        self.shared.tally.place(self.partition, held.partition.next, self.seen, None);
+        self.shared.tally.position(self.partition, held.partition.next, self.seen, None);
         self.forget_pages();
-        let Some(held) = self.held.as_mut() else { return Ok(Pause::None) };
+        let Some(held) = self.held.as_mut() else { return Ok(WaitReason::None) };
         let wait = self.shared.settings.wait_period;
         let since = *self.idle_since.get_or_insert_with(Instant::now);
         match skip_in(held, next, since.elapsed()) {
             None => {
                 self.idle_since = None;
-                return Ok(Pause::Growth(wait));
+                return Ok(WaitReason::Growth(wait));
             }
-            Some(later) if !later.is_zero() => return Ok(Pause::Growth(wait.min(later))),
+            Some(later) if !later.is_zero() => return Ok(WaitReason::Growth(wait.min(later))),
             Some(_) => {}
         }
         let claim = self.shared.claim(held);
@@ -278,7 +278,7 @@ impl<'a> Worker<'a> {
             held.partition.next = next;
             self.known = Some((next, held.partition.generation));
             self.idle_since = None;
-            return Ok(Pause::None);
+            return Ok(WaitReason::None);
         }
         Ok(self.leave_for(jitter(TAKEN_WAIT)))
     }
@@ -289,10 +289,10 @@ impl<'a> Worker<'a> {
         }
     }
 
-    async fn pause(&mut self, pause: Pause, stop: &CancellationToken) {
-        match pause {
-            Pause::None => {}
-            Pause::Growth(wait) => {
+    async fn pause(&mut self, wait: WaitReason, stop: &CancellationToken) {
+        match wait {
+            WaitReason::None => {}
+            WaitReason::Growth(wait) => {
                 let before = *self.grown.borrow();
                 tokio::select! {
                     () = stop.cancelled() => {}
@@ -307,7 +307,7 @@ impl<'a> Worker<'a> {
                     () = tokio::time::sleep(wait) => self.shared.doubt_tip().await,
                 }
             }
-            Pause::While(wait) => tokio::select! {
+            WaitReason::While(wait) => tokio::select! {
                 () = stop.cancelled() => {}
                 _ = self.signals.changed() => self.signals.mark_changed(),
                 _ = self.wants.changed() => {}

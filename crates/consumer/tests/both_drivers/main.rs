@@ -6,7 +6,7 @@
 //! change of the number of partitions in the middle. Some groups read all of the log, some its table, some its other
 //! streams. What becomes of an event is in the event.
 
-mod ground;
+mod fixture;
 mod history;
 mod http;
 mod library;
@@ -25,7 +25,7 @@ use tidewire_store::groups::{
 use tidewire_store::{PageLimit, Position};
 use tokio::time::Instant;
 
-use crate::ground::{Ground, STREAM, TABLE};
+use crate::fixture::{Fixture, STREAM, TABLE};
 use crate::history::{HEALING, MIXED, SOURCE_EVENTS_MAX, Source, plain, sources, stubborn};
 use crate::http::Http;
 use crate::library::Library;
@@ -49,21 +49,21 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[tokio::test(flavor = "multi_thread")]
 async fn both_drivers_walk_alike_on_sqlite() {
     for seed in 0..SEEDS_ON_SQLITE {
-        walk(Ground::sqlite().await, seed).await;
+        walk(Fixture::sqlite().await, seed).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_drivers_walk_alike_on_postgres() {
     for seed in 0..SEEDS_ON_POSTGRES {
-        walk(Ground::postgres().await, seed).await;
+        walk(Fixture::postgres().await, seed).await;
     }
 }
 
 /// One history.
-async fn walk(ground: Ground, seed: u64) {
+async fn walk(fixture: Fixture, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
-    let pair = Pair::start(ground, seed).await;
+    let pair = Pair::start(fixture, seed).await;
     // A group that leaves out half of them has as much to do.
     let as_many = if pair.filter.is_all() { 1 } else { 2 };
     for total in PARTITIONS {
@@ -89,12 +89,12 @@ async fn walk(ground: Ground, seed: u64) {
     );
     pair.meet_one_too_large(seed).await;
     pair.http.end().await;
-    pair.ground.end().await;
+    pair.fixture.end().await;
 }
 
 /// Both drivers, over one log.
 struct Pair {
-    ground: Ground,
+    fixture: Fixture,
     groups: SharedGroups,
     library: Library,
     http: Http,
@@ -103,8 +103,8 @@ struct Pair {
 }
 
 impl Pair {
-    async fn start(ground: Ground, seed: u64) -> Pair {
-        let groups = ground.groups();
+    async fn start(fixture: Fixture, seed: u64) -> Pair {
+        let groups = fixture.groups();
         let choice = usize::try_from(seed).expect("a small seed");
         let batch_size = BATCH_SIZES[choice % BATCH_SIZES.len()];
         let on_dead = if choice % 3 == 2 { OnDead::Skip } else { OnDead::Park };
@@ -125,12 +125,12 @@ impl Pair {
         }
         let transcript = Arc::new(Mutex::default());
         let library = Library { groups: Arc::clone(&groups), batch_size, transcript };
-        let http = Http::start(ground.store(), batch_size, on_dead).await;
-        Pair { ground, groups, library, http, filter }
+        let http = Http::start(fixture.store(), batch_size, on_dead).await;
+        Pair { fixture, groups, library, http, filter }
     }
 
     async fn put(&self, sources: Vec<Source>) {
-        self.ground.put(&sources).await;
+        self.fixture.put(&sources).await;
     }
 
     /// An event of each of these hosts, all of them well.
@@ -218,9 +218,9 @@ impl Pair {
         self.compare_transcripts(seed);
         let letters = (self.letters(library::GROUP).await, self.letters(http::GROUP).await);
         assert_eq!(letters.0, letters.1, "seed {seed}: letters");
-        let writes = self.ground.letter_writes(library::GROUP).await;
+        let writes = self.fixture.letter_writes(library::GROUP).await;
         assert!(!writes.is_empty(), "seed {seed}: nothing became a letter");
-        let others = self.ground.letter_writes(http::GROUP).await;
+        let others = self.fixture.letter_writes(http::GROUP).await;
         assert_eq!(writes, others, "seed {seed}: letters that were written, also again");
     }
 

@@ -31,7 +31,7 @@ impl Affinity {
 
 /// What SQLite makes of a text that meets a column of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Looks {
+pub(crate) enum NumericText {
     /// Like a number, which is in this part of it.
     Number(usize, usize),
     /// Like text.
@@ -39,17 +39,17 @@ pub(crate) enum Looks {
 }
 
 /// Whether a text looks like a number to SQLite: one may stand between spaces.
-pub(crate) fn looks(text: &str) -> Looks {
+pub(crate) fn looks(text: &str) -> NumericText {
     let is_space = |byte: u8| byte == b' ' || (b'\t'..=b'\r').contains(&byte);
     let bytes = text.as_bytes();
     let start = bytes.iter().position(|byte| !is_space(*byte)).unwrap_or(bytes.len());
     let end = bytes.iter().rposition(|byte| !is_space(*byte)).map_or(start, |at| at + 1);
     let number = text.get(start..end).unwrap_or_default();
     match crate::decimal::Decimal::parse(number) {
-        Some(_) => Looks::Number(start, end),
+        Some(_) => NumericText::Number(start, end),
         // An exponent too large to be read is still a number there.
-        None if is_number_of_any_size(number) => Looks::Number(start, end),
-        None => Looks::Text,
+        None if is_number_of_any_size(number) => NumericText::Number(start, end),
+        None => NumericText::Text,
     }
 }
 
@@ -90,10 +90,10 @@ mod tests {
     fn some_texts_look_like_numbers() {
         for text in ["5", " 5\n", "-5.", ".5", "+5e3", "5E-3", "0012", "1e99999999999999999999999"]
         {
-            assert!(matches!(looks(text), Looks::Number(..)), "{text:?}");
+            assert!(matches!(looks(text), NumericText::Number(..)), "{text:?}");
         }
         for text in ["", " ", "a", "5a", "5 5", "2024-01-01", "1e", "0x10", "\u{a0}5", ".", "-"] {
-            assert_eq!(looks(text), Looks::Text, "{text:?}");
+            assert_eq!(looks(text), NumericText::Text, "{text:?}");
         }
     }
 }

@@ -8,7 +8,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::affinity::{Affinity, Looks, looks};
+use super::affinity::{Affinity, NumericText, looks};
 use super::field;
 use super::operand::Literal;
 use crate::condition::Test;
@@ -145,9 +145,9 @@ fn as_text(column: &Column, literal: &Literal) -> Result<Constant, Refusal> {
 fn as_number(column: &Column, literal: &Literal) -> Result<Constant, Refusal> {
     let Literal::Text(text) = literal else { return plain(literal) };
     match looks(text) {
-        Looks::Number(start, end) => number(text.get(start..end).unwrap_or_default()),
+        NumericText::Number(start, end) => number(text.get(start..end).unwrap_or_default()),
         // Equal to a text and to bytes that look the same: it would be unsure just where it matters.
-        Looks::Text if STANDARD.decode(text).is_ok() => {
+        NumericText::Text if STANDARD.decode(text).is_ok() => {
             let (name, type_name) = (&column.name, &column.type_name);
             let message = format!(
                 "the column {name} of type {type_name} is one of numbers to SQLite, and its image does \
@@ -156,7 +156,7 @@ fn as_number(column: &Column, literal: &Literal) -> Result<Constant, Refusal> {
             let hint = format!("declare the column {name} as TEXT");
             Err(Refusal::new(NOT_EXACT, message).hint(hint))
         }
-        Looks::Text => Ok(Value::Text(text.clone().into())),
+        NumericText::Text => Ok(Value::Text(text.clone().into())),
     }
 }
 

@@ -1,37 +1,39 @@
-//! A filter: rows of one table, each tested by itself. Nothing is kept of the result.
+//! A filter: rows of one table, each tested by itself. No result is kept in memory.
 //!
-//! So everybody who begins has rows and a snapshot of their own, and is one of a *party* until these
-//! are settled; from then on all are alike.
+//! So each new follower needs rows and a snapshot of their own. Followers who begin at the same time
+//! share an [`InitialRead`] until it is settled; after that all followers are treated alike.
 
 use std::sync::Arc;
 
 use super::followers::Followers;
-use super::party::{Party, Told};
+use super::initial_read::{InitialRead, ReadOutcome};
+use super::messages::{
+    AskId, AskKind, EngineOptions, Output, ReadFailed, Recipients, Rows, Subscriber,
+};
 use super::project;
-use super::said::{AskId, AskKind, EngineOptions, Output, ReadFailed, Rows, Subscriber, To};
-use super::state::Lost;
-use super::transaction::{Net, Transaction};
-use super::turn::Turn;
+use super::query_context::QueryContext;
+use super::state::StateError;
+use super::transaction::{NetChanges, Transaction};
 use crate::delta::{Delta, RowText};
-use crate::place::Place;
 use crate::plan::{FilterPlan, Query};
+use crate::position::Position;
 use crate::row::{Row, Unsure};
 
 /// What a filter has of the transaction that is open.
 #[derive(Debug, Default)]
-pub(super) enum Gathered {
+pub(super) enum TransactionChanges {
     #[default]
     Nothing,
-    Steps(Net),
-    Lost(Lost),
+    Steps(NetChanges),
+    Failed(StateError),
 }
 
 /// Who follows a filter.
 #[derive(Debug, Default)]
 pub(super) struct Filter {
     live: Followers,
-    parties: Vec<Party>,
-    gathered: Gathered,
+    initial_reads: Vec<InitialRead>,
+    gathered: TransactionChanges,
 }
 
 impl Filter {
@@ -42,45 +44,47 @@ impl Filter {
         query: &Query,
         who: Subscriber,
         reset: bool,
-        turn: &mut Turn<'_>,
+        context: &mut QueryContext<'_>,
     ) {
-        self.leave(who, turn);
-        match self.parties.iter_mut().find(|party| party.takes_more()) {
-            Some(party) => party.join(who, reset),
+        self.leave(who, context);
+        match self.initial_reads.iter_mut().find(|read| read.takes_more()) {
+            Some(read) => read.join(who, reset),
             None => {
-                let ask = turn.ask(&query.read, AskKind::Begin);
-                self.parties.push(Party::new(ask, turn.position, [(who, reset)]));
+                let ask = context.ask(&query.read, AskKind::Begin);
+                self.initial_reads.push(InitialRead::new(ask, context.position, [(who, reset)]));
             }
         }
     }
 
     /// Someone has everything up to here; `open` is what the open transaction did so far.
-    pub(super) fn resume(&mut self, who: Subscriber, open: Option<Net>) {
+    pub(super) fn resume(&mut self, who: Subscriber, open: Option<NetChanges>) {
         self.live.insert(who);
-        if let (Some(net), Gathered::Nothing | Gathered::Steps(_)) = (open, &self.gathered) {
-            self.gathered = Gathered::Steps(net);
+        if let (Some(net), TransactionChanges::Nothing | TransactionChanges::Steps(_)) =
+            (open, &self.gathered)
+        {
+            self.gathered = TransactionChanges::Steps(net);
         }
     }
 
-    pub(super) fn leave(&mut self, who: Subscriber, turn: &mut Turn<'_>) {
+    pub(super) fn leave(&mut self, who: Subscriber, context: &mut QueryContext<'_>) {
         self.live.remove(who);
-        self.parties.retain_mut(|party| {
-            let stays = party.leave(who);
+        self.initial_reads.retain_mut(|read| {
+            let stays = read.leave(who);
             if !stays {
-                turn.asks.forget(party.ask());
+                context.asks.forget(read.ask());
             }
             stays
         });
-        if self.parties.is_empty() {
+        if self.initial_reads.is_empty() {
             // Most filters have none, for most of their time.
-            self.parties = Vec::new();
+            self.initial_reads = Vec::new();
         }
     }
 
     /// All who follow, and whether they have been told rows.
     pub(super) fn members(&self) -> impl Iterator<Item = (Subscriber, bool)> + '_ {
         let live = self.live.iter().map(|who| (who, true));
-        live.chain(self.parties.iter().flat_map(Party::members))
+        live.chain(self.initial_reads.iter().flat_map(InitialRead::members))
     }
 
     /// A row changed. Whether that concerns the filter.
@@ -95,17 +99,17 @@ impl Filter {
             Ok((None, None)) => false,
             Ok((before, after)) => {
                 let net = match &mut self.gathered {
-                    Gathered::Lost(_) => return true,
-                    Gathered::Steps(net) => net,
+                    TransactionChanges::Failed(_) => return true,
+                    TransactionChanges::Steps(net) => net,
                     nothing => {
-                        *nothing = Gathered::Steps(Net::default());
-                        let Gathered::Steps(net) = nothing else { return true };
+                        *nothing = TransactionChanges::Steps(NetChanges::default());
+                        let TransactionChanges::Steps(net) = nothing else { return true };
                         net
                     }
                 };
                 let (rows, bytes) = (options.transaction_rows_max, options.state_bytes_max);
                 if net.step(before, after, rows, bytes).is_err() {
-                    self.lose(Lost::Dry);
+                    self.lose(StateError::Dry);
                 }
                 true
             }
@@ -117,49 +121,59 @@ impl Filter {
     }
 
     /// It is not known what the open transaction did.
-    pub(super) fn lose(&mut self, lost: Lost) {
-        if !matches!(self.gathered, Gathered::Lost(Lost::Unsure)) {
-            self.gathered = Gathered::Lost(lost);
+    pub(super) fn lose(&mut self, lost: StateError) {
+        if !matches!(self.gathered, TransactionChanges::Failed(StateError::Unsure)) {
+            self.gathered = TransactionChanges::Failed(lost);
         }
     }
 
     /// The open transaction ended.
-    pub(super) fn close(&mut self, query: &Query, by: &Transaction, turn: &mut Turn<'_>) {
+    pub(super) fn close(
+        &mut self,
+        query: &Query,
+        by: &Transaction,
+        context: &mut QueryContext<'_>,
+    ) {
         let effect = match std::mem::take(&mut self.gathered) {
-            Gathered::Nothing => return,
-            Gathered::Steps(net) => Ok(Arc::new(net.delta())),
-            Gathered::Lost(lost) => Err(lost),
+            TransactionChanges::Nothing => return,
+            TransactionChanges::Steps(net) => Ok(Arc::new(net.delta())),
+            TransactionChanges::Failed(lost) => Err(lost),
         };
         if effect.as_ref().is_ok_and(|delta| delta.is_empty()) {
             return;
         }
         let mut matters = !self.live.is_empty();
-        for party in &mut self.parties {
-            matters |= party.hear(query, by, &effect, turn);
+        for read in &mut self.initial_reads {
+            matters |= read.hear(query, by, &effect, context);
         }
         match effect {
             Ok(delta) if !self.live.is_empty() => {
-                let to = self.audience(turn);
-                turn.out.push(Output::Change { to, delta, at: Some(by.last), txid: Some(by.txid) });
+                let to = self.audience(context);
+                context.out.push(Output::Change {
+                    to,
+                    delta,
+                    at: Some(by.last),
+                    txid: Some(by.txid),
+                });
             }
             Ok(_) => {}
             // What the reads of all saw, or will be found to have seen, is no loss.
             Err(_) if !matters => {}
             Err(lost) => {
-                turn.lost(&lost);
+                context.lost(&lost);
                 let live = std::mem::take(&mut self.live);
-                self.adopt(query, live.iter().map(|who| (who, true)).collect(), turn);
+                self.adopt(query, live.iter().map(|who| (who, true)).collect(), context);
             }
         }
     }
 
     /// Everybody gets all rows anew, because what was read and told may be wrong.
-    pub(super) fn reread(&mut self, query: &Query, turn: &mut Turn<'_>) {
+    pub(super) fn reread(&mut self, query: &Query, context: &mut QueryContext<'_>) {
         let members = self.members().collect::<Vec<_>>();
-        self.forget_parties(turn);
+        self.forget_parties(context);
         self.live = Followers::default();
-        self.gathered = Gathered::Nothing;
-        self.adopt(query, members, turn);
+        self.gathered = TransactionChanges::Nothing;
+        self.adopt(query, members, context);
     }
 
     /// All of these get all rows, with a read of their own, whoever has been told rows before.
@@ -167,20 +181,20 @@ impl Filter {
         &mut self,
         query: &Query,
         members: Vec<(Subscriber, bool)>,
-        turn: &mut Turn<'_>,
+        context: &mut QueryContext<'_>,
     ) {
         if !members.is_empty() {
             let begun = members.iter().any(|(_, begun)| *begun);
             let kind = if begun { AskKind::Refill } else { AskKind::Begin };
-            let ask = turn.ask(&query.read, kind);
-            self.parties.push(Party::new(ask, turn.position, members));
+            let ask = context.ask(&query.read, kind);
+            self.initial_reads.push(InitialRead::new(ask, context.position, members));
         }
     }
 
     /// Nobody's reads count any more.
-    pub(super) fn forget_parties(&mut self, turn: &mut Turn<'_>) {
-        for party in std::mem::take(&mut self.parties) {
-            turn.asks.forget(party.ask());
+    pub(super) fn forget_parties(&mut self, context: &mut QueryContext<'_>) {
+        for read in std::mem::take(&mut self.initial_reads) {
+            context.asks.forget(read.ask());
         }
     }
 
@@ -189,46 +203,46 @@ impl Filter {
         query: &Query,
         ask: AskId,
         rows: Result<Rows, ReadFailed>,
-        turn: &mut Turn<'_>,
+        context: &mut QueryContext<'_>,
     ) {
-        let Some(at) = self.parties.iter().position(|party| party.ask() == ask) else { return };
+        let Some(at) = self.initial_reads.iter().position(|read| read.ask() == ask) else { return };
         let answered = match rows {
-            Ok(rows) => self.parties[at].answer(query, rows, turn),
+            Ok(rows) => self.initial_reads[at].answer(query, rows, context),
             Err(ReadFailed::Later) => Ok(()),
             Err(ReadFailed::Ended(reason)) => Err(reason),
         };
         if let Err(reason) = answered {
-            let party = self.parties.remove(at);
-            self.parties.shrink_to_fit();
-            turn.asks.forget(ask);
-            party.end(reason, turn);
+            let read = self.initial_reads.remove(at);
+            self.initial_reads.shrink_to_fit();
+            context.asks.forget(ask);
+            read.end(reason, context);
         }
     }
 
-    pub(super) fn settled(&mut self, ask: AskId, mark: Place, turn: &mut Turn<'_>) {
-        if let Some(party) = self.parties.iter_mut().find(|party| party.ask() == ask) {
-            party.settled(mark, turn);
+    pub(super) fn settled(&mut self, ask: AskId, mark: Position, context: &mut QueryContext<'_>) {
+        if let Some(read) = self.initial_reads.iter_mut().find(|read| read.ask() == ask) {
+            read.settled(mark, context);
         }
     }
 
     pub(super) fn hurry(&mut self, ask: AskId) {
-        if let Some(party) = self.parties.iter_mut().find(|party| party.ask() == ask) {
-            party.hurry();
+        if let Some(read) = self.initial_reads.iter_mut().find(|read| read.ask() == ask) {
+            read.hurry();
         }
     }
 
     /// Tells what can be told.
-    pub(super) fn attend(&mut self, query: &Query, turn: &mut Turn<'_>) {
-        for mut party in std::mem::take(&mut self.parties) {
-            match party.tell(query, turn) {
-                Told::Waits => self.parties.push(party),
-                Told::Settled => {
-                    turn.asks.forget(party.ask());
-                    party.members().for_each(|(who, _)| self.live.insert(who));
+    pub(super) fn attend(&mut self, query: &Query, context: &mut QueryContext<'_>) {
+        for mut read in std::mem::take(&mut self.initial_reads) {
+            match read.tell(query, context) {
+                ReadOutcome::Waits => self.initial_reads.push(read),
+                ReadOutcome::Settled => {
+                    context.asks.forget(read.ask());
+                    read.members().for_each(|(who, _)| self.live.insert(who));
                 }
-                Told::Over(reason) => {
-                    turn.asks.forget(party.ask());
-                    party.end(reason, turn);
+                ReadOutcome::Over(reason) => {
+                    context.asks.forget(read.ask());
+                    read.end(reason, context);
                 }
             }
         }
@@ -237,32 +251,33 @@ impl Filter {
     /// Bytes held for those who wait, and of the open transaction.
     pub(super) fn bytes(&self) -> usize {
         let gathered = match &self.gathered {
-            Gathered::Steps(net) => net.bytes(),
+            TransactionChanges::Steps(net) => net.bytes(),
             _ => 0,
         };
-        gathered + self.parties.iter().map(Party::bytes).sum::<usize>()
+        gathered + self.initial_reads.iter().map(InitialRead::bytes).sum::<usize>()
     }
 
     /// Those whose rows are settled. Whoever has begun and is not one of them must not get what they
     /// get.
-    fn audience(&self, turn: &Turn<'_>) -> To {
-        let apart = self.parties.iter().flat_map(Party::members).any(|(_, begun)| begun);
+    fn audience(&self, context: &QueryContext<'_>) -> Recipients {
+        let apart =
+            self.initial_reads.iter().flat_map(InitialRead::members).any(|(_, begun)| begun);
         match apart {
-            true => To::Only(turn.query, self.live.iter().collect()),
-            false => To::All(turn.query),
+            true => Recipients::Only(context.query, self.live.iter().collect()),
+            false => Recipients::All(context.query),
         }
     }
 }
 
 /// A row of the result before and after a change.
-type Step = (Option<RowText>, Option<RowText>);
+type RowTransition = (Option<RowText>, Option<RowText>);
 
 /// What a change does to the result.
 pub(super) fn step(
     query: &Query,
     plan: &FilterPlan,
     (before, after): (Option<&Row<'_>>, Option<&Row<'_>>),
-) -> Result<Step, Unsure> {
+) -> Result<RowTransition, Unsure> {
     let text = |row: Option<&Row<'_>>| match row {
         Some(row) if plan.conditions.admit(row)? => {
             project::of_image(&query.columns, &plan.projection, row).map(Some)
@@ -273,4 +288,4 @@ pub(super) fn step(
 }
 
 /// What a transaction did to the result, or why that is not known.
-pub(super) type Effect = Result<Arc<Delta>, Lost>;
+pub(super) type Effect = Result<Arc<Delta>, StateError>;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::said::Subscriber;
+use super::messages::Subscriber;
 
 /// Subscribers, each once, in order. Of very many queries each has one, which takes no room beside.
 #[derive(Debug, Default)]

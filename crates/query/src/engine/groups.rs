@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use self::tally::Kept;
+use self::tally::ColumnTally;
 use super::project;
-use super::state::{Lost, State};
+use super::state::{State, StateError};
 use super::window::{Entry, Sorted, read};
 use crate::delta::{Delta, RowText};
 use crate::plan::{AggregatePlan, Direction, Measure};
@@ -53,7 +53,7 @@ struct Group {
     /// The texts of its columns.
     values: Box<[Box<str>]>,
     rows: u64,
-    kept: Box<[Kept]>,
+    kept: Box<[ColumnTally]>,
 }
 
 impl Groups {
@@ -85,8 +85,8 @@ impl Groups {
     }
 
     /// A row is in its group, or is no longer.
-    fn count(&mut self, row: &Row<'_>, comes: bool) -> Result<(), Lost> {
-        let get = |name: &str| row.get(name).map(RawValue::get).ok_or(Lost::Unsure);
+    fn count(&mut self, row: &Row<'_>, comes: bool) -> Result<(), StateError> {
+        let get = |name: &str| row.get(name).map(RawValue::get).ok_or(StateError::Unsure);
         let mut values = Vec::with_capacity(self.plan.groups.len());
         for (name, reading) in &self.plan.groups {
             let json = get(name)?;
@@ -98,16 +98,16 @@ impl Groups {
         let bytes = self.bytes_of(&name);
         let group = match self.groups.get_mut(&name) {
             Some(group) => group,
-            None if !comes => return Err(Lost::Unsure),
+            None if !comes => return Err(StateError::Unsure),
             None => {
-                let kept = vec![Kept::default(); self.plan.tallies.len()].into();
+                let kept = vec![ColumnTally::default(); self.plan.tallies.len()].into();
                 let values = values.iter().map(|&json| json.into()).collect();
                 self.group_bytes += bytes;
                 self.groups.entry(name.clone()).or_insert(Group { values, rows: 0, kept })
             }
         };
         group.rows = if comes { Some(group.rows + 1) } else { group.rows.checked_sub(1) }
-            .ok_or(Lost::Unsure)?;
+            .ok_or(StateError::Unsure)?;
         for (kept, tally) in group.kept.iter_mut().zip(&self.plan.tallies) {
             let json = get(&tally.column)?;
             if comes { kept.add(tally, json)? } else { kept.remove(tally, json)? }
@@ -121,7 +121,7 @@ impl Groups {
     }
 
     /// What is told of a group, if it is seen.
-    fn entry(&self, name: &str, group: &Group) -> Result<Option<Arc<Entry>>, Lost> {
+    fn entry(&self, name: &str, group: &Group) -> Result<Option<Arc<Entry>>, StateError> {
         if let Some(having) = &self.plan.having {
             let mut json = String::new();
             for (name, measure) in &having.names {
@@ -131,13 +131,13 @@ impl Groups {
                 json.push_str(&self.json(group, *measure)?);
             }
             json.push_str(if json.is_empty() { "{}" } else { "}" });
-            let row = Row::parse(json.as_bytes()).map_err(|_| Lost::Unsure)?;
+            let row = Row::parse(json.as_bytes()).map_err(|_| StateError::Unsure)?;
             if having.predicate.test(&row)? != Truth::True {
                 return Ok(None);
             }
         }
         let shown = self.plan.shown.iter().map(|measure| self.json(group, *measure));
-        let shown = shown.collect::<Result<Vec<String>, Lost>>()?;
+        let shown = shown.collect::<Result<Vec<String>, StateError>>()?;
         let text = project::of_texts(&self.columns, shown.iter().map(String::as_str));
         let mut sort: Vec<Option<Constant>> = Vec::new();
         if let Some(keys) = &self.plan.sort {
@@ -149,7 +149,7 @@ impl Groups {
         Ok(Some(Arc::new(Entry { sort: sort.into(), text })))
     }
 
-    fn json(&self, group: &Group, measure: Measure) -> Result<String, Lost> {
+    fn json(&self, group: &Group, measure: Measure) -> Result<String, StateError> {
         match measure {
             Measure::Group(place) => Ok(group.values[place].to_string()),
             Measure::Rows => Ok(group.rows.to_string()),
@@ -164,50 +164,51 @@ impl Groups {
     }
 
     /// Groups beyond what may be kept are not: reading them says so.
-    fn suffices(&self) -> Result<(), Lost> {
+    fn suffices(&self) -> Result<(), StateError> {
         let enough = self.loaded && self.groups.len() <= self.plan.groups_max;
-        if enough { Ok(()) } else { Err(Lost::Dry) }
+        if enough { Ok(()) } else { Err(StateError::Dry) }
     }
 
     /// All groups that are seen, by name.
-    fn entries(&self) -> Result<Vec<Arc<Entry>>, Lost> {
+    fn entries(&self) -> Result<Vec<Arc<Entry>>, StateError> {
         let entries = self.groups.iter().map(|(name, group)| self.entry(name, group));
         entries.filter_map(Result::transpose).collect()
     }
 
     /// Bytes that a group takes, roughly: its name is in three places, and its values in one.
     fn bytes_of(&self, name: &str) -> usize {
-        let kept = self.plan.tallies.len() * size_of::<Kept>();
+        let kept = self.plan.tallies.len() * size_of::<ColumnTally>();
         2 * (size_of::<Group>() + size_of::<Entry>()) + kept + 4 * name.len()
     }
 }
 
 impl State for Groups {
-    fn load(&mut self, rows: &[Vec<Box<RawValue>>]) -> Result<(), Lost> {
+    fn load(&mut self, rows: &[Vec<Box<RawValue>>]) -> Result<(), StateError> {
         // More than may be kept: the next read would be no other.
         if rows.len() > self.plan.groups_max {
-            return Err(Lost::Unsure);
+            return Err(StateError::Unsure);
         }
         let mut groups = BTreeMap::new();
         for row in rows {
             let mut values = row.iter().map(|value| value.get());
             let mut columns: Vec<&str> = Vec::with_capacity(self.plan.groups.len());
             for (_, reading) in &self.plan.groups {
-                let json = values.next().ok_or(Lost::Unsure)?;
+                let json = values.next().ok_or(StateError::Unsure)?;
                 read(*reading, json)?;
                 columns.push(json);
             }
-            let rows = values.next().and_then(|json| json.parse().ok()).ok_or(Lost::Unsure)?;
-            let kept = self.plan.tallies.iter().map(|tally| Kept::load(tally, &mut values));
-            let kept = kept.collect::<Result<Box<[Kept]>, Lost>>()?;
+            let rows =
+                values.next().and_then(|json| json.parse().ok()).ok_or(StateError::Unsure)?;
+            let kept = self.plan.tallies.iter().map(|tally| ColumnTally::load(tally, &mut values));
+            let kept = kept.collect::<Result<Box<[ColumnTally]>, StateError>>()?;
             let values = columns.iter().map(|&json| json.into()).collect();
             // Two groups of one text are not told apart by images.
             if groups.insert(name_of(&columns), Group { values, rows, kept }).is_some() {
-                return Err(Lost::Unsure);
+                return Err(StateError::Unsure);
             }
         }
         if self.plan.groups.is_empty() && groups.len() != 1 {
-            return Err(Lost::Unsure);
+            return Err(StateError::Unsure);
         }
         self.touched.extend(self.told.keys().chain(groups.keys()).cloned());
         self.group_bytes = groups.keys().map(|name| self.bytes_of(name)).sum();
@@ -216,7 +217,11 @@ impl State for Groups {
         Ok(())
     }
 
-    fn change(&mut self, before: Option<&Row<'_>>, after: Option<&Row<'_>>) -> Result<(), Lost> {
+    fn change(
+        &mut self,
+        before: Option<&Row<'_>>,
+        after: Option<&Row<'_>>,
+    ) -> Result<(), StateError> {
         // In this order an extreme that moves is not missed in between.
         if let Some(row) = after {
             self.count(row, true)?;
@@ -227,7 +232,7 @@ impl State for Groups {
         Ok(())
     }
 
-    fn result(&self) -> Result<Vec<RowText>, Lost> {
+    fn result(&self) -> Result<Vec<RowText>, StateError> {
         self.suffices()?;
         let mut entries = self.entries()?;
         let Some(sorted) = &self.sorted else {
@@ -239,7 +244,7 @@ impl State for Groups {
         Ok(seen.map(|entry| Arc::clone(&entry.text)).collect())
     }
 
-    fn tell(&mut self) -> Result<Delta, Lost> {
+    fn tell(&mut self) -> Result<Delta, StateError> {
         self.suffices()?;
         // Nothing is told before all is known.
         let mut changed = Vec::new();

@@ -2,9 +2,9 @@
 
 use super::Engine;
 use super::live::Body;
+use super::messages::{Change, Kind, QueryId};
 use super::requery::{concerns, single};
-use super::said::{Change, Kind, QueryId};
-use super::state::Lost;
+use super::state::StateError;
 use super::transaction::Transaction;
 use crate::row::Row;
 
@@ -67,23 +67,23 @@ impl Engine {
         let Some(live) = self.registry.get_mut(id) else { return false };
         let (query, options) = (&live.query, &self.options);
         let hit = match (&mut live.body, images) {
-            (Body::Kept(kept), Some(images)) if kept.is_run_again() => {
+            (Body::Maintained(kept), Some(images)) if kept.is_run_again() => {
                 let concerned = concerns(query, change.table, images);
                 if concerned {
                     kept.touch();
                 }
                 concerned
             }
-            (Body::Kept(kept), None) if kept.is_run_again() => {
+            (Body::Maintained(kept), None) if kept.is_run_again() => {
                 kept.touch();
                 true
             }
-            (Body::Kept(kept), None) => kept.lose(lost_by(change), by),
+            (Body::Maintained(kept), None) => kept.lose(lost_by(change), by),
             (Body::Filter(filter), None) => {
                 filter.lose(lost_by(change));
                 true
             }
-            (Body::Kept(kept), Some(images)) => single(&query.plan)
+            (Body::Maintained(kept), Some(images)) => single(&query.plan)
                 .is_some_and(|plan| kept.change(&plan.conditions, change, images, by, options)),
             (Body::Filter(filter), Some(Images { before, after })) => single(&query.plan)
                 .is_some_and(|plan| {
@@ -94,7 +94,7 @@ impl Engine {
         if let (true, Body::Filter(filter)) = (hit, &mut live.body) {
             let others = self.stats.state_bytes - live.bytes;
             if others + filter.bytes() > options.total_state_bytes_max {
-                filter.lose(Lost::Dry);
+                filter.lose(StateError::Dry);
             }
             live.bytes = filter.bytes();
             self.stats.state_bytes = others + live.bytes;
@@ -105,9 +105,9 @@ impl Engine {
 
 /// That images are not there is no wonder where all rows are gone, or where it is said that they do not
 /// tell; elsewhere a plan that needs them has no future.
-fn lost_by(change: &Change<'_>) -> Lost {
+fn lost_by(change: &Change<'_>) -> StateError {
     match change.kind {
-        Kind::Truncate | Kind::Unknown => Lost::Dry,
-        Kind::Insert | Kind::Update | Kind::Delete => Lost::Unsure,
+        Kind::Truncate | Kind::Unknown => StateError::Dry,
+        Kind::Insert | Kind::Update | Kind::Delete => StateError::Unsure,
     }
 }

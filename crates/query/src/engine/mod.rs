@@ -1,76 +1,75 @@
 //! The engine: events of the log and rows of the database in, deltas out.
 //!
-//! It is told everything and asks for what it needs ([`Output::Ask`]); it never waits. A transaction is
-//! told when it has ended, and every place that is told lies between two of them: while one is open, that
-//! is the place before it.
+//! The caller gives it every event of the log. It asks for the rows it needs ([`Output::Ask`]) and never
+//! waits. The changes of a transaction are given out when the transaction has ended. So every position
+//! that is given out lies between two transactions: while one is open, it is the position before it.
 //!
-//! - `filter`: a query that keeps nothing: each row is tested
-//! - `followers`: those who follow a query and have been told everything
-//! - `groups`: groups of a table's rows, kept as its rows change
-//! - `handover`: from a read to the stream of events
-//! - `held`: what happens to a query between the question for its rows and the answer
-//! - `kept`: a query of whose result something is kept
-//! - `live`: one query that is kept, whatever its plan
-//! - `matching`: a changed row finds the queries it concerns
-//! - `party`: those who begin a filter with one read
+//! - `filter`: a query that keeps no result: each row is tested by itself
+//! - `followers`: the followers of a filter that have all rows so far
+//! - `groups`: groups of a table's rows, updated as its rows change
+//! - `handover`: from the snapshot of a read to the events of the log
+//! - `initial_read`: the read that gives new followers of a filter their first rows
+//! - `live`: one query, whatever its plan
+//! - `maintained`: a query whose result is kept in memory
+//! - `matching`: finds the queries that a changed row concerns
+//! - `messages`: what the engine takes and what it gives out
 //! - `project`: rows of results as texts
+//! - `query_context`: what a query may use of the engine while it handles one thing
 //! - `registry`: which queries there are
-//! - `requery`: a result that is read again when something it reads changed
-//! - `resume`: someone comes back to a filter with everything up to an earlier place
-//! - `said`: what an engine is told and what it says
-//! - `state`: what is kept in memory of a result, so that it need not be read again
+//! - `requery`: a result that is read again when a table it reads changes
+//! - `resume`: a follower of a filter returns with an earlier position
+//! - `state`: the part of a result that is kept in memory, so that it need not be read again
 //! - `transaction`: what one transaction did to one result, all its events together
-//! - `turn`: what a query needs of the engine while something is done to it, and what it leaves
-//!   behind
-//! - `upkeep`: what becomes of queries beside their events
-//! - `window`: the first rows of a table in an order, kept as its rows change
+//! - `unsettled`: changes that come between the question for a query's rows and the answer
+//! - `upkeep`: queries that end or are bound again
+//! - `window`: the first rows of a table in an order, updated as its rows change
 
 mod filter;
 mod followers;
 mod groups;
 mod handover;
-mod held;
-mod kept;
+mod initial_read;
 mod live;
+mod maintained;
 mod matching;
-mod party;
+mod messages;
 mod project;
+mod query_context;
 mod registry;
 mod requery;
 mod resume;
-mod said;
 #[cfg(test)]
 mod simulation;
 mod state;
 #[cfg(test)]
 mod tests;
 mod transaction;
-mod turn;
+mod unsettled;
 mod upkeep;
 mod window;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use said::{
+pub use messages::{
     AskId, AskKind, Change, EndReason, EngineOptions, EngineStats, Event, Kind, Output, QueryId,
-    ReadFailed, Rows, Subscriber, TableNews, To,
+    ReadFailed, Recipients, Rows, Subscriber, TableNews,
 };
 
-use crate::place::Place;
 use crate::plan::{PlanName, Query};
+use crate::position::Position;
 use live::{Body, Live};
+use query_context::{OpenReads, QueryContext, whole};
 use registry::Registry;
 use transaction::Transaction;
-use turn::{Asks, Turn, whole};
 
 /// Live queries, kept. See the [module documentation](self).
 #[derive(Debug)]
 pub struct Engine {
     options: EngineOptions,
-    position: Place,
+    position: Position,
     registry: Registry,
-    asks: Asks,
+    asks: OpenReads,
     /// The transaction whose events are coming.
     open: Option<Transaction>,
     /// The queries that it concerns, some of them more than once.
@@ -83,13 +82,13 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that has seen the log up to a place.
-    pub fn new(options: EngineOptions, at: Place) -> Engine {
+    /// An engine that has seen the log up to a position.
+    pub fn new(options: EngineOptions, at: Position) -> Engine {
         Engine {
             options,
             position: at,
             registry: Registry::default(),
-            asks: Asks::default(),
+            asks: OpenReads::default(),
             open: None,
             touched: Vec::new(),
             due: BTreeSet::new(),
@@ -99,7 +98,7 @@ impl Engine {
     }
 
     /// Up to where it has seen the log.
-    pub fn position(&self) -> Place {
+    pub fn position(&self) -> Position {
         self.position
     }
 
@@ -120,7 +119,7 @@ impl Engine {
     /// Someone has lost what was told, and gets all rows again.
     pub fn again(&mut self, who: Subscriber, out: &mut Vec<Output>) {
         if let Some(id) = self.registry.followers.get(&who).copied() {
-            self.with(id, out, |live, turn| live.join(who, true, turn));
+            self.with(id, out, |live, context| live.join(who, true, context));
             self.tell(out);
         }
     }
@@ -128,7 +127,7 @@ impl Engine {
     /// Someone does not follow any more.
     pub fn unsubscribe(&mut self, who: Subscriber, out: &mut Vec<Output>) {
         if let Some(id) = self.registry.followers.remove(&who) {
-            self.with(id, out, |live, turn| live.leave(who, turn));
+            self.with(id, out, |live, context| live.leave(who, context));
             self.tell(out);
         }
     }
@@ -136,20 +135,20 @@ impl Engine {
     /// What a read gave.
     pub fn rows(&mut self, ask: AskId, rows: Result<Rows, ReadFailed>, out: &mut Vec<Output>) {
         if let Some(id) = self.asks.query(ask) {
-            self.with(id, out, |live, turn| live.rows(ask, rows, turn));
+            self.with(id, out, |live, context| live.rows(ask, rows, context));
             self.tell(out);
         }
     }
 
     /// Everything that the read of an ask saw is in the log up to `mark`.
-    pub fn settled(&mut self, ask: AskId, mark: Place, out: &mut Vec<Output>) {
+    pub fn settled(&mut self, ask: AskId, mark: Position, out: &mut Vec<Output>) {
         if let Some(id) = self.asks.query(ask) {
-            self.with(id, out, |live, turn| live.settled(ask, mark, turn));
+            self.with(id, out, |live, context| live.settled(ask, mark, context));
             self.tell(out);
         }
     }
 
-    /// Who waits for an ask to be settled is told its rows without a place.
+    /// Who waits for an ask to be settled is told its rows without a position.
     pub fn unsettled_in_time(&mut self, ask: AskId, out: &mut Vec<Output>) {
         if let Some(id) = self.asks.query(ask) {
             self.with(id, out, |live, _| live.hurry(ask));
@@ -226,9 +225,9 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         self.registry.followers.insert(who, id);
-        self.with(id, out, |live, turn| {
-            live.join(who, reset, turn);
-            turn.crowd(unindexed);
+        self.with(id, out, |live, context| {
+            live.join(who, reset, context);
+            context.crowd(unindexed);
         });
         self.tell(out);
     }
@@ -240,7 +239,7 @@ impl Engine {
         touched.sort_unstable();
         touched.dedup();
         for id in touched.drain(..) {
-            self.with(id, out, |live, turn| live.close(&open, turn));
+            self.with(id, out, |live, context| live.close(&open, context));
         }
         self.touched = touched;
         self.tell(out);
@@ -263,12 +262,13 @@ impl Engine {
         &mut self,
         id: QueryId,
         out: &mut Vec<Output>,
-        act: impl FnOnce(&mut Live, &mut Turn<'_>),
+        act: impl FnOnce(&mut Live, &mut QueryContext<'_>),
     ) {
         let Some(live) = self.registry.get_mut(id) else { return };
-        let mut turn = Turn::new(id, &self.options, self.position, self.open, &mut self.asks, out);
-        act(live, &mut turn);
-        let Turn { unsure, ended, over, .. } = turn;
+        let mut context =
+            QueryContext::new(id, &self.options, self.position, self.open, &mut self.asks, out);
+        act(live, &mut context);
+        let QueryContext { unsure, ended, over, .. } = context;
         live.unsure += unsure;
         for who in ended {
             self.registry.followers.remove(&who);

@@ -92,6 +92,7 @@ mod tests {
     fn a_column_that_an_image_has_not_is_not_null() {
         let row = Row::parse(b"{}").expect("an object");
         let projection = [Projected::Column("x".into())];
-        assert!(of_image(&["x".into()], &projection, &row).is_err());
+        let missing = Unsure::Missing { column: "x".into() };
+        assert_eq!(of_image(&["x".into()], &projection, &row), Err(missing));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::live::Live;
-use super::said::{QueryId, Subscriber};
+use super::messages::{QueryId, Subscriber};
 use crate::index::Index;
 use crate::plan::{Conditions, Plan, Query, QueryKey};
 
@@ -15,13 +15,13 @@ pub(super) struct Registry {
     last: u32,
     queries: HashMap<QueryId, Live>,
     by_key: HashMap<QueryKey, QueryId>,
-    pub(super) tables: HashMap<Box<str>, Book>,
+    pub(super) tables: HashMap<Box<str>, TableQueries>,
     pub(super) followers: HashMap<Subscriber, QueryId>,
 }
 
 /// The queries that read a table.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct TableQueries {
     pub(super) index: Index,
     pub(super) all: BTreeSet<QueryId>,
 }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::matching::Images;
 use super::project;
-use super::state::{Lost, State};
+use super::state::{State, StateError};
 use crate::delta::{Delta, RowText};
 use crate::diff;
 use crate::plan::{Conditions, FilterPlan, Plan, Projected, Query};
@@ -38,21 +38,21 @@ impl Requery {
 }
 
 impl State for Requery {
-    fn load(&mut self, rows: &[Vec<Box<RawValue>>]) -> Result<(), Lost> {
+    fn load(&mut self, rows: &[Vec<Box<RawValue>>]) -> Result<(), StateError> {
         let rows = rows.iter().map(|row| project::of_values(&self.query.columns, row));
-        self.read = Some(rows.collect::<Option<Vec<_>>>().ok_or(Lost::Unsure)?);
+        self.read = Some(rows.collect::<Option<Vec<_>>>().ok_or(StateError::Unsure)?);
         Ok(())
     }
 
-    fn change(&mut self, _: Option<&Row<'_>>, _: Option<&Row<'_>>) -> Result<(), Lost> {
-        Err(Lost::Dry)
+    fn change(&mut self, _: Option<&Row<'_>>, _: Option<&Row<'_>>) -> Result<(), StateError> {
+        Err(StateError::Dry)
     }
 
-    fn result(&self) -> Result<Vec<RowText>, Lost> {
+    fn result(&self) -> Result<Vec<RowText>, StateError> {
         Ok(self.read.as_ref().unwrap_or(&self.told).clone())
     }
 
-    fn tell(&mut self) -> Result<Delta, Lost> {
+    fn tell(&mut self) -> Result<Delta, StateError> {
         let Some(read) = self.read.take() else { return Ok(Delta::default()) };
         let delta = match self.query.ordered {
             true => diff::ordered(&self.told, &read, &self.identity),

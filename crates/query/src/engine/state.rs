@@ -7,7 +7,7 @@ use crate::row::{Row, Unsure};
 
 /// Why a state cannot be kept on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Lost {
+pub(crate) enum StateError {
     /// What is kept does not suffice; with fresh rows it goes on.
     Dry,
     /// An image does not say what must be known, or a value is not as it must be; if that comes again,
@@ -15,13 +15,13 @@ pub(crate) enum Lost {
     Unsure,
 }
 
-impl From<Unsure> for Lost {
-    fn from(unsure: Unsure) -> Lost {
+impl From<Unsure> for StateError {
+    fn from(unsure: Unsure) -> StateError {
         match unsure {
             // The database says it, and of the next row an image may.
-            Unsure::TooLong { .. } => Lost::Dry,
+            Unsure::TooLong { .. } => StateError::Dry,
             Unsure::Missing { .. } | Unsure::NotOfType { .. } | Unsure::Ambiguous { .. } => {
-                Lost::Unsure
+                StateError::Unsure
             }
         }
     }
@@ -31,17 +31,21 @@ impl From<Unsure> for Lost {
 pub(crate) trait State: std::fmt::Debug + Send + Sync {
     /// Takes the rows of [`Query::read`](crate::plan::Query::read) in the place of what is kept. What
     /// was told stays told.
-    fn load(&mut self, rows: &[Vec<Box<RawValue>>]) -> Result<(), Lost>;
+    fn load(&mut self, rows: &[Vec<Box<RawValue>>]) -> Result<(), StateError>;
 
     /// A row changed: the images are those that the plan's conditions admit, so that one that is
     /// missing was or is none of its rows.
-    fn change(&mut self, before: Option<&Row<'_>>, after: Option<&Row<'_>>) -> Result<(), Lost>;
+    fn change(
+        &mut self,
+        before: Option<&Row<'_>>,
+        after: Option<&Row<'_>>,
+    ) -> Result<(), StateError>;
 
     /// What the result is now, in its order.
-    fn result(&self) -> Result<Vec<RowText>, Lost>;
+    fn result(&self) -> Result<Vec<RowText>, StateError>;
 
     /// The difference between what was told and what is now, which is told by that.
-    fn tell(&mut self) -> Result<Delta, Lost>;
+    fn tell(&mut self) -> Result<Delta, StateError>;
 
     /// Bytes it keeps, roughly.
     fn bytes(&self) -> usize;

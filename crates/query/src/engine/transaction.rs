@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 
 use crate::delta::{Delta, RowText};
-use crate::place::Place;
+use crate::position::Position;
 
 /// A transaction as the log has it, as far as it was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Transaction {
     /// Its first event.
-    pub(super) first: Place,
+    pub(super) first: Position,
     /// Its last one so far; `first <= last`.
-    pub(super) last: Place,
+    pub(super) last: Position,
     /// By the database's number.
     pub(super) txid: i64,
 }
@@ -19,7 +19,7 @@ pub(super) struct Transaction {
 /// Rows of a result before and after each event. Equal rows are interchangeable, so that chains of
 /// changes are found by the texts of rows alone, with and without a key.
 #[derive(Debug, Default)]
-pub(super) struct Net {
+pub(super) struct NetChanges {
     steps: Vec<(Option<RowText>, Option<RowText>)>,
     bytes: usize,
 }
@@ -28,7 +28,7 @@ pub(super) struct Net {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooMuch;
 
-impl Net {
+impl NetChanges {
     /// Adds what an event did to a row of the result.
     pub(super) fn step(
         &mut self,
@@ -120,7 +120,7 @@ mod tests {
 
     fn net(steps: &[(&str, &str)]) -> Delta {
         let row = |text: &str| (!text.is_empty()).then(|| RowText::from(text));
-        let mut net = Net::default();
+        let mut net = NetChanges::default();
         for (before, after) in steps {
             net.step(row(before), row(after), 100, 1000).expect("little");
         }
@@ -155,12 +155,12 @@ mod tests {
     #[test]
     fn many_changes_of_few_rows_fit_and_many_rows_do_not() {
         let row = |n: usize| Some(RowText::from(n.to_string()));
-        let mut one = Net::default();
+        let mut one = NetChanges::default();
         for n in 0..1000 {
             one.step(row(n), row(n + 1), 10, 1000).expect("one row");
         }
         assert_eq!(one.delta().updated, [("0".into(), "1000".into())]);
-        let mut many = Net::default();
+        let mut many = NetChanges::default();
         let told = (0..11).map(|n| many.step(None, row(n), 10, 1000)).collect::<Vec<_>>();
         assert!(told[..10].iter().all(Result::is_ok));
         assert_eq!(told[10], Err(TooMuch));

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::said::{EndReason, Output, QueryId, TableNews, To};
-use super::turn::{Turn, UNSURE_MAX, state_too_large};
+use super::messages::{EndReason, Output, QueryId, Recipients, TableNews};
+use super::query_context::{QueryContext, UNSURE_MAX, state_too_large};
 use super::{Body, Engine, Live};
 use crate::plan::{PlanName, Query};
 
@@ -43,7 +43,7 @@ impl Engine {
         self.stats.state_bytes = self.stats.state_bytes - live.bytes + bytes;
         live.bytes = bytes;
         let query_max = self.options.state_bytes_max;
-        let too_large = matches!(live.body, Body::Kept(_)) && bytes > query_max;
+        let too_large = matches!(live.body, Body::Maintained(_)) && bytes > query_max;
         let over = over.or_else(|| too_large.then(|| state_too_large(query_max)));
         let total_max = self.options.total_state_bytes_max;
         let too_much = grew && self.stats.state_bytes > total_max;
@@ -69,13 +69,14 @@ impl Engine {
         for who in &members {
             self.registry.followers.remove(who);
         }
-        out.push(Output::End { to: To::Only(id, members), reason });
+        out.push(Output::End { to: Recipients::Only(id, members), reason });
     }
 
     fn remove(&mut self, id: QueryId, out: &mut Vec<Output>) {
-        let mut turn = Turn::new(id, &self.options, self.position, self.open, &mut self.asks, out);
+        let mut context =
+            QueryContext::new(id, &self.options, self.position, self.open, &mut self.asks, out);
         if let Some(mut live) = self.registry.remove(id) {
-            live.forget_asks(&mut turn);
+            live.forget_asks(&mut context);
             self.stats.state_bytes -= live.bytes;
             self.due.remove(&id);
         }
@@ -87,7 +88,7 @@ impl Engine {
         let (plan, members) = (live.plan(), live.members());
         self.remove(id, out);
         self.registry.put(id, query);
-        self.with(id, out, |live, turn| live.adopt(members, turn));
+        self.with(id, out, |live, context| live.adopt(members, context));
         if let Some(live) = self.registry.get(id)
             && live.plan() != plan
         {

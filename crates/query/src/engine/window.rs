@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 pub(super) use self::sorted::{Entry, Sorted};
 use super::project;
-use super::state::{Lost, State};
+use super::state::{State, StateError};
 use crate::delta::{Delta, RowText};
 use crate::plan::{Direction, Shown, WindowPlan};
 use crate::reading::{Read, Reading};
@@ -42,15 +42,15 @@ impl Window {
     }
 
     /// What a row is sorted by, of the values of the columns that are read.
-    fn sort(&self, values: &[&str]) -> Result<Box<[Option<Constant>]>, Lost> {
+    fn sort(&self, values: &[&str]) -> Result<Box<[Option<Constant>]>, StateError> {
         let sort = self.plan.sort.iter().map(|key| {
-            let json = values.get(key.read).ok_or(Lost::Unsure)?;
+            let json = values.get(key.read).ok_or(StateError::Unsure)?;
             read(key.direction.reading, json)
         });
-        let sort = sort.collect::<Result<Box<[Option<Constant>]>, Lost>>()?;
+        let sort = sort.collect::<Result<Box<[Option<Constant>]>, StateError>>()?;
         // SQLite lets NULL into keys, more than once.
         if self.plan.identity.iter().any(|at| sort[*at].is_none()) {
-            return Err(Lost::Unsure);
+            return Err(StateError::Unsure);
         }
         Ok(sort)
     }
@@ -65,9 +65,9 @@ impl Window {
     }
 
     /// The row of an image, unless it is behind the edge: that is most rows, and nothing is made of them.
-    fn entry_of(&self, row: &Row<'_>) -> Result<Option<Arc<Entry>>, Lost> {
+    fn entry_of(&self, row: &Row<'_>) -> Result<Option<Arc<Entry>>, StateError> {
         let values = self.plan.read.iter().map(|name| row.get(name).map(RawValue::get));
-        let values = values.collect::<Option<Vec<&str>>>().ok_or(Lost::Unsure)?;
+        let values = values.collect::<Option<Vec<&str>>>().ok_or(StateError::Unsure)?;
         let sort = self.sort(&values)?;
         let is_behind = |edge: &Arc<Entry>| self.rows.compare_keys(&sort, &edge.sort).is_gt();
         if self.edge.as_ref().is_some_and(is_behind) {
@@ -86,30 +86,30 @@ impl Window {
     }
 
     /// Whether enough is held to say what is seen.
-    fn suffices(&self) -> Result<(), Lost> {
+    fn suffices(&self) -> Result<(), StateError> {
         let enough = match (self.plan.limits.take, &self.edge) {
             (Some(take), Some(_)) => self.rows.len() >= self.plan.limits.skip + take,
             (Some(_), None) => true,
             (None, _) => self.rows.len() <= self.plan.held_max,
         };
-        if self.loaded && enough { Ok(()) } else { Err(Lost::Dry) }
+        if self.loaded && enough { Ok(()) } else { Err(StateError::Dry) }
     }
 }
 
 impl State for Window {
-    fn load(&mut self, rows: &[Vec<Box<RawValue>>]) -> Result<(), Lost> {
+    fn load(&mut self, rows: &[Vec<Box<RawValue>>]) -> Result<(), StateError> {
         // More than may be kept: the next read would be no other.
         if rows.len() > self.plan.held_max {
-            return Err(Lost::Unsure);
+            return Err(StateError::Unsure);
         }
         let entry = |row: &Vec<Box<RawValue>>| {
             let values: Vec<&str> = row.iter().map(|value| value.get()).collect();
             Ok(self.entry(self.sort(&values)?, &values))
         };
-        let entries = rows.iter().map(entry).collect::<Result<Vec<Arc<Entry>>, Lost>>()?;
+        let entries = rows.iter().map(entry).collect::<Result<Vec<Arc<Entry>>, StateError>>()?;
         // Rows that are sorted otherwise than here cannot be kept here.
         if !self.rows.replace(entries) {
-            return Err(Lost::Unsure);
+            return Err(StateError::Unsure);
         }
         let complete = self.plan.kept.is_none_or(|kept| rows.len() < kept);
         self.edge = if complete { None } else { self.rows.last().cloned() };
@@ -117,7 +117,11 @@ impl State for Window {
         Ok(())
     }
 
-    fn change(&mut self, before: Option<&Row<'_>>, after: Option<&Row<'_>>) -> Result<(), Lost> {
+    fn change(
+        &mut self,
+        before: Option<&Row<'_>>,
+        after: Option<&Row<'_>>,
+    ) -> Result<(), StateError> {
         let before = before.map(|row| self.entry_of(row)).transpose()?.flatten();
         let after = after.map(|row| self.entry_of(row)).transpose()?.flatten();
         if before == after {
@@ -127,7 +131,7 @@ impl State for Window {
             && !self.rows.remove(&entry)
             && !self.is_beyond(&entry)
         {
-            return Err(Lost::Unsure);
+            return Err(StateError::Unsure);
         }
         if let Some(entry) = after {
             self.rows.insert(entry);
@@ -141,12 +145,12 @@ impl State for Window {
         Ok(())
     }
 
-    fn result(&self) -> Result<Vec<RowText>, Lost> {
+    fn result(&self) -> Result<Vec<RowText>, StateError> {
         self.suffices()?;
         Ok(self.rows.seen().iter().map(|row| Arc::clone(&row.text)).collect())
     }
 
-    fn tell(&mut self) -> Result<Delta, Lost> {
+    fn tell(&mut self) -> Result<Delta, StateError> {
         self.suffices()?;
         Ok(self.rows.tell())
     }
@@ -157,11 +161,11 @@ impl State for Window {
 }
 
 /// A value to sort by; none is NULL.
-pub(super) fn read(reading: Reading, json: &str) -> Result<Option<Constant>, Lost> {
+pub(super) fn read(reading: Reading, json: &str) -> Result<Option<Constant>, StateError> {
     match reading.read(json) {
         Ok(Read::Null) => Ok(None),
         Ok(Read::Value(value)) => Ok(Some(value.into_owned())),
-        Ok(Read::OneOf(_)) | Err(_) => Err(Lost::Unsure),
+        Ok(Read::OneOf(_)) | Err(_) => Err(StateError::Unsure),
     }
 }
 

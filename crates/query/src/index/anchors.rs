@@ -2,7 +2,9 @@
 
 use std::hash::RandomState;
 
-use super::slots::{How, Mark, SlotId, Slots, host_mark, join_hashes, mark, null_mark};
+use super::slots::{
+    ColumnReading, OrderedHash, SlotId, Slots, host_mark, join_hashes, mark, null_mark,
+};
 use crate::condition::{Condition, Test};
 use crate::operator::Operator;
 use crate::plan::Conditions;
@@ -39,11 +41,11 @@ pub(super) fn anchors(
     if let Some((column, tenants)) = &conditions.tenants
         && tenants.hosts.len() <= LIST_MAX
     {
-        let slot = reader.slots.of(column, How::Host);
-        let mut any: Vec<Demand> = tenants
+        let slot = reader.slots.of(column, ColumnReading::Host);
+        let mut any: Vec<Requirement> = tenants
             .hosts
             .iter()
-            .map(|name| Demand::equal(slot, host_mark(name, reader.hasher)))
+            .map(|name| Requirement::equal(slot, host_mark(name, reader.hasher)))
             .collect();
         if tenants.shared {
             any.push(reader.null(column));
@@ -53,12 +55,12 @@ pub(super) fn anchors(
     for predicate in &conditions.predicates {
         parts.push(reader.demands(predicate.condition()));
     }
-    Some(all(parts)?.into_iter().map(Demand::anchor).collect())
+    Some(all(parts)?.into_iter().map(Requirement::anchor).collect())
 }
 
 /// What a row must have: all of it.
 #[derive(Debug, Clone, Default)]
-struct Demand {
+struct Requirement {
     /// Sorted by column, each once.
     equal: Vec<(SlotId, u64)>,
     /// Each column once, with both ends.
@@ -66,7 +68,7 @@ struct Demand {
 }
 
 /// One of these must be there; none: nothing is known.
-type Demands = Option<Vec<Demand>>;
+type Requirements = Option<Vec<Requirement>>;
 
 struct Reader<'a> {
     slots: &'a mut Slots,
@@ -75,7 +77,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// What a row must have for a condition to be true.
-    fn demands(&mut self, condition: &Condition) -> Demands {
+    fn demands(&mut self, condition: &Condition) -> Requirements {
         match condition {
             Condition::Constant(Truth::True) => None,
             Condition::Constant(_) => Some(Vec::new()),
@@ -98,31 +100,33 @@ impl Reader<'_> {
         }
     }
 
-    fn test(&mut self, test: &Test) -> Demands {
+    fn test(&mut self, test: &Test) -> Requirements {
         match test {
             Test::Compare { field, operator, value, collation } => {
-                let how = How::Value(field.reading, *collation);
+                let how = ColumnReading::Value(field.reading, *collation);
                 let mark = mark(value, field.reading, *collation, self.hasher)?;
                 let slot = self.slots.of(field.name(), how);
                 Some(vec![match operator {
-                    Operator::Equal | Operator::NotDistinctFrom => Demand::equal(slot, mark),
-                    Operator::Less | Operator::LessOrEqual => Demand::within(slot, 0, mark.order),
+                    Operator::Equal | Operator::NotDistinctFrom => Requirement::equal(slot, mark),
+                    Operator::Less | Operator::LessOrEqual => {
+                        Requirement::within(slot, 0, mark.order)
+                    }
                     Operator::Greater | Operator::GreaterOrEqual => {
-                        Demand::within(slot, mark.order, u128::MAX)
+                        Requirement::within(slot, mark.order, u128::MAX)
                     }
                     Operator::NotEqual | Operator::DistinctFrom => return None,
                 }])
             }
             Test::In { field, values, collation, negated: false, null: _ } => {
-                let how = How::Value(field.reading, *collation);
+                let how = ColumnReading::Value(field.reading, *collation);
                 let hasher = self.hasher;
                 let mark = |value| mark(value, field.reading, *collation, hasher);
                 let slot = self.slots.of(field.name(), how);
                 if values.len() > LIST_MAX {
                     let (first, last) = (mark(values.first()?)?, mark(values.last()?)?);
-                    return Some(vec![Demand::within(slot, first.order, last.order)]);
+                    return Some(vec![Requirement::within(slot, first.order, last.order)]);
                 }
-                values.iter().map(|value| Some(Demand::equal(slot, mark(value)?))).collect()
+                values.iter().map(|value| Some(Requirement::equal(slot, mark(value)?))).collect()
             }
             Test::Null { field, negated: false } => Some(vec![self.null(field.name())]),
             Test::In { .. }
@@ -133,15 +137,15 @@ impl Reader<'_> {
         }
     }
 
-    fn null(&mut self, column: &str) -> Demand {
-        Demand::equal(self.slots.of(column, How::Null), null_mark())
+    fn null(&mut self, column: &str) -> Requirement {
+        Requirement::equal(self.slots.of(column, ColumnReading::Null), null_mark())
     }
 }
 
 /// What a row must have where all parts hold. A part of which nothing is known, and one that would
 /// make too many of the others, is left to the test.
-fn all(parts: Vec<Demands>) -> Demands {
-    let mut known: Vec<Vec<Demand>> = parts.into_iter().flatten().collect();
+fn all(parts: Vec<Requirements>) -> Requirements {
+    let mut known: Vec<Vec<Requirement>> = parts.into_iter().flatten().collect();
     known.sort_by_key(Vec::len);
     let mut known = known.into_iter();
     let mut joint = known.next()?;
@@ -167,16 +171,16 @@ fn all(parts: Vec<Demands>) -> Demands {
     Some(joint)
 }
 
-impl Demand {
-    fn equal(slot: SlotId, mark: Mark) -> Demand {
-        Demand { equal: vec![(slot, mark.hash)], ranges: Vec::new() }
+impl Requirement {
+    fn equal(slot: SlotId, mark: OrderedHash) -> Requirement {
+        Requirement { equal: vec![(slot, mark.hash)], ranges: Vec::new() }
     }
 
-    fn within(slot: SlotId, low: u128, high: u128) -> Demand {
-        Demand { equal: Vec::new(), ranges: vec![(slot, low, high)] }
+    fn within(slot: SlotId, low: u128, high: u128) -> Requirement {
+        Requirement { equal: Vec::new(), ranges: vec![(slot, low, high)] }
     }
 
-    fn join(&mut self, other: &Demand) {
+    fn join(&mut self, other: &Requirement) {
         for (slot, hash) in &other.equal {
             // Two values of one column are never there together: one of them is enough to ask for.
             if let Err(at) = self.equal.binary_search_by_key(slot, |(known, _)| *known) {

@@ -15,14 +15,14 @@ const PLACES_MIN: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Cells {
     /// None at first, then a power of two. At least one is free.
-    places: Vec<Place>,
+    places: Vec<CellSlot>,
     taken: usize,
 }
 
 /// One line of a cache. It is free if its cell has no ranges.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Place {
+struct CellSlot {
     hash: u64,
     cell: Cell,
 }
@@ -85,7 +85,7 @@ impl Cells {
 
     fn grow(&mut self) {
         let length = (self.places.len() * 2).max(PLACES_MIN);
-        let longer = std::iter::repeat_with(Place::default).take(length).collect();
+        let longer = std::iter::repeat_with(CellSlot::default).take(length).collect();
         for place in std::mem::replace(&mut self.places, longer) {
             if !place.cell.is_empty() {
                 let mut at = self.home(place.hash);
@@ -172,6 +172,6 @@ mod tests {
 
     #[test]
     fn a_place_is_one_line_of_a_cache() {
-        assert_eq!(size_of::<Place>(), 64);
+        assert_eq!(size_of::<CellSlot>(), 64);
     }
 }

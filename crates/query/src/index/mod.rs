@@ -36,7 +36,7 @@ use self::anchors::{Anchor, anchors};
 use self::grid::Grid;
 use self::postings::{ByHash, Posting};
 use self::ranges::Span;
-use self::slots::{Looked, SlotId, Slots, join_hashes};
+use self::slots::{SlotId, Slots, SlottedRow, join_hashes};
 use crate::engine::QueryId;
 use crate::plan::Conditions;
 use crate::row::Row;
@@ -148,8 +148,8 @@ impl Index {
         if before.is_some() || after.is_some() {
             self.unindexed.all(found);
         }
-        let mut before = before.map(|row| Looked::new(&self.slots, &self.hasher, row));
-        let mut after = after.map(|row| Looked::new(&self.slots, &self.hasher, row));
+        let mut before = before.map(|row| SlottedRow::new(&self.slots, &self.hasher, row));
+        let mut after = after.map(|row| SlottedRow::new(&self.slots, &self.hasher, row));
         for (form, anchored) in &self.forms {
             if let Some(before) = &mut before {
                 form.look_up(anchored, before, found);
@@ -184,7 +184,7 @@ impl Form {
     }
 
     /// All anchors of this form that an image hits.
-    fn look_up(&self, anchored: &Anchored, row: &mut Looked<'_, '_>, found: &mut Vec<QueryId>) {
+    fn look_up(&self, anchored: &Anchored, row: &mut SlottedRow<'_, '_>, found: &mut Vec<QueryId>) {
         if self.slots().any(|slot| row.is_nothing(slot)) {
             return;
         }

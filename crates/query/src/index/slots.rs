@@ -16,7 +16,7 @@ pub(super) struct SlotId(u32);
 
 /// How a column is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum ColumnReading {
     /// Its value.
     Value(Reading, Collation),
     /// As the name of a tenant.
@@ -28,10 +28,10 @@ pub(super) enum How {
 /// All slots of an index. They stay when nothing names them any more: there are no more of them than
 /// a table's columns have ways to be read.
 #[derive(Debug, Default)]
-pub(super) struct Slots(Vec<(Box<str>, How)>);
+pub(super) struct Slots(Vec<(Box<str>, ColumnReading)>);
 
 impl Slots {
-    pub(super) fn of(&mut self, column: &str, how: How) -> SlotId {
+    pub(super) fn of(&mut self, column: &str, how: ColumnReading) -> SlotId {
         let known = self.0.iter().position(|(name, other)| *other == how && **name == *column);
         let at = known.unwrap_or_else(|| {
             self.0.push((column.into(), how));
@@ -43,7 +43,7 @@ impl Slots {
 
 /// What is known of a value: whether it is equal to another, and how both are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct OrderedHash {
     /// Equal values have equal ones.
     pub(super) hash: u64,
     /// See [`order`].
@@ -52,30 +52,30 @@ pub(super) struct Mark {
 
 /// What a slot has in an image.
 #[derive(Debug, Clone)]
-enum Held {
+enum SlotValue {
     /// Nobody asked yet.
     Unread,
     /// No value that an anchor can have.
     Nothing,
-    One(Mark),
+    One(OrderedHash),
     /// The image does not tell which of these.
-    Several(Vec<Mark>),
+    Several(Vec<OrderedHash>),
     /// It may be anything.
     Unsure,
 }
 
 /// An image, looked at through the slots of an index.
 #[derive(Debug)]
-pub(super) struct Looked<'i, 'r> {
+pub(super) struct SlottedRow<'i, 'r> {
     slots: &'i Slots,
     hasher: &'i RandomState,
     row: &'i Row<'r>,
-    held: Vec<Held>,
+    held: Vec<SlotValue>,
 }
 
-impl<'i, 'r> Looked<'i, 'r> {
+impl<'i, 'r> SlottedRow<'i, 'r> {
     pub(super) fn new(slots: &'i Slots, hasher: &'i RandomState, row: &'i Row<'r>) -> Self {
-        Looked { slots, hasher, row, held: vec![Held::Unread; slots.0.len()] }
+        SlottedRow { slots, hasher, row, held: vec![SlotValue::Unread; slots.0.len()] }
     }
 
     /// The column as the image has it.
@@ -86,47 +86,49 @@ impl<'i, 'r> Looked<'i, 'r> {
 
     /// Whether it has no value that an anchor can have.
     pub(super) fn is_nothing(&mut self, slot: SlotId) -> bool {
-        matches!(self.held(slot), Held::Nothing)
+        matches!(self.held(slot), SlotValue::Nothing)
     }
 
     /// Whether it may be any value.
     pub(super) fn is_unsure(&mut self, slot: SlotId) -> bool {
-        matches!(self.held(slot), Held::Unsure)
+        matches!(self.held(slot), SlotValue::Unsure)
     }
 
     /// The values that it may have, unless it is unsure.
-    pub(super) fn values(&mut self, slot: SlotId) -> &[Mark] {
+    pub(super) fn values(&mut self, slot: SlotId) -> &[OrderedHash] {
         match self.held(slot) {
-            Held::One(mark) => std::slice::from_ref(mark),
-            Held::Several(marks) => marks,
-            Held::Unread | Held::Nothing | Held::Unsure => &[],
+            SlotValue::One(mark) => std::slice::from_ref(mark),
+            SlotValue::Several(marks) => marks,
+            SlotValue::Unread | SlotValue::Nothing | SlotValue::Unsure => &[],
         }
     }
 
-    fn held(&mut self, slot: SlotId) -> &Held {
+    fn held(&mut self, slot: SlotId) -> &SlotValue {
         let at = slot.0 as usize;
-        if matches!(self.held[at], Held::Unread) {
+        if matches!(self.held[at], SlotValue::Unread) {
             self.held[at] = self.read(slot);
         }
         &self.held[at]
     }
 
-    fn read(&self, slot: SlotId) -> Held {
-        let Some(json) = self.json(slot) else { return Held::Unsure };
+    fn read(&self, slot: SlotId) -> SlotValue {
+        let Some(json) = self.json(slot) else { return SlotValue::Unsure };
         match (self.slots.0[slot.0 as usize].1, json) {
-            (How::Null, "null") => Held::One(null_mark()),
-            (How::Null, _) | (_, "null") => Held::Nothing,
-            (How::Host, json) => Held::One(host_mark(&host_name(json), self.hasher)),
-            (How::Value(reading, collation), json) => {
+            (ColumnReading::Null, "null") => SlotValue::One(null_mark()),
+            (ColumnReading::Null, _) | (_, "null") => SlotValue::Nothing,
+            (ColumnReading::Host, json) => SlotValue::One(host_mark(&host_name(json), self.hasher)),
+            (ColumnReading::Value(reading, collation), json) => {
                 let mark = |value: &Value<'_>| mark(value, reading, collation, self.hasher);
                 match reading.read(json) {
-                    Ok(Read::Null) => Held::Nothing,
-                    Ok(Read::Value(value)) => mark(&value).map_or(Held::Unsure, Held::One),
-                    Ok(Read::OneOf(values)) => {
-                        let marks: Option<Vec<Mark>> = values.iter().map(mark).collect();
-                        marks.map_or(Held::Unsure, Held::Several)
+                    Ok(Read::Null) => SlotValue::Nothing,
+                    Ok(Read::Value(value)) => {
+                        mark(&value).map_or(SlotValue::Unsure, SlotValue::One)
                     }
-                    Err(_) => Held::Unsure,
+                    Ok(Read::OneOf(values)) => {
+                        let marks: Option<Vec<OrderedHash>> = values.iter().map(mark).collect();
+                        marks.map_or(SlotValue::Unsure, SlotValue::Several)
+                    }
+                    Err(_) => SlotValue::Unsure,
                 }
             }
         }
@@ -134,13 +136,13 @@ impl<'i, 'r> Looked<'i, 'r> {
 }
 
 /// What is known of NULL, where that is what is asked for.
-pub(super) fn null_mark() -> Mark {
-    Mark { hash: 0, order: 0 }
+pub(super) fn null_mark() -> OrderedHash {
+    OrderedHash { hash: 0, order: 0 }
 }
 
 /// What is known of a tenant's name.
-pub(super) fn host_mark(name: &str, hasher: &RandomState) -> Mark {
-    Mark { hash: hasher.hash_one(name), order: 0 }
+pub(super) fn host_mark(name: &str, hasher: &RandomState) -> OrderedHash {
+    OrderedHash { hash: hasher.hash_one(name), order: 0 }
 }
 
 /// What is known of a value; none if it is of a kind that is not read in this way.
@@ -149,7 +151,7 @@ pub(super) fn mark(
     reading: Reading,
     collation: Collation,
     hasher: &RandomState,
-) -> Option<Mark> {
+) -> Option<OrderedHash> {
     let order = order(value, reading, collation)?;
     let mut state = hasher.build_hasher();
     match value {
@@ -170,7 +172,7 @@ pub(super) fn mark(
         Value::Moment(value) => value.hash(&mut state),
         Value::Bytes(value) => value.hash(&mut state),
     }
-    Some(Mark { hash: state.finish(), order })
+    Some(OrderedHash { hash: state.finish(), order })
 }
 
 /// The integer that a real is equal to, if it is one.

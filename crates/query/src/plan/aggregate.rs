@@ -26,7 +26,7 @@ pub struct AggregatePlan {
     /// The columns by which rows are grouped; none if all rows are one group, which is always there.
     pub(crate) groups: Vec<(Box<str>, Reading)>,
     /// What is kept of columns.
-    pub(crate) tallies: Vec<Tally>,
+    pub(crate) tallies: Vec<ColumnAggregate>,
     /// The columns of the result.
     pub(crate) shown: Vec<Measure>,
     /// Which groups are seen.
@@ -40,7 +40,7 @@ pub struct AggregatePlan {
 
 /// What is kept of a column in each group, besides how many values it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct ColumnAggregate {
     pub(crate) column: Box<str>,
     pub(crate) sum: Option<Summed>,
     pub(crate) least: Option<(Reading, Collation)>,
@@ -62,7 +62,7 @@ pub(crate) enum Measure {
 
 /// The plan of a SELECT with aggregates or GROUP BY, and the SELECT that its state is made of.
 pub(crate) fn plan(single: &SingleTable<'_>) -> Result<(AggregatePlan, String), Refusal> {
-    let mut gathering = Gathering { single, groups: Vec::new(), tallies: Vec::new() };
+    let mut gathering = AggregateBuilder { single, groups: Vec::new(), tallies: Vec::new() };
     gathering.group_by()?;
     let mut shown = Vec::with_capacity(single.select.projection.len());
     for item in &single.select.projection {
@@ -91,7 +91,7 @@ pub(crate) fn plan(single: &SingleTable<'_>) -> Result<(AggregatePlan, String), 
         return Err(Refusal::new(NOT_SUPPORTED, message).hint("write ORDER BY before LIMIT"));
     }
     let sql = gathering.sql();
-    let Gathering { groups, tallies, .. } = gathering;
+    let AggregateBuilder { groups, tallies, .. } = gathering;
     let filter = single.filter.clone();
     let groups_max = single.limits.rows_max;
     let plan = AggregatePlan { filter, groups, tallies, shown, having, sort, limits, groups_max };
@@ -99,13 +99,13 @@ pub(crate) fn plan(single: &SingleTable<'_>) -> Result<(AggregatePlan, String), 
 }
 
 /// What is found out while a statement is looked at.
-struct Gathering<'a, 'b> {
+struct AggregateBuilder<'a, 'b> {
     single: &'b SingleTable<'a>,
     groups: Vec<(Box<str>, Reading)>,
-    tallies: Vec<Tally>,
+    tallies: Vec<ColumnAggregate>,
 }
 
-impl<'a> Gathering<'a, '_> {
+impl<'a> AggregateBuilder<'a, '_> {
     fn group_by(&mut self) -> Result<(), Refusal> {
         let GroupByExpr::Expressions(list, modifiers) = &self.single.select.group_by else {
             return Err(Refusal::new(NOT_SUPPORTED, "GROUP BY ALL is not kept in memory"));

@@ -31,7 +31,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use aggregate::AggregatePlan;
-pub(crate) use aggregate::{Measure, Tally};
+pub(crate) use aggregate::{ColumnAggregate, Measure};
 pub(crate) use choose::choose;
 pub use conditions::Conditions;
 pub(crate) use order::Direction;

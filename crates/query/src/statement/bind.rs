@@ -6,7 +6,7 @@ use sqlparser::ast::{Expr, Query as Statement, Select, SetExpr};
 
 use super::guard::Guard;
 use super::scope::Output;
-use super::walk::{Known, Walk};
+use super::walk::{VisibleTable, Walk};
 use super::{Binding, Occurrence};
 use crate::refusal::{NO_COLUMN, QUERY_NOT_SUPPORTED, Refusal};
 use crate::shape::{TableName, TableShape};
@@ -15,7 +15,7 @@ use crate::table::Dialect;
 /// What the plans choose from.
 pub(crate) struct Bound<'a> {
     pub(crate) walk: Walk<'a>,
-    pub(crate) known: &'a [Known],
+    pub(crate) known: &'a [VisibleTable],
     /// Of each table, which rows of it may be seen.
     pub(crate) guards: Vec<Guard>,
     pub(crate) outputs: Vec<Output>,
@@ -52,7 +52,7 @@ pub(super) fn known(
     tables: &[TableName],
     with: &Binding<'_>,
     dialect: Dialect,
-) -> Result<Vec<Known>, Refusal> {
+) -> Result<Vec<VisibleTable>, Refusal> {
     let found = |name| {
         let shape = with.tables.iter().find(|(known, _)| known == name);
         shape.map(|(_, shape)| (name, shape))
@@ -81,7 +81,7 @@ pub(super) fn known(
             let message = format!("no column of {} may be seen", name.name);
             return Err(Refusal::new(NO_COLUMN, message));
         }
-        Ok(Known { name: name.clone(), shape: Arc::clone(shape), access, visible })
+        Ok(VisibleTable { name: name.clone(), shape: Arc::clone(shape), access, visible })
     };
     tables.iter().filter_map(found).map(known).collect()
 }

@@ -10,7 +10,7 @@ use super::from::identifiers;
 use super::functions::{Callable, callable, names, time_argument};
 use super::nearest::nearest;
 use super::scope::Scope;
-use super::select::{Around, Ctes};
+use super::select::{Ctes, NameScope};
 use super::walk::{Claim, Walk};
 use super::words;
 use crate::refusal::{NO_FUNCTION, Refusal};
@@ -89,7 +89,7 @@ impl Walk<'_> {
                     expr
                 }
                 Expr::InSubquery { expr, subquery, .. } => {
-                    self.query(subquery, Around { scope: Some(scope), ctes })?;
+                    self.query(subquery, NameScope { scope: Some(scope), ctes })?;
                     expr
                 }
                 Expr::Cast {
@@ -144,7 +144,7 @@ impl Walk<'_> {
     }
 
     fn single(&mut self, expr: &Expr, scope: &Scope<'_>, ctes: &Ctes<'_>) -> Result<(), Refusal> {
-        let around = Around { scope: Some(scope), ctes };
+        let around = NameScope { scope: Some(scope), ctes };
         match expr {
             Expr::Identifier(name) => self.column(std::slice::from_ref(name), scope),
             Expr::CompoundIdentifier(parts) => self.column(parts, scope),
@@ -305,7 +305,7 @@ impl Walk<'_> {
         ctes: &Ctes<'_>,
     ) -> Result<(), Refusal> {
         let name = self.callee(expr, function)?;
-        let around = Around { scope: Some(scope), ctes };
+        let around = NameScope { scope: Some(scope), ctes };
         let list = match &function.args {
             FunctionArguments::List(list) => list,
             FunctionArguments::Subquery(query)

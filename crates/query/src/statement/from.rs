@@ -10,7 +10,7 @@ use sqlparser::ast::{
 use super::begins::Begins;
 use super::functions::table_columns;
 use super::scope::{Output, Scope, Source};
-use super::select::{Around, Ctes, Outputs};
+use super::select::{Ctes, NameScope, Outputs};
 use super::series;
 use super::tokens::too_large;
 use super::walk::{Claim, Occurrence, Walk};
@@ -204,7 +204,7 @@ impl Walk<'_> {
             }
             TableFactor::Derived { lateral, subquery, alias, sample: None } => {
                 let outer = if *lateral { Some(&*scope) } else { scope.around };
-                let outputs = self.query(subquery, Around { scope: outer, ctes })?;
+                let outputs = self.query(subquery, NameScope { scope: outer, ctes })?;
                 let plain = |output: Output| Output { from: None, ..output };
                 let columns = outputs.map(|all| all.into_iter().map(plain).collect());
                 let name = alias.as_ref().map(|alias| self.fold(&alias.name));

@@ -275,7 +275,7 @@ const SQLITE_SEARCHING: &[(&str, &[usize])] =
 
 /// What a function makes that may be larger than what it is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Made {
+pub(crate) enum ResultSize {
     /// A text about as long as its arguments together.
     Text,
     /// A text in which others stand in the place of what was found.
@@ -285,51 +285,51 @@ pub(crate) enum Made {
     /// An array or a document.
     Value,
     /// Something of all rows.
-    Gathered,
+    AllRows,
     Number,
 }
 
-const POSTGRES_MAKING: &[(&str, Made)] = &[
-    ("array_agg", Made::Gathered),
-    ("array_append", Made::Value),
-    ("array_cat", Made::Value),
-    ("array_prepend", Made::Value),
-    ("array_replace", Made::Value),
-    ("array_to_string", Made::Text),
-    ("concat", Made::Text),
-    ("concat_ws", Made::Text),
-    ("encode", Made::Text),
-    ("exp", Made::Number),
-    ("json_agg", Made::Gathered),
-    ("json_build_array", Made::Value),
-    ("json_build_object", Made::Value),
-    ("json_object_agg", Made::Gathered),
-    ("jsonb_agg", Made::Gathered),
-    ("jsonb_build_array", Made::Value),
-    ("jsonb_build_object", Made::Value),
-    ("jsonb_insert", Made::Value),
-    ("jsonb_object_agg", Made::Gathered),
-    ("jsonb_path_query_array", Made::Value),
-    ("jsonb_pretty", Made::Pretty),
-    ("jsonb_set", Made::Value),
-    ("lcm", Made::Number),
-    ("power", Made::Number),
-    ("regexp_replace", Made::Replaced),
-    ("regexp_split_to_array", Made::Value),
-    ("replace", Made::Replaced),
-    ("string_agg", Made::Gathered),
-    ("string_to_array", Made::Value),
-    ("to_char", Made::Text),
-    ("to_json", Made::Value),
-    ("to_jsonb", Made::Value),
-    ("to_number", Made::Number),
+const POSTGRES_MAKING: &[(&str, ResultSize)] = &[
+    ("array_agg", ResultSize::AllRows),
+    ("array_append", ResultSize::Value),
+    ("array_cat", ResultSize::Value),
+    ("array_prepend", ResultSize::Value),
+    ("array_replace", ResultSize::Value),
+    ("array_to_string", ResultSize::Text),
+    ("concat", ResultSize::Text),
+    ("concat_ws", ResultSize::Text),
+    ("encode", ResultSize::Text),
+    ("exp", ResultSize::Number),
+    ("json_agg", ResultSize::AllRows),
+    ("json_build_array", ResultSize::Value),
+    ("json_build_object", ResultSize::Value),
+    ("json_object_agg", ResultSize::AllRows),
+    ("jsonb_agg", ResultSize::AllRows),
+    ("jsonb_build_array", ResultSize::Value),
+    ("jsonb_build_object", ResultSize::Value),
+    ("jsonb_insert", ResultSize::Value),
+    ("jsonb_object_agg", ResultSize::AllRows),
+    ("jsonb_path_query_array", ResultSize::Value),
+    ("jsonb_pretty", ResultSize::Pretty),
+    ("jsonb_set", ResultSize::Value),
+    ("lcm", ResultSize::Number),
+    ("power", ResultSize::Number),
+    ("regexp_replace", ResultSize::Replaced),
+    ("regexp_split_to_array", ResultSize::Value),
+    ("replace", ResultSize::Replaced),
+    ("string_agg", ResultSize::AllRows),
+    ("string_to_array", ResultSize::Value),
+    ("to_char", ResultSize::Text),
+    ("to_json", ResultSize::Value),
+    ("to_jsonb", ResultSize::Value),
+    ("to_number", ResultSize::Number),
 ];
 /// What is JSON to SQLite is so only as long as no other function has had it: those are not here.
-const SQLITE_MAKING: &[(&str, Made)] = &[
-    ("concat", Made::Text),
-    ("concat_ws", Made::Text),
-    ("hex", Made::Text),
-    ("replace", Made::Replaced),
+const SQLITE_MAKING: &[(&str, ResultSize)] = &[
+    ("concat", ResultSize::Text),
+    ("concat_ws", ResultSize::Text),
+    ("hex", ResultSize::Text),
+    ("replace", ResultSize::Replaced),
 ];
 
 /// PostgreSQL's aggregates that keep all they are given.
@@ -364,7 +364,7 @@ pub(crate) const SMALL: &[&str] = &[
 ];
 
 /// What a function makes that may be larger than what it is given, if it does.
-pub(crate) fn made(name: &str, dialect: Dialect) -> Option<Made> {
+pub(crate) fn made(name: &str, dialect: Dialect) -> Option<ResultSize> {
     let all = match dialect {
         Dialect::Postgres => POSTGRES_MAKING,
         Dialect::Sqlite => SQLITE_MAKING,

@@ -12,7 +12,7 @@ use sqlparser::tokenizer::{Token, Word};
 use super::begins::Begins;
 use super::extent::{Extent, is};
 use super::from::identifiers;
-use super::functions::{self, AGGREGATES, GATHERING, Made, SMALL};
+use super::functions::{self, AGGREGATES, GATHERING, ResultSize, SMALL};
 use super::search::Size;
 use super::walk::{Claim, Walk};
 use super::wrap::{Wrap, Wrapped};
@@ -35,7 +35,7 @@ const UNMEASURED_MAX: usize = 4;
 
 /// An aggregate that keeps what it is given until it is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Gathered {
+pub(crate) struct CollectingAggregate {
     /// The call up to its parenthesis.
     pub(crate) from: usize,
     pub(crate) to: usize,
@@ -176,11 +176,11 @@ impl Walk<'_> {
         }
         let arguments = arguments(function);
         let parts: Option<usize> = match made {
-            Made::Gathered | Made::Number => None,
-            Made::Pretty => None,
-            Made::Replaced if !may_lengthen(&arguments) => return Ok(()),
-            Made::Replaced => None,
-            Made::Text | Made::Value => arguments.iter().map(|it| self.parts(it)).sum(),
+            ResultSize::AllRows | ResultSize::Number => None,
+            ResultSize::Pretty => None,
+            ResultSize::Replaced if !may_lengthen(&arguments) => return Ok(()),
+            ResultSize::Replaced => None,
+            ResultSize::Text | ResultSize::Value => arguments.iter().map(|it| self.parts(it)).sum(),
         };
         if self.spares(parts, CALL_PARTS_MAX) {
             return Ok(());
@@ -191,10 +191,10 @@ impl Walk<'_> {
             self.gather(expr, &call, &arguments, function)?;
         }
         let kind = match made {
-            Made::Text | Made::Replaced | Made::Pretty => Wrapped::Text,
-            Made::Gathered if name == "string_agg" => Wrapped::Text,
-            Made::Value | Made::Gathered => Wrapped::Grown,
-            Made::Number => Wrapped::Number,
+            ResultSize::Text | ResultSize::Replaced | ResultSize::Pretty => Wrapped::Text,
+            ResultSize::AllRows if name == "string_agg" => Wrapped::Text,
+            ResultSize::Value | ResultSize::AllRows => Wrapped::Grown,
+            ResultSize::Number => Wrapped::Number,
         };
         if self.may_wrap((call.from, call.to), kind) {
             self.put(Wrap { from: call.from, to: call.to, kind });
@@ -240,7 +240,7 @@ impl Walk<'_> {
             return Err(self.unmeasured(expr));
         }
         let (from, to, filter) = (call.from, call.close + 1, call.filter);
-        let gathered = Gathered { from, to, filter, values, once };
+        let gathered = CollectingAggregate { from, to, filter, values, once };
         if !self.gathered.contains(&gathered) {
             self.gathered.push(gathered);
         }
@@ -375,7 +375,7 @@ impl Walk<'_> {
                 Expr::Function(function) => {
                     let name = identifiers(&function.name).last().map(|name| self.fold(name));
                     let made = functions::made(name.as_deref()?, self.dialect);
-                    return (made == Some(Made::Number)).then_some(total + 1);
+                    return (made == Some(ResultSize::Number)).then_some(total + 1);
                 }
                 Expr::Case { conditions, else_result, .. } => {
                     let results = conditions.iter().map(|when| &when.result);

@@ -6,7 +6,7 @@ use super::emit::{Edits, emit, quoted, string};
 use super::identities;
 use super::rule::{RuleRead, run_by_the_database};
 use super::tokens::read_rule;
-use super::walk::Known;
+use super::walk::VisibleTable;
 use crate::caller::Caller;
 use crate::plan::Conditions;
 use crate::predicate::Predicate;
@@ -31,7 +31,7 @@ pub(crate) struct Guard {
 }
 
 pub(super) fn guards(
-    known: &[Known],
+    known: &[VisibleTable],
     tables: &[(TableName, Arc<TableShape>)],
     caller: &dyn Caller,
     dialect: Dialect,
@@ -40,7 +40,7 @@ pub(super) fn guards(
 }
 
 fn guard(
-    known: &Known,
+    known: &VisibleTable,
     tables: &[(TableName, Arc<TableShape>)],
     caller: &dyn Caller,
     dialect: Dialect,

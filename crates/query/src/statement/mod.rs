@@ -72,7 +72,7 @@ use self::growth::SPARED_MAX;
 pub use self::nearest::nearest;
 pub use self::rule::{RuleUse, check_rule, read_as_condition, rule_tables};
 pub(crate) use self::scope::Output;
-use self::select::{Around, Ctes};
+use self::select::{Ctes, NameScope};
 use self::tokens::{Piece, too_large};
 pub(crate) use self::walk::Occurrence;
 use self::walk::{Walk, not_supported, token_of};
@@ -126,7 +126,7 @@ impl Draft {
         let statement = parse(&pieces, dialect)?;
         let mut walk = Walk::new(dialect, &pieces, None);
         let ctes = Ctes::default();
-        walk.query(&statement, Around { scope: None, ctes: &ctes })?;
+        walk.query(&statement, NameScope { scope: None, ctes: &ctes })?;
         walk.audit()?;
         let tables = walk.tables;
         Ok(Draft { dialect, pieces, statement: Arc::new(statement), tables })
@@ -168,7 +168,8 @@ impl Draft {
         let walked = |spares_none: bool| {
             let mut walk = Walk::new(self.dialect, &pieces, Some(&known));
             walk.spares_none = spares_none;
-            let outputs = walk.query(&statement, Around { scope: None, ctes: &Ctes::default() })?;
+            let outputs =
+                walk.query(&statement, NameScope { scope: None, ctes: &Ctes::default() })?;
             walk.audit()?;
             Ok::<_, Refusal>((walk, outputs))
         };

@@ -7,7 +7,7 @@
 use sqlparser::ast::{BinaryOperator, DataType, Expr, Value};
 use sqlparser::tokenizer::Token;
 
-use super::search::{Operand, Place, Size};
+use super::search::{Operand, SearchSide, Size};
 use super::walk::{Claim, Walk};
 use super::wrap::Wrapped;
 use crate::like::PATTERN_CHARS_MAX;
@@ -40,7 +40,7 @@ impl Walk<'_> {
         }
         let operator = self.operator_before(right, |token| *token == sign);
         let operator = operator.ok_or_else(|| self.unplaced(right))?;
-        self.search_by_path(&Operand { expr: right, place: Place::Behind(operator) })
+        self.search_by_path(&Operand { expr: right, place: SearchSide::Behind(operator) })
     }
 
     pub(super) fn search_by_path(&mut self, path: &Operand<'_>) -> Result<(), Refusal> {

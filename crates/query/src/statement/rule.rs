@@ -6,9 +6,9 @@ use sqlparser::tokenizer::Token;
 
 use super::emit::{Edits, emit, quoted};
 use super::identities;
-use super::select::{Around, Ctes};
+use super::select::{Ctes, NameScope};
 use super::tokens::{self, Piece, read_rule};
-use super::walk::{Known, Walk, not_supported};
+use super::walk::{VisibleTable, Walk, not_supported};
 use crate::caller::Caller;
 use crate::predicate::Predicate;
 use crate::refusal::{NOT_SUPPORTED, Refusal};
@@ -100,7 +100,7 @@ pub fn check_rule(
 
 /// A rule that is held to what queries are held to, but sees all columns.
 pub(super) fn run_by_the_database(
-    known: &Known,
+    known: &VisibleTable,
     rule: Vec<Piece>,
     tables: &[(TableName, Arc<TableShape>)],
     dialect: Dialect,
@@ -135,9 +135,9 @@ pub(super) fn run_by_the_database(
     })
 }
 
-fn whole(name: TableName, shape: &Arc<TableShape>) -> Known {
+fn whole(name: TableName, shape: &Arc<TableShape>) -> VisibleTable {
     let visible = (0..shape.columns.len()).collect();
-    Known { name, shape: Arc::clone(shape), access: Access::default(), visible }
+    VisibleTable { name, shape: Arc::clone(shape), access: Access::default(), visible }
 }
 
 /// `SELECT 1 FROM "orders" WHERE (…)`: a rule in a statement, to be read as one.
@@ -163,11 +163,11 @@ impl About {
         Ok(About { dialect, pieces, from, to })
     }
 
-    fn walk<'a>(&'a self, known: Option<&'a [Known]>) -> Result<Walk<'a>, Refusal> {
+    fn walk<'a>(&'a self, known: Option<&'a [VisibleTable]>) -> Result<Walk<'a>, Refusal> {
         let statement = super::parse(&self.pieces, self.dialect)?;
         let walk = Walk::new(self.dialect, &self.pieces, known);
         let mut walk = Walk { of_client: false, ..walk };
-        walk.query(&statement, Around { scope: None, ctes: &Ctes::default() })?;
+        walk.query(&statement, NameScope { scope: None, ctes: &Ctes::default() })?;
         walk.audit()?;
         Ok(walk)
     }

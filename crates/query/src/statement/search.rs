@@ -41,11 +41,11 @@ pub(super) enum Size {
 /// An operand, and how its tokens are found once they are needed.
 pub(super) struct Operand<'e> {
     pub(super) expr: &'e Expr,
-    pub(super) place: Place,
+    pub(super) place: SearchSide,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum SearchSide {
     At(Extent),
     Before(usize),
     Behind(usize),
@@ -68,8 +68,8 @@ impl Walk<'_> {
         let of_two_words = usize::from(is(&self.pieces[operator].token, "to"));
         let before = operator.saturating_sub(of_two_words + usize::from(negated));
         self.search(
-            Operand { expr: text, place: Place::Before(before) },
-            &[Operand { expr: pattern, place: Place::Behind(operator) }],
+            Operand { expr: text, place: SearchSide::Before(before) },
+            &[Operand { expr: pattern, place: SearchSide::Behind(operator) }],
         )
     }
 
@@ -111,8 +111,8 @@ impl Walk<'_> {
         );
         let operator = self.operator_before(right, |token| *token == sign);
         let operator = operator.ok_or_else(|| self.unplaced(right))?;
-        let left = Operand { expr: left, place: Place::Before(operator) };
-        let right = Operand { expr: right, place: Place::Behind(operator) };
+        let left = Operand { expr: left, place: SearchSide::Before(operator) };
+        let right = Operand { expr: right, place: SearchSide::Behind(operator) };
         if is_regular {
             return self.search(left, &[right]);
         }
@@ -134,8 +134,8 @@ impl Walk<'_> {
             return Err(self.unplaced(call));
         };
         self.search(
-            Operand { expr: text, place: Place::At(*at_text) },
-            &[Operand { expr: needle, place: Place::At(*at_needle) }],
+            Operand { expr: text, place: SearchSide::At(*at_text) },
+            &[Operand { expr: needle, place: SearchSide::At(*at_needle) }],
         )
     }
 
@@ -161,8 +161,8 @@ impl Walk<'_> {
         let is_list = self.pieces[end].token == Token::Comma;
         let (at_text, at_set) = if is_list { (first, last) } else { (last, first) };
         self.search(
-            Operand { expr: text, place: Place::At(at_text) },
-            &[Operand { expr: set, place: Place::At(at_set) }],
+            Operand { expr: text, place: SearchSide::At(at_text) },
+            &[Operand { expr: set, place: SearchSide::At(at_set) }],
         )
     }
 
@@ -181,7 +181,7 @@ impl Walk<'_> {
         let parts = parts.filter(|parts| parts.len() == list.args.len()).ok_or_else(unplaced)?;
         let operand = |at: usize| match list.args.get(at)? {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => {
-                Some(Operand { expr, place: Place::At(parts[at]) })
+                Some(Operand { expr, place: SearchSide::At(parts[at]) })
             }
             _ => None,
         };
@@ -296,9 +296,9 @@ impl Walk<'_> {
 
     fn extent(&self, operand: &Operand<'_>) -> Option<Extent> {
         match operand.place {
-            Place::At(extent) => Some(extent).filter(|at| self.is_exactly(*at, operand.expr)),
-            Place::Before(operator) => self.extent_before(operand.expr, operator),
-            Place::Behind(operator) => self.extent_behind(operand.expr, operator),
+            SearchSide::At(extent) => Some(extent).filter(|at| self.is_exactly(*at, operand.expr)),
+            SearchSide::Before(operator) => self.extent_before(operand.expr, operator),
+            SearchSide::Behind(operator) => self.extent_behind(operand.expr, operator),
         }
     }
 

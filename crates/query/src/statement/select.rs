@@ -35,7 +35,7 @@ impl Ctes<'_> {
 
 /// What can be named where something stands.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Around<'p> {
+pub(crate) struct NameScope<'p> {
     pub(crate) scope: Option<&'p Scope<'p>>,
     pub(crate) ctes: &'p Ctes<'p>,
 }
@@ -44,7 +44,11 @@ pub(crate) struct Around<'p> {
 pub(crate) type Outputs = Option<Vec<Output>>;
 
 impl Walk<'_> {
-    pub(crate) fn query(&mut self, query: &Query, around: Around<'_>) -> Result<Outputs, Refusal> {
+    pub(crate) fn query(
+        &mut self,
+        query: &Query,
+        around: NameScope<'_>,
+    ) -> Result<Outputs, Refusal> {
         if !query.locks.is_empty() {
             return Err(not_supported("FOR UPDATE or FOR SHARE")
                 .hint("a live query only reads")
@@ -63,7 +67,7 @@ impl Walk<'_> {
                 self.cte(cte, with.recursive, around.scope, &mut ctes)?;
             }
         }
-        let around = Around { ctes: &ctes, ..around };
+        let around = NameScope { ctes: &ctes, ..around };
         let (outputs, scope) = self.body(&query.body, around)?;
         if let Some(order_by) = &query.order_by {
             self.order_by(order_by, &outputs, &scope, around)?;
@@ -105,13 +109,13 @@ impl Walk<'_> {
         if recursive {
             let own = rename(self.first_columns(&cte.query, scope, ctes, &name)?);
             ctes.here.push((name, own));
-            let around = Around { scope, ctes };
+            let around = NameScope { scope, ctes };
             let outputs = rename(self.query(&cte.query, around)?);
             if let Some(last) = ctes.here.last_mut() {
                 last.1 = outputs;
             }
         } else {
-            let outputs = rename(self.query(&cte.query, Around { scope, ctes })?);
+            let outputs = rename(self.query(&cte.query, NameScope { scope, ctes })?);
             ctes.here.push((name, outputs));
         }
         Ok(())
@@ -147,14 +151,14 @@ impl Walk<'_> {
             }
             None => Ctes { around: Some(&inner), here: Vec::new() },
         };
-        let (outputs, _) = probe.body(first, Around { scope, ctes: &ctes })?;
+        let (outputs, _) = probe.body(first, NameScope { scope, ctes: &ctes })?;
         Ok(outputs)
     }
 
     fn body<'p>(
         &mut self,
         body: &SetExpr,
-        around: Around<'p>,
+        around: NameScope<'p>,
     ) -> Result<(Outputs, Scope<'p>), Refusal> {
         match body {
             SetExpr::Select(select) => self.select(select, around),
@@ -194,7 +198,7 @@ impl Walk<'_> {
     fn set_operation<'p>(
         &mut self,
         body: &SetExpr,
-        around: Around<'p>,
+        around: NameScope<'p>,
     ) -> Result<(Outputs, Scope<'p>), Refusal> {
         let mut others = Vec::new();
         let mut first = body;
@@ -220,7 +224,7 @@ impl Walk<'_> {
     fn select<'p>(
         &mut self,
         select: &Select,
-        around: Around<'p>,
+        around: NameScope<'p>,
     ) -> Result<(Outputs, Scope<'p>), Refusal> {
         self.selects += 1;
         if select.into.is_some() {
@@ -385,7 +389,7 @@ impl Walk<'_> {
         order_by: &OrderBy,
         outputs: &Outputs,
         scope: &Scope<'_>,
-        around: Around<'_>,
+        around: NameScope<'_>,
     ) -> Result<(), Refusal> {
         let OrderByKind::Expressions(keys) = &order_by.kind else {
             return Err(self.unsupported("ORDER BY ALL", order_by));
@@ -449,7 +453,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn limits(&mut self, query: &Query, around: Around<'_>) -> Result<(), Refusal> {
+    fn limits(&mut self, query: &Query, around: NameScope<'_>) -> Result<(), Refusal> {
         let scope = Scope { around: around.scope, ..Scope::default() };
         match &query.limit_clause {
             Some(LimitClause::LimitOffset { limit, offset, limit_by }) => {

@@ -8,7 +8,7 @@ use sqlparser::ast::Ident;
 use sqlparser::tokenizer::{Span, Token, Word};
 
 use super::begins::Begins;
-use super::growth::Gathered;
+use super::growth::CollectingAggregate;
 use super::nearest::nearest;
 use super::scope::{Found, Scope, folded};
 use super::tokens::Piece;
@@ -39,7 +39,7 @@ pub(crate) enum Claim {
 
 /// A table as its caller may see it.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct VisibleTable {
     pub(crate) name: TableName,
     pub(crate) shape: Arc<TableShape>,
     pub(crate) access: Access,
@@ -68,7 +68,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) dialect: Dialect,
     pub(crate) pieces: &'a [Piece],
     /// What the tables are; none as long as that is not known.
-    pub(crate) known: Option<&'a [Known]>,
+    pub(crate) known: Option<&'a [VisibleTable]>,
     pub(crate) claims: Vec<Claim>,
     pub(crate) tables: Vec<TableName>,
     pub(crate) occurrences: Vec<Occurrence>,
@@ -85,7 +85,7 @@ pub(crate) struct Walk<'a> {
     /// What the database is to measure.
     pub(crate) wraps: Vec<Wrap>,
     /// Aggregates whose parts the database is to count.
-    pub(crate) gathered: Vec<Gathered>,
+    pub(crate) gathered: Vec<CollectingAggregate>,
     /// Calls, casts and texts put together: each may make a value as large as values may be.
     pub(crate) made: usize,
     /// Stored values that are put together without a measure, so far.
@@ -97,7 +97,11 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(crate) fn new(dialect: Dialect, pieces: &'a [Piece], known: Option<&'a [Known]>) -> Self {
+    pub(crate) fn new(
+        dialect: Dialect,
+        pieces: &'a [Piece],
+        known: Option<&'a [VisibleTable]>,
+    ) -> Self {
         Walk {
             dialect,
             pieces,

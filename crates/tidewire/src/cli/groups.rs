@@ -1,4 +1,4 @@
-//! `tidewire groups`, as it is written.
+//! The flags of `tidewire groups`.
 
 use clap::{ArgGroup, Args, Subcommand};
 
@@ -13,20 +13,20 @@ pub(crate) enum GroupsCommand {
     Describe(DescribeGroupFlags),
     /// Show how far each partition is behind, in events and in time
     Lag(LagFlags),
-    /// Make a group; the same again changes nothing
+    /// Create a group; repeating the command changes nothing
     Create(CreateGroupFlags),
     /// Change what a group reads, how it treats failures, or its number of partitions
     ///
-    /// A change of the number takes effect once every partition has been worked off up to one place, so
-    /// that the order of events holds.
+    /// A different number takes effect once all partitions have reached the same position in the log, so
+    /// that events keep their order.
     Change(ChangeGroupFlags),
-    /// Set a group to another place in the log; leases that are out are worth nothing from then on
+    /// Move a group to another position in the log; leases that are out become invalid
     Reset(ResetGroupFlags),
-    /// Let a group go on that stands still: paused, in trouble, or behind what retention has taken
+    /// Resume a group that is paused, stopped by an error, or behind the retention limit
     Resume(ResumeGroupFlags),
-    /// Remove a group: its progress, and the letters that were set aside
+    /// Delete a group, its progress and its dead letters
     Delete(RemoveGroupFlags),
-    /// Look after events that were set aside because they could not be handled
+    /// List, redrive or drop dead letters: events that could not be handled
     #[command(subcommand)]
     Dead(DeadCommand),
 }
@@ -36,9 +36,9 @@ pub(crate) enum GroupsCommand {
 pub(crate) enum DeadCommand {
     /// List them, with the error of each
     List(ListLettersFlags),
-    /// Have them handled again, in order, before what came later for the same host and user
+    /// Handle them again, in order, before later events of the same host and user
     Redrive(RedriveFlags),
-    /// Give them up; what waits behind them goes on
+    /// Drop them for good; the events that wait behind them go on
     Drop(DropLettersFlags),
 }
 
@@ -79,12 +79,12 @@ pub(crate) struct LagFlags {
     pub(crate) client: ClientFlags,
 }
 
-/// What a group shall be.
+/// The settings of a new group.
 #[derive(Debug, Args)]
 pub(crate) struct CreateGroupFlags {
     /// Its name
     pub(crate) group: String,
-    /// How many parts its work falls into, by the events' hosts [default: 8]
+    /// The number of partitions; events are assigned by host [default: 8]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) partitions: Option<u32>,
     /// Watched tables that it reads [default: everything, if no streams are named either]
@@ -100,7 +100,7 @@ pub(crate) struct CreateGroupFlags {
     /// How often events are tried before they are set aside [default: 5]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) max_attempts: Option<u32>,
-    /// What becomes of later events of the same host and user: they wait, or go on [default: park]
+    /// What happens to later events of the same host and user: they wait, or go on [default: park]
     #[arg(long, value_parser = ["park", "skip"])]
     pub(crate) on_dead: Option<String>,
     /// Print it as a JSON object
@@ -110,14 +110,14 @@ pub(crate) struct CreateGroupFlags {
     pub(crate) client: ClientFlags,
 }
 
-/// What shall be otherwise about a group.
+/// The settings of a group that change.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).multiple(true)
     .args(["partitions", "tables", "streams", "everything", "max_attempts", "on_dead", "pause"]))]
 pub(crate) struct ChangeGroupFlags {
     /// Its name
     pub(crate) group: String,
-    /// How many parts its work falls into
+    /// The number of partitions
     #[arg(long, value_name = "NUMBER")]
     pub(crate) partitions: Option<u32>,
     /// Watched tables that it reads from here on; with --streams, all that it reads
@@ -132,10 +132,10 @@ pub(crate) struct ChangeGroupFlags {
     /// How often events are tried before they are set aside
     #[arg(long, value_name = "NUMBER")]
     pub(crate) max_attempts: Option<u32>,
-    /// What becomes of later events of the same host and user: they wait, or go on
+    /// What happens to later events of the same host and user: they wait, or go on
     #[arg(long, value_parser = ["park", "skip"])]
     pub(crate) on_dead: Option<String>,
-    /// It stands still until `groups resume`
+    /// Pause the group until `groups resume`
     #[arg(long)]
     pub(crate) pause: bool,
     /// Print it as a JSON object
@@ -145,7 +145,7 @@ pub(crate) struct ChangeGroupFlags {
     pub(crate) client: ClientFlags,
 }
 
-/// Where a group shall stand.
+/// Where a group continues.
 #[derive(Debug, Args)]
 pub(crate) struct ResetGroupFlags {
     /// Its name
@@ -166,19 +166,19 @@ pub(crate) struct ResetGroupFlags {
     pub(crate) client: ClientFlags,
 }
 
-/// Which group shall go on.
+/// Which group to resume.
 #[derive(Debug, Args)]
 pub(crate) struct ResumeGroupFlags {
     /// Its name
     pub(crate) group: String,
-    /// Also if retention has taken events that it had not seen
+    /// Also if retention has deleted events that the group had not read
     #[arg(long)]
     pub(crate) accept_loss: bool,
     #[command(flatten)]
     pub(crate) client: ClientFlags,
 }
 
-/// Which group shall be no more.
+/// Which group to delete.
 #[derive(Debug, Args)]
 pub(crate) struct RemoveGroupFlags {
     /// Its name
@@ -195,13 +195,13 @@ pub(crate) struct RemoveGroupFlags {
 pub(crate) struct ListLettersFlags {
     /// The group
     pub(crate) group: String,
-    /// Only those that could not be handled (dead), or those that wait behind them (parked)
+    /// Only events that could not be handled (dead), or only those that wait behind them (parked)
     #[arg(long, value_parser = ["dead", "parked"])]
     pub(crate) state: Option<String>,
     /// Only those behind this offset
     #[arg(long, value_name = "OFFSET")]
     pub(crate) after: Option<String>,
-    /// So many at most
+    /// How many at most
     #[arg(long, default_value_t = 100)]
     pub(crate) limit: u32,
     /// Print a JSON object a line, with all of each event, instead of a table
@@ -219,7 +219,7 @@ pub(crate) struct WhichLetters {
     /// All of them
     #[arg(long, conflicts_with_all = ["host", "user", "offset"])]
     pub(crate) all: bool,
-    /// Those of this host and the --user; where events have no host, leave it out
+    /// Those of this host and the --user; leave it out if events have no host
     #[arg(long, requires = "user", conflicts_with = "offset")]
     pub(crate) host: Option<String>,
     /// Those of this user, of the --host; '' for events without a user

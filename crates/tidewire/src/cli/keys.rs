@@ -1,4 +1,4 @@
-//! `tidewire keys`, as it is written.
+//! The flags of `tidewire keys`.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use super::{ClientFlags, duration};
 /// What to do with keys.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Make a key and print it, once
+    /// Create a key and print it, once
     Create(Box<CreateKeyFlags>),
-    /// List the keys that are good, or all with --all
+    /// List the valid keys; with --all also revoked and expired ones
     List(ListKeysFlags),
-    /// Revoke keys; who is connected with one is cut off within a second, on every server
+    /// Revoke keys; their connections end within a second, on every server
     Revoke(RevokeKeyFlags),
-    /// Make a key like another, which goes on for a while so that its holders can change over
+    /// Replace a key by an equal one; the old key stays valid for a while, so that clients can switch
     Rotate(RotateKeyFlags),
 }
 
 /// What a key allows.
 #[derive(Debug, Args)]
 pub(crate) struct CreateKeyFlags {
-    /// What others would write without a word before it.
+    /// The positional argument.
     #[arg(hide = true, value_name = "NAME", value_parser = not_a_name)]
     unnamed: Option<String>,
-    /// What people call it
+    /// A name for people
     #[arg(long)]
     pub(crate) name: String,
     /// Tables it may read; * is all
@@ -37,22 +37,22 @@ pub(crate) struct CreateKeyFlags {
     /// Where it may append, if not to all its streams
     #[arg(long, value_name = "PATTERN,…", value_delimiter = ',')]
     pub(crate) append_only_to: Vec<String>,
-    /// Columns of a table that it may see, if not all
+    /// The columns of a table that it may see, if not all
     #[arg(long, value_name = "TABLE=COLUMN+…", value_parser = pair)]
     pub(crate) columns: Vec<(String, String)>,
-    /// Rows of a table that it may see, if not all, as a condition
+    /// The rows of a table that it may see, if not all, as a condition
     #[arg(long, value_name = "TABLE=CONDITION", value_parser = pair)]
     pub(crate) rows: Vec<(String, String)>,
     /// Consumer groups it may work for, if it can consume; * is any text
     #[arg(long, value_name = "PATTERN,…", value_delimiter = ',')]
     pub(crate) groups: Vec<String>,
-    /// What it can do: read, append, delete, sql, consume, observe, admin [default: read]
+    /// What the key allows: read, append, delete, sql, consume, observe, admin [default: read]
     #[arg(long, value_name = "ABILITY,…", value_delimiter = ',')]
     pub(crate) can: Vec<String>,
-    /// The tenant it belongs to, whose streams alone it reaches
+    /// The tenant it belongs to; it reaches that tenant's streams only
     #[arg(long)]
     pub(crate) host: Option<String>,
-    /// When it stops by itself: 90s, 15m, 12h, 30d
+    /// When the key expires: 90s, 15m, 12h, 30d
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) expires: Option<Duration>,
     /// All of the above as one JSON object instead, such as {"tables":["*"]}
@@ -91,10 +91,10 @@ pub(crate) struct RevokeKeyFlags {
 pub(crate) struct RotateKeyFlags {
     /// Its number, as `keys list` shows it
     pub(crate) id: i64,
-    /// How long the old key goes on: 0s, 15m, 12h, 30d [default: 24h]
+    /// How long the old key stays valid: 0s, 15m, 12h, 30d [default: 24h]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) overlap: Option<Duration>,
-    /// When the new key stops by itself
+    /// When the new key expires
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) expires: Option<Duration>,
     #[command(flatten)]

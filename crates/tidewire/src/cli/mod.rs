@@ -1,13 +1,13 @@
-//! The command line: what can be asked for, and how. Nothing is done here.
+//! The command line: all commands and flags. Nothing is executed here.
 //!
-//! - `consume`: `tidewire consume`, as it is written
-//! - `groups`: `tidewire groups`, as it is written
-//! - `keys`: `tidewire keys`, as it is written
-//! - `operating`: what operators ask of running servers, as it is written
-//! - `queries`: `tidewire queries`, as it is written
-//! - `serving`: what concerns a server and its store, as it is written
-//! - `streams`: `tidewire publish` and `tidewire tail`, as they are written
-//! - `tables`: `tidewire sql`, `watch`, `unwatch` and `capture`, as they are written
+//! - `consume`: the flags of `tidewire consume`
+//! - `groups`: the flags of `tidewire groups`
+//! - `keys`: the flags of `tidewire keys`
+//! - `operating`: the flags of the commands for operators
+//! - `queries`: the flags of `tidewire queries`
+//! - `serving`: the flags of a server and its store
+//! - `streams`: the flags of `tidewire publish` and `tidewire tail`
+//! - `tables`: the flags of `tidewire sql`, `watch`, `unwatch` and `capture`
 
 mod consume;
 mod groups;
@@ -40,8 +40,8 @@ pub(crate) use tables::{CaptureCommand, CaptureFlags, SqlFlags, UnwatchFlags, Wa
 
 /// Realtime data on top of the database you already have.
 ///
-/// Every change is appended once to an ordered log. Whoever is connected gets it pushed; whoever was
-/// away replays it by offset.
+/// Every change is appended once to an ordered log. Connected clients receive it at once; clients that
+/// were away replay it from their offset.
 #[derive(Debug, Parser)]
 #[command(name = "tidewire", version, max_term_width = 100, subcommand_required = true)]
 #[command(arg_required_else_help = true)]
@@ -52,30 +52,30 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a server for development: open, on this machine only
+    /// Run a server for development: without keys, on this machine only
     Dev(ServerFlags),
-    /// Run a server that lets in those who have a key or a token
+    /// Run a server that requires a key or a token
     ///
-    /// TIDEWIRE_ADMIN_KEY is the first key: it may do everything, and makes others with `tidewire
+    /// TIDEWIRE_ADMIN_KEY is the first key: it allows everything, and creates others with `tidewire
     /// keys`.
     Serve(ServerFlags),
     /// Bring the store's schema up to date, without serving
     ///
-    /// `dev` and `serve` do the same when they start. With --compat, SQL that was written for other
-    /// systems finds the names there that it uses: see COMPAT.md.
+    /// `dev` and `serve` do the same when they start. With --compat, it also creates the names that SQL
+    /// written for other systems uses: see COMPAT.md.
     Migrate(MigrateFlags),
     /// Copy the embedded store to a file, also while a server writes to it
     ///
-    /// The copy is the store as it is at one moment: all that was acknowledged before is in it.
+    /// The copy shows the store at one moment, with everything acknowledged before.
     /// PostgreSQL is backed up with its own tools; see BACKUP.md.
     Backup(BackupFlags),
-    /// Put a backup in the place of the embedded store, or finish a restored database
+    /// Restore a backup of the embedded store, or finish a restored PostgreSQL database
     ///
-    /// Raises the log's epoch, so that clients with offsets of the lost history are told to start
-    /// afresh. With --database there is no file: restore the database first, with pg_restore or the
-    /// like.
+    /// Raises the log's epoch, so that clients with offsets of the lost history start again from the
+    /// beginning. With --database there is no file: restore the database first, for example with
+    /// pg_restore.
     Restore(RestoreFlags),
-    /// Look at a server and say what is wrong, and what to do about it
+    /// Check a server, and print each problem with what to do about it
     ///
     /// Whether it can be reached, the credential, the clocks, the database and how its changes are captured,
     /// what live queries need, watched tables and row rules. The exit code is 1 if something is bad. Needs the
@@ -83,35 +83,35 @@ pub(crate) enum Command {
     Doctor(DoctorFlags),
     /// Print the configuration in force, and where each value comes from
     Config(ConfigFlags),
-    /// Append a message to a stream, which is created if there is none
+    /// Append a message to a stream; the stream is created if it does not exist
     Publish(PublishFlags),
     /// Print the messages of streams, one a line, as they arrive
     ///
-    /// JSON takes one line a message; text and bytes are printed as they were appended. Lost
-    /// connections are taken up again where they broke. Ends with Ctrl-C, or when all the streams
+    /// JSON takes one line a message; text and bytes are printed as they were appended. After a lost
+    /// connection it reconnects and continues without gaps. Ends with Ctrl-C, or when all the streams
     /// are closed.
     Tail(TailFlags),
     /// List the servers that share the database, and how each is doing
     ///
-    /// A star marks the one that answered. The others are shown as they last reported, when they
-    /// renewed their leases. A node whose lease has run out is not listed.
+    /// A star marks the server that answered. The others are shown as of their last lease renewal. A
+    /// server whose lease has expired is not listed.
     Nodes(NodesFlags),
-    /// List who is connected: whose connections, from where, since when, and what waits for them
+    /// List the connections: whose, from where, since when, and what waits to be sent
     ///
-    /// Every server that shares the database is asked, the others by the URLs that they give. Needs the
+    /// Asks every server that shares the database, the others at their public URLs. Needs the
     /// admin key, or a key that allows admin, in --token or TIDEWIRE_TOKEN.
     Connections(ConnectionsFlags),
     /// Count the subscriptions to entities, by entity code: of everyone, or of one user
     ///
     /// Needs the admin key, or a key that allows observe, in --token or TIDEWIRE_TOKEN.
     Entities(EntitiesFlags),
-    /// Run SQL on a server's database, in one transaction; without any, ask for it line by line
+    /// Run SQL on a server's database, in one transaction; without SQL, read it line by line
     ///
-    /// Needs the admin key, or a key that allows sql, in --token or TIDEWIRE_TOKEN: it is trust with the
-    /// database itself. Changes to watched tables are in the log when the answer is there. The exit code
+    /// Needs the admin key, or a key that allows sql, in --token or TIDEWIRE_TOKEN: it gives access to the
+    /// whole database. Changes to watched tables are in the log when the answer arrives. The exit code
     /// is 1 if the SQL fails.
     Sql(SqlFlags),
-    /// List the live queries that are followed, on all servers; or end one
+    /// List the live queries of all servers, or end one
     ///
     /// Needs the admin key, or a key that allows sql, in --token or TIDEWIRE_TOKEN. To end another user's
     /// takes admin.
@@ -123,9 +123,9 @@ pub(crate) enum Command {
     Watch(WatchFlags),
     /// Stop watching a table, and end its stream
     Unwatch(UnwatchFlags),
-    /// Show how changes of rows come into the log, or switch it, losing nothing
+    /// Show how row changes reach the log, or switch the source without losing changes
     ///
-    /// With PostgreSQL, from its write-ahead log (wal), or from triggers by way of a table (outbox).
+    /// With PostgreSQL, the source is its write-ahead log (wal), or triggers that write a table (outbox).
     Capture(CaptureFlags),
     /// Manage consumer groups: workers that share the log, each event for one of them
     ///
@@ -139,12 +139,12 @@ pub(crate) enum Command {
     /// finished in time is given out again. Ends with SIGTERM or Ctrl-C, after the batch in hand; a second
     /// one ends it at once. Needs a key that allows consume, in --token or TIDEWIRE_TOKEN.
     Consume(ConsumeFlags),
-    /// Make, list, revoke and rotate API keys
+    /// Create, list, revoke and rotate API keys
     ///
     /// Needs the admin key, or a key that allows admin, in --token or TIDEWIRE_TOKEN.
     #[command(subcommand)]
     Keys(KeysCommand),
-    /// Say something to all servers of a database: reload, empty caches, end connections
+    /// Control all servers of a database: reload, empty caches, end connections
     Control(ControlFlags),
 }
 
@@ -163,7 +163,7 @@ pub(crate) struct ClientFlags {
     /// does not know it
     #[arg(long, env = "TIDEWIRE_CA", hide_env_values = true, global = true, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// What others call it, so that they are told what it is called here.
+    /// The names other tools use, so that an error can name ours.
     #[arg(long, hide = true, global = true, value_parser = not_port)]
     pub(crate) port: Option<String>,
 }
@@ -198,8 +198,17 @@ mod tests {
     fn times_have_units() {
         assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("30d"), Ok(Duration::from_secs(30 * 86_400)));
-        for bad in ["", "30", "d", "30w", "-1s", "1.5h", "99999999999999999d"] {
-            assert!(duration(bad).is_err(), "{bad}");
+        for (bad, why) in [
+            ("", "s, m, h or d"),
+            ("30", "s, m, h or d"),
+            ("d", "whole number"),
+            ("30w", "s, m, h or d"),
+            ("-1s", "whole number"),
+            ("1.5h", "whole number"),
+            ("99999999999999999d", "too long"),
+        ] {
+            let refused = duration(bad).expect_err(bad);
+            assert!(refused.contains(why), "{bad}: {refused}");
         }
     }
 

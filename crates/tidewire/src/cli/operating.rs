@@ -1,4 +1,4 @@
-//! What operators ask of running servers, as it is written: `nodes`, `connections`, `entities`, `control`.
+//! The flags of the commands for operators: `doctor`, `nodes`, `connections`, `entities`, `control`.
 
 use clap::{Args, Subcommand};
 
@@ -36,7 +36,7 @@ pub(crate) struct ConnectionsFlags {
     /// Only the connection of this name
     #[arg(long)]
     pub(crate) connection: Option<String>,
-    /// So many of each server at most
+    /// How many of each server at most
     #[arg(long, default_value_t = 100)]
     pub(crate) limit: u32,
     /// Print a JSON object a line instead of a table
@@ -49,7 +49,7 @@ pub(crate) struct ConnectionsFlags {
 /// Whose to count.
 #[derive(Debug, Args)]
 pub(crate) struct EntitiesFlags {
-    /// Count those of one user only, by the name that their token has
+    /// Count those of one user only, by the sub of their tokens
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
     /// Print a JSON object a line instead of a table
@@ -72,13 +72,13 @@ pub(crate) struct ControlFlags {
 pub(crate) enum ControlCommand {
     /// Read the configuration again: allowed_origins and [rates]
     Reload,
-    /// Look up every key again
+    /// Forget cached keys, so that every key is looked up again
     EmptyCaches,
-    /// End what a user is connected with
+    /// End a user's connections
     EndUser {
         /// The sub of their tokens
         user: String,
-        /// Their tenant; any tenant's user of this name if it is left out
+        /// Their tenant; without it, the users of this name of every tenant
         #[arg(long)]
         host: Option<String>,
     },

@@ -1,4 +1,4 @@
-//! `tidewire queries`, as it is written.
+//! The flags of `tidewire queries`.
 
 use clap::{Args, Subcommand};
 
@@ -22,7 +22,7 @@ pub(crate) struct QueriesFlags {
 /// What to do about live queries, if not to list them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueriesCommand {
-    /// End a live query, whichever server serves it; its client is told
+    /// End a live query on any server; its client gets a message
     Kill {
         /// The connection's id, a hyphen, and the client's name for the query, as the list shows it
         #[arg(value_name = "LIVE_ID")]

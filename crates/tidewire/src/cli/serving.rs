@@ -1,5 +1,4 @@
-//! What concerns a server and its store, as it is written: `dev`, `serve`, `config`, `migrate`, `backup`,
-//! `restore`.
+//! The flags of a server and its store: `dev`, `serve`, `config`, `migrate`, `backup`, `restore`.
 
 use std::path::PathBuf;
 
@@ -7,7 +6,7 @@ use clap::Args;
 use tidewire_store::Epoch;
 use tidewire_store_postgres::CompatSchemas;
 
-use crate::config::Given;
+use crate::config::RawSettings;
 
 /// Which store.
 #[derive(Debug, Args)]
@@ -27,10 +26,10 @@ pub(crate) struct StoreFlags {
 
 impl StoreFlags {
     /// As settings for the configuration.
-    pub(crate) fn given(self) -> Given {
+    pub(crate) fn given(self) -> RawSettings {
         let data = self.data.map(|data| ("--data", "data", data));
         let database = self.database.map(|database| ("--database", "database", database));
-        Given { file: self.config, flags: data.into_iter().chain(database).collect() }
+        RawSettings { file: self.config, flags: data.into_iter().chain(database).collect() }
     }
 }
 
@@ -40,7 +39,7 @@ pub(crate) struct ServerFlags {
     /// Where to listen [default: 127.0.0.1:4437]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// What others call it, so that they are told what it is called here.
+    /// The names other tools use, so that an error can name ours.
     #[arg(long, short, hide = true, value_parser = not_port)]
     port: Option<String>,
     #[arg(long, hide = true, alias = "bind", alias = "address", value_parser = not_host)]
@@ -51,7 +50,7 @@ pub(crate) struct ServerFlags {
 
 impl ServerFlags {
     /// As settings for the configuration.
-    pub(crate) fn given(self) -> Given {
+    pub(crate) fn given(self) -> RawSettings {
         let mut given = self.store.given();
         given.flags.extend(self.listen.map(|listen| ("--listen", "listen", listen)));
         given
@@ -81,17 +80,17 @@ pub(crate) struct ConfigFlags {
 /// What to bring up to date.
 #[derive(Debug, Args)]
 pub(crate) struct MigrateFlags {
-    /// Also make, or bring up to date, the names that other systems' SQL uses, as views and functions
+    /// Also create or update the names that other systems' SQL uses, as views and functions
     ///
     /// rxdb_subscription, logging and the functions on them; outbox, outbox_message_t, api_keys,
-    /// log_counter and consumer_offsets. In PostgreSQL only. Nothing is done if one of the names is
-    /// taken by something else.
+    /// log_counter and consumer_offsets. In PostgreSQL only. Nothing is changed if anything else has one
+    /// of the names.
     #[arg(long)]
     pub(crate) compat: bool,
-    /// The schema for the names of subscriptions to entities; made if it is missing
+    /// The schema for the names of subscriptions to entities; created if it is missing
     #[arg(long, value_name = "SCHEMA", default_value = "app", requires = "compat")]
     pub(crate) compat_schema: String,
-    /// The schema for the other names; made if it is missing
+    /// The schema for the other names; created if it is missing
     #[arg(long, value_name = "SCHEMA", default_value = "public", requires = "compat")]
     pub(crate) compat_public: String,
     #[command(flatten)]
@@ -109,7 +108,7 @@ impl MigrateFlags {
 /// Where a backup goes.
 #[derive(Debug, Args)]
 pub(crate) struct BackupFlags {
-    /// The file to write, which must not be there yet
+    /// The file to write; it must not exist
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) store: StoreFlags,
@@ -120,12 +119,12 @@ pub(crate) struct BackupFlags {
 pub(crate) struct RestoreFlags {
     /// A file that `tidewire backup` has written; not with --database
     pub(crate) file: Option<PathBuf>,
-    /// Put aside the store that is there, instead of refusing
+    /// Move an existing store aside instead of refusing
     #[arg(long)]
     pub(crate) replace: bool,
-    /// The log's new epoch, above all it has had [default: the next]
+    /// The log's new epoch, higher than all earlier ones [default: the next]
     ///
-    /// For a backup that is restored again, when what it became the first time was used.
+    /// Needed when the same backup is restored a second time and the first restored store was in use.
     #[arg(long, value_name = "NUMBER", value_parser = epoch)]
     pub(crate) epoch: Option<Epoch>,
     #[command(flatten)]

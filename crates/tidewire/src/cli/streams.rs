@@ -1,4 +1,4 @@
-//! `tidewire publish` and `tidewire tail`, as they are written.
+//! The flags of `tidewire publish` and `tidewire tail`.
 
 use clap::Args;
 use tidewire_client::ReadFrom;
@@ -16,7 +16,7 @@ pub(crate) struct PublishFlags {
     /// The data is JSON; the same as --content-type application/json
     #[arg(long, conflicts_with = "content_type")]
     pub(crate) json: bool,
-    /// The data's type [default: the stream's; for a new stream application/json if the data is an
+    /// The content type [default: the stream's; for a new stream application/json if the data is an
     /// object or an array, else text/plain]
     #[arg(long, value_name = "TYPE")]
     pub(crate) content_type: Option<String>,
@@ -27,7 +27,7 @@ pub(crate) struct PublishFlags {
 /// What to follow.
 #[derive(Debug, Args)]
 pub(crate) struct TailFlags {
-    /// What others would write without a word before it.
+    /// The positional argument.
     #[arg(hide = true, value_parser = not_a_name)]
     name: Option<String>,
     /// The stream, such as doc/123; of several, each line begins with the stream's name and a tab

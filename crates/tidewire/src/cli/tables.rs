@@ -1,4 +1,4 @@
-//! `tidewire sql`, `watch`, `unwatch` and `capture`, as they are written.
+//! The flags of `tidewire sql`, `watch`, `unwatch` and `capture`.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use super::ClientFlags;
 /// What to run, and how to print it.
 #[derive(Debug, Args)]
 pub(crate) struct SqlFlags {
-    /// The statements; - reads them from the standard input, as nothing does if that is no terminal
+    /// The statements; - reads them from the standard input, which is also the default without a terminal
     pub(crate) sql: Option<String>,
     /// Read the statements from a file instead
     #[arg(short, long, value_name = "FILE", conflicts_with = "sql")]
     pub(crate) file: Option<PathBuf>,
-    /// What stands for $1, then $2 and so on: JSON, or else text; of a single statement
+    /// The value of $1, then of $2 and so on, as JSON or else text; for a single statement only
     #[arg(short, long = "param", value_name = "VALUE")]
     pub(crate) params: Vec<String>,
     /// Print a JSON object a row instead of a table
@@ -23,11 +23,11 @@ pub(crate) struct SqlFlags {
     /// Print comma-separated values, with the columns' names first, instead of a table
     #[arg(long)]
     pub(crate) csv: bool,
-    /// Print a line for each column, as is done where rows are wider than the terminal
+    /// Print a line for each column, which is the default where rows are wider than the terminal
     #[arg(short = 'x', long, conflicts_with_all = ["json", "csv"])]
     pub(crate) expanded: bool,
-    /// Follow the result of one SELECT over watched tables: it is drawn again when it is another, or,
-    /// where the output is no terminal, each row is printed that came, went or changed
+    /// Follow the result of one SELECT over watched tables: a terminal shows the whole result again after
+    /// each change; any other output gets a line for each inserted, deleted or changed row
     #[arg(long, conflicts_with = "csv")]
     pub(crate) live: bool,
     #[command(flatten)]
@@ -40,19 +40,19 @@ pub(crate) struct WatchFlags {
     /// The table, as one writes it in SQL: orders, sales.orders, '"Odd Name"'
     #[arg(required_unless_present = "list")]
     pub(crate) table: Option<String>,
-    /// The columns that tell a row from others [default: the primary key; without one, the whole row]
+    /// The columns that identify a row [default: the primary key; without one, the whole row]
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub(crate) key: Option<Vec<String>>,
-    /// What its rows are to those who subscribe to entities, such as project
+    /// The entity code under which clients subscribe to its rows, such as project
     #[arg(long, value_name = "CODE")]
     pub(crate) entity: Option<String>,
-    /// The column that says whose tenant's a row is
+    /// The column with the tenant of a row
     #[arg(long, value_name = "COLUMN")]
     pub(crate) host_column: Option<String>,
-    /// The column that says which user's a row is
+    /// The column with the user of a row
     #[arg(long, value_name = "COLUMN")]
     pub(crate) user_column: Option<String>,
-    /// List the watched tables, with how many changes came, and what waits for its place in the log
+    /// List the watched tables, with the number of changes, and how many wait to enter the log
     #[arg(long, conflicts_with_all = ["table", "key", "entity", "host_column", "user_column"])]
     pub(crate) list: bool,
     /// Print a JSON object a table instead of text
@@ -86,9 +86,9 @@ pub(crate) struct CaptureFlags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CaptureCommand {
-    /// Show how changes come into the log, and what stands in the way of the other way
+    /// Show how changes reach the log, and what prevents the other source
     Status,
-    /// Take changes from another source from now on; waits for transactions under way, loses nothing
+    /// Switch to another source; waits for running transactions, loses no change
     Switch {
         /// wal or outbox
         #[arg(value_parser = ["wal", "outbox"])]

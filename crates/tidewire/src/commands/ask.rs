@@ -1,4 +1,4 @@
-//! Asking a person before something is done that cannot be undone.
+//! Asks for confirmation before something that cannot be undone.
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 
@@ -10,7 +10,9 @@ pub(crate) fn may(yes: bool, what: &str) -> anyhow::Result<bool> {
         return Ok(true);
     }
     if !io::stdin().is_terminal() {
-        bail!("{what} That cannot be undone, and there is nobody to ask: say --yes if it is meant");
+        bail!(
+            "{what} This cannot be undone, and there is no terminal to confirm it: pass --yes to go ahead"
+        );
     }
     let answer = ask(&mut io::stdin().lock(), &mut io::stderr().lock(), what);
     let agreed = answer.context("cannot read the answer")?;

@@ -1,4 +1,4 @@
-//! `tidewire capture`: how changes of rows come into the log.
+//! `tidewire capture`: the source of row changes.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -47,8 +47,8 @@ fn print(out: &mut impl Write, capture: &Capture) -> io::Result<()> {
         let Repair { table, why, at, events } = repair;
         let at = at.as_deref().unwrap_or("-");
         let told = match events {
-            Some(events) => format!("{events} events told the difference"),
-            None => "whoever follows it was told to read it again".to_owned(),
+            Some(events) => format!("{events} events carry the difference"),
+            None => "its readers were told to read it again".to_owned(),
         };
         writeln!(out, "repaired  {table} at {at}: {why}; {told}")?;
     }

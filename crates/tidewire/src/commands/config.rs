@@ -1,4 +1,4 @@
-//! `tidewire config`: what is in force, or all there is.
+//! `tidewire config`: the configuration in force, or the default one.
 
 use std::io::Write as _;
 use std::process::ExitCode;

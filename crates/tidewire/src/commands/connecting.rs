@@ -1,9 +1,9 @@
 //! The first connection of a command that follows something.
 //!
-//! Later ones are made for as long as it takes, because servers come back. But an address that begins wrongly, or a
-//! certificate that does not hold here, does not get better by itself: who has just typed the command is told so at once.
+//! Later connections are retried for ever, because servers come back. But a wrong URL or an unknown certificate does
+//! not get better by waiting: the first connection fails with it at once.
 
-use tidewire_client::{ClientError, Unreached, Update};
+use tidewire_client::{ClientError, ConnectFailure, Update};
 
 /// Whether there was a connection.
 #[derive(Debug, Default)]
@@ -16,7 +16,9 @@ impl Connecting {
     pub(super) fn take(&mut self, update: Update) -> Result<Update, ClientError> {
         match update {
             Update::Disconnected { error, retry_in } => match error.unreached() {
-                Some(Unreached::NotEncrypted | Unreached::Certificate) if !self.is_done => {
+                Some(ConnectFailure::NotEncrypted | ConnectFailure::Certificate)
+                    if !self.is_done =>
+                {
                     Err(error)
                 }
                 _ => Ok(Update::Disconnected { error, retry_in }),

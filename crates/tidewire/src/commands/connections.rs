@@ -1,4 +1,4 @@
-//! `tidewire connections`: who is connected, to all servers that share the database.
+//! `tidewire connections`: the connections of all servers that share the database.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ pub(crate) async fn run(flags: ConnectionsFlags) -> anyhow::Result<ExitCode> {
                 found.extend(told.connections);
             }
             Err(error) => {
-                eprintln!("{} does not say who is connected to it: {error:#}", node.name);
+                eprintln!("{} does not list its connections: {error:#}", node.name);
                 exit = ExitCode::FAILURE;
             }
         }

@@ -1,22 +1,24 @@
-//! `tidewire control`: something that is said to all servers of a database.
+//! `tidewire control`: a message to all servers of a database.
 
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use tidewire_client::Order;
+use tidewire_client::ControlMessage;
 
 use crate::cli::{ControlCommand, ControlFlags};
 
 pub(crate) async fn run(flags: ControlFlags) -> anyhow::Result<ExitCode> {
     let order = match flags.command {
-        ControlCommand::Reload => Order::Reload,
-        ControlCommand::EmptyCaches => Order::EmptyCaches,
-        ControlCommand::EndUser { user, host } => Order::EndUser { user, host },
-        ControlCommand::EndConnection { connection_id } => Order::EndConnection { connection_id },
-        ControlCommand::EndSubscription { live_id } => Order::EndSubscription { live_id },
+        ControlCommand::Reload => ControlMessage::Reload,
+        ControlCommand::EmptyCaches => ControlMessage::EmptyCaches,
+        ControlCommand::EndUser { user, host } => ControlMessage::EndUser { user, host },
+        ControlCommand::EndConnection { connection_id } => {
+            ControlMessage::EndConnection { connection_id }
+        }
+        ControlCommand::EndSubscription { live_id } => ControlMessage::EndSubscription { live_id },
     };
     let client = super::client(&flags.client)?;
-    client.order(&order).await.context("cannot say this to the servers")?;
-    eprintln!("Said to all servers.");
+    client.order(&order).await.context("cannot send this to the servers")?;
+    eprintln!("Sent to all servers.");
     Ok(ExitCode::SUCCESS)
 }

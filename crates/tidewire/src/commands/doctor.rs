@@ -1,4 +1,4 @@
-//! `tidewire doctor`: looks at a server from outside and from inside, and says what is wrong and what to do.
+//! `tidewire doctor`: checks a server from outside and from inside, and prints each problem with what to do.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

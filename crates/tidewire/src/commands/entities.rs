@@ -1,4 +1,4 @@
-//! `tidewire entities`: how many subscriptions to entities there are, as a table or as lines of JSON.
+//! `tidewire entities`: the number of subscriptions to entities, as a table or as lines of JSON.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

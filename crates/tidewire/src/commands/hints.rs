@@ -1,6 +1,6 @@
-//! What to do about an error, in the words of the command line: its flags and variables, which the client does not know.
+//! What to do about an error, in terms of the command line's flags and variables, which the client does not know.
 
-use tidewire_client::{ClientError, Unreached};
+use tidewire_client::{ClientError, ConnectFailure};
 
 /// What to try, if it is known.
 pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
@@ -15,19 +15,19 @@ pub(super) fn of(error: &ClientError) -> Option<String> {
 
 fn of_client(error: &ClientError, has_token: bool, has_admin_key: bool) -> Option<String> {
     let text = match (error.unreached(), error) {
-        (Some(Unreached::NobodyListens), _) => {
+        (Some(ConnectFailure::NobodyListens), _) => {
             "start a server (tidewire dev), or name the one that runs by --url or TIDEWIRE_URL"
         }
-        (Some(Unreached::NotEncrypted), _) => {
+        (Some(ConnectFailure::NotEncrypted), _) => {
             "write http:// instead of https:// in --url or TIDEWIRE_URL"
         }
-        (Some(Unreached::Certificate), error)
+        (Some(ConnectFailure::Certificate), error)
             if error.to_string().contains("CaUsedAsEndEntity") =>
         {
-            "the server's certificate is an authority's own (CA:TRUE): make it anew with -addext \
+            "the server's certificate is an authority's own (CA:TRUE): create it again with -addext \
              basicConstraints=critical,CA:FALSE, and name it by --ca FILE or TIDEWIRE_CA"
         }
-        (Some(Unreached::Certificate), _) => {
+        (Some(ConnectFailure::Certificate), _) => {
             "name the authority that issued the server's certificate by --ca FILE or TIDEWIRE_CA, and the server as \
              the certificate does"
         }

@@ -35,7 +35,7 @@ async fn rotate(flags: RotateKeyFlags) -> anyhow::Result<ExitCode> {
     let old = client.keys().await.context("cannot list the keys")?;
     let end = old.iter().find(|key| key.id == flags.id).and_then(|key| key.expires_at.clone());
     if let Some(end) = end {
-        eprintln!("Key {} goes on until {}.", flags.id, to_the_second(&end));
+        eprintln!("Key {} stays valid until {}.", flags.id, to_the_second(&end));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -45,7 +45,7 @@ async fn revoke(flags: RevokeKeyFlags) -> anyhow::Result<ExitCode> {
     for id in flags.ids {
         client.revoke_key(id).await.with_context(|| format!("cannot revoke key {id}"))?;
         let url = client.url();
-        eprintln!("Key {id} of {url} is revoked; whoever was connected with it is not any more.");
+        eprintln!("Key {id} of {url} is revoked, and its connections are closed.");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,5 @@
-//! `tidewire migrate`: opens the store, which brings its schema up to date, and closes it; with
-//! `--compat` gives what is there the names that other systems' SQL uses.
+//! `tidewire migrate`: opens the store, which brings its schema up to date, and closes it. With `--compat` it also
+//! creates the names that SQL written for other systems uses.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `tidewire publish`: appends a message, and creates the stream if there is none.
+//! `tidewire publish`: appends a message, and creates the stream if it does not exist.
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::process::ExitCode;
@@ -58,12 +58,12 @@ async fn prepare(
             let content_type = asked.unwrap_or_else(|| guess(data).to_owned());
             // Before it is made: a stream that was made by mistake keeps its type.
             check(&content_type, data)
-                .context("there is no such stream, and none was made for it")?;
+                .context("the stream does not exist, and could not be created")?;
             client.create(stream, &content_type).await?;
             eprintln!("tidewire: created the stream {stream} ({content_type})");
             if content_type == TEXT && is_broken_json(data) {
                 eprintln!(
-                    "note: the message begins as JSON does, and is none; --json refuses that"
+                    "note: the message looks like JSON but is not valid; --json refuses that"
                 );
             }
             Ok(content_type)
@@ -114,7 +114,8 @@ mod tests {
             refused(b"{text: hi}")
         );
         assert!(refused(b"hi").contains("double quotes"), "{}", refused(b"hi"));
-        check("application/json; charset=utf-8", b"{} x").expect_err("more than one value");
+        let several = check("application/json; charset=utf-8", b"{} x").expect_err("two values");
+        assert!(several.to_string().contains("is not JSON"), "{several}");
         check(JSON, b"[1, 2]").expect("JSON");
         check(TEXT, b"{text: hi}").expect("any text");
     }

@@ -1,4 +1,4 @@
-//! `tidewire queries`: the live queries of all servers that share the database, and ending one.
+//! `tidewire queries`: lists the live queries of all servers that share the database, or ends one.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ pub(crate) async fn run(flags: QueriesFlags) -> anyhow::Result<ExitCode> {
     if let Some(QueriesCommand::Kill { live_id }) = flags.command {
         let kill = format!("KILL LIVE QUERY '{}'", live_id.replace('\'', "''"));
         client.sql(&kill, &[]).await.with_context(|| format!("cannot end {live_id}"))?;
-        eprintln!("{live_id} is told to end.");
+        eprintln!("Asked {live_id} to end.");
         return Ok(ExitCode::SUCCESS);
     }
     let user = Value::from(flags.user.unwrap_or_default());

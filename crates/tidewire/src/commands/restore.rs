@@ -1,5 +1,4 @@
-//! `tidewire restore`: puts a backup in the place of the embedded store, or finishes what
-//! PostgreSQL's own tools have restored.
+//! `tidewire restore`: replaces the embedded store by a backup, or finishes a restored PostgreSQL database.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -30,7 +29,7 @@ pub(crate) async fn run(
              `tidewire restore --database URL` without a file finishes it. See BACKUP.md"
         ),
         (StoreOptions::Postgres(_), None) if restore.replace => {
-            bail!("--replace is for the embedded store: nothing of a database is put aside")
+            bail!("--replace is for the embedded store: it does not move a database aside")
         }
         (StoreOptions::Postgres(options), None) => {
             tidewire_store_postgres::restore(options, &restore).await?

@@ -95,7 +95,7 @@ impl<'a, W: Write> Tail<'a, W> {
                 other => {
                     self.ok = false;
                     let what = what.map_or_else(String::new, |what| format!(": {what}"));
-                    self.say(format!("{stream} is not followed any more ({other}){what}"))?;
+                    self.say(format!("{stream} ended ({other}){what}"))?;
                 }
             },
             Update::SchemaChanged { stream, what, .. } => {

@@ -1,4 +1,4 @@
-//! `tidewire watch` and `tidewire unwatch`: which tables' changes are streams.
+//! `tidewire watch` and `tidewire unwatch`: choose the tables whose changes are streams.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -41,7 +41,7 @@ pub(crate) async fn unwatch(flags: UnwatchFlags) -> anyhow::Result<ExitCode> {
     for table in flags.tables {
         let unwatched = client.unwatch(&table).await;
         unwatched.with_context(|| format!("cannot stop watching {table}"))?;
-        eprintln!("{table} is not watched any more, and its stream has ended.");
+        eprintln!("{table} is no longer watched, and its stream has ended.");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,6 @@
 //! Environment variables as settings.
 //!
-//! A variable that begins with `TIDEWIRE_` and means nothing is an error, because a mistaken name
-//! would otherwise be a setting that silently does not hold.
+//! An unknown variable that begins with `TIDEWIRE_` is an error: a misspelt name would otherwise be ignored silently.
 
 use std::ffi::OsString;
 

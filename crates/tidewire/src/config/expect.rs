@@ -1,7 +1,6 @@
-//! What each key expects beyond its type: ranges of numbers, words, addresses.
+//! The values that each key accepts beyond its type: ranges of numbers, words, addresses.
 //!
-//! The type of a key is that of its default. A test holds that every number of the default file has
-//! a range here, so a new key cannot be forgotten.
+//! The type of a key is the type of its default. A test checks that every number of the default file has a range here.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;

@@ -36,7 +36,7 @@ const FILE_NAME: &str = "tidewire.toml";
 
 /// What the person who started us gave, before it is looked at.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Given {
+pub(crate) struct RawSettings {
     /// `--config`.
     pub(crate) file: Option<PathBuf>,
     /// `--listen` and its like, by the key they set.
@@ -58,7 +58,7 @@ pub(crate) struct Config {
 
 /// Reads all layers. `folder` is where `tidewire.toml` is looked for.
 pub(crate) fn load(
-    given: Given,
+    given: RawSettings,
     variables: impl Iterator<Item = (OsString, OsString)>,
     folder: &Path,
 ) -> Result<Config, Problems> {
@@ -91,7 +91,11 @@ pub(crate) fn load(
     })
 }
 
-fn named_file(given: &Given, variables: &[(String, String)], folder: &Path) -> Option<PathBuf> {
+fn named_file(
+    given: &RawSettings,
+    variables: &[(String, String)],
+    folder: &Path,
+) -> Option<PathBuf> {
     let named = given.file.clone();
     let named = named.or_else(|| environment::get(variables, "TIDEWIRE_CONFIG").map(PathBuf::from));
     named.or_else(|| Some(folder.join(FILE_NAME)).filter(|path| path.exists()))

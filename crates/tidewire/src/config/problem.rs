@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, in words for the person who wrote it.
+//! Errors of a configuration, worded for the person who wrote it.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What must not be shown: the admin key, and the password in a database's URL.
+//! Values that must not be printed: the admin key, and the password in a database's URL.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! One value of the configuration, and where it comes from.
+//! One value of the configuration, and its origin.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The layers together: which one wins, and what is said when one is wrong.
+//! All layers together: which one wins, and the errors for wrong values.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn load_from(
         std::fs::write(folder.path().join(FILE_NAME), text).expect("a file");
     }
     let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
-    let given = Given { file: None, flags };
+    let given = RawSettings { file: None, flags };
     load(given, variables, folder.path()).map_err(|problems| problems.to_string())
 }
 

@@ -1,4 +1,4 @@
-//! What a person sees when the server is up: where everything is, and something to paste.
+//! The text that a person sees when the server is up: its addresses, and commands to try.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -12,17 +12,17 @@ const DEFAULT_URL: &str = "http://127.0.0.1:4437";
 
 /// Where a server is, for those who are on its machine.
 #[derive(Debug)]
-pub(crate) struct Reached {
+pub(crate) struct LocalAddress {
     pub(crate) url: String,
     /// What is given to clients as the certificate of an authority: the server's own, where that is in there.
     pub(crate) ca: Option<PathBuf>,
 }
 
-impl Reached {
+impl LocalAddress {
     /// By which name and with which certificate a server that listens at an address is to be asked.
-    pub(crate) fn at(address: SocketAddr, options: &Options) -> Reached {
+    pub(crate) fn at(address: SocketAddr, options: &Options) -> LocalAddress {
         let Some(tls) = &options.tls else {
-            return Reached { url: url("http", address), ca: None };
+            return LocalAddress { url: url("http", address), ca: None };
         };
         let by_address = url("https", address);
         let is_here = from_here(address).ip().is_loopback();
@@ -35,7 +35,7 @@ impl Reached {
             None => by_address,
         };
         let ca = (tls.trust() == Trust::InFile).then(|| std::path::absolute(&tls.certificate));
-        Reached { url, ca: ca.and_then(Result::ok) }
+        LocalAddress { url, ca: ca.and_then(Result::ok) }
     }
 }
 
@@ -44,7 +44,7 @@ impl Reached {
 pub(crate) fn text(
     mode: Mode,
     program: &str,
-    reached: &Reached,
+    reached: &LocalAddress,
     backend: &str,
     place: &str,
 ) -> String {
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_development_banner() {
-        let reached = Reached { url: url("http", address("127.0.0.1:4437")), ca: None };
+        let reached = LocalAddress { url: url("http", address("127.0.0.1:4437")), ca: None };
         let text = text(Mode::Dev, "tidewire", &reached, "SQLite", "in ./tidewire-data");
         insta::assert_snapshot!(text.replace(env!("CARGO_PKG_VERSION"), "0.0.0"));
     }
@@ -139,7 +139,7 @@ mod tests {
         let text = text(
             Mode::Serve,
             "target/debug/tidewire",
-            &Reached { url: url("http", address("0.0.0.0:80")), ca: None },
+            &LocalAddress { url: url("http", address("0.0.0.0:80")), ca: None },
             "PostgreSQL",
             "at postgres://h/d",
         );
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn clients_are_given_the_certificate_that_they_are_to_trust() {
-        let reached = Reached {
+        let reached = LocalAddress {
             url: "https://localhost:4437".to_owned(),
             ca: Some("/etc/a b/certificate.pem".into()),
         };

@@ -1,4 +1,4 @@
-//! Taking the address.
+//! Binds the server's address.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub(crate) fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
                 "ports below 1024 need a privilege; choose another with --listen"
             }
             ErrorKind::AddrNotAvailable => {
-                "this machine has no such address; choose one of its own with --listen"
+                "this machine does not have that address; choose one of its own with --listen"
             }
             _ => return anyhow!("cannot listen on {address}: {error}"),
         };

@@ -29,7 +29,7 @@ use tidewire_store_postgres::{PostgresStore, Replaced};
 
 use crate::config::secret::{AdminKey, NoAdminKey};
 use crate::config::{Config, StoreOptions, listen_address};
-use signals::{Ending, Signals};
+use signals::{Signals, StopSignal};
 use store::Opened;
 
 /// How long the store may take to close. Its work is durable before it is acknowledged, so that one
@@ -83,8 +83,8 @@ impl Running {
 }
 
 /// Why a server that runs is to end.
-enum Cue {
-    Signal(Ending),
+enum StopCause {
+    Signal(StopSignal),
     Replaced(Replaced),
 }
 
@@ -154,21 +154,21 @@ pub(crate) async fn run(mut plan: Plan) -> anyhow::Result<ExitCode> {
         };
         first = false;
         let cue = tokio::select! {
-            signal = signals.next(|| running.server.reload()) => Cue::Signal(signal),
-            why = running.replaced() => Cue::Replaced(why),
+            signal = signals.next(|| running.server.reload()) => StopCause::Signal(signal),
+            why = running.replaced() => StopCause::Replaced(why),
         };
         match &cue {
-            Cue::Signal(signal) => tracing::info!(
+            StopCause::Signal(signal) => tracing::info!(
                 ?grace,
                 "{signal}: finishing requests under way; a second one ends at once"
             ),
-            Cue::Replaced(Replaced::Reopen(why)) => tracing::error!(
+            StopCause::Replaced(Replaced::Reopen(why)) => tracing::error!(
                 why,
-                "the database is not the one that was opened; this node opens it anew"
+                "the database was replaced (a failover); this node opens it again"
             ),
-            Cue::Replaced(Replaced::Stop(why)) => tracing::error!("stopping: {why}"),
+            StopCause::Replaced(Replaced::Stop(why)) => tracing::error!("stopping: {why}"),
         }
-        if !matches!(cue, Cue::Replaced(Replaced::Reopen(_))) {
+        if !matches!(cue, StopCause::Replaced(Replaced::Reopen(_))) {
             // Whoever wants to connect meanwhile goes elsewhere.
             listener = None;
         }
@@ -180,9 +180,9 @@ pub(crate) async fn run(mut plan: Plan) -> anyhow::Result<ExitCode> {
             }
         }
         match cue {
-            Cue::Signal(_) => {}
-            Cue::Replaced(Replaced::Stop(why)) => bail!("{why}"),
-            Cue::Replaced(Replaced::Reopen(_)) => plan.database_wait = REOPEN_WAIT,
+            StopCause::Signal(_) => {}
+            StopCause::Replaced(Replaced::Stop(why)) => bail!("{why}"),
+            StopCause::Replaced(Replaced::Reopen(_)) => plan.database_wait = REOPEN_WAIT,
         }
     }
     tracing::info!("stopped");
@@ -199,7 +199,7 @@ async fn start(
     let backend = store.backend();
     let encrypted = plan.options.tls.is_some();
     someone_may_come_in(&plan.options, &store).await?;
-    // Before anyone is served: from then on a signal to stop is a wish to drain.
+    // Before anyone is served: from then on a signal to stop begins the drain.
     if plan.options.queries.enabled {
         say_what_live_queries_need(&store).await;
     }
@@ -210,7 +210,7 @@ async fn start(
     let address = server.local_addr();
     let place = store::place(&plan.store);
     if first {
-        let reached = banner::Reached::at(address, &plan.options);
+        let reached = banner::LocalAddress::at(address, &plan.options);
         let banner = banner::text(plan.mode, &banner::program(), &reached, backend, &place);
         // Whoever started us may not be listening to our output; that is no reason to stop.
         let _ = std::io::stdout().lock().write_all(banner.as_bytes());
@@ -272,7 +272,7 @@ async fn drain(running: Running, grace: Duration) {
     if let Some(capture) = running.capture
         && tokio::time::timeout(CAPTURE_STOP_MAX, capture.stop()).await.is_err()
     {
-        tracing::warn!("capture did not stop in time; another node goes on where it was");
+        tracing::warn!("capture did not stop in time; another node continues from its position");
     }
     if tokio::time::timeout(STORE_CLOSE_MAX, running.store.close()).await.is_err() {
         tracing::warn!("the store did not close in time; what was acknowledged is durable");

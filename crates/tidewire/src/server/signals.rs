@@ -1,32 +1,32 @@
-//! SIGINT and SIGTERM, which end a server, and SIGHUP, on which it reads its configuration again.
+//! SIGINT and SIGTERM stop a server; SIGHUP makes it read its configuration again.
 
 use std::fmt;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// A wish that we end.
+/// A signal to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum StopSignal {
     Interrupt,
     Terminate,
 }
 
-impl Ending {
+impl StopSignal {
     /// 128 + the signal's number, as shells report it.
     pub(crate) fn exit_code(self) -> u8 {
         match self {
-            Ending::Interrupt => 130,
-            Ending::Terminate => 143,
+            StopSignal::Interrupt => 130,
+            StopSignal::Terminate => 143,
         }
     }
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for StopSignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Ending::Interrupt => "SIGINT",
-            Ending::Terminate => "SIGTERM",
+            StopSignal::Interrupt => "SIGINT",
+            StopSignal::Terminate => "SIGTERM",
         })
     }
 }
@@ -47,12 +47,12 @@ impl Signals {
         Ok(Signals { interrupt, terminate, hang_up: listen(SignalKind::hangup())? })
     }
 
-    /// The next wish that we end. Until then, every SIGHUP is a wish to reload.
-    pub(crate) async fn next(&mut self, reload: impl Fn()) -> Ending {
+    /// The next signal to stop. Until then, every SIGHUP is a request to reload.
+    pub(crate) async fn next(&mut self, reload: impl Fn()) -> StopSignal {
         loop {
             tokio::select! {
-                _ = self.interrupt.recv() => return Ending::Interrupt,
-                _ = self.terminate.recv() => return Ending::Terminate,
+                _ = self.interrupt.recv() => return StopSignal::Interrupt,
+                _ = self.terminate.recv() => return StopSignal::Terminate,
                 _ = self.hang_up.recv() => reload(),
             }
         }

@@ -1,4 +1,4 @@
-//! Opening the store that the configuration names.
+//! Opens the store that the configuration names.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the binary will not do, and how it says so: one message, no traces of Rust in it.
+//! What the binary refuses, and its messages: one message each, with no traces of Rust in it.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -82,7 +82,7 @@ fn serve_waits_for_its_database_and_then_gives_up() {
 fn a_filter_that_is_none_is_refused() {
     let variables = [("TIDEWIRE_LOG", "tidewire=loud")];
     let complaint = Folder::new().run_with(&["migrate"], &variables).complained();
-    assert!(complaint.contains("TIDEWIRE_LOG=tidewire=loud is no filter"), "{complaint}");
+    assert!(complaint.contains("TIDEWIRE_LOG=tidewire=loud is not a filter"), "{complaint}");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn an_address_that_is_none_comes_with_the_one_that_was_meant() {
         ("127.0.0.1:4437", "did you mean http://127.0.0.1:4437?"),
         ("localhost:4437", "did you mean http://localhost:4437?"),
         ("ws://localhost:4437", "did you mean http://localhost:4437?"),
-        ("http://localhost:4437/v1/stream", "give http://localhost:4437"),
+        ("http://localhost:4437/v1/stream", "without a path: http://localhost:4437"),
     ] {
         let complaint = Folder::new().run(&["nodes", "--url", url]).complained();
         assert!(complaint.contains(says), "{complaint}");

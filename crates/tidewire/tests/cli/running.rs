@@ -1,4 +1,4 @@
-//! Processes that a test starts and talks to: servers, and clients that stay.
+//! Processes that a test starts and controls: servers, and clients that keep running.
 
 use std::io::{BufRead, BufReader, Read as _};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};

@@ -1,6 +1,6 @@
 //! A client of a live query: what it was told, and what it therefore has.
 
-use tidewire_query::{Delta, Place, RowText};
+use tidewire_query::{Delta, Position, RowText};
 
 /// What someone has who follows a query.
 #[derive(Debug, Clone, Default)]
@@ -9,7 +9,7 @@ pub(crate) struct Client {
     /// Whether it has been told anything.
     pub(crate) begun: bool,
     /// The last place that it was told to be exact at, and whether anything came since without one.
-    pub(crate) place: Option<Place>,
+    pub(crate) position: Option<Position>,
     pub(crate) unsettled: bool,
 }
 
@@ -21,15 +21,15 @@ impl Client {
     }
 
     /// It is told where it is. Says what is wrong with that, if anything is.
-    pub(crate) fn at(&mut self, place: Option<Place>) -> Result<(), String> {
-        let Some(place) = place else {
+    pub(crate) fn at(&mut self, position: Option<Position>) -> Result<(), String> {
+        let Some(position) = position else {
             self.unsettled = true;
             return Ok(());
         };
-        if let Some(before) = self.place.filter(|before| *before > place) {
-            return Err(format!("the place goes back from {} to {}", before.0, place.0));
+        if let Some(before) = self.position.filter(|before| *before > position) {
+            return Err(format!("the position goes back from {} to {}", before.0, position.0));
         }
-        self.place = Some(place);
+        self.position = Some(position);
         self.unsettled = false;
         Ok(())
     }
@@ -122,7 +122,8 @@ mod tests {
         };
         client.change(&delta).expect("it fits");
         assert_eq!(client.rows, rows(&["e", "a", "x", "c"]));
-        assert!(client.change(&delta).is_err(), "what goes must be there");
+        let wrong = client.change(&delta).expect_err("a deleted row must be there");
+        assert!(wrong.contains(", and "), "{wrong}");
     }
 
     #[test]
@@ -137,15 +138,17 @@ mod tests {
         client.change(&delta).expect("it fits");
         client.rows.sort();
         assert_eq!(client.rows, rows(&["a", "c"]));
-        assert!(client.change(&delta).is_err());
+        let wrong = client.change(&delta).expect_err("a deleted row must be there");
+        assert!(wrong.contains("a row goes that is not there"), "{wrong}");
     }
 
     #[test]
-    fn places_do_not_go_back() {
+    fn positions_do_not_go_back() {
         let mut client = Client::default();
-        client.at(Some(Place(5))).expect("forward");
+        client.at(Some(Position(5))).expect("forward");
         client.at(None).expect("not known");
         assert!(client.unsettled);
-        assert!(client.at(Some(Place(4))).is_err());
+        let wrong = client.at(Some(Position(4))).expect_err("it went back");
+        assert_eq!(wrong, "the position goes back from 5 to 4");
     }
 }

@@ -10,13 +10,13 @@ use crate::condition::{Generator, Subject};
 
 /// A column that can be named.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct NamedColumn {
     /// What stands before its name: nothing, or an alias and a dot.
     pub(crate) prefix: &'static str,
     pub(crate) field: &'static Field,
 }
 
-impl Seen {
+impl NamedColumn {
     /// Its name.
     pub(crate) fn text(&self) -> String {
         format!("{}{}", self.prefix, self.field.name)
@@ -46,7 +46,7 @@ impl Maker<'_> {
     }
 
     /// A few conditions that all must hold.
-    pub(crate) fn conjuncts(&mut self, scope: &[Seen], most: usize) -> Vec<String> {
+    pub(crate) fn conjuncts(&mut self, scope: &[NamedColumn], most: usize) -> Vec<String> {
         let count = self.random.random_range(0..=most);
         if count > 1 {
             self.note("AND");
@@ -55,7 +55,7 @@ impl Maker<'_> {
     }
 
     /// A condition that can stand beside AND.
-    pub(crate) fn conjunct(&mut self, scope: &[Seen]) -> String {
+    pub(crate) fn conjunct(&mut self, scope: &[NamedColumn]) -> String {
         match self.random.random_range(0..10) {
             0 => {
                 self.note("OR");
@@ -71,9 +71,9 @@ impl Maker<'_> {
     }
 
     /// One of the conditions that predicates are compared by.
-    fn generated(&mut self, scope: &[Seen]) -> String {
+    fn generated(&mut self, scope: &[NamedColumn]) -> String {
         let prefix = self.pick(scope).prefix;
-        let plain = |seen: &&Seen| {
+        let plain = |seen: &&NamedColumn| {
             seen.prefix == prefix
                 && !matches!(seen.field.kind, Kind::Json | Kind::Opaque | Kind::Bytes)
         };
@@ -115,11 +115,11 @@ impl Maker<'_> {
         literal.to_owned()
     }
 
-    fn test(&mut self, scope: &[Seen]) -> String {
-        let exact = |it: &&Seen| {
+    fn test(&mut self, scope: &[NamedColumn]) -> String {
+        let exact = |it: &&NamedColumn| {
             matches!(it.field.kind, Kind::Whole | Kind::Bool | Kind::Text | Kind::Ordered)
         };
-        let exact: Vec<Seen> = scope.iter().filter(exact).copied().collect();
+        let exact: Vec<NamedColumn> = scope.iter().filter(exact).copied().collect();
         let seen = self.pick(if self.plain && !exact.is_empty() { &exact } else { scope });
         let (name, field) = (seen.text(), seen.field);
         // Bytes cannot be written in a live query of SQLite.

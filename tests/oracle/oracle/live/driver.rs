@@ -1,8 +1,8 @@
 //! Plays a case: a real store, an engine, and clients that believe what they are told.
 //!
 //! One step is made at a time, so that transactions stay open across snapshots, reads are answered
-//! late, and the engine is behind, as the case says. What clients have wherever they are told a place
-//! is kept, to be compared with what the database says of that place.
+//! late, and the engine is behind, as the case says. What clients have wherever they are told a position
+//! is kept, to be compared with what the database says of that position.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tidewire_query::{
     Access, AskId, AskKind, Binding, Change, Column, Draft, EndReason, Engine, EngineOptions,
-    Event, Kind, Output, Place, PlanName, Query, QueryId, QueryLimits, ReadFailed, RowText, Rows,
-    ShapeColumn, Snapshot, Subscriber, TableName, TableNews, TableShape, TenantRule, To,
+    Event, Kind, Output, PlanName, Query, QueryId, QueryLimits, ReadFailed, Recipients, RowText,
+    Rows, ShapeColumn, Snapshot, Subscriber, TableName, TableNews, TableShape, TenantRule,
 };
 use tidewire_store::{
     Control, LiveRead, Operation, PageLimit, Position, ShapeView, SqlError, TableRef, TailEvent,
@@ -19,7 +19,7 @@ use tidewire_store::{
 
 use super::case::{Case, Step};
 use super::client::Client;
-use super::ground::{Ground, LIMITS};
+use super::fixture::{Fixture, LIMITS};
 use crate::tally::Tally;
 use crate::who::Who;
 
@@ -29,13 +29,13 @@ const TURNS_MAX: usize = 60;
 /// How long a mark may take.
 const MARK_MS: u64 = 30_000;
 
-/// What a client had where it was told a place.
+/// What a client had where it was told a position.
 #[derive(Debug)]
 pub(crate) struct Report {
     /// Which query of the case.
     pub(crate) query: usize,
     pub(crate) plan: PlanName,
-    pub(crate) place: Place,
+    pub(crate) position: tidewire_query::Position,
     pub(crate) rows: Vec<RowText>,
     pub(crate) who: Subscriber,
 }
@@ -57,7 +57,7 @@ struct Asked {
 /// See the [module documentation](self).
 pub(crate) struct Driver<'a> {
     case: &'a Case,
-    ground: &'a mut Ground,
+    fixture: &'a mut Fixture,
     engine: Engine,
     limits: QueryLimits,
     shapes: BTreeMap<String, Arc<TableShape>>,
@@ -82,10 +82,10 @@ impl<'a> Driver<'a> {
     /// The tables are there and watched.
     pub(crate) async fn new(
         case: &'a Case,
-        ground: &'a mut Ground,
+        fixture: &'a mut Fixture,
         tally: &'a mut Tally,
     ) -> Driver<'a> {
-        let at = ground.store.caught_up(MARK_MS).await.expect("a mark");
+        let at = fixture.store.caught_up(MARK_MS).await.expect("a mark");
         let small = case.seed % 3;
         let options = EngineOptions {
             rows_max: 1_000,
@@ -98,7 +98,7 @@ impl<'a> Driver<'a> {
         let limits = QueryLimits { rows_max: 1_000, window_slack: slack, hide_timing: true };
         let mut driver = Driver {
             case,
-            engine: Engine::new(options, Place(at.number())),
+            engine: Engine::new(options, tidewire_query::Position(at.number())),
             limits,
             shapes: BTreeMap::new(),
             queries: Vec::new(),
@@ -112,7 +112,7 @@ impl<'a> Driver<'a> {
             events: Vec::new(),
             seen: 0,
             reports: Vec::new(),
-            ground,
+            fixture,
             tally,
         };
         driver.read_shapes().await;
@@ -122,7 +122,7 @@ impl<'a> Driver<'a> {
     async fn read_shapes(&mut self) {
         let name = |name: &String| TableRef { schema: None, name: name.clone() };
         let names: Vec<TableRef> = self.case.tables.iter().map(|table| name(&table.name)).collect();
-        let shapes = self.ground.store.shapes(&names).await.expect("what tables are");
+        let shapes = self.fixture.store.shapes(&names).await.expect("what tables are");
         for shape in shapes {
             let ShapeView::Watched(view) = shape else { panic!("it is watched: {shape:?}") };
             let columns = view.columns.into_iter().map(|view| ShapeColumn {
@@ -199,7 +199,7 @@ impl<'a> Driver<'a> {
             | Step::Savepoint(_)
             | Step::Back(_)
             | Step::Commit(_)
-            | Step::Abort(_) => self.ground.write(step).await,
+            | Step::Abort(_) => self.fixture.write(step).await,
             Step::Subscribe(query) => self.subscribe(*query, &mut out),
             Step::Leave(query) => self.leave(*query, &mut out),
             Step::Return(query) => return self.come_back(*query),
@@ -242,19 +242,21 @@ impl<'a> Driver<'a> {
         self.left.push((query, member.client));
     }
 
-    /// Whoever kept a filter's rows up to a place goes on from there.
+    /// Whoever kept a filter's rows up to a position goes on from there.
     fn come_back(&mut self, query: usize) -> Result<(), String> {
         let mut out = Vec::new();
         let Some(at) = self.left.iter().position(|(left, _)| *left == query) else { return Ok(()) };
         let (_, client) = self.left.remove(at);
         let Some(bound) = self.queries[query].clone() else { return Ok(()) };
-        let place = client.place.filter(|_| client.begun && !client.unsettled);
-        let Some(place) = place.filter(|_| bound.plan.name() == PlanName::Filter) else {
+        let position = client.position.filter(|_| client.begun && !client.unsettled);
+        let Some(position) = position.filter(|_| bound.plan.name() == PlanName::Filter) else {
             self.subscribe(query, &mut out);
             return self.hear(out);
         };
-        let past: Vec<&TailEvent> =
-            self.events[..self.seen].iter().filter(|it| it.position.number() > place.0).collect();
+        let past: Vec<&TailEvent> = self.events[..self.seen]
+            .iter()
+            .filter(|it| it.position.number() > position.0)
+            .collect();
         let whole = |event: &&TailEvent| {
             event.control != Some(Control::Schema)
                 && event.row.as_ref().is_none_or(|row| row.operation != Operation::Truncate)
@@ -276,7 +278,7 @@ impl<'a> Driver<'a> {
     async fn follow(&mut self) {
         let after = self.events.last().map_or(self.start, |event| event.position);
         let all = Arc::new(|_: &str| true);
-        let events = self.ground.store.follow(after, EVERYTHING, all).await;
+        let events = self.fixture.store.follow(after, EVERYTHING, all).await;
         self.events.extend(events.expect("the log can be followed"));
     }
 
@@ -309,13 +311,13 @@ impl<'a> Driver<'a> {
             let tables = tables.map(|it| (it.table.to_string(), it.fingerprint)).collect();
             let read =
                 LiveRead { sql: asked.sql.to_string(), tables, limits: LIMITS, account: None };
-            match self.ground.store.read_query(read).await {
+            match self.fixture.store.read_query(read).await {
                 Ok(rows) => {
-                    let snapshot = rows.snapshot.as_deref().map_or(Snapshot::Place, |text| {
+                    let snapshot = rows.snapshot.as_deref().map_or(Snapshot::Position, |text| {
                         Snapshot::parse(text).unwrap_or_else(|| panic!("no snapshot: {text}"))
                     });
                     let rows = Rows {
-                        tip: Place(rows.tip.number()),
+                        tip: tidewire_query::Position(rows.tip.number()),
                         snapshot,
                         settled: rows.settled,
                         rows: rows.rows,
@@ -356,10 +358,10 @@ impl<'a> Driver<'a> {
         if self.unsettled.is_empty() {
             return;
         }
-        let mark = self.ground.store.caught_up(MARK_MS).await.expect("a mark comes");
+        let mark = self.fixture.store.caught_up(MARK_MS).await.expect("a mark comes");
         for ask in std::mem::take(&mut self.unsettled) {
             self.tally.add("hand-over", "settled by a mark", 1);
-            self.engine.settled(ask, Place(mark.number()), out);
+            self.engine.settled(ask, tidewire_query::Position(mark.number()), out);
         }
     }
 
@@ -378,7 +380,7 @@ impl<'a> Driver<'a> {
                 }
                 Output::Begin { to, rows, at, reset: _ } => {
                     if at.is_none() {
-                        self.tally.add("hand-over", "begun without a place", 1);
+                        self.tally.add("hand-over", "begun without a position", 1);
                     }
                     self.tell(&to, true, at, |client| {
                         client.begin(&rows);
@@ -405,12 +407,12 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    fn whom(&self, to: &To, beginners: bool) -> Vec<Subscriber> {
+    fn whom(&self, to: &Recipients, beginners: bool) -> Vec<Subscriber> {
         match to {
-            To::Only(_, who) => {
+            Recipients::Only(_, who) => {
                 who.iter().filter(|who| self.members.contains_key(who)).copied().collect()
             }
-            To::All(query) => {
+            Recipients::All(query) => {
                 let all = self.members.iter();
                 let all = all.filter(|(_, it)| it.id == *query && (it.client.begun || beginners));
                 all.map(|(who, _)| *who).collect()
@@ -420,9 +422,9 @@ impl<'a> Driver<'a> {
 
     fn tell(
         &mut self,
-        to: &To,
+        to: &Recipients,
         begins: bool,
-        at: Option<Place>,
+        at: Option<tidewire_query::Position>,
         with: impl Fn(&mut Client) -> Result<(), String>,
     ) -> Result<(), String> {
         for who in self.whom(to, false) {
@@ -438,13 +440,13 @@ impl<'a> Driver<'a> {
             }
             with(&mut member.client).map_err(about)?;
             member.client.at(at).map_err(about)?;
-            let Some(place) = at else { continue };
+            let Some(position) = at else { continue };
             let rows = member.client.rows.clone();
-            // A transaction may be told in parts, which all have its place.
+            // A transaction may be told in parts, which all have its position.
             let last = self.reports.iter_mut().rev().find(|report| report.who == who);
-            match last.filter(|report| report.place == place) {
+            match last.filter(|report| report.position == position) {
                 Some(report) => report.rows = rows,
-                None => self.reports.push(Report { query, plan, place, rows, who }),
+                None => self.reports.push(Report { query, plan, position, rows, who }),
             }
         }
         Ok(())
@@ -453,10 +455,10 @@ impl<'a> Driver<'a> {
     /// Nobody writes any more: everything is answered, and everyone is told.
     pub(crate) async fn finish(&mut self) -> Result<(), String> {
         for session in 0..super::history::SESSIONS {
-            self.ground.write(&Step::Abort(session)).await;
+            self.fixture.write(&Step::Abort(session)).await;
         }
         for _ in 0..TURNS_MAX {
-            self.ground.store.caught_up(MARK_MS).await.expect("a mark");
+            self.fixture.store.caught_up(MARK_MS).await.expect("a mark");
             self.see(usize::MAX).await?;
             self.read(0, usize::MAX).await;
             self.answer(0, usize::MAX)?;
@@ -472,7 +474,7 @@ impl<'a> Driver<'a> {
     }
 
     fn last_reports(&mut self) -> Result<(), String> {
-        let place = self.engine.position();
+        let position = self.engine.position();
         for (who, member) in &self.members {
             let plan = self.engine.plan(member.id).unwrap_or(PlanName::Requery);
             let sql = self.case.queries[member.query].client(self.case.sort).0;
@@ -481,7 +483,7 @@ impl<'a> Driver<'a> {
                 return Err(format!("{who:?} is {begun} at the end ({plan}): {sql}"));
             }
             let rows = member.client.rows.clone();
-            self.reports.push(Report { query: member.query, plan, place, rows, who: *who });
+            self.reports.push(Report { query: member.query, plan, position, rows, who: *who });
         }
         Ok(())
     }
@@ -499,6 +501,6 @@ fn event_of(event: &TailEvent) -> Event<'_> {
         before: row.before.as_deref(),
         after: row.after.as_deref(),
     });
-    let at = Place(event.position.number());
+    let at = tidewire_query::Position(event.position.number());
     Event { at, txid: event.txid, tx_last: event.tx_last, change }
 }

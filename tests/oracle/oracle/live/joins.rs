@@ -5,7 +5,7 @@ use rand::Rng as _;
 
 use super::case::{Compare, Select, TableSpec};
 use super::columns::{ID, Kind, Sort};
-use super::conjuncts::{Maker, Seen};
+use super::conjuncts::{Maker, NamedColumn};
 use super::selects::{aggregates, bare, grouping, order, scope};
 
 /// A random one, that begins with a table.
@@ -24,7 +24,7 @@ pub(crate) fn query(maker: &mut Maker<'_>, tables: &[TableSpec], table: &TableSp
 }
 
 /// Columns of both sides, each with a name of its own.
-fn both(maker: &mut Maker<'_>, left: &[Seen], right: &[Seen]) -> Vec<String> {
+fn both(maker: &mut Maker<'_>, left: &[NamedColumn], right: &[NamedColumn]) -> Vec<String> {
     let mut select = Vec::new();
     for (side, name) in [(left, "l"), (right, "r")] {
         for at in 0..maker.random.random_range(1..4) {
@@ -35,13 +35,15 @@ fn both(maker: &mut Maker<'_>, left: &[Seen], right: &[Seen]) -> Vec<String> {
 }
 
 /// What rows of two tables meet by.
-fn meeting(maker: &mut Maker<'_>, left: &[Seen], right: &[Seen]) -> String {
-    let whole = |seen: &&Seen| seen.field.kind == Kind::Whole;
-    let text = |seen: &&Seen| seen.field.kind == Kind::Text && seen.field.name != "c_icu";
-    let kinds: [&dyn Fn(&&Seen) -> bool; 2] = [&whole, &text];
+fn meeting(maker: &mut Maker<'_>, left: &[NamedColumn], right: &[NamedColumn]) -> String {
+    let whole = |seen: &&NamedColumn| seen.field.kind == Kind::Whole;
+    let text = |seen: &&NamedColumn| seen.field.kind == Kind::Text && seen.field.name != "c_icu";
+    let kinds: [&dyn Fn(&&NamedColumn) -> bool; 2] = [&whole, &text];
     let kind = maker.random.random_range(0..2);
     for fits in [kinds[kind], kinds[1 - kind]] {
-        let of = |side: &[Seen]| side.iter().filter(|it| fits(it)).copied().collect::<Vec<Seen>>();
+        let of = |side: &[NamedColumn]| {
+            side.iter().filter(|it| fits(it)).copied().collect::<Vec<NamedColumn>>()
+        };
         let (ours, theirs) = (of(left), of(right));
         if !ours.is_empty() && !theirs.is_empty() {
             return format!("{} = {}", maker.pick(&ours).text(), maker.pick(&theirs).text());
@@ -59,7 +61,7 @@ fn join(maker: &mut Maker<'_>, table: &TableSpec, other: &TableSpec) -> Select {
     if table.name == other.name {
         maker.note("self join");
     }
-    let all: Vec<Seen> = left.iter().chain(&right).copied().collect();
+    let all: Vec<NamedColumn> = left.iter().chain(&right).copied().collect();
     let lateral = kind == 3 && maker.sort == Sort::Postgres;
     let mut made = if lateral {
         maker.note("lateral");
@@ -110,8 +112,9 @@ fn subquery(maker: &mut Maker<'_>, table: &TableSpec, other: &TableSpec) -> Sele
     match maker.random.random_range(0..4) {
         0 => {
             maker.note("IN subquery");
-            let column =
-                |side: &[Seen]| side.iter().find(|it| it.field.kind == Kind::Whole).map(Seen::text);
+            let column = |side: &[NamedColumn]| {
+                side.iter().find(|it| it.field.kind == Kind::Whole).map(NamedColumn::text)
+            };
             let (ours, theirs) = (column(&left), column(&right));
             let ours = ours.unwrap_or_else(|| "1".to_owned());
             let theirs = theirs.unwrap_or_else(|| "1".to_owned());
@@ -157,7 +160,7 @@ fn cte(maker: &mut Maker<'_>, table: &TableSpec, other: &TableSpec) -> Select {
     let inner = scope(maker.sort, table, "");
     let conjuncts = maker.conjuncts(&inner, 2);
     let filter = if conjuncts.is_empty() { "true".to_owned() } else { conjuncts.join(" AND ") };
-    let columns: Vec<String> = inner.iter().map(Seen::text).collect();
+    let columns: Vec<String> = inner.iter().map(NamedColumn::text).collect();
     let with =
         format!("picked AS (SELECT {} FROM {} WHERE {filter})", columns.join(", "), table.name);
     let left = scope(maker.sort, table, "l.");
@@ -179,11 +182,11 @@ fn cte(maker: &mut Maker<'_>, table: &TableSpec, other: &TableSpec) -> Select {
 
 fn set_operation(maker: &mut Maker<'_>, table: &TableSpec, other: &TableSpec) -> Select {
     let (left, right) = (scope(maker.sort, table, ""), scope(maker.sort, other, ""));
-    let pairs: Vec<(Seen, Seen)> = left
+    let pairs: Vec<(NamedColumn, NamedColumn)> = left
         .iter()
         .filter(|it| it.field.has_one_text())
         .filter_map(|ours| {
-            let same = |it: &&Seen| it.field.name == ours.field.name;
+            let same = |it: &&NamedColumn| it.field.name == ours.field.name;
             right.iter().find(same).map(|theirs| (*ours, *theirs))
         })
         .collect();
@@ -210,7 +213,7 @@ fn distinct(maker: &mut Maker<'_>, table: &TableSpec) -> Select {
     let mut made = bare(table.name.clone());
     made.conjuncts = maker.conjuncts(&scope, 1);
     let columns: Vec<String> =
-        scope.iter().filter(|it| it.field.has_one_text()).map(Seen::text).take(2).collect();
+        scope.iter().filter(|it| it.field.has_one_text()).map(NamedColumn::text).take(2).collect();
     made.select = if columns.is_empty() { vec!["1 AS one".into()] } else { columns };
     if maker.sort == Sort::Postgres && maker.one_in(3) {
         maker.note("DISTINCT ON");
@@ -232,7 +235,7 @@ fn window_function(maker: &mut Maker<'_>, table: &TableSpec) -> Select {
     let scope = scope(maker.sort, table, "");
     let mut made = bare(table.name.clone());
     made.conjuncts = maker.conjuncts(&scope, 1);
-    let by: Vec<Seen> = scope.iter().filter(|it| it.field.has_one_text()).copied().collect();
+    let by: Vec<NamedColumn> = scope.iter().filter(|it| it.field.has_one_text()).copied().collect();
     if by.is_empty() {
         made.select = vec!["count(*) OVER () AS n".into()];
         return made;
@@ -254,7 +257,7 @@ fn expressions(maker: &mut Maker<'_>, table: &TableSpec) -> Select {
     let seen = scope(maker.sort, table, "");
     let mut made = bare(table.name.clone());
     made.conjuncts = maker.conjuncts(&seen, 2);
-    let writable: Vec<Seen> =
+    let writable: Vec<NamedColumn> =
         seen.iter().filter(|it| !it.field.values[0].starts_with('x')).copied().collect();
     let column = maker.pick(&writable);
     let name = column.text();

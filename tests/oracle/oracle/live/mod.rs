@@ -16,7 +16,7 @@ mod client;
 mod columns;
 mod conjuncts;
 mod driver;
-mod ground;
+mod fixture;
 mod history;
 mod joins;
 mod row;
@@ -31,7 +31,7 @@ use tidewire_capture::Source;
 
 use case::Case;
 use columns::Sort;
-use ground::Ground;
+use fixture::Fixture;
 use verdict::Verdict;
 
 /// Queries with a history that are compared on SQLite, and on each way of capturing PostgreSQL.
@@ -48,10 +48,10 @@ fn setting(name: &str) -> Option<u64> {
 }
 
 /// Plays histories until there were enough of them.
-async fn judge(mut ground: Ground, on: &'static str, wanted: u64) {
-    let mut verdict = Verdict::new(on, ground.sort);
+async fn judge(mut fixture: Fixture, on: &'static str, wanted: u64) {
+    let mut verdict = Verdict::new(on, fixture.sort);
     for case in shrink::regressions(on) {
-        verdict.play(&mut ground, &case).await;
+        verdict.play(&mut fixture, &case).await;
     }
     let minutes =
         setting("TIDEWIRE_ORACLE_MINUTES").map(|minutes| Duration::from_secs(60 * minutes));
@@ -62,8 +62,8 @@ async fn judge(mut ground: Ground, on: &'static str, wanted: u64) {
     let mut seed = one.unwrap_or(first);
     eprintln!("live queries on {on}, from TIDEWIRE_ORACLE_SEED={seed}");
     loop {
-        let case: Case = history::case(seed, ground.sort);
-        verdict.play(&mut ground, &case).await;
+        let case: Case = history::case(seed, fixture.sort);
+        verdict.play(&mut fixture, &case).await;
         seed += 1;
         let enough = match minutes {
             Some(minutes) => began.elapsed() >= minutes,
@@ -75,23 +75,23 @@ async fn judge(mut ground: Ground, on: &'static str, wanted: u64) {
             break;
         }
     }
-    ground.strike().await;
+    fixture.strike().await;
     verdict.tell(one.is_none());
 }
 
 #[tokio::test]
 async fn live_queries_are_what_sqlite_says() {
-    judge(Ground::sqlite().await, "sqlite", SQLITE_CASES).await;
+    judge(Fixture::sqlite().await, "sqlite", SQLITE_CASES).await;
 }
 
 #[tokio::test]
 async fn live_queries_are_what_postgres_says_by_triggers() {
-    judge(Ground::postgres(Source::Outbox).await, "outbox", POSTGRES_CASES).await;
+    judge(Fixture::postgres(Source::Outbox).await, "outbox", POSTGRES_CASES).await;
 }
 
 #[tokio::test]
 async fn live_queries_are_what_postgres_says_by_its_log() {
-    judge(Ground::postgres(Source::Wal).await, "wal", POSTGRES_CASES).await;
+    judge(Fixture::postgres(Source::Wal).await, "wal", POSTGRES_CASES).await;
 }
 
 /// A generator that has gone blind would find nothing.

@@ -5,7 +5,7 @@ use rand::seq::SliceRandom as _;
 
 use super::case::{Compare, Select, TableSpec};
 use super::columns::{Field, Kind, Sort, named};
-use super::conjuncts::{Maker, Seen};
+use super::conjuncts::{Maker, NamedColumn};
 use super::joins;
 
 /// A random query.
@@ -41,8 +41,12 @@ pub(crate) fn query(maker: &mut Maker<'_>, tables: &[TableSpec]) -> Select {
 }
 
 /// The columns of a table that may be seen.
-pub(crate) fn scope(sort: Sort, table: &TableSpec, prefix: &'static str) -> Vec<Seen> {
-    table.visible().into_iter().map(|name| Seen { prefix, field: named(sort, name) }).collect()
+pub(crate) fn scope(sort: Sort, table: &TableSpec, prefix: &'static str) -> Vec<NamedColumn> {
+    table
+        .visible()
+        .into_iter()
+        .map(|name| NamedColumn { prefix, field: named(sort, name) })
+        .collect()
 }
 
 /// A query with nothing in it.
@@ -72,12 +76,12 @@ impl Select {
 }
 
 /// Some columns, each with a name of its own.
-fn projection(maker: &mut Maker<'_>, table: &TableSpec, scope: &[Seen]) -> Vec<String> {
+fn projection(maker: &mut Maker<'_>, table: &TableSpec, scope: &[NamedColumn]) -> Vec<String> {
     if table.hidden.is_empty() && maker.one_in(4) {
         maker.note("star");
         return vec!["*".to_owned()];
     }
-    let mut columns: Vec<&Seen> = scope.iter().collect();
+    let mut columns: Vec<&NamedColumn> = scope.iter().collect();
     columns.shuffle(maker.random);
     columns.truncate(maker.random.random_range(1..=scope.len()));
     let mut select = Vec::new();
@@ -109,8 +113,9 @@ fn filter(maker: &mut Maker<'_>, table: &TableSpec) -> Select {
 }
 
 /// Sort keys, and whether NULLs' place is said.
-pub(crate) fn order(maker: &mut Maker<'_>, fields: &[Seen], most: usize) -> Vec<String> {
-    let ordered: Vec<Seen> = fields.iter().filter(|it| it.field.is_ordered()).copied().collect();
+pub(crate) fn order(maker: &mut Maker<'_>, fields: &[NamedColumn], most: usize) -> Vec<String> {
+    let ordered: Vec<NamedColumn> =
+        fields.iter().filter(|it| it.field.is_ordered()).copied().collect();
     let mut order = Vec::new();
     for _ in 0..maker.random.random_range(1..=most) {
         if ordered.is_empty() {
@@ -182,10 +187,11 @@ fn breaker(sort: Sort, name: &str) -> String {
 }
 
 /// Something to count or sum: its text, its name.
-pub(crate) fn aggregates(maker: &mut Maker<'_>, scope: &[Seen]) -> Vec<(String, String)> {
-    let numbers = |seen: &&Seen| matches!(seen.field.kind, Kind::Whole | Kind::Scaled);
-    let numbers: Vec<Seen> = scope.iter().filter(numbers).copied().collect();
-    let ordered: Vec<Seen> = scope.iter().filter(|it| it.field.is_ordered()).copied().collect();
+pub(crate) fn aggregates(maker: &mut Maker<'_>, scope: &[NamedColumn]) -> Vec<(String, String)> {
+    let numbers = |seen: &&NamedColumn| matches!(seen.field.kind, Kind::Whole | Kind::Scaled);
+    let numbers: Vec<NamedColumn> = scope.iter().filter(numbers).copied().collect();
+    let ordered: Vec<NamedColumn> =
+        scope.iter().filter(|it| it.field.is_ordered()).copied().collect();
     let mut made = Vec::new();
     for at in 0..maker.random.random_range(1..4) {
         let (function, text) = match maker.random.random_range(0..6) {
@@ -195,11 +201,11 @@ pub(crate) fn aggregates(maker: &mut Maker<'_>, scope: &[Seen]) -> Vec<(String, 
             4 if !numbers.is_empty() => ("avg", format!("avg({})", maker.pick(&numbers).text())),
             _ => {
                 let function = maker.pick(&["min", "max"]);
-                let fits = |seen: &&Seen| {
+                let fits = |seen: &&NamedColumn| {
                     let unordered = ["boolean", "uuid"].contains(&seen.field.sql);
                     !(maker.sort == Sort::Postgres && unordered)
                 };
-                let fitting: Vec<Seen> = ordered.iter().filter(fits).copied().collect();
+                let fitting: Vec<NamedColumn> = ordered.iter().filter(fits).copied().collect();
                 if fitting.is_empty() {
                     ("count", "count(*)".to_owned())
                 } else {
@@ -214,9 +220,9 @@ pub(crate) fn aggregates(maker: &mut Maker<'_>, scope: &[Seen]) -> Vec<(String, 
 }
 
 /// Columns to group by.
-pub(crate) fn grouping(maker: &mut Maker<'_>, scope: &[Seen], most: usize) -> Vec<String> {
+pub(crate) fn grouping(maker: &mut Maker<'_>, scope: &[NamedColumn], most: usize) -> Vec<String> {
     let mut columns: Vec<String> =
-        scope.iter().filter(|it| it.field.has_one_text()).map(Seen::text).collect();
+        scope.iter().filter(|it| it.field.has_one_text()).map(NamedColumn::text).collect();
     columns.shuffle(maker.random);
     columns.truncate(maker.random.random_range(0..=most));
     columns

@@ -7,13 +7,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rusqlite::Connection;
 use rusqlite::types::Value;
-use tidewire_query::Place;
+use tidewire_query::Position;
 use tidewire_store::{Operation, TailEvent};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::case::TableSpec;
 use super::columns::{Kind, Sort, named};
-use super::ground::Ground;
+use super::fixture::Fixture;
 use super::row::{Canonical, Members, canonical, canonical_members, value_text};
 use crate::sqlite::value as sqlite_value;
 
@@ -36,8 +36,8 @@ enum Database {
 }
 
 impl<'a> Shadow<'a> {
-    pub(crate) async fn new(ground: &Ground, tables: &'a [TableSpec]) -> Shadow<'a> {
-        let database = match ground.connect().await {
+    pub(crate) async fn new(fixture: &Fixture, tables: &'a [TableSpec]) -> Shadow<'a> {
+        let database = match fixture.connect().await {
             None => {
                 let memory = Connection::open_in_memory().expect("a database");
                 for table in tables {
@@ -61,7 +61,11 @@ impl<'a> Shadow<'a> {
     }
 
     /// Goes on to a place.
-    pub(crate) async fn advance(&mut self, events: &[TailEvent], to: Place) -> Result<(), String> {
+    pub(crate) async fn advance(
+        &mut self,
+        events: &[TailEvent],
+        to: Position,
+    ) -> Result<(), String> {
         while let Some(event) = events.get(self.taken).filter(|it| it.position.number() <= to.0) {
             self.taken += 1;
             self.take(event)?;
@@ -163,10 +167,10 @@ impl<'a> Shadow<'a> {
     }
 
     /// Whether the tables are what the events made of them.
-    pub(crate) async fn compare_with_tables(&self, ground: &Ground) -> Result<(), String> {
+    pub(crate) async fn compare_with_tables(&self, fixture: &Fixture) -> Result<(), String> {
         for table in self.tables {
             let select = format!("SELECT {} FROM {}", table.columns.join(", "), table.name);
-            let answer = ground.run(&select).await.map_err(|error| error.to_string())?;
+            let answer = fixture.run(&select).await.map_err(|error| error.to_string())?;
             let real = answer.rows.iter().map(|row| {
                 let values = row.iter().map(|value| value_text(value.get()));
                 canonical_members(table.columns.iter().cloned().zip(values).collect())

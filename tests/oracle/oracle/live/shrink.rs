@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Compare, Select, Step};
-use super::ground::Ground;
+use super::fixture::Fixture;
 use super::verdict::{Failure, play};
 use crate::tally::Tally;
 
@@ -54,12 +54,12 @@ pub(crate) fn write(on: &str, case: &Case, why: &str) -> String {
 
 /// The smallest case that was found to fail still. None if it fails only now and then.
 pub(crate) async fn shrink(
-    ground: &mut Ground,
+    fixture: &mut Fixture,
     case: &Case,
     failure: Failure,
 ) -> Option<(Case, Failure)> {
     let mut shrinker =
-        Shrinker { ground, until: Instant::now() + TIME_MAX, best: case.clone(), failure };
+        Shrinker { fixture, until: Instant::now() + TIME_MAX, best: case.clone(), failure };
     if !shrinker.attempt(case.clone()).await {
         return None;
     }
@@ -84,7 +84,7 @@ pub(crate) async fn shrink(
 }
 
 struct Shrinker<'a> {
-    ground: &'a mut Ground,
+    fixture: &'a mut Fixture,
     until: Instant,
     best: Case,
     failure: Failure,
@@ -96,7 +96,7 @@ impl Shrinker<'_> {
         if Instant::now() > self.until {
             return false;
         }
-        match play(self.ground, &case, &mut Tally::default()).await {
+        match play(self.fixture, &case, &mut Tally::default()).await {
             Ok(_) => false,
             Err(failure) => {
                 self.best = case;

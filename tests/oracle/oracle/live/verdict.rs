@@ -3,12 +3,12 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidewire_query::{Place, PlanName};
+use tidewire_query::{PlanName, Position};
 
 use super::case::{Case, Compare};
 use super::columns::Sort;
 use super::driver::{Driver, Report};
-use super::ground::Ground;
+use super::fixture::Fixture;
 use super::row::{Canonical, canonical};
 use super::shadow::Shadow;
 use super::shrink;
@@ -126,7 +126,7 @@ impl Verdict {
             tally.expect("hand-over", &["settled at once"]);
         }
         if sort == Sort::Postgres {
-            tally.expect("hand-over", &["settled by a mark", "begun without a place"]);
+            tally.expect("hand-over", &["settled by a mark", "begun without a position"]);
             tally.expect("told", &["settled"]);
         }
         Verdict { on, tally, cases: 0, failures: Vec::new() }
@@ -142,9 +142,9 @@ impl Verdict {
     }
 
     /// Plays a case; what fails is cut down and written down.
-    pub(crate) async fn play(&mut self, ground: &mut Ground, case: &Case) {
+    pub(crate) async fn play(&mut self, fixture: &mut Fixture, case: &Case) {
         let seed = Seed(self.on, case.seed);
-        let failure = match play(ground, case, &mut self.tally).await {
+        let failure = match play(fixture, case, &mut self.tally).await {
             Ok(compared) => {
                 self.cases += compared;
                 return;
@@ -152,7 +152,7 @@ impl Verdict {
             Err(failure) => failure,
         };
         let message = failure.message.clone();
-        let (small, message) = match shrink::shrink(ground, case, failure).await {
+        let (small, message) = match shrink::shrink(fixture, case, failure).await {
             Some((small, failure)) => (small, failure.message),
             None => (case.clone(), message),
         };
@@ -176,18 +176,18 @@ impl Verdict {
 
 /// Plays a case. How many of its queries were compared.
 pub(crate) async fn play(
-    ground: &mut Ground,
+    fixture: &mut Fixture,
     case: &Case,
     tally: &mut Tally,
 ) -> Result<u64, Failure> {
-    ground.set(&case.tables).await;
-    let played = play_on(ground, case, tally).await;
-    ground.clear(&case.tables).await;
+    fixture.set(&case.tables).await;
+    let played = play_on(fixture, case, tally).await;
+    fixture.clear(&case.tables).await;
     played
 }
 
-async fn play_on(ground: &mut Ground, case: &Case, tally: &mut Tally) -> Result<u64, Failure> {
-    let mut driver = Driver::new(case, ground, tally).await;
+async fn play_on(fixture: &mut Fixture, case: &Case, tally: &mut Tally) -> Result<u64, Failure> {
+    let mut driver = Driver::new(case, fixture, tally).await;
     let mut told = Ok(());
     for step in &case.steps {
         told = driver.step(step).await;
@@ -206,19 +206,19 @@ async fn play_on(ground: &mut Ground, case: &Case, tally: &mut Tally) -> Result<
         let query = query.and_then(|(number, _)| number.parse().ok());
         return Err(Failure { query, message });
     }
-    let mut shadow = Shadow::new(ground, &case.tables).await;
-    let mut by_place: BTreeMap<Place, Vec<Report>> = BTreeMap::new();
+    let mut shadow = Shadow::new(fixture, &case.tables).await;
+    let mut by_position: BTreeMap<Position, Vec<Report>> = BTreeMap::new();
     for report in reports {
-        by_place.entry(report.place).or_default().push(report);
+        by_position.entry(report.position).or_default().push(report);
     }
     let mut compared: BTreeMap<usize, BTreeSet<PlanName>> = BTreeMap::new();
     let of_log = |message| Failure { query: None, message };
-    for (place, reports) in by_place {
-        shadow.advance(&events, place).await.map_err(of_log)?;
+    for (position, reports) in by_position {
+        shadow.advance(&events, position).await.map_err(of_log)?;
         compare(&shadow, case, &reports, &mut compared, tally).await?;
     }
-    shadow.advance(&events, Place(u64::MAX)).await.map_err(of_log)?;
-    shadow.compare_with_tables(ground).await.map_err(of_log)?;
+    shadow.advance(&events, Position(u64::MAX)).await.map_err(of_log)?;
+    shadow.compare_with_tables(fixture).await.map_err(of_log)?;
     for (query, plans) in &compared {
         for plan in plans {
             tally.add("plan", plan.as_str(), 1);
@@ -249,7 +249,7 @@ async fn compare(
         let truth = match answer {
             Ok(truth) => truth,
             Err(error) => {
-                tally.add("query", "failed at a place", 1);
+                tally.add("query", "failed at a position", 1);
                 if std::env::var("TIDEWIRE_ORACLE_REFUSALS").is_ok() {
                     eprintln!("no truth: {}\n    {error}", query.truth());
                 }
@@ -279,7 +279,7 @@ async fn compare(
                 report.query,
                 report.plan,
                 report.who,
-                report.place.0,
+                report.position.0,
                 query.client(case.sort).0,
                 told.join("\n    "),
                 truth.join("\n    ")

@@ -1,4 +1,4 @@
-//! Results that are kept by messages, against what they must be.
+//! Results after messages, compared with the rows they must have.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -20,7 +20,7 @@ fn part(message: &serde_json::Value) -> ChangePart {
 fn begun(rows: &[&str]) -> QueryResult {
     let mut result = QueryResult::default();
     let told = result.begin(QueryBegun::default(), Some("5"), false, texts_of(rows), false);
-    assert_eq!(told, Told::Began);
+    assert_eq!(told, ResultUpdate::Began);
     result
 }
 
@@ -28,12 +28,12 @@ fn begun(rows: &[&str]) -> QueryResult {
 fn first_rows_come_in_pieces_and_count_when_all_are_there() {
     let mut result = QueryResult::default();
     let first = result.begin(QueryBegun::default(), Some("5"), false, texts_of(&["1"]), true);
-    assert_eq!(first, Told::Nothing);
+    assert_eq!(first, ResultUpdate::Nothing);
     assert_eq!((shown(&result), result.resumes_at()), (vec![], None));
     let early = json!({"change_type": "INSERT", "rows": [4], "offset": "6"});
-    assert_eq!(result.change(part(&early)), Told::Nothing);
-    assert_eq!(result.batch(texts_of(&["2"]), true), Told::Nothing);
-    assert_eq!(result.batch(texts_of(&["3"]), false), Told::Began);
+    assert_eq!(result.change(part(&early)), ResultUpdate::Nothing);
+    assert_eq!(result.batch(texts_of(&["2"]), true), ResultUpdate::Nothing);
+    assert_eq!(result.batch(texts_of(&["3"]), false), ResultUpdate::Began);
     assert_eq!((shown(&result), result.offset()), (vec!["1", "2", "3", "4"], Some("6")));
 }
 
@@ -46,11 +46,11 @@ fn a_result_without_an_order_is_a_bag() {
         "more": true});
     let insert =
         json!({"change_type": "INSERT", "rows": [2], "offset": "6", "part": 2, "more": false});
-    assert_eq!(result.change(part(&delete)), Told::Nothing);
-    assert_eq!(result.change(part(&update)), Told::Nothing);
+    assert_eq!(result.change(part(&delete)), ResultUpdate::Nothing);
+    assert_eq!(result.change(part(&update)), ResultUpdate::Nothing);
     assert_eq!(shown(&result), ["1", "1", "2"]);
     let [one, two, three] = ["1", "2", "3"].map(RowText::from);
-    let expected = Told::Changed(vec![
+    let expected = ResultUpdate::Changed(vec![
         RowChange::Deleted(one.clone()),
         RowChange::Updated { old: one, new: three },
         RowChange::Inserted(two),
@@ -64,14 +64,14 @@ fn what_was_taken_in_is_not_taken_in_again() {
     let mut result = begun(&["1"]);
     for again in ["4", "5"] {
         let known = json!({"change_type": "INSERT", "rows": [9], "offset": again});
-        assert_eq!(result.change(part(&known)), Told::Nothing);
+        assert_eq!(result.change(part(&known)), ResultUpdate::Nothing);
     }
     let first =
         json!({"change_type": "DELETE", "rows": [1], "offset": "6", "part": 0, "more": true});
     let last = json!({"change_type": "INSERT", "rows": [2], "offset": "6", "part": 1});
     for (message, changes) in [(&first, false), (&first, false), (&last, true), (&last, false)] {
         let told = result.change(part(message));
-        assert_eq!(matches!(told, Told::Changed(_)), changes, "{message}");
+        assert_eq!(matches!(told, ResultUpdate::Changed(_)), changes, "{message}");
     }
     assert_eq!(shown(&result), ["2"]);
 }
@@ -80,9 +80,9 @@ fn what_was_taken_in_is_not_taken_in_again() {
 fn a_change_without_an_offset_is_exact_when_that_is_said() {
     let mut result = begun(&["1"]);
     let change = json!({"change_type": "INSERT", "rows": [2], "offset": null});
-    assert!(matches!(result.change(part(&change)), Told::Changed(_)));
+    assert!(matches!(result.change(part(&change)), ResultUpdate::Changed(_)));
     assert_eq!(result.resumes_at(), None);
-    assert_eq!(result.settled("8"), Told::Settled);
+    assert_eq!(result.settled("8"), ResultUpdate::Settled);
     assert_eq!(result.resumes_at(), Some("8"));
 }
 
@@ -91,14 +91,14 @@ fn what_was_not_complete_when_the_connection_went_is_forgotten() {
     let mut result = begun(&["1"]);
     let half =
         json!({"change_type": "DELETE", "rows": [1], "offset": "6", "part": 0, "more": true});
-    assert_eq!(result.change(part(&half)), Told::Nothing);
+    assert_eq!(result.change(part(&half)), ResultUpdate::Nothing);
     result.interrupt();
     assert_eq!((shown(&result), result.resumes_at()), (vec!["1"], Some("5")));
     let told = result.begin(QueryBegun::default(), Some("5"), true, Vec::new(), false);
-    assert_eq!(told, Told::Settled);
+    assert_eq!(told, ResultUpdate::Settled);
     let again =
         json!({"change_type": "DELETE", "rows": [1], "offset": "6", "part": 0, "more": false});
-    assert!(matches!(result.change(part(&again)), Told::Changed(_)));
+    assert!(matches!(result.change(part(&again)), ResultUpdate::Changed(_)));
     assert_eq!(shown(&result), [""; 0]);
 }
 
@@ -111,7 +111,7 @@ fn what_does_not_fit_is_told() {
         json!({"change_type": "UPDATE", "rows": [8], "old_rows": [7], "offset": "6"}),
         json!({"change_type": "INSERT", "rows": [1], "at": [5], "offset": "6"}),
     ] {
-        assert_eq!(begun(&["1", "2"]).change(part(&change)), Told::OutOfStep, "{change}");
+        assert_eq!(begun(&["1", "2"]).change(part(&change)), ResultUpdate::OutOfStep, "{change}");
     }
 }
 
@@ -159,7 +159,7 @@ proptest! {
         let rows: Vec<String> = before.iter().map(ToString::to_string).collect();
         let mut result = begun(&rows.iter().map(String::as_str).collect::<Vec<_>>());
         for message in difference(before, after) {
-            prop_assert_ne!(result.change(part(&message)), Told::OutOfStep);
+            prop_assert_ne!(result.change(part(&message)), ResultUpdate::OutOfStep);
         }
         let expected: Vec<String> = after.iter().map(ToString::to_string).collect();
         prop_assert_eq!(shown(&result), expected);

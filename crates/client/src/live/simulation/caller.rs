@@ -1,4 +1,4 @@
-//! The simulated caller: keeps what is given out, and knows what should have been.
+//! The simulated caller: records what it gets, and checks it against the log.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ pub(super) struct Caller {
     pub(super) state: State,
     session: bool,
     read: Option<Read>,
-    given: BTreeMap<String, Given>,
+    given: BTreeMap<String, GivenOut>,
     progress: Option<String>,
 }
 
 /// What one subscription gave out.
 #[derive(Debug, Default)]
-struct Given {
+struct GivenOut {
     stream: usize,
     /// Where it began.
     from: Option<String>,
@@ -46,7 +46,7 @@ impl Caller {
     fn subscribe(&mut self, stream: usize) {
         let from = if stream == 2 { ReadFrom::Now } else { ReadFrom::Start };
         self.state.subscribe(&name(stream), &stream_name(stream), Some(from), None);
-        self.given.insert(name(stream), Given { stream, ..Given::default() });
+        self.given.insert(name(stream), GivenOut { stream, ..GivenOut::default() });
     }
 
     pub(super) fn restart(&mut self, stream: usize, leave: bool) {

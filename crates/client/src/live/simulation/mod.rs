@@ -1,7 +1,6 @@
-//! The client's rules against a server that does all that a server may do, in any order: it repeats
-//! events, drops them and says so, announces large ones, loses connections, refuses for a while,
-//! closes streams. Whatever it does, each subscription gives out the log's events once and in order
-//! (invariant 3), and a progress speaks only of what was given out.
+//! The client's rules against a server that does everything a server may do, in any order: it repeats events, drops
+//! them and says so, announces large ones, loses connections, refuses for a while, closes streams. Each subscription
+//! must give out the log's events once and in order (invariant 3), and a progress must not pass what was given out.
 //!
 //! - `caller`: the simulated caller
 //! - `server`: the simulated server
@@ -20,7 +19,7 @@ pub(super) const STREAMS: usize = 3;
 
 /// One thing that happens. Numbers are taken modulo what there is.
 #[derive(Debug, Clone)]
-enum Step {
+enum SimulationStep {
     Append {
         stream: usize,
         large: bool,
@@ -66,60 +65,60 @@ enum Step {
     Ack,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = SimulationStep> {
     let stream = 0..STREAMS;
     prop_oneof![
         6 => (stream.clone(), prop::bool::weighted(0.3))
-            .prop_map(|(stream, large)| Step::Append { stream, large }),
-        1 => stream.clone().prop_map(|stream| Step::Close { stream }),
-        6 => (1..6usize).prop_map(|count| Step::Push { count }),
-        2 => (stream.clone(), 0..4usize).prop_map(|(stream, back)| Step::Repeat { stream, back }),
-        2 => stream.clone().prop_map(|stream| Step::Overflow { stream }),
-        2 => Just(Step::Progress),
-        6 => (1..6usize).prop_map(|count| Step::Deliver { count }),
-        4 => Just(Step::Send),
-        4 => Just(Step::Handle),
-        1 => Just(Step::Refuse),
-        1 => Just(Step::Wake),
-        1 => Just(Step::Cut),
-        2 => Just(Step::BeginRead),
-        2 => (0..4usize).prop_map(|events| Step::EndRead { events }),
-        1 => Just(Step::FailRead),
-        2 => (stream, any::<bool>()).prop_map(|(stream, leave)| Step::Restart { stream, leave }),
-        2 => Just(Step::Ack),
+            .prop_map(|(stream, large)| SimulationStep::Append { stream, large }),
+        1 => stream.clone().prop_map(|stream| SimulationStep::Close { stream }),
+        6 => (1..6usize).prop_map(|count| SimulationStep::Push { count }),
+        2 => (stream.clone(), 0..4usize).prop_map(|(stream, back)| SimulationStep::Repeat { stream, back }),
+        2 => stream.clone().prop_map(|stream| SimulationStep::Overflow { stream }),
+        2 => Just(SimulationStep::Progress),
+        6 => (1..6usize).prop_map(|count| SimulationStep::Deliver { count }),
+        4 => Just(SimulationStep::Send),
+        4 => Just(SimulationStep::Handle),
+        1 => Just(SimulationStep::Refuse),
+        1 => Just(SimulationStep::Wake),
+        1 => Just(SimulationStep::Cut),
+        2 => Just(SimulationStep::BeginRead),
+        2 => (0..4usize).prop_map(|events| SimulationStep::EndRead { events }),
+        1 => Just(SimulationStep::FailRead),
+        2 => (stream, any::<bool>()).prop_map(|(stream, leave)| SimulationStep::Restart { stream, leave }),
+        2 => Just(SimulationStep::Ack),
     ]
 }
 
-fn take(step: Step, caller: &mut Caller, server: &mut Server) {
+fn take(step: SimulationStep, caller: &mut Caller, server: &mut Server) {
     match step {
-        Step::Append { stream, large } => server.append(stream, large),
-        Step::Close { stream } => server.close(stream),
-        Step::Push { count } => server.push(count),
-        Step::Repeat { stream, back } => server.repeat(stream, back),
-        Step::Overflow { stream } => server.overflow(stream),
-        Step::Progress => server.progress(),
-        Step::Deliver { count } => {
+        SimulationStep::Append { stream, large } => server.append(stream, large),
+        SimulationStep::Close { stream } => server.close(stream),
+        SimulationStep::Push { count } => server.push(count),
+        SimulationStep::Repeat { stream, back } => server.repeat(stream, back),
+        SimulationStep::Overflow { stream } => server.overflow(stream),
+        SimulationStep::Progress => server.progress(),
+        SimulationStep::Deliver { count } => {
             for message in server.deliver(count) {
                 caller.receive(message, server);
             }
         }
-        Step::Send => server.hear(caller.requests()),
-        Step::Handle => {
+        SimulationStep::Send => server.hear(caller.requests()),
+        SimulationStep::Handle => {
             server.handle();
         }
-        Step::Refuse => server.refuse = true,
-        Step::Wake => caller.state.wake(),
-        Step::Cut => {
+        SimulationStep::Refuse => server.refuse = true,
+        SimulationStep::Wake => caller.state.wake(),
+        SimulationStep::Cut => {
             caller.disconnected();
             server.cut();
         }
-        Step::BeginRead => caller.begin_read(),
-        Step::EndRead { events } => {
+        SimulationStep::BeginRead => caller.begin_read(),
+        SimulationStep::EndRead { events } => {
             caller.end_read(server, events);
         }
-        Step::FailRead => caller.fail_read(),
-        Step::Restart { stream, leave } => caller.restart(stream, leave),
-        Step::Ack => caller.ack(),
+        SimulationStep::FailRead => caller.fail_read(),
+        SimulationStep::Restart { stream, leave } => caller.restart(stream, leave),
+        SimulationStep::Ack => caller.ack(),
     }
 }
 

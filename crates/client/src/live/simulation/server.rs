@@ -1,4 +1,4 @@
-//! The simulated server: one log, one connection at a time, and what is under way on it.
+//! The simulated server: one log, one connection at a time, and the messages in flight.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidewire_query::{QueryId, Subscriber, To};
+use tidewire_query::{QueryId, Recipients, Subscriber};
 use tidewire_store::Position;
 
 use crate::audience::{Group, Member};
@@ -84,9 +84,9 @@ impl Board {
 
     /// Those whom something concerns: all of a query by the name that they have for it, or some of whatever
     /// names.
-    pub(super) fn concerned(&self, to: &To) -> Vec<Concerned> {
+    pub(super) fn concerned(&self, to: &Recipients) -> Vec<Concerned> {
         match to {
-            To::All(query) => {
+            Recipients::All(query) => {
                 let named = self.circles.get(query).into_iter().flat_map(|circle| &circle.named);
                 let concerned = |(name, group): (&Arc<str>, &Group)| Concerned {
                     query_id: Some(Arc::clone(name)),
@@ -94,7 +94,7 @@ impl Board {
                 };
                 named.map(concerned).collect()
             }
-            To::Only(_, named) => {
+            Recipients::Only(_, named) => {
                 let found = named.iter().filter_map(|who| self.member(*who));
                 vec![Concerned { query_id: None, members: listed(found) }]
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use tidewire_query::{EndReason, QueryId, To};
+use tidewire_query::{EndReason, QueryId, Recipients};
 use tidewire_store::Position;
 
 use super::begin::Beginning;
@@ -106,8 +106,8 @@ impl Shard {
     }
 
     /// Those to whom all rows are given follow their query from here on.
-    fn enter_circle(&mut self, to: &To) {
-        let To::Only(query, named) = to else { return };
+    fn enter_circle(&mut self, to: &Recipients) {
+        let Recipients::Only(query, named) = to else { return };
         for who in named {
             let Some(member) = self.rosters.queries.member(*who) else { continue };
             let connection = self.connection(member.key);

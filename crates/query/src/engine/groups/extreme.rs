@@ -11,7 +11,7 @@
 
 use std::cmp::Ordering;
 
-use crate::engine::state::Lost;
+use crate::engine::state::StateError;
 use crate::value::{Collation, Constant};
 
 /// Values that are held, at most.
@@ -21,11 +21,11 @@ const VALUES_MAX: usize = 16;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Extreme {
     /// Those that come first, in order.
-    held: Vec<Held>,
+    held: Vec<ExtremeValue>,
 }
 
 #[derive(Debug, Clone)]
-struct Held {
+struct ExtremeValue {
     value: Constant,
     json: Box<str>,
     /// How many rows have it; of the last one it may be more.
@@ -49,12 +49,12 @@ impl Kind {
 impl Extreme {
     /// What was read: one row has it, and others may.
     pub(super) fn read(value: Constant, json: &str) -> Extreme {
-        Extreme { held: vec![Held { value, json: json.into(), count: 1 }] }
+        Extreme { held: vec![ExtremeValue { value, json: json.into(), count: 1 }] }
     }
 
     /// The extreme, of a group that has values.
-    pub(super) fn json(&self) -> Result<&str, Lost> {
-        self.held.first().map(|held| &*held.json).ok_or(Lost::Dry)
+    pub(super) fn json(&self) -> Result<&str, StateError> {
+        self.held.first().map(|held| &*held.json).ok_or(StateError::Dry)
     }
 
     fn find(&self, value: &Constant, kind: Kind) -> Result<usize, usize> {
@@ -67,7 +67,7 @@ impl Extreme {
         match self.find(&value, kind) {
             Ok(place) => self.held[place].count += 1,
             Err(place) if place < self.held.len() || all_held => {
-                self.held.insert(place, Held { value, json: json.into(), count: 1 });
+                self.held.insert(place, ExtremeValue { value, json: json.into(), count: 1 });
                 self.held.truncate(VALUES_MAX);
             }
             Err(_) => {}
@@ -75,7 +75,12 @@ impl Extreme {
     }
 
     /// A row has a value no longer; others still do.
-    pub(super) fn remove(&mut self, value: &Constant, others: u64, kind: Kind) -> Result<(), Lost> {
+    pub(super) fn remove(
+        &mut self,
+        value: &Constant,
+        others: u64,
+        kind: Kind,
+    ) -> Result<(), StateError> {
         if others == 0 {
             self.held.clear();
             return Ok(());
@@ -88,7 +93,7 @@ impl Extreme {
                 }
                 Ok(())
             }
-            Err(place) if place < self.held.len() => Err(Lost::Unsure),
+            Err(place) if place < self.held.len() => Err(StateError::Unsure),
             Err(_) => Ok(()),
         }
     }

@@ -2,9 +2,9 @@
 
 use super::extreme::{Extreme, Kind};
 use crate::bind::Summed;
-use crate::engine::state::Lost;
+use crate::engine::state::StateError;
 use crate::engine::window::read;
-use crate::plan::{Measure, Tally};
+use crate::plan::{ColumnAggregate, Measure};
 
 /// Integers of SQLite that are summed here, at most. A sum of larger ones may overflow on the way, and
 /// whether it does depends on the order of the rows.
@@ -14,7 +14,7 @@ const STORED_SUM_MAX: u128 = 1 << 62;
 
 /// A column of a group.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Kept {
+pub(super) struct ColumnTally {
     /// Values that are not NULL.
     count: u64,
     /// In units of the last digit.
@@ -23,15 +23,17 @@ pub(super) struct Kept {
     greatest: Extreme,
 }
 
-impl Kept {
+impl ColumnTally {
     /// Takes what was read, in the order in which the plan asks for it.
     pub(super) fn load<'a>(
-        tally: &Tally,
+        tally: &ColumnAggregate,
         values: &mut impl Iterator<Item = &'a str>,
-    ) -> Result<Kept, Lost> {
-        let mut next = || values.next().ok_or(Lost::Unsure);
-        let mut kept =
-            Kept { count: next()?.parse().map_err(|_| Lost::Unsure)?, ..Kept::default() };
+    ) -> Result<ColumnTally, StateError> {
+        let mut next = || values.next().ok_or(StateError::Unsure);
+        let mut kept = ColumnTally {
+            count: next()?.parse().map_err(|_| StateError::Unsure)?,
+            ..ColumnTally::default()
+        };
         if let Some(summed) = tally.sum {
             let json = next()?;
             if kept.count > 0 {
@@ -46,7 +48,7 @@ impl Kept {
                 match read(reading, json)? {
                     Some(value) => *extreme = Extreme::read(value, json),
                     None if count == 0 => {}
-                    None => return Err(Lost::Unsure),
+                    None => return Err(StateError::Unsure),
                 }
             }
         }
@@ -54,18 +56,18 @@ impl Kept {
     }
 
     /// A row of the group has this value.
-    pub(super) fn add(&mut self, tally: &Tally, json: &str) -> Result<(), Lost> {
+    pub(super) fn add(&mut self, tally: &ColumnAggregate, json: &str) -> Result<(), StateError> {
         if json == "null" {
             return Ok(());
         }
         if let Some(summed) = tally.sum {
-            self.sum = self.sum.checked_add(value(summed, json)?).ok_or(Lost::Unsure)?;
+            self.sum = self.sum.checked_add(value(summed, json)?).ok_or(StateError::Unsure)?;
         }
         for (wanted, extreme, greatest) in
             [(tally.least, &mut self.least, false), (tally.greatest, &mut self.greatest, true)]
         {
             if let Some((reading, collation)) = wanted {
-                let value = read(reading, json)?.ok_or(Lost::Unsure)?;
+                let value = read(reading, json)?.ok_or(StateError::Unsure)?;
                 extreme.add(value, json, self.count, Kind { greatest, collation });
             }
         }
@@ -74,19 +76,19 @@ impl Kept {
     }
 
     /// A row of the group had this value.
-    pub(super) fn remove(&mut self, tally: &Tally, json: &str) -> Result<(), Lost> {
+    pub(super) fn remove(&mut self, tally: &ColumnAggregate, json: &str) -> Result<(), StateError> {
         if json == "null" {
             return Ok(());
         }
-        self.count = self.count.checked_sub(1).ok_or(Lost::Unsure)?;
+        self.count = self.count.checked_sub(1).ok_or(StateError::Unsure)?;
         if let Some(summed) = tally.sum {
-            self.sum = self.sum.checked_sub(value(summed, json)?).ok_or(Lost::Unsure)?;
+            self.sum = self.sum.checked_sub(value(summed, json)?).ok_or(StateError::Unsure)?;
         }
         for (wanted, extreme, greatest) in
             [(tally.least, &mut self.least, false), (tally.greatest, &mut self.greatest, true)]
         {
             if let Some((reading, collation)) = wanted {
-                let value = read(reading, json)?.ok_or(Lost::Unsure)?;
+                let value = read(reading, json)?.ok_or(StateError::Unsure)?;
                 extreme.remove(&value, self.count, Kind { greatest, collation })?;
             }
         }
@@ -94,14 +96,18 @@ impl Kept {
     }
 
     /// What is shown of it, as JSON.
-    pub(super) fn json(&self, tally: &Tally, measure: Measure) -> Result<String, Lost> {
+    pub(super) fn json(
+        &self,
+        tally: &ColumnAggregate,
+        measure: Measure,
+    ) -> Result<String, StateError> {
         if matches!(measure, Measure::Count(_)) {
             return Ok(self.count.to_string());
         }
         if self.count == 0 {
             return Ok("null".to_owned());
         }
-        let summed = tally.sum.ok_or(Lost::Unsure);
+        let summed = tally.sum.ok_or(StateError::Unsure);
         match measure {
             Measure::Least(_) => self.least.json().map(str::to_owned),
             Measure::Greatest(_) => self.greatest.json().map(str::to_owned),
@@ -110,13 +116,13 @@ impl Kept {
         }
     }
 
-    fn sum(&self, summed: Summed) -> Result<String, Lost> {
+    fn sum(&self, summed: Summed) -> Result<String, StateError> {
         match summed {
             Summed::Small => {
-                i64::try_from(self.sum).map(|sum| sum.to_string()).map_err(|_| Lost::Unsure)
+                i64::try_from(self.sum).map(|sum| sum.to_string()).map_err(|_| StateError::Unsure)
             }
             Summed::Large => Ok(self.sum.to_string()),
-            Summed::Stored if self.sum.unsigned_abs() > STORED_SUM_MAX => Err(Lost::Unsure),
+            Summed::Stored if self.sum.unsigned_abs() > STORED_SUM_MAX => Err(StateError::Unsure),
             Summed::Stored => Ok(self.sum.to_string()),
             Summed::Decimal(0) => Ok(self.sum.to_string()),
             Summed::Decimal(scale) => {
@@ -129,36 +135,36 @@ impl Kept {
         }
     }
 
-    fn average(&self, summed: Summed) -> Result<String, Lost> {
+    fn average(&self, summed: Summed) -> Result<String, StateError> {
         let text = match summed {
             Summed::Small | Summed::Large => super::average::postgres(self.sum, self.count, 0),
             Summed::Decimal(scale) => super::average::postgres(self.sum, self.count, scale),
             Summed::Stored if self.sum.unsigned_abs() > STORED_SUM_MAX => None,
             Summed::Stored => super::average::sqlite(self.sum, self.count),
         };
-        text.ok_or(Lost::Unsure)
+        text.ok_or(StateError::Unsure)
     }
 }
 
 /// A value that is summed.
-fn value(summed: Summed, json: &str) -> Result<i128, Lost> {
+fn value(summed: Summed, json: &str) -> Result<i128, StateError> {
     let number = number(summed, json)?;
     let too_large = summed == Summed::Stored && number.unsigned_abs() > STORED_MAX;
-    if too_large { Err(Lost::Unsure) } else { Ok(number) }
+    if too_large { Err(StateError::Unsure) } else { Ok(number) }
 }
 
 /// A number in units of the last digit. What is none, and what has more digits, is of another type.
-fn number(summed: Summed, json: &str) -> Result<i128, Lost> {
+fn number(summed: Summed, json: &str) -> Result<i128, StateError> {
     let Summed::Decimal(scale) = summed else {
-        return json.parse().map_err(|_| Lost::Unsure);
+        return json.parse().map_err(|_| StateError::Unsure);
     };
     let (whole, fraction) = json.split_once('.').unwrap_or((json, ""));
-    let missing = usize::from(scale).checked_sub(fraction.len()).ok_or(Lost::Unsure)?;
+    let missing = usize::from(scale).checked_sub(fraction.len()).ok_or(StateError::Unsure)?;
     let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_plain(fraction) || !is_plain(whole.strip_prefix('-').unwrap_or(whole)) {
-        return Err(Lost::Unsure);
+        return Err(StateError::Unsure);
     }
-    format!("{whole}{fraction}{}", "0".repeat(missing)).parse().map_err(|_| Lost::Unsure)
+    format!("{whole}{fraction}{}", "0".repeat(missing)).parse().map_err(|_| StateError::Unsure)
 }
 
 #[cfg(test)]
@@ -170,22 +176,23 @@ mod tests {
         let scale = Summed::Decimal(2);
         for (json, units) in [("1.50", 150), ("-0.05", -5), ("7", 700), ("0.00", 0)] {
             assert_eq!(number(scale, json), Ok(units), "{json}");
-            let kept = Kept { count: 1, sum: units, ..Kept::default() };
+            let kept = ColumnTally { count: 1, sum: units, ..ColumnTally::default() };
             let written = if json == "7" { "7.00" } else { json };
             assert_eq!(kept.sum(scale).as_deref(), Ok(written));
         }
         for json in ["1.505", "\"NaN\"", "1e3", "", "--1", "+1", "null"] {
-            assert!(json.is_empty() || number(scale, json).is_err(), "{json}");
+            assert!(json.is_empty() || number(scale, json) == Err(StateError::Unsure), "{json}");
         }
     }
 
     #[test]
     fn what_a_database_would_not_sum_is_not_summed() {
-        assert!(value(Summed::Stored, "1.0").is_err());
-        assert!(value(Summed::Stored, "\"5\"").is_err());
-        assert!(value(Summed::Stored, "9223372036854775807").is_err());
-        let kept = Kept { count: 2, sum: i128::from(i64::MAX) + 1, ..Kept::default() };
-        assert_eq!(kept.sum(Summed::Small), Err(Lost::Unsure));
+        for json in ["1.0", "\"5\"", "9223372036854775807"] {
+            assert_eq!(value(Summed::Stored, json), Err(StateError::Unsure), "{json}");
+        }
+        let kept =
+            ColumnTally { count: 2, sum: i128::from(i64::MAX) + 1, ..ColumnTally::default() };
+        assert_eq!(kept.sum(Summed::Small), Err(StateError::Unsure));
         assert_eq!(kept.sum(Summed::Large).as_deref(), Ok("9223372036854775808"));
     }
 }

@@ -130,7 +130,7 @@ fn read_state(groups: &Groups, query: usize, rows: &[Model]) -> Vec<Vec<Box<RawV
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum TestStep {
     Change(Option<usize>, Option<Model>),
     Tell,
     Load,
@@ -142,13 +142,13 @@ fn model() -> impl Strategy<Value = Model> {
     (status, n, -500_i64..500).prop_map(|(status, n, cents)| Model { status, n, cents })
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = TestStep> {
     prop_oneof![
-        5 => model().prop_map(|row| Step::Change(None, Some(row))),
-        4 => (0_usize..100, model()).prop_map(|(at, row)| Step::Change(Some(at), Some(row))),
-        5 => (0_usize..100).prop_map(|at| Step::Change(Some(at), None)),
-        6 => Just(Step::Tell),
-        1 => Just(Step::Load),
+        5 => model().prop_map(|row| TestStep::Change(None, Some(row))),
+        4 => (0_usize..100, model()).prop_map(|(at, row)| TestStep::Change(Some(at), Some(row))),
+        5 => (0_usize..100).prop_map(|at| TestStep::Change(Some(at), None)),
+        6 => Just(TestStep::Tell),
+        1 => Just(TestStep::Load),
     ]
 }
 
@@ -160,7 +160,7 @@ fn start(query: &str) -> Groups {
     Groups::new(&plan, &names)
 }
 
-fn follow(query: usize, steps: &[Step]) -> Result<(), TestCaseError> {
+fn follow(query: usize, steps: &[TestStep]) -> Result<(), TestCaseError> {
     let mut groups = start(QUERIES[query]);
     let mut rows: Vec<Model> = Vec::new();
     let mut told: Vec<RowText> = Vec::new();
@@ -169,9 +169,9 @@ fn follow(query: usize, steps: &[Step]) -> Result<(), TestCaseError> {
         groups.load(&read).expect("groups");
     };
     load(&mut groups, &rows);
-    for step in steps.iter().chain(&[Step::Tell]) {
+    for step in steps.iter().chain(&[TestStep::Tell]) {
         match step {
-            Step::Change(at, after) => {
+            TestStep::Change(at, after) => {
                 let at = match at {
                     Some(_) if rows.is_empty() => continue,
                     Some(at) => Some(at % rows.len()),
@@ -188,12 +188,12 @@ fn follow(query: usize, steps: &[Step]) -> Result<(), TestCaseError> {
                     (None, after) => rows.extend(after.clone()),
                 }
             }
-            Step::Load => load(&mut groups, &rows),
-            Step::Tell => {
+            TestStep::Load => load(&mut groups, &rows),
+            TestStep::Tell => {
                 let delta = match groups.tell() {
                     Ok(delta) => delta,
                     Err(lost) => {
-                        prop_assert_eq!(lost, Lost::Dry);
+                        prop_assert_eq!(lost, StateError::Dry);
                         load(&mut groups, &rows);
                         groups.tell().expect("all was read")
                     }
@@ -241,8 +241,8 @@ fn a_group_that_no_image_can_be_of_is_unsure() {
         r#"{"n":1,"total":1.00}"#,
     ] {
         let row = Row::parse(image.as_bytes()).expect("an object");
-        assert_eq!(groups.change(None, Some(&row)), Err(Lost::Unsure), "{image}");
+        assert_eq!(groups.change(None, Some(&row)), Err(StateError::Unsure), "{image}");
     }
     let row = Row::parse(br#"{"status":"b","n":1}"#).expect("an object");
-    assert_eq!(groups.change(Some(&row), None), Err(Lost::Unsure), "it was never there");
+    assert_eq!(groups.change(Some(&row), None), Err(StateError::Unsure), "it was never there");
 }

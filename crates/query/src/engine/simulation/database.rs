@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::random::Random;
 use crate::engine::{Change, Event, Kind};
-use crate::place::Place;
+use crate::position::Position;
 use crate::snapshot::Snapshot;
 
 pub(super) type Values = [i64; 3];
@@ -53,7 +53,7 @@ pub(super) struct Logged {
 }
 
 impl Logged {
-    pub(super) fn event(&self, at: Place) -> Event<'_> {
+    pub(super) fn event(&self, at: Position) -> Event<'_> {
         let change = self.told.as_ref().map(|(table, kind, before, after)| Change {
             table: TABLES[*table],
             kind: *kind,
@@ -68,7 +68,7 @@ impl Logged {
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) contents: Contents,
-    pub(super) tip: Place,
+    pub(super) tip: Position,
     pub(super) snapshot: Snapshot,
     pub(super) settled: bool,
 }
@@ -86,7 +86,7 @@ pub(super) struct Database {
     pub(super) log: Vec<Logged>,
     /// Events of a transaction of which a part is in the log.
     rest: Vec<Logged>,
-    /// The contents at the place that was asked for last.
+    /// The contents at the position that was asked for last.
     known: RefCell<(usize, Contents)>,
 }
 
@@ -316,7 +316,7 @@ impl Database {
     }
 
     /// Sets a mark, which is an event of its own.
-    pub(super) fn mark(&mut self) -> Option<Place> {
+    pub(super) fn mark(&mut self) -> Option<Position> {
         if !self.rest.is_empty() {
             return None;
         }
@@ -326,8 +326,8 @@ impl Database {
         Some(self.tip())
     }
 
-    pub(super) fn tip(&self) -> Place {
-        Place(self.log.len() as u64)
+    pub(super) fn tip(&self) -> Position {
+        Position(self.log.len() as u64)
     }
 
     /// What a read sees that begins here.
@@ -341,7 +341,7 @@ impl Database {
         let running = self.running().iter().map(|txid| txid.unsigned_abs()).collect::<Vec<_>>();
         let xmax = self.last_txid.unsigned_abs() + 1;
         let snapshot = match self.is_one_file {
-            true => Snapshot::Place,
+            true => Snapshot::Position,
             false => Snapshot::Transactions {
                 xmin: running.first().copied().unwrap_or(xmax),
                 xmax,
@@ -352,13 +352,13 @@ impl Database {
         Seen { contents: contents.collect(), tip: self.tip(), snapshot, settled }
     }
 
-    /// The contents at a place of the log. No transaction goes over it.
-    pub(super) fn contents_at(&self, place: Place) -> Contents {
-        let at = usize::try_from(place.0).expect("a small log");
+    /// The contents at a position of the log. No transaction goes over it.
+    pub(super) fn contents_at(&self, position: Position) -> Contents {
+        let at = usize::try_from(position.0).expect("a small log");
         let (past, future) = self.log.split_at(at);
         let last = past.iter().rev().find_map(|event| event.txid);
         let next = future.iter().find_map(|event| event.txid);
-        assert!(last.is_none() || last != next, "a transaction goes over {place:?}: {last:?}");
+        assert!(last.is_none() || last != next, "a transaction goes over {position:?}: {last:?}");
         let mut known = self.known.borrow_mut();
         if known.0 > at {
             *known = (0, Contents::new());

@@ -1,30 +1,30 @@
-//! The engine against a model of the database: at every place that is told, what someone was told is
+//! The engine against a model of the database: at every position that is told, what someone was told is
 //! what the query gives there.
 //!
 //! A failure names its seed. The ignored test runs many more of them, and takes as long.
 //!
-//! - `client`: someone who follows a query, believes what is told, and holds every place against
+//! - `client`: someone who follows a query, believes what is told, and holds every position against
 //!   the database
 //! - `database`: a database as small as it can be
 //! - `queries`: the queries of a simulation, each with what the database would answer
 //! - `random`: numbers that a seed decides
-//! - `world`: everything that happens around an engine, one step at a time, in an order that a seed
+//! - `driver`: everything that happens around an engine, one step at a time, in an order that a seed
 //!   decides
 
 mod client;
 mod database;
+mod driver;
 mod queries;
 mod random;
-mod world;
 
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
 use super::EngineOptions;
-use queries::Asked;
+use driver::{RareCases, Simulation, SimulationConfig};
+use queries::SimulatedQuery;
 pub(super) use queries::bound;
-use world::{Seldom, Weather, World};
 
 const STEPS: usize = 800;
 
@@ -55,24 +55,25 @@ impl Drop for Named {
     }
 }
 
-fn run(name: &'static str, weather: Weather, seeds: std::ops::Range<u64>) -> Seldom {
-    let mut all = Seldom::default();
-    let asked: Arc<[Asked]> = queries::queries().into();
+fn run(name: &'static str, config: SimulationConfig, seeds: std::ops::Range<u64>) -> RareCases {
+    let mut all = RareCases::default();
+    let asked: Arc<[SimulatedQuery]> = queries::queries().into();
     for seed in seeds {
         let named = Named(name, seed);
-        let mut world = World::new(weather, Arc::clone(&asked), seed);
+        let mut simulation = Simulation::new(config, Arc::clone(&asked), seed);
         for _ in 0..STEPS {
-            world.step();
+            simulation.step();
         }
-        world.finish();
-        all += world.seldom;
+        simulation.finish();
+        all += simulation.seldom;
         drop(named);
     }
     eprintln!("{name}: {all:?}");
     all
 }
 
-const CALM: Weather = Weather { is_one_file: false, has_quirks: false, options: ROOMY };
+const CALM: SimulationConfig =
+    SimulationConfig { is_one_file: false, has_quirks: false, options: ROOMY };
 
 // Q1, Q2, Q3, Q5.
 #[test]
@@ -85,13 +86,13 @@ fn every_place_told_is_exact_where_the_log_is_behind_the_database() {
 
 #[test]
 fn every_place_told_is_exact_where_log_and_rows_are_one_file() {
-    let seen = run("one file", Weather { is_one_file: true, ..CALM }, 0..60);
+    let seen = run("one file", SimulationConfig { is_one_file: true, ..CALM }, 0..60);
     assert!(seen.begun > 0 && seen.changes > 0 && seen.resumed > 0);
 }
 
 #[test]
 fn every_place_told_is_exact_when_events_say_less_than_happened() {
-    let seen = run("quirks", Weather { has_quirks: true, ..CALM }, 0..100);
+    let seen = run("quirks", SimulationConfig { has_quirks: true, ..CALM }, 0..100);
     assert!(seen.demotions > 0 && seen.resets > 0 && seen.ended > 0);
 }
 
@@ -106,7 +107,7 @@ fn what_does_not_fit_ends_or_is_read_again_and_never_lies() {
         unindexed_max: usize::MAX,
     };
     for has_quirks in [false, true] {
-        let seen = run("little room", Weather { has_quirks, options, ..CALM }, 0..60);
+        let seen = run("little room", SimulationConfig { has_quirks, options, ..CALM }, 0..60);
         assert!(seen.ended > 0 && seen.changes > 0);
     }
 }
@@ -117,7 +118,7 @@ fn many_more_seeds_are_exact_too() {
     for seed in 1000..30_000 {
         for is_one_file in [false, true] {
             for has_quirks in [false, true] {
-                run("many", Weather { is_one_file, has_quirks, ..CALM }, seed..seed + 1);
+                run("many", SimulationConfig { is_one_file, has_quirks, ..CALM }, seed..seed + 1);
             }
         }
     }

@@ -18,7 +18,7 @@ const LIMITS: QueryLimits = QueryLimits { rows_max: 1000, window_slack: 2, hide_
 pub(super) type Answer = Vec<Vec<i64>>;
 
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct SimulatedQuery {
     pub(super) query: Arc<Query>,
     /// The query itself.
     pub(super) run: fn(&Contents) -> Answer,
@@ -26,7 +26,7 @@ pub(super) struct Asked {
     pub(super) read: fn(&Contents) -> Answer,
 }
 
-pub(super) fn queries() -> Vec<Asked> {
+pub(super) fn queries() -> Vec<SimulatedQuery> {
     let same = |sql, plan, run| asked(sql, plan, run, run);
     vec![
         same("SELECT k, b FROM t WHERE a = 1", PlanName::Filter, |contents| {
@@ -149,10 +149,10 @@ fn asked(
     plan: PlanName,
     run: fn(&Contents) -> Answer,
     read: fn(&Contents) -> Answer,
-) -> Asked {
+) -> SimulatedQuery {
     let query = bound(sql);
     assert_eq!(query.plan.name(), plan, "{sql}: {:?}", query.why);
-    Asked { query, run, read }
+    SimulatedQuery { query, run, read }
 }
 
 /// A SELECT over the tables, of someone who may see all.

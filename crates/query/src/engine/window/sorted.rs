@@ -220,7 +220,7 @@ impl Sorted {
     }
 
     /// All that differs between what was told and what is seen.
-    fn difference(&self, told: &[Arc<Entry>]) -> (Vec<Placed>, Vec<Placed>) {
+    fn difference(&self, told: &[Arc<Entry>]) -> (Vec<RankedRow>, Vec<RankedRow>) {
         let (mut left, mut came) = (Vec::new(), Vec::new());
         let seen = self.seen();
         let (mut old, mut new) = (0, 0);
@@ -243,7 +243,7 @@ impl Sorted {
 
     /// The same, from what came and went. Rows that stayed are numbered by themselves: what is seen of
     /// them is a range before and a range now.
-    fn news(&self) -> (Vec<Placed>, Vec<Placed>) {
+    fn news(&self) -> (Vec<RankedRow>, Vec<RankedRow>) {
         let fresh_places = self.places_of_fresh();
         let gone_places = self.places_of_gone(&fresh_places);
         let stayed = self.rows.len() - self.fresh.len();
@@ -257,7 +257,7 @@ impl Sorted {
         let old_range = range(&gone_places, stayed + self.gone.len());
         let new_range = range(&fresh_places, self.rows.len());
         let is_seen = |place: usize| (self.skip..end).contains(&place);
-        let placed = |places: &[usize], rows: &[Arc<Entry>]| -> Vec<Placed> {
+        let placed = |places: &[usize], rows: &[Arc<Entry>]| -> Vec<RankedRow> {
             let rows = places.iter().zip(rows).filter(|(place, _)| is_seen(**place));
             rows.map(|(place, row)| (place - self.skip, Arc::clone(row))).collect()
         };
@@ -302,7 +302,7 @@ impl Sorted {
 
     /// Rows that left and came, in their order, as a delta: by what tells rows apart, those that did
     /// both were updated.
-    fn delta(&self, left: Vec<Placed>, came: Vec<Placed>) -> Delta {
+    fn delta(&self, left: Vec<RankedRow>, came: Vec<RankedRow>) -> Delta {
         let pairs = self.pairs(&left, &came);
         let mut delta = Delta::default();
         let mut places = Places::default();
@@ -341,7 +341,7 @@ impl Sorted {
     }
 
     /// Which of those that left are which of those that came.
-    fn pairs(&self, left: &[Placed], came: &[Placed]) -> Vec<(usize, usize)> {
+    fn pairs(&self, left: &[RankedRow], came: &[RankedRow]) -> Vec<(usize, usize)> {
         if self.identity.is_empty() {
             return Vec::new();
         }
@@ -353,7 +353,7 @@ impl Sorted {
         };
         let mut by_key: Vec<usize> = (0..left.len()).collect();
         by_key.sort_by(|one, other| compare(&left[*one].1, &left[*other].1));
-        let pair = |(new, (_, row)): (usize, &Placed)| {
+        let pair = |(new, (_, row)): (usize, &RankedRow)| {
             let found = by_key.binary_search_by(|old| compare(&left[*old].1, row));
             found.ok().map(|at| (by_key[at], new))
         };
@@ -362,7 +362,7 @@ impl Sorted {
 }
 
 /// A row, and its place among those that are or were seen.
-type Placed = (usize, Arc<Entry>);
+type RankedRow = (usize, Arc<Entry>);
 /// A row that was updated: its place without those that are deleted, its place without those that are
 /// inserted, and its text before and after.
 type Move = (usize, usize, RowText, RowText);

@@ -30,7 +30,7 @@ impl Model {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum TestStep {
     Insert(Option<i64>, u8),
     Update(usize, Option<i64>, u8),
     Rename(usize),
@@ -43,14 +43,14 @@ fn rank() -> impl Strategy<Value = Option<i64>> {
     prop_oneof![1 => Just(None), 6 => (0_i64..12).prop_map(Some)]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = TestStep> {
     prop_oneof![
-        6 => (rank(), 0_u8..3).prop_map(|(rank, note)| Step::Insert(rank, note)),
-        5 => (0_usize..100, rank(), 0_u8..3).prop_map(|(at, rank, note)| Step::Update(at, rank, note)),
-        1 => (0_usize..100).prop_map(Step::Rename),
-        5 => (0_usize..100).prop_map(Step::Delete),
-        6 => Just(Step::Tell),
-        1 => Just(Step::Load),
+        6 => (rank(), 0_u8..3).prop_map(|(rank, note)| TestStep::Insert(rank, note)),
+        5 => (0_usize..100, rank(), 0_u8..3).prop_map(|(at, rank, note)| TestStep::Update(at, rank, note)),
+        1 => (0_usize..100).prop_map(TestStep::Rename),
+        5 => (0_usize..100).prop_map(TestStep::Delete),
+        6 => Just(TestStep::Tell),
+        1 => Just(TestStep::Load),
     ]
 }
 
@@ -87,7 +87,7 @@ fn sorted(query: usize, rows: &[Model]) -> Vec<Model> {
     rows
 }
 
-fn follow(query: usize, steps: &[Step], keyed: bool) -> Result<(), TestCaseError> {
+fn follow(query: usize, steps: &[TestStep], keyed: bool) -> Result<(), TestCaseError> {
     let key: &[&str] = if keyed { &["id"] } else { &[] };
     let shape = sample::table(&["id int8", "rank int4", "note text C"], key);
     let (plan, _) =
@@ -105,37 +105,37 @@ fn follow(query: usize, steps: &[Step], keyed: bool) -> Result<(), TestCaseError
     };
     load(&mut window, &rows);
     let note = |note: u8| format!("n{note}");
-    for step in steps.iter().chain(&[Step::Tell]) {
+    for step in steps.iter().chain(&[TestStep::Tell]) {
         let some = |at: usize| at.checked_rem(rows.len());
         let (before, after) = match step {
-            Step::Insert(rank, text) => {
+            TestStep::Insert(rank, text) => {
                 // Rows without a key may be there twice.
                 next_id += i64::from(keyed || *text == 0);
                 (None, Some(Model { id: next_id, rank: *rank, note: note(*text) }))
             }
-            Step::Update(at, rank, text) => match some(*at) {
+            TestStep::Update(at, rank, text) => match some(*at) {
                 None => continue,
                 Some(at) => {
                     let after = Model { id: rows[at].id, rank: *rank, note: note(*text) };
                     (Some(at), Some(after))
                 }
             },
-            Step::Rename(at) => match some(*at) {
+            TestStep::Rename(at) => match some(*at) {
                 None => continue,
                 Some(at) => {
                     next_id += 1;
                     (Some(at), Some(Model { id: next_id, ..rows[at].clone() }))
                 }
             },
-            Step::Delete(at) => match some(*at) {
+            TestStep::Delete(at) => match some(*at) {
                 None => continue,
                 Some(at) => (Some(at), None),
             },
-            Step::Tell => {
+            TestStep::Tell => {
                 let delta = match window.tell() {
                     Ok(delta) => delta,
                     Err(lost) => {
-                        prop_assert_eq!(lost, Lost::Dry);
+                        prop_assert_eq!(lost, StateError::Dry);
                         load(&mut window, &rows);
                         window.tell().expect("enough was read")
                     }
@@ -156,7 +156,7 @@ fn follow(query: usize, steps: &[Step], keyed: bool) -> Result<(), TestCaseError
                 }
                 continue;
             }
-            Step::Load => {
+            TestStep::Load => {
                 load(&mut window, &rows);
                 continue;
             }

@@ -5,7 +5,7 @@ use sqlparser::ast::{
     ObjectNamePart, Value as Sql,
 };
 
-use super::{Gathering, Measure, Tally};
+use super::{AggregateBuilder, ColumnAggregate, Measure};
 use crate::bind;
 use crate::plan::order;
 use crate::refusal::{NOT_SUPPORTED, Refusal};
@@ -15,7 +15,7 @@ use crate::shape::ShapeColumn;
 /// division would not fit into 128 bits.
 const AVERAGE_SCALE_MAX: u16 = 18;
 
-impl Gathering<'_, '_> {
+impl AggregateBuilder<'_, '_> {
     /// What a call makes of a group's rows.
     pub(super) fn call(&mut self, function: &Function) -> Result<Measure, Refusal> {
         let name = name_of(function);
@@ -67,7 +67,7 @@ impl Gathering<'_, '_> {
         if let Some(place) = self.tallies.iter().position(|it| *it.column == *name) {
             return place;
         }
-        let tally = Tally { column: name.into(), sum: None, least: None, greatest: None };
+        let tally = ColumnAggregate { column: name.into(), sum: None, least: None, greatest: None };
         self.tallies.push(tally);
         self.tallies.len() - 1
     }

@@ -4,7 +4,7 @@
 
 use sqlparser::ast::{Expr, Ident, Value as Sql};
 
-use super::{Gathering, Measure};
+use super::{AggregateBuilder, Measure};
 use crate::plan::order;
 use crate::predicate::Predicate;
 use crate::refusal::{NOT_SUPPORTED, Refusal};
@@ -19,7 +19,10 @@ pub(crate) struct Having {
 }
 
 /// Reads a condition.
-pub(super) fn plan(gathering: &mut Gathering<'_, '_>, condition: &Expr) -> Result<Having, Refusal> {
+pub(super) fn plan(
+    gathering: &mut AggregateBuilder<'_, '_>,
+    condition: &Expr,
+) -> Result<Having, Refusal> {
     let position = (gathering.single.position)(condition);
     let mut renaming = Renaming { gathering, names: Vec::new(), aggregates: false, texts: false };
     let renamed = renaming.rename(condition)?;
@@ -46,7 +49,7 @@ pub(super) fn plan(gathering: &mut Gathering<'_, '_>, condition: &Expr) -> Resul
 }
 
 struct Renaming<'a, 'b, 'c> {
-    gathering: &'c mut Gathering<'a, 'b>,
+    gathering: &'c mut AggregateBuilder<'a, 'b>,
     names: Vec<(Box<str>, Measure)>,
     /// Whether something that is computed is compared.
     aggregates: bool,

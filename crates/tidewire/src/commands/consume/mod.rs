@@ -85,7 +85,7 @@ pub(crate) async fn run(flags: ConsumeFlags) -> anyhow::Result<ExitCode> {
     let ended = tokio::select! {
         ended = &mut work => ended,
         signal = signals.next(|| {}) => {
-            eprintln!("tidewire: {signal}: finishing the batch in hand; a second one ends at once");
+            eprintln!("tidewire: {signal}: finishing the current batch; a second signal ends at once");
             stop.send_replace(true);
             tokio::select! {
                 ended = &mut work => ended,
@@ -171,7 +171,7 @@ async fn agree(client: &Client, group: &str, settings: Option<&Settings>) -> any
     if reads && !(same(&settings.tables, &known.tables) && same(&settings.streams, &known.streams))
     {
         bail!(
-            "the group {group} reads {}, and the file says otherwise (tables, streams): correct the file, or \
+            "the group {group} reads {}, but the file names other tables or streams: correct the file, or \
              `tidewire groups change {group}` with --tables and --streams",
             super::groups::reads(&known)
         );
@@ -233,12 +233,14 @@ mod tests {
 
     #[test]
     fn someone_must_do_the_work_and_only_one() {
-        for words in [
-            &["--group", "g"][..],
-            &["--exec", "cat"],
-            &["--group", "g", "--webhook", "http://h", "--exec", "cat"],
+        use clap::error::ErrorKind::{ArgumentConflict, MissingRequiredArgument};
+        for (words, kind) in [
+            (&["--group", "g"][..], MissingRequiredArgument),
+            (&["--exec", "cat"], MissingRequiredArgument),
+            (&["--group", "g", "--webhook", "http://h", "--exec", "cat"], ArgumentConflict),
         ] {
-            Cli::try_parse_from(["tidewire", "consume"].iter().chain(words)).expect_err("refused");
+            let words = ["tidewire", "consume"].iter().chain(words);
+            assert_eq!(Cli::try_parse_from(words).expect_err("refused").kind(), kind);
         }
     }
 }

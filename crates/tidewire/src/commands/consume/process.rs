@@ -1,8 +1,8 @@
-//! One run of a command: fed, listened to, and ended with all that it started if it takes too long.
+//! One run of a command: writes its input, reads its output, and kills all that it started if it takes too long.
 //!
-//! It leads a process group of its own. So Ctrl-C at a terminal reaches us alone, and the batch in hand is
-//! finished. When its time is over, or it is dropped, the whole group is killed; what it leaves behind when it ends by
-//! itself goes on.
+//! The command leads a process group of its own. So Ctrl-C at a terminal reaches only `tidewire`, and the current
+//! batch is finished. When its time is over, or when it is dropped, the whole group is killed; processes that it
+//! leaves behind when it ends by itself go on.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;

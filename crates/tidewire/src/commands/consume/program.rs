@@ -1,4 +1,4 @@
-//! Whether there is a program to run, before anyone counts on it.
+//! Checks at the start that the program of `--exec` can be run.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,7 +19,7 @@ pub(super) fn find(program: &OsStr, path: Option<&OsStr>) -> anyhow::Result<Path
         }
         if !is_program(named) {
             bail!(
-                "cannot run {shown} (--exec): the file is no program; make it one: chmod +x {shown}"
+                "cannot run {shown} (--exec): the file is not executable; make it executable: chmod +x {shown}"
             );
         }
         return Ok(named.to_owned());
@@ -31,7 +31,7 @@ pub(super) fn find(program: &OsStr, path: Option<&OsStr>) -> anyhow::Result<Path
     }
     if named.is_file() {
         bail!(
-            "cannot run {shown} (--exec): it is in this folder and in none of PATH; write ./{shown}"
+            "cannot run {shown} (--exec): it is in this folder, which is not in PATH; write ./{shown}"
         );
     }
     bail!("cannot run {shown} (--exec): no folder of PATH has such a program{}", apart(program))

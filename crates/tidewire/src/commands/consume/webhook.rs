@@ -1,4 +1,4 @@
-//! A signed request for each batch, as <https://www.standardwebhooks.com> has it.
+//! A signed request for each batch, as <https://www.standardwebhooks.com> defines it.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -58,7 +58,7 @@ struct Answer {
 
 impl Webhook {
     pub(super) fn new(url: &str, timeout: Duration) -> anyhow::Result<Webhook> {
-        let url: Url = url.parse().with_context(|| format!("{url} is no URL (--webhook)"))?;
+        let url: Url = url.parse().with_context(|| format!("{url} is not a URL (--webhook)"))?;
         ensure!(
             matches!(url.scheme(), "http" | "https"),
             "--webhook takes http:// and https:// only"
@@ -223,7 +223,7 @@ fn not_done(body: &[u8], claimed: &Claimed) -> Result<Vec<Failed>, String> {
         if let Some(blamed) = &one.offset
             && !of_key.events.iter().any(|event| offset(event) == *blamed)
         {
-            return Err(format!("and blames {blamed:?}, which is no event of {key:?}"));
+            return Err(format!("and names {blamed:?}, which is not an event of {key:?}"));
         }
         if !matches!(one.verdict.as_deref(), None | Some("retry" | "dead")) {
             return Err(format!("with a verdict on {key:?} that is neither retry nor dead"));
@@ -308,15 +308,16 @@ mod tests {
         let named =
             failed(r#"{"failed": [{"error": "e", "offset": "0001_7", "verdict": "dead"}]}"#);
         assert_eq!(named.expect("as the batch has it").len(), 1);
-        for broken in [
-            r#"{"failed":[{"host_id":"#,
-            r#"{"failed": [{"host_id": 7}]}"#,
-            r#"{"failed": "all"}"#,
-            r#"{"failed": [{"host_id": "another's"}]}"#,
-            r#"{"failed": [{"offset": "0001_8"}]}"#,
-            r#"{"failed": [{"verdict": "deadly"}]}"#,
+        for (broken, why) in [
+            (r#"{"failed":[{"host_id":"#, "cannot be read"),
+            (r#"{"failed": [{"host_id": 7}]}"#, "cannot be read"),
+            (r#"{"failed": "all"}"#, "cannot be read"),
+            (r#"{"failed": [{"host_id": "another's"}]}"#, "the batch has no events"),
+            (r#"{"failed": [{"offset": "0001_8"}]}"#, "which is not an event of"),
+            (r#"{"failed": [{"verdict": "deadly"}]}"#, "neither retry nor dead"),
         ] {
-            failed(broken).expect_err(broken);
+            let refused = failed(broken).expect_err(broken);
+            assert!(refused.contains(why), "{broken}: {refused}");
         }
     }
 

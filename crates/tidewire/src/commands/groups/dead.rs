@@ -1,11 +1,11 @@
-//! Events that were set aside: `tidewire groups dead list`, `redrive` and `drop`.
+//! Dead letters: `tidewire groups dead list`, `redrive` and `drop`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use serde::Deserialize;
-use tidewire_client::groups::{Letter, Which};
+use tidewire_client::groups::{Letter, LetterSelection};
 
 use super::super::ask;
 use super::super::table::{self, Column, to_the_second};
@@ -53,7 +53,7 @@ async fn redrive(flags: RedriveFlags) -> anyhow::Result<ExitCode> {
     let client = crate::commands::client(&flags.client)?;
     let keys = client.redrive_letters(group, &which(flags.which)).await;
     match keys.with_context(|| format!("cannot redrive letters of {group}"))? {
-        0 => eprintln!("There is nothing to handle again."),
+        0 => eprintln!("There is no letter to redrive."),
         1 => eprintln!("The events of 1 host and user are to be handled again, in order."),
         keys => {
             eprintln!("The events of {keys} hosts and users are to be handled again, in order.")
@@ -66,12 +66,12 @@ async fn give_up(flags: DropLettersFlags) -> anyhow::Result<ExitCode> {
     let group = &flags.group;
     let which = which(flags.which);
     let whose = match &which {
-        Which::All => "all events".to_owned(),
-        Which::Key { host, user } => {
+        LetterSelection::All => "all events".to_owned(),
+        LetterSelection::Key { host, user } => {
             let named = |name: &Option<String>| name.clone().unwrap_or_default();
             format!("the events of host {:?} and user {:?}", named(host), named(user))
         }
-        Which::Offset(offset) => format!("the event {offset}"),
+        LetterSelection::Offset(offset) => format!("the event {offset}"),
     };
     let behind = if flags.with_parked { ", and those that wait behind" } else { "" };
     let what = format!("This drops {whose} that {group} could not handle{behind}.");
@@ -86,11 +86,11 @@ async fn give_up(flags: DropLettersFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn which(flags: WhichLetters) -> Which {
+fn which(flags: WhichLetters) -> LetterSelection {
     match flags {
-        WhichLetters { all: true, .. } => Which::All,
-        WhichLetters { offset: Some(offset), .. } => Which::Offset(offset),
-        WhichLetters { host, user, .. } => Which::Key { host, user },
+        WhichLetters { all: true, .. } => LetterSelection::All,
+        WhichLetters { offset: Some(offset), .. } => LetterSelection::Offset(offset),
+        WhichLetters { host, user, .. } => LetterSelection::Key { host, user },
     }
 }
 

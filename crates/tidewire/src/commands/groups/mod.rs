@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
-use tidewire_client::{Group, GroupWish, Place};
+use tidewire_client::{Group, GroupSettings, LogPosition};
 
 use super::ask;
 use crate::cli::{
@@ -37,16 +37,16 @@ pub(crate) async fn run(command: GroupsCommand) -> anyhow::Result<ExitCode> {
 async fn create(flags: CreateGroupFlags) -> anyhow::Result<ExitCode> {
     let group = &flags.group;
     let filtered = !flags.tables.is_empty() || !flags.streams.is_empty();
-    let wish = GroupWish {
+    let settings = GroupSettings {
         partitions: flags.partitions,
         tables: filtered.then(|| flags.tables.clone()),
         streams: filtered.then(|| flags.streams.clone()),
-        start: flags.start.as_deref().map(place).transpose()?,
+        start: flags.start.as_deref().map(position).transpose()?,
         max_attempts: flags.max_attempts,
         on_dead: flags.on_dead,
         paused: None,
     };
-    let made = super::client(&flags.client)?.put_group(group, &wish).await;
+    let made = super::client(&flags.client)?.put_group(group, &settings).await;
     let (made, new) = made.with_context(|| format!("cannot make the group {group}"))?;
     if flags.json {
         json(&mut io::stdout().lock(), &made)?;
@@ -62,7 +62,7 @@ async fn create(flags: CreateGroupFlags) -> anyhow::Result<ExitCode> {
 async fn change(flags: ChangeGroupFlags) -> anyhow::Result<ExitCode> {
     let group = &flags.group;
     let filtered = flags.everything || !flags.tables.is_empty() || !flags.streams.is_empty();
-    let wish = GroupWish {
+    let settings = GroupSettings {
         partitions: flags.partitions,
         tables: filtered.then(|| flags.tables.clone()),
         streams: filtered.then(|| flags.streams.clone()),
@@ -71,7 +71,7 @@ async fn change(flags: ChangeGroupFlags) -> anyhow::Result<ExitCode> {
         on_dead: flags.on_dead,
         paused: flags.pause.then_some(true),
     };
-    let changed = super::client(&flags.client)?.change_group(group, &wish).await;
+    let changed = super::client(&flags.client)?.change_group(group, &settings).await;
     let changed = changed.with_context(|| format!("cannot change the group {group}"))?;
     if flags.json {
         json(&mut io::stdout().lock(), &changed)?;
@@ -86,7 +86,7 @@ async fn change(flags: ChangeGroupFlags) -> anyhow::Result<ExitCode> {
 fn warn_of_stars(streams: &[String]) {
     for stream in streams.iter().filter(|stream| has_literal_star(stream)) {
         eprintln!(
-            "{stream:?} stands for itself: a * is a wildcard only where it is a whole segment."
+            "{stream:?} is taken literally: * is a wildcard only where it is a whole segment."
         );
     }
 }
@@ -105,7 +105,7 @@ fn told(group: &Group) -> String {
             group.barrier.as_deref().unwrap_or("one place")
         ),
         (None, Some(stopped)) => format!(
-            "The group {name} is changed, and stands still ({}): `tidewire groups resume {name}`.",
+            "The group {name} is changed, and is stopped ({}): resume it with `tidewire groups resume {name}`.",
             stopped.code
         ),
         (None, None) => format!("The group {name} is changed."),
@@ -113,7 +113,7 @@ fn told(group: &Group) -> String {
 }
 
 async fn reset(flags: ResetGroupFlags) -> anyhow::Result<ExitCode> {
-    let to = place(&flags.to)?;
+    let to = position(&flags.to)?;
     let group = &flags.group;
     let of = match flags.partition {
         Some(partition) => format!("partition {partition} of the group {group}"),
@@ -140,9 +140,9 @@ async fn resume(flags: ResumeGroupFlags) -> anyhow::Result<ExitCode> {
     let resumed = resumed.with_context(|| format!("cannot resume the group {group}"))?;
     if let Some(stopped) = &resumed.stopped {
         let hint = if stopped.code == "events_lost" { ": say --accept-loss to go on" } else { "" };
-        bail!("the group {group} still stands still ({}): {}{hint}", stopped.code, stopped.text);
+        bail!("the group {group} is still stopped ({}): {}{hint}", stopped.code, stopped.text);
     }
-    eprintln!("The group {group} goes on.");
+    eprintln!("The group {group} is resumed.");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -160,35 +160,35 @@ async fn remove(flags: RemoveGroupFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a place in the log.
-fn place(text: &str) -> anyhow::Result<Place> {
+/// Reads a position in the log.
+fn position(text: &str) -> anyhow::Result<LogPosition> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text {
-        "beginning" => return Ok(Place::Beginning),
-        "now" => return Ok(Place::Now),
+        "beginning" => return Ok(LogPosition::Beginning),
+        "now" => return Ok(LogPosition::Now),
         _ => {}
     }
     if let Some((epoch, position)) = text.split_once('_')
         && digits(epoch)
         && digits(position)
     {
-        return Ok(Place::Offset(text.to_owned()));
+        return Ok(LogPosition::Offset(text.to_owned()));
     }
     if text.split_once('-').is_some_and(|(year, _)| digits(year)) {
-        return Ok(Place::Time(text.to_owned()));
+        return Ok(LogPosition::Time(text.to_owned()));
     }
     bail!(
-        "{text:?} is no place in the log: give beginning, now, an offset such as 0001_0000000000000042, \
+        "{text:?} is not a position in the log: give beginning, now, an offset such as 0001_0000000000000042, \
          or a time such as 2026-01-31T08:00:00Z"
     )
 }
 
-fn described(place: &Place) -> String {
-    match place {
-        Place::Beginning => "the beginning of what the log has".to_owned(),
-        Place::Now => "the end of the log".to_owned(),
-        Place::Offset(offset) => format!("behind {offset}"),
-        Place::Time(time) => format!("the first event of {time} or later"),
+fn described(position: &LogPosition) -> String {
+    match position {
+        LogPosition::Beginning => "the beginning of what the log has".to_owned(),
+        LogPosition::Now => "the end of the log".to_owned(),
+        LogPosition::Offset(offset) => format!("behind {offset}"),
+        LogPosition::Time(time) => format!("the first event of {time} or later"),
     }
 }
 
@@ -212,18 +212,19 @@ mod tests {
     }
 
     #[test]
-    fn places_are_told_apart_by_how_they_look() {
+    fn positions_are_told_apart_by_their_form() {
         let offset = "0001_0000000000000042";
         for (text, expected) in [
-            ("beginning", Place::Beginning),
-            ("now", Place::Now),
-            (offset, Place::Offset(offset.to_owned())),
-            ("2026-01-31T08:00:00Z", Place::Time("2026-01-31T08:00:00Z".to_owned())),
+            ("beginning", LogPosition::Beginning),
+            ("now", LogPosition::Now),
+            (offset, LogPosition::Offset(offset.to_owned())),
+            ("2026-01-31T08:00:00Z", LogPosition::Time("2026-01-31T08:00:00Z".to_owned())),
         ] {
-            assert_eq!(place(text).expect("a place"), expected);
+            assert_eq!(position(text).expect("a position"), expected);
         }
         for bad in ["", "start", "begining", "42", "-1", "1_x", "yesterday-1"] {
-            place(bad).expect_err(bad);
+            let refused = position(bad).expect_err(bad).to_string();
+            assert!(refused.contains("beginning, now"), "{bad}: {refused}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How groups are doing: `tidewire groups list`, `describe` and `lag`.
+//! The state of groups: `tidewire groups list`, `describe` and `lag`.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
@@ -139,10 +139,10 @@ fn print_whole(out: &mut impl Write, group: &Group) -> io::Result<()> {
     });
     for (partition, trouble) in troubles {
         let (code, text) = (escaped(&trouble.code), escaped(&trouble.text));
-        writeln!(out, "partition {partition} stands still: {code}: {text}")?;
+        writeln!(out, "partition {partition} is stopped: {code}: {text}")?;
     }
     if group.members.is_empty() {
-        return writeln!(out, "\nNobody works for it.");
+        return writeln!(out, "\nNo member works for it.");
     }
     writeln!(out)?;
     print_members(out, &group.members)
@@ -284,7 +284,7 @@ mod tests {
         let idle = Group {
             group: "audit".to_owned(),
             lag_events: None,
-            stopped: Some(tidewire_client::groups::Trouble {
+            stopped: Some(tidewire_client::groups::StopReason {
                 code: "paused".to_owned(),
                 text: String::new(),
             }),

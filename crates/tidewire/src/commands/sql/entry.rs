@@ -1,4 +1,4 @@
-//! What a person types: whether a statement is complete, and the commands that are not SQL.
+//! The input of a person: whether a statement is complete, and the commands that are not SQL.
 
 /// Something to do.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,5 +1,4 @@
-//! Results of SQL for people: as a table, or, where rows are wider than the screen, a line for each
-//! column.
+//! Results of SQL for people: a table, or a line for each column where rows are wider than the screen.
 
 use std::io::{self, Write};
 

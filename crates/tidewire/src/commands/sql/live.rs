@@ -1,7 +1,7 @@
-//! `tidewire sql --live`: a query's result, and what becomes of it.
+//! `tidewire sql --live`: a query's result and its changes.
 //!
-//! On a terminal the result is drawn again when it is another. Elsewhere all rows come first and then
-//! a line for each that came, went or became another; with --json every line is an object.
+//! A terminal shows the whole result again after each change. Any other output gets all rows first, then a line for
+//! each inserted, deleted or changed row; with --json every line is an object.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -86,7 +86,7 @@ impl<W: Write> Follower<'_, W> {
             }
             Update::Ended { reason, what, .. } => {
                 let what = what.map_or_else(String::new, |what| format!(": {what}"));
-                eprintln!("tidewire: the query is not followed any more ({reason}){what}");
+                eprintln!("tidewire: the query ended ({reason}){what}");
             }
             Update::Problem { query_id: Some(_), problem } => self.problem(problem),
             _ => {}

@@ -1,4 +1,4 @@
-//! SQL line by line, with a history that is kept.
+//! SQL line by line, with a stored history.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -103,7 +103,7 @@ pub(super) async fn run(client: &Client, mut form: Form) -> anyhow::Result<ExitC
                 continue;
             }
             Entry::Unknown(command) => {
-                eprintln!("There is no command {command}; \\? lists those there are.");
+                eprintln!("There is no command {command}; \\? lists the commands.");
                 continue;
             }
             Entry::Watches => {

@@ -1,4 +1,4 @@
-//! Values that are more than text and numbers, read from the words that stand for them.
+//! Values of the configuration that are parsed from words.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ pub(super) fn ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration,
 
 pub(super) fn source<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Source, D::Error> {
     let word = String::deserialize(deserializer)?;
-    Source::parse(&word).ok_or_else(|| D::Error::custom(format!("{word} is no source of changes")))
+    Source::parse(&word)
+        .ok_or_else(|| D::Error::custom(format!("{word} is not a source of changes")))
 }
 
 pub(super) fn wake<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Wake, D::Error> {

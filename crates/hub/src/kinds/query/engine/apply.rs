@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use tidewire_query::{Change, Event, Kind, Place};
+use tidewire_query::{Change, Event, Kind};
 use tidewire_store::{Operation, PageLimit, Position, TABLE_PREFIX, TailEvent, WantsPayload};
 
 use super::catalogue::changes_table;
@@ -96,7 +96,7 @@ impl Keeper {
             }
         });
         Event {
-            at: Place(event.position.number()),
+            at: tidewire_query::Position(event.position.number()),
             txid: event.txid,
             tx_last: event.tx_last,
             change,

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use tidewire_query::{
-    AskId, Engine, EngineOptions, Output, Place, PlanName, QueryId, Subscriber, To,
+    AskId, Engine, EngineOptions, Output, PlanName, QueryId, Recipients, Subscriber,
 };
 use tidewire_store::{Position, StoreError, TailEvent};
 
@@ -191,7 +191,7 @@ impl Keeper {
             unindexed_max: options.unindexed_max,
         };
         Keeper {
-            engine: Engine::new(limits, Place(position.number())),
+            engine: Engine::new(limits, tidewire_query::Position(position.number())),
             news: sinks.iter().map(|_| Vec::new()).collect(),
             told: sinks.iter().map(|_| position).collect(),
             serving: sinks.iter().map(|_| 0).collect(),
@@ -349,7 +349,7 @@ impl Keeper {
         self.seat(id, who, shard, Arc::clone(&compiled));
         // Else all rows are coming.
         if out.iter().any(|output| matches!(output, Output::Settled { .. })) {
-            let (plan, to) = (compiled.query.plan.name(), To::Only(id, vec![who]));
+            let (plan, to) = (compiled.query.plan.name(), Recipients::Only(id, vec![who]));
             self.put(News::Resumed { to, compiled, plan, from });
             self.hub.queries.counters.resumed();
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use tidewire_query::{Delta, EndReason, PlanName, QueryId, RowText, To};
+use tidewire_query::{Delta, EndReason, PlanName, QueryId, Recipients, RowText};
 use tidewire_store::{Offset, Position};
 
 use super::compile::Compiled;
@@ -31,7 +31,7 @@ pub struct QuerySight {
 pub enum News {
     /// All rows of a result.
     Begin {
-        to: To,
+        to: Recipients,
         compiled: Arc<Compiled>,
         plan: PlanName,
         rows: Arc<[RowText]>,
@@ -40,18 +40,18 @@ pub enum News {
     },
     /// Someone goes on from where they were.
     Resumed {
-        to: To,
+        to: Recipients,
         compiled: Arc<Compiled>,
         plan: PlanName,
         from: Position,
     },
     Change {
-        to: To,
+        to: Recipients,
         change: Change,
     },
     /// What was told without an offset has one.
     Settled {
-        to: To,
+        to: Recipients,
         at: Position,
     },
     /// Whether something is yet to be told of what happened.
@@ -60,7 +60,7 @@ pub enum News {
         behind: bool,
     },
     End {
-        to: To,
+        to: Recipients,
         reason: EndReason,
     },
 }

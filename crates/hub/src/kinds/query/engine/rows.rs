@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use tidewire_query::{AskId, EndReason, Place, ReadFailed, Rows, Snapshot};
+use tidewire_query::{AskId, EndReason, ReadFailed, Rows, Snapshot};
 use tidewire_store::{LiveRows, Position, SqlError};
 
 use super::desk::Keeper;
@@ -74,7 +74,7 @@ impl Keeper {
     /// The log has everything that these reads may show.
     pub(super) fn settled(&mut self, asks: &[AskId], mark: Position) {
         for ask in asks {
-            self.engine.settled(*ask, Place(mark.number()), &mut self.out);
+            self.engine.settled(*ask, tidewire_query::Position(mark.number()), &mut self.out);
             self.tell();
             self.answered_at(*ask, mark.max(self.position()));
         }
@@ -85,8 +85,8 @@ impl Keeper {
 fn rows_of(rows: LiveRows) -> Option<Rows> {
     let snapshot = match rows.snapshot.as_deref() {
         Some(text) => Snapshot::parse(text)?,
-        None => Snapshot::Place,
+        None => Snapshot::Position,
     };
-    let tip = Place(rows.tip.number());
+    let tip = tidewire_query::Position(rows.tip.number());
     Some(Rows { tip, snapshot, settled: rows.settled, rows: rows.rows })
 }

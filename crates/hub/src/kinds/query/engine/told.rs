@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use tidewire_query::{AskId, AskKind, Output, Place, QueryId, Subscriber, To};
+use tidewire_query::{AskId, AskKind, Output, QueryId, Recipients, Subscriber};
 use tidewire_store::Position;
 
 use super::desk::Keeper;
@@ -12,7 +12,7 @@ use super::news::{Change, News};
 use super::reads::Ask;
 use tidewire_access::auth::Who;
 
-fn position(place: Place) -> Position {
+fn position(place: tidewire_query::Position) -> Position {
     Position::new(place.0)
 }
 
@@ -113,13 +113,13 @@ impl Keeper {
     }
 
     /// Everyone whom something concerns.
-    fn named(&self, to: &To) -> Vec<Subscriber> {
+    fn named(&self, to: &Recipients) -> Vec<Subscriber> {
         match to {
-            To::All(query) => {
+            Recipients::All(query) => {
                 let of_query = self.seats.iter().filter(|(_, seated)| seated.query == *query);
                 of_query.map(|(who, _)| *who).collect()
             }
-            To::Only(_, named) => named.clone(),
+            Recipients::Only(_, named) => named.clone(),
         }
     }
 
@@ -143,8 +143,8 @@ impl Keeper {
             | News::Change { to, .. }
             | News::Settled { to, .. }
             | News::End { to, .. } => match to {
-                To::All(query) => all_of(query, &mut shards),
-                To::Only(_, named) => {
+                Recipients::All(query) => all_of(query, &mut shards),
+                Recipients::Only(_, named) => {
                     for seated in named.iter().filter_map(|who| self.seats.get(who)) {
                         shards[seated.shard] = true;
                     }
@@ -166,8 +166,8 @@ impl Keeper {
 }
 
 /// The query that something is about.
-pub fn query_of(to: &To) -> QueryId {
+pub fn query_of(to: &Recipients) -> QueryId {
     match to {
-        To::All(query) | To::Only(query, _) => *query,
+        Recipients::All(query) | Recipients::Only(query, _) => *query,
     }
 }

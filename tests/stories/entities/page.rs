@@ -50,20 +50,20 @@ pub(crate) struct Change {
 
 /// A tab.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct EntityPage {
     pub(crate) socket: WebSocket,
     pub(crate) connection_id: String,
 }
 
-impl Desk {
-    pub(crate) async fn open(http: &Http) -> Desk {
-        Desk::greeted(WebSocket::connect(http, "/v1/ws").await).await
+impl EntityPage {
+    pub(crate) async fn open(http: &Http) -> EntityPage {
+        EntityPage::greeted(WebSocket::connect(http, "/v1/ws").await).await
     }
 
-    pub(crate) async fn greeted(mut socket: WebSocket) -> Desk {
+    pub(crate) async fn greeted(mut socket: WebSocket) -> EntityPage {
         let hello = socket.hears("hello").await;
         let connection_id = hello["connection_id"].as_str().expect("an id").to_owned();
-        Desk { socket, connection_id }
+        EntityPage { socket, connection_id }
     }
 
     /// Asks to be told of some.

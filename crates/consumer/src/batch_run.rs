@@ -1,9 +1,9 @@
-//! One batch: every key in turn, in one transaction.
+//! One batch: the handler runs for every key in turn, in one transaction.
 //!
-//! A key that fails has the batch rolled back and is tried again later, with the whole batch. In its last
-//! attempt, or when no attempt can help, it goes *carefully*: source transaction by source transaction, each
-//! with a savepoint, until one fails. That one becomes dead letters, what is behind it is parked, and all
-//! else of the batch commits with them.
+//! If a key fails, the batch is rolled back and all of it is tried again later. In the key's last attempt, or
+//! when no further attempt can help, the key runs *carefully*: one source transaction at a time, each with a
+//! savepoint, until one fails. That one becomes dead letters, the events behind it are parked, and the rest of
+//! the batch commits with them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use tokio::time::Instant;
 
 use crate::context::limits;
 use crate::handler::{Group, Handler};
-use crate::policy::sql_is_weather;
-use crate::turn::{Fault, first, turn};
+use crate::handler_run::{HandlerFailure, first, run_handler};
+use crate::policy::sql_is_transient;
 
 /// Between two turns the server is shown that the transaction is alive, at most so often: it ends one that
 /// stands still for longer than a single turn may take, and handlers need not run any SQL.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
-/// What was learned of a batch that had to be rolled back, for its next run. Never kept for longer: whoever
-/// takes the partition next finds it out again.
+/// What a rolled-back run of a batch taught, for the next run of it. It is kept in memory only: the next
+/// owner of the partition learns it again.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct NextRun {
     /// Keys to go through carefully.
     careful: BTreeSet<Key>,
     /// Source transactions that failed for good, by their first event: not tried again.
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     check_each: bool,
 }
 
-impl Plan {
+impl NextRun {
     /// The commit was refused for what a handler wrote. Says whether another run can find out whose it was.
     pub(crate) fn find_culprit(&mut self) -> bool {
         !std::mem::replace(&mut self.check_each, true)
@@ -62,15 +62,15 @@ pub(crate) struct Job<'a> {
 
 /// How a batch went.
 #[derive(Debug)]
-pub(crate) enum Ran {
+pub(crate) enum BatchOutcome {
     /// All is done but the commit.
     Done(Box<dyn Work>, Box<Ending>, Counts),
     /// Rolled back, because these must be tried again.
     Failed { failures: Vec<Failure>, after: Option<Duration> },
-    /// Rolled back, to be run again at once as the plan says.
+    /// Rolled back, to be run again at once with the changed [`NextRun`].
     Again,
     /// Rolled back, for a reason that passes.
-    Weather(String),
+    Transient(String),
     /// Rolled back, because the batch was too much for one transaction.
     Overran(String),
     /// Rolled back: nobody should go on.
@@ -88,15 +88,19 @@ pub(crate) struct Counts {
 }
 
 /// Why a run of a batch cannot go on in its transaction.
-enum Halt {
+enum RunError {
     Again,
-    Weather(String),
+    Transient(String),
     Overran(String),
     Stop(String),
 }
 
 /// Runs a batch in the transaction that holds its partition.
-pub(crate) async fn run(job: &Job<'_>, plan: &mut Plan, mut work: Box<dyn Work>) -> Ran {
+pub(crate) async fn run(
+    job: &Job<'_>,
+    plan: &mut NextRun,
+    mut work: Box<dyn Work>,
+) -> BatchOutcome {
     let mut run = Run::new(job, plan, work.as_mut());
     let halted = run.all().await.err();
     let Run { dead, counts, failures, after, .. } = run;
@@ -109,23 +113,23 @@ pub(crate) async fn run(job: &Job<'_>, plan: &mut Plan, mut work: Box<dyn Work>)
                 redriven: ending.redriven.len() as u64,
                 ..counts
             };
-            Ran::Done(work, Box::new(ending), counts)
+            BatchOutcome::Done(work, Box::new(ending), counts)
         }
         None => {
             work.abandon().await;
-            Ran::Failed { failures, after }
+            BatchOutcome::Failed { failures, after }
         }
-        Some(halt) => {
+        Some(error) => {
             work.abandon().await;
-            match halt {
+            match error {
                 // What failed before is counted first; what was learned since is in the plan.
-                Halt::Again | Halt::Overran(_) if !failures.is_empty() => {
-                    Ran::Failed { failures, after }
+                RunError::Again | RunError::Overran(_) if !failures.is_empty() => {
+                    BatchOutcome::Failed { failures, after }
                 }
-                Halt::Again => Ran::Again,
-                Halt::Overran(text) => Ran::Overran(text),
-                Halt::Weather(text) => Ran::Weather(text),
-                Halt::Stop(text) => Ran::Stop(text),
+                RunError::Again => BatchOutcome::Again,
+                RunError::Overran(text) => BatchOutcome::Overran(text),
+                RunError::Transient(text) => BatchOutcome::Transient(text),
+                RunError::Stop(text) => BatchOutcome::Stop(text),
             }
         }
     }
@@ -133,7 +137,7 @@ pub(crate) async fn run(job: &Job<'_>, plan: &mut Plan, mut work: Box<dyn Work>)
 
 struct Run<'a, 'w> {
     job: &'a Job<'a>,
-    plan: &'a mut Plan,
+    plan: &'a mut NextRun,
     work: &'w mut dyn Work,
     dead: Vec<DeadEvents<'a>>,
     counts: Counts,
@@ -145,14 +149,14 @@ struct Run<'a, 'w> {
 }
 
 impl<'a, 'w> Run<'a, 'w> {
-    fn new(job: &'a Job<'a>, plan: &'a mut Plan, work: &'w mut dyn Work) -> Run<'a, 'w> {
+    fn new(job: &'a Job<'a>, plan: &'a mut NextRun, work: &'w mut dyn Work) -> Run<'a, 'w> {
         let (dead, counts) = (Vec::new(), Counts::default());
         let (failures, after, savepoints) = (Vec::new(), None, 0);
         let sign = Instant::now();
         Run { job, plan, work, dead, counts, failures, after, savepoints, sign }
     }
 
-    async fn all(&mut self) -> Result<(), Halt> {
+    async fn all(&mut self) -> Result<(), RunError> {
         for keys in &self.job.batch.groups {
             let attempts = self.job.held.attempts.get(&keys.key);
             let last_time = attempts.is_some_and(|&(_, verdict)| self.is_for_good(keys, verdict));
@@ -166,48 +170,48 @@ impl<'a, 'w> Run<'a, 'w> {
     }
 
     /// All events of a key at once.
-    async fn usually(&mut self, keys: &'a KeyEvents) -> Result<(), Halt> {
+    async fn usually(&mut self, keys: &'a KeyEvents) -> Result<(), RunError> {
         let several = self.job.batch.groups.len() > 1;
         let savepoint = self.job.held.attempts.contains_key(&keys.key)
             || self.plan.check_each
             || (several && self.savepoints < SAVEPOINTS_MAX);
-        let Err(fault) = self.turn(&keys.key, &keys.events, savepoint).await else {
+        let Err(failure) = self.run_handler(&keys.key, &keys.events, savepoint).await else {
             self.done(&keys.events);
             return Ok(());
         };
-        let verdict = self.verdict_of(&fault)?;
+        let verdict = self.verdict_of(&failure)?;
         if self.is_for_good(keys, verdict) {
             self.plan.careful.insert(keys.key.clone());
-            if let Some(culprit) = culprit(keys, fault.named) {
-                self.plan.doomed.insert(culprit, fault.text.clone());
+            if let Some(culprit) = culprit(keys, failure.named) {
+                self.plan.doomed.insert(culprit, failure.text.clone());
             }
-            self.undo(&fault).await?;
+            self.undo(&failure).await?;
             return self.carefully(keys).await;
         }
-        self.after = self.after.max(fault.after);
-        self.failures.push(Failure::to_retry(&keys.key, &keys.events, verdict, &fault.text));
+        self.after = self.after.max(failure.after);
+        self.failures.push(Failure::to_retry(&keys.key, &keys.events, verdict, &failure.text));
         // Where keys failed before, the others are tried too before all is rolled back: so that several bad
         // ones are counted together, and not one after the other.
         match self.job.held.attempts.is_empty() {
-            true => Err(Halt::Again),
-            false => self.undo(&fault).await,
+            true => Err(RunError::Again),
+            false => self.undo(&failure).await,
         }
     }
 
     /// Source transaction by source transaction, until one fails.
-    async fn carefully(&mut self, keys: &'a KeyEvents) -> Result<(), Halt> {
+    async fn carefully(&mut self, keys: &'a KeyEvents) -> Result<(), RunError> {
         for unit in keys.units() {
             let doomed = self.plan.doomed.get(&first(unit)).cloned();
             let error = match doomed {
                 Some(error) => Some(error),
-                None => match self.turn(&keys.key, unit, true).await {
+                None => match self.run_handler(&keys.key, unit, true).await {
                     Ok(()) => None,
-                    Err(fault) => {
-                        self.verdict_of(&fault)?;
+                    Err(failure) => {
+                        self.verdict_of(&failure)?;
                         self.plan.careful.insert(keys.key.clone());
-                        self.plan.doomed.insert(first(unit), fault.text.clone());
-                        self.undo(&fault).await?;
-                        Some(fault.text)
+                        self.plan.doomed.insert(first(unit), failure.text.clone());
+                        self.undo(&failure).await?;
+                        Some(failure.text)
                     }
                 },
             };
@@ -224,12 +228,12 @@ impl<'a, 'w> Run<'a, 'w> {
         Ok(())
     }
 
-    async fn turn(
+    async fn run_handler(
         &mut self,
         key: &Key,
         events: &[Arc<GroupEvent>],
         savepoint: bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), HandlerFailure> {
         self.show_life().await?;
         self.savepoints += usize::from(savepoint);
         let group = Group {
@@ -241,18 +245,18 @@ impl<'a, 'w> Run<'a, 'w> {
             redrive: self.job.batch.redrive.is_some(),
             epoch: self.job.epoch,
         };
-        turn(self.job.handler, self.work, &group, self.job.timeout, savepoint).await?;
+        run_handler(self.job.handler, self.work, &group, self.job.timeout, savepoint).await?;
         if self.plan.check_each && PostgresWork::of(self.work).is_some() {
             for sql in ["SET CONSTRAINTS ALL IMMEDIATE", "SET CONSTRAINTS ALL DEFERRED"] {
                 let checked = self.work.sql(sql, &[], limits(self.job.timeout)).await;
-                checked.map_err(|error| Fault::of_statement(&error))?;
+                checked.map_err(|error| HandlerFailure::of_statement(&error))?;
             }
         }
         Ok(())
     }
 
     /// Keeps the server from ending a transaction in which handlers do other things than SQL.
-    async fn show_life(&mut self) -> Result<(), Fault> {
+    async fn show_life(&mut self) -> Result<(), HandlerFailure> {
         if self.sign.elapsed() < SIGN_OF_LIFE || PostgresWork::of(self.work).is_none() {
             return Ok(());
         }
@@ -260,21 +264,23 @@ impl<'a, 'w> Run<'a, 'w> {
         self.sign = Instant::now();
         match shown {
             // A connection that is lost is known before the next handler does what it does elsewhere.
-            Err(error) if sql_is_weather(&error) => Err(Fault::weather(error.to_string())),
+            Err(error) if sql_is_transient(&error) => {
+                Err(HandlerFailure::transient(error.to_string()))
+            }
             // What else is wrong with the transaction was some turn's doing, and is found by its rules.
             _ => Ok(()),
         }
     }
 
     /// Takes back what a key's turn did, or has all of it rolled back and run again.
-    async fn undo(&mut self, fault: &Fault) -> Result<(), Halt> {
-        if fault.busy {
-            return Err(Halt::Again);
+    async fn undo(&mut self, failure: &HandlerFailure) -> Result<(), RunError> {
+        if failure.busy {
+            return Err(RunError::Again);
         }
         match self.work.undo().await {
             Ok(()) => Ok(()),
-            Err(error @ GroupError::EndedByHandler) => Err(Halt::Stop(error.to_string())),
-            Err(_) => Err(Halt::Again),
+            Err(error @ GroupError::EndedByHandler) => Err(RunError::Stop(error.to_string())),
+            Err(_) => Err(RunError::Again),
         }
     }
 
@@ -284,13 +290,13 @@ impl<'a, 'w> Run<'a, 'w> {
     }
 
     /// What is to be done about a key; an error where the whole batch is concerned.
-    fn verdict_of(&self, fault: &Fault) -> Result<Verdict, Halt> {
-        match fault.verdict {
-            None => Err(Halt::Weather(fault.text.clone())),
-            Some(Verdict::Stop) => Err(Halt::Stop(fault.text.clone())),
+    fn verdict_of(&self, failure: &HandlerFailure) -> Result<Verdict, RunError> {
+        match failure.verdict {
+            None => Err(RunError::Transient(failure.text.clone())),
+            Some(Verdict::Stop) => Err(RunError::Stop(failure.text.clone())),
             // Those before it in the batch took their part of the time.
-            Some(_) if fault.overran && only_unit(self.job.batch).is_none() => {
-                Err(Halt::Overran(fault.text.clone()))
+            Some(_) if failure.overran && only_unit(self.job.batch).is_none() => {
+                Err(RunError::Overran(failure.text.clone()))
             }
             Some(verdict) => Ok(verdict),
         }

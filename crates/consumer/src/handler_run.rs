@@ -1,4 +1,4 @@
-//! One run of the handler: its timeout, its panic, and what its statements left behind.
+//! One run of the handler: its timeout, its panics, and the errors of its statements.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use futures_util::FutureExt as _;
 use tidewire_store::groups::{GroupEvent, Verdict, Work};
 use tidewire_store::{Position, SqlError};
 
-use crate::context::{Context, Seen, limits};
+use crate::context::{Context, StatementErrors, limits};
 use crate::error::HandlerError;
 use crate::handler::{Group, Handler};
-use crate::policy::sql_is_weather;
+use crate::policy::sql_is_transient;
 
 /// Why a run failed.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Fault {
-    /// What it means; none: it passes by itself and is not counted.
+pub(crate) struct HandlerFailure {
+    /// What to do about it; none: it is transient, and the attempt does not count.
     pub verdict: Option<Verdict>,
     /// What happened.
     pub text: String,
@@ -31,9 +31,9 @@ pub(crate) struct Fault {
     pub overran: bool,
 }
 
-impl Fault {
-    fn of(verdict: Verdict, text: String) -> Fault {
-        Fault {
+impl HandlerFailure {
+    fn of(verdict: Verdict, text: String) -> HandlerFailure {
+        HandlerFailure {
             verdict: Some(verdict),
             text,
             named: None,
@@ -44,69 +44,73 @@ impl Fault {
     }
 
     /// A statement that the library ran for the handler's sake.
-    pub(crate) fn of_statement(error: &SqlError) -> Fault {
-        match sql_is_weather(error) {
-            true => Fault::weather(error.to_string()),
-            false => Fault::of(Verdict::Retry, error.to_string()),
+    pub(crate) fn of_statement(error: &SqlError) -> HandlerFailure {
+        match sql_is_transient(error) {
+            true => HandlerFailure::transient(error.to_string()),
+            false => HandlerFailure::of(Verdict::Retry, error.to_string()),
         }
     }
 
-    pub(crate) fn weather(text: String) -> Fault {
-        Fault { verdict: None, ..Fault::of(Verdict::Retry, text) }
+    pub(crate) fn transient(text: String) -> HandlerFailure {
+        HandlerFailure { verdict: None, ..HandlerFailure::of(Verdict::Retry, text) }
     }
 
-    fn overran(text: String) -> Fault {
-        Fault { overran: true, ..Fault::of(Verdict::Retry, text) }
+    fn overran(text: String) -> HandlerFailure {
+        HandlerFailure { overran: true, ..HandlerFailure::of(Verdict::Retry, text) }
     }
 }
 
 /// Runs the handler once over events of one key.
-pub(crate) async fn turn(
+pub(crate) async fn run_handler(
     handler: &dyn Handler,
     work: &mut dyn Work,
     group: &Group<'_>,
     timeout: Duration,
     savepoint: bool,
-) -> Result<(), Fault> {
+) -> Result<(), HandlerFailure> {
     work.enter(savepoint);
-    let mut seen = Seen::default();
-    let mut context = Context::new(work, &mut seen, timeout);
+    let mut errors = StatementErrors::default();
+    let mut context = Context::new(work, &mut errors, timeout);
     // Made inside of the future that is watched: a handler may panic before its first await.
     let handling = async { handler.handle(group, &mut context).await };
     let handled = tokio::time::timeout(timeout, AssertUnwindSafe(handling).catch_unwind()).await;
     match handled {
         Err(_) => {
             let text = format!("the handler took longer than {timeout:?} and was cut off");
-            Err(Fault { busy: true, ..Fault::of(Verdict::Retry, text) })
+            Err(HandlerFailure { busy: true, ..HandlerFailure::of(Verdict::Retry, text) })
         }
-        Ok(Err(panic)) => Err(Fault::of(Verdict::Retry, panicked(panic.as_ref()))),
-        Ok(Ok(Err(error))) => Err(judged(error, seen)),
-        Ok(Ok(Ok(()))) => settled(work, seen, timeout).await,
+        Ok(Err(panic)) => Err(HandlerFailure::of(Verdict::Retry, panicked(panic.as_ref()))),
+        Ok(Ok(Err(error))) => Err(judged(error, errors)),
+        Ok(Ok(Ok(()))) => settled(work, errors, timeout).await,
     }
 }
 
 /// What a handler's error means, with what is known of its statements.
-fn judged(error: HandlerError, seen: Seen) -> Fault {
-    match (error.verdict, seen.overran, seen.weather) {
-        (Verdict::Stop, ..) | (_, None, None) => Fault {
+fn judged(error: HandlerError, errors: StatementErrors) -> HandlerFailure {
+    match (error.verdict, errors.overran, errors.transient) {
+        (Verdict::Stop, ..) | (_, None, None) => HandlerFailure {
             named: error.offset.map(Position::new),
             after: error.after,
-            ..Fault::of(error.verdict, error.text)
+            ..HandlerFailure::of(error.verdict, error.text)
         },
-        (_, Some(overran), _) => Fault::overran(overran),
-        (_, _, Some(weather)) => Fault::weather(weather),
+        (_, Some(overran), _) => HandlerFailure::overran(overran),
+        (_, _, Some(transient)) => HandlerFailure::transient(transient),
     }
 }
 
-/// A transaction in which a statement failed is given up, on both stores. A handler that went on nevertheless is
-/// told so in its own turn: not when the batch commits, and not in the turn of the next key.
-async fn settled(work: &mut dyn Work, seen: Seen, timeout: Duration) -> Result<(), Fault> {
-    let Some(failed) = seen.failed else { return Ok(()) };
+/// A failed statement ends the transaction, on both stores. A handler that went on all the same fails in its
+/// own run, not when the batch commits and not in the run of the next key.
+async fn settled(
+    work: &mut dyn Work,
+    errors: StatementErrors,
+    timeout: Duration,
+) -> Result<(), HandlerFailure> {
+    let Some(failed) = errors.failed else { return Ok(()) };
     match work.sql("SELECT 1", &[], limits(timeout)).await {
         Ok(_) => Ok(()),
-        Err(_) if seen.overran.is_some() => Err(Fault::overran(failed)),
-        Err(_) if seen.weather.is_some() => Err(Fault::weather(failed)),
-        Err(_) => Err(Fault::of(
+        Err(_) if errors.overran.is_some() => Err(HandlerFailure::overran(failed)),
+        Err(_) if errors.transient.is_some() => Err(HandlerFailure::transient(failed)),
+        Err(_) => Err(HandlerFailure::of(
             Verdict::Retry,
             format!(
                 "a statement failed, and the handler went on: the database has given up the \

@@ -14,48 +14,49 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::handover::{Reading, Settling};
-use super::held::Held;
 use super::matching::Images;
-use super::said::{
-    AskId, AskKind, Change, EndReason, EngineOptions, Output, ReadFailed, Rows, Subscriber, To,
+use super::messages::{
+    AskId, AskKind, Change, EndReason, EngineOptions, Output, ReadFailed, Recipients, Rows,
+    Subscriber,
 };
-use super::state::{Lost, State};
+use super::query_context::{QueryContext, UNSURE_MAX, too_many_rows};
+use super::state::{State, StateError};
 use super::transaction::Transaction;
-use super::turn::{Turn, UNSURE_MAX, too_many_rows};
-use crate::place::Place;
+use super::unsettled::UnsettledChanges;
 use crate::plan::{Conditions, Plan, Query};
+use crate::position::Position;
 
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct MaintainedQuery {
     state: Box<dyn State>,
     /// Whether nothing is kept but what was told: every change that concerns it is a read.
     is_run_again: bool,
     /// Who has been told what the state has as told.
     begun: BTreeSet<Subscriber>,
     /// Who waits for all rows.
-    joining: BTreeMap<Subscriber, Joining>,
-    stage: Stage,
+    joining: BTreeMap<Subscriber, PendingFollower>,
+    stage: MaintenancePhase,
     /// What the open transaction did.
     touched: Touched,
-    /// Whether what was told last had no place.
-    is_unplaced: bool,
+    /// Whether what was told last had no position.
+    is_unsettled: bool,
     /// How many answers in a row could not be used.
     useless: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Joining {
+struct PendingFollower {
     /// Whether they have been told rows before, which these replace.
     reset: bool,
     /// Where the engine was: what happened up to there they may know, so no rows without it are for
     /// them.
-    since: Place,
+    since: Position,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum MaintenancePhase {
     Unread,
-    Waiting { ask: AskId, since: Place, held: Held },
+    Waiting { ask: AskId, since: Position, held: UnsettledChanges },
     Settling(Settling),
     Live,
 }
@@ -65,19 +66,19 @@ enum Touched {
     #[default]
     Not,
     Changed,
-    Lost(Lost),
+    Failed(StateError),
 }
 
-impl Kept {
-    pub(super) fn new(state: Box<dyn State>, is_run_again: bool) -> Kept {
-        Kept {
+impl MaintainedQuery {
+    pub(super) fn new(state: Box<dyn State>, is_run_again: bool) -> MaintainedQuery {
+        MaintainedQuery {
             state,
             is_run_again,
             begun: BTreeSet::new(),
             joining: BTreeMap::new(),
-            stage: Stage::Unread,
+            stage: MaintenancePhase::Unread,
             touched: Touched::Not,
-            is_unplaced: false,
+            is_unsettled: false,
             useless: 0,
         }
     }
@@ -91,12 +92,12 @@ impl Kept {
         query: &Query,
         who: Subscriber,
         reset: bool,
-        turn: &mut Turn<'_>,
+        context: &mut QueryContext<'_>,
     ) {
         self.begun.remove(&who);
-        self.joining.insert(who, Joining { reset, since: turn.position });
-        if matches!(self.stage, Stage::Unread) {
-            self.ask(query, turn);
+        self.joining.insert(who, PendingFollower { reset, since: context.position });
+        if matches!(self.stage, MaintenancePhase::Unread) {
+            self.ask(query, context);
         }
     }
 
@@ -105,12 +106,12 @@ impl Kept {
         &mut self,
         query: &Query,
         members: Vec<(Subscriber, bool)>,
-        turn: &mut Turn<'_>,
+        context: &mut QueryContext<'_>,
     ) {
-        let since = turn.position;
+        let since = context.position;
         let members = members.into_iter();
-        self.joining.extend(members.map(|(who, reset)| (who, Joining { reset, since })));
-        self.ask(query, turn);
+        self.joining.extend(members.map(|(who, reset)| (who, PendingFollower { reset, since })));
+        self.ask(query, context);
     }
 
     pub(super) fn leave(&mut self, who: Subscriber) {
@@ -126,7 +127,7 @@ impl Kept {
 
     pub(super) fn bytes(&self) -> usize {
         let held = match &self.stage {
-            Stage::Waiting { held, .. } => held.bytes(),
+            MaintenancePhase::Waiting { held, .. } => held.bytes(),
             _ => 0,
         };
         self.state.bytes() + held
@@ -135,8 +136,9 @@ impl Kept {
     /// The read that is waited for, or that is to be settled.
     pub(super) fn open_ask(&self) -> Option<AskId> {
         match &self.stage {
-            Stage::Waiting { ask, .. } | Stage::Settling(Settling { ask, .. }) => Some(*ask),
-            Stage::Unread | Stage::Live => None,
+            MaintenancePhase::Waiting { ask, .. }
+            | MaintenancePhase::Settling(Settling { ask, .. }) => Some(*ask),
+            MaintenancePhase::Unread | MaintenancePhase::Live => None,
         }
     }
 
@@ -161,17 +163,19 @@ impl Kept {
         let (before, after) = (before.filter(|_| was), after.filter(|_| is));
         match &mut self.stage {
             _ if !was && !is => return false,
-            Stage::Unread => return false,
-            Stage::Settling(Settling { reading, .. }) if reading.saw(by) => return false,
-            Stage::Waiting { held, .. } => {
+            MaintenancePhase::Unread => return false,
+            MaintenancePhase::Settling(Settling { reading, .. }) if reading.saw(by) => {
+                return false;
+            }
+            MaintenancePhase::Waiting { held, .. } => {
                 let raw = |raw: Option<&[u8]>, of: bool| raw.filter(|_| of).map(Box::from);
                 let images = (raw(change.before, was), raw(change.after, is));
                 held.hold(by, images, options);
             }
-            Stage::Settling(_) | Stage::Live => {
-                if !matches!(self.touched, Touched::Lost(_)) {
+            MaintenancePhase::Settling(_) | MaintenancePhase::Live => {
+                if !matches!(self.touched, Touched::Failed(_)) {
                     let changed = self.state.change(before, after);
-                    self.touched = changed.map_or_else(Touched::Lost, |()| Touched::Changed);
+                    self.touched = changed.map_or_else(Touched::Failed, |()| Touched::Changed);
                 }
             }
         }
@@ -179,14 +183,16 @@ impl Kept {
     }
 
     /// It is not known what the open transaction did. Whether that matters.
-    pub(super) fn lose(&mut self, lost: Lost, by: &Transaction) -> bool {
+    pub(super) fn lose(&mut self, lost: StateError, by: &Transaction) -> bool {
         match &mut self.stage {
-            Stage::Unread => return false,
-            Stage::Settling(Settling { reading, .. }) if reading.saw(by) => return false,
-            Stage::Waiting { held, .. } => held.lose(by, lost),
-            Stage::Settling(_) | Stage::Live => {
-                if self.touched != Touched::Lost(Lost::Unsure) {
-                    self.touched = Touched::Lost(lost);
+            MaintenancePhase::Unread => return false,
+            MaintenancePhase::Settling(Settling { reading, .. }) if reading.saw(by) => {
+                return false;
+            }
+            MaintenancePhase::Waiting { held, .. } => held.lose(by, lost),
+            MaintenancePhase::Settling(_) | MaintenancePhase::Live => {
+                if self.touched != Touched::Failed(StateError::Unsure) {
+                    self.touched = Touched::Failed(lost);
                 }
             }
         }
@@ -199,56 +205,61 @@ impl Kept {
     }
 
     /// The open transaction ended.
-    pub(super) fn close(&mut self, query: &Query, by: &Transaction, turn: &mut Turn<'_>) {
+    pub(super) fn close(
+        &mut self,
+        query: &Query,
+        by: &Transaction,
+        context: &mut QueryContext<'_>,
+    ) {
         let lost = match std::mem::take(&mut self.touched) {
             Touched::Not => return,
-            Touched::Changed if self.is_run_again => return self.dirty(query, by, turn),
+            Touched::Changed if self.is_run_again => return self.dirty(query, by, context),
             Touched::Changed => None,
-            Touched::Lost(lost) => Some(lost),
+            Touched::Failed(lost) => Some(lost),
         };
         let at = match &self.stage {
-            Stage::Live => Some(by.last),
-            Stage::Settling(Settling { told: true, .. }) => None,
-            Stage::Settling(_) if lost.is_some() => None,
+            MaintenancePhase::Live => Some(by.last),
+            MaintenancePhase::Settling(Settling { told: true, .. }) => None,
+            MaintenancePhase::Settling(_) if lost.is_some() => None,
             _ => return,
         };
         let told = match lost {
             Some(lost) => Err(lost),
-            None => self.tell_change(at, Some(by.txid), turn),
+            None => self.tell_change(at, Some(by.txid), context),
         };
         if let Err(lost) = told {
-            turn.lost(&lost);
-            self.ask(query, turn);
+            context.lost(&lost);
+            self.ask(query, context);
         }
     }
 
     /// Something that a query reads changed, and it can only be run again.
-    fn dirty(&mut self, query: &Query, by: &Transaction, turn: &mut Turn<'_>) {
+    fn dirty(&mut self, query: &Query, by: &Transaction, context: &mut QueryContext<'_>) {
         match &mut self.stage {
-            Stage::Unread => {}
-            Stage::Waiting { held, .. } => held.note(by),
-            Stage::Settling(settling) => {
+            MaintenancePhase::Unread => {}
+            MaintenancePhase::Waiting { held, .. } => held.note(by),
+            MaintenancePhase::Settling(settling) => {
                 settling.judge(by);
                 if settling.told && settling.unseen_first().is_some() {
-                    self.ask(query, turn);
+                    self.ask(query, context);
                 }
             }
-            Stage::Live => self.ask(query, turn),
+            MaintenancePhase::Live => self.ask(query, context),
         }
     }
 
     /// What was read may be wrong.
-    pub(super) fn reread(&mut self, query: &Query, turn: &mut Turn<'_>) {
+    pub(super) fn reread(&mut self, query: &Query, context: &mut QueryContext<'_>) {
         self.touched = Touched::Not;
-        if !matches!(self.stage, Stage::Unread) {
-            self.ask(query, turn);
+        if !matches!(self.stage, MaintenancePhase::Unread) {
+            self.ask(query, context);
         }
     }
 
     /// Reads all that is kept anew, and forgets the read that was asked for before.
-    fn ask(&mut self, query: &Query, turn: &mut Turn<'_>) {
+    fn ask(&mut self, query: &Query, context: &mut QueryContext<'_>) {
         if let Some(ask) = self.open_ask() {
-            turn.asks.forget(ask);
+            context.asks.forget(ask);
         }
         let sql = match &query.plan {
             Plan::Requery(_) => &query.read,
@@ -260,8 +271,12 @@ impl Kept {
             (false, true) => AskKind::Requery,
             (false, false) => AskKind::Refill,
         };
-        let ask = turn.ask(sql, kind);
-        self.stage = Stage::Waiting { ask, since: turn.position, held: Held::default() };
+        let ask = context.ask(sql, kind);
+        self.stage = MaintenancePhase::Waiting {
+            ask,
+            since: context.position,
+            held: UnsettledChanges::default(),
+        };
     }
 
     pub(super) fn rows(
@@ -269,9 +284,11 @@ impl Kept {
         query: &Query,
         ask: AskId,
         rows: Result<Rows, ReadFailed>,
-        turn: &mut Turn<'_>,
+        context: &mut QueryContext<'_>,
     ) {
-        let Stage::Waiting { ask: waited, since, held } = &mut self.stage else { return };
+        let MaintenancePhase::Waiting { ask: waited, since, held } = &mut self.stage else {
+            return;
+        };
         if *waited != ask {
             return;
         }
@@ -279,62 +296,62 @@ impl Kept {
             Ok(rows) => rows,
             Err(ReadFailed::Later) => return,
             Err(ReadFailed::Ended(reason)) => {
-                turn.over = Some(reason);
+                context.over = Some(reason);
                 return;
             }
         };
         let (held, is_early) = (std::mem::take(held), rows.tip < *since);
-        if self.is_run_again && rows.rows.len() > turn.options.rows_max {
-            turn.over = Some(too_many_rows(turn.options.rows_max));
+        if self.is_run_again && rows.rows.len() > context.options.rows_max {
+            context.over = Some(too_many_rows(context.options.rows_max));
             return;
         }
         match self.state.load(&rows.rows) {
             Ok(()) => {}
             Err(_) if self.is_run_again => {
-                turn.over = Some(not_what_was_asked_for());
+                context.over = Some(not_what_was_asked_for());
                 return;
             }
             // Rows that are as fresh as they can be will not do better the next time.
-            Err(Lost::Unsure) => {
-                turn.unsure += UNSURE_MAX;
+            Err(StateError::Unsure) => {
+                context.unsure += UNSURE_MAX;
                 return;
             }
-            Err(Lost::Dry) => {
-                turn.unsure += 1;
-                return self.ask(query, turn);
+            Err(StateError::Dry) => {
+                context.unsure += 1;
+                return self.ask(query, context);
             }
         }
         if is_early || held.is_spilled() {
-            return self.ask_in_vain(query, turn);
+            return self.ask_in_vain(query, context);
         }
         let reading = Reading::new(rows.tip, rows.snapshot, rows.settled);
-        if turn.open.is_some_and(|open| held.has_some_of(&open) && !reading.saw(&open)) {
+        if context.open.is_some_and(|open| held.has_some_of(&open) && !reading.saw(&open)) {
             self.touched = Touched::Changed;
         }
         let noted = match held.replay(&reading, self.state.as_mut()) {
             Ok(noted) => noted,
             Err(lost) => {
-                turn.lost(&lost);
-                return self.ask(query, turn);
+                context.lost(&lost);
+                return self.ask(query, context);
             }
         };
         if let Some(mark) = reading.awaited() {
-            turn.wait_for(mark);
+            context.wait_for(mark);
         }
         let settling = Settling::new(ask, reading, &noted);
-        self.stage = Stage::Settling(settling);
+        self.stage = MaintenancePhase::Settling(settling);
     }
 
-    pub(super) fn settled(&mut self, ask: AskId, mark: Place, turn: &mut Turn<'_>) {
-        if let Stage::Settling(settling) = &mut self.stage
+    pub(super) fn settled(&mut self, ask: AskId, mark: Position, context: &mut QueryContext<'_>) {
+        if let MaintenancePhase::Settling(settling) = &mut self.stage
             && settling.ask == ask
         {
-            turn.wait_for(settling.reading.mark(mark));
+            context.wait_for(settling.reading.mark(mark));
         }
     }
 
     pub(super) fn hurry(&mut self, ask: AskId) {
-        if let Stage::Settling(settling) = &mut self.stage
+        if let MaintenancePhase::Settling(settling) = &mut self.stage
             && settling.ask == ask
         {
             settling.reading.hurried = true;
@@ -342,57 +359,61 @@ impl Kept {
     }
 
     /// Tells what can be told.
-    pub(super) fn attend(&mut self, query: &Query, turn: &mut Turn<'_>) {
-        if let Err(lost) = self.try_to_tell(query, turn) {
-            turn.lost(&lost);
-            self.ask_in_vain(query, turn);
+    pub(super) fn attend(&mut self, query: &Query, context: &mut QueryContext<'_>) {
+        if let Err(lost) = self.try_to_tell(query, context) {
+            context.lost(&lost);
+            self.ask_in_vain(query, context);
         }
     }
 
     /// An answer could not be used. A query of which this is so again and again is only run again.
-    fn ask_in_vain(&mut self, query: &Query, turn: &mut Turn<'_>) {
+    fn ask_in_vain(&mut self, query: &Query, context: &mut QueryContext<'_>) {
         self.useless += 1;
         match self.useless >= UNSURE_MAX && !self.is_run_again {
-            true => turn.unsure += UNSURE_MAX,
-            false => self.ask(query, turn),
+            true => context.unsure += UNSURE_MAX,
+            false => self.ask(query, context),
         }
     }
 
-    fn try_to_tell(&mut self, query: &Query, turn: &mut Turn<'_>) -> Result<(), Lost> {
+    fn try_to_tell(
+        &mut self,
+        query: &Query,
+        context: &mut QueryContext<'_>,
+    ) -> Result<(), StateError> {
         // What a part of a transaction made of a result is nobody's.
-        if turn.open.is_some() && !self.is_run_again && self.touched != Touched::Not {
+        if context.open.is_some() && !self.is_run_again && self.touched != Touched::Not {
             return Ok(());
         }
-        let whole = turn.whole();
+        let whole = context.whole();
         match &mut self.stage {
-            Stage::Unread | Stage::Waiting { .. } => Ok(()),
-            Stage::Live => self.begin(Some(whole), None, turn),
-            Stage::Settling(settling) => {
+            MaintenancePhase::Unread | MaintenancePhase::Waiting { .. } => Ok(()),
+            MaintenancePhase::Live => self.begin(Some(whole), None, context),
+            MaintenancePhase::Settling(settling) => {
                 let is_settled = settling.reading.is_settled(whole);
                 if !is_settled && !settling.told && !settling.reading.hurried {
                     return Ok(());
                 }
-                let place = settling.place(whole).filter(|_| is_settled);
+                let position = settling.exact_at(whole).filter(|_| is_settled);
                 let missing = settling.unseen_first();
                 let was_told = std::mem::replace(&mut settling.told, true);
                 if !was_told {
-                    self.tell_change(place, None, turn)?;
+                    self.tell_change(position, None, context)?;
                 }
-                self.begin(place, missing, turn)?;
+                self.begin(position, missing, context)?;
                 self.useless = 0;
-                if let Some(at) = place.filter(|_| self.is_unplaced) {
-                    self.is_unplaced = false;
+                if let Some(at) = position.filter(|_| self.is_unsettled) {
+                    self.is_unsettled = false;
                     if !self.begun.is_empty() {
-                        turn.out.push(Output::Settled { to: self.audience(turn), at });
+                        context.out.push(Output::Settled { to: self.audience(context), at });
                     }
                 }
                 if missing.is_some() {
-                    self.ask(query, turn);
+                    self.ask(query, context);
                 } else if is_settled {
                     if let Some(ask) = self.open_ask() {
-                        turn.asks.forget(ask);
+                        context.asks.forget(ask);
                     }
-                    self.stage = Stage::Live;
+                    self.stage = MaintenancePhase::Live;
                 }
                 Ok(())
             }
@@ -402,15 +423,15 @@ impl Kept {
     /// Tells those who have begun what changed.
     fn tell_change(
         &mut self,
-        at: Option<Place>,
+        at: Option<Position>,
         txid: Option<i64>,
-        turn: &mut Turn<'_>,
-    ) -> Result<(), Lost> {
+        context: &mut QueryContext<'_>,
+    ) -> Result<(), StateError> {
         let delta = self.state.tell()?;
         if !delta.is_empty() && !self.begun.is_empty() {
-            let to = self.audience(turn);
-            self.is_unplaced = at.is_none();
-            turn.out.push(Output::Change { to, delta: Arc::new(delta), at, txid });
+            let to = self.audience(context);
+            self.is_unsettled = at.is_none();
+            context.out.push(Output::Change { to, delta: Arc::new(delta), at, txid });
         }
         Ok(())
     }
@@ -418,11 +439,12 @@ impl Kept {
     /// Tells those who wait all rows, but for those who may know something that is missing from them.
     fn begin(
         &mut self,
-        at: Option<Place>,
-        missing: Option<Place>,
-        turn: &mut Turn<'_>,
-    ) -> Result<(), Lost> {
-        let begins = |joining: &Joining| missing.is_none_or(|missing| joining.since < missing);
+        at: Option<Position>,
+        missing: Option<Position>,
+        context: &mut QueryContext<'_>,
+    ) -> Result<(), StateError> {
+        let begins =
+            |joining: &PendingFollower| missing.is_none_or(|missing| joining.since < missing);
         if !self.joining.values().any(begins) {
             return Ok(());
         }
@@ -433,20 +455,20 @@ impl Kept {
             let those = those.map(|(who, _)| *who).collect::<Vec<_>>();
             if !those.is_empty() {
                 self.begun.extend(&those);
-                let to = To::Only(turn.query, those);
-                turn.out.push(Output::Begin { to, rows: Arc::clone(&rows), at, reset });
+                let to = Recipients::Only(context.query, those);
+                context.out.push(Output::Begin { to, rows: Arc::clone(&rows), at, reset });
             }
         }
         self.joining.retain(|_, joining| !begins(joining));
-        self.is_unplaced |= at.is_none();
+        self.is_unsettled |= at.is_none();
         Ok(())
     }
 
     /// Those who have begun. Whoever waits for all rows again must not get what they get.
-    fn audience(&self, turn: &Turn<'_>) -> To {
+    fn audience(&self, context: &QueryContext<'_>) -> Recipients {
         match self.joining.values().any(|joining| joining.reset) {
-            true => To::Only(turn.query, self.begun.iter().copied().collect()),
-            false => To::All(turn.query),
+            true => Recipients::Only(context.query, self.begun.iter().copied().collect()),
+            false => Recipients::All(context.query),
         }
     }
 }

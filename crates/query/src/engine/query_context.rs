@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::said::{AskId, AskKind, EndReason, EngineOptions, Output, QueryId, Subscriber};
-use super::state::Lost;
+use super::messages::{AskId, AskKind, EndReason, EngineOptions, Output, QueryId, Subscriber};
+use super::state::StateError;
 use super::transaction::Transaction;
-use crate::place::Place;
+use crate::position::Position;
 
 /// How often it may be unknown what became of a result before the query is only run again.
 pub(super) const UNSURE_MAX: u32 = 3;
@@ -14,13 +14,13 @@ pub(super) const UNSURE_MAX: u32 = 3;
 /// Reads that were asked for and what is waited for after them. Numbers are never used again, so that
 /// an answer to a read that no longer counts is known as such.
 #[derive(Debug, Default)]
-pub(super) struct Asks {
+pub(super) struct OpenReads {
     last: u64,
     open: HashMap<AskId, QueryId>,
-    marks: BTreeSet<(Place, QueryId)>,
+    marks: BTreeSet<(Position, QueryId)>,
 }
 
-impl Asks {
+impl OpenReads {
     pub(super) fn query(&self, ask: AskId) -> Option<QueryId> {
         self.open.get(&ask).copied()
     }
@@ -35,8 +35,8 @@ impl Asks {
         self.open.is_empty()
     }
 
-    /// The next query that waits for a place up to this one.
-    pub(super) fn due(&mut self, position: Place) -> Option<QueryId> {
+    /// The next query that waits for a position up to this one.
+    pub(super) fn due(&mut self, position: Position) -> Option<QueryId> {
         let (mark, query) = *self.marks.first()?;
         (mark <= position).then(|| {
             self.marks.pop_first();
@@ -47,14 +47,14 @@ impl Asks {
 
 /// One thing that happens to one query.
 #[derive(Debug)]
-pub(super) struct Turn<'a> {
+pub(super) struct QueryContext<'a> {
     pub(super) query: QueryId,
     pub(super) options: &'a EngineOptions,
     /// The last event that was seen.
-    pub(super) position: Place,
+    pub(super) position: Position,
     /// The transaction whose events are coming.
     pub(super) open: Option<Transaction>,
-    pub(super) asks: &'a mut Asks,
+    pub(super) asks: &'a mut OpenReads,
     pub(super) out: &'a mut Vec<Output>,
     /// How often it was not known what became of the result.
     pub(super) unsure: u32,
@@ -64,21 +64,21 @@ pub(super) struct Turn<'a> {
     pub(super) over: Option<EndReason>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> QueryContext<'a> {
     pub(super) fn new(
         query: QueryId,
         options: &'a EngineOptions,
-        position: Place,
+        position: Position,
         open: Option<Transaction>,
-        asks: &'a mut Asks,
+        asks: &'a mut OpenReads,
         out: &'a mut Vec<Output>,
-    ) -> Turn<'a> {
+    ) -> QueryContext<'a> {
         let (ended, over) = (Vec::new(), None);
-        Turn { query, options, position, open, asks, out, unsure: 0, ended, over }
+        QueryContext { query, options, position, open, asks, out, unsure: 0, ended, over }
     }
 
-    /// The last place that lies between two transactions: what is told is told of there.
-    pub(super) fn whole(&self) -> Place {
+    /// The last position that lies between two transactions: what is told is told of there.
+    pub(super) fn whole(&self) -> Position {
         whole(self.position, self.open.as_ref())
     }
 
@@ -91,7 +91,7 @@ impl<'a> Turn<'a> {
     }
 
     /// The query has its turn when the engine is there.
-    pub(super) fn wait_for(&mut self, mark: Place) {
+    pub(super) fn wait_for(&mut self, mark: Position) {
         self.asks.marks.insert((mark, self.query));
     }
 
@@ -102,16 +102,16 @@ impl<'a> Turn<'a> {
         }
     }
 
-    pub(super) fn lost(&mut self, lost: &Lost) {
-        if *lost == Lost::Unsure {
+    pub(super) fn lost(&mut self, lost: &StateError) {
+        if *lost == StateError::Unsure {
             self.unsure += 1;
         }
     }
 }
 
-/// The last place that lies between two transactions.
-pub(super) fn whole(position: Place, open: Option<&Transaction>) -> Place {
-    open.map_or(position, |open| Place(open.first.0.saturating_sub(1)))
+/// The last position that lies between two transactions.
+pub(super) fn whole(position: Position, open: Option<&Transaction>) -> Position {
+    open.map_or(position, |open| Position(open.first.0.saturating_sub(1)))
 }
 
 /// The result has more rows than a result may have.

@@ -39,13 +39,13 @@ const POSTGRES_TRIGGER: &str = "
 const WRITES: &str = "SELECT c_offset || ' ' || state FROM letter_writes WHERE group_id = 'GROUP' \
                       ORDER BY c_offset, state";
 
-pub(crate) enum Ground {
+pub(crate) enum Fixture {
     Sqlite { store: Arc<SqliteStore>, folder: TempDir },
     Postgres { store: Arc<PostgresStore>, database: TestDatabase },
 }
 
-impl Ground {
-    pub(crate) async fn sqlite() -> Ground {
+impl Fixture {
+    pub(crate) async fn sqlite() -> Fixture {
         let folder = tempfile::tempdir().expect("a folder");
         let open = async || SqliteStore::open(SqliteOptions::new(folder.path())).await;
         open().await.expect("a store").close().await;
@@ -61,18 +61,18 @@ impl Ground {
             user_column: Some("usr".to_owned()),
         };
         store.watch(watch).await.expect("a watched table");
-        Ground::Sqlite { store, folder }.with_stream().await
+        Fixture::Sqlite { store, folder }.with_stream().await
     }
 
-    pub(crate) async fn postgres() -> Ground {
+    pub(crate) async fn postgres() -> Fixture {
         let database = fresh_database().await;
         let store = PostgresStore::open(PostgresOptions::new(&database.url)).await;
         let store = store.expect("a store");
         database.run(POSTGRES_TRIGGER).await;
-        Ground::Postgres { store, database }.with_stream().await
+        Fixture::Postgres { store, database }.with_stream().await
     }
 
-    async fn with_stream(self) -> Ground {
+    async fn with_stream(self) -> Fixture {
         let create = Create {
             stream: STREAM.to_owned(),
             content_type: Some("application/json".to_owned()),
@@ -89,8 +89,8 @@ impl Ground {
 
     pub(crate) fn store(&self) -> SharedStore {
         match self {
-            Ground::Sqlite { store, .. } => Arc::clone(store) as SharedStore,
-            Ground::Postgres { store, .. } => Arc::clone(store) as SharedStore,
+            Fixture::Sqlite { store, .. } => Arc::clone(store) as SharedStore,
+            Fixture::Postgres { store, .. } => Arc::clone(store) as SharedStore,
         }
     }
 
@@ -128,7 +128,7 @@ impl Ground {
     /// Rows that one transaction wrote, as they are captured.
     async fn transact(&self, rows: &[Row]) {
         match self {
-            Ground::Sqlite { store, .. } => {
+            Fixture::Sqlite { store, .. } => {
                 let mut sql = "INSERT INTO orders (host, usr, what, pad) VALUES ".to_owned();
                 for (index, Row { host, user, what, pad }) in rows.iter().enumerate() {
                     let (comma, pad) = (if index > 0 { ", " } else { "" }, "x".repeat(*pad));
@@ -137,7 +137,7 @@ impl Ground {
                 store.run_sql(statements(&sql)).await.expect("rows");
             }
             // Without a sequencer of its own, the store is given what one would write.
-            Ground::Postgres { database, .. } => {
+            Fixture::Postgres { database, .. } => {
                 let mut sql = "WITH tip AS (SELECT max(c_offset) AS tip FROM tidewire.log)
                     INSERT INTO tidewire.log (c_offset, stream_id, append_id, host_id, user_id, table_name,
                         operation, entity_id, after_data, txid, tx_last, created_at)
@@ -164,20 +164,20 @@ impl Ground {
     pub(crate) async fn letter_writes(&self, group: &str) -> Vec<String> {
         let sql = WRITES.replace("GROUP", group);
         match self {
-            Ground::Sqlite { folder, .. } => {
+            Fixture::Sqlite { folder, .. } => {
                 let file = file(folder);
                 let mut query = file.prepare(&sql).expect("a query");
                 let rows = query.query_map([], |row| row.get(0)).expect("rows");
                 rows.collect::<Result<_, _>>().expect("texts")
             }
-            Ground::Postgres { database, .. } => database.run(&sql).await,
+            Fixture::Postgres { database, .. } => database.run(&sql).await,
         }
     }
 
     pub(crate) async fn end(self) {
         match self {
-            Ground::Sqlite { store, .. } => store.close().await,
-            Ground::Postgres { store, database } => {
+            Fixture::Sqlite { store, .. } => store.close().await,
+            Fixture::Postgres { store, database } => {
                 store.close().await;
                 database.drop_database().await;
             }

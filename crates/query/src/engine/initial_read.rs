@@ -1,4 +1,4 @@
-//! Those who begin a filter with one read.
+//! The read that gives new followers of a filter their first rows, until it is settled.
 //!
 //! ```text
 //! Waiting ──rows──► Settling ──the mark has passed──► live, with all others
@@ -11,35 +11,35 @@ use std::sync::Arc;
 
 use super::filter::Effect;
 use super::handover::Reading;
+use super::messages::{AskId, AskKind, EndReason, Output, Recipients, Rows, Subscriber};
 use super::project;
-use super::said::{AskId, AskKind, EndReason, Output, Rows, Subscriber, To};
+use super::query_context::{QueryContext, UNSURE_MAX, too_many_bytes, too_many_rows};
 use super::transaction::Transaction;
-use super::turn::{Turn, UNSURE_MAX, too_many_bytes, too_many_rows};
 use crate::delta::{Delta, Multiset, RowText};
-use crate::place::Place;
 use crate::plan::Query;
+use crate::position::Position;
 
 #[derive(Debug)]
-pub(super) struct Party {
+pub(super) struct InitialRead {
     /// Each with whether they have been told other rows before, which these replace.
     members: BTreeMap<Subscriber, bool>,
     ask: AskId,
     /// Where the engine was when it asked: the read finds the log at least this long.
-    since: Place,
-    stage: Stage,
+    since: Position,
+    stage: ReadPhase,
     /// How many answers in a row came too late to be used.
     spilled: u32,
 }
 
 #[derive(Debug)]
-enum Stage {
-    Waiting(Held),
-    Settling { reading: Reading, untold: Option<Untold> },
+enum ReadPhase {
+    Waiting(BufferedTransactions),
+    Settling { reading: Reading, untold: Option<PendingRows> },
 }
 
 /// Whole transactions that came before the read's answer.
 #[derive(Debug, Default)]
-struct Held {
+struct BufferedTransactions {
     transactions: Vec<(Transaction, Effect)>,
     rows: usize,
     bytes: usize,
@@ -49,7 +49,7 @@ struct Held {
 
 /// Rows that nobody has been told yet, and what became of them since they were read.
 #[derive(Debug)]
-struct Untold {
+struct PendingRows {
     rows: Vec<RowText>,
     later: Vec<Arc<Delta>>,
     bytes: usize,
@@ -59,20 +59,20 @@ struct Untold {
 
 /// What came of telling.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum ReadOutcome {
     Waits,
     Settled,
     Over(EndReason),
 }
 
-impl Party {
+impl InitialRead {
     pub(super) fn new(
         ask: AskId,
-        since: Place,
+        since: Position,
         members: impl IntoIterator<Item = (Subscriber, bool)>,
-    ) -> Party {
-        let stage = Stage::Waiting(Held::default());
-        Party { members: members.into_iter().collect(), ask, since, stage, spilled: 0 }
+    ) -> InitialRead {
+        let stage = ReadPhase::Waiting(BufferedTransactions::default());
+        InitialRead { members: members.into_iter().collect(), ask, since, stage, spilled: 0 }
     }
 
     pub(super) fn ask(&self) -> AskId {
@@ -81,7 +81,7 @@ impl Party {
 
     /// Whether its read was not answered, so that more can wait for it.
     pub(super) fn takes_more(&self) -> bool {
-        matches!(&self.stage, Stage::Waiting(held) if !held.spilled)
+        matches!(&self.stage, ReadPhase::Waiting(held) if !held.spilled)
     }
 
     pub(super) fn join(&mut self, who: Subscriber, reset: bool) {
@@ -96,14 +96,14 @@ impl Party {
 
     /// Who is in it, and whether they have been told rows.
     pub(super) fn members(&self) -> impl Iterator<Item = (Subscriber, bool)> + '_ {
-        let told = matches!(&self.stage, Stage::Settling { untold: None, .. });
+        let told = matches!(&self.stage, ReadPhase::Settling { untold: None, .. });
         self.members.iter().map(move |(who, reset)| (*who, told || *reset))
     }
 
     pub(super) fn bytes(&self) -> usize {
         match &self.stage {
-            Stage::Waiting(held) => held.bytes,
-            Stage::Settling { untold, .. } => untold.as_ref().map_or(0, |untold| untold.bytes),
+            ReadPhase::Waiting(held) => held.bytes,
+            ReadPhase::Settling { untold, .. } => untold.as_ref().map_or(0, |untold| untold.bytes),
         }
     }
 
@@ -114,28 +114,28 @@ impl Party {
         query: &Query,
         by: &Transaction,
         effect: &Effect,
-        turn: &mut Turn<'_>,
+        context: &mut QueryContext<'_>,
     ) -> bool {
         match &mut self.stage {
-            Stage::Waiting(held) => held.hold(by, effect, turn),
-            Stage::Settling { reading, .. } if reading.saw(by) => {}
-            Stage::Settling { untold, .. } => match (effect, untold) {
+            ReadPhase::Waiting(held) => held.hold(by, effect, context),
+            ReadPhase::Settling { reading, .. } if reading.saw(by) => {}
+            ReadPhase::Settling { untold, .. } => match (effect, untold) {
                 (Ok(delta), Some(untold)) => {
                     untold.bytes += delta.bytes();
                     untold.later.push(Arc::clone(delta));
                     // What does not even fit when it is folded is found when it is told.
-                    if untold.bytes > turn.options.state_bytes_max {
+                    if untold.bytes > context.options.state_bytes_max {
                         untold.fold();
                     }
                 }
-                (Ok(delta), None) => turn.out.push(Output::Change {
-                    to: To::Only(turn.query, self.members.keys().copied().collect()),
+                (Ok(delta), None) => context.out.push(Output::Change {
+                    to: Recipients::Only(context.query, self.members.keys().copied().collect()),
                     delta: Arc::clone(delta),
                     at: None,
                     txid: Some(by.txid),
                 }),
                 (Err(_), _) => {
-                    self.ask_again(query, turn);
+                    self.ask_again(query, context);
                     return true;
                 }
             },
@@ -148,22 +148,22 @@ impl Party {
         &mut self,
         query: &Query,
         rows: Rows,
-        turn: &mut Turn<'_>,
+        context: &mut QueryContext<'_>,
     ) -> Result<(), EndReason> {
-        let Stage::Waiting(held) = &mut self.stage else { return Ok(()) };
+        let ReadPhase::Waiting(held) = &mut self.stage else { return Ok(()) };
         let held = std::mem::take(held);
         let reading = Reading::new(rows.tip, rows.snapshot, rows.settled);
-        let Some(mut untold) = Untold::new(query, &rows.rows) else {
-            turn.unsure += 1;
-            self.ask_again(query, turn);
+        let Some(mut untold) = PendingRows::new(query, &rows.rows) else {
+            context.unsure += 1;
+            self.ask_again(query, context);
             return Ok(());
         };
-        untold.check(turn)?;
+        untold.check(context)?;
         if held.spilled || rows.tip < self.since {
             self.spilled += 1;
             match self.spilled >= UNSURE_MAX {
-                true => turn.unsure += UNSURE_MAX,
-                false => self.ask_again(query, turn),
+                true => context.unsure += UNSURE_MAX,
+                false => self.ask_again(query, context),
             }
             return Ok(());
         }
@@ -176,96 +176,98 @@ impl Party {
                     untold.later.push(delta);
                 }
                 Err(lost) => {
-                    turn.lost(&lost);
-                    self.ask_again(query, turn);
+                    context.lost(&lost);
+                    self.ask_again(query, context);
                     return Ok(());
                 }
             }
         }
         if let Some(mark) = reading.awaited() {
-            turn.wait_for(mark);
+            context.wait_for(mark);
         }
-        self.stage = Stage::Settling { reading, untold: Some(untold) };
+        self.stage = ReadPhase::Settling { reading, untold: Some(untold) };
         Ok(())
     }
 
-    pub(super) fn settled(&mut self, mark: Place, turn: &mut Turn<'_>) {
-        if let Stage::Settling { reading, .. } = &mut self.stage {
-            turn.wait_for(reading.mark(mark));
+    pub(super) fn settled(&mut self, mark: Position, context: &mut QueryContext<'_>) {
+        if let ReadPhase::Settling { reading, .. } = &mut self.stage {
+            context.wait_for(reading.mark(mark));
         }
     }
 
     pub(super) fn hurry(&mut self) {
-        if let Stage::Settling { reading, .. } = &mut self.stage {
+        if let ReadPhase::Settling { reading, .. } = &mut self.stage {
             reading.hurried = true;
         }
     }
 
     /// Tells what can be told. What the open transaction did is not in it.
-    pub(super) fn tell(&mut self, query: &Query, turn: &mut Turn<'_>) -> Told {
-        let Stage::Settling { reading, untold } = &mut self.stage else { return Told::Waits };
-        let settled = reading.is_settled(turn.whole());
+    pub(super) fn tell(&mut self, query: &Query, context: &mut QueryContext<'_>) -> ReadOutcome {
+        let ReadPhase::Settling { reading, untold } = &mut self.stage else {
+            return ReadOutcome::Waits;
+        };
+        let settled = reading.is_settled(context.whole());
         let is_due = settled || (reading.hurried && untold.is_some());
         if !is_due {
-            return Told::Waits;
+            return ReadOutcome::Waits;
         }
         let Some(mut rows) = untold.take() else {
-            let to = To::Only(turn.query, self.members.keys().copied().collect());
-            turn.out.push(Output::Settled { to, at: turn.whole() });
-            return Told::Settled;
+            let to = Recipients::Only(context.query, self.members.keys().copied().collect());
+            context.out.push(Output::Settled { to, at: context.whole() });
+            return ReadOutcome::Settled;
         };
         rows.fold();
         if rows.broken {
-            turn.unsure += 1;
-            self.ask_again(query, turn);
-            return Told::Waits;
+            context.unsure += 1;
+            self.ask_again(query, context);
+            return ReadOutcome::Waits;
         }
-        if let Err(reason) = rows.check(turn) {
-            return Told::Over(reason);
+        if let Err(reason) = rows.check(context) {
+            return ReadOutcome::Over(reason);
         }
         let rows: Arc<[RowText]> = rows.rows.into();
         for reset in [false, true] {
             let those = self.members.iter().filter(|(_, member)| **member == reset);
             let those = those.map(|(who, _)| *who).collect::<Vec<_>>();
             if !those.is_empty() {
-                let to = To::Only(turn.query, those);
-                let at = settled.then(|| turn.whole());
-                turn.out.push(Output::Begin { to, rows: Arc::clone(&rows), at, reset });
+                let to = Recipients::Only(context.query, those);
+                let at = settled.then(|| context.whole());
+                context.out.push(Output::Begin { to, rows: Arc::clone(&rows), at, reset });
             }
         }
-        if settled { Told::Settled } else { Told::Waits }
+        if settled { ReadOutcome::Settled } else { ReadOutcome::Waits }
     }
 
     /// They cannot go on.
-    pub(super) fn end(self, reason: EndReason, turn: &mut Turn<'_>) {
+    pub(super) fn end(self, reason: EndReason, context: &mut QueryContext<'_>) {
         let members = self.members.into_keys().collect::<Vec<_>>();
-        turn.ended.extend(&members);
-        turn.out.push(Output::End { to: To::Only(turn.query, members), reason });
+        context.ended.extend(&members);
+        context.out.push(Output::End { to: Recipients::Only(context.query, members), reason });
     }
 
     /// All that they have been told or would be is replaced by another read's rows.
-    fn ask_again(&mut self, query: &Query, turn: &mut Turn<'_>) {
+    fn ask_again(&mut self, query: &Query, context: &mut QueryContext<'_>) {
         self.members = self.members().collect();
-        turn.asks.forget(self.ask);
+        context.asks.forget(self.ask);
         let begun = self.members.values().any(|begun| *begun);
         let kind = if begun { AskKind::Refill } else { AskKind::Begin };
-        self.ask = turn.ask(&query.read, kind);
-        self.since = turn.position;
-        self.stage = Stage::Waiting(Held::default());
+        self.ask = context.ask(&query.read, kind);
+        self.since = context.position;
+        self.stage = ReadPhase::Waiting(BufferedTransactions::default());
     }
 }
 
-impl Held {
-    fn hold(&mut self, by: &Transaction, effect: &Effect, turn: &Turn<'_>) {
+impl BufferedTransactions {
+    fn hold(&mut self, by: &Transaction, effect: &Effect, context: &QueryContext<'_>) {
         let (rows, bytes) = match effect {
             Ok(delta) => (delta.len(), delta.bytes()),
             Err(_) => (1, 0),
         };
         self.rows += rows;
         self.bytes += bytes;
-        let options = turn.options;
+        let options = context.options;
         if self.rows > options.transaction_rows_max || self.bytes > options.state_bytes_max {
-            *self = Held { spilled: true, ..Held::default() };
+            *self = BufferedTransactions { spilled: true, ..BufferedTransactions::default() };
         }
         if !self.spilled {
             self.transactions.push((*by, effect.clone()));
@@ -273,13 +275,13 @@ impl Held {
     }
 }
 
-impl Untold {
+impl PendingRows {
     /// None if rows are not what was asked for.
-    fn new(query: &Query, rows: &[Vec<Box<serde_json::value::RawValue>>]) -> Option<Untold> {
+    fn new(query: &Query, rows: &[Vec<Box<serde_json::value::RawValue>>]) -> Option<PendingRows> {
         let rows = rows.iter().map(|row| project::of_values(&query.columns, row));
         let rows = rows.collect::<Option<Vec<_>>>()?;
         let bytes = rows.iter().map(|row| row.len()).sum();
-        Some(Untold { rows, later: Vec::new(), bytes, broken: false })
+        Some(PendingRows { rows, later: Vec::new(), bytes, broken: false })
     }
 
     fn fold(&mut self) {
@@ -293,8 +295,8 @@ impl Untold {
         self.bytes = self.rows.iter().map(|row| row.len()).sum();
     }
 
-    fn check(&self, turn: &Turn<'_>) -> Result<(), EndReason> {
-        let options = turn.options;
+    fn check(&self, context: &QueryContext<'_>) -> Result<(), EndReason> {
+        let options = context.options;
         if self.rows.len() > options.rows_max {
             return Err(too_many_rows(options.rows_max));
         }

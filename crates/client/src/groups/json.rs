@@ -1,4 +1,4 @@
-//! What is said of groups and of their work, as JSON has it.
+//! The JSON of groups, their partitions, members, batches and letters.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -31,7 +31,7 @@ pub struct Group {
     pub on_dead: String,
     /// Why all of it stands still.
     #[serde(default)]
-    pub stopped: Option<Trouble>,
+    pub stopped: Option<StopReason>,
     /// Up to here retention took events that it had not seen.
     #[serde(default)]
     pub lost_to: Option<String>,
@@ -63,7 +63,7 @@ pub struct Group {
 
 /// Why something stands still.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trouble {
+pub struct StopReason {
     /// For programs.
     pub code: String,
     /// For people.
@@ -116,7 +116,7 @@ pub struct Partition {
     pub redrive: bool,
     /// Why it stands still.
     #[serde(default)]
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<StopReason>,
 }
 
 /// A living member.
@@ -144,7 +144,7 @@ pub struct Member {
 /// A place in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum LogPosition {
     /// The oldest event that the log still has.
     Beginning,
     /// The next event that comes.
@@ -157,7 +157,7 @@ pub enum Place {
 
 /// What a group shall be, or what shall be otherwise about it. What is none is as usual, or stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct GroupWish {
+pub struct GroupSettings {
     /// How many partitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partitions: Option<u32>,
@@ -169,7 +169,7 @@ pub struct GroupWish {
     pub streams: Option<Vec<String>>,
     /// Where a new group begins.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub start: Option<Place>,
+    pub start: Option<LogPosition>,
     /// Failed runs of a key's events before they are given up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
@@ -315,7 +315,7 @@ pub struct Letters {
 
 /// Which letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Which {
+pub enum LetterSelection {
     /// All of the group's.
     All,
     /// Those of one host and user.
@@ -329,12 +329,12 @@ pub enum Which {
     Offset(String),
 }
 
-impl Which {
+impl LetterSelection {
     pub(super) fn document(&self) -> Value {
         match self {
-            Which::All => json!({ "all": true }),
-            Which::Key { host, user } => json!({ "host_id": host, "user_id": user }),
-            Which::Offset(offset) => json!({ "offset": offset }),
+            LetterSelection::All => json!({ "all": true }),
+            LetterSelection::Key { host, user } => json!({ "host_id": host, "user_id": user }),
+            LetterSelection::Offset(offset) => json!({ "offset": offset }),
         }
     }
 }
@@ -375,10 +375,10 @@ mod tests {
     #[test]
     fn places_are_written_as_the_protocol_has_them() {
         for (place, written) in [
-            (Place::Beginning, json!("beginning")),
-            (Place::Now, json!("now")),
-            (Place::Offset("0001_1".to_owned()), json!({ "offset": "0001_1" })),
-            (Place::Time("2026-01-31".to_owned()), json!({ "time": "2026-01-31" })),
+            (LogPosition::Beginning, json!("beginning")),
+            (LogPosition::Now, json!("now")),
+            (LogPosition::Offset("0001_1".to_owned()), json!({ "offset": "0001_1" })),
+            (LogPosition::Time("2026-01-31".to_owned()), json!({ "time": "2026-01-31" })),
         ] {
             assert_eq!(json!(place), written);
         }

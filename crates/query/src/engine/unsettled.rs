@@ -1,10 +1,10 @@
 //! What happens to a query between the question for its rows and the answer.
 
 use super::handover::Reading;
-use super::said::EngineOptions;
-use super::state::{Lost, State};
+use super::messages::EngineOptions;
+use super::state::{State, StateError};
 use super::transaction::Transaction;
-use crate::place::Place;
+use crate::position::Position;
 use crate::row::Row;
 
 /// How many transactions are told apart where a query is only run again. Of more it is known where they
@@ -14,27 +14,27 @@ const NOTED_MAX: usize = 1024;
 type Image = Option<Box<[u8]>>;
 
 /// A row before and after, or why that is not known.
-type Changed = Result<(Image, Image), Lost>;
+type Changed = Result<(Image, Image), StateError>;
 
 /// Transactions that concern a query.
 #[derive(Debug, Default)]
-pub(super) struct Noted {
+pub(super) struct RelevantTransactions {
     pub(super) each: Vec<Transaction>,
     /// All that came after those: from the first one's first event to the last one's last.
-    pub(super) crowd: Option<(Place, Place)>,
+    pub(super) crowd: Option<(Position, Position)>,
 }
 
-/// Changes whose place among what was read is not known yet.
+/// Changes that a read may have seen or not: it is not known yet.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct UnsettledChanges {
     changes: Vec<(Transaction, Changed)>,
-    noted: Noted,
+    noted: RelevantTransactions,
     bytes: usize,
     /// There were more than may be held: the answer cannot be used.
     is_spilled: bool,
 }
 
-impl Held {
+impl UnsettledChanges {
     pub(super) fn is_spilled(&self) -> bool {
         self.is_spilled
     }
@@ -53,7 +53,7 @@ impl Held {
         let size = |image: &Image| image.as_ref().map_or(0, |image| image.len());
         let bytes = self.bytes + size(&images.0) + size(&images.1);
         if self.changes.len() >= options.transaction_rows_max || bytes > options.state_bytes_max {
-            *self = Held { is_spilled: true, ..Held::default() };
+            *self = UnsettledChanges { is_spilled: true, ..UnsettledChanges::default() };
         }
         if !self.is_spilled {
             self.bytes = bytes;
@@ -62,7 +62,7 @@ impl Held {
     }
 
     /// It is not known what a transaction did.
-    pub(super) fn lose(&mut self, by: &Transaction, lost: Lost) {
+    pub(super) fn lose(&mut self, by: &Transaction, lost: StateError) {
         let known = self.changes.last().is_some_and(|(last, change)| {
             last.first == by.first && matches!(change, Err(known) if *known == lost)
         });
@@ -86,7 +86,11 @@ impl Held {
     }
 
     /// Brings a state that was read up to date, and gives what was noted.
-    pub(super) fn replay(self, reading: &Reading, state: &mut dyn State) -> Result<Noted, Lost> {
+    pub(super) fn replay(
+        self,
+        reading: &Reading,
+        state: &mut dyn State,
+    ) -> Result<RelevantTransactions, StateError> {
         for (by, change) in self.changes {
             if reading.saw(&by) {
                 continue;
@@ -94,7 +98,7 @@ impl Held {
             let (before, after) = change?;
             let before = before.as_deref().map(Row::parse).transpose();
             let after = after.as_deref().map(Row::parse).transpose();
-            let (Ok(before), Ok(after)) = (before, after) else { return Err(Lost::Unsure) };
+            let (Ok(before), Ok(after)) = (before, after) else { return Err(StateError::Unsure) };
             state.change(before.as_ref(), after.as_ref())?;
         }
         Ok(self.noted)

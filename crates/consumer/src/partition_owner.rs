@@ -1,4 +1,4 @@
-//! Membership: signs of life, the share that follows from who lives, and a task for each partition of it.
+//! Membership of a group: heartbeats, the share of partitions, and a task for each partition of the share.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -21,41 +21,44 @@ use crate::policy::{Reaction, reaction};
 use crate::shared::Shared;
 use crate::stats::Stats;
 
-/// Between two signs of life.
+/// The time between two heartbeats.
 const HEARTBEAT: Duration = Duration::from_millis(1_000);
-/// Who gives none for so long is dead to the others.
+/// The other members take a member for dead after this long without a heartbeat.
 const MEMBER_LEASE_MS: u64 = 4_000;
-/// Between two looks at a group that keeps changing.
+/// The shortest time between two reads of a group that keeps changing.
 const LOOKS_APART: Duration = Duration::from_millis(50);
-/// For so long batches in hand may take when the member is stopped; then they are rolled back.
+/// How long a stopped member may finish its batches; then they are rolled back.
 const STOP_MAX: Duration = Duration::from_secs(30);
 
-/// For so long a member tries to leave the group.
+/// How long a member tries to leave the group.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 const UNSIGNED: &str =
-    "the member could not be signed off, and will be missed when its lease is over";
+    "the member could not leave the group; the others take over when its lease expires";
 
-/// How a member is told to end.
+/// The two ways to stop a member.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ends {
+pub(crate) struct StopSignals {
     /// After the batches in hand.
     pub stop: CancellationToken,
     /// At once.
     pub give_up: CancellationToken,
 }
 
-/// Works as a member until it is told to end, or must not go on.
-pub(crate) async fn steward(shared: Arc<Shared>, ends: Ends) -> Result<Stats, Error> {
-    let mut steward = Steward {
+/// Serves as a member until it is stopped or meets an error that ends it.
+pub(crate) async fn own_partitions(
+    shared: Arc<Shared>,
+    stop_signals: StopSignals,
+) -> Result<Stats, Error> {
+    let mut owner = PartitionOwner {
         signals: shared.groups.group_signals(),
         shared: Arc::clone(&shared),
         tasks: JoinSet::new(),
         running: BTreeMap::new(),
         share: None,
-        storms: 0,
+        failures_in_a_row: 0,
     };
-    let outcome = steward.serve(&ends).await;
-    steward.finish(&ends).await;
+    let outcome = owner.serve(&stop_signals).await;
+    owner.finish(&stop_signals).await;
     let group = &shared.settings.group;
     let leaving = shared.groups.remove_member(group, &shared.member);
     match tokio::time::timeout(LEAVE_MAX, leaving).await {
@@ -66,23 +69,23 @@ pub(crate) async fn steward(shared: Arc<Shared>, ends: Ends) -> Result<Stats, Er
     outcome.map(|()| shared.tally.stats())
 }
 
-struct Steward {
+struct PartitionOwner {
     shared: Arc<Shared>,
     signals: watch::Receiver<u64>,
     tasks: JoinSet<(u32, Result<(), Error>)>,
-    /// Partitions with a task, each with what ends it.
+    /// Partitions with a task, each with the token that stops it.
     running: BTreeMap<u32, CancellationToken>,
     share: Option<Vec<u32>>,
-    storms: u32,
+    failures_in_a_row: u32,
 }
 
-impl Steward {
-    async fn serve(&mut self, ends: &Ends) -> Result<(), Error> {
-        while !ends.stop.is_cancelled() {
+impl PartitionOwner {
+    async fn serve(&mut self, stop_signals: &StopSignals) -> Result<(), Error> {
+        while !stop_signals.stop.is_cancelled() {
             let looked = Instant::now();
-            // Not cut off at once: a sign of life that arrives after the goodbye would make a ghost.
+            // Not cancelled at once: a heartbeat that arrives after the member left would add it again.
             let too_late = async {
-                ends.stop.cancelled().await;
+                stop_signals.stop.cancelled().await;
                 tokio::time::sleep(LEAVE_MAX).await;
             };
             let renewed = tokio::select! {
@@ -91,25 +94,25 @@ impl Steward {
             };
             let wait = match renewed {
                 Ok(group) => {
-                    self.storms = 0;
+                    self.failures_in_a_row = 0;
                     self.assign(&group)?;
                     HEARTBEAT
                 }
                 Err(GroupError::NotFound) => return Err(GroupError::NotFound.into()),
                 Err(error) if reaction(&error) == Reaction::End => return Err(error.into()),
                 Err(error) => {
-                    tracing::warn!("no sign of life could be given: {error}");
-                    self.storms = self.storms.saturating_add(1);
-                    retry_in(self.storms, HEARTBEAT / 4, HEARTBEAT, &mut rand::rng())
+                    tracing::warn!("the heartbeat failed: {error}");
+                    self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+                    retry_in(self.failures_in_a_row, HEARTBEAT / 4, HEARTBEAT, &mut rand::rng())
                 }
             };
-            self.wait(wait, ends).await?;
+            self.wait(wait, stop_signals).await?;
             tokio::time::sleep_until(looked + LOOKS_APART).await;
         }
         Ok(())
     }
 
-    /// A sign of life, and the group as it is.
+    /// Sends a heartbeat and returns the group.
     async fn renew(&mut self) -> Result<GroupView, GroupError> {
         self.signals.mark_unchanged();
         let shared = &self.shared;
@@ -132,7 +135,7 @@ impl Steward {
         Ok(group)
     }
 
-    /// Starts and stops tasks, so that they are those of the share.
+    /// Starts and stops tasks so that each partition of the share has one.
     fn assign(&mut self, group: &GroupView) -> Result<(), Error> {
         self.agree(group)?;
         let share = share_of(group, &self.shared.member);
@@ -147,7 +150,7 @@ impl Steward {
             }
         }
         for &partition in &share {
-            // One that is ending still has the partition; when it has ended, this is looked at again.
+            // A task that is ending still holds the partition; its end calls this again.
             if let Entry::Vacant(place) = self.running.entry(partition) {
                 let stop = place.insert(CancellationToken::new()).clone();
                 let shared = Arc::clone(&self.shared);
@@ -158,12 +161,12 @@ impl Steward {
         Ok(())
     }
 
-    /// Whether the group still is as this member was told that it is.
+    /// Checks the group against this member's settings.
     fn agree(&self, group: &GroupView) -> Result<(), Error> {
         let settings = &self.shared.settings;
         match settings.partitions {
             Some(wish) if wish != group.total => Err(Error::Group(GroupError::Differs(format!(
-                "the group {} has {} partitions, and this member was told {wish}: tell all members \
+                "the group {} has {} partitions, but this member is set to {wish}: set all members to \
                      {}, or change the group with `tidewire groups change {} --partitions {wish}`",
                 group.group, group.total, group.total, group.group
             )))),
@@ -179,11 +182,11 @@ impl Steward {
         }
     }
 
-    async fn wait(&mut self, wait: Duration, ends: &Ends) -> Result<(), Error> {
+    async fn wait(&mut self, wait: Duration, stop_signals: &StopSignals) -> Result<(), Error> {
         let (shared, beat) = (&self.shared, Instant::now() + wait);
         tokio::select! {
-            () = ends.stop.cancelled() => Ok(()),
-            () = ends.give_up.cancelled() => Ok(()),
+            () = stop_signals.stop.cancelled() => Ok(()),
+            () = stop_signals.give_up.cancelled() => Ok(()),
             () = tokio::time::sleep_until(beat) => Ok(()),
             _ = self.signals.changed() => Ok(()),
             () = shared.look.notified() => Ok(()),
@@ -191,7 +194,7 @@ impl Steward {
         }
     }
 
-    /// A task ended: because it was told to, or because nobody must go on.
+    /// A task ended: because it was stopped, or by an error that ends the member.
     fn ended(&mut self, ended: Result<(u32, Result<(), Error>), JoinError>) -> Result<(), Error> {
         match ended {
             Ok((partition, outcome)) => {
@@ -202,8 +205,8 @@ impl Steward {
         }
     }
 
-    /// Batches in hand are finished, within limits.
-    async fn finish(&mut self, ends: &Ends) {
+    /// Lets the tasks finish their batches, for [`STOP_MAX`] at most.
+    async fn finish(&mut self, stop_signals: &StopSignals) {
         for stop in self.running.values() {
             stop.cancel();
         }
@@ -216,7 +219,7 @@ impl Steward {
         };
         tokio::select! {
             () = all => {}
-            () = ends.give_up.cancelled() => {}
+            () = stop_signals.give_up.cancelled() => {}
             () = tokio::time::sleep(STOP_MAX) => {
                 tracing::warn!("batches in hand took longer than {STOP_MAX:?} and are rolled back");
             }

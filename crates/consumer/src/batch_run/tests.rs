@@ -1,4 +1,4 @@
-//! Batches run over a transaction that only writes down what is asked of it.
+//! Batches run over a transaction that only records the calls it gets.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,28 +13,28 @@ use tidewire_store::groups::{
 };
 use tidewire_store::{Epoch, Position, SqlAnswer, SqlError, SqlLimits, SqlProblem, StoreError};
 
-use super::{Job, Plan, Ran, run};
+use super::{BatchOutcome, Job, NextRun, run};
 use crate::context::Context;
 use crate::error::HandlerError;
 use crate::handler::{Group, Handler};
 
 /// What was asked of a transaction.
-type Asked = Arc<Mutex<Vec<String>>>;
+type Recorded = Arc<Mutex<Vec<String>>>;
 
 #[derive(Debug)]
-struct Paper {
-    asked: Asked,
+struct RecordingWork {
+    asked: Recorded,
     savepoint: bool,
 }
 
-impl Paper {
+impl RecordingWork {
     fn write(&self, line: impl Into<String>) {
         self.asked.lock().expect("no panic").push(line.into());
     }
 }
 
 #[async_trait]
-impl Work for Paper {
+impl Work for RecordingWork {
     fn enter(&mut self, savepoint: bool) {
         self.savepoint = savepoint;
         self.write(if savepoint { "enter+" } else { "enter" });
@@ -78,10 +78,10 @@ impl Work for Paper {
 }
 
 /// Does with each event what its user says.
-struct Obedient;
+struct ScriptedHandler;
 
 #[async_trait]
-impl Handler for Obedient {
+impl Handler for ScriptedHandler {
     async fn handle(
         &self,
         group: &Group<'_>,
@@ -178,30 +178,30 @@ fn held(on_dead: OnDead, attempts: &[(&str, u32)]) -> Holdings {
 }
 
 /// Runs a batch once. How it went, and what was asked of the transaction.
-async fn once(batch: &Batch, held: &Holdings, plan: &mut Plan) -> (Ran, String) {
-    let asked = Asked::default();
-    let work = Box::new(Paper { asked: Arc::clone(&asked), savepoint: false });
+async fn once(batch: &Batch, held: &Holdings, plan: &mut NextRun) -> (BatchOutcome, String) {
+    let asked = Recorded::default();
+    let work = Box::new(RecordingWork { asked: Arc::clone(&asked), savepoint: false });
     let timeout = Duration::from_secs(1);
-    let job = Job { handler: &Obedient, batch, held, timeout, epoch: Epoch::FIRST };
-    let ran = run(&job, plan, work).await;
+    let job = Job { handler: &ScriptedHandler, batch, held, timeout, epoch: Epoch::FIRST };
+    let outcome = run(&job, plan, work).await;
     let asked = asked.lock().expect("no panic").join(" ");
-    (ran, asked)
+    (outcome, asked)
 }
 
 /// The same, and again for as long as it is to be run again at once.
-async fn whole(batch: &Batch, held: &Holdings) -> (Ran, String) {
-    let mut plan = Plan::default();
+async fn whole(batch: &Batch, held: &Holdings) -> (BatchOutcome, String) {
+    let mut plan = NextRun::default();
     loop {
-        let (ran, asked) = once(batch, held, &mut plan).await;
-        if !matches!(ran, Ran::Again) {
-            return (ran, asked);
+        let (outcome, asked) = once(batch, held, &mut plan).await;
+        if !matches!(outcome, BatchOutcome::Again) {
+            return (outcome, asked);
         }
     }
 }
 
-fn ending(ran: Ran) -> Ending {
-    match ran {
-        Ran::Done(_, ending, _) => *ending,
+fn ending(outcome: BatchOutcome) -> Ending {
+    match outcome {
+        BatchOutcome::Done(_, ending, _) => *ending,
         other => panic!("not done: {other:?}"),
     }
 }
@@ -217,9 +217,9 @@ fn parked(ending: &Ending) -> Vec<u64> {
 #[tokio::test]
 async fn keys_go_in_turn_each_with_a_savepoint() {
     let batch = batch(&[(1, "a", ""), (2, "b", ""), (3, "a", "")]);
-    let (ran, asked) = whole(&batch, &held(OnDead::Park, &[])).await;
+    let (outcome, asked) = whole(&batch, &held(OnDead::Park, &[])).await;
     assert_eq!(asked, "enter+ 1 3 enter+ 2");
-    assert_eq!(ending(ran).next, Position::new(4));
+    assert_eq!(ending(outcome).next, Position::new(4));
 }
 
 #[tokio::test]
@@ -239,8 +239,8 @@ async fn past_sixty_keys_there_are_no_more_savepoints() {
 #[tokio::test]
 async fn a_failing_key_rolls_the_batch_back_and_is_counted() {
     let batch = batch(&[(1, "a", ""), (2, "b", "retry"), (3, "c", "")]);
-    let (ran, asked) = whole(&batch, &held(OnDead::Park, &[])).await;
-    let Ran::Failed { failures, .. } = ran else { panic!("not failed: {ran:?}") };
+    let (outcome, asked) = whole(&batch, &held(OnDead::Park, &[])).await;
+    let BatchOutcome::Failed { failures, .. } = outcome else { panic!("not failed: {outcome:?}") };
     assert_eq!(asked, "enter+ 1 enter+ 2 abandon");
     assert_eq!(failures.len(), 1);
     assert_eq!((&*failures[0].key.user, failures[0].first.number()), ("b", 2));
@@ -249,8 +249,8 @@ async fn a_failing_key_rolls_the_batch_back_and_is_counted() {
 #[tokio::test]
 async fn after_a_failure_the_others_are_tried_too() {
     let batch = batch(&[(1, "a", "retry"), (2, "b", "panic"), (3, "c", "")]);
-    let (ran, asked) = whole(&batch, &held(OnDead::Park, &[("a", 1)])).await;
-    let Ran::Failed { failures, .. } = ran else { panic!("not failed: {ran:?}") };
+    let (outcome, asked) = whole(&batch, &held(OnDead::Park, &[("a", 1)])).await;
+    let BatchOutcome::Failed { failures, .. } = outcome else { panic!("not failed: {outcome:?}") };
     assert_eq!(asked, "enter+ 1 undo enter+ 2 undo enter+ 3 abandon");
     let texts: Vec<&str> = failures.iter().map(|failure| failure.error.as_str()).collect();
     assert_eq!(texts, ["not yet", "the handler panicked: at the disco"]);
@@ -259,9 +259,9 @@ async fn after_a_failure_the_others_are_tried_too() {
 #[tokio::test]
 async fn the_last_attempt_sets_aside_what_fails_and_keeps_the_rest() {
     let batch = batch(&[(1, "a", ""), (2, "a", "retry"), (3, "b", ""), (4, "a", "")]);
-    let (ran, asked) = whole(&batch, &held(OnDead::Park, &[("a", 2)])).await;
+    let (outcome, asked) = whole(&batch, &held(OnDead::Park, &[("a", 2)])).await;
     assert_eq!(asked, "enter+ 1 enter+ 2 undo enter+ 3");
-    let ending = ending(ran);
+    let ending = ending(outcome);
     assert_eq!((dead(&ending), parked(&ending)), (vec![2], vec![4]));
     assert_eq!(ending.dead[0].attempts, 3);
     let key = Key::of(None, Some("a"));
@@ -272,9 +272,9 @@ async fn the_last_attempt_sets_aside_what_fails_and_keeps_the_rest() {
 #[tokio::test]
 async fn those_behind_go_on_where_that_is_chosen() {
     let batch = batch(&[(1, "a", "retry"), (2, "a", ""), (3, "a", "retry")]);
-    let (ran, asked) = whole(&batch, &held(OnDead::Skip, &[("a", 2)])).await;
+    let (outcome, asked) = whole(&batch, &held(OnDead::Skip, &[("a", 2)])).await;
     assert_eq!(asked, "enter+ 1 undo enter+ 2 enter+ 3 undo");
-    let ending = ending(ran);
+    let ending = ending(outcome);
     assert_eq!((dead(&ending), parked(&ending)), (vec![1, 3], vec![]));
     assert!(ending.parked_from.is_empty());
 }
@@ -282,77 +282,80 @@ async fn those_behind_go_on_where_that_is_chosen() {
 #[tokio::test]
 async fn a_dead_verdict_is_final_at_once_and_the_named_event_is_not_tried_again() {
     let batch = batch(&[(1, "a", ""), (2, "a", "dead"), (3, "b", "")]);
-    let (ran, asked) = whole(&batch, &held(OnDead::Park, &[])).await;
+    let (outcome, asked) = whole(&batch, &held(OnDead::Park, &[])).await;
     assert_eq!(asked, "enter+ 1 2 undo enter+ 1 enter+ 3");
-    assert_eq!(dead(&ending(ran)), [2]);
+    assert_eq!(dead(&ending(outcome)), [2]);
 }
 
 #[tokio::test]
 async fn without_a_savepoint_the_batch_is_run_again_carefully() {
     let batch = batch(&[(1, "a", ""), (2, "a", "dead")]);
     let held = held(OnDead::Park, &[]);
-    let mut plan = Plan::default();
-    let (ran, asked) = once(&batch, &held, &mut plan).await;
-    assert!(matches!(ran, Ran::Again), "{ran:?}");
+    let mut plan = NextRun::default();
+    let (outcome, asked) = once(&batch, &held, &mut plan).await;
+    assert!(matches!(outcome, BatchOutcome::Again), "{outcome:?}");
     assert_eq!(asked, "enter 1 2 undo abandon");
-    let (ran, asked) = once(&batch, &held, &mut plan).await;
+    let (outcome, asked) = once(&batch, &held, &mut plan).await;
     assert_eq!(asked, "enter+ 1");
-    assert_eq!(dead(&ending(ran)), [2]);
+    assert_eq!(dead(&ending(outcome)), [2]);
 }
 
 #[tokio::test]
-async fn weather_is_nobodys_fault() {
+async fn a_transient_error_is_not_counted() {
     let batch = batch(&[(1, "a", "lost"), (2, "b", "")]);
-    let (ran, asked) = whole(&batch, &held(OnDead::Park, &[("a", 2)])).await;
-    assert!(matches!(ran, Ran::Weather(_)), "{ran:?}");
+    let (outcome, asked) = whole(&batch, &held(OnDead::Park, &[("a", 2)])).await;
+    assert!(matches!(outcome, BatchOutcome::Transient(_)), "{outcome:?}");
     assert_eq!(asked, "enter+ 1 lost abandon");
 }
 
 #[tokio::test]
 async fn the_time_of_a_batch_is_counted_only_against_who_is_alone_in_it() {
     let several = batch(&[(1, "a", ""), (2, "b", "slow")]);
-    let (ran, asked) = whole(&several, &held(OnDead::Park, &[("b", 2)])).await;
-    assert!(matches!(ran, Ran::Overran(_)), "{ran:?}");
+    let (outcome, asked) = whole(&several, &held(OnDead::Park, &[("b", 2)])).await;
+    assert!(matches!(outcome, BatchOutcome::Overran(_)), "{outcome:?}");
     assert_eq!(asked, "enter+ 1 enter+ 2 slow abandon");
     let alone = batch(&[(2, "b", "slow")]);
-    let (ran, _) = whole(&alone, &held(OnDead::Park, &[])).await;
-    assert!(matches!(ran, Ran::Failed { .. }), "{ran:?}");
-    let (ran, _) = whole(&alone, &held(OnDead::Park, &[("b", 2)])).await;
-    assert_eq!(dead(&ending(ran)), [2]);
+    let (outcome, _) = whole(&alone, &held(OnDead::Park, &[])).await;
+    assert!(matches!(outcome, BatchOutcome::Failed { .. }), "{outcome:?}");
+    let (outcome, _) = whole(&alone, &held(OnDead::Park, &[("b", 2)])).await;
+    assert_eq!(dead(&ending(outcome)), [2]);
 }
 
 #[tokio::test]
 async fn whoever_says_stop_stops_all() {
     let batch = batch(&[(1, "a", "stop"), (2, "b", "")]);
-    let (ran, _) = whole(&batch, &held(OnDead::Park, &[])).await;
-    assert!(matches!(&ran, Ran::Stop(text) if text == "the deploy is bad"), "{ran:?}");
+    let (outcome, _) = whole(&batch, &held(OnDead::Park, &[])).await;
+    assert!(
+        matches!(&outcome, BatchOutcome::Stop(text) if text == "the deploy is bad"),
+        "{outcome:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_hangs_is_cut_off_and_its_session_is_not_gone_on_with() {
     let batch = batch(&[(1, "a", "hang"), (2, "b", "")]);
-    let (ran, asked) = whole(&batch, &held(OnDead::Park, &[])).await;
-    let Ran::Failed { failures, .. } = ran else { panic!("not failed: {ran:?}") };
+    let (outcome, asked) = whole(&batch, &held(OnDead::Park, &[])).await;
+    let BatchOutcome::Failed { failures, .. } = outcome else { panic!("not failed: {outcome:?}") };
     assert!(failures[0].error.contains("longer than 1s"), "{failures:?}");
     assert_eq!(asked, "enter+ 1 abandon");
     // In its last attempt it is set aside without being waited for once more.
-    let (ran, asked) = whole(&batch, &held(OnDead::Park, &[("a", 2)])).await;
+    let (outcome, asked) = whole(&batch, &held(OnDead::Park, &[("a", 2)])).await;
     assert_eq!(asked, "enter+ 2");
-    assert_eq!(dead(&ending(ran)), [1]);
+    assert_eq!(dead(&ending(outcome)), [1]);
 }
 
 #[tokio::test]
 async fn letters_are_worked_off_and_free_their_key() {
     let redrive = Some(Key::of(None, Some("a")));
     let good = Batch { redrive: redrive.clone(), ..batch(&[(1, "a", ""), (2, "a", "")]) };
-    let (ran, _) = whole(&good, &held(OnDead::Park, &[])).await;
-    let done = ending(ran);
+    let (outcome, _) = whole(&good, &held(OnDead::Park, &[])).await;
+    let done = ending(outcome);
     assert_eq!(done.redriven, [Position::new(1), Position::new(2)]);
     assert_eq!((done.free, done.give_up), (redrive.clone(), None));
     let bad = batch(&[(1, "a", ""), (2, "a", "dead"), (3, "a", "")]);
     let bad = Batch { redrive: redrive.clone(), ..bad };
-    let (ran, _) = whole(&bad, &held(OnDead::Park, &[])).await;
-    let done = ending(ran);
+    let (outcome, _) = whole(&bad, &held(OnDead::Park, &[])).await;
+    let done = ending(outcome);
     assert_eq!((done.redriven.len(), dead(&done), parked(&done)), (1, vec![2], vec![]));
     assert_eq!((done.free, done.give_up), (None, redrive));
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use crate::delta::{Delta, RowText};
-use crate::place::Place;
 use crate::plan::{PlanName, Query};
+use crate::position::Position;
 use crate::snapshot::Snapshot;
 
 /// A query of an engine.
@@ -41,7 +41,7 @@ pub struct EngineOptions {
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {
     /// Where it is.
-    pub at: Place,
+    pub at: Position,
     /// Its transaction. A change of none cannot be told from what a read saw: the table is read again.
     pub txid: Option<i64>,
     /// Whether it is the last of it.
@@ -82,7 +82,7 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Rows {
     /// The log's end, as the same snapshot saw it.
-    pub tip: Place,
+    pub tip: Position,
     /// What it saw.
     pub snapshot: Snapshot,
     /// Whether everything that it saw is in the log up to `tip`.
@@ -124,7 +124,7 @@ pub enum AskKind {
 
 /// Whom an output concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum To {
+pub enum Recipients {
     /// All who follow the query and have begun. It is said only when none of these waits for all rows
     /// again.
     All(QueryId),
@@ -151,31 +151,31 @@ pub enum Output {
     /// have.
     Begin {
         /// To whom.
-        to: To,
+        to: Recipients,
         /// The rows, in the result's order if it has one.
         rows: Arc<[RowText]>,
         /// Where in the log they are exact; none if that is not settled yet.
-        at: Option<Place>,
+        at: Option<Position>,
         /// Whether they take the place of what was told before.
         reset: bool,
     },
     /// The result changed.
     Change {
         /// To whom.
-        to: To,
+        to: Recipients,
         /// How.
         delta: Arc<Delta>,
-        /// The place of the transaction's last event; none if not settled yet.
-        at: Option<Place>,
+        /// The position of the transaction's last event; none if not settled yet.
+        at: Option<Position>,
         /// The transaction, if it is one.
         txid: Option<i64>,
     },
-    /// What was told without a place is exact here.
+    /// What was told without a position is exact here.
     Settled {
         /// To whom.
-        to: To,
+        to: Recipients,
         /// Where.
-        at: Place,
+        at: Position,
     },
     /// The query is kept by another plan from now on.
     Plan {
@@ -187,7 +187,7 @@ pub enum Output {
     /// It is no longer kept.
     End {
         /// For whom.
-        to: To,
+        to: Recipients,
         /// Why.
         reason: EndReason,
     },

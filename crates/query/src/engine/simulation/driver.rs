@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use super::client::Client;
 use super::database::{Database, Seen};
-use super::queries::Asked;
+use super::queries::SimulatedQuery;
 use super::random::Random;
 use super::values;
-use crate::engine::turn::whole;
+use crate::engine::query_context::whole;
 use crate::engine::{
-    AskId, AskKind, EndReason, Engine, EngineOptions, Output, QueryId, ReadFailed, Rows,
-    Subscriber, TableNews, To,
+    AskId, AskKind, EndReason, Engine, EngineOptions, Output, QueryId, ReadFailed, Recipients,
+    Rows, Subscriber, TableNews,
 };
-use crate::place::Place;
 use crate::plan::Query;
+use crate::position::Position;
 
 /// What kinds of things happen.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Weather {
+pub(super) struct SimulationConfig {
     pub(super) is_one_file: bool,
     /// Tables are truncated and bound anew, and images are missing.
     pub(super) has_quirks: bool,
@@ -27,7 +27,7 @@ pub(super) struct Weather {
 
 /// What was seen of each kind, so that nothing is tested only by its name.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Seldom {
+pub(super) struct RareCases {
     pub(super) begun: u64,
     pub(super) unplaced: u64,
     pub(super) settled: u64,
@@ -39,8 +39,8 @@ pub(super) struct Seldom {
     pub(super) quiet: u64,
 }
 
-impl std::ops::AddAssign for Seldom {
-    fn add_assign(&mut self, other: Seldom) {
+impl std::ops::AddAssign for RareCases {
+    fn add_assign(&mut self, other: RareCases) {
         self.begun += other.begun;
         self.unplaced += other.unplaced;
         self.settled += other.settled;
@@ -55,7 +55,7 @@ impl std::ops::AddAssign for Seldom {
 
 #[derive(Debug)]
 enum Read {
-    Asked,
+    Requested,
     Done(Seen),
     Answered,
     /// The mark waits for these.
@@ -63,33 +63,37 @@ enum Read {
 }
 
 #[derive(Debug)]
-pub(super) struct World {
-    weather: Weather,
+pub(super) struct Simulation {
+    config: SimulationConfig,
     random: Random,
     database: Database,
     engine: Engine,
-    asked: Arc<[Asked]>,
+    asked: Arc<[SimulatedQuery]>,
     clients: BTreeMap<Subscriber, Client>,
-    /// Those who left with a place.
+    /// Those who left with a position.
     away: BTreeMap<Subscriber, Client>,
     reads: BTreeMap<AskId, (String, Read)>,
     /// Reads on which those who have begun wait.
     behind: BTreeMap<AskId, QueryId>,
     last: u64,
     bound: u128,
-    pub(super) seldom: Seldom,
+    pub(super) seldom: RareCases,
 }
 
-impl World {
-    pub(super) fn new(weather: Weather, asked: Arc<[Asked]>, seed: u64) -> World {
+impl Simulation {
+    pub(super) fn new(
+        config: SimulationConfig,
+        asked: Arc<[SimulatedQuery]>,
+        seed: u64,
+    ) -> Simulation {
         let mut random = Random::new(seed);
-        let mut database = Database::new(weather.is_one_file, weather.has_quirks);
+        let mut database = Database::new(config.is_one_file, config.has_quirks);
         for _ in 0..random.below(4) {
             database.append();
         }
-        let engine = Engine::new(weather.options, database.tip());
-        World {
-            weather,
+        let engine = Engine::new(config.options, database.tip());
+        Simulation {
+            config,
             random,
             database,
             engine,
@@ -100,7 +104,7 @@ impl World {
             behind: BTreeMap::new(),
             last: 0,
             bound: 1000,
-            seldom: Seldom::default(),
+            seldom: RareCases::default(),
         }
     }
 
@@ -122,7 +126,7 @@ impl World {
             30..=34 => self.serve_one(),
             35..=37 => self.settle_one(),
             38 => self.hurry(),
-            39 if self.weather.has_quirks && self.random.one_in(12) => self.table_news(),
+            39 if self.config.has_quirks && self.random.one_in(12) => self.table_news(),
             _ => {}
         }
         self.weigh();
@@ -149,13 +153,13 @@ impl World {
             let at = usize::try_from(next).expect("a small log");
             let Some(logged) = self.database.log.get(at).cloned() else { return };
             let mut out = Vec::new();
-            self.engine.apply(&logged.event(Place(next + 1)), &mut out);
+            self.engine.apply(&logged.event(Position(next + 1)), &mut out);
             self.hear(out);
             self.check_quiet();
         }
     }
 
-    /// Whoever is at a place, and whose query asks for nothing on their behalf, is at every place
+    /// Whoever is at a position, and whose query asks for nothing on their behalf, is at every position
     /// from there on.
     fn check_quiet(&mut self) {
         self.behind.retain(|ask, _| self.engine.asks.query(*ask).is_some());
@@ -179,8 +183,8 @@ impl World {
         let mut out = Vec::new();
         let id = self.engine.subscribe(query, who, &mut out);
         let mut client = Client::new(id, asked);
-        // Whoever has seen the log up to here is not told of an earlier place.
-        client.place = Some(whole(self.engine.position(), self.engine.open.as_ref()));
+        // Whoever has seen the log up to here is not told of an earlier position.
+        client.position = Some(whole(self.engine.position(), self.engine.open.as_ref()));
         self.clients.insert(who, client);
         self.hear(out);
     }
@@ -203,11 +207,11 @@ impl World {
 
     fn come_back(&mut self) {
         let Some((who, mut client)) = self.away.pop_first() else { return };
-        let offset = client.place.expect("it left with a place").0;
+        let offset = client.position.expect("it left with a position").0;
         let position = self.engine.position().0;
         let log = self.database.log.clone();
         let past = (offset..position)
-            .map(|at| log[usize::try_from(at).expect("a small log")].event(Place(at + 1)));
+            .map(|at| log[usize::try_from(at).expect("a small log")].event(Position(at + 1)));
         let past = past.collect::<Vec<_>>();
         let query = Arc::clone(&self.asked[client.asked].query);
         let mut out = Vec::new();
@@ -233,8 +237,10 @@ impl World {
 
     /// A read is made, or its answer arrives.
     fn serve_one(&mut self) {
-        let open =
-            self.reads.iter().filter(|(_, (_, read))| matches!(read, Read::Asked | Read::Done(_)));
+        let open = self
+            .reads
+            .iter()
+            .filter(|(_, (_, read))| matches!(read, Read::Requested | Read::Done(_)));
         let open = open.map(|(ask, _)| *ask).collect::<Vec<_>>();
         let Some(ask) = open.get(self.random.below(open.len().max(1))).copied() else { return };
         let (sql, read) = self.reads.remove(&ask).expect("a read");
@@ -246,7 +252,7 @@ impl World {
         let mut out = Vec::new();
         if self.random.one_in(10) {
             self.engine.rows(ask, Err(ReadFailed::Later), &mut out);
-            self.reads.insert(ask, (sql, Read::Asked));
+            self.reads.insert(ask, (sql, Read::Requested));
             return self.hear(out);
         }
         let asked = self
@@ -257,7 +263,7 @@ impl World {
         let run = if *asked.query.read == *sql { asked.read } else { asked.run };
         let rows = run(&seen.contents);
         let rows = rows.iter().map(|row| values(row)).collect();
-        let settled = seen.settled && (self.weather.is_one_file || self.random.one_in(2));
+        let settled = seen.settled && (self.config.is_one_file || self.random.one_in(2));
         let (tip, snapshot) = (seen.tip, seen.snapshot);
         self.engine.rows(ask, Ok(Rows { tip, snapshot, settled, rows }), &mut out);
         if !settled {
@@ -335,7 +341,7 @@ impl World {
                     if *kind != AskKind::Begin {
                         self.behind.insert(*ask, *query);
                     }
-                    self.reads.insert(*ask, (sql.to_string(), Read::Asked));
+                    self.reads.insert(*ask, (sql.to_string(), Read::Requested));
                     continue;
                 }
                 Output::Plan { .. } => {
@@ -359,8 +365,8 @@ impl World {
                 Output::End { to, .. } => to,
             };
             let (query, only) = match to {
-                To::All(query) => (*query, None),
-                To::Only(query, only) => (*query, Some(only)),
+                Recipients::All(query) => (*query, None),
+                Recipients::Only(query, only) => (*query, Some(only)),
             };
             if let Some(only) = only {
                 assert!(!only.is_empty(), "said to nobody: {output:?}");
@@ -391,7 +397,7 @@ impl World {
         let stats = self.engine.stats();
         assert_eq!(stats.subscribers, self.clients.len());
         if self.engine.open.is_none() {
-            assert!(stats.state_bytes <= self.weather.options.total_state_bytes_max, "{stats:?}");
+            assert!(stats.state_bytes <= self.config.options.total_state_bytes_max, "{stats:?}");
         }
     }
 

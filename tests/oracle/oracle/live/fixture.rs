@@ -28,7 +28,7 @@ pub(crate) const LIMITS: SqlLimits =
 const FAILS: &str = "SELECT abs(-9223372036854775808)";
 
 /// A store with its writers.
-pub(crate) struct Ground {
+pub(crate) struct Fixture {
     pub(crate) sort: Sort,
     pub(crate) store: SharedStore,
     site: Site,
@@ -55,18 +55,18 @@ struct Session {
     saved: bool,
 }
 
-impl Ground {
-    pub(crate) async fn sqlite() -> Ground {
+impl Fixture {
+    pub(crate) async fn sqlite() -> Fixture {
         let folder = tempfile::tempdir().expect("a folder");
         let store: SharedStore =
             SqliteStore::open(SqliteOptions::new(folder.path())).await.expect("a store");
         let foreign = Connection::open(folder.path().join("tidewire.db")).expect("the file");
         foreign.busy_timeout(DEADLINE).expect("a timeout");
         let site = Site::Sqlite { _folder: folder, foreign, waiting: vec![None; SESSIONS] };
-        Ground { sort: Sort::Sqlite, store, site }
+        Fixture { sort: Sort::Sqlite, store, site }
     }
 
-    pub(crate) async fn postgres(source: Source) -> Ground {
+    pub(crate) async fn postgres(source: Source) -> Fixture {
         let database = fresh_database().await;
         database.run("CREATE TYPE mood AS ENUM ('sad', 'fine', 'glad')").await;
         let store =
@@ -96,7 +96,11 @@ impl Ground {
             sql.batch_execute("SET lock_timeout = '5ms'").await.expect("a setting");
             sessions.push(Session { sql, open: false, saved: false });
         }
-        Ground { sort: Sort::Postgres, store, site: Site::Postgres { database, capture, sessions } }
+        Fixture {
+            sort: Sort::Postgres,
+            store,
+            site: Site::Postgres { database, capture, sessions },
+        }
     }
 
     /// A connection for questions of our own.
