@@ -7,7 +7,7 @@ use super::test_store::TestStore;
 use tidewire_store::queries::{
     LiveQueryEdit, LiveQueryRow, LiveRead, LiveRows, ShapeView, TableRef, WatchedShape,
 };
-use tidewire_store::sql::SqlLimits;
+use tidewire_store::sql::{SqlLimits, SqlProblem};
 use tidewire_store::watch::NewWatch;
 
 fn table(name: &str) -> TableRef {
@@ -167,6 +167,14 @@ pub async fn other_tables_are_not_read(data: &dyn Opener) {
     }
 }
 
+/// Where a text is not one statement, either database may find that its words are wrong.
+#[track_caller]
+fn assert_not_one_select(sql: &str, problem: &SqlProblem) {
+    let one_statement = !sql.is_empty() && !sql.contains(';');
+    let is_refused = problem.code == "sql_refused";
+    assert!(is_refused || !one_statement && problem.code == "sql_syntax", "{sql}: {problem:?}");
+}
+
 /// A query cannot change anything, nor be more than one.
 pub async fn a_query_only_reads(data: &dyn Opener) {
     let store = watched_orders(data).await;
@@ -180,9 +188,9 @@ pub async fn a_query_only_reads(data: &dyn Opener) {
     ] {
         let read = read_of(&store, sql, &["orders"]).await;
         let outcome = store.check_query(&read).await;
-        assert_eq!(wrong(outcome).code, "sql_refused", "{sql}");
+        assert_not_one_select(sql, &wrong(outcome));
         let outcome = store.read_query(read).await;
-        assert_eq!(wrong(outcome).code, "sql_refused", "{sql}");
+        assert_not_one_select(sql, &wrong(outcome));
     }
     assert!(raw(&read(&store, "SELECT id FROM <orders>").await).is_empty());
 }
