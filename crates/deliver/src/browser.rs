@@ -34,7 +34,7 @@ const REQUEST_HEADERS: &str = "content-type, authorization, if-none-match, \
 
 /// Where a request says it comes from.
 #[derive(Debug)]
-pub(crate) struct Visit {
+pub(crate) struct RequestOrigin {
     origin: Option<HeaderValue>,
     pub(crate) origin_allowed: bool,
 }
@@ -44,14 +44,14 @@ const ORIGIN_SHOWN_MAX: usize = 300;
 
 const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-impl Visit {
-    pub(crate) fn of(node: &Node, request: &Request) -> Visit {
+impl RequestOrigin {
+    pub(crate) fn of(node: &Node, request: &Request) -> RequestOrigin {
         let origin = request.headers().get(header::ORIGIN).cloned();
         let origin_allowed = match &origin {
             Some(origin) => node.allows_origin(origin, own_origin(node, request).as_deref()),
             None => !embedded_elsewhere(request.headers()),
         };
-        Visit { origin, origin_allowed }
+        RequestOrigin { origin, origin_allowed }
     }
 
     /// Where the page is that was turned away, for the log. What a client writes there is cut off and escaped.
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_cookie_is_believed_only_where_a_page_that_may_sends_it() {
-        let visit = |origin: Option<&'static str>, allowed| Visit {
+        let visit = |origin: Option<&'static str>, allowed| RequestOrigin {
             origin: origin.map(HeaderValue::from_static),
             origin_allowed: allowed,
         };

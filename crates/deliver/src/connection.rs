@@ -22,7 +22,7 @@ use tidewire_access::options::Limits;
 use tidewire_wire::idle::{HeadTimer, Overdue, Requests, Timeouts};
 use tidewire_wire::line::{HttpSide, Line};
 use tidewire_wire::peer::Peer;
-use tidewire_wire::places::Place;
+use tidewire_wire::places::ConnectionSlot;
 use tidewire_wire::tls::{Failed, shake_hands};
 
 /// Requests that an HTTP/2 client may have under way at once: those of all tabs of a browser, each with
@@ -58,7 +58,12 @@ const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 128 << 10;
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Serves one connection. `connected` is at its other end, which may be a proxy.
-pub(crate) async fn serve(stream: TcpStream, connected: IpAddr, node: Arc<Node>, place: Place) {
+pub(crate) async fn serve(
+    stream: TcpStream,
+    connected: IpAddr,
+    node: Arc<Node>,
+    place: ConnectionSlot,
+) {
     let open = Open::count(&node.metrics.connections);
     // Answers are small and wanted at once.
     let _ = stream.set_nodelay(true);

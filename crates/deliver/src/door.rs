@@ -11,7 +11,7 @@ use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 
 use crate::bearer::{bearer, cookie, cookie_of};
-use crate::browser::{self, Visit};
+use crate::browser::{self, RequestOrigin};
 use crate::node::Node;
 use tidewire_access::auth::credentials::Found;
 use tidewire_access::auth::{Identity, audit, unauthorized};
@@ -62,16 +62,16 @@ impl Admission {
 
 /// A request at the door, before anyone has looked its credential up.
 #[derive(Debug)]
-pub(crate) enum Knock<'a> {
+pub(crate) enum CredentialLookup<'a> {
     /// There is nothing to look up.
     Settled(Admission),
     /// This was presented, from this address.
-    Presented(Presented<'a>, Option<IpAddr>),
+    CredentialSource(CredentialSource<'a>, Option<IpAddr>),
 }
 
 /// Where a request's credential was found.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Presented<'a> {
+pub(crate) enum CredentialSource<'a> {
     Bearer(&'a str),
     Ticket(String),
     Cookie(&'a str),
@@ -82,9 +82,10 @@ pub(crate) fn knock<'a>(
     node: &Node,
     entry: Entry,
     request: &'a Request,
-    visit: &Visit,
-) -> Result<Knock<'a>, Problem> {
-    let known = |identity: &Identity| Ok(Knock::Settled(Admission::Known(identity.clone())));
+    visit: &RequestOrigin,
+) -> Result<CredentialLookup<'a>, Problem> {
+    let known =
+        |identity: &Identity| Ok(CredentialLookup::Settled(Admission::Known(identity.clone())));
     check_query(node, request)?;
     if !visit.origin_allowed {
         return Err(Problem::new(
@@ -107,9 +108,9 @@ pub(crate) fn knock<'a>(
     let address = address(request);
     node.access.rates.address(address)?;
     match (presented(node, request, visit), entry) {
-        (Some(presented), _) => Ok(Knock::Presented(presented, address)),
+        (Some(presented), _) => Ok(CredentialLookup::CredentialSource(presented, address)),
         (None, Entry::Later) => {
-            Ok(Knock::Settled(Admission::Stranger(unauthorized("there is no token"))))
+            Ok(CredentialLookup::Settled(Admission::Stranger(unauthorized("there is no token"))))
         }
         (None, _) => Err(unauthorized("the request has no bearer token")),
     }
@@ -133,19 +134,23 @@ fn check_query(node: &Node, request: &Request) -> Result<(), Problem> {
 
 /// The credential of a request: in a header; in a cookie, where the page that sent it is one that
 /// may; or a ticket in the URL, of those who can set neither.
-fn presented<'a>(node: &Node, request: &'a Request, visit: &Visit) -> Option<Presented<'a>> {
+fn presented<'a>(
+    node: &Node,
+    request: &'a Request,
+    visit: &RequestOrigin,
+) -> Option<CredentialSource<'a>> {
     if let Some(token) = bearer(request.headers()) {
-        return Some(Presented::Bearer(token));
+        return Some(CredentialSource::Bearer(token));
     }
     if *request.method() == Method::GET {
         let query = request.uri().query().unwrap_or_default();
         let ticket = query.split('&').find_map(|pair| pair.strip_prefix("ticket="));
         if let Some(ticket) = ticket {
-            return Some(Presented::Ticket(tidewire_hub::encode::decode_path(ticket)));
+            return Some(CredentialSource::Ticket(tidewire_hub::encode::decode_path(ticket)));
         }
     }
     let token = cookie(request.headers(), &node.options.auth.cookie)?;
-    visit.meant_its_cookie(request).then_some(Presented::Cookie(token))
+    visit.meant_its_cookie(request).then_some(CredentialSource::Cookie(token))
 }
 
 /// The address that a request comes from.
@@ -153,12 +158,12 @@ pub(crate) fn address(request: &Request) -> Option<IpAddr> {
     Peer::address(request.extensions())
 }
 
-impl Knock<'_> {
+impl CredentialLookup<'_> {
     /// Decides who comes in.
     pub(crate) async fn admit(self, node: &Node) -> Result<Admission, Problem> {
         match self {
-            Knock::Settled(admission) => Ok(admission),
-            Knock::Presented(presented, address) => {
+            CredentialLookup::Settled(admission) => Ok(admission),
+            CredentialLookup::CredentialSource(presented, address) => {
                 node.recognise(presented, address).await.map(Admission::Known)
             }
         }
@@ -169,12 +174,12 @@ impl Node {
     /// Who presents this, having counted how often they failed before.
     async fn recognise(
         &self,
-        presented: Presented<'_>,
+        presented: CredentialSource<'_>,
         address: Option<IpAddr>,
     ) -> Result<Identity, Problem> {
         match presented {
-            Presented::Bearer(token) => self.authenticate(token, address).await,
-            Presented::Cookie(token) => {
+            CredentialSource::Bearer(token) => self.authenticate(token, address).await,
+            CredentialSource::Cookie(token) => {
                 let identity = self.authenticate(token, address).await;
                 // A page cannot take such a cookie away, and would be refused for good.
                 identity.map_err(|problem| match problem.is_temporary() {
@@ -183,7 +188,7 @@ impl Node {
                         .with_header("set-cookie", cookie_of(&self.options.auth, "", Some(0))),
                 })
             }
-            Presented::Ticket(ticket) => {
+            CredentialSource::Ticket(ticket) => {
                 self.access.rates.may_fail(address)?;
                 let redeemed = tidewire_access::auth::ticket::redeem(&self.access, &ticket).await;
                 self.settle(redeemed, address)

@@ -13,9 +13,9 @@ use axum::http::{Method, Response, StatusCode};
 use axum::response::IntoResponse;
 
 use crate::body::turned_away;
-use crate::browser::{self, Visit};
+use crate::browser::{self, RequestOrigin};
 use crate::document::method_not_allowed;
-use crate::door::{self, Admission, Entry, Knock};
+use crate::door::{self, Admission, CredentialLookup, Entry};
 use crate::node::Node;
 use crate::streams;
 use crate::{
@@ -341,7 +341,7 @@ pub(crate) async fn respond(node: Arc<Node>, mut request: Request) -> Response<B
     let started = Instant::now();
     let route = Route::of(request.uri().path());
     let (label, method) = (route.label(), request.method().clone());
-    let visit = Visit::of(&node, &request);
+    let visit = RequestOrigin::of(&node, &request);
     let is_page = route == Route::Page;
     let answer = match browser::check_one_host(&request) {
         Ok(()) if method == Method::OPTIONS => Ok(browser::preflight()),
@@ -373,7 +373,7 @@ pub(crate) async fn respond(node: Arc<Node>, mut request: Request) -> Response<B
 async fn permit(
     node: &Node,
     act: Act<'_>,
-    knock: Result<Knock<'_>, Problem>,
+    knock: Result<CredentialLookup<'_>, Problem>,
 ) -> Result<Admission, Problem> {
     let admission = match knock {
         Ok(knock) => knock.admit(node).await,

@@ -25,10 +25,10 @@ use crate::subscriptions::Dispatcher;
 use tidewire_access::options::{Access, Options};
 use tidewire_access::start_error::StartError;
 use tidewire_hub::kinds::entities::kept::Entities;
-use tidewire_hub::kinds::query::engine::{Desk, Registry};
+use tidewire_hub::kinds::query::engine::{QueryEngineTask, Registry};
 use tidewire_hub::lens;
 use tidewire_hub::{Hub, Unstarted};
-use tidewire_wire::places::{PlaceLimits, Places};
+use tidewire_wire::places::{ConnectionSlots, SlotLimits};
 use tidewire_wire::tls::Outcome;
 
 /// A running server. Stop it with [`Server::shutdown`]; dropping it cuts everything off.
@@ -207,7 +207,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 /// Keeps live queries. Without them clients would wait for what never comes: a server that cannot keep
 /// them takes nobody in any more, and sends those who are there elsewhere.
 async fn keep_queries(
-    desk: Desk,
+    desk: QueryEngineTask,
     hub: Arc<Hub>,
     stop: CancellationToken,
     accepting: CancellationToken,
@@ -222,8 +222,8 @@ async fn keep_queries(
 }
 
 /// How many connections there may be.
-fn place_limits(options: &Options) -> PlaceLimits {
-    PlaceLimits {
+fn place_limits(options: &Options) -> SlotLimits {
+    SlotLimits {
         all_max: options.limits.connections_max,
         per_address_max: match options.access {
             // There is one address, and the developer's tools share it.
@@ -243,7 +243,7 @@ async fn accept(
     stop: CancellationToken,
     connections: TaskTracker,
 ) {
-    let places = Places::new(place_limits(&node.options));
+    let places = ConnectionSlots::new(place_limits(&node.options));
     loop {
         // A connection past the limit waits in the kernel's queue until another one ends.
         let vacant = tokio::select! {

@@ -7,7 +7,7 @@ use tidewire_store::Position;
 
 use super::connection::{Key, Subscription};
 use super::frames::put;
-use super::outbox::{Cargo, Slot};
+use super::outbox::{OutboxItem, Slot};
 use super::shard::Shard;
 use crate::messages::{Created, CreatedOf, SubscriptionCreated};
 
@@ -41,7 +41,7 @@ impl Shard {
         }
         // A result's rows come as fast as the socket takes them; other answers are owed.
         let has_rows = begun.iter().any(|announcement| announcement.of.has_rows());
-        let cargo = if has_rows { Cargo::Replayed } else { Cargo::Message };
+        let cargo = if has_rows { OutboxItem::Replayed } else { OutboxItem::Message };
         let created = |Announcement { slot, after, reset, of }| {
             let Slot { index, serial } = slot;
             let subscription = connection.subscriptions.get(index as usize)?.as_ref()?;

@@ -7,42 +7,44 @@ use std::sync::Arc;
 use super::connection::Key;
 use super::outbox::Slot;
 use crate::lens::View;
-use crate::tail::Attendance;
+use crate::tail::TopicGuard;
 
 /// One subscription of one connection, or a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Member {
+pub struct Follower {
     pub(super) key: Key,
     pub(super) slot: Slot,
 }
 
 /// Followers that get the same bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Circle {
+pub enum EncodingGroup {
     /// Those who gave their subscription this name.
-    Named(Arc<str>, Manner),
+    Named(Arc<str>, ViewMode),
     /// Those who read the stream itself, by `live=sse`; all of it, or what they see of a table.
     Readers(Option<View>),
 }
 
 /// How a subscription is served.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Manner {
+pub struct ViewMode {
     /// It is to a table, whose changes are messages of their own.
     pub to_table: bool,
     /// What is seen of the table, if not all.
     pub view: Option<View>,
 }
 
-impl Circle {
+impl EncodingGroup {
     pub(super) fn is_of_readers(&self) -> bool {
-        matches!(self, Circle::Readers(_))
+        matches!(self, EncodingGroup::Readers(_))
     }
 
     /// What is seen of the stream, if not all.
     pub(super) fn view(&self) -> Option<&View> {
         match self {
-            Circle::Named(_, Manner { view, .. }) | Circle::Readers(view) => view.as_ref(),
+            EncodingGroup::Named(_, ViewMode { view, .. }) | EncodingGroup::Readers(view) => {
+                view.as_ref()
+            }
         }
     }
 }
@@ -51,18 +53,18 @@ impl Circle {
 #[derive(Debug)]
 pub(super) struct Audience {
     /// Keeps the stream's events coming with their payloads.
-    pub(super) attendance: Attendance,
+    pub(super) attendance: TopicGuard,
     /// The stream's end was seen.
     pub(super) closed: bool,
     /// The stream's lifetime slides and is to be renewed so often, and when next.
     pub(super) renewal: Option<(u64, u64)>,
-    groups: HashMap<Circle, Group>,
+    groups: HashMap<EncodingGroup, Group>,
 }
 
 /// Followers who get the same. A fan-out under way holds on to the list as it was; one who comes later
 /// does not need what is in it, and one who left is not found any more.
 #[derive(Debug)]
-pub(crate) struct Group<M = Member> {
+pub(crate) struct Group<M = Follower> {
     members: Arc<Vec<M>>,
     places: HashMap<M, usize>,
 }
@@ -106,15 +108,15 @@ impl<M: Copy + Eq + Hash> Group<M> {
 }
 
 impl Audience {
-    pub(super) fn new(attendance: Attendance) -> Audience {
+    pub(super) fn new(attendance: TopicGuard) -> Audience {
         Audience { attendance, closed: false, renewal: None, groups: HashMap::new() }
     }
 
-    pub(super) fn enter(&mut self, circle: Circle, member: Member) {
+    pub(super) fn enter(&mut self, circle: EncodingGroup, member: Follower) {
         self.groups.entry(circle).or_default().enter(member);
     }
 
-    pub(super) fn leave(&mut self, circle: &Circle, member: Member) {
+    pub(super) fn leave(&mut self, circle: &EncodingGroup, member: Follower) {
         let Some(group) = self.groups.get_mut(circle) else { return };
         group.leave(member);
         if group.is_empty() {
@@ -127,13 +129,13 @@ impl Audience {
     }
 
     /// The followers, by circle.
-    pub(super) fn groups(&self) -> impl Iterator<Item = (&Circle, &Arc<Vec<Member>>)> {
+    pub(super) fn groups(&self) -> impl Iterator<Item = (&EncodingGroup, &Arc<Vec<Follower>>)> {
         self.groups.iter().map(|(circle, group)| (circle, &group.members))
     }
 
     /// All followers, as they are.
-    pub(super) fn members(&self) -> Vec<(Circle, Member)> {
-        let of_group = |(circle, members): (&Circle, &Arc<Vec<Member>>)| {
+    pub(super) fn members(&self) -> Vec<(EncodingGroup, Follower)> {
+        let of_group = |(circle, members): (&EncodingGroup, &Arc<Vec<Follower>>)| {
             let circle = circle.clone();
             members.iter().map(move |member| (circle.clone(), *member)).collect::<Vec<_>>()
         };

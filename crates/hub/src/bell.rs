@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 
 /// Two ways to ring. Rung before anyone listens, it is heard by who listens next.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct BatchNotify {
     asked: Notify,
     noted: Notify,
 }
 
-impl Bell {
+impl BatchNotify {
     /// Someone waits.
     pub(crate) fn ask(&self) {
         self.asked.notify_one();

@@ -14,14 +14,14 @@ use tokio::sync::oneshot;
 
 use tidewire_store::{Offset, Position};
 
-use super::facts::Facts;
+use super::facts::ConnectionInfo;
 use super::frames::{Dialect, put as encode};
-use super::outbox::{Cargo, Outbox, Parcel, Slot};
-use super::outlet::Outlet;
+use super::outbox::{Outbox, OutboxItem, QueuedItem, Slot};
+use super::outlet::Transport;
 use crate::kinds::stream::reader::Reader;
 use crate::kinds::{About, Kind, Subject};
 use crate::log_feed::Feed;
-use crate::log_feed::replay::Verdict;
+use crate::log_feed::replay::ReplayDecision;
 use crate::log_feed::unsorted::Delivery;
 use tidewire_wire::websocket::deflate::Deflater;
 
@@ -49,7 +49,7 @@ pub struct SessionLink {
 
 /// What a session follows and a connection of it does not, because it may not or could not: its name, and
 /// the stream.
-pub type Unread = (Arc<str>, Arc<str>);
+pub type MissingStreams = (Arc<str>, Arc<str>);
 
 /// A subscription.
 #[derive(Debug)]
@@ -80,13 +80,13 @@ impl Subscription {
 #[derive(Debug)]
 pub struct Connection {
     pub(super) serial: u64,
-    pub(super) facts: Arc<Facts>,
+    pub(super) facts: Arc<ConnectionInfo>,
     pub(super) session: Option<Arc<str>>,
-    pub(super) unread: Vec<Unread>,
+    pub(super) unread: Vec<MissingStreams>,
     /// What its client unsubscribed from and its session may be said to follow still, by someone who looked
     /// before that: the names, and the epochs of their subscriptions.
     pub(super) left: Vec<(Arc<str>, u64)>,
-    pub(super) outlet: Outlet,
+    pub(super) outlet: Transport,
     pub(super) outbox: Outbox,
     /// Set if it is a reader of one stream, which has no subscriptions.
     pub(super) reader: Option<Reader>,
@@ -107,7 +107,7 @@ pub struct Connection {
     /// The last `progress` it was told.
     pub(super) told: Position,
     /// Replays that go on when the outbox is empty.
-    pub(super) draining: Vec<oneshot::Sender<Verdict>>,
+    pub(super) draining: Vec<oneshot::Sender<ReplayDecision>>,
     /// Bytes of answers that wait, as the socket knows them.
     owed_bytes: usize,
     /// SSE only: the furthest place that was sent, or that the client came with.
@@ -119,8 +119,8 @@ pub struct Connection {
 impl Connection {
     pub(super) fn new(
         serial: u64,
-        facts: Arc<Facts>,
-        outlet: Outlet,
+        facts: Arc<ConnectionInfo>,
+        outlet: Transport,
         next_ping_ms: u64,
     ) -> Connection {
         Connection {
@@ -227,12 +227,12 @@ impl Connection {
     ) {
         let mut bytes = BytesMut::with_capacity(message.len() + 64);
         encode(&mut bytes, self.dialect(), message.as_bytes(), position, deflater);
-        self.queue(bytes.freeze(), Cargo::Message, now_ms);
+        self.queue(bytes.freeze(), OutboxItem::Message, now_ms);
     }
 
-    pub(super) fn queue(&mut self, bytes: Bytes, cargo: Cargo, now_ms: u64) {
+    pub(super) fn queue(&mut self, bytes: Bytes, cargo: OutboxItem, now_ms: u64) {
         if !self.closing {
-            self.outbox.push(Parcel { bytes, cargo, queued_ms: now_ms });
+            self.outbox.push(QueuedItem { bytes, cargo, queued_ms: now_ms });
         }
     }
 

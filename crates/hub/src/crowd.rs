@@ -15,17 +15,17 @@ use tidewire_store::{
     SharedStore, TailEvent,
 };
 
-use crate::audience::{Manner, Member};
+use crate::audience::{Follower, ViewMode};
 use crate::connection::{Key, StartFrom};
-use crate::horizon::Horizon;
+use crate::horizon::MinOffset;
 use crate::kinds::entities::EntityRequest;
-use crate::kinds::query::engine::{Change, News, QuerySight};
+use crate::kinds::query::engine::{Change, News, QueryUpdates};
 use crate::kinds::{Kind, SubscribeRequest, clock, query};
 use crate::log_feed::StreamRequest;
 use crate::lookup::Reach;
-use crate::outlet::{Outlet, ServerSent};
+use crate::outlet::{ServerSent, Transport};
 use crate::shard::Shard;
-use crate::tail::Sinks;
+use crate::tail::BatchSenders;
 use crate::testing;
 use crate::turns::Incoming;
 use crate::{Hub, Unstarted};
@@ -44,7 +44,7 @@ pub(crate) struct Crowd {
     pub hub: Arc<Hub>,
     pub shard: Shard,
     incoming: Incoming,
-    sinks: Sinks,
+    sinks: BatchSenders,
     tick: Interval,
 }
 
@@ -82,7 +82,7 @@ impl Crowd {
 
     pub(crate) fn client(&mut self) -> Client {
         let (sender, body) = mpsc::channel(1);
-        let outlet = Outlet::ServerSent(ServerSent { body: sender });
+        let outlet = Transport::ServerSent(ServerSent { body: sender });
         let key = self.shard.attach(outlet, testing::facts("c"), false);
         Client { key, body, got: String::new() }
     }
@@ -153,7 +153,7 @@ impl Crowd {
 
     async fn reader(&mut self, stream: &str) -> Client {
         let (sender, body) = mpsc::channel(1);
-        let outlet = Outlet::ServerSent(ServerSent { body: sender });
+        let outlet = Transport::ServerSent(ServerSent { body: sender });
         let arrival = testing::arrival(&self.hub, stream, true).await;
         let key = self.shard.admit_reader(outlet, arrival);
         Client { key, body, got: String::new() }
@@ -166,9 +166,9 @@ impl Crowd {
                 stream: of.stream().into(),
                 reach: Reach::everything(),
                 start: StartFrom::Now,
-                horizon: Horizon::default(),
+                horizon: MinOffset::default(),
                 link: None,
-                manner: Manner { to_table: matches!(of, Crowded::Table), view: None },
+                manner: ViewMode { to_table: matches!(of, Crowded::Table), view: None },
                 patterns: None,
             }),
             Crowded::Entities => SubscribeRequest::Entities(EntityRequest {
@@ -176,7 +176,7 @@ impl Crowd {
                 code: "thing".into(),
                 ids: vec!["7".into()],
                 start: StartFrom::Now,
-                horizon: Horizon::default(),
+                horizon: MinOffset::default(),
                 identity: Identity::of_this_machine(),
                 adds: false,
                 kept: true,
@@ -193,8 +193,8 @@ impl Crowd {
         let who = Subscriber(number);
         let kind = Kind::Query(Box::new(query::tests::begun(who, QueryId(1))));
         let slot = self.shard.add(key, ("q".into(), None), kind, false).expect("there");
-        self.shard.rosters.queries.enter(who, Member { key, slot });
-        self.shard.rosters.queries.begin(QueryId(1), &"q".into(), Member { key, slot });
+        self.shard.rosters.queries.enter(who, Follower { key, slot });
+        self.shard.rosters.queries.begin(QueryId(1), &"q".into(), Follower { key, slot });
     }
 
     /// Something happens that concerns all of a crowd.
@@ -232,7 +232,7 @@ impl Crowd {
             }
             Crowded::Query => {
                 let news = vec![Arc::new(change(&self.hub, 9, true))];
-                self.shard.hear(&QuerySight { position: Position::new(9), news });
+                self.shard.hear(&QueryUpdates { position: Position::new(9), news });
             }
             Crowded::Clock => self.shard.strike(1),
         }
@@ -347,10 +347,10 @@ async fn changes_of_a_query_are_told_in_order_around_what_is_for_one_follower() 
     for at in 1..=6 {
         // The third has no place yet, which is told to one follower alone.
         let news = vec![Arc::new(change(&crowd.hub, at, at != 3))];
-        crowd.shard.hear(&QuerySight { position: Position::new(at), news });
+        crowd.shard.hear(&QueryUpdates { position: Position::new(at), news });
         if at == 3 {
             let news = vec![Arc::new(settled(3))];
-            crowd.shard.hear(&QuerySight { position: Position::new(at), news });
+            crowd.shard.hear(&QueryUpdates { position: Position::new(at), news });
         }
     }
     for _ in 0..20 * FOLLOWERS / SLICE {

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::connection::Connection;
 use super::shard::Shard;
-use super::{Command, Hub, Outlet};
+use super::{Command, Hub, Transport};
 use tidewire_access::auth::{Identity, Who};
 use tidewire_wire::clock::now_ms;
 
@@ -22,7 +22,7 @@ const USER_AGENT_BYTES_MAX: usize = 256;
 
 /// Where a client came from, when, and who it is.
 #[derive(Debug)]
-pub struct Facts {
+pub struct ConnectionInfo {
     /// The connection's name, in which there is no `-`.
     pub id: Arc<str>,
     pub address: Option<IpAddr>,
@@ -32,10 +32,10 @@ pub struct Facts {
     identity: OnceLock<Identity>,
 }
 
-impl Facts {
-    pub fn new(id: Arc<str>, address: Option<IpAddr>, headers: &HeaderMap) -> Facts {
+impl ConnectionInfo {
+    pub fn new(id: Arc<str>, address: Option<IpAddr>, headers: &HeaderMap) -> ConnectionInfo {
         let user_agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
-        Facts {
+        ConnectionInfo {
             id,
             address,
             user_agent: user_agent.map(|agent| shortened(agent).into()),
@@ -45,7 +45,7 @@ impl Facts {
     }
 
     /// The same, of one who is known.
-    pub fn of(self, identity: Identity) -> Facts {
+    pub fn of(self, identity: Identity) -> ConnectionInfo {
         self.admit(identity);
         self
     }
@@ -68,7 +68,7 @@ fn shortened(agent: &str) -> &str {
 
 /// Which connections are asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ConnectionFilter {
     pub connection_id: Option<String>,
     pub user_id: Option<String>,
     pub key_id: Option<i64>,
@@ -76,8 +76,8 @@ pub struct Wanted {
     pub limit: usize,
 }
 
-impl Wanted {
-    fn covers(&self, facts: &Facts) -> bool {
+impl ConnectionFilter {
+    fn covers(&self, facts: &ConnectionInfo) -> bool {
         let who = facts.identity().map(Identity::who);
         let user = match who {
             Some(Who::User { name, .. }) => Some(&**name),
@@ -95,8 +95,8 @@ impl Wanted {
 
 /// A connection as it is told.
 #[derive(Debug)]
-pub struct Portrait {
-    pub facts: Arc<Facts>,
+pub struct ConnectionSummary {
+    pub facts: Arc<ConnectionInfo>,
     pub transport: &'static str,
     pub has_session: bool,
     /// When the client was last heard, where it can be.
@@ -110,18 +110,18 @@ pub struct Portrait {
 
 /// Connections that were asked for.
 #[derive(Debug, Default)]
-pub struct Gathering {
+pub struct ConnectionList {
     pub total: usize,
-    pub portraits: Vec<Portrait>,
+    pub portraits: Vec<ConnectionSummary>,
 }
 
 impl Hub {
     /// This node's connections.
-    pub async fn connections(&self, wanted: &Wanted) -> Gathering {
-        let mut all = Gathering::default();
+    pub async fn connections(&self, wanted: &ConnectionFilter) -> ConnectionList {
+        let mut all = ConnectionList::default();
         for shard in self.shards.all() {
             let (reply, told) = oneshot::channel();
-            shard.ask(Command::Portray { wanted: wanted.clone(), reply }).await;
+            shard.ask(Command::ListConnections { wanted: wanted.clone(), reply }).await;
             // A shard that is gone belongs to a server that stops.
             let Ok(told) = told.await else { continue };
             all.total += told.total;
@@ -135,8 +135,8 @@ impl Hub {
 
 impl Shard {
     /// Those of its connections that are asked for.
-    pub(super) fn portray(&self, wanted: &Wanted) -> Gathering {
-        let mut gathering = Gathering::default();
+    pub(super) fn portray(&self, wanted: &ConnectionFilter) -> ConnectionList {
+        let mut gathering = ConnectionList::default();
         for (_, connection) in &self.connections {
             if !wanted.covers(&connection.facts) {
                 continue;
@@ -152,19 +152,19 @@ impl Shard {
 }
 
 impl Connection {
-    fn portrait(&self, clock_ms: u64, wall_ms: i64) -> Portrait {
+    fn portrait(&self, clock_ms: u64, wall_ms: i64) -> ConnectionSummary {
         let read = self.reader.as_ref().and_then(|r| r.stream().strip_prefix(TABLE_PREFIX));
         let followed = self.slots().flat_map(|(_, s)| s.kind.subject().tables());
         let mut tables: Vec<String> = followed.chain(read).map(ToOwned::to_owned).collect();
         tables.sort_unstable();
         tables.dedup();
         let ago = |heard_ms: u64| i64::try_from(clock_ms.saturating_sub(heard_ms)).unwrap_or(0);
-        Portrait {
+        ConnectionSummary {
             facts: Arc::clone(&self.facts),
             transport: match self.outlet {
                 _ if self.reader.is_some() => "stream",
-                Outlet::WebSocket { .. } => "websocket",
-                Outlet::Chunks(_) | Outlet::ServerSent(_) => "sse",
+                Transport::WebSocket { .. } => "websocket",
+                Transport::Chunks(_) | Transport::ServerSent(_) => "sse",
             },
             has_session: self.session.is_some(),
             heard_at_ms: self.outlet.heard_ms().map(|heard_ms| wall_ms - ago(heard_ms)),
@@ -183,10 +183,10 @@ mod tests {
     use super::*;
     use tidewire_access::auth::scopes::Scopes;
 
-    fn facts(agent: &str) -> Facts {
+    fn facts(agent: &str) -> ConnectionInfo {
         let mut headers = HeaderMap::new();
         headers.insert(header::USER_AGENT, HeaderValue::from_str(agent).expect("a header"));
-        Facts::new("c1".into(), None, &headers)
+        ConnectionInfo::new("c1".into(), None, &headers)
     }
 
     #[test]
@@ -202,8 +202,8 @@ mod tests {
         let of = |who| facts("a").of(Identity::new(who, Scopes::none(), None));
         let ann = of(Who::User { name: "ann".into(), host: None });
         let key = of(Who::Key(7));
-        let by = |edit: fn(&mut Wanted)| {
-            let mut wanted = Wanted { limit: 1, ..Wanted::default() };
+        let by = |edit: fn(&mut ConnectionFilter)| {
+            let mut wanted = ConnectionFilter { limit: 1, ..ConnectionFilter::default() };
             edit(&mut wanted);
             (wanted.covers(&ann), wanted.covers(&key))
         };
@@ -211,6 +211,10 @@ mod tests {
         assert_eq!(by(|wanted| wanted.user_id = Some("ann".to_owned())), (true, false));
         assert_eq!(by(|wanted| wanted.key_id = Some(7)), (false, true));
         assert_eq!(by(|wanted| wanted.connection_id = Some("c2".to_owned())), (false, false));
-        assert!(!Wanted { key_id: Some(7), ..Wanted::default() }.covers(&facts("a")), "unknown");
+        assert!(
+            !ConnectionFilter { key_id: Some(7), ..ConnectionFilter::default() }
+                .covers(&facts("a")),
+            "unknown"
+        );
     }
 }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::audience::Member;
-use super::outbox::{Cargo, Parcel};
+use super::audience::Follower;
+use super::outbox::{OutboxItem, QueuedItem};
 use super::round::{Round, Serving};
 use super::shard::Shard;
 use super::stats::add;
-use crate::tail::Sight;
+use crate::tail::LogBatch;
 
 /// Followers of a large audience that are served before all else gets its turn. A write to a socket
 /// takes some microseconds, and whoever waits for this shard, or for the thread it runs on, waits for
@@ -26,7 +26,7 @@ const LOOK_MAX: usize = 64;
 
 impl Shard {
     /// Takes a look at the log, which is the last for now or one of several.
-    pub(super) fn see(&mut self, sight: &Sight, is_last: bool) {
+    pub(super) fn see(&mut self, sight: &LogBatch, is_last: bool) {
         let alone = is_last && sight.streams.len() == 1;
         for glimpse in &sight.streams {
             self.see_stream(glimpse, alone);
@@ -95,9 +95,9 @@ impl Shard {
     /// is when its turn comes is given a place among what waits, which needs no room.
     pub(crate) fn hand_over(
         &mut self,
-        member: Member,
+        member: Follower,
         bytes: Bytes,
-        cargo: Cargo,
+        cargo: OutboxItem,
         serving: &mut Serving,
     ) {
         let (now_ms, limits) = (self.now_ms, &self.hub.options.live);
@@ -105,21 +105,21 @@ impl Shard {
         let Some(connection) = connection.filter(|c| c.serial == member.key.serial) else { return };
         let idle = connection.is_idle();
         let Some(subscription) = connection.subscription(member.slot) else { return };
-        let parcel = Parcel { bytes, cargo, queued_ms: now_ms };
+        let parcel = QueuedItem { bytes, cargo, queued_ms: now_ms };
         let parcel = match subscription.kind.subject_mut().hold(parcel, limits) {
-            Hold::Not(parcel) => Some(parcel),
-            Hold::Held => return,
-            Hold::Full => None,
+            PendingAction::Not(parcel) => Some(parcel),
+            PendingAction::Held => return,
+            PendingAction::Full => None,
         };
-        let Cargo::Live { from, to, events, created_at_ms, .. } = cargo else {
-            if let Some(Parcel { bytes, cargo, .. }) = parcel {
+        let OutboxItem::Live { from, to, events, created_at_ms, .. } = cargo else {
+            if let Some(QueuedItem { bytes, cargo, .. }) = parcel {
                 connection.queue(bytes, cargo, now_ms);
                 self.touch(member.key.index);
             }
             return;
         };
         let kept = match parcel {
-            Some(Parcel { bytes, cargo, .. }) if idle && serving.alone => {
+            Some(QueuedItem { bytes, cargo, .. }) if idle && serving.alone => {
                 serving.created_at_ms = created_at_ms;
                 if connection.send_straight(bytes, cargo, now_ms) {
                     serving.straight += u64::from(events);
@@ -143,9 +143,9 @@ impl Shard {
 
 /// What a kind does with something that happened while it is not yet to be sent.
 #[derive(Debug)]
-pub enum Hold {
+pub enum PendingAction {
     /// It is sent.
-    Not(Parcel),
+    Not(QueuedItem),
     /// It is kept until its turn comes.
     Held,
     /// It cannot be kept: the subscription loses its place.
@@ -153,6 +153,6 @@ pub enum Hold {
 }
 
 /// Followers as a list that rounds share.
-pub(crate) fn listed(members: impl IntoIterator<Item = Member>) -> Arc<Vec<Member>> {
+pub(crate) fn listed(members: impl IntoIterator<Item = Follower>) -> Arc<Vec<Follower>> {
     Arc::new(members.into_iter().collect())
 }

@@ -16,7 +16,7 @@ use tidewire_access::problem::Problem;
 
 /// How far the log must have come before a reader begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Horizon {
+pub struct MinOffset {
     offset: Option<Position>,
     /// Whether it is to have all that was committed, by anyone, when it was asked.
     committed: bool,
@@ -24,37 +24,37 @@ pub struct Horizon {
 
 /// As it stands in a JSON document.
 #[derive(Debug, Default, Deserialize)]
-pub struct HorizonDocument {
+pub struct MinOffsetJson {
     min_offset: Option<String>,
     /// A number, or the same as text, for those whose numbers are not as large.
     min_txid: Option<Value>,
 }
 
-impl HorizonDocument {
-    pub fn read(&self, hub: &Hub) -> Result<Horizon, Problem> {
+impl MinOffsetJson {
+    pub fn read(&self, hub: &Hub) -> Result<MinOffset, Problem> {
         let txid = self.min_txid.as_ref().map(|txid| match txid {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         });
-        Horizon::parse(hub, self.min_offset.as_deref(), txid.as_deref())
+        MinOffset::parse(hub, self.min_offset.as_deref(), txid.as_deref())
     }
 }
 
-impl Horizon {
+impl MinOffset {
     /// Reads what a request says. Both may be missing.
     pub fn parse(
         hub: &Hub,
         min_offset: Option<&str>,
         min_txid: Option<&str>,
-    ) -> Result<Horizon, Problem> {
+    ) -> Result<MinOffset, Problem> {
         let offset = min_offset.map(|text| parse_offset(text, hub.store.epoch())).transpose()?;
         let txid = min_txid.map(|text| text.parse::<u64>().map_err(|_| malformed_txid()));
-        Ok(Horizon { offset, committed: txid.transpose()?.is_some() })
+        Ok(MinOffset { offset, committed: txid.transpose()?.is_some() })
     }
 
     /// All that is committed by now.
-    pub fn committed() -> Horizon {
-        Horizon { offset: None, committed: true }
+    pub fn committed() -> MinOffset {
+        MinOffset { offset: None, committed: true }
     }
 
     /// Waits until this node is there, or for as long as a reader would: what was done is done, and its

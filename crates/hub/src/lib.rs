@@ -112,29 +112,29 @@ use tidewire_store::{Offset, Position, SharedStore};
 
 use crate::ack::Ack;
 use crate::kinds::entities::kept::Entities;
-use crate::kinds::query::engine::{Desk, Queries};
+use crate::kinds::query::engine::{Queries, QueryEngineTask};
 use crate::lens::{Rules, Tables};
-use crate::tail::{Sinks, Tail};
+use crate::tail::{BatchSenders, Tail};
 use crate::views::Views;
 use tidewire_access::AccessControl;
 use tidewire_access::options::Options;
 use tidewire_wire::websocket::CloseCode;
 
-pub use crate::kinds::entities::{Deed as EntityDeed, EntityRequest};
+pub use crate::kinds::entities::{EntityCommand as EntityDeed, EntityRequest};
 pub use crate::kinds::query::QueryRequest;
 pub use crate::kinds::{KindCommand, SubscribeRequest};
-pub use audience::Manner;
-pub use connection::{Key, SessionLink, StartFrom, Unread};
-pub use facts::{Facts, Gathering, Portrait, Wanted};
+pub use audience::ViewMode;
+pub use connection::{Key, MissingStreams, SessionLink, StartFrom};
+pub use facts::{ConnectionFilter, ConnectionInfo, ConnectionList, ConnectionSummary};
 pub use kinds::stream::reader::{Arrival, PASSAGE_LIMIT};
 pub use log_feed::StreamRequest;
-pub use log_feed::replay::Step;
-use log_feed::replay::Verdict;
+use log_feed::replay::ReplayDecision;
+pub use log_feed::replay::ReplayPage;
 pub use metrics::write as write_metrics;
-pub use outlet::{Outlet, ServerSent, Socket};
+pub use outlet::{ServerSent, Socket, Transport};
 pub use presence::Presence;
 pub use shards::{Handle, Shards};
-pub use turns::Dormant;
+pub use turns::UnstartedShard;
 
 /// Pages of replays that are read from the store at once, by all connections together: few enough
 /// that appends and other reads find a database connection when a herd of clients returns.
@@ -144,9 +144,9 @@ const REPLAY_READS_MAX: usize = 8;
 #[derive(Debug)]
 pub enum Command {
     /// A client has come.
-    Attach { outlet: Outlet, facts: Arc<Facts>, reply: oneshot::Sender<Presence> },
+    Attach { outlet: Transport, facts: Arc<ConnectionInfo>, reply: oneshot::Sender<Presence> },
     /// A reader of one stream has come.
-    Admit { outlet: Outlet, arrival: Box<Arrival>, reply: oneshot::Sender<Presence> },
+    Admit { outlet: Transport, arrival: Box<Arrival>, reply: oneshot::Sender<Presence> },
     /// Its session is known, and up to where it has everything, if it says so.
     Identify { key: Key, session: Arc<str>, cursor: Option<Position> },
     /// Something to tell it: one message, as JSON.
@@ -158,11 +158,16 @@ pub enum Command {
     /// It does not want to any more. Without names of its own, these streams of its session.
     Unsubscribe { key: Key, query_ids: Vec<String> },
     /// What its session follows; what is not named is not followed any more.
-    Follow { key: Key, requests: Vec<StreamRequest>, unread: Vec<Unread>, revision: u64 },
+    Follow { key: Key, requests: Vec<StreamRequest>, unread: Vec<MissingStreams>, revision: u64 },
     /// It has processed what it got up to somewhere.
     Acknowledge { key: Key, acks: Vec<Ack> },
     /// A replay has got on.
-    Replayed { key: Key, replay: u32, step: Box<Step>, reply: oneshot::Sender<Verdict> },
+    Replayed {
+        key: Key,
+        replay: u32,
+        step: Box<ReplayPage>,
+        reply: oneshot::Sender<ReplayDecision>,
+    },
     /// Something that only one kind of subscription knows.
     OfKind(KindCommand),
     /// Its session or its credential is gone: all it follows ends, with the reason, and then it.
@@ -170,7 +175,7 @@ pub enum Command {
     /// An operator ends the connection of this id, or one of its subscriptions.
     End { id: Arc<str>, query_id: Option<Arc<str>> },
     /// Someone wants to know who is connected.
-    Portray { wanted: Wanted, reply: oneshot::Sender<Gathering> },
+    ListConnections { wanted: ConnectionFilter, reply: oneshot::Sender<ConnectionList> },
     /// Nothing more is to be sent to it after this.
     Close { key: Key, code: CloseCode, reason: &'static str },
 }
@@ -205,9 +210,9 @@ pub struct Hub {
 /// The parts of a hub that are yet to be started.
 #[derive(Debug)]
 pub struct Unstarted {
-    pub shards: Vec<Dormant>,
-    pub sinks: Sinks,
-    pub desk: Desk,
+    pub shards: Vec<UnstartedShard>,
+    pub sinks: BatchSenders,
+    pub desk: QueryEngineTask,
 }
 
 impl Hub {
@@ -226,7 +231,7 @@ impl Hub {
         let (queries, orders) = Queries::new();
         // It hears everything from the first event on.
         let events = tail.headers();
-        let desk = Desk { orders, events, sinks: query_sinks, position: tip };
+        let desk = QueryEngineTask { orders, events, sinks: query_sinks, position: tip };
         let hub = Hub {
             id,
             tail,
@@ -250,7 +255,7 @@ impl Hub {
     /// Starts the shards.
     pub fn start(
         self: &Arc<Hub>,
-        shards: Vec<Dormant>,
+        shards: Vec<UnstartedShard>,
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) {

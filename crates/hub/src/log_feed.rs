@@ -13,15 +13,15 @@ use bytes::BytesMut;
 
 use tidewire_store::{Position, TABLE_PREFIX};
 
-use super::audience::{Circle, Manner, Member};
+use super::audience::{EncodingGroup, Follower, ViewMode};
 use super::connection::{SessionLink, StartFrom, Subscription};
-use super::flush::Room;
+use super::flush::WriteBudget;
 use super::frames::{self, Envelope};
 use super::shard::Shard;
 use super::subscribe::leave;
-use crate::horizon::Horizon;
-use crate::kinds::{About, Leaving, Lost, Subject, Written};
-use crate::lens::{Lens, PatternSeat};
+use crate::horizon::MinOffset;
+use crate::kinds::{About, Detach, Lost, Subject, Written};
+use crate::lens::{PatternPermit, RowFilter};
 use crate::lookup::Reach;
 
 /// A stream, or a table's rows, that a client wants to follow.
@@ -33,11 +33,11 @@ pub struct StreamRequest {
     pub reach: Reach,
     pub start: StartFrom,
     /// The log must have got this far first.
-    pub horizon: Horizon,
+    pub horizon: MinOffset,
     pub link: Option<SessionLink>,
-    pub manner: Manner,
+    pub manner: ViewMode,
     /// Its places among the patterns of whoever asks.
-    pub patterns: Option<PatternSeat>,
+    pub patterns: Option<PatternPermit>,
 }
 
 /// Where it stands in its stream, and how it is told of that.
@@ -46,11 +46,11 @@ pub struct Feed {
     pub stream: Arc<str>,
     pub reach: Reach,
     pub start: StartFrom,
-    pub horizon: Horizon,
-    pub manner: Manner,
-    _patterns: Option<PatternSeat>,
+    pub horizon: MinOffset,
+    pub manner: ViewMode,
+    _patterns: Option<PatternPermit>,
     /// What its view is seen through, kept for as long as it is.
-    pub lens: Option<Arc<Lens>>,
+    pub lens: Option<Arc<RowFilter>>,
     pub state: State,
     /// What was dropped and not yet told: after, up to.
     pub(crate) gap: Option<(Position, Position)>,
@@ -96,8 +96,8 @@ impl Feed {
     }
 
     /// Those who get the same bytes, under a name.
-    pub(crate) fn circle(&self, query_id: &Arc<str>) -> Circle {
-        Circle::Named(Arc::clone(query_id), self.manner.clone())
+    pub(crate) fn circle(&self, query_id: &Arc<str>) -> EncodingGroup {
+        EncodingGroup::Named(Arc::clone(query_id), self.manner.clone())
     }
 
     /// The message of what was dropped, if it is yet to be told.
@@ -125,7 +125,7 @@ impl Subject for Feed {
     }
 
     /// The gap, which has grown until now with what was dropped after it.
-    fn write(&mut self, _: &mut About<'_>, _: u32, room: &mut Room<'_>) -> Written {
+    fn write(&mut self, _: &mut About<'_>, _: u32, room: &mut WriteBudget<'_>) -> Written {
         let mut bytes = BytesMut::new();
         if let Some(message) = self.take_gap() {
             frames::put(&mut bytes, room.dialect, message.as_bytes(), None, room.deflater);
@@ -149,7 +149,7 @@ impl Subject for Feed {
         self.take_gap().into_iter().collect()
     }
 
-    fn leave(&self, shard: &mut Shard, member: Member, query_id: &Arc<str>, _: Leaving) {
+    fn leave(&self, shard: &mut Shard, member: Follower, query_id: &Arc<str>, _: Detach) {
         leave(&mut shard.audiences, &self.stream, &self.circle(query_id), member);
     }
 }

@@ -6,18 +6,18 @@
 
 use std::hint::black_box;
 
-use super::audience::Member;
+use super::audience::Follower;
 use super::connection::Connection;
 use super::outbox::Slot;
 use super::shard::Shard;
 
 impl Shard {
     /// Reads what telling these is going to read, for nothing but that it is in the caches then.
-    pub(super) fn look_ahead(&self, slice: &[Member]) {
+    pub(super) fn look_ahead(&self, slice: &[Follower]) {
         if cfg!(feature = "without-look-ahead") {
             return;
         }
-        let glance = |member: &Member| {
+        let glance = |member: &Follower| {
             let connection = self.connections.get(member.key.index);
             connection.map_or(0, |connection| connection.glance(member.slot))
         };

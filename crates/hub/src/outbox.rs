@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 
 use tidewire_store::Position;
 
-use super::outlet::{Outlet, Refused};
+use super::outlet::{Refused, Transport};
 use crate::kinds::Written;
 
 /// Pieces that go out in one write.
@@ -18,15 +18,15 @@ const PIECES_MAX: usize = 64;
 
 /// One piece of what waits.
 #[derive(Debug)]
-pub struct Parcel {
+pub struct QueuedItem {
     pub(super) bytes: Bytes,
-    pub(super) cargo: Cargo,
+    pub(super) cargo: OutboxItem,
     pub(super) queued_ms: u64,
 }
 
 /// What a piece is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cargo {
+pub(super) enum OutboxItem {
     /// Events of a subscription that were pushed live: the last one's position, how many, and when
     /// the first was appended.
     Live { slot: Slot, from: Position, to: Position, events: u32, created_at_ms: i64 },
@@ -46,16 +46,16 @@ pub(super) enum Cargo {
     Last,
 }
 
-impl Cargo {
+impl OutboxItem {
     /// Events that happen, after one position up to another.
     pub(super) fn live(
         slot: Slot,
         (from, to): (Position, Position),
         events: usize,
         created_at_ms: i64,
-    ) -> Cargo {
+    ) -> OutboxItem {
         let events = u32::try_from(events).unwrap_or(u32::MAX);
-        Cargo::Live { slot, from, to, events, created_at_ms }
+        OutboxItem::Live { slot, from, to, events, created_at_ms }
     }
 }
 
@@ -74,7 +74,7 @@ impl Slot {
 /// The queue.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    parcels: VecDeque<Parcel>,
+    parcels: VecDeque<QueuedItem>,
     pub(super) events: usize,
     pub(super) bytes: usize,
     /// Bytes of messages of the connection's own.
@@ -86,7 +86,7 @@ pub(super) struct Outbox {
 
 /// What was taken out.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Withdrawn {
+pub(super) struct RemovedItems {
     /// The client has everything up to here.
     pub(super) from: Position,
     pub(super) parcels: u32,
@@ -110,7 +110,7 @@ pub(super) trait Sent {
     /// What a subscription says, now that its turn has come.
     fn write(&mut self, slot: Slot, ticket: u32) -> Written;
     /// A parcel is out.
-    fn sent(&mut self, cargo: &Cargo);
+    fn sent(&mut self, cargo: &OutboxItem);
 }
 
 impl Outbox {
@@ -128,13 +128,13 @@ impl Outbox {
         self.parcels.front().map(|parcel| parcel.queued_ms)
     }
 
-    pub(super) fn push(&mut self, parcel: Parcel) {
+    pub(super) fn push(&mut self, parcel: QueuedItem) {
         match parcel.cargo {
-            Cargo::Live { events, .. } => {
+            OutboxItem::Live { events, .. } => {
                 self.events += events as usize;
                 self.bytes += parcel.bytes.len();
             }
-            Cargo::Ping => {
+            OutboxItem::Ping => {
                 if self.ping_waits {
                     return;
                 }
@@ -144,7 +144,7 @@ impl Outbox {
                 self.parcels.insert(usize::from(self.begun), parcel);
                 return;
             }
-            Cargo::Message => self.message_bytes += parcel.bytes.len(),
+            OutboxItem::Message => self.message_bytes += parcel.bytes.len(),
             _ => {}
         }
         self.parcels.push_back(parcel);
@@ -156,16 +156,16 @@ impl Outbox {
     }
 
     /// Takes out what waits live for a subscription.
-    pub(super) fn withdraw(&mut self, wanted: Slot) -> Option<Withdrawn> {
-        let mut withdrawn: Option<Withdrawn> = None;
+    pub(super) fn withdraw(&mut self, wanted: Slot) -> Option<RemovedItems> {
+        let mut withdrawn: Option<RemovedItems> = None;
         let begun = usize::from(self.begun);
         let mut index = 0;
         let (mut events_out, mut bytes_out) = (0, 0);
         self.parcels.retain(|parcel| {
             index += 1;
             match parcel.cargo {
-                Cargo::Live { slot, from, events, .. } if slot == wanted && index > begun => {
-                    withdrawn.get_or_insert(Withdrawn { from, parcels: 0 }).parcels += 1;
+                OutboxItem::Live { slot, from, events, .. } if slot == wanted && index > begun => {
+                    withdrawn.get_or_insert(RemovedItems { from, parcels: 0 }).parcels += 1;
                     events_out += events as usize;
                     bytes_out += parcel.bytes.len();
                     false
@@ -182,7 +182,7 @@ impl Outbox {
     pub(super) fn withdraw_all(&mut self) -> Vec<(Slot, Position)> {
         let mut lacking: Vec<(Slot, Position)> = Vec::new();
         for parcel in self.parcels.iter().skip(usize::from(self.begun)) {
-            if let Cargo::Live { slot, from, .. } = parcel.cargo
+            if let OutboxItem::Live { slot, from, .. } = parcel.cargo
                 && !lacking.iter().any(|(known, _)| *known == slot)
             {
                 lacking.push((slot, from));
@@ -195,26 +195,26 @@ impl Outbox {
     }
 
     /// Writes what the outlet takes.
-    pub(super) fn flush(&mut self, outlet: &Outlet, sent: &mut impl Sent) -> Flushed {
+    pub(super) fn flush(&mut self, outlet: &Transport, sent: &mut impl Sent) -> Flushed {
         while let Some(first) = self.parcels.front_mut() {
-            if let Cargo::Turn { slot, ticket } = first.cargo {
+            if let OutboxItem::Turn { slot, ticket } = first.cargo {
                 let queued_ms = first.queued_ms;
                 let Written { bytes, again, then, happened, .. } = sent.write(slot, ticket);
                 first.bytes = bytes;
                 // Not counted against the bounds: the socket paces it.
                 let (events, created_at_ms) = happened.unwrap_or_default();
                 let events = u32::try_from(events).unwrap_or(u32::MAX);
-                first.cargo = Cargo::Made { events, created_at_ms };
+                first.cargo = OutboxItem::Made { events, created_at_ms };
                 if let Some(ticket) = again {
-                    let cargo = Cargo::Turn { slot, ticket };
-                    self.push(Parcel { bytes: Bytes::new(), cargo, queued_ms });
+                    let cargo = OutboxItem::Turn { slot, ticket };
+                    self.push(QueuedItem { bytes: Bytes::new(), cargo, queued_ms });
                 }
                 then.into_iter().for_each(|parcel| self.push(parcel));
                 continue;
             }
             if first.bytes.is_empty() {
                 // Of a subscription that had nothing to say, or an end without a word.
-                let is_last = first.cargo == Cargo::Last;
+                let is_last = first.cargo == OutboxItem::Last;
                 self.parcels.pop_front();
                 if is_last {
                     return Flushed::Finished;
@@ -225,7 +225,7 @@ impl Outbox {
                 let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
                 let mut count = 0;
                 for (piece, parcel) in pieces.iter_mut().zip(&self.parcels) {
-                    if matches!(parcel.cargo, Cargo::Turn { .. }) {
+                    if matches!(parcel.cargo, OutboxItem::Turn { .. }) {
                         break;
                     }
                     *piece = IoSlice::new(&parcel.bytes);
@@ -259,8 +259,8 @@ impl Outbox {
             let Some(first) = self.parcels.front_mut() else { return false };
             if written < first.bytes.len() {
                 match first.cargo {
-                    Cargo::Live { .. } => self.bytes -= written,
-                    Cargo::Message => self.message_bytes -= written,
+                    OutboxItem::Live { .. } => self.bytes -= written,
+                    OutboxItem::Message => self.message_bytes -= written,
                     _ => {}
                 }
                 first.bytes.advance(written);
@@ -271,13 +271,13 @@ impl Outbox {
             self.begun = false;
             let Some(done) = self.parcels.pop_front() else { return false };
             match done.cargo {
-                Cargo::Live { events, .. } => {
+                OutboxItem::Live { events, .. } => {
                     self.events -= events as usize;
                     self.bytes -= done.bytes.len();
                 }
-                Cargo::Message => self.message_bytes -= done.bytes.len(),
-                Cargo::Ping => self.ping_waits = false,
-                Cargo::Last => return true,
+                OutboxItem::Message => self.message_bytes -= done.bytes.len(),
+                OutboxItem::Ping => self.ping_waits = false,
+                OutboxItem::Last => return true,
                 _ => {}
             }
             sent.sent(&done.cargo);

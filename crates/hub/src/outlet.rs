@@ -64,7 +64,7 @@ pub struct ServerSent {
 
 /// A connection's way out.
 #[derive(Debug)]
-pub enum Outlet {
+pub enum Transport {
     WebSocket {
         socket: Arc<Socket>,
         deflate: bool,
@@ -84,21 +84,21 @@ pub(super) enum Refused {
     Gone,
 }
 
-impl Outlet {
+impl Transport {
     pub(super) fn dialect(&self) -> Dialect {
         match self {
-            Outlet::WebSocket { deflate: true, .. } => Dialect::DeflatedFrames,
-            Outlet::WebSocket { deflate: false, .. } => Dialect::Frames,
-            Outlet::Chunks(_) => Dialect::Chunks,
-            Outlet::ServerSent(_) => Dialect::ServerSent,
+            Transport::WebSocket { deflate: true, .. } => Dialect::DeflatedFrames,
+            Transport::WebSocket { deflate: false, .. } => Dialect::Frames,
+            Transport::Chunks(_) => Dialect::Chunks,
+            Transport::ServerSent(_) => Dialect::ServerSent,
         }
     }
 
     /// The socket, where there is one.
     fn socket(&self) -> Option<&Arc<Socket>> {
         match self {
-            Outlet::WebSocket { socket, .. } | Outlet::Chunks(socket) => Some(socket),
-            Outlet::ServerSent(_) => None,
+            Transport::WebSocket { socket, .. } | Transport::Chunks(socket) => Some(socket),
+            Transport::ServerSent(_) => None,
         }
     }
 
@@ -127,7 +127,7 @@ impl Outlet {
     /// Writes what it takes without waiting. Returns how many bytes that was.
     pub(super) fn write(&self, pieces: &[IoSlice<'_>], bytes: &Bytes) -> Result<usize, Refused> {
         match self {
-            Outlet::WebSocket { socket, .. } | Outlet::Chunks(socket) => {
+            Transport::WebSocket { socket, .. } | Transport::Chunks(socket) => {
                 let written = match pieces {
                     [piece] => socket.stream().try_write(piece),
                     _ => socket.stream().try_write_vectored(pieces),
@@ -140,7 +140,7 @@ impl Outlet {
                     Err(_) => Err(Refused::Gone),
                 }
             }
-            Outlet::ServerSent(ServerSent { body }) => match body.try_send(bytes.clone()) {
+            Transport::ServerSent(ServerSent { body }) => match body.try_send(bytes.clone()) {
                 Ok(()) => Ok(bytes.len()),
                 Err(mpsc::error::TrySendError::Full(_)) => Err(Refused::Full),
                 Err(mpsc::error::TrySendError::Closed(_)) => Err(Refused::Gone),
@@ -156,7 +156,7 @@ impl Outlet {
     /// Waits until it takes more.
     pub(super) fn writable(&self, key: Key) -> BoxFuture<'static, Key> {
         match self {
-            Outlet::WebSocket { socket, .. } | Outlet::Chunks(socket) => {
+            Transport::WebSocket { socket, .. } | Transport::Chunks(socket) => {
                 let socket = Arc::clone(socket);
                 Box::pin(async move {
                     // An error shows again at the write that follows.
@@ -164,7 +164,7 @@ impl Outlet {
                     key
                 })
             }
-            Outlet::ServerSent(ServerSent { body }) => {
+            Transport::ServerSent(ServerSent { body }) => {
                 let body = body.clone();
                 Box::pin(async move {
                     let _ = body.reserve().await;
@@ -177,13 +177,13 @@ impl Outlet {
     /// When its client was last heard, where that can be known.
     pub(super) fn heard_ms(&self) -> Option<u64> {
         match self {
-            Outlet::WebSocket { socket, .. } => Some(socket.heard_ms.load(Ordering::Relaxed)),
-            Outlet::Chunks(_) | Outlet::ServerSent(_) => None,
+            Transport::WebSocket { socket, .. } => Some(socket.heard_ms.load(Ordering::Relaxed)),
+            Transport::Chunks(_) | Transport::ServerSent(_) => None,
         }
     }
 }
 
-impl Drop for Outlet {
+impl Drop for Transport {
     fn drop(&mut self) {
         if let Some(socket) = self.socket() {
             socket.released.notify_one();

@@ -8,7 +8,7 @@ use tidewire_store::StoreError;
 
 use tidewire_access::auth::Ended;
 
-use super::{Arrival, Command, Facts, Handle, Key, Outlet};
+use super::{Arrival, Command, ConnectionInfo, Handle, Key, Transport};
 
 /// A connection of a shard.
 #[derive(Debug)]
@@ -41,7 +41,11 @@ impl Handle {
     }
 
     /// Takes a place for a client.
-    pub async fn attach(&self, outlet: Outlet, facts: Arc<Facts>) -> Result<Presence, StoreError> {
+    pub async fn attach(
+        &self,
+        outlet: Transport,
+        facts: Arc<ConnectionInfo>,
+    ) -> Result<Presence, StoreError> {
         let (reply, attached) = oneshot::channel();
         self.ask(Command::Attach { outlet, facts, reply }).await;
         attached.await.map_err(|_| StoreError::Closed)
@@ -50,7 +54,7 @@ impl Handle {
     /// Takes a place for a reader.
     pub async fn admit(
         &self,
-        outlet: Outlet,
+        outlet: Transport,
         arrival: Box<Arrival>,
     ) -> Result<Presence, StoreError> {
         let (reply, admitted) = oneshot::channel();

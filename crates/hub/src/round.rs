@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::audience::Member;
+use super::audience::Follower;
 use crate::kinds::News;
 
 /// Bytes that one round takes along. What comes while a large audience is served goes out with the next
@@ -14,7 +14,7 @@ pub(crate) const ROUND_BYTES_MAX: usize = 128 << 10;
 #[derive(Debug)]
 pub struct Round {
     pub news: News,
-    members: Arc<Vec<Member>>,
+    members: Arc<Vec<Follower>>,
     /// `next <= members.len()`: those before it have been served.
     next: usize,
     /// Some have been served.
@@ -36,7 +36,7 @@ pub struct Serving {
 impl Round {
     /// Members that came or left since the list was taken do no harm: who came later does not need the
     /// news, and who left is not found any more.
-    pub(crate) fn new(news: News, members: Arc<Vec<Member>>) -> Round {
+    pub(crate) fn new(news: News, members: Arc<Vec<Follower>>) -> Round {
         Round { news, members, next: 0, begun: false, serving: Serving::default() }
     }
 
@@ -51,7 +51,7 @@ impl Round {
     }
 
     /// The next, at most so many. None are left if these are none.
-    pub(super) fn take(&mut self, count: usize) -> (Arc<Vec<Member>>, Range<usize>) {
+    pub(super) fn take(&mut self, count: usize) -> (Arc<Vec<Follower>>, Range<usize>) {
         self.begun = true;
         if self.next >= self.members.len()
             && let Some(more) = self.news.next_members()

@@ -12,17 +12,17 @@ use slab::Slab;
 
 use tidewire_store::Position;
 
-use super::audience::{Audience, Member};
+use super::audience::{Audience, Follower};
 use super::backlog::Backlog;
 use super::connection::{Connection, Key};
-use super::facts::Facts;
-use super::outbox::{Cargo, Slot};
+use super::facts::ConnectionInfo;
+use super::outbox::{OutboxItem, Slot};
 use super::stats::{Stats, add, set, subtract};
 use super::subscribe::leave;
 use super::upkeep::Due;
-use super::{Command, Handle, Outlet};
+use super::{Command, Handle, Transport};
 use crate::Hub;
-use crate::kinds::{self, Leaving, Rosters};
+use crate::kinds::{self, Detach, Rosters};
 use crate::messages::{Closing, ServerMessage as _};
 use crate::reader_frame::Frame;
 use tidewire_wire::clock::{clock_ms, now_ms};
@@ -117,7 +117,7 @@ impl Shard {
             Command::Send { key, frame } => {
                 let now_ms = self.now_ms;
                 if let Some(connection) = self.connection(key) {
-                    connection.queue(frame, Cargo::Message, now_ms);
+                    connection.queue(frame, OutboxItem::Message, now_ms);
                 }
                 self.touch(key.index);
             }
@@ -137,7 +137,7 @@ impl Shard {
             Command::OfKind(command) => command.obey(self),
             Command::Expire { key, reason } => self.expire(key, reason),
             Command::End { id, query_id } => self.end_by_name(&id, query_id.as_deref()),
-            Command::Portray { wanted, reply } => {
+            Command::ListConnections { wanted, reply } => {
                 // One who has gone again does not want to know.
                 let _ = reply.send(self.portray(&wanted));
             }
@@ -174,7 +174,12 @@ impl Shard {
     }
 
     /// A place for a connection.
-    pub(super) fn attach(&mut self, outlet: Outlet, facts: Arc<Facts>, reads: bool) -> Key {
+    pub(super) fn attach(
+        &mut self,
+        outlet: Transport,
+        facts: Arc<ConnectionInfo>,
+        reads: bool,
+    ) -> Key {
         self.next_serial += 1;
         let serial = self.next_serial;
         let ping_ms = ms(self.hub.options.live.ping);
@@ -186,11 +191,11 @@ impl Shard {
     }
 
     /// The gauge that counts connections of this kind.
-    fn gauge(&self, outlet: &Outlet, reads: bool) -> &AtomicU64 {
+    fn gauge(&self, outlet: &Transport, reads: bool) -> &AtomicU64 {
         match outlet {
             _ if reads => &self.stats.readers,
-            Outlet::WebSocket { .. } => &self.stats.websockets,
-            Outlet::Chunks(_) | Outlet::ServerSent(_) => &self.stats.server_sent,
+            Transport::WebSocket { .. } => &self.stats.websockets,
+            Transport::Chunks(_) | Transport::ServerSent(_) => &self.stats.server_sent,
         }
     }
 
@@ -205,8 +210,8 @@ impl Shard {
         let Some(connection) = self.connections.try_remove(index) else { return };
         let key = Key { index, serial: connection.serial };
         for (slot, subscription) in connection.slots() {
-            let (member, query_id) = (Member { key, slot }, &subscription.query_id);
-            subscription.kind.subject().leave(self, member, query_id, Leaving::WithConnection);
+            let (member, query_id) = (Follower { key, slot }, &subscription.query_id);
+            subscription.kind.subject().leave(self, member, query_id, Detach::WithConnection);
             subtract(&self.stats.subscriptions, 1);
         }
         if let Some(reader) = &connection.reader {
@@ -241,7 +246,7 @@ impl Shard {
         let now_ms = self.now_ms;
         if let Some(connection) = self.connection(key) {
             let last = connection.dialect().close(code, reason);
-            connection.queue(last, Cargo::Last, now_ms);
+            connection.queue(last, OutboxItem::Last, now_ms);
             connection.closing = true;
             self.touch(key.index);
         }
@@ -266,7 +271,7 @@ impl Shard {
             if let Some(connection) = self.connection(key)
                 && let Some(retry) = connection.dialect().retry(wait_ms)
             {
-                connection.queue(retry, Cargo::Message, now_ms);
+                connection.queue(retry, OutboxItem::Message, now_ms);
             }
             let closing = Closing { reason: "shutting_down", reconnect_in_ms: wait_ms };
             self.say(key, &closing.text());

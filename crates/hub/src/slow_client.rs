@@ -4,9 +4,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::connection::Connection;
-use super::flush::{Departing, Room};
+use super::flush::{FlushState, WriteBudget};
 use super::frames::Dialect;
-use super::outlet::{Outlet, ServerSent};
+use super::outlet::{ServerSent, Transport};
 use super::stats::Stats;
 use crate::testing;
 
@@ -23,7 +23,7 @@ pub(crate) struct SlowClient {
 impl SlowClient {
     pub(crate) fn new() -> SlowClient {
         let (sender, body) = mpsc::channel(1);
-        let outlet = Outlet::ServerSent(ServerSent { body: sender });
+        let outlet = Transport::ServerSent(ServerSent { body: sender });
         let connection = Connection::new(1, testing::facts("c"), outlet, 0);
         SlowClient { connection, body, got: String::new(), went_on: 0 }
     }
@@ -34,8 +34,8 @@ impl SlowClient {
         for _ in 0..=pieces {
             let Connection { outbox, outlet, subscriptions, .. } = &mut self.connection;
             let (deflater, dialect) = (&mut None, Dialect::ServerSent);
-            let room = Room { stats: &stats, deflater, dialect, wall_ms: 0 };
-            let mut departing = Departing { subscriptions, room, go_on: Vec::new() };
+            let room = WriteBudget { stats: &stats, deflater, dialect, wall_ms: 0 };
+            let mut departing = FlushState { subscriptions, room, go_on: Vec::new() };
             outbox.flush(outlet, &mut departing);
             self.went_on += departing.go_on.len();
             if let Ok(piece) = self.body.try_recv() {

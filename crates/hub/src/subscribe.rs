@@ -6,15 +6,15 @@ use std::sync::Arc;
 use crate::messages::AsMessage as _;
 use tidewire_store::{Position, SessionChange};
 
-use super::audience::{Audience, Circle, Member};
-use super::connection::{Key, SessionLink, StartFrom, Subscription, Unread};
+use super::audience::{Audience, EncodingGroup, Follower};
+use super::connection::{Key, MissingStreams, SessionLink, StartFrom, Subscription};
 use super::outbox::Slot;
 use super::shard::Shard;
 use super::stats::{add, set, subtract};
-use crate::kinds::{Kind, Leaving, SubscribeRequest};
+use crate::kinds::{Detach, Kind, SubscribeRequest};
 use crate::log_feed::StreamRequest;
 use crate::log_feed::replay;
-use crate::log_feed::replay::Wanted;
+use crate::log_feed::replay::ReplayRequest;
 use crate::log_feed::{Feed, State};
 use crate::messages::{ServerMessage as _, SubscriptionEnded};
 use crate::reader_frame::Frame;
@@ -66,7 +66,7 @@ impl Shard {
         &mut self,
         key: Key,
         mut requests: Vec<StreamRequest>,
-        unread: Vec<Unread>,
+        unread: Vec<MissingStreams>,
         revision: u64,
     ) {
         let Some(connection) = self.connection(key) else { return };
@@ -98,7 +98,7 @@ impl Shard {
     }
 
     /// Takes a place in a stream's audience.
-    pub(super) fn enter(&mut self, stream: &Arc<str>, circle: Circle, member: Member) {
+    pub(super) fn enter(&mut self, stream: &Arc<str>, circle: EncodingGroup, member: Follower) {
         if self.audiences.get(stream).is_some_and(|audience| audience.attendance.ended()) {
             // The stream was deleted, and this shard is about to see that. Who comes now means the
             // next stream of its name.
@@ -116,8 +116,8 @@ impl Shard {
         let Some(audience) = self.audiences.get(stream) else { return };
         for (circle, member) in audience.members() {
             match circle {
-                Circle::Named(..) => self.end(member.key, member.slot, "stream_deleted"),
-                Circle::Readers(_) => self.end_reader(member.key, &Frame::default()),
+                EncodingGroup::Named(..) => self.end(member.key, member.slot, "stream_deleted"),
+                EncodingGroup::Readers(_) => self.end_reader(member.key, &Frame::default()),
             }
         }
         self.audiences.remove(stream);
@@ -143,7 +143,7 @@ impl Shard {
             let Some(subscription) = connection.subscription(slot) else { continue };
             let Some(feed) = subscription.kind.feed_mut() else { continue };
             feed.state = State::Replaying(replay);
-            wanted.push(Wanted {
+            wanted.push(ReplayRequest {
                 slot,
                 query_id: Arc::clone(&subscription.query_id),
                 stream: Arc::clone(&feed.stream),
@@ -241,7 +241,7 @@ impl Shard {
         let place = &mut connection.subscriptions[slot.index as usize];
         if let Some(Subscription { query_id, kind, .. }) = place.take() {
             subtract(&self.stats.subscriptions, 1);
-            kind.subject().leave(self, Member { key, slot }, &query_id, Leaving::Alone);
+            kind.subject().leave(self, Follower { key, slot }, &query_id, Detach::Alone);
         }
         set(&self.stats.streams, self.audiences.len());
     }
@@ -250,8 +250,8 @@ impl Shard {
 pub(super) fn leave(
     audiences: &mut HashMap<Arc<str>, Audience>,
     stream: &Arc<str>,
-    circle: &Circle,
-    member: Member,
+    circle: &EncodingGroup,
+    member: Follower,
 ) {
     if let Some(audience) = audiences.get_mut(stream) {
         audience.leave(circle, member);

@@ -13,8 +13,8 @@ use tidewire_store::{Position, SharedStore};
 
 use crate::lens::dialect;
 use crate::lookup::{self, Reach};
-use crate::reader_frame::Voice;
-use crate::{Arrival, Facts, Hub, PASSAGE_LIMIT, Unstarted};
+use crate::reader_frame::ReaderFormat;
+use crate::{Arrival, ConnectionInfo, Hub, PASSAGE_LIMIT, Unstarted};
 
 /// The hub, of one shard, of a node that serves nobody, and what of it is yet to be started.
 pub async fn hub(options: Options, store: SharedStore) -> (Arc<Hub>, Unstarted) {
@@ -34,11 +34,11 @@ pub async fn arrival(hub: &Hub, stream: &str, at_tail: bool) -> Arrival {
     let reach = Reach::everything();
     let page = lookup::find(hub, stream, &reach, after, PASSAGE_LIMIT).await.expect("a page");
     let after = if at_tail { page.view.tail } else { after };
-    let voice = Voice::new(hub.store.epoch(), "application/json", None);
+    let voice = ReaderFormat::new(hub.store.epoch(), "application/json", None);
     Arrival::new(facts("c"), attendance, reach, (None, None), &page, after, voice)
 }
 
 /// A client of whom nothing else is known.
-pub fn facts(id: &str) -> Arc<Facts> {
-    Arc::new(Facts::new(id.into(), None, &HeaderMap::new()))
+pub fn facts(id: &str) -> Arc<ConnectionInfo> {
+    Arc::new(ConnectionInfo::new(id.into(), None, &HeaderMap::new()))
 }

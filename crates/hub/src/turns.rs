@@ -21,8 +21,8 @@ use super::connection::Key;
 use super::shard::Shard;
 use super::{Command, Handle};
 use crate::Hub;
-use crate::kinds::query::engine::QuerySight;
-use crate::tail::Sight;
+use crate::kinds::query::engine::QueryUpdates;
+use crate::tail::LogBatch;
 use tidewire_wire::clock::clock_ms;
 use tidewire_wire::clock::now_ms;
 
@@ -44,7 +44,7 @@ const CARES_A_TURN: usize = 32;
 
 /// A shard before it runs.
 #[derive(Debug)]
-pub struct Dormant {
+pub struct UnstartedShard {
     pub(super) handle: Handle,
     pub(super) incoming: Incoming,
     pub(super) position: Position,
@@ -56,14 +56,14 @@ pub struct Dormant {
 pub(super) struct Incoming {
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) departures: mpsc::UnboundedReceiver<Key>,
-    pub(super) sights: mpsc::Receiver<Arc<Sight>>,
-    pub(super) query_sights: mpsc::Receiver<Arc<QuerySight>>,
+    pub(super) sights: mpsc::Receiver<Arc<LogBatch>>,
+    pub(super) query_sights: mpsc::Receiver<Arc<QueryUpdates>>,
 }
 
-impl Dormant {
+impl UnstartedShard {
     /// Runs until `stop`.
     pub(super) async fn run(self, hub: Arc<Hub>, stop: CancellationToken) {
-        let Dormant { handle, mut incoming, position, index } = self;
+        let UnstartedShard { handle, mut incoming, position, index } = self;
         let draining = hub.draining.clone();
         let mut shard = Shard::new(hub, handle, position, index);
         let mut tick = tokio::time::interval(shard.tick());

@@ -7,7 +7,7 @@
 //! and a task would cost several times the write. Then the socket is taken ([`Line::take`]), hyper's
 //! side of the connection is dropped, with its buffers, and the connection ends with the response.
 //!
-//! Hyper promises nothing of this. What it has to do: ask for the body ([`Elsewhere`]) once it has the
+//! Hyper promises nothing of this. What it has to do: ask for the body ([`TakenOverBody`]) once it has the
 //! head, write the head, flush, and write nothing more until the body ends. If it does not ask or does
 //! not flush, the connection is closed ([`CLEAR_WITHIN`]); that it does all of it is pinned by the tests
 //! of `connection::takeover`.
@@ -31,7 +31,7 @@ use crate::clock::clock_ms;
 use crate::misread;
 use crate::tls::Secure;
 
-pub use elsewhere::Elsewhere;
+pub use elsewhere::TakenOverBody;
 
 /// How long hyper may take to write a response's head. It is a few hundred bytes, which a socket takes at
 /// once, so only a client that leaves earlier responses lying makes it wait; and nobody may wait for ever

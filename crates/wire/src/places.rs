@@ -6,11 +6,11 @@ use std::sync::Arc;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use crate::peer::{Network, holder, is_among};
-use crate::seats::{Seat, Seats};
+use crate::seats::{KeyedPermit, KeyedPermits};
 
 /// How many places there are.
 #[derive(Debug)]
-pub struct PlaceLimits {
+pub struct SlotLimits {
     pub all_max: usize,
     /// 0: as many as there are places.
     pub per_address_max: usize,
@@ -20,29 +20,29 @@ pub struct PlaceLimits {
 
 /// The places that there are.
 #[derive(Debug)]
-pub struct Places {
+pub struct ConnectionSlots {
     all: Arc<Semaphore>,
     /// 0: as many as there are places.
     per_address_max: usize,
     /// Those who speak for many.
     exempt: Vec<Network>,
-    by_address: Seats<IpAddr>,
+    by_address: KeyedPermits<IpAddr>,
 }
 
 /// A connection's place, given back when dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionSlot {
     _of_all: OwnedSemaphorePermit,
-    _of_address: Option<Seat<IpAddr>>,
+    _of_address: Option<KeyedPermit<IpAddr>>,
 }
 
-impl Places {
-    pub fn new(limits: PlaceLimits) -> Places {
-        Places {
+impl ConnectionSlots {
+    pub fn new(limits: SlotLimits) -> ConnectionSlots {
+        ConnectionSlots {
             all: Arc::new(Semaphore::new(limits.all_max)),
             per_address_max: limits.per_address_max,
             exempt: limits.exempt,
-            by_address: Seats::default(),
+            by_address: KeyedPermits::default(),
         }
     }
 
@@ -52,12 +52,12 @@ impl Places {
     }
 
     /// Takes the place for a client, unless its address has as many as it may.
-    pub fn take(&self, vacant: OwnedSemaphorePermit, client: IpAddr) -> Option<Place> {
+    pub fn take(&self, vacant: OwnedSemaphorePermit, client: IpAddr) -> Option<ConnectionSlot> {
         if self.per_address_max == 0 || is_among(&self.exempt, client) {
-            return Some(Place { _of_all: vacant, _of_address: None });
+            return Some(ConnectionSlot { _of_all: vacant, _of_address: None });
         }
         let seat = self.by_address.take(holder(client), self.per_address_max)?;
-        Some(Place { _of_all: vacant, _of_address: Some(seat) })
+        Some(ConnectionSlot { _of_all: vacant, _of_address: Some(seat) })
     }
 }
 
@@ -65,12 +65,12 @@ impl Places {
 mod tests {
     use super::*;
 
-    fn places(per_address_max: usize) -> Places {
+    fn places(per_address_max: usize) -> ConnectionSlots {
         let exempt = vec!["10.0.0.0/8".parse().expect("a network")];
-        Places::new(PlaceLimits { all_max: 10, per_address_max, exempt })
+        ConnectionSlots::new(SlotLimits { all_max: 10, per_address_max, exempt })
     }
 
-    fn enter(places: &Places, address: &str) -> Option<Place> {
+    fn enter(places: &ConnectionSlots, address: &str) -> Option<ConnectionSlot> {
         let vacant = Arc::clone(&places.all).try_acquire_owned().expect("a place");
         places.take(vacant, address.parse().expect("an address"))
     }

@@ -6,30 +6,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Who has how many. Only those who have one take memory.
 #[derive(Debug)]
-pub struct Seats<K>(Arc<Mutex<HashMap<K, usize>>>);
+pub struct KeyedPermits<K>(Arc<Mutex<HashMap<K, usize>>>);
 
 /// One of them or several, given back when dropped.
 #[derive(Debug)]
-pub struct Seat<K: Hash + Eq> {
+pub struct KeyedPermit<K: Hash + Eq> {
     holder: K,
     count: usize,
     taken: Arc<Mutex<HashMap<K, usize>>>,
 }
 
-impl<K> Default for Seats<K> {
-    fn default() -> Seats<K> {
-        Seats(Arc::default())
+impl<K> Default for KeyedPermits<K> {
+    fn default() -> KeyedPermits<K> {
+        KeyedPermits(Arc::default())
     }
 }
 
-impl<K: Hash + Eq + Clone> Seats<K> {
+impl<K: Hash + Eq + Clone> KeyedPermits<K> {
     /// Takes one, unless the holder has as many as it may.
-    pub fn take(&self, holder: K, seats_max: usize) -> Option<Seat<K>> {
+    pub fn take(&self, holder: K, seats_max: usize) -> Option<KeyedPermit<K>> {
         self.take_several(holder, 1, seats_max)
     }
 
     /// Takes some, or none if the holder would have more than it may.
-    pub fn take_several(&self, holder: K, count: usize, seats_max: usize) -> Option<Seat<K>> {
+    pub fn take_several(
+        &self,
+        holder: K,
+        count: usize,
+        seats_max: usize,
+    ) -> Option<KeyedPermit<K>> {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = taken.get(&holder).copied().unwrap_or_default();
         let after = before.saturating_add(count);
@@ -37,7 +42,7 @@ impl<K: Hash + Eq + Clone> Seats<K> {
             return None;
         }
         taken.insert(holder.clone(), after);
-        Some(Seat { holder, count, taken: Arc::clone(&self.0) })
+        Some(KeyedPermit { holder, count, taken: Arc::clone(&self.0) })
     }
 
     /// How many holders there are.
@@ -47,7 +52,7 @@ impl<K: Hash + Eq + Clone> Seats<K> {
     }
 }
 
-impl<K: Hash + Eq> Drop for Seat<K> {
+impl<K: Hash + Eq> Drop for KeyedPermit<K> {
     fn drop(&mut self) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         // No key is made for this: the one that is there was made by `take`.
@@ -66,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_seat_is_free_again_once_it_is_left() {
-        let seats = Seats::default();
+        let seats = KeyedPermits::default();
         let first = seats.take("ann", 1).expect("there is room");
         assert!(seats.take("ann", 1).is_none());
         let other = seats.take("bob", 1).expect("another's seat is another's");
@@ -78,7 +83,7 @@ mod tests {
 
     #[test]
     fn several_seats_are_taken_together_or_not_at_all() {
-        let seats = Seats::default();
+        let seats = KeyedPermits::default();
         let three = seats.take_several("ann", 3, 4).expect("there is room");
         assert!(seats.take_several("ann", 2, 4).is_none());
         let one = seats.take_several("ann", 1, 4);

@@ -40,7 +40,7 @@ pub struct Credentials {
     admin: Option<([u8; 32], Identity)>,
     tokens_of: Option<TokenRules>,
     remember: Duration,
-    known: Mutex<Known>,
+    known: Mutex<CachedCredential>,
     lookups: Semaphore,
     /// Something may be wrong with what is remembered.
     doubt: Notify,
@@ -66,7 +66,7 @@ impl TokenRules {
 }
 
 #[derive(Default)]
-struct Known {
+struct CachedCredential {
     keys: HashMap<i64, Entry>,
     /// Which key a token is, by the token's digest.
     key_of: HashMap<[u8; 32], i64>,
@@ -296,7 +296,7 @@ impl Credentials {
         let mut known = self.known();
         known.doubts += 1;
         known.users.retain(|_, entry| entry.identity.is_in_use());
-        let Known { keys, users, .. } = &mut *known;
+        let CachedCredential { keys, users, .. } = &mut *known;
         keys.values_mut().chain(users.values_mut()).for_each(|entry| entry.checked = None);
         drop(known);
         self.doubt.notify_one();
@@ -328,7 +328,7 @@ impl Credentials {
     pub fn tidy(&self, now: Instant) -> Vec<i64> {
         let remember = self.remember;
         let mut known = self.known();
-        let Known { keys, key_of, users, .. } = &mut *known;
+        let CachedCredential { keys, key_of, users, .. } = &mut *known;
         let mut again = Vec::new();
         keys.retain(|id, entry| {
             if entry.expire(now) {
@@ -363,12 +363,12 @@ impl Credentials {
         self.known().used.drain().collect()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, CachedCredential> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl CachedCredential {
     fn forget_key(&mut self, id: i64, why: Ended) {
         if let Some(entry) = self.keys.remove(&id) {
             if entry.identity.is_in_use() {
@@ -481,7 +481,7 @@ mod tests {
         let options = Options::new(Access::Guarded { admin_key: None });
         let credentials =
             Credentials::new(&options, &store, &TableNames::none()).expect("usable options");
-        let key::Fresh { key, hash } = key::generate().expect("randomness");
+        let key::NewApiKey { key, hash } = key::generate().expect("randomness");
         let scopes = r#"{"tables": []}"#.to_owned();
         let new = NewKey { name: "k".to_owned(), hash, scopes, expires_in_ms: None };
         let view = store.create_key(new).await.expect("a key");

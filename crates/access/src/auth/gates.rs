@@ -18,16 +18,16 @@ const LINES: Rate = Rate { per_second: 5, burst: 100 };
 
 /// The gates of a node.
 #[derive(Debug)]
-pub struct Gates {
+pub struct RateLimiters {
     identities: Rates<Who>,
     addresses: Rates<IpAddr>,
     failures: Rates<IpAddr>,
     lines: Rates<&'static str>,
 }
 
-impl Gates {
-    pub(crate) fn new(options: &RateOptions) -> Gates {
-        Gates {
+impl RateLimiters {
+    pub(crate) fn new(options: &RateOptions) -> RateLimiters {
+        RateLimiters {
             identities: Rates::new(options.identity),
             addresses: Rates::new(options.address),
             failures: Rates::new(options.failures),

@@ -45,7 +45,7 @@ pub struct TableNames(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     dialect: Dialect,
-    known: RwLock<Arc<Known>>,
+    known: RwLock<Arc<TableNameIndex>>,
     /// Rises when a table is not what it was.
     doubts: AtomicU64,
     /// Held while they are read, so that many who come at once ask the store once.
@@ -54,7 +54,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct TableNameIndex {
     /// Before they were read, if they were.
     as_of: Option<Instant>,
     /// How many doubts there had been.
@@ -212,7 +212,7 @@ impl TableNames {
     }
 
     fn learn(&self, names: Vec<WatchedName>, now: Instant, doubts: u64) {
-        let mut known = Known { as_of: Some(now), doubts, ..Known::default() };
+        let mut known = TableNameIndex { as_of: Some(now), doubts, ..TableNameIndex::default() };
         for WatchedName { table, schema, name, bare, ancestors } in names {
             let folded = match self.0.dialect {
                 Dialect::Postgres => name,
@@ -231,7 +231,7 @@ impl TableNames {
         *self.0.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(known);
     }
 
-    fn known(&self) -> Arc<Known> {
+    fn known(&self) -> Arc<TableNameIndex> {
         Arc::clone(&self.0.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -6,14 +6,14 @@ use axum::http::StatusCode;
 use super::identity::{Identity, Who};
 use crate::AccessControl;
 use crate::problem::Problem;
-use tidewire_wire::seats::Seat;
+use tidewire_wire::seats::KeyedPermit;
 
 /// A live connection's place, given back when dropped.
-pub type Place = Seat<Who>;
+pub type ConnectionPermit = KeyedPermit<Who>;
 
 impl AccessControl {
     /// A place for another live connection. Those who are nobody in particular are not counted.
-    pub fn place(&self, identity: &Identity) -> Result<Option<Place>, Problem> {
+    pub fn place(&self, identity: &Identity) -> Result<Option<ConnectionPermit>, Problem> {
         let connections_max = self.options.live.connections_per_identity_max;
         match identity.who() {
             Who::Anyone => Ok(None),

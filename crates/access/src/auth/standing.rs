@@ -35,7 +35,7 @@ impl Ended {
 
 /// The standing of a credential, shared by all that came in with it.
 #[derive(Debug, Clone)]
-pub struct Standing(Arc<State>);
+pub struct CredentialValidity(Arc<State>);
 
 #[derive(Debug)]
 struct State {
@@ -45,11 +45,11 @@ struct State {
     ends_at: Mutex<Option<Instant>>,
 }
 
-impl Standing {
+impl CredentialValidity {
     /// One that holds until it is ended, or at the latest until a moment.
-    pub(crate) fn until(ends_at: Option<Instant>) -> Standing {
+    pub(crate) fn until(ends_at: Option<Instant>) -> CredentialValidity {
         let (over, why) = (CancellationToken::new(), OnceLock::new());
-        Standing(Arc::new(State { over, why, ends_at: Mutex::new(ends_at) }))
+        CredentialValidity(Arc::new(State { over, why, ends_at: Mutex::new(ends_at) }))
     }
 
     /// It holds until another moment than was thought.
@@ -99,7 +99,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_who_share_a_standing_learn_the_first_reason() {
-        let standing = Standing::until(None);
+        let standing = CredentialValidity::until(None);
         let other = standing.clone();
         assert_eq!(other.ended(), None);
         standing.end(Ended::Revoked);

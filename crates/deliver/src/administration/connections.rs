@@ -10,7 +10,7 @@ use crate::node::Node;
 use tidewire_access::auth::{Identity, Who};
 use tidewire_access::problem::Problem;
 use tidewire_hub::encode::decode_path;
-use tidewire_hub::{Portrait, Wanted};
+use tidewire_hub::{ConnectionFilter, ConnectionSummary};
 use tidewire_wire::clock::moment;
 
 /// Connections in one answer, where the caller does not say how many.
@@ -32,8 +32,8 @@ pub(crate) async fn handle(node: &Node, request: Request) -> Answer {
     Ok(uncached(StatusCode::OK, document))
 }
 
-fn wanted(query: &str) -> Result<Wanted, Problem> {
-    let mut wanted = Wanted { limit: LIMIT, ..Wanted::default() };
+fn wanted(query: &str) -> Result<ConnectionFilter, Problem> {
+    let mut wanted = ConnectionFilter { limit: LIMIT, ..ConnectionFilter::default() };
     let number = |name: &str, text: &str| {
         text.parse::<u32>().map_err(|_| invalid(format!("{name} is a whole number, not {text:?}")))
     };
@@ -57,7 +57,7 @@ fn wanted(query: &str) -> Result<Wanted, Problem> {
     Ok(wanted)
 }
 
-fn shown(node: &Node, portrait: &Portrait) -> Value {
+fn shown(node: &Node, portrait: &ConnectionSummary) -> Value {
     let facts = &portrait.facts;
     let identity = facts.identity();
     let (key, user) = match identity.map(Identity::who) {

@@ -18,7 +18,7 @@ use crate::sql_problem::sql_problem;
 use tidewire_access::auth::{Identity, audit};
 use tidewire_access::problem::Problem;
 use tidewire_hub::encode::decode_path;
-use tidewire_hub::horizon::Horizon;
+use tidewire_hub::horizon::MinOffset;
 
 /// All that can be asked about watching. The caller was found to be an administrator.
 pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -> Answer {
@@ -42,7 +42,7 @@ async fn list(node: &Node) -> Answer {
 async fn watch(node: &Node, request: Request, identity: &Identity) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Document {
+    struct WatchJson {
         table: String,
         key_columns: Option<Vec<String>>,
         entity: Option<String>,
@@ -50,11 +50,12 @@ async fn watch(node: &Node, request: Request, identity: &Identity) -> Answer {
         user_column: Option<String>,
     }
     let bytes = body::read(request, &node.access).await?;
-    let Document { table, key_columns, entity, host_column, user_column } = parse(&bytes, invalid)?;
+    let WatchJson { table, key_columns, entity, host_column, user_column } =
+        parse(&bytes, invalid)?;
     let watch = NewWatch { table, key_columns, entity_code: entity, host_column, user_column };
     let view = node.store.watch(watch).await.map_err(sql_problem)?;
     audit::administered(identity, "watch table", &view.table);
-    Horizon::committed().settled(&node.hub).await;
+    MinOffset::committed().settled(&node.hub).await;
     node.access.names.doubt();
     // What is wrong with its rules is told by and by; that it has them holds at once.
     node.access.names.look(&node.store, Duration::ZERO).await?;
@@ -85,7 +86,7 @@ async fn unwatch(node: &Node, table: &str, identity: &Identity) -> Answer {
         ));
     }
     audit::administered(identity, "unwatch table", table);
-    Horizon::committed().settled(&node.hub).await;
+    MinOffset::committed().settled(&node.hub).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

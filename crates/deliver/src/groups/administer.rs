@@ -10,7 +10,7 @@ use tidewire_store::groups::{Filter, GroupChange, GroupWish, OnDead, PARTITIONS_
 
 use super::Answer;
 use super::document::described;
-use super::office::Office;
+use super::office::GroupDispatchers;
 use super::problem::{self, invalid};
 use crate::body;
 use crate::document::method_not_allowed;
@@ -26,19 +26,19 @@ const ATTEMPTS_MAX: u32 = 1_000;
 /// Where to begin, as it is written.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum StartDocument {
+enum StartJson {
     Word(String),
-    Place(Place),
+    PositionJson(PositionJson),
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Place {
+struct PositionJson {
     offset: Option<String>,
     time: Option<String>,
 }
 
-impl StartDocument {
+impl StartJson {
     fn read(self, epoch: Epoch) -> Result<Start, Problem> {
         let wrong = || {
             invalid(
@@ -47,29 +47,29 @@ impl StartDocument {
             )
         };
         match self {
-            StartDocument::Word(word) => match word.as_str() {
+            StartJson::Word(word) => match word.as_str() {
                 "beginning" => Ok(Start::Beginning),
                 "now" => Ok(Start::Now),
                 _ => Err(wrong()),
             },
-            StartDocument::Place(Place { offset: Some(offset), time: None }) => {
+            StartJson::PositionJson(PositionJson { offset: Some(offset), time: None }) => {
                 parse_offset(&offset, epoch)?;
                 Ok(Start::After(offset.parse().map_err(|_| malformed_offset())?))
             }
-            StartDocument::Place(Place { offset: None, time: Some(time) }) => {
+            StartJson::PositionJson(PositionJson { offset: None, time: Some(time) }) => {
                 let at: jiff::Timestamp = time.parse().map_err(|_| {
                     invalid("a time is written like 2026-11-15T00:00:00Z".to_owned())
                 })?;
                 Ok(Start::Time(at.as_millisecond()))
             }
-            StartDocument::Place(_) => Err(wrong()),
+            StartJson::PositionJson(_) => Err(wrong()),
         }
     }
 }
 
 /// What a group can be told to be.
 #[derive(Default)]
-struct Wanted {
+struct GroupSettings {
     partitions: Option<u32>,
     filter: Option<Filter>,
     max_attempts: Option<u32>,
@@ -82,7 +82,7 @@ fn wanted(
     streams: Option<Vec<String>>,
     max_attempts: Option<u32>,
     on_dead: Option<&str>,
-) -> Result<Wanted, Problem> {
+) -> Result<GroupSettings, Problem> {
     if partitions.is_some_and(|count| !(1..=PARTITIONS_MAX).contains(&count)) {
         return Err(invalid(format!("a group has 1 to {PARTITIONS_MAX} partitions")));
     }
@@ -102,13 +102,13 @@ fn wanted(
             OnDead::parse(word).ok_or_else(|| invalid("on_dead is \"park\" or \"skip\"".to_owned()))
         })
         .transpose()?;
-    Ok(Wanted { partitions, filter, max_attempts, on_dead })
+    Ok(GroupSettings { partitions, filter, max_attempts, on_dead })
 }
 
 /// Refuses tables that are not watched: a group that reads one would wait for ever, and nobody would know why. What
 /// the group reads already may stay, though its table is not watched any more.
 async fn check_watched(
-    office: &Office,
+    office: &GroupDispatchers,
     group: &str,
     filter: Option<&Filter>,
 ) -> Result<(), Problem> {
@@ -135,7 +135,7 @@ async fn check_watched(
 
 /// Makes, looks at, or removes a group.
 pub(super) async fn itself(
-    office: &Office,
+    office: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
@@ -158,23 +158,28 @@ pub(super) async fn itself(
     }
 }
 
-async fn put(office: &Office, group: &str, request: Request, identity: &Identity) -> Answer {
+async fn put(
+    office: &GroupDispatchers,
+    group: &str,
+    request: Request,
+    identity: &Identity,
+) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Document {
+    struct PutGroupJson {
         partitions: Option<u32>,
         tables: Option<Vec<String>>,
         streams: Option<Vec<String>>,
-        start: Option<StartDocument>,
+        start: Option<StartJson>,
         max_attempts: Option<u32>,
         on_dead: Option<String>,
     }
     let bytes = body::read(request, &office.hub.access).await?;
-    let document: Document = parse(&bytes, invalid)?;
-    let Document { partitions, tables, streams, start, max_attempts, on_dead } = document;
+    let document: PutGroupJson = parse(&bytes, invalid)?;
+    let PutGroupJson { partitions, tables, streams, start, max_attempts, on_dead } = document;
     let start = start.map_or(Ok(Start::Beginning), |start| start.read(office.hub.store.epoch()))?;
     let wanted = wanted(partitions, tables, streams, max_attempts, on_dead.as_deref())?;
-    let Wanted { partitions, filter, max_attempts, on_dead } = wanted;
+    let GroupSettings { partitions, filter, max_attempts, on_dead } = wanted;
     check_watched(office, group, filter.as_ref()).await?;
     let wish = GroupWish { partitions, filter, start, max_attempts, on_dead };
     let put = office.store.put_group(group, &wish).await;
@@ -188,14 +193,14 @@ async fn put(office: &Office, group: &str, request: Request, identity: &Identity
 
 /// `POST …/change`.
 pub(super) async fn change(
-    office: &Office,
+    office: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
 ) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Document {
+    struct ChangeGroupJson {
         partitions: Option<u32>,
         tables: Option<Vec<String>>,
         streams: Option<Vec<String>>,
@@ -205,10 +210,10 @@ pub(super) async fn change(
     }
     only(&request, &[Method::POST])?;
     let bytes = body::read(request, &office.hub.access).await?;
-    let document: Document = parse(&bytes, invalid)?;
-    let Document { partitions, tables, streams, max_attempts, on_dead, paused } = document;
+    let document: ChangeGroupJson = parse(&bytes, invalid)?;
+    let ChangeGroupJson { partitions, tables, streams, max_attempts, on_dead, paused } = document;
     let wanted = wanted(partitions, tables, streams, max_attempts, on_dead.as_deref())?;
-    let Wanted { partitions, filter, max_attempts, on_dead } = wanted;
+    let GroupSettings { partitions, filter, max_attempts, on_dead } = wanted;
     check_watched(office, group, filter.as_ref()).await?;
     let change =
         GroupChange { partitions, filter, max_attempts, on_dead, paused, ..Default::default() };
@@ -217,27 +222,27 @@ pub(super) async fn change(
 
 /// `POST …/resume`.
 pub(super) async fn resume(
-    office: &Office,
+    office: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
 ) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Document {
+    struct ResumeGroupJson {
         #[serde(default)]
         accept_loss: bool,
     }
     only(&request, &[Method::POST])?;
     let bytes = body::read(request, &office.hub.access).await?;
-    let Document { accept_loss } = parse(&bytes, invalid)?;
+    let ResumeGroupJson { accept_loss } = parse(&bytes, invalid)?;
     let change =
         GroupChange { paused: Some(false), accept_loss, clear_trouble: true, ..Default::default() };
     changed(office, group, &change, identity, "resume group").await
 }
 
 async fn changed(
-    office: &Office,
+    office: &GroupDispatchers,
     group: &str,
     change: &GroupChange,
     identity: &Identity,
@@ -251,22 +256,22 @@ async fn changed(
 
 /// `POST …/reset`.
 pub(super) async fn reset(
-    office: &Office,
+    office: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
 ) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Document {
-        to: StartDocument,
+    struct ResetGroupJson {
+        to: StartJson,
         partition: Option<u32>,
         #[serde(default)]
         drop_letters: bool,
     }
     only(&request, &[Method::POST])?;
     let bytes = body::read(request, &office.hub.access).await?;
-    let Document { to, partition, drop_letters } = parse(&bytes, invalid)?;
+    let ResetGroupJson { to, partition, drop_letters } = parse(&bytes, invalid)?;
     let to = to.read(office.hub.store.epoch())?;
     let store = &office.store;
     if let Some(partition) = partition {

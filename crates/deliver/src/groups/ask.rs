@@ -8,13 +8,13 @@ use tokio::time::Instant;
 use tidewire_store::groups::{Batch, GroupError};
 
 use super::problem;
-use super::room::{self, Place};
+use super::room::{self, BatchPermit};
 use super::token::Token;
 use tidewire_access::problem::Problem;
 
 /// What a worker asks for, and whom to tell.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct WaitingClaim {
     pub(super) member: String,
     pub(super) batch_size: usize,
     pub(super) lease: Duration,
@@ -36,7 +36,7 @@ pub(super) type Reply = Result<Option<Leased>, Refused>;
 pub(super) struct Leased {
     pub(super) token: Token,
     pub(super) batch: Batch,
-    pub(super) place: Place,
+    pub(super) place: BatchPermit,
 }
 
 /// Why there will be none.
@@ -60,7 +60,7 @@ impl From<Refused> for Problem {
     }
 }
 
-impl Ask {
+impl WaitingClaim {
     /// Whether it takes a partition.
     pub(super) fn takes(&self, partition: u32) -> bool {
         self.partition.is_none_or(|wanted| wanted == partition)

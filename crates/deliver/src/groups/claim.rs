@@ -16,15 +16,15 @@ use tidewire_store::Epoch;
 use tidewire_store::groups::{Batch, is_group_name};
 
 use super::Answer;
-use super::ask::{Ask, Leased, Reply};
+use super::ask::{Leased, Reply, WaitingClaim};
 use super::document::consumed;
 use super::event::{put_event, put_text};
-use super::office::Office;
+use super::office::GroupDispatchers;
 use super::problem::invalid;
 use crate::body;
 use crate::document::{only, parse};
 use tidewire_access::auth::Identity;
-use tidewire_access::budget::HeldAlready;
+use tidewire_access::budget::PrepaidBody;
 use tidewire_access::options::GroupOptions;
 use tidewire_access::problem::Problem;
 use tidewire_hub::encode::put_json_string;
@@ -34,7 +34,7 @@ const LEASE_MS_MIN: u64 = 100;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+struct ClaimJson {
     member: Option<String>,
     batch_size: Option<usize>,
     lease_ms: Option<u64>,
@@ -55,9 +55,12 @@ pub(super) fn lease(asked_ms: Option<u64>, options: &GroupOptions) -> Result<Dur
     Ok(lease)
 }
 
-fn read(bytes: &[u8], options: &GroupOptions) -> Result<(Ask, oneshot::Receiver<Reply>), Problem> {
-    let document: Document = parse(bytes, invalid)?;
-    let Document { member, batch_size, lease_ms, wait_ms, partition } = document;
+fn read(
+    bytes: &[u8],
+    options: &GroupOptions,
+) -> Result<(WaitingClaim, oneshot::Receiver<Reply>), Problem> {
+    let document: ClaimJson = parse(bytes, invalid)?;
+    let ClaimJson { member, batch_size, lease_ms, wait_ms, partition } = document;
     let member = member.unwrap_or_else(|| "worker".to_owned());
     if !is_group_name(&member) {
         return Err(invalid(
@@ -86,7 +89,7 @@ fn read(bytes: &[u8], options: &GroupOptions) -> Result<(Ask, oneshot::Receiver<
     let (reply, answer) = oneshot::channel();
     let deadline = Instant::now() + wait;
     Ok((
-        Ask {
+        WaitingClaim {
             member,
             batch_size,
             lease,
@@ -102,7 +105,7 @@ fn read(bytes: &[u8], options: &GroupOptions) -> Result<(Ask, oneshot::Receiver<
 
 /// Answers with a batch as soon as there is one, or with 204 when the time is up.
 pub(super) async fn handle(
-    office: &Arc<Office>,
+    office: &Arc<GroupDispatchers>,
     group: &str,
     request: Request,
     identity: &Identity,
@@ -129,7 +132,7 @@ pub(super) async fn handle(
     }
 }
 
-fn nothing(office: &Office) -> Response<Body> {
+fn nothing(office: &GroupDispatchers) -> Response<Body> {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -140,7 +143,12 @@ fn nothing(office: &Office) -> Response<Body> {
     response
 }
 
-fn shown(office: &Office, group: &str, lease: Duration, leased: Leased) -> Response<Body> {
+fn shown(
+    office: &GroupDispatchers,
+    group: &str,
+    lease: Duration,
+    leased: Leased,
+) -> Response<Body> {
     let Leased { token, batch, place } = leased;
     let bytes: usize = batch.groups.iter().flat_map(|key| &key.events).map(|e| e.bytes()).sum();
     let mut out = BytesMut::with_capacity(bytes + 1_024);
@@ -164,7 +172,7 @@ fn shown(office: &Office, group: &str, lease: Duration, leased: Leased) -> Respo
     put_groups(&mut out, &batch, epoch);
     out.put_slice(b"]}");
     let mut response = Response::new(Body::from(place.until_sent(out.freeze())));
-    response.extensions_mut().insert(HeldAlready);
+    response.extensions_mut().insert(PrepaidBody);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -8,7 +8,7 @@ use tidewire_store::Position;
 use tidewire_store::groups::{GroupView, MemberView, PartitionView};
 
 use super::lag::Lag;
-use super::office::Office;
+use super::office::GroupDispatchers;
 use super::{Answer, problem};
 use crate::document::method_not_allowed;
 use crate::document::uncached;
@@ -16,12 +16,12 @@ use tidewire_access::problem::Problem;
 use tidewire_wire::clock::moment;
 
 /// Where a partition stands, as an offset: everything up to it is consumed.
-pub(super) fn consumed(office: &Office, next: Position) -> String {
+pub(super) fn consumed(office: &GroupDispatchers, next: Position) -> String {
     office.hub.offset(Position::new(next.number().saturating_sub(1))).to_string()
 }
 
 /// `GET /v1/groups`.
-pub(super) async fn list(office: &Office, method: Method) -> Answer {
+pub(super) async fn list(office: &GroupDispatchers, method: Method) -> Answer {
     if !matches!(method, Method::GET | Method::HEAD) {
         return Err(method_not_allowed("GET, HEAD"));
     }
@@ -41,7 +41,7 @@ pub(super) async fn list(office: &Office, method: Method) -> Answer {
 
 /// A group with all that is known of it.
 pub(super) async fn described(
-    office: &Office,
+    office: &GroupDispatchers,
     status: StatusCode,
     view: &GroupView,
 ) -> Result<Response<Body>, Problem> {
@@ -49,7 +49,7 @@ pub(super) async fn described(
     Ok(uncached(status, group(office, view, &lag)))
 }
 
-fn group(office: &Office, view: &GroupView, lag: &Lag) -> Value {
+fn group(office: &GroupDispatchers, view: &GroupView, lag: &Lag) -> Value {
     let partitions = view.partitions.iter();
     let stopped = view.stopped.as_deref();
     json!({
@@ -74,7 +74,7 @@ fn group(office: &Office, view: &GroupView, lag: &Lag) -> Value {
     })
 }
 
-fn partition(office: &Office, view: &PartitionView, lag: &Lag) -> Value {
+fn partition(office: &GroupDispatchers, view: &PartitionView, lag: &Lag) -> Value {
     let lag = lag.partition(view);
     let trouble = view.trouble.as_deref().map(problem::trouble_parts);
     json!({

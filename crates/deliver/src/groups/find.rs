@@ -8,12 +8,12 @@ use tidewire_store::groups::{
     GroupError, GroupView, Holdings, Limits, PAGE_BYTES_MAX, PartitionView, TooLarge, Wants,
 };
 
-use super::office::Office;
+use super::office::GroupDispatchers;
 use tidewire_access::options::GroupOptions;
 
 /// What must be known to work on a partition. What nothing is known of costs no look.
 pub(super) async fn holdings(
-    office: &Office,
+    office: &GroupDispatchers,
     view: &GroupView,
     at: &PartitionView,
 ) -> Result<Holdings, GroupError> {

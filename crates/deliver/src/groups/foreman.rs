@@ -19,9 +19,9 @@ use tidewire_store::groups::{
     decide,
 };
 
-use super::ask::{Ask, Refused};
+use super::ask::{Refused, WaitingClaim};
 use super::find;
-use super::office::Office;
+use super::office::GroupDispatchers;
 use super::problem::{stop_text, trouble_parts};
 
 /// How long it stays when nobody asks.
@@ -34,15 +34,15 @@ const MADE_KNOWN_MAX: usize = 32;
 
 /// See the [module documentation](self).
 #[derive(Debug)]
-pub(super) struct Foreman {
-    pub(super) office: Arc<Office>,
+pub(super) struct WorkDispatcher {
+    pub(super) office: Arc<GroupDispatchers>,
     pub(super) group: String,
-    asks: mpsc::UnboundedReceiver<Ask>,
+    asks: mpsc::UnboundedReceiver<WaitingClaim>,
     nudge: Arc<Notify>,
-    pub(super) queue: VecDeque<Ask>,
+    pub(super) queue: VecDeque<WaitingClaim>,
     pub(super) pages: Pages,
     wants: Option<Arc<Wants>>,
-    pub(super) known: HashMap<u32, Known>,
+    pub(super) known: HashMap<u32, PartitionCache>,
     /// Until when members are known to live.
     members: HashMap<String, Instant>,
     /// Counts what was handed out.
@@ -51,7 +51,7 @@ pub(super) struct Foreman {
 
 /// What is remembered of a partition.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct PartitionCache {
     /// When it was handed out last, as a number that rises.
     pub(super) taken: u64,
     /// Whether that were letters.
@@ -63,11 +63,11 @@ pub(super) struct Known {
 }
 
 /// A partition that can be handed out, and of what.
-type Free<'a> = (&'a PartitionView, &'static [Source]);
+type AvailablePartition<'a> = (&'a PartitionView, &'static [Source]);
 
 /// What came of looking at a partition.
 #[derive(Debug)]
-pub(super) enum Offered {
+pub(super) enum OfferOutcome {
     /// It was given to whoever waited first.
     Given,
     /// There is nothing to do.
@@ -76,15 +76,15 @@ pub(super) enum Offered {
     Again(Duration),
 }
 
-impl Foreman {
+impl WorkDispatcher {
     pub(super) fn new(
-        office: Arc<Office>,
+        office: Arc<GroupDispatchers>,
         group: &str,
-        asks: mpsc::UnboundedReceiver<Ask>,
+        asks: mpsc::UnboundedReceiver<WaitingClaim>,
         nudge: Arc<Notify>,
-    ) -> Foreman {
+    ) -> WorkDispatcher {
         let pages = Pages::new(office.hub.options.groups.page_cache_bytes_max);
-        Foreman {
+        WorkDispatcher {
             office,
             group: group.to_owned(),
             asks,
@@ -201,11 +201,11 @@ impl Foreman {
             let offered = match self.offer(&view, at, sources, &wants, tip).await {
                 // It is not as it was seen any more: the next look will tell.
                 Err(GroupError::Moved | GroupError::Fenced | GroupError::NotFound) => {
-                    Offered::Again(TAKEN_WAIT)
+                    OfferOutcome::Again(TAKEN_WAIT)
                 }
                 offered => offered?,
             };
-            if let Offered::Again(wait) = offered {
+            if let OfferOutcome::Again(wait) = offered {
                 again = Some(again.map_or(wait, |again| again.min(wait)));
             }
         }
@@ -216,7 +216,7 @@ impl Foreman {
     }
 
     /// The partitions that can be handed out, and of what; and when the first of the others can be.
-    fn decide<'a>(&self, view: &'a GroupView) -> (Vec<Free<'a>>, Option<Duration>) {
+    fn decide<'a>(&self, view: &'a GroupView) -> (Vec<AvailablePartition<'a>>, Option<Duration>) {
         let (mut free, mut waits) = (Vec::new(), None);
         for at in &view.partitions {
             let known = self.known.get(&at.partition);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidewire_store::groups::{GroupView, PAGE_BYTES_MAX, PartitionView, Wants};
 use tidewire_store::{Position, StoreError};
 
-use super::office::Office;
+use super::office::GroupDispatchers;
 use tidewire_wire::clock::now_ms;
 
 /// How far a group is behind.
@@ -19,12 +19,12 @@ pub(super) struct Lag {
     /// The first position that was not looked at.
     scanned_to: Position,
     now_ms: i64,
-    partitions: Vec<Behind>,
+    partitions: Vec<PartitionBacklog>,
 }
 
 /// What was seen of a partition's events from its `next` on.
 #[derive(Debug, Clone, Default)]
-struct Behind {
+struct PartitionBacklog {
     next: Position,
     events: u64,
     /// When the first of them was made.
@@ -89,13 +89,13 @@ fn seconds(now_ms: i64, since_ms: i64) -> f64 {
 
 /// Looks through the log, at most so many offsets of it.
 pub(super) async fn measure(
-    office: &Office,
+    office: &GroupDispatchers,
     view: &GroupView,
     offsets_max: u64,
 ) -> Result<Lag, StoreError> {
     let store = &office.store;
     let tip = store.log_tip().await?;
-    let mut partitions = vec![Behind::default(); view.total as usize];
+    let mut partitions = vec![PartitionBacklog::default(); view.total as usize];
     for at in &view.partitions {
         if let Some(behind) = partitions.get_mut(at.partition as usize) {
             behind.next = at.next;
@@ -119,7 +119,7 @@ pub(super) async fn measure(
 }
 
 async fn scan(
-    office: &Office,
+    office: &GroupDispatchers,
     view: &GroupView,
     lag: &mut Lag,
     up_to: Position,

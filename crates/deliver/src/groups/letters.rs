@@ -12,13 +12,13 @@ use tidewire_store::{Epoch, PageLimit, Position};
 
 use super::Answer;
 use super::event::{put_event, put_text};
-use super::office::Office;
+use super::office::GroupDispatchers;
 use super::problem::{self, invalid};
 use crate::body;
 use crate::document::method_not_allowed;
 use crate::document::{only, parse, uncached};
 use tidewire_access::auth::{Identity, audit};
-use tidewire_access::budget::HeldAlready;
+use tidewire_access::budget::PrepaidBody;
 use tidewire_access::problem::Problem;
 use tidewire_hub::encode::decode_path;
 use tidewire_hub::offset::parse_offset;
@@ -58,7 +58,7 @@ fn query(text: &str, epoch: Epoch) -> Result<Query, Problem> {
 }
 
 /// `GET …/dead`.
-pub(super) async fn list(office: &Office, group: &str, request: Request) -> Answer {
+pub(super) async fn list(office: &GroupDispatchers, group: &str, request: Request) -> Answer {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return Err(method_not_allowed("GET, HEAD"));
     }
@@ -88,7 +88,7 @@ pub(super) async fn list(office: &Office, group: &str, request: Request) -> Answ
     put_text(&mut out, last.map(|last| office.hub.offset(last).to_string()).as_deref());
     out.put_u8(b'}');
     let mut response = Response::new(Body::from(place.until_sent(out.freeze())));
-    response.extensions_mut().insert(HeldAlready);
+    response.extensions_mut().insert(PrepaidBody);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -127,7 +127,7 @@ fn put_letter(out: &mut BytesMut, view: &LetterView, epoch: Epoch) {
 /// Which letters a request is about.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+struct LettersJson {
     #[serde(default)]
     all: bool,
     host_id: Option<String>,
@@ -137,7 +137,7 @@ struct Document {
     with_parked: bool,
 }
 
-impl Document {
+impl LettersJson {
     fn which(&self, epoch: Epoch) -> Result<Which, Problem> {
         let key = self.host_id.is_some() || self.user_id.is_some();
         match (self.all, key, &self.offset) {
@@ -155,13 +155,13 @@ impl Document {
 }
 
 async fn read(
-    office: &Office,
+    office: &GroupDispatchers,
     group: &str,
     request: Request,
-) -> Result<(Document, Which), Problem> {
+) -> Result<(LettersJson, Which), Problem> {
     only(&request, &[Method::POST])?;
     let bytes = body::read(request, &office.hub.access).await?;
-    let document: Document = parse(&bytes, invalid)?;
+    let document: LettersJson = parse(&bytes, invalid)?;
     let which = document.which(office.hub.store.epoch())?;
     if office.store.group(group).await?.is_none() {
         return Err(problem::not_found());
@@ -183,7 +183,7 @@ fn some(count: u64, which: &Which) -> Result<u64, Problem> {
 
 /// `POST …/dead/redrive`.
 pub(super) async fn redrive(
-    office: &Office,
+    office: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
@@ -198,7 +198,7 @@ pub(super) async fn redrive(
 
 /// `POST …/dead/drop`.
 pub(super) async fn drop(
-    office: &Office,
+    office: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn letters_are_named_one_way() {
         let which = |text: &str| {
-            let document: Document = serde_json::from_str(text).expect(text);
+            let document: LettersJson = serde_json::from_str(text).expect(text);
             document.which(Epoch::FIRST).map_err(|problem| problem.code())
         };
         assert_eq!(which(r#"{"all": true}"#), Ok(Which::All));

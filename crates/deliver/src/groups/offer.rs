@@ -15,12 +15,12 @@ use tidewire_store::groups::{
 use super::ask::Leased;
 use super::counters::Counts;
 use super::find;
-use super::foreman::{Foreman, Offered};
-use super::room::Place;
+use super::foreman::{OfferOutcome, WorkDispatcher};
+use super::room::BatchPermit;
 use super::token::Token;
 use super::upkeep;
 
-impl Foreman {
+impl WorkDispatcher {
     /// Looks for work in a partition that is free, in these of its sources, and gives it to whoever waits first.
     pub(super) async fn offer(
         &mut self,
@@ -29,12 +29,12 @@ impl Foreman {
         sources: &[Source],
         wants: &Arc<Wants>,
         tip: Position,
-    ) -> Result<Offered, GroupError> {
+    ) -> Result<OfferOutcome, GroupError> {
         let known = self.known.entry(at.partition).or_default();
         let seen = (at.generation, at.next, tip);
         let empty = known.empty == Some(seen);
         if empty && sources == [Source::Log] {
-            return Ok(Offered::Nothing);
+            return Ok(OfferOutcome::Nothing);
         }
         let held = find::holdings(&self.office, view, at).await?;
         for source in sources {
@@ -48,7 +48,7 @@ impl Foreman {
             }
         }
         self.known.entry(at.partition).or_default().empty = Some(seen);
-        Ok(Offered::Nothing)
+        Ok(OfferOutcome::Nothing)
     }
 
     /// The next events of the log.
@@ -57,7 +57,7 @@ impl Foreman {
         held: &Holdings,
         wants: &Arc<Wants>,
         tip: Position,
-    ) -> Result<Option<Offered>, GroupError> {
+    ) -> Result<Option<OfferOutcome>, GroupError> {
         let at = &held.partition;
         let Some(limits) = self.limits_for(at.partition) else { return Ok(None) };
         let store = Arc::clone(&self.office.store);
@@ -90,7 +90,7 @@ impl Foreman {
                 let trouble = find::trouble(&self.office.hub.options.groups, &too_large);
                 tracing::warn!(group = self.group, partition = at.partition, trouble);
                 store.set_trouble(&held.claim("tidewire", 0), Some(&trouble)).await?;
-                Ok(Some(Offered::Again(Duration::ZERO)))
+                Ok(Some(OfferOutcome::Again(Duration::ZERO)))
             }
         }
     }
@@ -118,15 +118,15 @@ impl Foreman {
     }
 
     /// There is no room for a batch: whoever waits for it is told if that stays so.
-    fn crowded(&mut self, partition: u32) -> Offered {
+    fn crowded(&mut self, partition: u32) -> OfferOutcome {
         for ask in self.queue.iter_mut().filter(|ask| ask.takes(partition)) {
             ask.crowded = true;
         }
-        Offered::Again(TAKEN_WAIT)
+        OfferOutcome::Again(TAKEN_WAIT)
     }
 
     /// Letters that are to be worked off again.
-    async fn offer_letters(&mut self, held: &Holdings) -> Result<Option<Offered>, GroupError> {
+    async fn offer_letters(&mut self, held: &Holdings) -> Result<Option<OfferOutcome>, GroupError> {
         let at = &held.partition;
         let Some(limits) = self.limits_for(at.partition) else { return Ok(None) };
         // Those of one transaction are together, however large.
@@ -150,14 +150,14 @@ impl Foreman {
         held: &Holdings,
         batch: Batch,
         letters: Option<([u8; 32], Position)>,
-        mut place: Place,
-    ) -> Result<Offered, GroupError> {
+        mut place: BatchPermit,
+    ) -> Result<OfferOutcome, GroupError> {
         let partition = held.partition.partition;
         let events = batch.groups.iter().flat_map(|key| &key.events);
         place.shrink_to(events.map(|event| event.bytes()).sum());
         let index = self.first_for(partition);
         let Some(ask) = index.and_then(|index| self.queue.remove(index)) else {
-            return Ok(Offered::Nothing);
+            return Ok(OfferOutcome::Nothing);
         };
         let lease_ms = u64::try_from(ask.lease.as_millis()).unwrap_or(u64::MAX);
         let claim = held.claim(&ask.member, lease_ms);
@@ -167,7 +167,7 @@ impl Foreman {
             Ok(Some(generation)) => generation,
             Ok(None) => {
                 self.queue.push_front(ask);
-                return Ok(Offered::Again(TAKEN_WAIT));
+                return Ok(OfferOutcome::Again(TAKEN_WAIT));
             }
             Err(error) => {
                 self.queue.push_front(ask);
@@ -185,7 +185,7 @@ impl Foreman {
         if events == 0 {
             self.queue.push_front(ask);
             store.ack(&lease, &batch.ending(), Vec::new()).await?;
-            return Ok(Offered::Again(Duration::ZERO));
+            return Ok(OfferOutcome::Again(Duration::ZERO));
         }
         self.handed_out += 1;
         known.taken = self.handed_out;
@@ -193,9 +193,9 @@ impl Foreman {
         if ask.reply.send(Ok(Some(Leased { token, batch, place }))).is_err() {
             // Whoever asked is gone: the next one shall have it at once.
             store.nack(&lease, &[], &Ending::default(), 0).await?;
-            return Ok(Offered::Again(Duration::ZERO));
+            return Ok(OfferOutcome::Again(Duration::ZERO));
         }
-        Ok(Offered::Given)
+        Ok(OfferOutcome::Given)
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
 
     use tidewire_store::groups::GroupWish;
 
-    use super::super::ask::{Ask, Refused};
+    use super::super::ask::{Refused, WaitingClaim};
     use super::*;
     use crate::testing::Bench;
 
@@ -217,7 +217,7 @@ mod tests {
         bench.wait(office.store.put_group("g", &wish)).expect("a group");
         let claim = || {
             let (reply, answer) = oneshot::channel();
-            let ask = Ask {
+            let ask = WaitingClaim {
                 member: "one".to_owned(),
                 batch_size: 1,
                 lease: Duration::from_secs(1),

@@ -9,11 +9,11 @@ use tokio_util::task::TaskTracker;
 use tidewire_store::groups::{GroupView, SharedGroups};
 use tidewire_store::{SharedStore, StoreError};
 
-use super::ask::Ask;
+use super::ask::WaitingClaim;
 use super::counters::Counters;
-use super::foreman::Foreman;
+use super::foreman::WorkDispatcher;
 use super::lag::{self, Lag};
-use super::room::Room;
+use super::room::BatchPermits;
 use super::upkeep::Measured;
 use crate::readers::LiveReaders;
 use crate::signer::Signer;
@@ -21,7 +21,7 @@ use tidewire_hub::Hub;
 
 /// A node's part in consumer groups.
 #[derive(Debug)]
-pub(crate) struct Office {
+pub(crate) struct GroupDispatchers {
     pub(super) hub: Arc<Hub>,
     /// Makes the tokens of leases.
     pub(super) signer: Arc<Signer>,
@@ -32,28 +32,32 @@ pub(crate) struct Office {
     /// What was seen of the groups when they were last looked at.
     pub(super) measured: Mutex<Vec<Measured>>,
     /// What the batches of this node may take in memory.
-    pub(super) room: Room,
+    pub(super) room: BatchPermits,
     /// Held while someone counts how far a group is behind, so that many who ask cost no more than one.
     pub(super) counting: tokio::sync::Mutex<()>,
-    foremen: Mutex<HashMap<String, Desk>>,
+    foremen: Mutex<HashMap<String, DispatcherHandle>>,
     /// The foremen. They end when the node drains.
     pub(crate) tasks: TaskTracker,
 }
 
 /// Where a foreman is reached.
 #[derive(Debug)]
-struct Desk {
-    asks: mpsc::UnboundedSender<Ask>,
+struct DispatcherHandle {
+    asks: mpsc::UnboundedSender<WaitingClaim>,
     nudge: Arc<Notify>,
 }
 
-impl Office {
-    pub(crate) fn new(hub: Arc<Hub>, signer: Arc<Signer>, readers: Arc<LiveReaders>) -> Office {
-        Office {
+impl GroupDispatchers {
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        signer: Arc<Signer>,
+        readers: Arc<LiveReaders>,
+    ) -> GroupDispatchers {
+        GroupDispatchers {
             store: SharedStore::clone(&hub.store).groups(),
             counters: Counters::default(),
             measured: Mutex::default(),
-            room: Room::new(hub.options.groups.batch_memory_bytes_max),
+            room: BatchPermits::new(hub.options.groups.batch_memory_bytes_max),
             counting: tokio::sync::Mutex::default(),
             foremen: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -65,7 +69,7 @@ impl Office {
 
     /// Hands a claim to the group's foreman, who is made if there is none. Not more claims wait than
     /// there are seats for readers.
-    pub(super) fn ask(self: &Arc<Office>, group: &str, ask: Ask) {
+    pub(super) fn ask(self: &Arc<GroupDispatchers>, group: &str, ask: WaitingClaim) {
         let mut foremen = self.foremen.lock().unwrap_or_else(PoisonError::into_inner);
         let unheard = match foremen.get(group) {
             Some(desk) => desk.asks.send(ask).map_err(|unheard| unheard.0),
@@ -75,9 +79,9 @@ impl Office {
         if let Err(ask) = unheard {
             let (asks, heard) = mpsc::unbounded_channel();
             let nudge = Arc::new(Notify::new());
-            let foreman = Foreman::new(Arc::clone(self), group, heard, Arc::clone(&nudge));
+            let foreman = WorkDispatcher::new(Arc::clone(self), group, heard, Arc::clone(&nudge));
             let _ = asks.send(ask);
-            foremen.insert(group.to_owned(), Desk { asks, nudge });
+            foremen.insert(group.to_owned(), DispatcherHandle { asks, nudge });
             self.tasks.spawn(foreman.run());
         }
     }
@@ -91,7 +95,7 @@ impl Office {
     }
 
     /// A foreman has had nothing to do for long. Says whether it may go: not if someone asks just now.
-    pub(super) fn leave(&self, group: &str, asks: &mpsc::UnboundedReceiver<Ask>) -> bool {
+    pub(super) fn leave(&self, group: &str, asks: &mpsc::UnboundedReceiver<WaitingClaim>) -> bool {
         let mut foremen = self.foremen.lock().unwrap_or_else(PoisonError::into_inner);
         if !asks.is_empty() {
             return false;

@@ -1,6 +1,6 @@
 //! The letters that a lease is about, found again.
 
-use super::office::Office;
+use super::office::GroupDispatchers;
 use tidewire_store::groups::{Batch, GroupError, Holdings, Key, KeyEvents, LETTERS_BYTES_MAX};
 use tidewire_store::{PageLimit, Position};
 
@@ -9,7 +9,7 @@ const LETTERS_PAGE: PageLimit = PageLimit { events: 1_000, bytes: LETTERS_BYTES_
 
 /// The letters of a key up to a position, in order. None of them is there if they were dropped meanwhile.
 pub(super) async fn letters(
-    office: &Office,
+    office: &GroupDispatchers,
     held: &Holdings,
     (hash, last): ([u8; 32], Position),
 ) -> Result<Batch, GroupError> {
@@ -33,7 +33,7 @@ pub(super) async fn letters(
 }
 
 async fn of_key(
-    office: &Office,
+    office: &GroupDispatchers,
     group: &str,
     hash: [u8; 32],
     last: Position,

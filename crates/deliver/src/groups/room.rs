@@ -22,19 +22,19 @@ const COPIES: usize = 2;
 
 /// See the [module documentation](self).
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct BatchPermits {
     free: Arc<Semaphore>,
     units: u32,
 }
 
 /// A batch's place, given back when dropped.
 #[derive(Debug)]
-pub(super) struct Place(OwnedSemaphorePermit);
+pub(super) struct BatchPermit(OwnedSemaphorePermit);
 
 /// Bytes on their way to a client, with their place.
 struct Sent {
     bytes: Bytes,
-    _place: Place,
+    _place: BatchPermit,
 }
 
 impl AsRef<[u8]> for Sent {
@@ -47,30 +47,30 @@ fn units(bytes: usize) -> u32 {
     u32::try_from((bytes / UNIT_BYTES).saturating_mul(COPIES).saturating_add(1)).unwrap_or(u32::MAX)
 }
 
-impl Room {
-    pub(super) fn new(bytes_max: usize) -> Room {
+impl BatchPermits {
+    pub(super) fn new(bytes_max: usize) -> BatchPermits {
         let units = u32::try_from(bytes_max / UNIT_BYTES).unwrap_or(u32::MAX).max(1);
-        Room { free: Arc::new(Semaphore::new(units as usize)), units }
+        BatchPermits { free: Arc::new(Semaphore::new(units as usize)), units }
     }
 
     /// A place for so many bytes, if there is room. What is larger than all of it has all of it.
-    pub(super) fn try_take(&self, bytes: usize) -> Option<Place> {
+    pub(super) fn try_take(&self, bytes: usize) -> Option<BatchPermit> {
         let wanted = units(bytes).min(self.units);
-        Arc::clone(&self.free).try_acquire_many_owned(wanted).ok().map(Place)
+        Arc::clone(&self.free).try_acquire_many_owned(wanted).ok().map(BatchPermit)
     }
 
     /// The same, and waits a while for it.
-    pub(super) async fn take(&self, bytes: usize) -> Result<Place, Problem> {
+    pub(super) async fn take(&self, bytes: usize) -> Result<BatchPermit, Problem> {
         let wanted = units(bytes).min(self.units);
         let free = Arc::clone(&self.free).acquire_many_owned(wanted);
         match tokio::time::timeout(WAIT_MAX, free).await {
-            Ok(Ok(permit)) => Ok(Place(permit)),
+            Ok(Ok(permit)) => Ok(BatchPermit(permit)),
             _ => Err(crowded()),
         }
     }
 }
 
-impl Place {
+impl BatchPermit {
     /// Gives back what so many bytes do not need.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         let unneeded = self.0.num_permits().saturating_sub(units(bytes) as usize);
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_place_is_free_once_its_bytes_were_sent() {
-        let room = Room::new(64 << 10);
+        let room = BatchPermits::new(64 << 10);
         let mut place = room.try_take(24 << 10).expect("there is room");
         assert!(room.try_take(24 << 10).is_none(), "two do not fit");
         place.shrink_to(4 << 10);
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_is_larger_than_all_of_it_goes_alone() {
-        let room = Room::new(64 << 10);
+        let room = BatchPermits::new(64 << 10);
         let all = room.try_take(usize::MAX).expect("nobody else is there");
         assert!(room.try_take(0).is_none());
         drop(all);
@@ -125,7 +125,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_who_waits_has_the_place_of_one_who_goes() {
-        let room = Room::new(64 << 10);
+        let room = BatchPermits::new(64 << 10);
         let all = room.try_take(usize::MAX).expect("nobody else is there");
         let (place, ()) = tokio::join!(room.take(1), async { drop(all) });
         assert!(place.is_ok());

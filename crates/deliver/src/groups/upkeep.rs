@@ -15,7 +15,7 @@ use tidewire_store::{Position, StoreError};
 use super::counters::Counts;
 use super::find;
 use super::lag::{self, Lag};
-use super::office::Office;
+use super::office::GroupDispatchers;
 use tidewire_wire::clock::now_ms;
 
 /// A partition that nobody works on is looked at when it is so many offsets behind.
@@ -52,7 +52,7 @@ impl Measured {
 }
 
 /// Looks at all groups now and then.
-pub(crate) async fn keep(office: Arc<Office>, stop: CancellationToken) {
+pub(crate) async fn keep(office: Arc<GroupDispatchers>, stop: CancellationToken) {
     let mut round = tokio::time::interval(office.hub.options.groups.metrics);
     round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -71,7 +71,7 @@ pub(crate) async fn keep(office: Arc<Office>, stop: CancellationToken) {
     }
 }
 
-async fn look(office: &Office) -> Result<(), StoreError> {
+async fn look(office: &GroupDispatchers) -> Result<(), StoreError> {
     let views = office.store.list_groups().await?;
     office.counters.hear(&views);
     let mut measured = Vec::with_capacity(views.len());
@@ -92,7 +92,7 @@ async fn look(office: &Office) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn rate(office: &Office, group: &str, counts: Counts) -> f64 {
+fn rate(office: &GroupDispatchers, group: &str, counts: Counts) -> f64 {
     let measured = office.measured.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(before) = measured.iter().find(|one| one.view.group == group) else { return 0.0 };
     let events = u32::try_from(counts.events.saturating_sub(before.counts.events));
@@ -101,7 +101,11 @@ fn rate(office: &Office, group: &str, counts: Counts) -> f64 {
 }
 
 /// Moves along partitions that have nothing to do, where nobody works who would.
-async fn tend(office: &Office, view: &GroupView, tip: Position) -> Result<(), GroupError> {
+async fn tend(
+    office: &GroupDispatchers,
+    view: &GroupView,
+    tip: Position,
+) -> Result<(), GroupError> {
     if view.stopped.is_some() {
         return Ok(());
     }
@@ -141,7 +145,7 @@ async fn tend(office: &Office, view: &GroupView, tip: Position) -> Result<(), Gr
 
 /// Moves a partition past what is not its own, if it is far enough behind to be worth a write.
 pub(super) async fn pass(
-    office: &Office,
+    office: &GroupDispatchers,
     held: &Holdings,
     next: Position,
 ) -> Result<(), GroupError> {

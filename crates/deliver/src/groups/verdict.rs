@@ -10,9 +10,9 @@ use tidewire_store::groups::{
     Batch, DeadEvents, Ending, Failure, GroupEvent, Key, KeyEvents, Verdict,
 };
 
-use super::office::Office;
+use super::office::GroupDispatchers;
 use super::problem::invalid;
-use super::work::Held;
+use super::work::HeldLease;
 use tidewire_access::problem::Problem;
 use tidewire_hub::offset::parse_offset;
 
@@ -30,7 +30,7 @@ pub(super) struct Failed {
 
 /// What becomes of a batch that failed.
 #[derive(Debug, Default)]
-pub(super) struct Judged {
+pub(super) struct FailureOutcome {
     pub(super) failures: Vec<Failure>,
     /// What follows where it is for good.
     pub(super) ending: Ending,
@@ -39,12 +39,12 @@ pub(super) struct Judged {
 
 /// Decides what becomes of the keys that failed.
 pub(super) fn judge(
-    office: &Office,
-    held: &Held,
+    office: &GroupDispatchers,
+    held: &HeldLease,
     batch: Option<&Batch>,
     failed: &[Failed],
     asked_ms: Option<u64>,
-) -> Result<Judged, Problem> {
+) -> Result<FailureOutcome, Problem> {
     let options = &office.hub.options.groups;
     let failed_max = options.events_max();
     if failed.len() > failed_max {
@@ -56,7 +56,7 @@ pub(super) fn judge(
     let keys = batch.into_iter().flat_map(|batch| &batch.groups);
     let keys: HashMap<&Key, &KeyEvents> = keys.map(|group| (&group.key, group)).collect();
     let held = &held.holdings;
-    let (mut judged, mut dead) = (Judged::default(), Vec::new());
+    let (mut judged, mut dead) = (FailureOutcome::default(), Vec::new());
     for failed in failed {
         let verdict = match failed.verdict.as_deref() {
             None | Some("retry") => Verdict::Retry,

@@ -19,9 +19,9 @@ use super::claim::lease;
 use super::counters::Counts;
 use super::document::consumed;
 use super::find;
-use super::office::Office;
+use super::office::GroupDispatchers;
 use super::problem::{self, invalid};
-use super::room::Place;
+use super::room::BatchPermit;
 use super::token::Token;
 use super::{Answer, redrive, verdict};
 use crate::body;
@@ -30,14 +30,18 @@ use tidewire_access::auth::{Act, Identity, audit};
 use tidewire_access::problem::Problem;
 
 /// A lease that holds, and what it is about.
-pub(super) struct Held {
+pub(super) struct HeldLease {
     pub(super) holdings: Holdings,
     /// Where the partition is to stand; none if the lease is over.
     to: Option<Position>,
 }
 
 /// Finds what a token is about. One of another generation is lost.
-pub(super) async fn held(office: &Office, group: &str, token: &Token) -> Result<Held, Problem> {
+pub(super) async fn held(
+    office: &GroupDispatchers,
+    group: &str,
+    token: &Token,
+) -> Result<HeldLease, Problem> {
     let store = &office.store;
     let holdings = match store.holdings(group, token.partition).await {
         Ok(holdings) => holdings,
@@ -52,12 +56,16 @@ pub(super) async fn held(office: &Office, group: &str, token: &Token) -> Result<
         return Err(problem::lease_lost());
     }
     let to = holdings.partition.lease_ms.and(holdings.partition.leased_to);
-    Ok(Held { holdings, to })
+    Ok(HeldLease { holdings, to })
 }
 
-impl Held {
+impl HeldLease {
     /// The batch as it was handed out, and its place in memory.
-    async fn batch(&self, office: &Office, token: &Token) -> Result<(Batch, Place), Problem> {
+    async fn batch(
+        &self,
+        office: &GroupDispatchers,
+        token: &Token,
+    ) -> Result<(Batch, BatchPermit), Problem> {
         let (room, options) = (&office.room, &office.hub.options.groups);
         office.hub.access.memory.make_room()?;
         if let Some(letters) = token.letters {
@@ -79,7 +87,7 @@ impl Held {
     /// The batch, unless it has more bytes than these.
     async fn read(
         &self,
-        office: &Office,
+        office: &GroupDispatchers,
         token: &Token,
         bytes_max: usize,
     ) -> Result<Option<Batch>, Problem> {
@@ -107,9 +115,9 @@ impl Held {
     /// How the batch ends if all of it is done.
     async fn ending(
         &self,
-        office: &Office,
+        office: &GroupDispatchers,
         token: &Token,
-    ) -> Result<(Ending, Option<Place>), Problem> {
+    ) -> Result<(Ending, Option<BatchPermit>), Problem> {
         let Some(next) = self.to else {
             // A repeated ack: the store says so, and does nothing.
             return Ok((Ending { next: self.holdings.partition.next, ..Ending::default() }, None));
@@ -124,16 +132,16 @@ impl Held {
 }
 
 /// `POST …/extend`.
-pub(super) async fn extend(office: &Office, group: &str, request: Request) -> Answer {
+pub(super) async fn extend(office: &GroupDispatchers, group: &str, request: Request) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Document {
+    struct ExtendJson {
         token: String,
         lease_ms: Option<u64>,
     }
     only(&request, &[Method::POST])?;
     let bytes = body::read(request, &office.hub.access).await?;
-    let Document { token, lease_ms } = parse(&bytes, invalid)?;
+    let ExtendJson { token, lease_ms } = parse(&bytes, invalid)?;
     let token = Token::verify(&office.signer, office.hub.store.epoch(), group, &token)?;
     let lease = lease(lease_ms, &office.hub.options.groups)?;
     let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
@@ -152,21 +160,21 @@ struct Statement {
 
 /// `POST …/ack`.
 pub(super) async fn ack(
-    office: &Office,
+    office: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
 ) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Document {
+    struct AckJson {
         token: String,
         #[serde(default)]
         sql: Vec<Statement>,
     }
     only(&request, &[Method::POST])?;
     let bytes = body::read(request, &office.hub.access).await?;
-    let Document { token, sql } = parse(&bytes, invalid)?;
+    let AckJson { token, sql } = parse(&bytes, invalid)?;
     let statements_max = office.hub.options.groups.events_max();
     if sql.len() > statements_max {
         return Err(invalid(format!(
@@ -206,7 +214,11 @@ pub(super) async fn ack(
     ))
 }
 
-fn statements(office: &Office, identity: &Identity, sql: Vec<Statement>) -> Vec<Statements> {
+fn statements(
+    office: &GroupDispatchers,
+    identity: &Identity,
+    sql: Vec<Statement>,
+) -> Vec<Statements> {
     let options = &office.hub.options.sql;
     let limits = SqlLimits {
         timeout_ms: u64::try_from(options.timeout.as_millis()).unwrap_or(u64::MAX),
@@ -219,10 +231,10 @@ fn statements(office: &Office, identity: &Identity, sql: Vec<Statement>) -> Vec<
 }
 
 /// `POST …/nack`.
-pub(super) async fn nack(office: &Office, group: &str, request: Request) -> Answer {
+pub(super) async fn nack(office: &GroupDispatchers, group: &str, request: Request) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Document {
+    struct NackJson {
         token: String,
         #[serde(default)]
         failed: Vec<verdict::Failed>,
@@ -230,7 +242,7 @@ pub(super) async fn nack(office: &Office, group: &str, request: Request) -> Answ
     }
     only(&request, &[Method::POST])?;
     let bytes = body::read(request, &office.hub.access).await?;
-    let Document { token, failed, retry_in_ms } = parse(&bytes, invalid)?;
+    let NackJson { token, failed, retry_in_ms } = parse(&bytes, invalid)?;
     let token = Token::verify(&office.signer, office.hub.store.epoch(), group, &token)?;
     let held = held(office, group, &token).await?;
     let batch = match failed.is_empty() {
@@ -239,7 +251,7 @@ pub(super) async fn nack(office: &Office, group: &str, request: Request) -> Answ
     };
     let batch = batch.as_ref().map(|(batch, _place)| batch);
     let judged = verdict::judge(office, &held, batch, &failed, retry_in_ms)?;
-    let verdict::Judged { failures, ending, retry_in_ms } = judged;
+    let verdict::FailureOutcome { failures, ending, retry_in_ms } = judged;
     let (retries, dead) = (failures.len() as u64, ending.dead.len() as u64);
     let ended = office.store.nack(&token.lease(group), &failures, &ending, retry_in_ms).await;
     ended.map_err(problem::of)?;

@@ -19,18 +19,18 @@ use tidewire_store::SessionChange;
 
 use super::greeting::{self, Serving};
 use super::message::{self, Message};
-use super::subscribe::{Asker, Wish};
+use super::subscribe::{SubscribeContext, WantedSubscription};
 use crate::carrier::{Carrier, connection_id};
 use crate::door::Admission;
 use crate::node::Node;
-use tidewire_access::auth::places::Place;
+use tidewire_access::auth::places::ConnectionPermit;
 use tidewire_access::auth::{Act, Ended, Identity, audit};
-use tidewire_access::budget::{Held, Purpose};
+use tidewire_access::budget::{MemoryLease, Purpose};
 use tidewire_access::problem::Problem;
 use tidewire_hub::directory::{Present, Registered};
 use tidewire_hub::kinds::entities::kept::Entities;
 use tidewire_hub::messages::{Pong, ServerMessage as _};
-use tidewire_hub::{Command, Facts, Handle, Key, Outlet, Socket};
+use tidewire_hub::{Command, ConnectionInfo, Handle, Key, Socket, Transport};
 use tidewire_wire::clock::clock_ms;
 use tidewire_wire::line::{HttpSide, Line};
 use tidewire_wire::websocket::reader::{Incoming, Reader};
@@ -57,13 +57,13 @@ pub(super) fn upgrade(
     super::make_room(node)?;
     let response = agreement.response();
     let address = crate::door::address(&request);
-    let facts = Arc::new(Facts::new(connection_id(), address, request.headers()));
+    let facts = Arc::new(ConnectionInfo::new(connection_id(), address, request.headers()));
     let carrier = request.extensions_mut().remove::<Carrier>();
     if let Some(carrier) = &carrier {
         carrier.line.upgrade();
     }
     let upgraded = hyper::upgrade::on(request);
-    let visitor = Visitor { admission, session, deflate: agreement.deflate, facts };
+    let visitor = ClientState { admission, session, deflate: agreement.deflate, facts };
     let node = Arc::clone(node);
     let tasks = node.hub.tasks.clone();
     tasks.spawn(async move {
@@ -85,20 +85,20 @@ pub(super) fn upgrade(
 }
 
 /// Who has come, as far as is known.
-struct Visitor {
+struct ClientState {
     admission: Admission,
     session: Option<String>,
     deflate: bool,
-    facts: Arc<Facts>,
+    facts: Arc<ConnectionInfo>,
 }
 
-async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, visitor: Visitor) {
-    let Visitor { admission, session, deflate, facts } = visitor;
+async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, visitor: ClientState) {
+    let ClientState { admission, session, deflate, facts } = visitor;
     let identity = admission.identity().ok();
     let socket = Arc::new(Socket::new(line, clock_ms()));
     let tenant = identity.as_ref().map(Identity::tenant).unwrap_or_default();
     let shard = node.hub.shards.shard_of(tenant, session.as_deref().unwrap_or(&facts.id)).clone();
-    let outlet = Outlet::WebSocket { socket: Arc::clone(&socket), deflate };
+    let outlet = Transport::WebSocket { socket: Arc::clone(&socket), deflate };
     let Ok(presence) = shard.attach(outlet, Arc::clone(&facts)).await else { return };
     let key = presence.key();
     let reader = Reader::new(deflate, node.options.live.message_bytes_max);
@@ -125,16 +125,16 @@ async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, visitor: Visito
 /// A client that is connected.
 struct Client {
     node: Arc<Node>,
-    facts: Arc<Facts>,
+    facts: Arc<ConnectionInfo>,
     shard: Handle,
     key: Key,
     socket: Arc<Socket>,
     reader: Reader,
     /// What the reader takes of the node's budget, while that is much.
-    held: Option<Held>,
+    held: Option<MemoryLease>,
     /// Known at once, or when it presents its token.
     identity: Option<Identity>,
-    place: Option<Place>,
+    place: Option<ConnectionPermit>,
     /// Its entry among the connections of the node, once it is known who it is.
     registered: Option<Registered>,
     /// The session it names.
@@ -300,7 +300,7 @@ impl Client {
             Message::Unsubscribe(query_ids) => self.unsubscribe(query_ids).await,
             Message::SubscribeEntities(wish) => {
                 if let Some(asker) = self.asker() {
-                    asker.subscribe(vec![wish.map(Wish::Entities)]).await;
+                    asker.subscribe(vec![wish.map(WantedSubscription::Entities)]).await;
                 }
             }
             Message::UnsubscribeEntities(farewell) => {
@@ -378,10 +378,16 @@ impl Client {
         false
     }
 
-    fn asker(&self) -> Option<Asker<'_>> {
+    fn asker(&self) -> Option<SubscribeContext<'_>> {
         let identity = self.identity.as_ref()?;
         let session = self.serving.as_ref().map(|(session, _)| session);
-        Some(Asker { node: &self.node, shard: &self.shard, key: self.key, identity, session })
+        Some(SubscribeContext {
+            node: &self.node,
+            shard: &self.shard,
+            key: self.key,
+            identity,
+            session,
+        })
     }
 
     async fn unsubscribe(&mut self, query_ids: Vec<String>) {

@@ -24,7 +24,7 @@ use crate::node::Node;
 use tidewire_access::auth::{Act, Identity};
 use tidewire_access::problem::Problem;
 use tidewire_access::stream_name::{StreamName, relative_name};
-use tidewire_hub::horizon::HorizonDocument;
+use tidewire_hub::horizon::MinOffsetJson;
 use tidewire_hub::offset::parse_offset;
 
 use crate::sessions::{Following, subscribe};
@@ -52,16 +52,17 @@ pub(crate) async fn open(node: &Node, request: Request, identity: &Identity) -> 
 pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Identity) -> Answer {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Document {
+    struct SessionSubscriptionsJson {
         session_id: String,
         stream_id: String,
         offset: Option<String>,
         #[serde(flatten)]
-        horizon: HorizonDocument,
+        horizon: MinOffsetJson,
     }
     only(&request, &[Method::POST, Method::DELETE])?;
     let ends = *request.method() == Method::DELETE;
-    let document: Document = parse(&body::read(request, &node.access).await?, invalid)?;
+    let document: SessionSubscriptionsJson =
+        parse(&body::read(request, &node.access).await?, invalid)?;
     node.sessions.verify(&document.session_id, identity)?;
     let stream = StreamName::parse(relative_name(&document.stream_id), &node.options.limits)?;
     let (session, stream) = (document.session_id, stream.into_string());

@@ -12,10 +12,10 @@ use super::{headers, live, sse};
 use crate::node::Node;
 use crate::pages::{Format, Rendered};
 use tidewire_access::auth::Identity;
-use tidewire_access::budget::HeldAlready;
+use tidewire_access::budget::PrepaidBody;
 use tidewire_access::problem::Problem;
 use tidewire_access::stream_name::StreamName;
-use tidewire_hub::horizon::Horizon;
+use tidewire_hub::horizon::MinOffset;
 use tidewire_hub::lens::View;
 use tidewire_hub::offset::parse_offset;
 use tidewire_hub::{encode, lookup};
@@ -41,7 +41,7 @@ pub(super) struct Query {
     /// What is seen of the stream, if not all.
     pub(super) view: Option<View>,
     /// How far the log must have come before.
-    horizon: Horizon,
+    horizon: MinOffset,
     /// The offset as it was written, for the ETag.
     offset_text: String,
 }
@@ -75,7 +75,7 @@ pub(super) async fn get(
             lookup::renew(&node.hub, &view.state).await;
             let answer = Answer { node, query: &query, identity, view: &view, rendered };
             let mut response = answer.respond(&request.headers);
-            response.extensions_mut().insert(HeldAlready);
+            response.extensions_mut().insert(PrepaidBody);
             Ok(response)
         }
         (Some(_), None) => Err(Problem::bad_request(
@@ -288,7 +288,7 @@ impl Query {
             format: Format::Plain,
             filter: None,
             view: None,
-            horizon: Horizon::default(),
+            horizon: MinOffset::default(),
             offset_text: "-1".to_owned(),
         };
         let (mut min_offset, mut min_txid) = (None, None);
@@ -317,7 +317,7 @@ impl Query {
                 _ => {}
             }
         }
-        query.horizon = Horizon::parse(&node.hub, min_offset.as_deref(), min_txid.as_deref())?;
+        query.horizon = MinOffset::parse(&node.hub, min_offset.as_deref(), min_txid.as_deref())?;
         Ok(query)
     }
 }

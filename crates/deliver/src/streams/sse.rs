@@ -19,8 +19,8 @@ use tidewire_access::auth::Identity;
 use tidewire_access::problem::Problem;
 use tidewire_access::stream_name::StreamName;
 use tidewire_hub::lookup::beyond_tip;
-use tidewire_hub::reader_frame::Voice;
-use tidewire_hub::{Arrival, Facts, PASSAGE_LIMIT};
+use tidewire_hub::reader_frame::ReaderFormat;
+use tidewire_hub::{Arrival, ConnectionInfo, PASSAGE_LIMIT};
 use tidewire_hub::{encode, lookup};
 use tidewire_wire::peer::Peer;
 
@@ -48,9 +48,10 @@ pub(super) async fn stream(
     let kept = (kept, patterns);
     lookup::renew(&node.hub, &page.view.state).await;
     let client_cursor = query.cursor.as_deref();
-    let voice = Voice::new(node.store.epoch(), &page.view.state.content_type, client_cursor);
+    let voice = ReaderFormat::new(node.store.epoch(), &page.view.state.content_type, client_cursor);
     let (id, sight) = (connection_id(), (query.view.clone(), lens));
-    let facts = Facts::new(Arc::clone(&id), Peer::address(&request.extensions), &request.headers);
+    let facts =
+        ConnectionInfo::new(Arc::clone(&id), Peer::address(&request.extensions), &request.headers);
     let facts = Arc::new(facts.of(identity.clone()));
     let arrival = Box::new(Arrival::new(facts, attendance, reach, sight, &page, after, voice));
     let shard = node.hub.shards.shard_of(identity.tenant(), &id).clone();

@@ -8,7 +8,7 @@ use super::entities::ChangesOfEntities;
 use super::query::QueryNews;
 use super::stream::news::StreamNews;
 use crate::Hub;
-use crate::audience::{Circle, Member};
+use crate::audience::{EncodingGroup, Follower};
 use crate::round::{Round, Serving};
 use crate::shard::Shard;
 
@@ -36,7 +36,7 @@ pub enum Lane {
 /// Followers in a lane who are told the same, so that what comes for them can be told together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Cohort {
-    Circle(Circle),
+    EncodingGroup(EncodingGroup),
     /// Those who have this name for what the lane is of.
     Named(Arc<str>),
     WholeLane,
@@ -56,7 +56,7 @@ impl News {
     /// Whom it is for, if what comes for them later can be told together with it.
     pub(crate) fn cohort(&self) -> Option<Cohort> {
         match self {
-            News::Stream(news) => Some(Cohort::Circle(news.circle.clone())),
+            News::Stream(news) => Some(Cohort::EncodingGroup(news.circle.clone())),
             News::Entities(_) => Some(Cohort::WholeLane),
             News::Query(news) => news.query_id.clone().map(Cohort::Named),
             #[cfg(debug_assertions)]
@@ -83,7 +83,7 @@ impl News {
     }
 
     /// Some of them, who are not counted any more.
-    pub(crate) fn next_members(&mut self) -> Option<Arc<Vec<Member>>> {
+    pub(crate) fn next_members(&mut self) -> Option<Arc<Vec<Follower>>> {
         if let News::Entities(news) = self { news.next_members() } else { None }
     }
 
@@ -110,7 +110,7 @@ impl News {
     }
 
     /// Tells one follower, if it is still there.
-    pub fn tell(&mut self, shard: &mut Shard, member: Member, serving: &mut Serving) {
+    pub fn tell(&mut self, shard: &mut Shard, member: Follower, serving: &mut Serving) {
         match self {
             News::Stream(news) => news.tell(shard, member, serving),
             News::Entities(news) => news.tell(shard, member, serving),

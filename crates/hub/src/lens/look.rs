@@ -15,7 +15,7 @@ use crate::changes;
 
 /// A view that was made with a table's columns.
 #[derive(Debug)]
-pub struct Lens {
+pub struct RowFilter {
     pub(super) view: View,
     pub(super) schema: Arc<Schema>,
     /// The schema's at the time.
@@ -37,7 +37,7 @@ pub struct Lens {
 
 /// Why it cannot be said whether a row is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Doubt {
+pub(crate) enum FilterError {
     /// A row that came after the columns were read is not as they say: they have to be read again. The
     /// database changes a table at once, and its stream tells of that a little later.
     Columns,
@@ -72,7 +72,7 @@ impl<'e> Opened<'e> {
 
 /// What becomes of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pass {
+enum RowVisibility {
     /// It is seen.
     Seen,
     /// It could be, and is not wanted.
@@ -81,7 +81,7 @@ enum Pass {
     Hidden,
 }
 
-impl Lens {
+impl RowFilter {
     /// Whether the table is as it was when the lens was made. To be asked after the events are at hand.
     pub(crate) fn is_current(&self) -> bool {
         self.schema.generation() == self.generation && !self.is_doubted.load(Ordering::Acquire)
@@ -93,7 +93,7 @@ impl Lens {
         events: &[Event],
         epoch: Epoch,
         effort: Effort,
-    ) -> Result<Vec<Event>, Doubt> {
+    ) -> Result<Vec<Event>, FilterError> {
         self.see_all(&Opened::all(events), epoch, effort)
     }
 
@@ -112,10 +112,10 @@ impl Lens {
         opened: &[Opened<'_>],
         epoch: Epoch,
         effort: Effort,
-    ) -> Result<Vec<Event>, Doubt> {
+    ) -> Result<Vec<Event>, FilterError> {
         let see = |opened: &Opened<'_>| self.see(opened, epoch, effort).transpose();
         let seen = opened.iter().filter_map(see).collect();
-        if let (Err(Doubt::Columns), Some(last)) = (&seen, opened.last()) {
+        if let (Err(FilterError::Columns), Some(last)) = (&seen, opened.last()) {
             self.schema.doubt(last.event.position);
             self.is_doubted.store(true, Ordering::Release);
         }
@@ -128,7 +128,7 @@ impl Lens {
         opened: &Opened<'_>,
         epoch: Epoch,
         effort: Effort,
-    ) -> Result<Option<Event>, Doubt> {
+    ) -> Result<Option<Event>, FilterError> {
         let Some(change) = opened.event.row.as_deref() else { return Ok(None) };
         let seen = match change.operation {
             Operation::Truncate => Some((self.of(change, Operation::Truncate, None, None), false)),
@@ -147,15 +147,15 @@ impl Lens {
         change: &RowChange,
         opened: &Opened<'_>,
         effort: Effort,
-    ) -> Result<Option<(RowChange, bool)>, Doubt> {
+    ) -> Result<Option<(RowChange, bool)>, FilterError> {
         let is_later = opened.event.position > self.as_of;
         let pass =
             |row: &Option<Row<'_>>| match row.as_ref().map(|row| (row, self.pass(row, effort))) {
-                None => Ok(Pass::Hidden),
+                None => Ok(RowVisibility::Hidden),
                 Some((_, Ok(pass))) => Ok(pass),
-                Some((_, Err((_, Unsure::TooLong { .. })))) => Err(Doubt::TooLong),
+                Some((_, Err((_, Unsure::TooLong { .. })))) => Err(FilterError::TooLong),
                 Some((row, Err((_, unsure)))) if is_later && self.is_odd(row, &unsure) => {
-                    Err(Doubt::Columns)
+                    Err(FilterError::Columns)
                 }
                 // The image is older than the columns, or a part of a row.
                 Some((_, Err((pass, _)))) => Ok(pass),
@@ -168,7 +168,7 @@ impl Lens {
         &self,
         change: &RowChange,
         opened: &Opened<'_>,
-        (before, after): (Pass, Pass),
+        (before, after): (RowVisibility, RowVisibility),
     ) -> Option<(RowChange, bool)> {
         let show = |row: &Option<Row<'_>>, whole: &Option<Bytes>| match (&self.columns, row) {
             (Some(columns), Some(row)) => Some(image::project(row, columns)),
@@ -178,7 +178,7 @@ impl Lens {
         let old = || show(&opened.before, &change.before);
         let new = || show(&opened.after, &change.after);
         match (before, after) {
-            (Pass::Seen, Pass::Seen) => {
+            (RowVisibility::Seen, RowVisibility::Seen) => {
                 let (old, new) = (old(), new());
                 // A change of hidden columns alone is none.
                 if self.columns.is_some() && old == new {
@@ -186,28 +186,34 @@ impl Lens {
                 }
                 Some((self.of(change, Operation::Update, old, new), false))
             }
-            (Pass::Seen, _) => {
+            (RowVisibility::Seen, _) => {
                 let mut shown = self.of(change, Operation::Delete, old(), None);
                 if opened.after.is_some() {
                     shown.entity_id = shown.entity_id.filter(|_| self.keeps_key(opened));
                     shown.entity_id = shown.entity_id.or_else(|| self.old_key(opened));
                 }
-                Some((shown, after == Pass::Unwanted))
+                Some((shown, after == RowVisibility::Unwanted))
             }
-            (_, Pass::Seen) => Some((self.of(change, Operation::Insert, None, new()), false)),
+            (_, RowVisibility::Seen) => {
+                Some((self.of(change, Operation::Insert, None, new()), false))
+            }
             _ => None,
         }
     }
 
     /// What becomes of an image. Where that cannot be decided it does not pass, for the reason given.
-    fn pass(&self, row: &Row<'_>, effort: Effort) -> Result<Pass, (Pass, Unsure)> {
-        if !self.may_pass(row).map_err(|unsure| (Pass::Hidden, unsure))? {
-            return Ok(Pass::Hidden);
+    fn pass(
+        &self,
+        row: &Row<'_>,
+        effort: Effort,
+    ) -> Result<RowVisibility, (RowVisibility, Unsure)> {
+        if !self.may_pass(row).map_err(|unsure| (RowVisibility::Hidden, unsure))? {
+            return Ok(RowVisibility::Hidden);
         }
         match self.filter.as_ref().map(|filter| filter.test_with(row, effort)) {
-            None | Some(Ok(Truth::True)) => Ok(Pass::Seen),
-            Some(Ok(_)) => Ok(Pass::Unwanted),
-            Some(Err(unsure)) => Err((Pass::Unwanted, unsure)),
+            None | Some(Ok(Truth::True)) => Ok(RowVisibility::Seen),
+            Some(Ok(_)) => Ok(RowVisibility::Unwanted),
+            Some(Err(unsure)) => Err((RowVisibility::Unwanted, unsure)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What someone sees of a table: its rows through a lens.
 //!
 //! A watched table is one stream for everybody. Who may see some of its columns or rows only, or asks
-//! for some with a `where`, gets each event through a [`Lens`]:
+//! for some with a `where`, gets each event through a [`RowFilter`]:
 //!
 //! ```text
 //!   the row passes      before and after   before only   after only   neither
@@ -16,7 +16,7 @@
 //! - [`refusal`]: why there is no lens
 //!
 //! What must hold: nothing of a row passes that a rule or a scope hides (invariant 6). So a lens is
-//! used only while the columns are those that it was made with ([`Lens::is_current`]), which is asked
+//! used only while the columns are those that it was made with ([`RowFilter::is_current`]), which is asked
 //! after the events are at hand; and a row of which a rule cannot say whether it passes does not. Nor is
 //! a row lost (invariant 3): one that came after the columns were read and is not as they say is looked
 //! at again with the columns of then.
@@ -31,12 +31,12 @@ mod tables;
 mod tests;
 mod view;
 
-pub use look::{Lens, Opened};
+pub use look::{Opened, RowFilter};
 pub use refusal::{rule_cannot_be_kept, table_not_found, table_not_watched};
-pub use report::{Untried, WrongRules, blame};
+pub use report::{UncheckedRule, WrongRules, blame};
 pub use rules::Rules;
 pub use tables::{Tables, dialect};
-pub use view::{Person, View, covers};
+pub use view::{FilterCaller, View, covers};
 
 use std::sync::Arc;
 
@@ -51,17 +51,17 @@ use crate::tail::Look;
 use tidewire_access::auth::names::FRESH;
 use tidewire_access::auth::{Act, Identity, Who, audit};
 use tidewire_access::problem::Problem;
-use tidewire_wire::seats::Seat;
+use tidewire_wire::seats::KeyedPermit;
 
 /// Patterns that each changed row of a table is tried on, given back when dropped.
-pub(crate) type PatternSeat = Arc<Seat<(Who, Box<str>)>>;
+pub(crate) type PatternPermit = Arc<KeyedPermit<(Who, Box<str>)>>;
 
 /// Bytes of a row's images from which on patterns are tried on them apart from everything else.
 const APART_BYTES: usize = 64 << 10;
 
 /// What a reader finds in memory, of what it sees of the stream.
 #[derive(Debug)]
-pub enum Sees {
+pub enum SliceVisibility {
     /// The store is to be read.
     Behind,
     /// What is seen up to an event, and whether there is no more. It may be nothing.
@@ -77,19 +77,19 @@ pub enum Sees {
 
 impl Look {
     /// The same as someone at a position sees it.
-    pub fn seen(self, hub: &Hub, view: Option<&View>, position: Position) -> Sees {
+    pub fn seen(self, hub: &Hub, view: Option<&View>, position: Position) -> SliceVisibility {
         match self {
             Look::Events { events, are_all } => {
                 let last = events.last().map_or(position, |event| event.position);
                 match hub.remembered(view, events) {
-                    Some(events) => Sees::Events { events, last, are_all },
-                    None => Sees::Behind,
+                    Some(events) => SliceVisibility::Events { events, last, are_all },
+                    None => SliceVisibility::Behind,
                 }
             }
-            Look::Behind => Sees::Behind,
-            Look::Nothing => Sees::Nothing,
-            Look::Closed => Sees::Closed,
-            Look::Ended => Sees::Ended,
+            Look::Behind => SliceVisibility::Behind,
+            Look::Nothing => SliceVisibility::Nothing,
+            Look::Closed => SliceVisibility::Closed,
+            Look::Ended => SliceVisibility::Ended,
         }
     }
 }
@@ -121,7 +121,7 @@ impl Hub {
 
     /// The lens for events that were read up to a position. Waits until this node has seen the log up to
     /// there, and with it all changes of columns that the rows may have had.
-    pub async fn lens(&self, view: &View, up_to: Position) -> Result<Arc<Lens>, Problem> {
+    pub async fn lens(&self, view: &View, up_to: Position) -> Result<Arc<RowFilter>, Problem> {
         horizon::seen(self, up_to).await?;
         self.tables.bind(&self.store, view, self.tail.position()).await
     }
@@ -132,7 +132,7 @@ impl Hub {
         &self,
         view: Option<&View>,
         page: &mut Page,
-    ) -> Result<Option<Arc<Lens>>, Problem> {
+    ) -> Result<Option<Arc<RowFilter>>, Problem> {
         let Some(view) = view else { return Ok(None) };
         let up_to = page.events.last().map_or(Position::START, |event| event.position);
         loop {
@@ -221,7 +221,7 @@ impl Hub {
         &self,
         identity: &Identity,
         view: Option<&View>,
-    ) -> Result<Option<PatternSeat>, Problem> {
+    ) -> Result<Option<PatternPermit>, Problem> {
         let Some(view) = view else { return Ok(None) };
         match self.tables.bind(&self.store, view, self.tail.position()).await {
             Ok(lens) => self.pattern_seat(identity, lens.table(), lens.patterns()),
@@ -233,7 +233,7 @@ impl Hub {
 /// A page's events as they are seen, with all the effort that takes; none if the lens is in doubt. Long texts
 /// are searched on a thread where nobody else waits.
 async fn sift_apart(
-    lens: &Arc<Lens>,
+    lens: &Arc<RowFilter>,
     page: &mut Page,
     epoch: Epoch,
 ) -> Result<Option<Vec<Event>>, Problem> {

@@ -225,11 +225,11 @@ impl Hub {
                     "{place}: only live queries can keep this rule; whoever it concerns is refused the stream, \
                      subscriptions and entities of {meant:?}"
                 ),
-                Err(Untried::Later(error)) => {
+                Err(UncheckedRule::Later(error)) => {
                     tracing::debug!(%error, "a rule could not be looked at");
                     continue;
                 }
-                Err(Untried::Wrong { message, position }) => {
+                Err(UncheckedRule::Wrong { message, position }) => {
                     let at = position.map_or_else(String::new, |at| format!(", character {at}"));
                     format!(
                         "{place}{at}: the rule for {meant:?} cannot be kept, and whoever it concerns is \
@@ -245,7 +245,7 @@ impl Hub {
 
 /// Why it is not known that a rule can be kept.
 #[derive(Debug)]
-pub enum Untried {
+pub enum UncheckedRule {
     /// It cannot.
     Wrong { message: String, position: Option<usize> },
     /// The store could not say.

@@ -5,7 +5,7 @@
 //! that were made with it are not current any more.
 //!
 //! The event may come a little after rows that have the other columns already. A lens that finds such a
-//! row says so ([`Doubt`](super::look::Doubt)); then the columns are read again, and if they are others
+//! row says so ([`FilterError`](super::look::Doubt)); then the columns are read again, and if they are others
 //! the generation rises as if the event had come.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tidewire_query::{Column, Dialect, Predicate, Table};
 use tidewire_store::{Control, Position, SharedStore, TableView, TailEvent};
 
-use super::look::Lens;
+use super::look::RowFilter;
 use super::refusal;
 use super::view::{View, covers, table_of};
 use tidewire_access::auth::names::TableNames;
@@ -41,16 +41,16 @@ pub(super) struct Schema {
 
 #[derive(Debug, Default)]
 struct Inner {
-    columns: Option<Known>,
+    columns: Option<CachedColumns>,
     /// Up to here there were rows that are not as the columns of their time said: what was read earlier
     /// is to be read again.
     doubted: Position,
-    lenses: HashMap<View, Weak<Lens>>,
+    lenses: HashMap<View, Weak<RowFilter>>,
 }
 
 /// Columns that were read.
 #[derive(Debug, Clone)]
-struct Known {
+struct CachedColumns {
     generation: u64,
     /// They were read when this node had seen the log up to here.
     as_of: Position,
@@ -72,12 +72,12 @@ impl Schema {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lens(&self, view: &View) -> Option<Arc<Lens>> {
+    fn lens(&self, view: &View) -> Option<Arc<RowFilter>> {
         let lens = self.inner().lenses.get(view)?.upgrade()?;
         lens.is_current().then_some(lens)
     }
 
-    fn keep(&self, lens: &Arc<Lens>) {
+    fn keep(&self, lens: &Arc<RowFilter>) {
         let mut inner = self.inner();
         // Each doubling looks for those that nobody uses any more.
         if inner.lenses.len() == inner.lenses.capacity() {
@@ -121,7 +121,7 @@ impl Tables {
     }
 
     /// The lens of a view, if there is one and it is current.
-    pub fn current(&self, view: &View) -> Option<Arc<Lens>> {
+    pub fn current(&self, view: &View) -> Option<Arc<RowFilter>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let schema = known.get(view.table()).map(Arc::clone)?;
         drop(known);
@@ -135,7 +135,7 @@ impl Tables {
         store: &SharedStore,
         view: &View,
         position: Position,
-    ) -> Result<Arc<Lens>, Problem> {
+    ) -> Result<Arc<RowFilter>, Problem> {
         let schema = self.schema(view.table());
         loop {
             if let Some(lens) = schema.lens(view) {
@@ -176,7 +176,7 @@ async fn columns(
     table: &str,
     generation: u64,
     as_of: Position,
-) -> Result<Known, Problem> {
+) -> Result<CachedColumns, Problem> {
     let (former, doubted) = {
         let inner = schema.inner();
         (inner.columns.clone().filter(|known| known.generation == generation), inner.doubted)
@@ -185,7 +185,7 @@ async fn columns(
         return Ok(known.clone());
     }
     let columns = Arc::new(store.columns(table).await?);
-    let known = Known { generation, as_of, columns };
+    let known = CachedColumns { generation, as_of, columns };
     if former.is_some_and(|former| former.columns != known.columns) {
         // The event that says so is yet to come. Whoever else looks at the table must not wait for it.
         let (now, next) = (Ordering::AcqRel, generation + 1);
@@ -208,8 +208,8 @@ fn make(
     store: &SharedStore,
     schema: &Arc<Schema>,
     view: &View,
-    known: &Known,
-) -> Result<Lens, Problem> {
+    known: &CachedColumns,
+) -> Result<RowFilter, Problem> {
     let asked = view.asked();
     let (described, key, host_column) = match &*known.columns {
         TableView::Watched { columns, key_columns, host_column } => {
@@ -247,7 +247,7 @@ fn make(
     let filter = |text: &str| {
         Predicate::of_client(text, &visible, &asked.person).map_err(refusal::filter_refused)
     };
-    Ok(Lens {
+    Ok(RowFilter {
         view: view.clone(),
         schema: Arc::clone(schema),
         generation: known.generation,

@@ -19,8 +19,8 @@ use tidewire_store::{
 use tidewire_store_sqlite::SqliteOptions;
 use tidewire_store_sqlite::SqliteStore;
 
-use super::look::Doubt;
-use super::{Lens, Tables, View, report, sift_apart};
+use super::look::FilterError;
+use super::{RowFilter, Tables, View, report, sift_apart};
 use tidewire_access::auth::names::TableNames;
 use tidewire_access::auth::scopes::Scopes;
 use tidewire_access::auth::{Identity, Who};
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    fn lens(&self, scopes: &Value, rule: Option<&str>, filter: Option<&str>) -> Arc<Lens> {
+    fn lens(&self, scopes: &Value, rule: Option<&str>, filter: Option<&str>) -> Arc<RowFilter> {
         let scopes = Scopes::parse(&scopes.to_string(), &(), &TableNames::new(Dialect::Sqlite))
             .expect("scopes");
         let identity = Identity::new(Who::Key(1), scopes, None);
@@ -74,7 +74,7 @@ impl World {
     }
 
     /// The lens of a node that has seen the log up to a position.
-    fn bound(&self, view: &View, position: u64) -> Result<Arc<Lens>, Problem> {
+    fn bound(&self, view: &View, position: u64) -> Result<Arc<RowFilter>, Problem> {
         let bind = self.tables.bind(&self.store, view, Position::new(position));
         self.runtime.block_on(bind)
     }
@@ -124,7 +124,7 @@ fn event(before: Option<&Value>, after: Option<&Value>) -> Event {
     Event { position, append_id: position, payload: Bytes::new(), row: Some(Arc::new(change)) }
 }
 
-fn seen(lens: &Lens, event: &Event) -> Option<Value> {
+fn seen(lens: &RowFilter, event: &Event) -> Option<Value> {
     let seen = lens
         .sift(std::slice::from_ref(event), Epoch::FIRST, Effort::Shared)
         .expect("no doubt")
@@ -277,7 +277,7 @@ fn a_row_that_is_newer_than_the_columns_is_seen_with_those_of_its_time() {
     let renamed = event(None, Some(&json!({ "id": 1, "owner": "ann", "total": 5, "hint": "x" })));
     assert_eq!(
         lens.sift(std::slice::from_ref(&renamed), Epoch::FIRST, Effort::Shared),
-        Err(Doubt::Columns)
+        Err(FilterError::Columns)
     );
     assert!(!lens.is_current() && others.is_current());
     assert!(world.tables.current(&view).is_none(), "nobody else looks through it");
@@ -297,7 +297,7 @@ fn a_row_is_doubted_once() {
     let lens = world.bound(&view, 6).expect("a lens");
     assert_eq!(
         lens.sift(std::slice::from_ref(&odd), Epoch::FIRST, Effort::Shared),
-        Err(Doubt::Columns)
+        Err(FilterError::Columns)
     );
     let lens = world.bound(&view, 7).expect("a lens");
     assert_eq!(seen(&lens, &odd), None);
@@ -323,7 +323,7 @@ fn a_long_text_is_looked_at_apart() {
     let long = "hay".repeat(30_000);
     for (secret, is_seen) in [(format!("{long}needle"), true), (long, false)] {
         let events = [event(None, Some(&row(1, "ann", 5, &secret)))];
-        assert_eq!(lens.sift(&events, Epoch::FIRST, Effort::Shared), Err(Doubt::TooLong));
+        assert_eq!(lens.sift(&events, Epoch::FIRST, Effort::Shared), Err(FilterError::TooLong));
         assert!(lens.is_current(), "the columns are not in doubt");
         let seen = lens.sift(&events, Epoch::FIRST, Effort::Whole).expect("no doubt");
         assert_eq!(!seen.is_empty(), is_seen);

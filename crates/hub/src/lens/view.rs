@@ -9,12 +9,12 @@ use tidewire_query::{Access, Caller, TenantRule};
 use tidewire_store::{Reach, TABLE_PREFIX};
 
 use tidewire_access::auth::Identity;
-use tidewire_access::auth::scopes::Narrowing;
+use tidewire_access::auth::scopes::TableRestriction;
 
 /// What someone asks to see of a table, or may. Cheap to clone; equal ones are seen alike.
 #[derive(Debug, Clone)]
 pub struct View {
-    asked: Arc<Asked>,
+    asked: Arc<RequestedFilter>,
     /// The hash of that, because views are compared for every event.
     hash: u64,
 }
@@ -35,7 +35,7 @@ impl Hash for View {
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Asked {
+pub(super) struct RequestedFilter {
     pub(super) table: Box<str>,
     /// What the client wants, over the columns that it may see.
     pub(super) filter: Option<Box<str>>,
@@ -45,7 +45,7 @@ pub(super) struct Asked {
     pub(super) columns: Option<Vec<Box<str>>>,
     /// Whose rows it may see, if not everyone's.
     pub(super) tenants: Option<TenantRule>,
-    pub(super) person: Person,
+    pub(super) person: FilterCaller,
 }
 
 /// Whether rows of a tenant, or of none, are among those of some tenants.
@@ -58,7 +58,7 @@ pub fn covers(tenants: &TenantRule, host: Option<&str>) -> bool {
 
 /// What of a table someone may see: by the configuration's rules for it, and by their scopes.
 pub(super) fn access(identity: &Identity, table: &str, rules: Vec<Box<str>>) -> Access {
-    let Narrowing { columns, rows, .. } = identity.scopes().narrowing(table);
+    let TableRestriction { columns, rows, .. } = identity.scopes().narrowing(table);
     Access {
         columns,
         rules: rules.into_iter().chain(rows).collect(),
@@ -73,14 +73,14 @@ pub(super) fn access(identity: &Identity, table: &str, rules: Vec<Box<str>>) -> 
 
 /// Who asks, as far as it matters to what is asked: what does not ask who it is for is shared.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
-pub struct Person {
+pub struct FilterCaller {
     user: Option<Box<str>>,
     host: Option<Box<str>>,
     /// As JSON.
     claims: Option<Box<str>>,
 }
 
-impl Caller for Person {
+impl Caller for FilterCaller {
     fn user_id(&self) -> Option<&str> {
         self.user.as_deref()
     }
@@ -114,10 +114,10 @@ impl View {
             return None;
         }
         let texts = || filter.into_iter().chain(rules.iter().map(|rule| &**rule));
-        let person = Person::asked_for(identity, texts);
+        let person = FilterCaller::asked_for(identity, texts);
         let filter = filter.map(Into::into);
         let table = table.into();
-        let asked = Arc::new(Asked { table, filter, rules, columns, tenants, person });
+        let asked = Arc::new(RequestedFilter { table, filter, rules, columns, tenants, person });
         let mut hasher = DefaultHasher::new();
         asked.hash(&mut hasher);
         Some(View { asked, hash: hasher.finish() })
@@ -149,7 +149,7 @@ impl View {
         self.asked.tenants.is_some()
     }
 
-    pub(super) fn asked(&self) -> &Asked {
+    pub(super) fn asked(&self) -> &RequestedFilter {
         &self.asked
     }
 
@@ -160,11 +160,11 @@ impl View {
     }
 }
 
-impl Person {
+impl FilterCaller {
     /// All of an identity that a query may ask for.
-    pub fn of(identity: &Identity) -> Person {
+    pub fn of(identity: &Identity) -> FilterCaller {
         let claims = identity.claims().map(|(claims, _)| Value::Object(claims.all.clone()));
-        Person {
+        FilterCaller {
             user: identity.actor().user_id.map(Into::into),
             host: identity.scopes().host().map(Into::into),
             claims: claims.map(|all| all.to_string().into()),
@@ -173,15 +173,15 @@ impl Person {
 
     /// What of an identity the texts of predicates may ask for. A text that asks by words which are not
     /// looked for here finds nobody, and nobody's rows are not given to anyone.
-    fn asked_for<'t, Texts>(identity: &Identity, texts: impl Fn() -> Texts) -> Person
+    fn asked_for<'t, Texts>(identity: &Identity, texts: impl Fn() -> Texts) -> FilterCaller
     where
         Texts: Iterator<Item = &'t str>,
     {
         let named = |word: &str| texts().any(|text| text.to_ascii_lowercase().contains(word));
         if !["auth", "user", "host", "claim"].into_iter().any(named) {
-            return Person::default();
+            return FilterCaller::default();
         }
-        let whole = Person::of(identity);
-        Person { claims: whole.claims.filter(|_| named("claim")), ..whole }
+        let whole = FilterCaller::of(identity);
+        FilterCaller { claims: whole.claims.filter(|_| named("claim")), ..whole }
     }
 }

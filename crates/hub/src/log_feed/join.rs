@@ -14,13 +14,13 @@ use tokio::sync::oneshot;
 use crate::messages::AsMessage as _;
 use tidewire_store::{Event, Position, SessionChange};
 
-use super::replay::{Begun, End, Step, Verdict};
+use super::replay::{Begun, End, ReplayDecision, ReplayPage};
 use crate::announce::Announcement;
 use crate::connection::Key;
-use crate::horizon::Horizon;
+use crate::horizon::MinOffset;
 use crate::log_feed::State;
 use crate::messages::CreatedOf;
-use crate::outbox::{Cargo, Slot};
+use crate::outbox::{OutboxItem, Slot};
 use crate::shard::Shard;
 use crate::stats::add;
 
@@ -30,8 +30,8 @@ impl Shard {
         &mut self,
         key: Key,
         replay: u32,
-        step: Step,
-        reply: oneshot::Sender<Verdict>,
+        step: ReplayPage,
+        reply: oneshot::Sender<ReplayDecision>,
     ) {
         for (slot, problem) in &step.failed {
             if self.replays(key, *slot, replay) {
@@ -65,7 +65,7 @@ impl Shard {
                 add(&self.stats.replayed_events, piece.events as u64);
                 add(&self.stats.replayed_bytes, piece.bytes.len() as u64);
                 if let Some(connection) = self.connection(key) {
-                    connection.queue(piece.bytes, Cargo::Replayed, now_ms);
+                    connection.queue(piece.bytes, OutboxItem::Replayed, now_ms);
                 }
             }
         }
@@ -85,7 +85,7 @@ impl Shard {
         };
         self.touch(key.index);
         if joined || !wanted {
-            let _ = reply.send(Verdict::Done);
+            let _ = reply.send(ReplayDecision::Done);
         } else if let Some(connection) = self.connection(key) {
             // Answered by the flush at the end of this turn, or by the one that empties the outbox.
             connection.draining.push(reply);
@@ -122,7 +122,7 @@ impl Shard {
             let Some(feed) = subscription.kind.feed_mut() else { continue };
             feed.envelope = Some(envelope.clone());
             // This node is there: later replays need not wait for it.
-            feed.horizon = Horizon::default();
+            feed.horizon = MinOffset::default();
             let stream = feed.stream.clone();
             if connection.dialect().has_one_cursor() {
                 // From here on it comes in the log's order with all else: a cursor past what was sent
@@ -191,7 +191,7 @@ impl Shard {
         let one = std::slice::from_ref(event);
         let bytes = envelope.encode(dialect, one, &mut self.deflater);
         add(&self.stats.replayed_events, 1);
-        connection.queue(bytes, Cargo::Replayed, self.now_ms);
+        connection.queue(bytes, OutboxItem::Replayed, self.now_ms);
     }
 
     fn go_live(&mut self, key: Key, end: &End, live_from: Position) {

@@ -30,7 +30,7 @@ const BYTES_MAX: usize = 1 << 20;
 
 /// What one look at the log brought for a stream.
 #[derive(Debug)]
-pub struct Glimpse {
+pub struct StreamSlice {
     pub topic: Arc<Topic>,
     /// Its new events.
     pub chunk: Option<Arc<Chunk>>,
@@ -38,35 +38,35 @@ pub struct Glimpse {
     /// when the reading began. Who has not got them from the store must.
     pub unseen: Option<Position>,
     /// After those events the columns of its table are others.
-    pub(crate) notice: Option<Arc<Notice>>,
+    pub(crate) notice: Option<Arc<SchemaChange>>,
     /// Nothing more will come.
     pub ending: Option<Ending>,
 }
 
 /// The columns of a stream's table changed.
 #[derive(Debug)]
-pub struct Notice {
+pub struct SchemaChange {
     pub position: Position,
     /// What is different, in words.
     pub what: Box<str>,
 }
 
-impl Notice {
+impl SchemaChange {
     /// Reads the payload of a control event: `{"what": "…"}`.
-    fn new(position: Position, payload: Option<&[u8]>) -> Notice {
+    fn new(position: Position, payload: Option<&[u8]>) -> SchemaChange {
         #[derive(Deserialize)]
-        struct Document {
+        struct ControlEventJson {
             what: Box<str>,
         }
         let document = payload.and_then(|payload| serde_json::from_slice(payload).ok());
         // Nobody followed the stream when the log was read, so the payload was left there.
-        let unknown = || Document { what: "the table was changed".into() };
-        let Document { what } = document.unwrap_or_else(unknown);
-        Notice { position, what }
+        let unknown = || ControlEventJson { what: "the table was changed".into() };
+        let ControlEventJson { what } = document.unwrap_or_else(unknown);
+        SchemaChange { position, what }
     }
 }
 
-impl Notice {
+impl SchemaChange {
     /// What is told to one who sees the table so.
     pub(crate) fn told_to(&self, view: Option<&View>) -> &str {
         match view {
@@ -216,10 +216,14 @@ impl Topic {
     }
 
     /// Takes the stream's events of one look at the log, which reached `position`.
-    pub(super) fn extend(self: &Arc<Self>, events: &[&TailEvent], position: Position) -> Glimpse {
+    pub(super) fn extend(
+        self: &Arc<Self>,
+        events: &[&TailEvent],
+        position: Position,
+    ) -> StreamSlice {
         let mut recent = self.recent();
         let mut chunk = Vec::new();
-        let mut glimpse = Glimpse {
+        let mut glimpse = StreamSlice {
             topic: Arc::clone(self),
             chunk: None,
             unseen: None,
@@ -239,7 +243,7 @@ impl Topic {
                     break;
                 }
                 (Some(Control::Schema), what) => {
-                    let notice = Notice::new(event.position, what.as_deref());
+                    let notice = SchemaChange::new(event.position, what.as_deref());
                     glimpse.notice = Some(Arc::new(notice));
                 }
                 (Some(Control::Create | Control::Subscription | Control::Mark), _) => {}

@@ -13,19 +13,19 @@ use super::Line;
 /// A body whose bytes are written elsewhere. Hyper is let go of before it ends; if hyper lets go first,
 /// nobody is there to write to.
 #[derive(Debug)]
-pub struct Elsewhere {
+pub struct TakenOverBody {
     line: Arc<Line>,
     /// Closed by whoever was to write the bytes and will not.
     writer: oneshot::Receiver<()>,
 }
 
-impl Elsewhere {
-    pub fn new(line: Arc<Line>, writer: oneshot::Receiver<()>) -> Elsewhere {
-        Elsewhere { line, writer }
+impl TakenOverBody {
+    pub fn new(line: Arc<Line>, writer: oneshot::Receiver<()>) -> TakenOverBody {
+        TakenOverBody { line, writer }
     }
 }
 
-impl Stream for Elsewhere {
+impl Stream for TakenOverBody {
     type Item = Result<Bytes, &'static str>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -35,7 +35,7 @@ impl Stream for Elsewhere {
     }
 }
 
-impl Drop for Elsewhere {
+impl Drop for TakenOverBody {
     fn drop(&mut self) {
         self.line.give_back();
     }

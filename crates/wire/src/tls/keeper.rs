@@ -32,7 +32,7 @@ impl Outcome {
 }
 
 /// What new connections are served with.
-pub struct Keeper {
+pub struct CertificateReloader {
     files: TlsOptions,
     in_force: RwLock<InForce>,
 }
@@ -43,18 +43,21 @@ struct InForce {
     config: Arc<ServerConfig>,
 }
 
-impl std::fmt::Debug for Keeper {
+impl std::fmt::Debug for CertificateReloader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keeper").field("files", &self.files).finish_non_exhaustive()
     }
 }
 
-impl Keeper {
+impl CertificateReloader {
     /// Reads the files for the first time.
-    pub fn open(files: &TlsOptions) -> Result<Keeper, TlsError> {
+    pub fn open(files: &TlsOptions) -> Result<CertificateReloader, TlsError> {
         let pem = Pem::read(files)?;
         let config = pem.server_config(files)?;
-        Ok(Keeper { files: files.clone(), in_force: RwLock::new(InForce { pem, config }) })
+        Ok(CertificateReloader {
+            files: files.clone(),
+            in_force: RwLock::new(InForce { pem, config }),
+        })
     }
 
     /// What is in force.
@@ -103,7 +106,12 @@ struct Refused {
 }
 
 impl Watch {
-    fn take(&mut self, keeper: &Keeper, read: Result<Pem, TlsError>, note: &impl Fn(Outcome)) {
+    fn take(
+        &mut self,
+        keeper: &CertificateReloader,
+        read: Result<Pem, TlsError>,
+        note: &impl Fn(Outcome),
+    ) {
         let (pem, error) = match read {
             Ok(pem) if pem == keeper.in_force().pem => {
                 self.refused = None;

@@ -14,7 +14,7 @@ mod trust;
 
 pub use certificate::{TlsError, TlsOptions};
 pub use handshake::{Failed, shake_hands};
-pub use keeper::{Keeper, Outcome};
+pub use keeper::{CertificateReloader, Outcome};
 pub use secure::Secure;
 pub use trust::Trust;
 use trust::{is_for, trust};

@@ -27,20 +27,20 @@ const RETRY: Duration = Duration::from_secs(10);
 
 /// When the set is read.
 #[derive(Debug, Clone)]
-pub(super) struct Pace {
+pub(super) struct RefreshSchedule {
     pub(super) refresh: Duration,
     pub(super) retry: Duration,
     pub(super) cooldown: Duration,
     pub(super) wait: Duration,
 }
 
-impl Pace {
-    pub(super) fn of(source: &JwksSource, jwks_refresh: Duration) -> Pace {
+impl RefreshSchedule {
+    pub(super) fn of(source: &JwksSource, jwks_refresh: Duration) -> RefreshSchedule {
         let (refresh, retry) = match source {
             JwksSource::File(_) => (LOOK, LOOK),
             JwksSource::Url(_) => (jwks_refresh, RETRY.min(jwks_refresh)),
         };
-        Pace { refresh, retry, cooldown: COOLDOWN, wait: WAIT }
+        RefreshSchedule { refresh, retry, cooldown: COOLDOWN, wait: WAIT }
     }
 }
 
@@ -60,15 +60,22 @@ pub(super) struct Progress {
 
 /// Keeps a key set.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct KeySetRefresher {
     source: Source,
-    pace: Pace,
+    pace: RefreshSchedule,
     pub(super) progress: watch::Sender<Progress>,
 }
 
-impl Keeper {
-    pub(super) fn new(source: &JwksSource, pace: Pace) -> Result<Keeper, String> {
-        Ok(Keeper { source: Source::new(source)?, pace, progress: watch::Sender::default() })
+impl KeySetRefresher {
+    pub(super) fn new(
+        source: &JwksSource,
+        pace: RefreshSchedule,
+    ) -> Result<KeySetRefresher, String> {
+        Ok(KeySetRefresher {
+            source: Source::new(source)?,
+            pace,
+            progress: watch::Sender::default(),
+        })
     }
 
     /// The keys as they are known.
@@ -202,9 +209,9 @@ mod tests {
     #[test]
     fn files_are_looked_at_often_and_urls_as_configured() {
         let refresh = Duration::from_secs(600);
-        let url = Pace::of(&JwksSource::Url(String::new()), refresh);
+        let url = RefreshSchedule::of(&JwksSource::Url(String::new()), refresh);
         assert_eq!((url.refresh, url.retry), (refresh, RETRY));
-        let file = Pace::of(&JwksSource::File("jwks.json".into()), refresh);
+        let file = RefreshSchedule::of(&JwksSource::File("jwks.json".into()), refresh);
         assert_eq!((file.refresh, file.retry), (LOOK, LOOK));
     }
 }

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::options::JwtOptions;
 use check::{Keys, Published, check};
 pub use claims::Claims;
-use keeper::{Keeper, Pace};
+use keeper::{KeySetRefresher, RefreshSchedule};
 use keys::Key;
 pub use refusal::Refusal;
 
@@ -40,7 +40,7 @@ pub(crate) struct Verifier {
     /// Without the secret, which `secret` holds.
     options: JwtOptions,
     secret: Option<Key>,
-    keeper: Option<Keeper>,
+    keeper: Option<KeySetRefresher>,
 }
 
 impl Verifier {
@@ -49,12 +49,12 @@ impl Verifier {
         Verifier::with_pace(options, None)
     }
 
-    fn with_pace(options: &JwtOptions, pace: Option<Pace>) -> Result<Verifier, String> {
+    fn with_pace(options: &JwtOptions, pace: Option<RefreshSchedule>) -> Result<Verifier, String> {
         options.check()?;
         let keeper = match &options.jwks {
             Some(jwks) => {
-                let pace = pace.unwrap_or_else(|| Pace::of(jwks, options.jwks_refresh));
-                Some(Keeper::new(jwks, pace)?)
+                let pace = pace.unwrap_or_else(|| RefreshSchedule::of(jwks, options.jwks_refresh));
+                Some(KeySetRefresher::new(jwks, pace)?)
             }
             None => None,
         };

@@ -17,13 +17,13 @@ use tidewire_store::Position;
 
 use crate::admit::Admission;
 use crate::announce::Announcement;
-use crate::audience::Member;
+use crate::audience::Follower;
 use crate::connection::{Key, Subscription};
-use crate::flush::Room;
+use crate::flush::WriteBudget;
 use crate::frames::put;
-use crate::kinds::{About, Kind, Leaving, Lost, Subject, Wanted, Written};
+use crate::kinds::{About, Detach, Kind, KindRequest, Lost, Subject, Written};
 use crate::messages::{CreatedOf, ServerMessage};
-use crate::outbox::Cargo;
+use crate::outbox::OutboxItem;
 use crate::round::Serving;
 use crate::shard::Shard;
 
@@ -33,7 +33,7 @@ pub struct ClockRequest {
     pub query_id: Arc<str>,
 }
 
-impl Wanted for ClockRequest {
+impl KindRequest for ClockRequest {
     fn query_id(&self) -> &Arc<str> {
         &self.query_id
     }
@@ -78,7 +78,7 @@ impl Subject for Clock {
         self.missed.is_some()
     }
 
-    fn write(&mut self, about: &mut About<'_>, _: u32, room: &mut Room<'_>) -> Written {
+    fn write(&mut self, about: &mut About<'_>, _: u32, room: &mut WriteBudget<'_>) -> Written {
         let mut bytes = BytesMut::new();
         if let Some((from, to)) = self.missed.take() {
             let (query_id, from, to) = (&**about.query_id, from.number(), to.number());
@@ -95,7 +95,7 @@ impl Subject for Clock {
         (!waits).then_some(0)
     }
 
-    fn leave(&self, shard: &mut Shard, member: Member, _: &Arc<str>, _: Leaving) {
+    fn leave(&self, shard: &mut Shard, member: Follower, _: &Arc<str>, _: Detach) {
         shard.rosters.clock.leave(member);
     }
 }
@@ -106,7 +106,7 @@ pub struct Tick(Position);
 
 impl Tick {
     /// Tells one follower.
-    pub(crate) fn tell(&self, shard: &mut Shard, member: Member, serving: &mut Serving) {
+    pub(crate) fn tell(&self, shard: &mut Shard, member: Follower, serving: &mut Serving) {
         let (deflater, connections) = (&mut shard.deflater, &mut shard.connections);
         let connection = connections.get_mut(member.key.index);
         let connection = connection.filter(|c| c.serial == member.key.serial && !c.closing);
@@ -118,7 +118,7 @@ impl Tick {
             TickMessage { query_id: &subscription.query_id, tick: self.0.number() }.text();
         let mut bytes = BytesMut::new();
         put(&mut bytes, dialect, message.as_bytes(), None, deflater);
-        let cargo = Cargo::live(member.slot, (after, self.0), 1, shard.wall_ms);
+        let cargo = OutboxItem::live(member.slot, (after, self.0), 1, shard.wall_ms);
         shard.hand_over(member, Bytes::from(bytes), cargo, serving);
     }
 }
@@ -129,7 +129,7 @@ impl Shard {
         let Admission::Begins { renewed } = admission else { return };
         let kind = Kind::Clock(Clock::default());
         let Some(slot) = self.add(key, (request.query_id, None), kind, renewed) else { return };
-        self.rosters.clock.enter(Member { key, slot });
+        self.rosters.clock.enter(Follower { key, slot });
         let (after, of) = (Some(self.position), CreatedOf::Clock {});
         self.announce(key, vec![Announcement { slot, after, reset: renewed, of }]);
     }

@@ -173,16 +173,16 @@ mod tests {
     const CODES: [&str; 2] = ["project", "task"];
 
     #[derive(Debug, Clone)]
-    enum Step {
+    enum IndexStep {
         Enter(usize, u8, u8),
         Leave(usize, u8, u8),
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn steps() -> impl Strategy<Value = Vec<IndexStep>> {
         let named = || (0..CODES.len(), 0..4u8, 0..20u8);
         let step = prop_oneof![
-            3 => named().prop_map(|(code, id, member)| Step::Enter(code, id, member)),
-            2 => named().prop_map(|(code, id, member)| Step::Leave(code, id, member)),
+            3 => named().prop_map(|(code, id, member)| IndexStep::Enter(code, id, member)),
+            2 => named().prop_map(|(code, id, member)| IndexStep::Leave(code, id, member)),
         ];
         proptest::collection::vec(step, 0..400)
     }
@@ -195,11 +195,11 @@ mod tests {
             let mut model = BTreeSet::new();
             for step in steps {
                 match step {
-                    Step::Enter(code, id, member) => {
+                    IndexStep::Enter(code, id, member) => {
                         index.enter(&CODES[code].into(), &id.to_string().into(), member);
                         model.insert((code, id.to_string(), member));
                     }
-                    Step::Leave(code, id, member) => {
+                    IndexStep::Leave(code, id, member) => {
                         index.leave(CODES[code], &id.to_string(), member);
                         model.remove(&(code, id.to_string(), member));
                     }

@@ -40,17 +40,17 @@ use tidewire_store::{
 };
 
 use crate::admit::Admission;
-use crate::audience::Member;
+use crate::audience::Follower;
 use crate::connection::{Connection, Key, StartFrom, Subscription};
-use crate::fan_out::Hold;
-use crate::flush::Room;
-use crate::horizon::Horizon;
-use crate::kinds::entities::kept::Kept;
-use crate::kinds::{About, Beside, Kind, Leaving, Lost, Subject, Wanted, Written};
-use crate::outbox::{Parcel, Slot};
+use crate::fan_out::PendingAction;
+use crate::flush::WriteBudget;
+use crate::horizon::MinOffset;
+use crate::kinds::entities::kept::EntitiesByCode;
+use crate::kinds::{About, Detach, Kind, KindRequest, Lost, SameName, Subject, Written};
+use crate::outbox::{QueuedItem, Slot};
 use crate::shard::Shard;
 use crate::stats::set;
-use crate::tail::CodeAttendance;
+use crate::tail::CodeGuard;
 use tidewire_access::auth::Identity;
 use tidewire_access::options::{LiveOptions, Options};
 use tidewire_access::problem::Problem;
@@ -61,20 +61,25 @@ use ledger::Ledgers;
 
 pub use interest::Interest;
 pub use news::ChangesOfEntities;
-pub use waiting::Told;
+pub use waiting::EntityState;
 
 /// What a shard is asked about a connection's entities, besides beginning.
 #[derive(Debug)]
-pub enum Deed {
+pub enum EntityCommand {
     /// It does not want to be told of these any more, or of none of this code. Of those that
     /// `SUBSCRIBE` named.
     Unsubscribe { code: Arc<str>, ids: Option<Vec<String>> },
     /// A request has all that it needs of the store: what became of its entities since its offset.
-    Begun { slot: Slot, joining: u32, outcome: Result<Vec<Told>, Problem> },
+    Begun { slot: Slot, joining: u32, outcome: Result<Vec<EntityState>, Problem> },
     /// SQL has changed what it subscribes to.
     Review { identity: Identity },
     /// What the store has of it, after as many edits, and the codes of that it may not be told of.
-    Reviewed { identity: Identity, edits: u64, kept: Kept, refused: Vec<(String, Problem)> },
+    Reviewed {
+        identity: Identity,
+        edits: u64,
+        kept: EntitiesByCode,
+        refused: Vec<(String, Problem)>,
+    },
 }
 
 /// Entities that a client wants to be told of. It may be.
@@ -84,7 +89,7 @@ pub struct EntityRequest {
     pub code: Arc<str>,
     pub ids: Vec<Arc<str>>,
     pub start: StartFrom,
-    pub horizon: Horizon,
+    pub horizon: MinOffset,
     pub identity: Identity,
     /// Whether they come to those that the subscription has.
     pub adds: bool,
@@ -94,10 +99,10 @@ pub struct EntityRequest {
 
 /// What a shard knows of entities.
 #[derive(Debug, Default)]
-pub struct Desk {
-    index: Index<Member>,
+pub struct ShardEntities {
+    index: Index<Follower>,
     /// Keep the codes' changes coming.
-    attendances: HashMap<Arc<str>, CodeAttendance>,
+    attendances: HashMap<Arc<str>, CodeGuard>,
     ledgers: Ledgers,
 }
 
@@ -107,12 +112,14 @@ pub fn own_name(code: &str) -> Arc<str> {
 }
 
 impl Shard {
-    pub(crate) fn obey_entities(&mut self, key: Key, deed: Deed) {
+    pub(crate) fn obey_entities(&mut self, key: Key, deed: EntityCommand) {
         match deed {
-            Deed::Unsubscribe { code, ids } => self.unsubscribe_entities(key, &code, ids),
-            Deed::Begun { slot, joining, outcome } => self.begun(key, slot, joining, outcome),
-            Deed::Review { identity } => self.review(key, identity),
-            Deed::Reviewed { identity, edits, kept, refused } => {
+            EntityCommand::Unsubscribe { code, ids } => self.unsubscribe_entities(key, &code, ids),
+            EntityCommand::Begun { slot, joining, outcome } => {
+                self.begun(key, slot, joining, outcome)
+            }
+            EntityCommand::Review { identity } => self.review(key, identity),
+            EntityCommand::Reviewed { identity, edits, kept, refused } => {
                 self.reviewed(key, identity, edits, kept, &refused);
             }
         }
@@ -136,7 +143,7 @@ impl Shard {
         let Some(connection) = self.connection(key) else { return };
         let fresh = not_among(connection.interest(slot), &request.ids);
         let fresh: Vec<Arc<str>> = fresh.into_iter().cloned().collect();
-        self.join_entities(Member { key, slot }, request, fresh);
+        self.join_entities(Follower { key, slot }, request, fresh);
         set(&self.stats.entities, self.rosters.entities.index.size());
     }
 
@@ -149,10 +156,10 @@ impl Shard {
     }
 
     /// Has a subscription told of entities from here on, and asks the store for the rest.
-    fn join_entities(&mut self, member: Member, request: EntityRequest, fresh: Vec<Arc<str>>) {
-        let Member { key, slot } = member;
+    fn join_entities(&mut self, member: Follower, request: EntityRequest, fresh: Vec<Arc<str>>) {
+        let Follower { key, slot } = member;
         let EntityRequest { code, ids, start, horizon, identity, kept, .. } = request;
-        let Desk { index, attendances, .. } = &mut self.rosters.entities;
+        let ShardEntities { index, attendances, .. } = &mut self.rosters.entities;
         let tail = &self.hub.tail;
         let attendance = attendances.entry(Arc::clone(&code));
         let attendance = attendance.or_insert_with(|| tail.attend_code(&code));
@@ -223,7 +230,7 @@ impl Shard {
             None => self.end(key, slot, "unsubscribed"),
             Some(ids) => {
                 let ids: Vec<Arc<str>> = ids.into_iter().map(Arc::from).collect();
-                self.give_up(Member { key, slot }, &ids, true);
+                self.give_up(Follower { key, slot }, &ids, true);
                 self.end_if_empty(key, slot);
             }
         }
@@ -238,8 +245,8 @@ impl Shard {
     }
 
     /// Has a subscription told of some entities no longer. The store is told so unless it knows.
-    fn give_up(&mut self, member: Member, ids: &[Arc<str>], tell_store: bool) {
-        let Member { key, slot } = member;
+    fn give_up(&mut self, member: Follower, ids: &[Arc<str>], tell_store: bool) {
+        let Follower { key, slot } = member;
         let Some(connection) = self.connections.get_mut(key.index) else { return };
         if connection.serial != key.serial {
             return;
@@ -265,7 +272,7 @@ impl Shard {
     }
 
     /// A subscription is gone; its connection is there still, and the store is told.
-    fn leave_entities(&mut self, member: Member, interest: &Interest) {
+    fn leave_entities(&mut self, member: Follower, interest: &Interest) {
         let Some(connection) = self.connection(member.key) else { return };
         let gone = interest.ids.keys().filter(|id| !connection.names(&interest.code, id));
         let gone: Vec<String> = gone.map(ToString::to_string).collect();
@@ -299,7 +306,7 @@ impl Shard {
     }
 }
 
-impl Wanted for EntityRequest {
+impl KindRequest for EntityRequest {
     fn query_id(&self) -> &Arc<str> {
         &self.query_id
     }
@@ -311,12 +318,12 @@ impl Wanted for EntityRequest {
     fn fits(
         &self,
         connection: &Connection,
-        beside: Beside,
+        beside: SameName,
         options: &Options,
     ) -> Result<(), Problem> {
         let extended = match beside {
-            Beside::AddsTo(slot) => connection.interest(slot),
-            Beside::Nothing | Beside::InPlaceOf(_) => None,
+            SameName::AddsTo(slot) => connection.interest(slot),
+            SameName::Nothing | SameName::InPlaceOf(_) => None,
         };
         let more = not_among(extended, &self.ids).len();
         let entities_max = options.live.entities_max;
@@ -337,15 +344,15 @@ impl Subject for Interest {
     }
 
     /// One that is yet to begin, or has its turn before it, needs no other.
-    fn hold(&mut self, turn: Parcel, _: &LiveOptions) -> Hold {
+    fn hold(&mut self, turn: QueuedItem, _: &LiveOptions) -> PendingAction {
         if !self.live || self.is_held() || self.queued {
-            return Hold::Held;
+            return PendingAction::Held;
         }
         self.queued = true;
-        Hold::Not(turn)
+        PendingAction::Not(turn)
     }
 
-    fn write(&mut self, about: &mut About<'_>, _: u32, room: &mut Room<'_>) -> Written {
+    fn write(&mut self, about: &mut About<'_>, _: u32, room: &mut WriteBudget<'_>) -> Written {
         self.tell(about, room)
     }
 
@@ -358,17 +365,17 @@ impl Subject for Interest {
         self.untold(about).0
     }
 
-    fn leave(&self, shard: &mut Shard, member: Member, _: &Arc<str>, leaving: Leaving) {
+    fn leave(&self, shard: &mut Shard, member: Follower, _: &Arc<str>, leaving: Detach) {
         shard.rosters.entities.leave(member, self);
         set(&shard.stats.entities, shard.rosters.entities.index.size());
-        if leaving == Leaving::Alone {
+        if leaving == Detach::Alone {
             shard.leave_entities(member, self);
         }
     }
 }
 
-impl Desk {
-    fn leave(&mut self, member: Member, interest: &Interest) {
+impl ShardEntities {
+    fn leave(&mut self, member: Follower, interest: &Interest) {
         for id in interest.ids.keys() {
             self.index.leave(&interest.code, id, member);
         }

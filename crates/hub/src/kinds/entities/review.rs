@@ -12,13 +12,13 @@ use std::time::Duration;
 use crate::messages::AsMessage as _;
 use tidewire_store::EntityEdit;
 
-use super::{Deed, EntityRequest, own_name};
+use super::{EntityCommand, EntityRequest, own_name};
 use crate::Command;
 use crate::Hub;
-use crate::audience::Member;
+use crate::audience::Follower;
 use crate::connection::{Key, StartFrom};
-use crate::horizon::Horizon;
-use crate::kinds::entities::kept::{Entities, Kept};
+use crate::horizon::MinOffset;
+use crate::kinds::entities::kept::{Entities, EntitiesByCode};
 use crate::kinds::{KindCommand, SubscribeRequest};
 use crate::outbox::Slot;
 use crate::shard::Shard;
@@ -29,7 +29,7 @@ use tidewire_access::problem::Problem;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What the store has of a connection, however long it takes to answer; none if the connection is gone.
-async fn look(hub: &Hub, id: &str) -> Option<Kept> {
+async fn look(hub: &Hub, id: &str) -> Option<EntitiesByCode> {
     loop {
         match Entities::look(hub, id).await {
             Ok(kept) => return Some(kept),
@@ -72,7 +72,7 @@ impl Shard {
                 () = hub.draining.cancelled() => return,
             };
             let Some((kept, refused)) = looked else { return };
-            let deed = Box::new(Deed::Reviewed { identity, edits, kept, refused });
+            let deed = Box::new(EntityCommand::Reviewed { identity, edits, kept, refused });
             shard.ask(Command::OfKind(KindCommand::Entities { key, deed })).await;
         });
     }
@@ -83,7 +83,7 @@ impl Shard {
         key: Key,
         identity: Identity,
         edits: u64,
-        kept: Kept,
+        kept: EntitiesByCode,
         refused: &[(String, Problem)],
     ) {
         // It is there for as long as its connection is.
@@ -121,7 +121,7 @@ impl Shard {
             }
         }
         for (slot, ids) in &deleted {
-            self.give_up(Member { key, slot: *slot }, ids, false);
+            self.give_up(Follower { key, slot: *slot }, ids, false);
         }
         for (code, ids) in added {
             if let Some((_, problem)) = refused.iter().find(|(of, _)| of == code) {
@@ -133,7 +133,7 @@ impl Shard {
                 code: code.into(),
                 ids,
                 start: StartFrom::Now,
-                horizon: Horizon::default(),
+                horizon: MinOffset::default(),
                 identity: identity.clone(),
                 adds: true,
                 kept: true,

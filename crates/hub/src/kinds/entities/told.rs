@@ -10,14 +10,14 @@ use tidewire_store::EntityAction;
 use super::interest::Interest;
 use super::news::ChangesOfEntities;
 use super::own_name;
-use super::waiting::{self, Told};
+use super::waiting::{self, EntityState};
 use crate::announce::Announcement;
-use crate::audience::Member;
+use crate::audience::Follower;
 use crate::connection::Key;
-use crate::flush::Room;
+use crate::flush::WriteBudget;
 use crate::kinds::{About, News, Written};
 use crate::messages::CreatedOf;
-use crate::outbox::{Cargo, Slot};
+use crate::outbox::{OutboxItem, Slot};
 use crate::round::{Round, Serving};
 use crate::shard::Shard;
 use crate::stats::add;
@@ -59,7 +59,7 @@ impl Shard {
         key: Key,
         slot: Slot,
         joining: u32,
-        outcome: Result<Vec<Told>, Problem>,
+        outcome: Result<Vec<EntityState>, Problem>,
     ) {
         let Some(connection) = self.connection(key) else { return };
         let Some(subscription) = connection.subscription(slot) else { return };
@@ -76,7 +76,7 @@ impl Shard {
                 let stream_id = &own_name(&code);
                 let of = CreatedOf::Entities { stream_id, entity_code: &code, entities };
                 self.announce(key, vec![Announcement { slot, after, reset, of }]);
-                self.make_ready(Member { key, slot });
+                self.make_ready(Follower { key, slot });
             }
             Err(problem) => {
                 let given_up = interest.given_up(answered);
@@ -84,15 +84,15 @@ impl Shard {
                 if last {
                     return self.fail(key, slot, &problem);
                 }
-                self.give_up(Member { key, slot }, &given_up, true);
+                self.give_up(Follower { key, slot }, &given_up, true);
                 self.say(key, &problem.message(Some(&query_id)));
-                self.make_ready(Member { key, slot });
+                self.make_ready(Follower { key, slot });
             }
         }
     }
 
     /// Tells what has waited for a request to be answered.
-    fn make_ready(&mut self, member: Member) {
+    fn make_ready(&mut self, member: Follower) {
         let subscription = self.connection(member.key).and_then(|c| c.subscription(member.slot));
         let Some(subscription) = subscription.filter(|s| s.announced) else { return };
         let Some(interest) = subscription.kind.entities_mut() else { return };
@@ -101,7 +101,7 @@ impl Shard {
         }
         interest.live = true;
         if !interest.waiting.is_empty() {
-            let cargo = Cargo::Turn { slot: member.slot, ticket: 0 };
+            let cargo = OutboxItem::Turn { slot: member.slot, ticket: 0 };
             self.hand_over(member, Bytes::new(), cargo, &mut Serving::default());
         }
     }
@@ -109,7 +109,7 @@ impl Shard {
 
 impl Interest {
     /// Takes out what is yet to be told, as messages.
-    pub(super) fn untold(&mut self, about: &mut About<'_>) -> (Vec<String>, Vec<Told>) {
+    pub(super) fn untold(&mut self, about: &mut About<'_>) -> (Vec<String>, Vec<EntityState>) {
         self.queued = false;
         if !about.announced || self.is_held() {
             return Default::default();
@@ -120,7 +120,7 @@ impl Interest {
     }
 
     /// The bytes of what is to be told, now that its turn has come.
-    pub(super) fn tell(&mut self, about: &mut About<'_>, room: &mut Room<'_>) -> Written {
+    pub(super) fn tell(&mut self, about: &mut About<'_>, room: &mut WriteBudget<'_>) -> Written {
         let created_at_ms = self.waiting.created_at_ms();
         let (messages, changes) = self.untold(about);
         add(&room.stats.invalidations, changes.len() as u64);

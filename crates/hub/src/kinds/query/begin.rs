@@ -9,14 +9,14 @@ use tidewire_query::{PlanName, RowText};
 use tidewire_store::Position;
 
 use crate::announce::Announcement;
-use crate::audience::Member;
-use crate::flush::Room;
+use crate::audience::Follower;
+use crate::flush::WriteBudget;
 use crate::frames::put;
 use crate::kinds::query::LiveQuery;
 use crate::kinds::query::engine::{Compiled, piece};
 use crate::kinds::{About, Written};
 use crate::messages::{CreatedOf, InitialBatch, Json};
-use crate::outbox::{Cargo, Parcel};
+use crate::outbox::{OutboxItem, QueuedItem};
 use crate::shard::Shard;
 
 /// Rows that are yet to be sent.
@@ -48,7 +48,7 @@ pub(super) struct Beginning<'a> {
 
 impl Shard {
     /// Gives someone all rows of a result, or has them go on without.
-    pub(super) fn begin_result(&mut self, member: Member, begins: &Beginning<'_>) {
+    pub(super) fn begin_result(&mut self, member: Follower, begins: &Beginning<'_>) {
         let now_ms = self.now_ms;
         let connection = self.connections.get_mut(member.key.index);
         let connection = connection.filter(|c| c.serial == member.key.serial);
@@ -87,10 +87,10 @@ impl Shard {
             row_count: rows.as_ref().map(|(_, rows)| rows.len()),
             initial_results: rows.as_ref().map(|((text, _), _)| Json::from(&**text)),
         };
-        let Member { key, slot } = member;
+        let Follower { key, slot } = member;
         self.announce(key, vec![Announcement { slot, after: begins.at, reset, of }]);
         if more && let Some(connection) = self.connection(key) {
-            let cargo = Cargo::Turn { slot, ticket: results };
+            let cargo = OutboxItem::Turn { slot, ticket: results };
             connection.queue(Bytes::new(), cargo, now_ms);
         }
     }
@@ -102,7 +102,7 @@ impl LiveQuery {
         &mut self,
         about: &mut About<'_>,
         result: u32,
-        room: &mut Room<'_>,
+        room: &mut WriteBudget<'_>,
     ) -> Written {
         let current = self.results == result;
         let Some(pieces) = self.pieces.as_mut().filter(|_| current) else {
@@ -117,7 +117,7 @@ impl LiveQuery {
             then = std::mem::take(&mut self.held);
             self.give_up();
         }
-        let is_live = |parcel: &&Parcel| matches!(parcel.cargo, Cargo::Live { .. });
+        let is_live = |parcel: &&QueuedItem| matches!(parcel.cargo, OutboxItem::Live { .. });
         let changes = then.iter().filter(is_live).count();
         *about.waiting += u32::try_from(changes).unwrap_or(u32::MAX);
         let rows = Json::from(&*rows);

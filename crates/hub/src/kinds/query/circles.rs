@@ -6,21 +6,21 @@ use std::sync::Arc;
 use tidewire_query::{QueryId, Subscriber, To};
 use tidewire_store::Position;
 
-use crate::audience::{Group, Member};
+use crate::audience::{Follower, Group};
 use crate::fan_out::listed;
 
 /// What a shard knows of queries.
 #[derive(Debug, Default)]
-pub struct Board {
+pub struct QueryCohorts {
     /// Where the desk was when it was last heard.
     pub(super) position: Position,
-    members: HashMap<Subscriber, Member>,
-    circles: HashMap<QueryId, Circle>,
+    members: HashMap<Subscriber, Follower>,
+    circles: HashMap<QueryId, QueryCohort>,
 }
 
 /// Those who follow one query and have begun.
 #[derive(Debug, Default)]
-pub(crate) struct Circle {
+pub(crate) struct QueryCohort {
     /// By the name that they have for it: those of one name are told the same bytes.
     named: HashMap<Arc<str>, Group>,
     /// Something that happened is yet to be told.
@@ -29,24 +29,24 @@ pub(crate) struct Circle {
 
 /// Those whom something concerns.
 #[derive(Debug)]
-pub(super) struct Concerned {
+pub(super) struct AffectedFollowers {
     /// The name that all of them have for the query, if that is known.
     pub(super) query_id: Option<Arc<str>>,
-    pub(super) members: Arc<Vec<Member>>,
+    pub(super) members: Arc<Vec<Follower>>,
 }
 
-impl Board {
-    pub fn at(position: Position) -> Board {
-        Board { position, ..Board::default() }
+impl QueryCohorts {
+    pub fn at(position: Position) -> QueryCohorts {
+        QueryCohorts { position, ..QueryCohorts::default() }
     }
 
     /// Someone waits for the first rows.
-    pub fn enter(&mut self, who: Subscriber, member: Member) {
+    pub fn enter(&mut self, who: Subscriber, member: Follower) {
         self.members.insert(who, member);
     }
 
     /// Someone follows a query, under a name, from here on.
-    pub fn begin(&mut self, query: QueryId, query_id: &Arc<str>, member: Member) {
+    pub fn begin(&mut self, query: QueryId, query_id: &Arc<str>, member: Follower) {
         let circle = self.circles.entry(query).or_default();
         circle.named.entry(Arc::clone(query_id)).or_default().enter(member);
     }
@@ -78,17 +78,17 @@ impl Board {
     }
 
     /// One who follows a query, or waits to.
-    pub(super) fn member(&self, who: Subscriber) -> Option<Member> {
+    pub(super) fn member(&self, who: Subscriber) -> Option<Follower> {
         self.members.get(&who).copied()
     }
 
     /// Those whom something concerns: all of a query by the name that they have for it, or some of whatever
     /// names.
-    pub(super) fn concerned(&self, to: &To) -> Vec<Concerned> {
+    pub(super) fn concerned(&self, to: &To) -> Vec<AffectedFollowers> {
         match to {
             To::All(query) => {
                 let named = self.circles.get(query).into_iter().flat_map(|circle| &circle.named);
-                let concerned = |(name, group): (&Arc<str>, &Group)| Concerned {
+                let concerned = |(name, group): (&Arc<str>, &Group)| AffectedFollowers {
                     query_id: Some(Arc::clone(name)),
                     members: group.list(),
                 };
@@ -96,7 +96,7 @@ impl Board {
             }
             To::Only(_, named) => {
                 let found = named.iter().filter_map(|who| self.member(*who));
-                vec![Concerned { query_id: None, members: listed(found) }]
+                vec![AffectedFollowers { query_id: None, members: listed(found) }]
             }
         }
     }

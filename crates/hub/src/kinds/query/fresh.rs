@@ -11,8 +11,8 @@
 //! client follows and does not read, what is held for it is one result and a queue.
 
 use crate::connection::Connection;
-use crate::fan_out::Hold;
-use crate::outbox::{Cargo, Parcel, Slot};
+use crate::fan_out::PendingAction;
+use crate::outbox::{OutboxItem, QueuedItem, Slot};
 use tidewire_access::options::LiveOptions;
 
 /// The ticket of a query that lost its place: when its turn comes, all rows are asked for. Any other is
@@ -21,18 +21,22 @@ pub(super) const ASK_AGAIN: u32 = 0;
 
 impl super::LiveQuery {
     /// Keeps a change while rows go out, for which it has to wait.
-    pub(super) fn hold_while_rows_go_out(&mut self, parcel: Parcel, limits: &LiveOptions) -> Hold {
-        let (Some(_), Cargo::Live { events, .. }) = (&self.pieces, parcel.cargo) else {
-            return Hold::Not(parcel);
+    pub(super) fn hold_while_rows_go_out(
+        &mut self,
+        parcel: QueuedItem,
+        limits: &LiveOptions,
+    ) -> PendingAction {
+        let (Some(_), OutboxItem::Live { events, .. }) = (&self.pieces, parcel.cargo) else {
+            return PendingAction::Not(parcel);
         };
         let (events, bytes) =
             (self.held_events + events as usize, self.held_bytes + parcel.bytes.len());
         if events > limits.queue_events_max || bytes > limits.queue_bytes_max {
-            return Hold::Full;
+            return PendingAction::Full;
         }
         (self.held_events, self.held_bytes) = (events, bytes);
         self.held.push(parcel);
-        Hold::Held
+        PendingAction::Held
     }
 }
 

@@ -8,14 +8,14 @@ use tidewire_query::{EndReason, QueryId, To};
 use tidewire_store::Position;
 
 use super::begin::Beginning;
-use super::circles::Concerned;
-use crate::audience::Member;
+use super::circles::AffectedFollowers;
+use crate::audience::Follower;
 use crate::forms::Forms;
 use crate::frames::{Dialect, put};
 use crate::kinds::News;
-use crate::kinds::query::engine::{self, Change, News as Said, QuerySight};
+use crate::kinds::query::engine::{self, Change, News as Said, QueryUpdates};
 use crate::messages::{Progress, ServerMessage as _};
-use crate::outbox::Cargo;
+use crate::outbox::OutboxItem;
 use crate::round::{ROUND_BYTES_MAX, Round, Serving};
 use crate::shard::Shard;
 use tidewire_wire::websocket::deflate::Deflater;
@@ -80,7 +80,7 @@ impl Frames {
 
 impl Shard {
     /// Hands out what one turn of the desk brought.
-    pub(crate) fn hear(&mut self, sight: &QuerySight) {
+    pub(crate) fn hear(&mut self, sight: &QueryUpdates) {
         let alone = sight.news.len() == 1;
         for said in &sight.news {
             let to = match &**said {
@@ -95,7 +95,7 @@ impl Shard {
                 Said::Change { to, .. } | Said::Settled { to, .. } | Said::End { to, .. } => to,
             };
             let query = engine::query_of(to);
-            let round = |Concerned { query_id, members }| {
+            let round = |AffectedFollowers { query_id, members }| {
                 let news = QueryNews::new(query, said, query_id);
                 Round::new(News::Query(Box::new(news)), members)
             };
@@ -122,7 +122,7 @@ impl Shard {
         }
     }
 
-    fn tell_settled(&mut self, member: Member, at: Position, serving: &mut Serving) {
+    fn tell_settled(&mut self, member: Follower, at: Position, serving: &mut Serving) {
         let offset = self.hub.offset(at);
         let connection = self.connections.get_mut(member.key.index);
         let connection = connection.filter(|c| c.serial == member.key.serial && !c.closing);
@@ -140,12 +140,12 @@ impl Shard {
         let mut bytes = BytesMut::new();
         put(&mut bytes, dialect, message.as_bytes(), None, &mut self.deflater);
         // Given up with the changes before it, whose place it tells.
-        let cargo = Cargo::live(member.slot, (at, at), 0, 0);
+        let cargo = OutboxItem::live(member.slot, (at, at), 0, 0);
         self.hand_over(member, bytes.freeze(), cargo, serving);
     }
 
     /// The desk keeps a query no longer, for one who follows it or waits to.
-    fn end_query(&mut self, member: Member, reason: &EndReason) {
+    fn end_query(&mut self, member: Follower, reason: &EndReason) {
         let connection = self.connection(member.key);
         let subscription = connection.and_then(|c| c.subscription(member.slot));
         let Some(subscription) = subscription else { return };
@@ -163,7 +163,7 @@ impl Shard {
 
 impl QueryNews {
     /// Tells one follower.
-    pub fn tell(&mut self, shard: &mut Shard, member: Member, serving: &mut Serving) {
+    pub fn tell(&mut self, shard: &mut Shard, member: Follower, serving: &mut Serving) {
         // Several go out in one write.
         serving.alone &= self.said.len() == 1;
         for (said, frames) in &mut self.said {
@@ -176,7 +176,7 @@ fn tell(
     said: &Said,
     frames: &mut Frames,
     shard: &mut Shard,
-    member: Member,
+    member: Follower,
     serving: &mut Serving,
 ) {
     let begins = match said {
@@ -198,7 +198,7 @@ fn tell(
 fn tell_change(
     frames: &mut Frames,
     shard: &mut Shard,
-    member: Member,
+    member: Follower,
     change: &Change,
     serving: &mut Serving,
 ) {
@@ -214,6 +214,6 @@ fn tell_change(
     query.counts.count(lag_ms, queue_depth, change.plan, &shard.hub.queries.registry);
     let bytes = frames.of(change, dialect, &subscription.query_id, &mut shard.deflater);
     let to = change.at.unwrap_or(Position::START);
-    let cargo = Cargo::live(member.slot, (to, to), change.rows, change.created_at_ms);
+    let cargo = OutboxItem::live(member.slot, (to, to), change.rows, change.created_at_ms);
     shard.hand_over(member, bytes, cargo, serving);
 }

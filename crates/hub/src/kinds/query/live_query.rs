@@ -6,7 +6,7 @@ use tidewire_query::{QueryId, Subscriber};
 
 use super::begin::Pieces;
 use crate::kinds::query::engine::{Counts, QuerySeats};
-use crate::outbox::Parcel;
+use crate::outbox::QueuedItem;
 
 /// The part of a subscription that only one to a live query has.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct LiveQuery {
     /// How many results it was given: a piece of an earlier one is not sent any more.
     pub(super) results: u32,
     /// What happened while the pieces go out.
-    pub(super) held: Vec<Parcel>,
+    pub(super) held: Vec<QueuedItem>,
     pub(super) held_events: usize,
     pub(super) held_bytes: usize,
     /// The desk has ended it.

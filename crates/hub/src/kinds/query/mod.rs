@@ -27,18 +27,18 @@ use tidewire_store::{LiveQueryRow, Position};
 
 use crate::Hub;
 use crate::admit::Admission;
-use crate::audience::Member;
+use crate::audience::Follower;
 use crate::connection::{Connection, Key, Subscription};
-use crate::fan_out::Hold;
-use crate::flush::Room;
-use crate::kinds::query::engine::{Compiled, Order, QuerySeats};
-use crate::kinds::{About, Beside, Kind, Leaving, Lost, Subject, Wanted, Written};
-use crate::outbox::Parcel;
+use crate::fan_out::PendingAction;
+use crate::flush::WriteBudget;
+use crate::kinds::query::engine::{Compiled, EngineCommand, QuerySeats};
+use crate::kinds::{About, Detach, Kind, KindRequest, Lost, SameName, Subject, Written};
+use crate::outbox::QueuedItem;
 use crate::shard::Shard;
 use tidewire_access::options::{LiveOptions, Options};
 use tidewire_access::problem::Problem;
 
-pub use circles::Board;
+pub use circles::QueryCohorts;
 pub use hear::QueryNews;
 pub use live_query::LiveQuery;
 
@@ -57,7 +57,7 @@ pub struct QueryRequest {
     pub seats: QuerySeats,
 }
 
-impl Wanted for QueryRequest {
+impl KindRequest for QueryRequest {
     fn query_id(&self) -> &Arc<str> {
         &self.query_id
     }
@@ -66,7 +66,7 @@ impl Wanted for QueryRequest {
         over_one_cursor()
     }
 
-    fn fits(&self, at: &Connection, beside: Beside, options: &Options) -> Result<(), Problem> {
+    fn fits(&self, at: &Connection, beside: SameName, options: &Options) -> Result<(), Problem> {
         fits(at, beside, options)
     }
 }
@@ -77,7 +77,7 @@ pub(crate) fn over_one_cursor() -> Result<(), Problem> {
 }
 
 /// Whether there is room for one more.
-pub fn fits(connection: &Connection, beside: Beside, options: &Options) -> Result<(), Problem> {
+pub fn fits(connection: &Connection, beside: SameName, options: &Options) -> Result<(), Problem> {
     let others = connection.slots().filter(|(slot, _)| Some(*slot) != beside.replaced());
     let queries_max = options.queries.per_connection_max;
     match others.filter(|(_, s)| s.kind.query().is_some()).count() >= queries_max {
@@ -114,9 +114,9 @@ impl Shard {
         query.tables = tables.map(|table| table.table.clone()).collect();
         let kind = Kind::Query(Box::new(query));
         let Some(slot) = self.add(key, (query_id, None), kind, renewed) else { return };
-        self.rosters.queries.enter(who, Member { key, slot });
+        self.rosters.queries.enter(who, Follower { key, slot });
         let shard = self.index;
-        self.hub.queries.order(Order::Subscribe { who, shard, compiled, resume });
+        self.hub.queries.order(EngineCommand::Subscribe { who, shard, compiled, resume });
     }
 }
 
@@ -136,11 +136,11 @@ impl Subject for LiveQuery {
         self.goes_out()
     }
 
-    fn hold(&mut self, parcel: Parcel, limits: &LiveOptions) -> Hold {
+    fn hold(&mut self, parcel: QueuedItem, limits: &LiveOptions) -> PendingAction {
         self.hold_while_rows_go_out(parcel, limits)
     }
 
-    fn write(&mut self, about: &mut About<'_>, ticket: u32, room: &mut Room<'_>) -> Written {
+    fn write(&mut self, about: &mut About<'_>, ticket: u32, room: &mut WriteBudget<'_>) -> Written {
         match ticket {
             fresh::ASK_AGAIN => Written { goes_on: true, ..Written::default() },
             result => self.next_piece(about, result, room),
@@ -155,20 +155,20 @@ impl Subject for LiveQuery {
 
     fn go_on(&mut self, hub: &Hub) -> bool {
         if !self.begun {
-            hub.queries.order(Order::Again(self.who));
+            hub.queries.order(EngineCommand::Again(self.who));
         }
         !self.begun
     }
 
-    fn leave(&self, shard: &mut Shard, _: Member, query_id: &Arc<str>, leaving: Leaving) {
+    fn leave(&self, shard: &mut Shard, _: Follower, query_id: &Arc<str>, leaving: Detach) {
         shard.rosters.queries.leave(self.who, self.query, query_id);
         let queries = &shard.hub.queries;
         if !self.ended {
-            queries.order(Order::Unsubscribe(self.who));
+            queries.order(EngineCommand::Unsubscribe(self.who));
         }
         match leaving {
-            Leaving::Alone => queries.registry.closed(&self.live_id),
-            Leaving::WithConnection => queries.registry.disconnected(&self.live_id),
+            Detach::Alone => queries.registry.closed(&self.live_id),
+            Detach::WithConnection => queries.registry.disconnected(&self.live_id),
         }
     }
 }

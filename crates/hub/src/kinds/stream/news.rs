@@ -8,27 +8,27 @@ use bytes::{Bytes, BytesMut};
 use tidewire_query::Effort;
 use tidewire_store::{Epoch, Event, Position};
 
-use crate::audience::Circle;
+use crate::audience::EncodingGroup;
 use crate::forms::Forms;
 use crate::frames::{Dialect, Envelope};
 use crate::lens::{Opened, Tables};
-use crate::reader_frame::{Extent, Frame, Voice};
+use crate::reader_frame::{Extent, Frame, ReaderFormat};
 use crate::round::ROUND_BYTES_MAX;
-use crate::tail::{Chunk, Ending, Glimpse, Notice, Topic};
+use crate::tail::{Chunk, Ending, SchemaChange, StreamSlice, Topic};
 use tidewire_wire::websocket::deflate::Deflater;
 
 /// Chunks of a stream, and perhaps its end after them.
 #[derive(Debug)]
 pub struct StreamNews {
     pub topic: Arc<Topic>,
-    pub(crate) circle: Circle,
+    pub(crate) circle: EncodingGroup,
     pub chunks: Vec<Arc<Chunk>>,
     /// `seen <= chunks.len()`: those before it are as the circle sees them.
     seen: usize,
     /// What the circle sees cannot be said without another look at the table.
     pub in_doubt: bool,
     /// After the chunks the columns of the stream's table are others.
-    pub(super) notice: Option<Arc<Notice>>,
+    pub(super) notice: Option<Arc<SchemaChange>>,
     pub(super) ending: Option<Ending>,
     /// The chunks as bytes, in each dialect that was needed so far.
     bytes: Forms,
@@ -37,8 +37,8 @@ pub struct StreamNews {
 }
 
 impl StreamNews {
-    pub(crate) fn new(glimpse: &Glimpse, circle: &Circle) -> StreamNews {
-        let Glimpse { topic, chunk, notice, ending, .. } = glimpse;
+    pub(crate) fn new(glimpse: &StreamSlice, circle: &EncodingGroup) -> StreamNews {
+        let StreamSlice { topic, chunk, notice, ending, .. } = glimpse;
         StreamNews {
             topic: Arc::clone(topic),
             circle: circle.clone(),
@@ -150,7 +150,7 @@ impl StreamNews {
         envelope: &Envelope,
         deflater: &mut Option<Deflater>,
     ) -> Bytes {
-        let Circle::Named(query_id, _) = &self.circle else { return Bytes::new() };
+        let EncodingGroup::Named(query_id, _) = &self.circle else { return Bytes::new() };
         let chunks = &self.chunks;
         let encode = || {
             let mut each =
@@ -168,7 +168,7 @@ impl StreamNews {
     }
 
     /// All events as readers get them, made once.
-    pub(crate) fn frame(&mut self, voice: Voice, now_ms: i64) -> Frame {
+    pub(crate) fn frame(&mut self, voice: ReaderFormat, now_ms: i64) -> Frame {
         let (voice, extent, last) = (voice.common(), self.extent(), self.last());
         let chunks = &self.chunks;
         let encode = || match &chunks[..] {

@@ -25,20 +25,20 @@ use rand::Rng as _;
 use tidewire_store::{Page, PageLimit, Position};
 
 use crate::Hub;
-use crate::audience::{Circle, Member};
+use crate::audience::{EncodingGroup, Follower};
 use crate::connection::{Connection, Key};
-use crate::facts::Facts;
+use crate::facts::ConnectionInfo;
 use crate::kinds::stream::news::StreamNews;
-use crate::lens::{Lens, Sees, View};
+use crate::lens::{RowFilter, SliceVisibility, View};
 use crate::log_feed::replay::{read_page, renew_every, see_page};
 use crate::lookup::Reach;
-use crate::outbox::{Cargo, Slot};
-use crate::outlet::Outlet;
-use crate::reader_frame::{Extent, Frame, Voice};
+use crate::outbox::{OutboxItem, Slot};
+use crate::outlet::Transport;
+use crate::reader_frame::{Extent, Frame, ReaderFormat};
 use crate::round::Serving;
 use crate::shard::{Shard, ms};
 use crate::stats::add;
-use crate::tail::{Attendance, Ending, Notice};
+use crate::tail::{Ending, SchemaChange, TopicGuard};
 use crate::{Command, Handle, KindCommand};
 use tidewire_access::problem::Problem;
 use tidewire_wire::clock::now_ms;
@@ -58,13 +58,13 @@ const RECONNECT_BASE_MS: u64 = 500;
 /// A reader that comes, with the first page it is to get.
 #[derive(Debug)]
 pub struct Arrival {
-    facts: Arc<Facts>,
-    attendance: Attendance,
+    facts: Arc<ConnectionInfo>,
+    attendance: TopicGuard,
     reach: Reach,
     view: Option<View>,
-    voice: Voice,
+    voice: ReaderFormat,
     created: Position,
-    first: Passage,
+    first: StreamPage,
     renew_every: Option<Duration>,
 }
 
@@ -72,15 +72,15 @@ impl Arrival {
     /// A reader of what lies after a position. The attendance must be older than the page, which is as
     /// the reader sees it.
     pub fn new(
-        facts: Arc<Facts>,
-        attendance: Attendance,
+        facts: Arc<ConnectionInfo>,
+        attendance: TopicGuard,
         reach: Reach,
-        (view, lens): (Option<View>, Option<Arc<Lens>>),
+        (view, lens): (Option<View>, Option<Arc<RowFilter>>),
         page: &Page,
         after: Position,
-        voice: Voice,
+        voice: ReaderFormat,
     ) -> Arrival {
-        let place = Place { position: after, offset: after };
+        let place = ReaderPosition { position: after, offset: after };
         let state = &page.view.state;
         Arrival {
             facts,
@@ -89,7 +89,7 @@ impl Arrival {
             view,
             voice,
             created: state.created,
-            first: Passage::of(page, lens, place, voice),
+            first: StreamPage::of(page, lens, place, voice),
             renew_every: renew_every(state),
         }
     }
@@ -97,7 +97,7 @@ impl Arrival {
 
 /// How far a reader has got.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct ReaderPosition {
     /// It was given all of the stream up to here. `offset <= position`.
     position: Position,
     /// The last offset that it was told.
@@ -106,19 +106,24 @@ struct Place {
 
 /// A page of the store as a reader gets it.
 #[derive(Debug)]
-pub struct Passage {
+pub struct StreamPage {
     /// A `control` event at least.
     frame: Frame,
     events: usize,
-    reached: Place,
+    reached: ReaderPosition,
     closed: bool,
     created: Position,
     /// What it was seen through.
-    lens: Option<Arc<Lens>>,
+    lens: Option<Arc<RowFilter>>,
 }
 
-impl Passage {
-    fn of(page: &Page, lens: Option<Arc<Lens>>, place: Place, voice: Voice) -> Passage {
+impl StreamPage {
+    fn of(
+        page: &Page,
+        lens: Option<Arc<RowFilter>>,
+        place: ReaderPosition,
+        voice: ReaderFormat,
+    ) -> StreamPage {
         let state = &page.view.state;
         let offset = page.next(place.offset);
         let closed = page.up_to_date() && state.closed.is_some();
@@ -127,10 +132,13 @@ impl Passage {
             true => Extent::UpToDate,
             false => Extent::Partly,
         };
-        Passage {
+        StreamPage {
             frame: voice.frame(&page.events, offset, reach, now_ms()),
             events: page.events.len(),
-            reached: Place { position: place.position.max(page.scanned_to).max(offset), offset },
+            reached: ReaderPosition {
+                position: place.position.max(page.scanned_to).max(offset),
+                offset,
+            },
             closed,
             created: state.created,
             lens,
@@ -157,11 +165,11 @@ pub struct Reader {
     reach: Reach,
     /// What it sees of a table, if not all, and through what.
     view: Option<View>,
-    lens: Option<Arc<Lens>>,
+    lens: Option<Arc<RowFilter>>,
     /// Which stream of this name it reads.
     created: Position,
-    voice: Voice,
-    place: Place,
+    voice: ReaderFormat,
+    place: ReaderPosition,
     progress: Progress,
     ends_at_ms: u64,
 }
@@ -172,9 +180,9 @@ impl Reader {
     }
 
     /// Its place in an audience.
-    pub(crate) fn membership(&self, key: Key) -> (&Arc<str>, Circle, Member) {
-        let circle = Circle::Readers(self.view.clone());
-        (&self.stream, circle, Member { key, slot: Slot::OF_READER })
+    pub(crate) fn membership(&self, key: Key) -> (&Arc<str>, EncodingGroup, Follower) {
+        let circle = EncodingGroup::Readers(self.view.clone());
+        (&self.stream, circle, Follower { key, slot: Slot::OF_READER })
     }
 
     /// When it is to be looked after, if nothing is sent to it after this.
@@ -190,7 +198,7 @@ impl Connection {
     }
 
     /// Sends a reader something, which waits until the end of the turn.
-    fn give(&mut self, frame: &Frame, cargo: Cargo, now_ms: u64) {
+    fn give(&mut self, frame: &Frame, cargo: OutboxItem, now_ms: u64) {
         let bytes = frame.bytes(self.dialect());
         if let Some(reader) = &self.reader {
             self.next_ping_ms = reader.next_care_ms(now_ms);
@@ -199,7 +207,7 @@ impl Connection {
     }
 
     /// Sends a reader something at once, if nothing waits before it. Returns whether all is out.
-    fn give_straight(&mut self, frame: &Frame, cargo: Cargo, now_ms: u64) -> bool {
+    fn give_straight(&mut self, frame: &Frame, cargo: OutboxItem, now_ms: u64) -> bool {
         if !self.is_idle() {
             self.give(frame, cargo, now_ms);
             return false;
@@ -213,13 +221,13 @@ impl Connection {
 
 impl Shard {
     /// Lets a reader in.
-    pub(crate) fn admit_reader(&mut self, outlet: Outlet, arrival: Arrival) -> Key {
+    pub(crate) fn admit_reader(&mut self, outlet: Transport, arrival: Arrival) -> Key {
         let key = self.attach(outlet, arrival.facts, true);
         let sse_ms = ms(self.hub.options.streams.sse_duration);
         let (now_ms, stream) = (self.now_ms, Arc::clone(arrival.attendance.stream()));
         let Some(connection) = self.connection(key) else { return key };
         let Arrival { reach, view, voice, created, first, renew_every, attendance, .. } = arrival;
-        let circle = Circle::Readers(view.clone());
+        let circle = EncodingGroup::Readers(view.clone());
         connection.reader = Some(Reader {
             stream: Arc::clone(&stream),
             reach,
@@ -231,7 +239,7 @@ impl Shard {
             progress: Progress::Reading,
             ends_at_ms: now_ms.saturating_add(sse_ms),
         });
-        self.enter(&stream, circle, Member { key, slot: Slot::OF_READER });
+        self.enter(&stream, circle, Follower { key, slot: Slot::OF_READER });
         // Until here, so that what the tail remembers since then is not forgotten.
         drop(attendance);
         self.renew_every(&stream, renew_every);
@@ -243,7 +251,7 @@ impl Shard {
     }
 
     /// Takes a page of the store that was read for a reader.
-    pub(crate) fn read_on(&mut self, key: Key, read: Result<Box<Passage>, Problem>) {
+    pub(crate) fn read_on(&mut self, key: Key, read: Result<Box<StreamPage>, Problem>) {
         let Some(connection) = self.connection(key) else { return };
         let Some(reader) = &mut connection.reader else { return };
         match read {
@@ -265,7 +273,7 @@ impl Shard {
         }
     }
 
-    fn take_passage(&mut self, key: Key, passage: &Passage) {
+    fn take_passage(&mut self, key: Key, passage: &StreamPage) {
         let now_ms = self.now_ms;
         let Some(connection) = self.connection(key) else { return };
         let Some(reader) = &mut connection.reader else { return };
@@ -275,7 +283,7 @@ impl Shard {
         if passage.closed {
             return self.end_reader(key, &passage.frame);
         }
-        connection.give(&passage.frame, Cargo::Replayed, now_ms);
+        connection.give(&passage.frame, OutboxItem::Replayed, now_ms);
         add(&self.stats.replayed_events, passage.events as u64);
         self.touch(key.index);
     }
@@ -297,7 +305,7 @@ impl Shard {
         }
         let blocked = connection.blocked;
         let Some(reader) = &mut connection.reader else { return };
-        let (Place { position, offset }, last) = (reader.place, news.last());
+        let (ReaderPosition { position, offset }, last) = (reader.place, news.last());
         let closes = news.ending.is_some();
         if reader.progress != Progress::Live || (position >= last && !closes) {
             return;
@@ -322,9 +330,10 @@ impl Shard {
         if closes {
             return self.end_reader(key, &frame);
         }
-        reader.place = Place { position: last, offset: last };
+        reader.place = ReaderPosition { position: last, offset: last };
         let events = news.event_count();
-        let cargo = Cargo::live(Slot::OF_READER, (position, last), events, news.created_at_ms());
+        let cargo =
+            OutboxItem::live(Slot::OF_READER, (position, last), events, news.created_at_ms());
         if !serving.alone {
             connection.give(&frame, cargo, now_ms);
         } else if connection.give_straight(&frame, cargo, now_ms) {
@@ -337,7 +346,7 @@ impl Shard {
 
     /// Mentions to a reader that is live that the columns of its table changed. Its protocol has no word
     /// for that, so it is a comment.
-    pub(crate) fn mention(&mut self, key: Key, notice: &Notice) {
+    pub(crate) fn mention(&mut self, key: Key, notice: &SchemaChange) {
         let (now_ms, offset) = (self.now_ms, self.hub.offset(notice.position));
         let Some(connection) = self.connection(key).filter(|c| !c.closing && !c.blocked) else {
             return;
@@ -347,7 +356,7 @@ impl Shard {
             let view = connection.reader.as_ref().and_then(|reader| reader.view.as_ref());
             let what = notice.told_to(view).replace(['\n', '\r'], " ");
             let comment = Frame::of(&format!(": schema_changed {offset} {what}\n\n"));
-            connection.give(&comment, Cargo::Message, now_ms);
+            connection.give(&comment, OutboxItem::Message, now_ms);
             self.touch(key.index);
         }
     }
@@ -360,24 +369,24 @@ impl Shard {
         let Some(reader) = &mut connection.reader else { return };
         let Some(audience) = self.audiences.get(&reader.stream) else { return };
         let topic = audience.attendance.topic();
-        let Place { position, offset } = reader.place;
+        let ReaderPosition { position, offset } = reader.place;
         let look = topic.look(position, PIECE_BYTES).0;
         let (events, last, are_all) = match look.seen(&self.hub, reader.view.as_ref(), position) {
-            Sees::Events { events, last, are_all } => (events, last, are_all),
-            Sees::Nothing => {
+            SliceVisibility::Events { events, last, are_all } => (events, last, are_all),
+            SliceVisibility::Nothing => {
                 reader.progress = Progress::Live;
                 return;
             }
-            Sees::Closed => {
+            SliceVisibility::Closed => {
                 let frame = reader.voice.frame(&[], offset, Extent::Closed, wall_ms);
                 return self.end_reader(key, &frame);
             }
-            Sees::Ended => return self.end_reader(key, &Frame::default()),
-            Sees::Behind => {
+            SliceVisibility::Ended => return self.end_reader(key, &Frame::default()),
+            SliceVisibility::Behind => {
                 reader.progress = Progress::Reading;
                 add(&self.stats.replays, 1);
                 let (hub, shard) = (Arc::clone(&self.hub), self.handle.clone());
-                let wanted = Wanted {
+                let wanted = PageRequest {
                     stream: Arc::clone(&reader.stream),
                     reach: reader.reach.clone(),
                     view: reader.view.clone(),
@@ -394,7 +403,7 @@ impl Shard {
             self.touch(key.index);
             return;
         }
-        reader.place = Place { position: last, offset: last };
+        reader.place = ReaderPosition { position: last, offset: last };
         let reach = match are_all {
             true if topic.closes_at(last) => Extent::Closed,
             true => Extent::UpToDate,
@@ -407,7 +416,7 @@ impl Shard {
         if are_all {
             reader.progress = Progress::Live;
         }
-        connection.give(&frame, Cargo::Replayed, now_ms);
+        connection.give(&frame, OutboxItem::Replayed, now_ms);
         add(&self.stats.replayed_events, events.len() as u64);
         self.touch(key.index);
     }
@@ -432,7 +441,7 @@ impl Shard {
     pub(crate) fn end_reader(&mut self, key: Key, last: &Frame) {
         let now_ms = self.now_ms;
         if let Some(connection) = self.connection(key) {
-            connection.give(last, Cargo::Last, now_ms);
+            connection.give(last, OutboxItem::Last, now_ms);
             connection.closing = true;
             self.touch(key.index);
         }
@@ -456,29 +465,29 @@ impl Shard {
         }
         connection.next_ping_ms = reader.next_care_ms(now_ms);
         if connection.is_idle() {
-            connection.queue(connection.dialect().ping(), Cargo::Ping, now_ms);
+            connection.queue(connection.dialect().ping(), OutboxItem::Ping, now_ms);
             self.touch(key.index);
         }
     }
 }
 
 /// What of the store is read for a reader.
-struct Wanted {
+struct PageRequest {
     stream: Arc<str>,
     reach: Reach,
     view: Option<View>,
-    place: Place,
-    voice: Voice,
+    place: ReaderPosition,
+    voice: ReaderFormat,
 }
 
 /// Reads a page of the store for a reader.
-async fn read_store(hub: Arc<Hub>, shard: Handle, key: Key, wanted: Wanted) {
-    let Wanted { stream, reach, view, place, voice } = wanted;
+async fn read_store(hub: Arc<Hub>, shard: Handle, key: Key, wanted: PageRequest) {
+    let PageRequest { stream, reach, view, place, voice } = wanted;
     let read = async {
         let limit = PASSAGE_LIMIT;
         let mut page = read_page(&hub, &stream, &reach, place.position, limit).await?;
         let lens = see_page(&hub, view.as_ref(), &mut page).await?;
-        Ok(Box::new(Passage::of(&page, lens, place, voice)))
+        Ok(Box::new(StreamPage::of(&page, lens, place, voice)))
     };
     let read = tokio::select! {
         read = read => read,

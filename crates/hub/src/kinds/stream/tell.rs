@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use super::news::StreamNews;
-use crate::audience::{Circle, Member};
+use crate::audience::{EncodingGroup, Follower};
 use crate::kinds::News;
 use crate::log_feed::State;
 use crate::log_feed::unsorted::Delivery;
-use crate::outbox::Cargo;
+use crate::outbox::OutboxItem;
 use crate::reader_frame::Frame;
 use crate::round::{Round, Serving};
 use crate::shard::Shard;
-use crate::tail::{Ending, Glimpse};
+use crate::tail::{Ending, StreamSlice};
 
 impl Shard {
     /// Hands out what happened to a stream to those who follow it here.
-    pub(crate) fn see_stream(&mut self, glimpse: &Glimpse, alone: bool) {
+    pub(crate) fn see_stream(&mut self, glimpse: &StreamSlice, alone: bool) {
         let Some(audience) = self.audiences.get_mut(glimpse.topic.stream()) else { return };
         if !Arc::ptr_eq(audience.attendance.topic(), &glimpse.topic) {
             return;
@@ -26,12 +26,12 @@ impl Shard {
         if let Some(unseen) = glimpse.unseen {
             self.read_again(glimpse.topic.stream(), unseen);
         }
-        let Glimpse { chunk, notice, ending, .. } = glimpse;
+        let StreamSlice { chunk, notice, ending, .. } = glimpse;
         if chunk.is_none() && notice.is_none() && ending.is_none() {
             return;
         }
         let Some(audience) = self.audiences.get(glimpse.topic.stream()) else { return };
-        let round = |(circle, members): (&Circle, &Arc<Vec<Member>>)| {
+        let round = |(circle, members): (&EncodingGroup, &Arc<Vec<Follower>>)| {
             let news = News::Stream(Box::new(StreamNews::new(glimpse, circle)));
             Round::new(news, Arc::clone(members))
         };
@@ -42,7 +42,7 @@ impl Shard {
 
 impl StreamNews {
     /// Tells one follower.
-    pub(crate) fn tell(&mut self, shard: &mut Shard, member: Member, serving: &mut Serving) {
+    pub(crate) fn tell(&mut self, shard: &mut Shard, member: Follower, serving: &mut Serving) {
         let to_readers = self.circle.is_of_readers();
         if self.in_doubt {
             return shard.look_again(member, self);
@@ -68,7 +68,7 @@ impl StreamNews {
 
 impl Shard {
     /// Gives a round's events to one follower, unless it has them.
-    fn deliver(&mut self, member: Member, news: &mut StreamNews, serving: &mut Serving) {
+    fn deliver(&mut self, member: Follower, news: &mut StreamNews, serving: &mut Serving) {
         let Some(connection) = self.connections.get_mut(member.key.index) else { return };
         if connection.serial != member.key.serial || connection.closing {
             return;
@@ -105,12 +105,12 @@ impl Shard {
         if dialect.has_one_cursor() {
             connection.furthest = connection.furthest.max(last);
         }
-        let cargo = Cargo::live(member.slot, (after, last), events, news.created_at_ms());
+        let cargo = OutboxItem::live(member.slot, (after, last), events, news.created_at_ms());
         self.hand_over(member, bytes, cargo, serving);
     }
 
     /// Ends what follows a stream that has ended, after what came before.
-    fn deliver_ending(&mut self, member: Member, ending: Ending) {
+    fn deliver_ending(&mut self, member: Follower, ending: Ending) {
         if self.connection(member.key).is_none() {
             return;
         }
@@ -128,7 +128,7 @@ impl Shard {
 
     /// Sends one who sees a part of a table back to the store, because the table is not what it was when
     /// it was last looked at.
-    fn look_again(&mut self, member: Member, news: &StreamNews) {
+    fn look_again(&mut self, member: Follower, news: &StreamNews) {
         if let Some(notice) = news.notice.as_ref().filter(|_| !news.circle.is_of_readers()) {
             self.deliver_notice(member, notice);
         }
@@ -143,7 +143,7 @@ impl Shard {
     }
 
     /// Reads the store for one who got what happens until now.
-    pub(crate) fn replay_if_live(&mut self, member: Member) {
+    pub(crate) fn replay_if_live(&mut self, member: Follower) {
         let feed = self.connection(member.key).and_then(|c| c.feed(member.slot));
         if feed.is_some_and(|feed| feed.is_live()) {
             self.begin_replay(member.key, vec![member.slot]);

@@ -1,15 +1,15 @@
 //! Tables: a subscription to a table's rows is a [`Feed`](crate::log_feed::Feed) of the stream behind
 //! the table, as one to that stream is. What is a table's own is here: that its columns may change.
 
-use crate::audience::Member;
+use crate::audience::Follower;
 use crate::messages::{SchemaChanged, ServerMessage as _};
 use crate::shard::Shard;
-use crate::tail::Notice;
+use crate::tail::SchemaChange;
 
 impl Shard {
     /// Tells one follower that the columns of the stream's table changed, after the rows before that.
     /// One that reads the store is told at once: the message says where in the log it belongs.
-    pub(crate) fn deliver_notice(&mut self, member: Member, notice: &Notice) {
+    pub(crate) fn deliver_notice(&mut self, member: Follower, notice: &SchemaChange) {
         if self.connection(member.key).is_none() {
             return;
         }

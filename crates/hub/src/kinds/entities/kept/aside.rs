@@ -19,14 +19,14 @@ const RETRY_MAX: Duration = Duration::from_secs(8);
 const REFUSED_TRIES_MAX: u32 = 20;
 
 /// When one is tried: those that somebody waits for before others, and then as they came.
-type Turn = (Instant, bool, u64);
+type RetryOrder = (Instant, bool, u64);
 
 /// Those that are set aside.
 #[derive(Debug, Default)]
-pub(super) struct Aside {
+pub(super) struct RetryQueue {
     groups: HashMap<String, Group>,
     /// One for each group that is not being tried.
-    turns: BTreeMap<Turn, String>,
+    turns: BTreeMap<RetryOrder, String>,
     next_serial: u64,
 }
 
@@ -38,7 +38,7 @@ struct Group {
     failures: u32,
 }
 
-impl Aside {
+impl RetryQueue {
     pub(super) fn holds(&self, connection_id: &str) -> bool {
         self.groups.contains_key(connection_id)
     }

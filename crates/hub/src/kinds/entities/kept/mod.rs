@@ -29,9 +29,9 @@ use tidewire_wire::websocket::CloseCode;
 
 use crate::directory::{Connected, Present, Registered};
 use batch::Batch;
-use permit::Known;
+use permit::CachedEntityTables;
 
-pub use batch::{Committed, Kept};
+pub use batch::{Committed, EntitiesByCode};
 
 /// How often subscriptions that nobody holds are looked for, in leases of a node: none is given up
 /// before its lease has ended.
@@ -44,7 +44,7 @@ const STALE: Duration = Duration::from_secs(24 * 3600);
 pub struct Entities {
     batch: Batch,
     pub connected: Connected,
-    known: Known,
+    known: CachedEntityTables,
 }
 
 impl Entities {
@@ -59,7 +59,7 @@ impl Entities {
     }
 
     /// What is kept of a connection, after all changes before this.
-    pub async fn look(hub: &Hub, connection_id: &str) -> Result<Kept, StoreError> {
+    pub async fn look(hub: &Hub, connection_id: &str) -> Result<EntitiesByCode, StoreError> {
         let settled = hub.entities.batch.settle(connection_id);
         settled.await.map_err(|_| StoreError::Closed)??;
         let _place = hub.replay_reads().acquire().await;

@@ -9,7 +9,7 @@ use tidewire_query::{Change, Event, Kind, Place};
 use tidewire_store::{Operation, PageLimit, Position, TABLE_PREFIX, TailEvent, WantsPayload};
 
 use super::catalogue::changes_table;
-use super::desk::Keeper;
+use super::desk::RunningQueryEngine;
 
 /// Events after which others get their turn.
 const EVENTS_A_TURN: usize = 512;
@@ -27,7 +27,7 @@ pub(super) struct Lagging {
     due: Instant,
 }
 
-impl Keeper {
+impl RunningQueryEngine {
     /// Applies what is new of one look at the log.
     pub(super) async fn apply(&mut self, batch: &[TailEvent]) {
         for (number, event) in batch.iter().enumerate() {

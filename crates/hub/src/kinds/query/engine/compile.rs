@@ -13,12 +13,12 @@ use tidewire_query::{Access, Draft, Query, QueryKey, QueryLimits, TableName, Tab
 use tidewire_store::{CheckedQuery, LiveRead, SqlError, SqlLimits, StoreError, TABLE_PREFIX};
 
 use super::catalogue::Named;
-use super::origin::{Origin, ruled, within_reach};
+use super::origin::{QuerySource, ruled, within_reach};
 use super::problem;
 use crate::Hub;
 use crate::encode::put_json_string;
 use crate::lens;
-use crate::lens::Person;
+use crate::lens::FilterCaller;
 use tidewire_access::auth::{Act, Identity, Who, audit};
 use tidewire_access::options::QueryOptions;
 use tidewire_access::problem::Problem;
@@ -38,7 +38,7 @@ pub struct Compiled {
     pub cost: Option<f64>,
     /// Who asked for it first, on whose account it is read.
     pub(super) owner: Who,
-    pub(super) origin: Arc<Origin>,
+    pub(super) origin: Arc<QuerySource>,
     /// The tables as it is bound to them.
     pub(super) tables: Vec<Arc<TableShape>>,
 }
@@ -65,7 +65,8 @@ impl Hub {
         let mut tables = within_reach(identity, draft.tables(), named, &access)?;
         let ruled = ruled(&tables, &access, lens::dialect(&self.store));
         self.add_ruled(&ruled, &mut tables).await?;
-        let origin = Arc::new(Origin { draft, access, ruled, person: Person::of(identity) });
+        let origin =
+            Arc::new(QuerySource { draft, access, ruled, person: FilterCaller::of(identity) });
         let query = match origin.bind(&tables, self.query_limits()) {
             Ok(query) => query,
             Err(refusal) => {

@@ -22,13 +22,13 @@ use tidewire_store::{Position, StoreError, TailEvent};
 
 use super::apply::Lagging;
 use super::compile::Compiled;
-use super::news::{News, QuerySight};
+use super::news::{News, QueryUpdates};
 use super::reads::Reads;
-use super::resume::{self, Past};
+use super::resume::{self, ReplayedChanges};
 use super::settle::Settling;
-use super::{Order, QuerySinks};
+use super::{EngineCommand, UpdateSenders};
 use crate::Hub;
-use crate::tail::TableAttendance;
+use crate::tail::TableGuard;
 
 /// Orders that are obeyed in one turn.
 const ORDERS_A_TURN: usize = 256;
@@ -39,16 +39,16 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 /// The desk before it runs.
 #[derive(Debug)]
-pub struct Desk {
-    pub orders: mpsc::UnboundedReceiver<Order>,
+pub struct QueryEngineTask {
+    pub orders: mpsc::UnboundedReceiver<EngineCommand>,
     pub events: broadcast::Receiver<Arc<Vec<TailEvent>>>,
-    pub sinks: QuerySinks,
+    pub sinks: UpdateSenders,
     pub position: Position,
 }
 
 /// A query that is kept.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct EngineQuery {
     pub(super) compiled: Arc<Compiled>,
     pub(super) plan: PlanName,
     /// How many follow it, by shard.
@@ -59,7 +59,7 @@ pub(super) struct Kept {
 
 /// Someone who follows a query.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seated {
+pub(super) struct QueryFollower {
     pub(super) query: QueryId,
     pub(super) shard: usize,
 }
@@ -75,24 +75,24 @@ struct Resuming {
 
 /// A past that was read, for the desk to use.
 #[derive(Debug)]
-struct PastRead {
+struct ResumeRead {
     who: Subscriber,
-    past: Result<Option<Past>, StoreError>,
+    past: Result<Option<ReplayedChanges>, StoreError>,
     /// Held until the past is used.
     place: Option<OwnedSemaphorePermit>,
 }
 
 /// The desk at work.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct RunningQueryEngine {
     pub(super) hub: Arc<Hub>,
     pub(super) stop: CancellationToken,
     pub(super) engine: Engine,
-    pub(super) sinks: QuerySinks,
-    pub(super) seats: HashMap<Subscriber, Seated>,
-    pub(super) kept: HashMap<QueryId, Kept>,
+    pub(super) sinks: UpdateSenders,
+    pub(super) seats: HashMap<Subscriber, QueryFollower>,
+    pub(super) kept: HashMap<QueryId, EngineQuery>,
     /// By the table's stream: what keeps its images coming, and how many queries need them.
-    pub(super) attended: HashMap<Arc<str>, (TableAttendance, usize)>,
+    pub(super) attended: HashMap<Arc<str>, (TableGuard, usize)>,
     pub(super) reads: Reads,
     pub(super) settling: Settling,
     /// Reads that are under way, or are not settled yet.
@@ -100,7 +100,7 @@ pub(super) struct Keeper {
     /// Reads whose rows are told when the log is there.
     pub(super) marks: Vec<(Position, AskId)>,
     resuming: HashMap<Subscriber, Resuming>,
-    pasts: JoinSet<PastRead>,
+    pasts: JoinSet<ResumeRead>,
     /// One permit for each past in memory.
     past_places: Arc<Semaphore>,
     /// Everything up to here has been applied, and no transaction is open there.
@@ -120,11 +120,11 @@ pub(super) struct Keeper {
     told: Vec<Position>,
 }
 
-impl Desk {
+impl QueryEngineTask {
     /// Runs until `stop`.
     pub async fn run(self, hub: Arc<Hub>, stop: CancellationToken) {
-        let Desk { mut orders, mut events, sinks, position } = self;
-        let mut keeper = Keeper::new(hub, sinks, position, stop.clone());
+        let QueryEngineTask { mut orders, mut events, sinks, position } = self;
+        let mut keeper = RunningQueryEngine::new(hub, sinks, position, stop.clone());
         let mut count = tokio::time::interval(COUNT_EVERY);
         loop {
             let now = Instant::now();
@@ -154,7 +154,7 @@ impl Desk {
                     Err(broadcast::error::RecvError::Lagged(_)) => keeper.lag(),
                     Err(broadcast::error::RecvError::Closed) => return,
                 },
-                () = Keeper::lagging(keeper.lagging) => keeper.catch_up().await,
+                () = RunningQueryEngine::lagging(keeper.lagging) => keeper.catch_up().await,
                 done = keeper.reads.next() => keeper.read(done).await,
                 (asks, mark) = keeper.settling.next() => keeper.settled(&asks, mark),
                 Some(Ok(past)) = keeper.pasts.join_next(), if !keeper.pasts.is_empty() => {
@@ -175,13 +175,13 @@ impl Desk {
     }
 }
 
-impl Keeper {
+impl RunningQueryEngine {
     fn new(
         hub: Arc<Hub>,
-        sinks: QuerySinks,
+        sinks: UpdateSenders,
         position: Position,
         stop: CancellationToken,
-    ) -> Keeper {
+    ) -> RunningQueryEngine {
         let options = &hub.options.queries;
         let limits = EngineOptions {
             rows_max: options.rows_max,
@@ -190,7 +190,7 @@ impl Keeper {
             total_state_bytes_max: options.node_state_bytes_max,
             unindexed_max: options.unindexed_max,
         };
-        Keeper {
+        RunningQueryEngine {
             engine: Engine::new(limits, Place(position.number())),
             news: sinks.iter().map(|_| Vec::new()).collect(),
             told: sinks.iter().map(|_| position).collect(),
@@ -220,17 +220,17 @@ impl Keeper {
         Position::new(self.engine.position().0)
     }
 
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: EngineCommand) {
         match order {
-            Order::Subscribe { who, shard, compiled, resume } => {
+            EngineCommand::Subscribe { who, shard, compiled, resume } => {
                 self.attend(&compiled);
                 let from = resume.filter(|from| resume::may_resume(&self.hub, &compiled, *from));
                 let Some(from) = from else { return self.subscribe(who, shard, compiled) };
                 let reading = self.read_past(who, Arc::clone(&compiled), from);
                 self.resuming.insert(who, Resuming { shard, compiled, from, reading });
             }
-            Order::Again(who) => self.engine.again(who, &mut self.out),
-            Order::Unsubscribe(who) => {
+            EngineCommand::Again(who) => self.engine.again(who, &mut self.out),
+            EngineCommand::Unsubscribe(who) => {
                 if let Some(resuming) = self.resuming.remove(&who) {
                     resuming.reading.abort();
                     return self.release(&resuming.compiled);
@@ -239,7 +239,7 @@ impl Keeper {
                 self.tell();
                 self.leave(who);
             }
-            Order::Count { key, reply } => {
+            EngineCommand::Count { key, reply } => {
                 let kept = self.kept.values().find(|kept| kept.compiled.query.key == key);
                 // Whoever asked may have gone.
                 let _ = reply.send(kept.map_or(0, |kept| kept.followers.iter().sum()));
@@ -258,7 +258,7 @@ impl Keeper {
     }
 
     fn seat(&mut self, id: QueryId, who: Subscriber, shard: usize, compiled: Arc<Compiled>) {
-        self.seats.insert(who, Seated { query: id, shard });
+        self.seats.insert(who, QueryFollower { query: id, shard });
         self.serving[shard] += 1;
         if let Some(kept) = self.kept.get_mut(&id) {
             kept.followers[shard] += 1;
@@ -268,12 +268,12 @@ impl Keeper {
         let plan = self.engine.plan(id).unwrap_or_else(|| compiled.query.plan.name());
         let mut followers = vec![0; self.sinks.len()];
         followers[shard] = 1;
-        self.kept.insert(id, Kept { compiled, plan, followers, behind: 0 });
+        self.kept.insert(id, EngineQuery { compiled, plan, followers, behind: 0 });
     }
 
     /// Someone follows no more. The last one takes the query along.
     pub(super) fn leave(&mut self, who: Subscriber) {
-        let Some(Seated { query, shard }) = self.seats.remove(&who) else { return };
+        let Some(QueryFollower { query, shard }) = self.seats.remove(&who) else { return };
         self.serving[shard] -= 1;
         let Some(kept) = self.kept.get_mut(&query) else { return };
         kept.followers[shard] -= 1;
@@ -320,20 +320,20 @@ impl Keeper {
                 tracing::error!("reading what a live query missed broke off; it gets all rows");
                 Ok(None)
             });
-            PastRead { who, past, place }
+            ResumeRead { who, past, place }
         })
     }
 
     /// What happened since someone's offset was read, up to where the log ended then.
-    async fn resume(&mut self, read: PastRead) {
-        let PastRead { who, past, place } = read;
+    async fn resume(&mut self, read: ResumeRead) {
+        let ResumeRead { who, past, place } = read;
         let Some(resuming) = self.resuming.remove(&who) else { return };
         let Resuming { shard, compiled, from, .. } = resuming;
         let past = match past {
             Ok(Some(past)) if from <= self.position() => self.rest_of(&compiled, past).await,
             _ => Ok(None),
         };
-        let Ok(Some(Past { mut events, .. })) = past else {
+        let Ok(Some(ReplayedChanges { mut events, .. })) = past else {
             return self.subscribe(who, shard, compiled);
         };
         let seen = self.position();
@@ -361,8 +361,8 @@ impl Keeper {
     async fn rest_of(
         &self,
         compiled: &Compiled,
-        mut past: Past,
-    ) -> Result<Option<Past>, StoreError> {
+        mut past: ReplayedChanges,
+    ) -> Result<Option<ReplayedChanges>, StoreError> {
         let streams = resume::streams(compiled);
         while past.up_to < self.position() {
             if !resume::read_on(&self.hub.store, &streams, &mut past).await? {
@@ -382,7 +382,7 @@ impl Keeper {
             }
             self.told[shard] = self.whole;
             // A shard that is gone belongs to a server that stops.
-            let _ = sink.send(Arc::new(QuerySight { position: self.whole, news })).await;
+            let _ = sink.send(Arc::new(QueryUpdates { position: self.whole, news })).await;
         }
     }
 

@@ -5,20 +5,20 @@ use std::hash::Hash;
 
 /// Things that wait, each someone's.
 #[derive(Debug)]
-pub(super) struct Turns<Who, Thing> {
+pub(super) struct FairQueue<Who, Thing> {
     /// Those of whom something waits, each once.
     order: VecDeque<Who>,
     waiting: HashMap<Who, VecDeque<Thing>>,
     len: usize,
 }
 
-impl<Who, Thing> Default for Turns<Who, Thing> {
-    fn default() -> Turns<Who, Thing> {
-        Turns { order: VecDeque::new(), waiting: HashMap::new(), len: 0 }
+impl<Who, Thing> Default for FairQueue<Who, Thing> {
+    fn default() -> FairQueue<Who, Thing> {
+        FairQueue { order: VecDeque::new(), waiting: HashMap::new(), len: 0 }
     }
 }
 
-impl<Who: Clone + Eq + Hash, Thing> Turns<Who, Thing> {
+impl<Who: Clone + Eq + Hash, Thing> FairQueue<Who, Thing> {
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn who_asks_for_much_does_not_come_before_who_asks_for_little() {
-        let mut turns = Turns::default();
+        let mut turns = FairQueue::default();
         for n in 0..3 {
             turns.push(&"much", n);
         }
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn who_may_not_have_a_turn_keeps_it() {
-        let mut turns = Turns::default();
+        let mut turns = FairQueue::default();
         turns.push(&"a", 1);
         turns.push(&"b", 2);
         assert_eq!(turns.pop(|who| *who == "b"), Some(2));
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn what_is_dropped_has_no_turn() {
-        let mut turns = Turns::default();
+        let mut turns = FairQueue::default();
         for n in 1..5 {
             turns.push(&(n % 2), n);
         }

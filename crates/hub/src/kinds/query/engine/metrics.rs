@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidewire_query::{AskKind, Engine, PlanName};
 
-use super::desk::Kept;
+use super::desk::EngineQuery;
 use crate::Hub;
 use tidewire_wire::exposition::{write_counters, write_gauges};
 
@@ -51,7 +51,7 @@ impl Counters {
         &self,
         engine: &Engine,
         reads: usize,
-        kept: impl Iterator<Item = &'a Kept>,
+        kept: impl Iterator<Item = &'a EngineQuery>,
     ) {
         let stats = engine.stats();
         let mut by_plan = [0; 4];

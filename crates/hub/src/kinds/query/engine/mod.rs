@@ -51,10 +51,10 @@ use tidewire_query::{QueryKey, Subscriber};
 use tidewire_store::Position;
 
 use crate::Hub;
-use crate::lens::PatternSeat;
+use crate::lens::PatternPermit;
 use tidewire_access::auth::{Identity, Who};
 use tidewire_access::problem::Problem;
-use tidewire_wire::seats::{Seat, Seats};
+use tidewire_wire::seats::{KeyedPermit, KeyedPermits};
 
 use catalogue::Catalogue;
 use compile::Checks;
@@ -62,9 +62,9 @@ use metrics::Counters;
 
 pub use compile::Compiled;
 pub use counts::Counts;
-pub use desk::Desk;
+pub use desk::QueryEngineTask;
 pub use metrics::write as write_metrics;
-pub use news::{Change, News, QuerySight, piece};
+pub use news::{Change, News, QueryUpdates, piece};
 pub use problem::{ended, for_those_without_sql, not_over_sse, too_many};
 pub use registry::Registry;
 pub use told::query_of;
@@ -72,22 +72,22 @@ pub use told::query_of;
 /// The places of a query among those of someone, given back when dropped.
 #[derive(Debug)]
 pub struct QuerySeats {
-    _one: Seat<Who>,
-    _patterns: Vec<PatternSeat>,
+    _one: KeyedPermit<Who>,
+    _patterns: Vec<PatternPermit>,
 }
 
 impl QuerySeats {
-    pub fn new(one: Seat<Who>, patterns: Vec<PatternSeat>) -> QuerySeats {
+    pub fn new(one: KeyedPermit<Who>, patterns: Vec<PatternPermit>) -> QuerySeats {
         QuerySeats { _one: one, _patterns: patterns }
     }
 }
 
 /// Where the desk's sights go: one way for each shard.
-pub(crate) type QuerySinks = Vec<mpsc::Sender<Arc<QuerySight>>>;
+pub(crate) type UpdateSenders = Vec<mpsc::Sender<Arc<QueryUpdates>>>;
 
 /// What the desk is asked.
 #[derive(Debug)]
-pub enum Order {
+pub enum EngineCommand {
     /// Someone follows a query from now on, or goes on from where they were.
     Subscribe {
         who: Subscriber,
@@ -110,28 +110,28 @@ pub enum Order {
 pub struct Queries {
     /// Without a bound but the number of subscriptions: a shard must never wait for the desk, which may
     /// wait for it.
-    orders: mpsc::UnboundedSender<Order>,
+    orders: mpsc::UnboundedSender<EngineCommand>,
     next_subscriber: AtomicU64,
     catalogue: Catalogue,
     checks: Checks,
-    seats: Seats<Who>,
+    seats: KeyedPermits<Who>,
     /// Patterns of someone on a table.
-    patterns: Seats<(Who, Box<str>)>,
+    patterns: KeyedPermits<(Who, Box<str>)>,
     counters: Counters,
     pub registry: Registry,
 }
 
 impl Queries {
     /// The handle, and what its desk is to listen to.
-    pub fn new() -> (Queries, mpsc::UnboundedReceiver<Order>) {
+    pub fn new() -> (Queries, mpsc::UnboundedReceiver<EngineCommand>) {
         let (orders, ordered) = mpsc::unbounded_channel();
         let queries = Queries {
             orders,
             next_subscriber: AtomicU64::new(0),
             catalogue: Catalogue::default(),
             checks: Checks::default(),
-            seats: Seats::default(),
-            patterns: Seats::default(),
+            seats: KeyedPermits::default(),
+            patterns: KeyedPermits::default(),
             counters: Counters::default(),
             registry: Registry::default(),
         };
@@ -140,8 +140,10 @@ impl Queries {
 
     /// Asks the desk for something. A desk that is gone belongs to a server that stops: who leaves has
     /// nothing to ask of it, but who comes is not served.
-    pub fn order(&self, order: Order) {
-        if let Err(mpsc::error::SendError(Order::Subscribe { who, .. })) = self.orders.send(order) {
+    pub fn order(&self, order: EngineCommand) {
+        if let Err(mpsc::error::SendError(EngineCommand::Subscribe { who, .. })) =
+            self.orders.send(order)
+        {
             tracing::error!(?who, "live queries are not kept any more; a subscription is lost");
         }
     }
@@ -154,7 +156,7 @@ impl Queries {
 
 impl Hub {
     /// A place among the queries of someone, given back when dropped.
-    pub fn query_seat(&self, identity: &Identity) -> Result<Seat<Who>, Problem> {
+    pub fn query_seat(&self, identity: &Identity) -> Result<KeyedPermit<Who>, Problem> {
         let per_identity_max = self.options.queries.per_identity_max;
         let seat = self.queries.seats.take(identity.who().clone(), per_identity_max);
         seat.ok_or_else(|| problem::too_many("queries.per_identity_max", per_identity_max))
@@ -166,7 +168,7 @@ impl Hub {
         identity: &Identity,
         table: &str,
         patterns: usize,
-    ) -> Result<Option<PatternSeat>, Problem> {
+    ) -> Result<Option<PatternPermit>, Problem> {
         if patterns == 0 {
             return Ok(None);
         }
@@ -181,7 +183,7 @@ impl Hub {
         &self,
         identity: &Identity,
         compiled: &Compiled,
-    ) -> Result<Vec<PatternSeat>, Problem> {
+    ) -> Result<Vec<PatternPermit>, Problem> {
         let patterns = compiled.query.unindexed_patterns().into_iter();
         let seats = patterns.map(|(table, count)| self.pattern_seat(identity, table, count));
         seats.filter_map(Result::transpose).collect()

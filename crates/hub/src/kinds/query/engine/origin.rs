@@ -10,22 +10,22 @@ use tidewire_query::{
 use super::catalogue::Named;
 use super::compile::event_name;
 use crate::lens;
-use crate::lens::Person;
+use crate::lens::FilterCaller;
 use tidewire_access::auth::Identity;
 use tidewire_access::problem::Problem;
 
 /// What a query is bound from, and again when a table has changed.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(super) struct QuerySource {
     pub(super) draft: Draft,
     /// What its caller may see of each table, by the names of their events.
     pub(super) access: HashMap<String, Access>,
     /// Tables that rules about those read, and the query does not.
     pub(super) ruled: Vec<TableName>,
-    pub(super) person: Person,
+    pub(super) person: FilterCaller,
 }
 
-impl Origin {
+impl QuerySource {
     /// Whether rows are hidden from the caller.
     pub(super) fn sees_part(&self) -> bool {
         let hides = |access: &Access| !access.rules.is_empty() || access.tenants.is_some();

@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{LiveQueryEdit, LiveQueryRow, StoreError};
 
-use super::counts::{Counted, Counts};
+use super::counts::{ChangedCounts, Counts};
 use crate::Hub;
-use crate::bell::Bell;
+use crate::bell::BatchNotify;
 
 /// How long a change waits for others.
 const GATHER: Duration = Duration::from_millis(100);
@@ -38,9 +38,9 @@ pub struct Registry {
     /// Without a bound: a shard must not wait. It is emptied all the while ([`Registry::hearing`]).
     said: mpsc::UnboundedSender<Said>,
     /// Never locked by a shard.
-    book: Mutex<Book>,
-    bell: Bell,
-    pub(super) counted: Counted,
+    book: Mutex<QueryListing>,
+    bell: BatchNotify,
+    pub(super) counted: ChangedCounts,
 }
 
 /// What a shard says of a query, by its `live_id`.
@@ -55,26 +55,26 @@ impl Default for Registry {
     fn default() -> Registry {
         let (said, heard) = mpsc::unbounded_channel();
         let (served, wishes, gone) = Default::default();
-        let book = Mutex::new(Book { heard, served, wishes, gone });
-        Registry { said, book, bell: Bell::default(), counted: Counted::default() }
+        let book = Mutex::new(QueryListing { heard, served, wishes, gone });
+        Registry { said, book, bell: BatchNotify::default(), counted: ChangedCounts::default() }
     }
 }
 
 #[derive(Debug)]
-struct Book {
+struct QueryListing {
     /// What is yet to be entered.
     heard: mpsc::UnboundedReceiver<Said>,
     /// What this node serves, by connection and `live_id`.
     served: HashMap<String, BTreeMap<String, LiveQueryRow>>,
     /// Rows that are to change, by `live_id`.
-    wishes: BTreeMap<String, Wish>,
+    wishes: BTreeMap<String, ListEdit>,
     /// Connections whose rows are to go.
     gone: BTreeSet<String>,
 }
 
 /// What is to become of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum ListEdit {
     /// It is to be there, with what was counted for it.
     There,
     /// It is to be there, as if it had not been.
@@ -85,8 +85,8 @@ enum Wish {
 
 /// What goes into one commit.
 #[derive(Debug, Default)]
-struct Taken {
-    wishes: Vec<(String, Wish)>,
+struct ListBatch {
+    wishes: Vec<(String, ListEdit)>,
     gone: Vec<String>,
     edits: Vec<LiveQueryEdit>,
 }
@@ -96,7 +96,7 @@ fn connection_of(live_id: &str) -> &str {
     live_id.split_once('-').map_or(live_id, |(connection_id, _)| connection_id)
 }
 
-impl Book {
+impl QueryListing {
     /// Enters what was said.
     fn hear(&mut self) {
         while let Ok(said) = self.heard.try_recv() {
@@ -109,7 +109,7 @@ impl Book {
     }
 
     fn opened(&mut self, row: LiveQueryRow) {
-        self.wishes.insert(row.live_id.clone(), Wish::Anew);
+        self.wishes.insert(row.live_id.clone(), ListEdit::Anew);
         let of_connection = self.served.entry(row.connection_id.clone()).or_default();
         of_connection.insert(row.live_id.clone(), row);
     }
@@ -121,7 +121,7 @@ impl Book {
         if of_connection.is_empty() {
             self.served.remove(connection_id);
         }
-        self.wishes.insert(live_id.to_owned(), Wish::Gone);
+        self.wishes.insert(live_id.to_owned(), ListEdit::Gone);
     }
 
     fn disconnected(&mut self, live_id: &str) {
@@ -140,8 +140,8 @@ impl Book {
     }
 
     /// Takes some of what is to be said.
-    fn take(&mut self) -> Taken {
-        let mut taken = Taken::default();
+    fn take(&mut self) -> ListBatch {
+        let mut taken = ListBatch::default();
         while taken.gone.len() < COMMIT_ROWS_MAX
             && let Some(connection_id) = self.gone.pop_first()
         {
@@ -152,10 +152,10 @@ impl Book {
         while taken.wishes.len() < COMMIT_ROWS_MAX
             && let Some((live_id, wish)) = self.wishes.pop_first()
         {
-            if wish != Wish::There {
+            if wish != ListEdit::There {
                 taken.edits.push(LiveQueryEdit::Close { live_id: live_id.clone() });
             }
-            if wish != Wish::Gone {
+            if wish != ListEdit::Gone {
                 taken.edits.extend(self.row(&live_id).cloned().map(LiveQueryEdit::Open));
             }
             taken.wishes.push((live_id, wish));
@@ -164,11 +164,11 @@ impl Book {
     }
 
     /// What was taken has not been said. What was wished since counts.
-    fn take_back(&mut self, taken: Taken) {
+    fn take_back(&mut self, taken: ListBatch) {
         for (live_id, wish) in taken.wishes {
             let since = self.wishes.entry(live_id).or_insert(wish);
-            if wish == Wish::Anew && *since == Wish::There {
-                *since = Wish::Anew;
+            if wish == ListEdit::Anew && *since == ListEdit::There {
+                *since = ListEdit::Anew;
             }
         }
         self.gone.extend(taken.gone);
@@ -177,7 +177,7 @@ impl Book {
 
 impl Registry {
     /// With all in it that was said.
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, QueryListing> {
         let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
         book.hear();
         book
@@ -229,7 +229,7 @@ impl Registry {
         let served: Vec<String> =
             book.served.values().flat_map(BTreeMap::keys).map(Clone::clone).collect();
         for live_id in served {
-            book.wishes.entry(live_id).or_insert(Wish::There);
+            book.wishes.entry(live_id).or_insert(ListEdit::There);
         }
         drop(book);
         self.bell.note();

@@ -5,11 +5,11 @@ use tokio::time::Instant;
 use tidewire_query::{AskId, EndReason, Place, ReadFailed, Rows, Snapshot};
 use tidewire_store::{LiveRows, Position, SqlError};
 
-use super::desk::Keeper;
+use super::desk::RunningQueryEngine;
 use super::problem;
 use super::reads::Done;
 
-impl Keeper {
+impl RunningQueryEngine {
     /// A read is done.
     pub(super) async fn read(&mut self, done: Done) {
         let Done { ask, outcome, took } = done;

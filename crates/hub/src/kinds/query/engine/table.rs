@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidewire_query::{QueryId, TableNews};
 
 use super::compile::is_of_another_shape;
-use super::desk::Keeper;
+use super::desk::RunningQueryEngine;
 use super::problem;
 use super::rebind::Rebound;
 
@@ -20,7 +20,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// more it ends, because all others wait meanwhile.
 const BINDINGS_MAX: usize = 3;
 
-impl Keeper {
+impl RunningQueryEngine {
     /// Waits a little, after something that may pass.
     pub(super) async fn pause(&self) {
         tokio::select! {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tidewire_query::{AskId, AskKind, Output, Place, QueryId, Subscriber, To};
 use tidewire_store::Position;
 
-use super::desk::Keeper;
+use super::desk::RunningQueryEngine;
 use super::news::{Change, News};
 use super::reads::Ask;
 use tidewire_access::auth::Who;
@@ -16,7 +16,7 @@ fn position(place: Place) -> Position {
     Position::new(place.0)
 }
 
-impl Keeper {
+impl RunningQueryEngine {
     /// Does what the engine has asked for since.
     pub(super) fn tell(&mut self) {
         if self.out.is_empty() {
