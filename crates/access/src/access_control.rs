@@ -5,14 +5,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tidewire_store::SharedStore;
 
 use super::auth::audit::Counts;
-use super::auth::gates::RateLimiters;
 use super::auth::names::TableNames;
+use super::auth::rate_limiters::RateLimiters;
 use super::auth::{Credentials, Identity, Who};
 use super::budget::{Budget, Spare};
 use super::memory::Memory;
 use super::options::{Options, Tunable};
 use super::start_error::StartError;
-use tidewire_wire::seats::KeyedPermits;
+use tidewire_wire::keyed_permits::KeyedPermits;
 
 /// See the [module documentation](self).
 #[derive(Debug)]

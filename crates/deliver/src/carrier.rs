@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use prometheus_client::metrics::gauge::Gauge;
 
+use tidewire_wire::connection_slots::ConnectionSlot;
 use tidewire_wire::line::Line;
-use tidewire_wire::places::ConnectionSlot;
 
 /// What a request for a live connection comes over.
 #[derive(Debug, Clone)]
@@ -17,8 +17,8 @@ pub(crate) struct Carrier {
 }
 
 impl Carrier {
-    pub(crate) fn new(line: Arc<Line>, place: ConnectionSlot, open: Open) -> Carrier {
-        Carrier { line, _place: Arc::new((place, open)) }
+    pub(crate) fn new(line: Arc<Line>, slot: ConnectionSlot, open: Open) -> Carrier {
+        Carrier { line, _place: Arc::new((slot, open)) }
     }
 }
 

@@ -70,7 +70,7 @@ where
                 stream::unfold(state, async |(mut pieces, present, identity, mut left)| {
                     let piece = tokio::select! {
                         piece = pieces.recv() => piece?,
-                        ended = identity.standing().over(), if !left => {
+                        ended = identity.validity().over(), if !left => {
                             left = true;
                             present.0.leave(ended).await;
                             pieces.recv().await?
@@ -126,7 +126,7 @@ async fn write_straight<Kept, Entering>(
     tokio::select! {
         () = socket.released.notified() => {}
         () = line.hung_up() => return,
-        over = identity.standing().over() => {
+        over = identity.validity().over() => {
             presence.leave(over).await;
             tokio::select! {
                 () = socket.released.notified() => {}

@@ -17,7 +17,7 @@ use tidewire_access::AccessControl;
 use tidewire_access::auth::names::TableNames;
 use tidewire_access::options::{NodeOptions, Options};
 use tidewire_access::start_error::StartError;
-use tidewire_hub::lens::dialect;
+use tidewire_hub::row_filter::dialect;
 use tidewire_hub::{Hub, Unstarted};
 use tidewire_wire::tls::CertificateReloader;
 
@@ -74,12 +74,12 @@ impl Node {
         let hub = Arc::new(hub);
         let signer = Arc::new(Signer::load(&store).await?);
         let live_readers = Arc::new(LiveReaders::new(options.limits.live_readers_max));
-        let office =
+        let dispatchers =
             GroupDispatchers::new(Arc::clone(&hub), Arc::clone(&signer), Arc::clone(&live_readers));
         let node = Node {
             hub,
             sessions: Sessions::load_key(&store, &options.sessions, notes).await?,
-            groups: Arc::new(office),
+            groups: Arc::new(dispatchers),
             readiness: Arc::new(Readiness::new(tip)),
             retention: Arc::default(),
             metrics: Metrics::new(&access.counts),

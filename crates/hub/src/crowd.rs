@@ -17,17 +17,17 @@ use tidewire_store::{
 
 use crate::audience::{Follower, ViewMode};
 use crate::connection::{Key, StartFrom};
-use crate::horizon::MinOffset;
 use crate::kinds::entities::EntityRequest;
 use crate::kinds::query::engine::{Change, News, QueryUpdates};
 use crate::kinds::{Kind, SubscribeRequest, clock, query};
 use crate::log_feed::StreamRequest;
 use crate::lookup::Reach;
-use crate::outlet::{ServerSent, Transport};
+use crate::min_offset::MinOffset;
 use crate::shard::Shard;
+use crate::shard_loop::Incoming;
 use crate::tail::BatchSenders;
 use crate::testing;
-use crate::turns::Incoming;
+use crate::transport::{ServerSent, Transport};
 use crate::{Hub, Unstarted};
 use tidewire_access::auth::Identity;
 use tidewire_access::options::{Access, Options};
@@ -82,8 +82,8 @@ impl Crowd {
 
     pub(crate) fn client(&mut self) -> Client {
         let (sender, body) = mpsc::channel(1);
-        let outlet = Transport::ServerSent(ServerSent { body: sender });
-        let key = self.shard.attach(outlet, testing::facts("c"), false);
+        let transport = Transport::ServerSent(ServerSent { body: sender });
+        let key = self.shard.attach(transport, testing::connection_info("c"), false);
         Client { key, body, got: String::new() }
     }
 
@@ -153,9 +153,9 @@ impl Crowd {
 
     async fn reader(&mut self, stream: &str) -> Client {
         let (sender, body) = mpsc::channel(1);
-        let outlet = Transport::ServerSent(ServerSent { body: sender });
+        let transport = Transport::ServerSent(ServerSent { body: sender });
         let arrival = testing::arrival(&self.hub, stream, true).await;
-        let key = self.shard.admit_reader(outlet, arrival);
+        let key = self.shard.admit_reader(transport, arrival);
         Client { key, body, got: String::new() }
     }
 
@@ -166,9 +166,9 @@ impl Crowd {
                 stream: of.stream().into(),
                 reach: Reach::everything(),
                 start: StartFrom::Now,
-                horizon: MinOffset::default(),
+                min_offset: MinOffset::default(),
                 link: None,
-                manner: ViewMode { to_table: matches!(of, Crowded::Table), view: None },
+                mode: ViewMode { to_table: matches!(of, Crowded::Table), view: None },
                 patterns: None,
             }),
             Crowded::Entities => SubscribeRequest::Entities(EntityRequest {
@@ -176,7 +176,7 @@ impl Crowd {
                 code: "thing".into(),
                 ids: vec!["7".into()],
                 start: StartFrom::Now,
-                horizon: MinOffset::default(),
+                min_offset: MinOffset::default(),
                 identity: Identity::of_this_machine(),
                 adds: false,
                 kept: true,
@@ -227,8 +227,8 @@ impl Crowd {
                     tx_last: true,
                     created_at_ms: 0,
                 };
-                let sight = self.hub.tail.hand_out(&[event]).expect("someone attends");
-                self.sinks[0].try_send(Arc::new(sight)).expect("room");
+                let batch = self.hub.tail.hand_out(&[event]).expect("someone attends");
+                self.sinks[0].try_send(Arc::new(batch)).expect("room");
             }
             Crowded::Query => {
                 let news = vec![Arc::new(change(&self.hub, 9, true))];

@@ -46,9 +46,9 @@ impl Shard {
             connection.note_debt();
             return;
         }
-        let Connection { outbox, outlet, subscriptions, .. } = connection;
-        let dialect = outlet.dialect();
-        let mut departing = FlushState {
+        let Connection { outbox, transport, subscriptions, .. } = connection;
+        let dialect = transport.dialect();
+        let mut flush_state = FlushState {
             subscriptions,
             room: WriteBudget {
                 stats: &self.stats,
@@ -58,8 +58,8 @@ impl Shard {
             },
             go_on: Vec::new(),
         };
-        let flushed = outbox.flush(outlet, &mut departing);
-        let go_on = departing.go_on;
+        let flushed = outbox.flush(transport, &mut flush_state);
+        let go_on = flush_state.go_on;
         connection.note_debt();
         let key = Key { index, serial: connection.serial };
         match flushed {
@@ -75,10 +75,10 @@ impl Shard {
             Flushed::Blocked => {
                 connection.blocked = true;
                 connection.progress_ms = self.now_ms;
-                self.blocked.push(connection.outlet.writable(key));
+                self.blocked.push(connection.transport.writable(key));
             }
             Flushed::Finished => {
-                connection.outlet.finish();
+                connection.transport.finish();
                 self.remove(index);
             }
             Flushed::Gone => {
@@ -115,19 +115,19 @@ impl Connection {
     pub(super) fn send_straight(
         &mut self,
         mut bytes: Bytes,
-        cargo: OutboxItem,
+        item: OutboxItem,
         now_ms: u64,
     ) -> bool {
         // A socket that refuses is asked again by the flush, which knows what to do about it.
-        let written = self.outlet.write(&[IoSlice::new(&bytes)], &bytes).unwrap_or(0);
+        let written = self.transport.write(&[IoSlice::new(&bytes)], &bytes).unwrap_or(0);
         if written == bytes.len() {
             return true;
         }
         bytes.advance(written);
-        let parcel = QueuedItem { bytes, cargo, queued_ms: now_ms };
-        match cargo {
-            OutboxItem::Live { slot, .. } => self.queue_live(slot, parcel),
-            _ => self.outbox.push(parcel),
+        let queued = QueuedItem { bytes, item, queued_ms: now_ms };
+        match item {
+            OutboxItem::Live { slot, .. } => self.queue_live(slot, queued),
+            _ => self.outbox.push(queued),
         }
         if written > 0 {
             self.outbox.begin();
@@ -174,9 +174,9 @@ impl Sent for FlushState<'_> {
         written
     }
 
-    fn sent(&mut self, cargo: &OutboxItem) {
+    fn sent(&mut self, item: &OutboxItem) {
         let (OutboxItem::Live { events, created_at_ms, .. }
-        | OutboxItem::Made { events, created_at_ms }) = *cargo
+        | OutboxItem::Made { events, created_at_ms }) = *item
         else {
             return;
         };
@@ -184,7 +184,7 @@ impl Sent for FlushState<'_> {
             let latency_ms = self.room.wall_ms - created_at_ms;
             self.room.stats.pushed(u64::from(events), latency_ms);
         }
-        if let OutboxItem::Live { slot, .. } = *cargo
+        if let OutboxItem::Live { slot, .. } = *item
             && let Some(subscription) = self.subscription(slot)
         {
             subscription.waiting = subscription.waiting.saturating_sub(1);

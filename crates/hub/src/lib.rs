@@ -1,7 +1,7 @@
 //! The hub: who is connected to this node, what each follows, and how events reach them.
 //!
 //! ```text
-//!   tail ──sight──► shard ──┬─ audience of doc-1 ─┬─► connection ─► socket
+//!   tail ──batch──► shard ──┬─ audience of doc-1 ─┬─► connection ─► socket
 //!          (one look        │                     └─► connection ─► socket
 //!          at the log)      └─ audience of doc-2 ───► …
 //! ```
@@ -22,16 +22,16 @@
 //! - [`kinds::stream`]: responses that follow one stream; [`reader_frame`], [`cursor`]: what they are sent
 //! - [`kinds::query`]: who follows live queries, and what each is told
 //! - [`kinds::entities`]: who is told of entities, and what waits for each
-//! - [`turns`]: what a shard does in a turn; [`upkeep`]: what it does now and then
-//! - [`facts`]: who is connected, and since when
+//! - [`shard_loop`]: what a shard does in a turn; [`upkeep`]: what it does now and then
+//! - [`connection_info`]: who is connected, and since when
 //! - [`presence`]: a place in the hub, as those hold it who have one
-//! - [`tail`]: how this node follows the log; [`horizon`]: waiting until it has seen some place in it
-//! - [`lens`]: what of a table someone sees; [`changes`]: rows as messages
+//! - [`tail`]: how this node follows the log; [`min_offset`]: waiting until it has seen some place in it
+//! - [`row_filter`]: what of a table someone sees; [`changes`]: rows as messages
 //! - [`lookup`], [`views`], [`refusal`]: streams as they are, and why there is none
 //! - [`shards`]: the way to the shards
 //! - [`directory`]: connections by name, and one for each user where that is wanted
 //! - [`session_notes`]: what is kept of sessions, many changes in one commit
-//! - [`outlet`]: a WebSocket or an SSE response, as somewhere to write to
+//! - [`transport`]: a WebSocket or an SSE response, as somewhere to write to
 //!
 //! What all of these work with is one [`Hub`].
 //!
@@ -40,9 +40,9 @@
 //! can make the hub wait or grow (invariant 5).
 //!
 //! - `ack`: acknowledgements, as the hub takes them
-//! - `bell`: what wakes a task that does work in batches
+//! - `batch_notify`: what wakes a task that does work in batches
 //! - `encode`: bodies and header values
-//! - [`look_ahead`]: reading what a slice of followers needs before writing to them
+//! - [`prefetch`]: reading what a slice of followers needs before writing to them
 //! - `metrics`: what the hub counts, as a scraper gets it
 //! - `offset`: offsets as clients send them
 //! - `patience`: asking again while there is a problem that may pass
@@ -54,39 +54,39 @@ pub mod admit;
 mod announce;
 mod audience;
 mod backlog;
-pub(crate) mod bell;
+pub(crate) mod batch_notify;
 pub mod changes;
 pub mod connection;
+mod connection_info;
 #[cfg(test)]
 mod crowd;
 pub mod cursor;
 pub mod directory;
 pub mod encode;
-mod facts;
 mod fan_out;
 mod flush;
 pub(crate) mod forms;
 pub mod frames;
 mod gap;
-pub mod horizon;
 pub mod kinds;
-pub mod lens;
 mod log_feed;
-mod look_ahead;
 pub mod lookup;
 pub mod messages;
 mod metrics;
+pub mod min_offset;
 pub mod offset;
 mod outbox;
-mod outlet;
 mod patience;
+mod prefetch;
 mod presence;
 pub mod reader_frame;
 pub mod refusal;
 pub mod rendezvous;
 mod round;
+pub mod row_filter;
 pub mod session_notes;
 mod shard;
+mod shard_loop;
 mod shards;
 #[cfg(test)]
 mod simulation;
@@ -97,7 +97,7 @@ mod subscribe;
 pub mod tail;
 #[doc(hidden)]
 pub mod testing;
-mod turns;
+mod transport;
 mod upkeep;
 pub mod views;
 
@@ -113,28 +113,28 @@ use tidewire_store::{Offset, Position, SharedStore};
 use crate::ack::Ack;
 use crate::kinds::entities::kept::Entities;
 use crate::kinds::query::engine::{Queries, QueryEngineTask};
-use crate::lens::{Rules, Tables};
+use crate::row_filter::{Rules, Tables};
 use crate::tail::{BatchSenders, Tail};
 use crate::views::Views;
 use tidewire_access::AccessControl;
 use tidewire_access::options::Options;
 use tidewire_wire::websocket::CloseCode;
 
-pub use crate::kinds::entities::{EntityCommand as EntityDeed, EntityRequest};
+pub use crate::kinds::entities::{EntityCommand, EntityRequest};
 pub use crate::kinds::query::QueryRequest;
 pub use crate::kinds::{KindCommand, SubscribeRequest};
 pub use audience::ViewMode;
 pub use connection::{Key, MissingStreams, SessionLink, StartFrom};
-pub use facts::{ConnectionFilter, ConnectionInfo, ConnectionList, ConnectionSummary};
+pub use connection_info::{ConnectionFilter, ConnectionInfo, ConnectionList, ConnectionSummary};
 pub use kinds::stream::reader::{Arrival, PASSAGE_LIMIT};
 pub use log_feed::StreamRequest;
 use log_feed::replay::ReplayDecision;
 pub use log_feed::replay::ReplayPage;
 pub use metrics::write as write_metrics;
-pub use outlet::{ServerSent, Socket, Transport};
 pub use presence::Presence;
+pub use shard_loop::UnstartedShard;
 pub use shards::{Handle, Shards};
-pub use turns::UnstartedShard;
+pub use transport::{ServerSent, Socket, Transport};
 
 /// Pages of replays that are read from the store at once, by all connections together: few enough
 /// that appends and other reads find a database connection when a herd of clients returns.
@@ -144,9 +144,13 @@ const REPLAY_READS_MAX: usize = 8;
 #[derive(Debug)]
 pub enum Command {
     /// A client has come.
-    Attach { outlet: Transport, facts: Arc<ConnectionInfo>, reply: oneshot::Sender<Presence> },
+    Attach {
+        transport: Transport,
+        connection_info: Arc<ConnectionInfo>,
+        reply: oneshot::Sender<Presence>,
+    },
     /// A reader of one stream has come.
-    Admit { outlet: Transport, arrival: Box<Arrival>, reply: oneshot::Sender<Presence> },
+    Admit { transport: Transport, arrival: Box<Arrival>, reply: oneshot::Sender<Presence> },
     /// Its session is known, and up to where it has everything, if it says so.
     Identify { key: Key, session: Arc<str>, cursor: Option<Position> },
     /// Something to tell it: one message, as JSON.
@@ -212,7 +216,7 @@ pub struct Hub {
 pub struct Unstarted {
     pub shards: Vec<UnstartedShard>,
     pub sinks: BatchSenders,
-    pub desk: QueryEngineTask,
+    pub query_engine: QueryEngineTask,
 }
 
 impl Hub {
@@ -226,12 +230,12 @@ impl Hub {
         let (options, store) = (Arc::clone(&access.options), SharedStore::clone(&access.store));
         let names = &access.names;
         let tables = Arc::new(Tables::new(names.clone()));
-        let (handles, dormant, sinks, query_sinks) = Shards::new(shards, tip);
+        let (handles, unstarted, sinks, query_sinks) = Shards::new(shards, tip);
         let tail = Tail::new(tip, Arc::clone(&tables));
         let (queries, orders) = Queries::new();
         // It hears everything from the first event on.
         let events = tail.headers();
-        let desk = QueryEngineTask { orders, events, sinks: query_sinks, position: tip };
+        let query_engine = QueryEngineTask { orders, events, sinks: query_sinks, position: tip };
         let hub = Hub {
             id,
             tail,
@@ -249,7 +253,7 @@ impl Hub {
             options,
             store,
         };
-        (hub, Unstarted { shards: dormant, sinks, desk })
+        (hub, Unstarted { shards: unstarted, sinks, query_engine })
     }
 
     /// Starts the shards.

@@ -43,22 +43,22 @@ impl Handle {
     /// Takes a place for a client.
     pub async fn attach(
         &self,
-        outlet: Transport,
-        facts: Arc<ConnectionInfo>,
+        transport: Transport,
+        connection_info: Arc<ConnectionInfo>,
     ) -> Result<Presence, StoreError> {
         let (reply, attached) = oneshot::channel();
-        self.ask(Command::Attach { outlet, facts, reply }).await;
+        self.ask(Command::Attach { transport, connection_info, reply }).await;
         attached.await.map_err(|_| StoreError::Closed)
     }
 
     /// Takes a place for a reader.
     pub async fn admit(
         &self,
-        outlet: Transport,
+        transport: Transport,
         arrival: Box<Arrival>,
     ) -> Result<Presence, StoreError> {
         let (reply, admitted) = oneshot::channel();
-        self.ask(Command::Admit { outlet, arrival, reply }).await;
+        self.ask(Command::Admit { transport, arrival, reply }).await;
         admitted.await.map_err(|_| StoreError::Closed)
     }
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{Position, SessionChange, SessionOutcome, SharedStore, StoreError};
 
-use crate::bell::BatchNotify;
+use crate::batch_notify::BatchNotify;
 
 /// How long a note waits for others.
 const GATHER: Duration = Duration::from_millis(200);
@@ -26,7 +26,7 @@ type Reply = oneshot::Sender<Result<SessionOutcome, StoreError>>;
 #[derive(Debug, Default)]
 pub struct Batch {
     waiting: Mutex<PendingNotes>,
-    bell: BatchNotify,
+    notify: BatchNotify,
 }
 
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ impl Batch {
                 outcomes.push(outcome);
             }
         }
-        self.bell.ask();
+        self.notify.ask();
         let mut last = SessionOutcome::Done;
         for outcome in outcomes {
             last = outcome.await.map_err(|_| StoreError::Closed)??;
@@ -91,13 +91,13 @@ impl Batch {
             waiting.note(change);
         }
         drop(waiting);
-        self.bell.note();
+        self.notify.note();
     }
 
     /// Commits until `stop`, and then what is left.
     pub async fn run(&self, store: SharedStore, stop: CancellationToken) {
         loop {
-            let stopping = self.bell.heard(GATHER, &stop).await;
+            let stopping = self.notify.heard(GATHER, &stop).await;
             while !self.waiting().is_empty() {
                 if self.commit(&store).await.is_err() {
                     if stopping {

@@ -15,7 +15,7 @@ use tidewire_store::Position;
 use super::audience::{Audience, Follower};
 use super::backlog::Backlog;
 use super::connection::{Connection, Key};
-use super::facts::ConnectionInfo;
+use super::connection_info::ConnectionInfo;
 use super::outbox::{OutboxItem, Slot};
 use super::stats::{Stats, add, set, subtract};
 use super::subscribe::leave;
@@ -98,13 +98,13 @@ impl Shard {
 
     pub(super) fn obey(&mut self, command: Command) {
         match command {
-            Command::Attach { outlet, facts, reply } => {
-                let key = self.attach(outlet, facts, false);
+            Command::Attach { transport, connection_info, reply } => {
+                let key = self.attach(transport, connection_info, false);
                 // One who has gone again is not kept: the presence that is not taken detaches it.
                 let _ = reply.send(self.handle.presence(key));
             }
-            Command::Admit { outlet, arrival, reply } => {
-                let key = self.admit_reader(outlet, *arrival);
+            Command::Admit { transport, arrival, reply } => {
+                let key = self.admit_reader(transport, *arrival);
                 let _ = reply.send(self.handle.presence(key));
             }
             Command::Identify { key, session, cursor } => {
@@ -139,7 +139,7 @@ impl Shard {
             Command::End { id, query_id } => self.end_by_name(&id, query_id.as_deref()),
             Command::ListConnections { wanted, reply } => {
                 // One who has gone again does not want to know.
-                let _ = reply.send(self.portray(&wanted));
+                let _ = reply.send(self.list_connections(&wanted));
             }
             Command::Close { key, code, reason } => self.close(key, code, reason),
         }
@@ -162,7 +162,7 @@ impl Shard {
     /// Ends a connection, or one of its subscriptions, because an operator says so.
     fn end_by_name(&mut self, id: &str, query_id: Option<&str>) {
         let reason = tidewire_access::auth::Ended::Killed.reason();
-        let named = |connection: &Connection| *connection.facts.id == *id;
+        let named = |connection: &Connection| *connection.connection_info.id == *id;
         let found = self.connections.iter().find(|(_, connection)| named(connection));
         let Some((index, connection)) = found else { return };
         let key = Key { index, serial: connection.serial };
@@ -176,8 +176,8 @@ impl Shard {
     /// A place for a connection.
     pub(super) fn attach(
         &mut self,
-        outlet: Transport,
-        facts: Arc<ConnectionInfo>,
+        transport: Transport,
+        connection_info: Arc<ConnectionInfo>,
         reads: bool,
     ) -> Key {
         self.next_serial += 1;
@@ -185,14 +185,19 @@ impl Shard {
         let ping_ms = ms(self.hub.options.live.ping);
         // Spread, so that those who came together are not pinged together.
         let first_ping = self.now_ms + rand::rng().random_range(ping_ms / 2..=ping_ms.max(1));
-        add(self.gauge(&outlet, reads), 1);
-        let index = self.connections.insert(Connection::new(serial, facts, outlet, first_ping));
+        add(self.gauge(&transport, reads), 1);
+        let index = self.connections.insert(Connection::new(
+            serial,
+            connection_info,
+            transport,
+            first_ping,
+        ));
         Key { index, serial }
     }
 
     /// The gauge that counts connections of this kind.
-    fn gauge(&self, outlet: &Transport, reads: bool) -> &AtomicU64 {
-        match outlet {
+    fn gauge(&self, transport: &Transport, reads: bool) -> &AtomicU64 {
+        match transport {
             _ if reads => &self.stats.readers,
             Transport::WebSocket { .. } => &self.stats.websockets,
             Transport::Chunks(_) | Transport::ServerSent(_) => &self.stats.server_sent,
@@ -210,17 +215,17 @@ impl Shard {
         let Some(connection) = self.connections.try_remove(index) else { return };
         let key = Key { index, serial: connection.serial };
         for (slot, subscription) in connection.slots() {
-            let (member, query_id) = (Follower { key, slot }, &subscription.query_id);
-            subscription.kind.subject().leave(self, member, query_id, Detach::WithConnection);
+            let (follower, query_id) = (Follower { key, slot }, &subscription.query_id);
+            subscription.kind.subject().leave(self, follower, query_id, Detach::WithConnection);
             subtract(&self.stats.subscriptions, 1);
         }
         if let Some(reader) = &connection.reader {
-            let (stream, circle, member) = reader.membership(key);
-            leave(&mut self.audiences, stream, &circle, member);
+            let (stream, encoding_group, follower) = reader.membership(key);
+            leave(&mut self.audiences, stream, &encoding_group, follower);
         }
         kinds::forget(self, key, &connection);
         set(&self.stats.streams, self.audiences.len());
-        subtract(self.gauge(&connection.outlet, connection.reader.is_some()), 1);
+        subtract(self.gauge(&connection.transport, connection.reader.is_some()), 1);
     }
 
     pub(super) fn writable(&mut self, key: Key) {

@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 use tidewire_store::Position;
 
 use super::connection::Key;
+use super::shard_loop::Incoming;
 use super::stats::{Stats, Totals};
-use super::turns::Incoming;
 use super::{Command, KindCommand, UnstartedShard, rendezvous};
 use crate::kinds::query::engine::{QueryUpdates, UpdateSenders};
 use crate::tail::{BatchSenders, LogBatch};
@@ -57,11 +57,11 @@ impl Shards {
         for index in 0..count.max(1) {
             let (commands, commanded) = mpsc::channel(COMMANDS_MAX);
             let (departures, departed) = mpsc::unbounded_channel();
-            let (sink, sights) = mpsc::channel::<Arc<LogBatch>>(SIGHTS_MAX);
+            let (sink, batches) = mpsc::channel::<Arc<LogBatch>>(SIGHTS_MAX);
             let (query_sink, query_sights) = mpsc::channel::<Arc<QueryUpdates>>(SIGHTS_MAX);
             let handle = Handle { commands, departures, stats: Arc::default() };
             let incoming =
-                Incoming { commands: commanded, departures: departed, sights, query_sights };
+                Incoming { commands: commanded, departures: departed, batches, query_sights };
             running.push(UnstartedShard { handle: handle.clone(), incoming, position, index });
             handles.push(handle);
             sinks.push(sink);

@@ -1,4 +1,4 @@
-//! Readers of a shard whose sockets, appends and sights come in any order: what each gets is exactly
+//! Readers of a shard whose sockets, appends and batches come in any order: what each gets is exactly
 //! what its stream holds after its start, whatever it was live for, caught up on, or read again.
 
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use tokio::time::Interval;
 use tidewire_store::memory::{MemoryData, MemoryStore, Pace};
 use tidewire_store::{Actor, Append, Clock, Command as LogCommand, Create, PageLimit, SharedStore};
 
-use super::outlet::ServerSent;
 use super::shard::Shard;
-use super::turns::Incoming;
+use super::shard_loop::Incoming;
+use super::transport::ServerSent;
 use super::{Arrival, Key, Transport};
 use crate::tail::BatchSenders;
 use crate::testing;
@@ -73,7 +73,7 @@ struct Client {
     key: Option<Key>,
     arrival: Option<Arrival>,
     body: mpsc::Receiver<Bytes>,
-    outlet: Option<Transport>,
+    transport: Option<Transport>,
     got: String,
     ended: bool,
 }
@@ -174,8 +174,8 @@ impl World {
         if blindly {
             let limit = PageLimit { events: 1_000, bytes: usize::MAX };
             let headers = store.follow(tail.position(), limit, Arc::new(|_: &str| false)).await;
-            if let Some(sight) = tail.hand_out(&headers.expect("a log")) {
-                self.sinks[0].try_send(Arc::new(sight)).expect("room");
+            if let Some(batch) = tail.hand_out(&headers.expect("a log")) {
+                self.sinks[0].try_send(Arc::new(batch)).expect("room");
             }
         }
         tail.catch_up(store, &self.sinks).await.expect("a log");
@@ -197,7 +197,7 @@ impl World {
             key: None,
             arrival: Some(arrival),
             body,
-            outlet: Some(Transport::ServerSent(ServerSent { body: sender })),
+            transport: Some(Transport::ServerSent(ServerSent { body: sender })),
             got: String::new(),
             ended: false,
         });
@@ -205,8 +205,10 @@ impl World {
 
     fn admit(&mut self) {
         for client in &mut self.clients {
-            if let (Some(outlet), Some(arrival)) = (client.outlet.take(), client.arrival.take()) {
-                client.key = Some(self.shard.admit_reader(outlet, arrival));
+            if let (Some(transport), Some(arrival)) =
+                (client.transport.take(), client.arrival.take())
+            {
+                client.key = Some(self.shard.admit_reader(transport, arrival));
             }
         }
     }

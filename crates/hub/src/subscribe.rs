@@ -98,8 +98,13 @@ impl Shard {
     }
 
     /// Takes a place in a stream's audience.
-    pub(super) fn enter(&mut self, stream: &Arc<str>, circle: EncodingGroup, member: Follower) {
-        if self.audiences.get(stream).is_some_and(|audience| audience.attendance.ended()) {
+    pub(super) fn enter(
+        &mut self,
+        stream: &Arc<str>,
+        encoding_group: EncodingGroup,
+        follower: Follower,
+    ) {
+        if self.audiences.get(stream).is_some_and(|audience| audience.topic_guard.ended()) {
             // The stream was deleted, and this shard is about to see that. Who comes now means the
             // next stream of its name.
             self.retire(stream);
@@ -107,17 +112,17 @@ impl Shard {
         let tail = &self.hub.tail;
         let audience = self.audiences.entry(Arc::clone(stream));
         let audience = audience.or_insert_with(|| Audience::new(tail.attend(stream)));
-        audience.enter(circle, member);
+        audience.enter(encoding_group, follower);
         set(&self.stats.streams, self.audiences.len());
     }
 
     /// Ends all that follow a stream that is gone.
     fn retire(&mut self, stream: &Arc<str>) {
         let Some(audience) = self.audiences.get(stream) else { return };
-        for (circle, member) in audience.members() {
-            match circle {
-                EncodingGroup::Named(..) => self.end(member.key, member.slot, "stream_deleted"),
-                EncodingGroup::Readers(_) => self.end_reader(member.key, &Frame::default()),
+        for (encoding_group, follower) in audience.followers() {
+            match encoding_group {
+                EncodingGroup::Named(..) => self.end(follower.key, follower.slot, "stream_deleted"),
+                EncodingGroup::Readers(_) => self.end_reader(follower.key, &Frame::default()),
             }
         }
         self.audiences.remove(stream);
@@ -153,8 +158,8 @@ impl Shard {
                 } else {
                     feed.start
                 },
-                horizon: feed.horizon,
-                manner: feed.manner.clone(),
+                min_offset: feed.min_offset,
+                mode: feed.mode.clone(),
                 envelope: feed.envelope.clone(),
             });
         }
@@ -171,17 +176,17 @@ impl Shard {
     /// Sends those of a stream's followers back to the store that have not got an event there.
     pub(super) fn read_again(&mut self, stream: &Arc<str>, unseen: Position) {
         let Some(audience) = self.audiences.get(stream) else { return };
-        for (circle, member) in audience.members() {
-            if circle.is_of_readers() {
-                self.send_back(member.key, unseen);
+        for (encoding_group, follower) in audience.followers() {
+            if encoding_group.is_of_readers() {
+                self.send_back(follower.key, unseen);
                 continue;
             }
             let behind = self
-                .connection(member.key)
-                .and_then(|connection| connection.subscription(member.slot))
+                .connection(follower.key)
+                .and_then(|connection| connection.subscription(follower.slot))
                 .is_some_and(|s| s.kind.feed().is_some_and(Feed::is_live) && s.sent < unseen);
             if behind {
-                self.begin_replay(member.key, vec![member.slot]);
+                self.begin_replay(follower.key, vec![follower.slot]);
             }
         }
     }
@@ -250,11 +255,11 @@ impl Shard {
 pub(super) fn leave(
     audiences: &mut HashMap<Arc<str>, Audience>,
     stream: &Arc<str>,
-    circle: &EncodingGroup,
-    member: Follower,
+    encoding_group: &EncodingGroup,
+    follower: Follower,
 ) {
     if let Some(audience) = audiences.get_mut(stream) {
-        audience.leave(circle, member);
+        audience.leave(encoding_group, follower);
         if audience.is_empty() {
             audiences.remove(stream);
         }

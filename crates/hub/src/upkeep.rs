@@ -194,7 +194,7 @@ impl Shard {
 impl Connection {
     /// Since when there was no sign of life.
     fn silent_since(&self, now_ms: u64) -> u64 {
-        match self.outlet.heard_ms() {
+        match self.transport.heard_ms() {
             Some(heard_ms) => heard_ms.max(self.progress_ms),
             // A reader is not given up before its time is up: it may read too slowly for its socket
             // to take more.

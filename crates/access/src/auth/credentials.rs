@@ -19,7 +19,7 @@ use super::identity::{Identity, Who};
 use super::jwt::{Claims, Refusal, Verifier};
 use super::names::TableNames;
 use super::scopes::{Holder, Scopes};
-use super::standing::Ended;
+use super::validity::Ended;
 use super::{digest, ended, hex, key, unauthorized};
 use crate::options::{Access, Options};
 use crate::problem::Problem;
@@ -223,7 +223,7 @@ impl Credentials {
         if let Some(entry) = known.keys.get_mut(&view.id) {
             if entry.scopes == view.scopes {
                 entry.checked = checked;
-                entry.identity.standing().move_end(ends_at);
+                entry.identity.validity().move_end(ends_at);
                 return Ok(entry.identity.clone());
             }
             known.forget_key(view.id, Ended::Changed);
@@ -312,7 +312,7 @@ impl Credentials {
                 _ => false,
             };
             if theirs {
-                entry.identity.standing().end(Ended::Killed);
+                entry.identity.validity().end(Ended::Killed);
             }
             !theirs
         });
@@ -374,7 +374,7 @@ impl CachedCredential {
             if entry.identity.is_in_use() {
                 super::audit::ended(&entry.identity, why.reason());
             }
-            entry.identity.standing().end(why);
+            entry.identity.validity().end(why);
         }
     }
 
@@ -392,18 +392,18 @@ impl Entry {
 
     /// Whether it has neither been ended nor run out.
     fn holds(&self, now: Instant) -> bool {
-        let standing = self.identity.standing();
-        standing.ended().is_none() && !standing.is_due(now)
+        let validity = self.identity.validity();
+        validity.ended().is_none() && !validity.is_due(now)
     }
 
     /// Ends it if its time has run out.
     fn expire(&self, now: Instant) -> bool {
-        let due = self.identity.standing().is_due(now);
+        let due = self.identity.validity().is_due(now);
         if due {
             if self.identity.is_in_use() {
                 super::audit::ended(&self.identity, Ended::Expired.reason());
             }
-            self.identity.standing().end(Ended::Expired);
+            self.identity.validity().end(Ended::Expired);
         }
         due
     }
@@ -493,7 +493,7 @@ mod tests {
 
         assert_eq!(credentials.tidy(Instant::now()), [view.id], "it is looked at again");
         credentials.look_again(view.id).await.expect("an answer");
-        assert_eq!(identity.standing().ended(), Some(Ended::Revoked));
+        assert_eq!(identity.validity().ended(), Some(Ended::Revoked));
         let refused = credentials.authenticate(&key).await.expect_err("revoked");
         assert_eq!(refused.code(), "key_revoked");
         store.close().await;

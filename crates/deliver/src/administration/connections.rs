@@ -22,11 +22,11 @@ const LIMIT_MAX: usize = 1_000;
 pub(crate) async fn handle(node: &Node, request: Request) -> Answer {
     only(&request, &[Method::GET])?;
     let wanted = wanted(request.uri().query().unwrap_or_default())?;
-    let gathering = node.hub.connections(&wanted).await;
-    let connections: Vec<Value> = gathering.portraits.iter().map(|p| shown(node, p)).collect();
+    let listed = node.hub.connections(&wanted).await;
+    let connections: Vec<Value> = listed.summaries.iter().map(|p| shown(node, p)).collect();
     let document = json!({
         "node": node.hub.id,
-        "total": gathering.total,
+        "total": listed.total,
         "connections": connections,
     });
     Ok(uncached(StatusCode::OK, document))
@@ -57,33 +57,33 @@ fn wanted(query: &str) -> Result<ConnectionFilter, Problem> {
     Ok(wanted)
 }
 
-fn shown(node: &Node, portrait: &ConnectionSummary) -> Value {
-    let facts = &portrait.facts;
-    let identity = facts.identity();
+fn shown(node: &Node, summary: &ConnectionSummary) -> Value {
+    let connection_info = &summary.connection_info;
+    let identity = connection_info.identity();
     let (key, user) = match identity.map(Identity::who) {
         Some(Who::Key(id)) => (Some(*id), None),
         Some(Who::User { name, .. }) => (None, Some(&**name)),
         Some(Who::Anyone | Who::Admin) | None => (None, None),
     };
     json!({
-        "connectionId": *facts.id,
+        "connectionId": *connection_info.id,
         "node": node.hub.id,
         "apiKeyId": key,
         "userId": user,
         "hostId": identity.and_then(|identity| identity.scopes().host()),
         "who": identity.map(Identity::label),
         "isAuthenticated": identity.is_some(),
-        "connectedAt": moment(facts.connected_at_ms),
-        "lastHeartbeatAt": portrait.heard_at_ms.map(moment),
-        "subscribedTables": portrait.tables,
-        "subscriptions": portrait.subscriptions,
-        "queuedEvents": portrait.queued_events,
-        "queuedBytes": portrait.queued_bytes,
+        "connectedAt": moment(connection_info.connected_at_ms),
+        "lastHeartbeatAt": summary.heard_at_ms.map(moment),
+        "subscribedTables": summary.tables,
+        "subscriptions": summary.subscriptions,
+        "queuedEvents": summary.queued_events,
+        "queuedBytes": summary.queued_bytes,
         "metadata": {
-            "userAgent": facts.user_agent,
-            "address": facts.address,
-            "transport": portrait.transport,
-            "hasSession": portrait.has_session,
+            "userAgent": connection_info.user_agent,
+            "address": connection_info.address,
+            "transport": summary.transport,
+            "hasSession": summary.has_session,
         },
     })
 }

@@ -18,7 +18,7 @@ use crate::sql_problem::sql_problem;
 use tidewire_access::auth::{Identity, audit};
 use tidewire_access::problem::Problem;
 use tidewire_hub::encode::decode_path;
-use tidewire_hub::horizon::MinOffset;
+use tidewire_hub::min_offset::MinOffset;
 
 /// All that can be asked about watching. The caller was found to be an administrator.
 pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -> Answer {

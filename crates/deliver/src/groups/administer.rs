@@ -9,8 +9,8 @@ use tidewire_store::Epoch;
 use tidewire_store::groups::{Filter, GroupChange, GroupWish, OnDead, PARTITIONS_MAX, Start};
 
 use super::Answer;
+use super::dispatchers::GroupDispatchers;
 use super::document::described;
-use super::office::GroupDispatchers;
 use super::problem::{self, invalid};
 use crate::body;
 use crate::document::method_not_allowed;
@@ -108,24 +108,24 @@ fn wanted(
 /// Refuses tables that are not watched: a group that reads one would wait for ever, and nobody would know why. What
 /// the group reads already may stay, though its table is not watched any more.
 async fn check_watched(
-    office: &GroupDispatchers,
+    dispatchers: &GroupDispatchers,
     group: &str,
     filter: Option<&Filter>,
 ) -> Result<(), Problem> {
     let Some(filter) = filter.filter(|filter| !filter.tables.is_empty()) else { return Ok(()) };
-    let watches = office.hub.store.watches().await?;
+    let watches = dispatchers.hub.store.watches().await?;
     let is_watched = |table: &String| watches.iter().any(|watch| watch.table == *table);
     if filter.tables.iter().all(is_watched) {
         return Ok(());
     }
-    let known = office.store.group(group).await?;
+    let known = dispatchers.store.group(group).await?;
     let is_read =
         |table: &String| known.as_ref().is_some_and(|it| it.filter.tables.contains(table));
     let missing = filter.tables.iter().find(|table| !is_watched(table) && !is_read(table));
     let Some(table) = missing else { return Ok(()) };
-    office.hub.access.names.look(&office.hub.store, FRESH).await?;
+    dispatchers.hub.access.names.look(&dispatchers.hub.store, FRESH).await?;
     if let [(name, _)] =
-        office.hub.access.names.meant(&office.hub.access.names.read(table)).as_slice()
+        dispatchers.hub.access.names.meant(&dispatchers.hub.access.names.read(table)).as_slice()
     {
         return Err(problem::watched_as(table, name));
     }
@@ -135,23 +135,23 @@ async fn check_watched(
 
 /// Makes, looks at, or removes a group.
 pub(super) async fn itself(
-    office: &GroupDispatchers,
+    dispatchers: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
 ) -> Answer {
     match *request.method() {
         Method::GET | Method::HEAD => {
-            let view = office.store.group(group).await?;
-            described(office, StatusCode::OK, &view.ok_or_else(problem::not_found)?).await
+            let view = dispatchers.store.group(group).await?;
+            described(dispatchers, StatusCode::OK, &view.ok_or_else(problem::not_found)?).await
         }
-        Method::PUT => put(office, group, request, identity).await,
+        Method::PUT => put(dispatchers, group, request, identity).await,
         Method::DELETE => {
-            if !office.store.remove_group(group).await? {
+            if !dispatchers.store.remove_group(group).await? {
                 return Err(problem::not_found());
             }
             audit::administered(identity, "remove group", group);
-            office.look_again(group);
+            dispatchers.look_again(group);
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         _ => Err(method_not_allowed("GET, HEAD, PUT, DELETE")),
@@ -159,7 +159,7 @@ pub(super) async fn itself(
 }
 
 async fn put(
-    office: &GroupDispatchers,
+    dispatchers: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
@@ -174,26 +174,27 @@ async fn put(
         max_attempts: Option<u32>,
         on_dead: Option<String>,
     }
-    let bytes = body::read(request, &office.hub.access).await?;
+    let bytes = body::read(request, &dispatchers.hub.access).await?;
     let document: PutGroupJson = parse(&bytes, invalid)?;
     let PutGroupJson { partitions, tables, streams, start, max_attempts, on_dead } = document;
-    let start = start.map_or(Ok(Start::Beginning), |start| start.read(office.hub.store.epoch()))?;
+    let start =
+        start.map_or(Ok(Start::Beginning), |start| start.read(dispatchers.hub.store.epoch()))?;
     let wanted = wanted(partitions, tables, streams, max_attempts, on_dead.as_deref())?;
     let GroupSettings { partitions, filter, max_attempts, on_dead } = wanted;
-    check_watched(office, group, filter.as_ref()).await?;
-    let wish = GroupWish { partitions, filter, start, max_attempts, on_dead };
-    let put = office.store.put_group(group, &wish).await;
+    check_watched(dispatchers, group, filter.as_ref()).await?;
+    let wanted = GroupWish { partitions, filter, start, max_attempts, on_dead };
+    let put = dispatchers.store.put_group(group, &wanted).await;
     let (view, made) = put.map_err(problem::of)?;
     if made {
         audit::administered(identity, "make group", group);
     }
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
-    described(office, status, &view).await
+    described(dispatchers, status, &view).await
 }
 
 /// `POST …/change`.
 pub(super) async fn change(
-    office: &GroupDispatchers,
+    dispatchers: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
@@ -209,20 +210,20 @@ pub(super) async fn change(
         paused: Option<bool>,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, &office.hub.access).await?;
+    let bytes = body::read(request, &dispatchers.hub.access).await?;
     let document: ChangeGroupJson = parse(&bytes, invalid)?;
     let ChangeGroupJson { partitions, tables, streams, max_attempts, on_dead, paused } = document;
     let wanted = wanted(partitions, tables, streams, max_attempts, on_dead.as_deref())?;
     let GroupSettings { partitions, filter, max_attempts, on_dead } = wanted;
-    check_watched(office, group, filter.as_ref()).await?;
+    check_watched(dispatchers, group, filter.as_ref()).await?;
     let change =
         GroupChange { partitions, filter, max_attempts, on_dead, paused, ..Default::default() };
-    changed(office, group, &change, identity, "change group").await
+    changed(dispatchers, group, &change, identity, "change group").await
 }
 
 /// `POST …/resume`.
 pub(super) async fn resume(
-    office: &GroupDispatchers,
+    dispatchers: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
@@ -234,29 +235,29 @@ pub(super) async fn resume(
         accept_loss: bool,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, &office.hub.access).await?;
+    let bytes = body::read(request, &dispatchers.hub.access).await?;
     let ResumeGroupJson { accept_loss } = parse(&bytes, invalid)?;
     let change =
         GroupChange { paused: Some(false), accept_loss, clear_trouble: true, ..Default::default() };
-    changed(office, group, &change, identity, "resume group").await
+    changed(dispatchers, group, &change, identity, "resume group").await
 }
 
 async fn changed(
-    office: &GroupDispatchers,
+    dispatchers: &GroupDispatchers,
     group: &str,
     change: &GroupChange,
     identity: &Identity,
     act: &'static str,
 ) -> Answer {
-    let view = office.store.change_group(group, change).await.map_err(problem::of)?;
+    let view = dispatchers.store.change_group(group, change).await.map_err(problem::of)?;
     audit::administered(identity, act, group);
-    office.look_again(group);
-    described(office, StatusCode::OK, &view).await
+    dispatchers.look_again(group);
+    described(dispatchers, StatusCode::OK, &view).await
 }
 
 /// `POST …/reset`.
 pub(super) async fn reset(
-    office: &GroupDispatchers,
+    dispatchers: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
@@ -270,10 +271,10 @@ pub(super) async fn reset(
         drop_letters: bool,
     }
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, &office.hub.access).await?;
+    let bytes = body::read(request, &dispatchers.hub.access).await?;
     let ResetGroupJson { to, partition, drop_letters } = parse(&bytes, invalid)?;
-    let to = to.read(office.hub.store.epoch())?;
-    let store = &office.store;
+    let to = to.read(dispatchers.hub.store.epoch())?;
+    let store = &dispatchers.store;
     if let Some(partition) = partition {
         let view = store.group(group).await?.ok_or_else(problem::not_found)?;
         if partition >= view.total {
@@ -282,6 +283,6 @@ pub(super) async fn reset(
     }
     let view = store.reset_group(group, to, partition, drop_letters).await.map_err(problem::of)?;
     audit::administered(identity, "reset group", group);
-    office.look_again(group);
-    described(office, StatusCode::OK, &view).await
+    dispatchers.look_again(group);
+    described(dispatchers, StatusCode::OK, &view).await
 }

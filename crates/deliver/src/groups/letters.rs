@@ -11,8 +11,8 @@ use tidewire_store::groups::{Key, LETTERS_BYTES_MAX, LetterPage, LetterState, Le
 use tidewire_store::{Epoch, PageLimit, Position};
 
 use super::Answer;
+use super::dispatchers::GroupDispatchers;
 use super::event::{put_event, put_text};
-use super::office::GroupDispatchers;
 use super::problem::{self, invalid};
 use crate::body;
 use crate::document::method_not_allowed;
@@ -58,16 +58,16 @@ fn query(text: &str, epoch: Epoch) -> Result<Query, Problem> {
 }
 
 /// `GET …/dead`.
-pub(super) async fn list(office: &GroupDispatchers, group: &str, request: Request) -> Answer {
+pub(super) async fn list(dispatchers: &GroupDispatchers, group: &str, request: Request) -> Answer {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return Err(method_not_allowed("GET, HEAD"));
     }
-    let epoch = office.hub.store.epoch();
+    let epoch = dispatchers.hub.store.epoch();
     let Query { after, limit, state } = query(request.uri().query().unwrap_or_default(), epoch)?;
-    office.hub.access.memory.make_room()?;
-    let bytes_max = office.hub.options.groups.batch_bytes.min(LETTERS_BYTES_MAX);
-    let mut place = office.room.take(LETTERS_BYTES_MAX).await?;
-    let store = &office.store;
+    dispatchers.hub.access.memory.make_room()?;
+    let bytes_max = dispatchers.hub.options.groups.batch_bytes.min(LETTERS_BYTES_MAX);
+    let mut place = dispatchers.room.take(LETTERS_BYTES_MAX).await?;
+    let store = &dispatchers.store;
     let limit = PageLimit { events: limit, bytes: LETTERS_BYTES_MAX };
     let page = store.letters(group, after, limit, state).await?;
     if page.letters.is_empty() && store.group(group).await?.is_none() {
@@ -85,7 +85,7 @@ pub(super) async fn list(office: &GroupDispatchers, group: &str, request: Reques
     }
     out.put_slice(b"],\"next_after\":");
     let last = letters.last().filter(|_| more).map(|view| view.letter.event.position);
-    put_text(&mut out, last.map(|last| office.hub.offset(last).to_string()).as_deref());
+    put_text(&mut out, last.map(|last| dispatchers.hub.offset(last).to_string()).as_deref());
     out.put_u8(b'}');
     let mut response = Response::new(Body::from(place.until_sent(out.freeze())));
     response.extensions_mut().insert(PrepaidBody);
@@ -155,15 +155,15 @@ impl LettersJson {
 }
 
 async fn read(
-    office: &GroupDispatchers,
+    dispatchers: &GroupDispatchers,
     group: &str,
     request: Request,
 ) -> Result<(LettersJson, Which), Problem> {
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, &office.hub.access).await?;
+    let bytes = body::read(request, &dispatchers.hub.access).await?;
     let document: LettersJson = parse(&bytes, invalid)?;
-    let which = document.which(office.hub.store.epoch())?;
-    if office.store.group(group).await?.is_none() {
+    let which = document.which(dispatchers.hub.store.epoch())?;
+    if dispatchers.store.group(group).await?.is_none() {
         return Err(problem::not_found());
     }
     Ok((document, which))
@@ -183,32 +183,32 @@ fn some(count: u64, which: &Which) -> Result<u64, Problem> {
 
 /// `POST …/dead/redrive`.
 pub(super) async fn redrive(
-    office: &GroupDispatchers,
+    dispatchers: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
 ) -> Answer {
-    let (_, which) = read(office, group, request).await?;
-    let keys = office.store.redrive(group, &which).await.map_err(problem::of)?;
+    let (_, which) = read(dispatchers, group, request).await?;
+    let keys = dispatchers.store.redrive(group, &which).await.map_err(problem::of)?;
     let keys = some(keys, &which)?;
     audit::administered(identity, "redrive letters", group);
-    office.look_again(group);
+    dispatchers.look_again(group);
     Ok(uncached(StatusCode::OK, json!({ "keys": keys })))
 }
 
 /// `POST …/dead/drop`.
 pub(super) async fn drop(
-    office: &GroupDispatchers,
+    dispatchers: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
 ) -> Answer {
-    let (document, which) = read(office, group, request).await?;
-    let store = &office.store;
+    let (document, which) = read(dispatchers, group, request).await?;
+    let store = &dispatchers.store;
     let dropped = store.drop_letters(group, &which, document.with_parked).await;
     let letters = some(dropped.map_err(problem::of)?, &which)?;
     audit::administered(identity, "drop letters", group);
-    office.look_again(group);
+    dispatchers.look_again(group);
     Ok(uncached(StatusCode::OK, json!({ "letters": letters })))
 }
 

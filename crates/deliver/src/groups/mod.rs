@@ -1,16 +1,16 @@
 //! Consumer groups over HTTP. PROTOCOL.md, section 30, is the source.
 //!
 //! ```text
-//!  claim ─▶ foreman (one a group) ─▶ find a batch ─▶ lease ─▶ token ─┐
+//!  claim ─▶ dispatcher (one a group) ─▶ find a batch ─▶ lease ─▶ token ─┐
 //!  ack, nack, extend ◀─────────────── worker ◀───────────────────────┘
 //! ```
 //!
 //! What is true about a group lies in the store; a node remembers only what saves looking twice. So
 //! workers may claim from one node and acknowledge to another, and a node that dies takes nothing with
-//! it but the claims that waited there. `foreman` hands out work, `find` looks for it, `work` ends it,
+//! it but the claims that waited there. `dispatcher` hands out work, `find` looks for it, `work` ends it,
 //! `administer` is for administrators, `upkeep` measures, and moves along what nobody works on.
 //!
-//! - `ask`: a claim that waits
+//! - `waiting_claim`: a claim that waits
 //! - `claim`: `POST …/claim`
 //! - `counters`: what is counted of groups on this node
 //! - `document`: groups as JSON
@@ -19,32 +19,32 @@
 //! - `letters`: routes for dead letters
 //! - `metrics`: what scrapers are told of groups
 //! - `offer`: handing out one partition
-//! - `office`: what this node holds of groups while it serves them
+//! - `dispatchers`: what this node holds of groups while it serves them
 //! - `problem`: what goes wrong with groups, as clients see it
 //! - `redrive`: the letters that a lease is about, found again
-//! - `room`: room for batches
+//! - `batch_permits`: room for batches
 //! - `token`: tokens of leases
-//! - `verdict`: what a failed run means
+//! - `failures`: what a failed run means
 
 mod administer;
-mod ask;
+mod batch_permits;
 mod claim;
 mod counters;
+mod dispatcher;
+mod dispatchers;
 mod document;
 mod event;
+mod failures;
 mod find;
-mod foreman;
 mod lag;
 mod letters;
 mod metrics;
 mod offer;
-mod office;
 mod problem;
 mod redrive;
-mod room;
 mod token;
 mod upkeep;
-mod verdict;
+mod waiting_claim;
 mod work;
 
 use std::sync::Arc;
@@ -59,8 +59,8 @@ use tidewire_access::auth::{Act, Identity};
 use tidewire_access::problem::Problem;
 use tidewire_hub::encode::decode_path;
 
+pub(crate) use dispatchers::GroupDispatchers;
 pub(crate) use metrics::write as write_metrics;
-pub(crate) use office::GroupDispatchers;
 pub(crate) use upkeep::keep;
 
 type Answer = Result<Response<Body>, Problem>;
@@ -155,13 +155,13 @@ impl Part {
 
 /// Answers a request. The caller was found to be allowed to do what [`Part::act`] says.
 pub(crate) async fn handle(
-    office: &Arc<GroupDispatchers>,
+    dispatchers: &Arc<GroupDispatchers>,
     part: Part,
     request: Request,
     identity: &Identity,
 ) -> Answer {
     let (group, step) = match part {
-        Part::All => return document::list(office, request.method().clone()).await,
+        Part::All => return document::list(dispatchers, request.method().clone()).await,
         Part::One(group, step) => (group, step),
     };
     if !is_group_name(&group) {
@@ -170,17 +170,17 @@ pub(crate) async fn handle(
         ));
     }
     match step {
-        GroupAction::Itself => administer::itself(office, &group, request, identity).await,
-        GroupAction::Change => administer::change(office, &group, request, identity).await,
-        GroupAction::Reset => administer::reset(office, &group, request, identity).await,
-        GroupAction::Resume => administer::resume(office, &group, request, identity).await,
-        GroupAction::Claim => claim::handle(office, &group, request, identity).await,
-        GroupAction::Extend => work::extend(office, &group, request).await,
-        GroupAction::Ack => work::ack(office, &group, request, identity).await,
-        GroupAction::Nack => work::nack(office, &group, request).await,
-        GroupAction::Dead => letters::list(office, &group, request).await,
-        GroupAction::Redrive => letters::redrive(office, &group, request, identity).await,
-        GroupAction::Drop => letters::drop(office, &group, request, identity).await,
+        GroupAction::Itself => administer::itself(dispatchers, &group, request, identity).await,
+        GroupAction::Change => administer::change(dispatchers, &group, request, identity).await,
+        GroupAction::Reset => administer::reset(dispatchers, &group, request, identity).await,
+        GroupAction::Resume => administer::resume(dispatchers, &group, request, identity).await,
+        GroupAction::Claim => claim::handle(dispatchers, &group, request, identity).await,
+        GroupAction::Extend => work::extend(dispatchers, &group, request).await,
+        GroupAction::Ack => work::ack(dispatchers, &group, request, identity).await,
+        GroupAction::Nack => work::nack(dispatchers, &group, request).await,
+        GroupAction::Dead => letters::list(dispatchers, &group, request).await,
+        GroupAction::Redrive => letters::redrive(dispatchers, &group, request, identity).await,
+        GroupAction::Drop => letters::drop(dispatchers, &group, request, identity).await,
     }
 }
 

@@ -12,13 +12,13 @@ use tidewire_store::groups::{
     Source, Wants,
 };
 
-use super::ask::Leased;
+use super::batch_permits::BatchPermit;
 use super::counters::Counts;
+use super::dispatcher::{OfferOutcome, WorkDispatcher};
 use super::find;
-use super::foreman::{OfferOutcome, WorkDispatcher};
-use super::room::BatchPermit;
 use super::token::Token;
 use super::upkeep;
+use super::waiting_claim::Leased;
 
 impl WorkDispatcher {
     /// Looks for work in a partition that is free, in these of its sources, and gives it to whoever waits first.
@@ -36,7 +36,7 @@ impl WorkDispatcher {
         if empty && sources == [Source::Log] {
             return Ok(OfferOutcome::Nothing);
         }
-        let held = find::holdings(&self.office, view, at).await?;
+        let held = find::holdings(&self.dispatchers, view, at).await?;
         for source in sources {
             let offered = match source {
                 Source::Letters => self.offer_letters(&held).await?,
@@ -60,9 +60,9 @@ impl WorkDispatcher {
     ) -> Result<Option<OfferOutcome>, GroupError> {
         let at = &held.partition;
         let Some(limits) = self.limits_for(at.partition) else { return Ok(None) };
-        let store = Arc::clone(&self.office.store);
+        let store = Arc::clone(&self.dispatchers.store);
         let read = |limits| self.pages.assemble(&*store, wants, held, limits, at.next, tip);
-        let Some(mut place) = self.office.room.try_take(limits.batch_bytes) else {
+        let Some(mut place) = self.dispatchers.room.try_take(limits.batch_bytes) else {
             return Ok(Some(self.crowded(at.partition)));
         };
         // A transaction that has more bytes than a usual batch needs more room first.
@@ -70,7 +70,7 @@ impl WorkDispatcher {
         let mut assembled = read(usual).await?;
         if matches!(assembled, Assembled::TooLarge(_)) {
             drop(place);
-            match self.office.room.try_take(limits.transaction_bytes_max) {
+            match self.dispatchers.room.try_take(limits.transaction_bytes_max) {
                 Some(larger) => place = larger,
                 None => return Ok(Some(self.crowded(at.partition))),
             }
@@ -79,7 +79,7 @@ impl WorkDispatcher {
         match assembled {
             Assembled::Batch(batch) => self.hand_out(held, batch, None, place).await.map(Some),
             Assembled::Nothing { next } => {
-                upkeep::pass(&self.office, held, next).await?;
+                upkeep::pass(&self.dispatchers, held, next).await?;
                 Ok(None)
             }
             Assembled::Incomplete { txid } => {
@@ -87,7 +87,7 @@ impl WorkDispatcher {
                 Ok(None)
             }
             Assembled::TooLarge(too_large) => {
-                let trouble = find::trouble(&self.office.hub.options.groups, &too_large);
+                let trouble = find::trouble(&self.dispatchers.hub.options.groups, &too_large);
                 tracing::warn!(group = self.group, partition = at.partition, trouble);
                 store.set_trouble(&held.claim("tidewire", 0), Some(&trouble)).await?;
                 Ok(Some(OfferOutcome::Again(Duration::ZERO)))
@@ -98,7 +98,7 @@ impl WorkDispatcher {
     /// What a batch of a partition may have, for whoever is to have it.
     fn limits_for(&self, partition: u32) -> Option<Limits> {
         let size = self.queue[self.first_for(partition)?].batch_size;
-        Some(find::limits(&self.office.hub.options.groups, size))
+        Some(find::limits(&self.dispatchers.hub.options.groups, size))
     }
 
     /// A transaction's end is not in the log yet.
@@ -130,10 +130,10 @@ impl WorkDispatcher {
         let at = &held.partition;
         let Some(limits) = self.limits_for(at.partition) else { return Ok(None) };
         // Those of one transaction are together, however large.
-        let Some(place) = self.office.room.try_take(limits.transaction_bytes_max) else {
+        let Some(place) = self.dispatchers.room.try_take(limits.transaction_bytes_max) else {
             return Ok(Some(self.crowded(at.partition)));
         };
-        let store = &self.office.store;
+        let store = &self.dispatchers.store;
         let due = store.letters_due(&self.group, at.partition, limits.letters()).await?;
         let Some(mut batch) = due else { return Ok(None) };
         let Some(key) = batch.redrive.clone() else { return Ok(None) };
@@ -161,7 +161,7 @@ impl WorkDispatcher {
         };
         let lease_ms = u64::try_from(ask.lease.as_millis()).unwrap_or(u64::MAX);
         let claim = held.claim(&ask.member, lease_ms);
-        let store = Arc::clone(&self.office.store);
+        let store = Arc::clone(&self.dispatchers.store);
         let leased = store.lease(&claim, batch.next, lease_ms).await;
         let generation = match leased {
             Ok(Some(generation)) => generation,
@@ -176,7 +176,7 @@ impl WorkDispatcher {
         };
         if held.partition.lease_ms.is_some() {
             let more = Counts { lease_expirations: 1, ..Counts::default() };
-            self.office.counters.count(&self.group, more);
+            self.dispatchers.counters.count(&self.group, more);
         }
         let lease = LeaseRef { group: self.group.clone(), partition, generation };
         let known = self.known.entry(partition).or_default();
@@ -205,16 +205,16 @@ mod tests {
 
     use tidewire_store::groups::GroupWish;
 
-    use super::super::ask::{Refused, WaitingClaim};
+    use super::super::waiting_claim::{Refused, WaitingClaim};
     use super::*;
     use crate::testing::Bench;
 
     #[test]
     fn a_claim_for_which_there_is_no_room_is_told_so() {
         let bench = Bench::start_on_sqlite();
-        let office = &bench.node().groups;
-        let wish = GroupWish { partitions: Some(1), ..GroupWish::default() };
-        bench.wait(office.store.put_group("g", &wish)).expect("a group");
+        let dispatchers = &bench.node().groups;
+        let wanted = GroupWish { partitions: Some(1), ..GroupWish::default() };
+        bench.wait(dispatchers.store.put_group("g", &wanted)).expect("a group");
         let claim = || {
             let (reply, answer) = oneshot::channel();
             let ask = WaitingClaim {
@@ -228,11 +228,11 @@ mod tests {
                 reply,
             };
             bench.wait(async {
-                office.ask("g", ask);
+                dispatchers.ask("g", ask);
                 answer.await.expect("an answer")
             })
         };
-        let all = office.room.try_take(usize::MAX).expect("nobody else is there");
+        let all = dispatchers.room.try_take(usize::MAX).expect("nobody else is there");
         assert!(matches!(claim(), Err(Refused::Crowded)));
         drop(all);
         assert!(matches!(claim(), Ok(None)), "there is room, and nothing to do");

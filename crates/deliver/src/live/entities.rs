@@ -11,9 +11,9 @@ use super::message::{self, Refused, read, start_from};
 use super::subscribe::SubscribeContext;
 use crate::node::Node;
 use tidewire_access::problem::Problem;
-use tidewire_hub::horizon::{MinOffset, MinOffsetJson};
 use tidewire_hub::kinds::entities::own_name;
-use tidewire_hub::{Command, EntityDeed, EntityRequest, KindCommand, StartFrom};
+use tidewire_hub::min_offset::{MinOffset, MinOffsetJson};
+use tidewire_hub::{Command, EntityCommand, EntityRequest, KindCommand, StartFrom};
 
 /// Entities that a client wants to be told of.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) struct EntitySubscribe {
     code: Arc<str>,
     ids: Vec<Arc<str>>,
     start: StartFrom,
-    horizon: MinOffset,
+    min_offset: MinOffset,
     /// Whether they come to those that the subscription has.
     adds: bool,
 }
@@ -54,11 +54,11 @@ struct EntitySubscribeJson {
     entity_ids: Vec<String>,
     offset: Option<String>,
     #[serde(flatten)]
-    horizon: MinOffsetJson,
+    min_offset: MinOffsetJson,
 }
 
 /// Reads one of a `subscribe`.
-pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<EntitySubscribe, Refused> {
+pub(super) fn wanted(node: &Node, raw: &RawValue) -> Result<EntitySubscribe, Refused> {
     let document: EntitySubscribeJson = serde_json::from_str(raw.get())
         .map_err(|error| Refused { query_id: None, problem: message::malformed(&error) })?;
     message::check_query_id(&document.query_id)?;
@@ -69,7 +69,7 @@ pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<EntitySubscribe, Refus
         code: code(&document.entity_code).map_err(refused)?,
         ids: ids(document.entity_ids).map_err(refused)?,
         start: start.map_err(refused)?.unwrap_or(StartFrom::Now),
-        horizon: document.horizon.read(&node.hub).map_err(refused)?,
+        min_offset: document.min_offset.read(&node.hub).map_err(refused)?,
         adds: false,
     })
 }
@@ -85,7 +85,7 @@ pub(super) fn subscribe(text: &[u8]) -> Result<Result<EntitySubscribe, Refused>,
         code,
         ids,
         start: StartFrom::Now,
-        horizon: MinOffset::default(),
+        min_offset: MinOffset::default(),
         adds: true,
     }))
 }
@@ -133,12 +133,12 @@ impl EntitySubscribe {
     /// What the hub is asked for, if they may be told of.
     pub(super) async fn request(
         self,
-        asker: &SubscribeContext<'_>,
+        context: &SubscribeContext<'_>,
     ) -> Result<EntityRequest, Problem> {
-        let EntitySubscribe { query_id, code, ids, start, horizon, adds } = self;
-        asker.node.hub.permit_entity(asker.identity, &code).await?;
-        let identity = asker.identity.clone();
-        Ok(EntityRequest { query_id, code, ids, start, horizon, identity, adds, kept: false })
+        let EntitySubscribe { query_id, code, ids, start, min_offset, adds } = self;
+        context.node.hub.permit_entity(context.identity, &code).await?;
+        let identity = context.identity.clone();
+        Ok(EntityRequest { query_id, code, ids, start, min_offset, identity, adds, kept: false })
     }
 }
 
@@ -146,8 +146,8 @@ impl SubscribeContext<'_> {
     /// Asks to be told of entities no longer.
     pub(super) async fn leave_entities(&self, farewell: EntityUnsubscribe) {
         let EntityUnsubscribe { code, ids } = farewell;
-        let deed = Box::new(EntityDeed::Unsubscribe { code, ids });
-        let command = KindCommand::Entities { key: self.key, deed };
+        let command = Box::new(EntityCommand::Unsubscribe { code, ids });
+        let command = KindCommand::Entities { key: self.key, command };
         self.shard.ask(Command::OfKind(command)).await;
     }
 }

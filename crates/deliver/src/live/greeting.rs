@@ -8,8 +8,8 @@ use tidewire_store::{Position, Session, SessionChange, SessionSubscription};
 use crate::node::Node;
 use tidewire_access::auth::{Act, Identity, audit};
 use tidewire_access::problem::Problem;
-use tidewire_hub::horizon::MinOffset;
-use tidewire_hub::lens::View;
+use tidewire_hub::min_offset::MinOffset;
+use tidewire_hub::row_filter::View;
 use tidewire_hub::{
     Command, Handle, Key, MissingStreams, SessionLink, StartFrom, StreamRequest, ViewMode,
 };
@@ -108,12 +108,12 @@ fn request(
         stream: subscription.stream.as_str().into(),
         reach: node.hub.reach(identity, &subscription.stream),
         start: StartFrom::After(resume_at(subscription, cursor)),
-        horizon: MinOffset::default(),
+        min_offset: MinOffset::default(),
         link: Some(SessionLink {
             epoch: subscription.epoch,
             went_live: subscription.live_since.is_some(),
         }),
-        manner: ViewMode { to_table: false, view },
+        mode: ViewMode { to_table: false, view },
         patterns: None,
     }
 }

@@ -21,7 +21,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{Method, Response};
 
-use crate::door::Admission;
+use crate::authenticate::Admission;
 use crate::node::Node;
 use tidewire_access::problem::Problem;
 use tidewire_hub::messages::{Hello, ServerMessage as _};

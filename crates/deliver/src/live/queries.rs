@@ -14,8 +14,8 @@ use crate::node::Node;
 use tidewire_access::auth::Ability;
 use tidewire_access::problem::Problem;
 use tidewire_hub::QueryRequest;
-use tidewire_hub::horizon::{MinOffset, MinOffsetJson};
 use tidewire_hub::kinds::query::engine::{QuerySeats, for_those_without_sql};
+use tidewire_hub::min_offset::{MinOffset, MinOffsetJson};
 use tidewire_hub::offset::malformed_offset;
 
 /// How long this node may take to see what a client has from another one.
@@ -31,7 +31,7 @@ pub(crate) struct QuerySubscribe {
     /// What the client has already.
     resume: Resume,
     etag: Option<String>,
-    horizon: MinOffset,
+    min_offset: MinOffset,
 }
 
 /// From where a client goes on.
@@ -53,11 +53,11 @@ struct QuerySubscribeJson {
     offset: Option<String>,
     etag: Option<String>,
     #[serde(flatten)]
-    horizon: MinOffsetJson,
+    min_offset: MinOffsetJson,
 }
 
 /// Reads one of a `subscribe`.
-pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<QuerySubscribe, Refused> {
+pub(super) fn wanted(node: &Node, raw: &RawValue) -> Result<QuerySubscribe, Refused> {
     let document: QuerySubscribeJson = serde_json::from_str(raw.get()).map_err(|error| {
         // Whatever else is wrong, its name may be right.
         let named = serde_json::from_str::<serde_json::Value>(raw.get()).ok();
@@ -73,7 +73,7 @@ pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<QuerySubscribe, Refuse
         params: document.params.iter().map(|param| param.get().to_owned()).collect(),
         resume,
         etag: document.etag,
-        horizon: document.horizon.read(&node.hub).map_err(refused)?,
+        min_offset: document.min_offset.read(&node.hub).map_err(refused)?,
     })
 }
 
@@ -95,12 +95,12 @@ impl QuerySubscribe {
     /// What the hub is asked for, if whoever asks may read all of it.
     pub(super) async fn request(
         self,
-        asker: &SubscribeContext<'_>,
+        context: &SubscribeContext<'_>,
     ) -> Result<QueryRequest, Problem> {
-        let QuerySubscribe { query_id, sql, params, resume, etag, horizon } = self;
-        let &SubscribeContext { node, identity, .. } = asker;
+        let QuerySubscribe { query_id, sql, params, resume, etag, min_offset } = self;
+        let &SubscribeContext { node, identity, .. } = context;
         let seat = node.hub.query_seat(identity)?;
-        horizon.reached(&node.hub).await?;
+        min_offset.reached(&node.hub).await?;
         // They were JSON when they came.
         let params: Vec<_> =
             params.into_iter().filter_map(|p| RawValue::from_string(p).ok()).collect();

@@ -13,7 +13,7 @@ use crate::carrier::connection_id;
 use crate::hub_body::written_by_hub;
 use crate::node::Node;
 use tidewire_access::auth::Identity;
-use tidewire_access::auth::places::ConnectionPermit;
+use tidewire_access::auth::connection_permits::ConnectionPermit;
 use tidewire_access::problem::Problem;
 use tidewire_hub::directory::{Present, Registered};
 use tidewire_hub::kinds::entities::kept::Entities;
@@ -46,17 +46,17 @@ pub(super) async fn respond(
     }
     let (request, _) = request.into_parts();
     let address = Peer::address(&request.extensions);
-    let facts = ConnectionInfo::new(connection_id(), address, &request.headers);
-    let facts = Arc::new(facts.of(identity.clone()));
-    let visit = SseSession {
+    let connection_info = ConnectionInfo::new(connection_id(), address, &request.headers);
+    let connection_info = Arc::new(connection_info.of(identity.clone()));
+    let origin_of_request = SseSession {
         node: Arc::clone(node),
         session,
-        facts,
+        connection_info,
         identity: identity.clone(),
         place,
         cursor,
     };
-    let enter = async move |outlet| visit.enter(outlet).await;
+    let enter = async move |transport| origin_of_request.enter(transport).await;
     written_by_hub(node, &request, identity, enter).await
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn respond(
 struct SseSession {
     node: Arc<Node>,
     session: Arc<str>,
-    facts: Arc<ConnectionInfo>,
+    connection_info: Arc<ConnectionInfo>,
     identity: Identity,
     place: Option<ConnectionPermit>,
     cursor: Option<Position>,
@@ -75,14 +75,14 @@ type SseGuards = (Serving, Option<ConnectionPermit>, Registered);
 
 impl SseSession {
     /// Enters the hub and takes up the session.
-    async fn enter(self, outlet: Transport) -> Result<(Presence, SseGuards), Problem> {
-        let SseSession { node, session, facts, identity, place, cursor } = self;
+    async fn enter(self, transport: Transport) -> Result<(Presence, SseGuards), Problem> {
+        let SseSession { node, session, connection_info, identity, place, cursor } = self;
         let shard = node.hub.shards.shard_of(identity.tenant(), &session).clone();
-        let presence = shard.attach(outlet, Arc::clone(&facts)).await?;
+        let presence = shard.attach(transport, Arc::clone(&connection_info)).await?;
         let key = presence.key();
         let present = Present { shard: shard.clone(), key, identity: identity.clone() };
-        let registered = Entities::enter(&node.hub, &facts.id, present);
-        let hello = super::hello(&node, &facts.id, Some(&session));
+        let registered = Entities::enter(&node.hub, &connection_info.id, present);
+        let hello = super::hello(&node, &connection_info.id, Some(&session));
         shard.ask(Command::Say { key, message: hello }).await;
         let serving = Serving::begin(&node, &shard, key, session, &identity, cursor).await?;
         Ok((presence, (serving, place, registered)))

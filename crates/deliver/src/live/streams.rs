@@ -15,7 +15,7 @@ use crate::sessions::{Following, subscribe};
 use crate::streams::where_without_table;
 use tidewire_access::problem::Problem;
 use tidewire_access::stream_name::{StreamName, relative_name};
-use tidewire_hub::horizon::{MinOffset, MinOffsetJson};
+use tidewire_hub::min_offset::{MinOffset, MinOffsetJson};
 use tidewire_hub::{SessionLink, StartFrom, StreamRequest, ViewMode};
 
 /// A stream that a client wants to follow, or a table.
@@ -28,7 +28,7 @@ pub(crate) struct StreamSubscribe {
     /// Where to begin, if the client says so.
     pub(crate) start: Option<StartFrom>,
     /// How far the log must have come before.
-    pub(crate) horizon: MinOffset,
+    pub(crate) min_offset: MinOffset,
 }
 
 /// Which rows of a table are wanted.
@@ -47,11 +47,11 @@ struct StreamSubscribeJson {
     filter: Option<String>,
     offset: Option<String>,
     #[serde(flatten)]
-    horizon: MinOffsetJson,
+    min_offset: MinOffsetJson,
 }
 
 /// Reads one of a `subscribe`.
-pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<StreamSubscribe, Refused> {
+pub(super) fn wanted(node: &Node, raw: &RawValue) -> Result<StreamSubscribe, Refused> {
     let anonymous = |problem| Refused { query_id: None, problem };
     let document: StreamSubscribeJson =
         serde_json::from_str(raw.get()).map_err(|error| anonymous(malformed(&error)))?;
@@ -73,7 +73,7 @@ pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<StreamSubscribe, Refus
         stream: name.as_str().into(),
         table,
         start: start.map_err(refused)?,
-        horizon: document.horizon.read(&node.hub).map_err(refused)?,
+        min_offset: document.min_offset.read(&node.hub).map_err(refused)?,
     })
 }
 
@@ -89,10 +89,10 @@ impl StreamSubscribe {
     /// What the hub is asked for. A session's subscription is made in the store first.
     pub(super) async fn request(
         self,
-        asker: &SubscribeContext<'_>,
+        context: &SubscribeContext<'_>,
     ) -> Result<StreamRequest, Problem> {
-        let StreamSubscribe { query_id, stream, table, start, horizon } = self;
-        let &SubscribeContext { node, identity, session, .. } = asker;
+        let StreamSubscribe { query_id, stream, table, start, min_offset } = self;
+        let &SubscribeContext { node, identity, session, .. } = context;
         let reach = node.hub.reach(identity, &stream);
         let filter = table.as_ref().and_then(|rows| rows.filter.as_deref());
         let view = node.hub.view(identity, &stream, filter).await?;
@@ -100,10 +100,10 @@ impl StreamSubscribe {
             Some(_) => node.hub.filter_seat(identity, view.as_ref()).await?,
             None => None,
         };
-        let manner = ViewMode { to_table: table.is_some(), view };
+        let mode = ViewMode { to_table: table.is_some(), view };
         // A session keeps what it follows by the stream's name alone, so a table's rows are the
         // connection's own.
-        let (start, link) = match session.filter(|_| !manner.to_table) {
+        let (start, link) = match session.filter(|_| !mode.to_table) {
             None => (start.unwrap_or(StartFrom::Now), None),
             Some(session) => {
                 let (reach, stream, query_id) = (&reach, &*stream, &*query_id);
@@ -118,6 +118,6 @@ impl StreamSubscribe {
                 (StartFrom::After(made.pointer), Some(link))
             }
         };
-        Ok(StreamRequest { query_id, stream, reach, start, horizon, link, manner, patterns })
+        Ok(StreamRequest { query_id, stream, reach, start, min_offset, link, mode, patterns })
     }
 }

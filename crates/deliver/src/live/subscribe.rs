@@ -49,19 +49,19 @@ impl WantedSubscription {
         // What cannot be read is refused as one of a stream.
         let Meant { sql, entity_code } = serde_json::from_str(raw.get()).unwrap_or_default();
         match (sql, entity_code) {
-            (Some(_), _) => queries::wish(node, raw).map(WantedSubscription::Query),
-            (None, Some(_)) => entities::wish(node, raw).map(WantedSubscription::Entities),
-            (None, None) => streams::wish(node, raw).map(WantedSubscription::Stream),
+            (Some(_), _) => queries::wanted(node, raw).map(WantedSubscription::Query),
+            (None, Some(_)) => entities::wanted(node, raw).map(WantedSubscription::Entities),
+            (None, None) => streams::wanted(node, raw).map(WantedSubscription::Stream),
         }
     }
 
     fn query_id(&self) -> &Arc<str> {
         match self {
-            WantedSubscription::Stream(wish) => &wish.query_id,
-            WantedSubscription::Entities(wish) => &wish.query_id,
-            WantedSubscription::Query(wish) => &wish.query_id,
+            WantedSubscription::Stream(wanted) => &wanted.query_id,
+            WantedSubscription::Entities(wanted) => &wanted.query_id,
+            WantedSubscription::Query(wanted) => &wanted.query_id,
             #[cfg(all(test, debug_assertions))]
-            WantedSubscription::Clock(wish) => &wish.query_id,
+            WantedSubscription::Clock(wanted) => &wanted.query_id,
         }
     }
 
@@ -69,7 +69,7 @@ impl WantedSubscription {
     /// for itself.
     fn reads(&self) -> Option<&str> {
         match self {
-            WantedSubscription::Stream(wish) => Some(&wish.stream),
+            WantedSubscription::Stream(wanted) => Some(&wanted.stream),
             WantedSubscription::Entities(_) | WantedSubscription::Query(_) => None,
             #[cfg(all(test, debug_assertions))]
             WantedSubscription::Clock(_) => Some("clock"),
@@ -82,19 +82,19 @@ impl WantedSubscription {
     }
 
     /// What the hub is asked for, if whoever asks may have it.
-    async fn request(self, asker: &SubscribeContext<'_>) -> Result<SubscribeRequest, Problem> {
+    async fn request(self, context: &SubscribeContext<'_>) -> Result<SubscribeRequest, Problem> {
         Ok(match self {
-            WantedSubscription::Stream(wish) => {
-                SubscribeRequest::Stream(wish.request(asker).await?)
+            WantedSubscription::Stream(wanted) => {
+                SubscribeRequest::Stream(wanted.request(context).await?)
             }
-            WantedSubscription::Entities(wish) => {
-                SubscribeRequest::Entities(wish.request(asker).await?)
+            WantedSubscription::Entities(wanted) => {
+                SubscribeRequest::Entities(wanted.request(context).await?)
             }
-            WantedSubscription::Query(wish) => {
-                SubscribeRequest::Query(Box::new(wish.request(asker).await?))
+            WantedSubscription::Query(wanted) => {
+                SubscribeRequest::Query(Box::new(wanted.request(context).await?))
             }
             #[cfg(all(test, debug_assertions))]
-            WantedSubscription::Clock(wish) => SubscribeRequest::Clock(wish.request()),
+            WantedSubscription::Clock(wanted) => SubscribeRequest::Clock(wanted.request()),
         })
     }
 }
@@ -112,16 +112,16 @@ pub(super) struct SubscribeContext<'a> {
 impl SubscribeContext<'_> {
     /// Asks for what a client wants. What needs the database comes last, so that nothing else waits for it.
     pub(super) async fn subscribe(&self, wishes: Vec<Result<WantedSubscription, Refused>>) {
-        let slow = |wish: &Result<WantedSubscription, Refused>| {
-            wish.as_ref().is_ok_and(WantedSubscription::asks_database)
+        let slow = |wanted: &Result<WantedSubscription, Refused>| {
+            wanted.as_ref().is_ok_and(WantedSubscription::asks_database)
         };
         let (slow, others): (Vec<_>, Vec<_>) = wishes.into_iter().partition(slow);
         let mut requests = Vec::with_capacity(others.len());
-        for wish in others {
-            requests.extend(self.permitted(wish).await);
+        for wanted in others {
+            requests.extend(self.permitted(wanted).await);
         }
         self.ask(requests).await;
-        let mut slow = stream::iter(slow.into_iter().map(|wish| self.permitted(wish)));
+        let mut slow = stream::iter(slow.into_iter().map(|wanted| self.permitted(wanted)));
         let mut slow = slow.by_ref().buffered(TOGETHER);
         while let Some(request) = slow.next().await {
             self.ask(request.into_iter().collect()).await;
@@ -137,10 +137,10 @@ impl SubscribeContext<'_> {
     /// What the hub is asked for. None if it is refused, and the client was told so.
     async fn permitted(
         &self,
-        wish: Result<WantedSubscription, Refused>,
+        wanted: Result<WantedSubscription, Refused>,
     ) -> Option<SubscribeRequest> {
-        let (query_id, request) = match wish {
-            Ok(wish) => (Some(Arc::clone(wish.query_id())), self.request(wish).await),
+        let (query_id, request) = match wanted {
+            Ok(wanted) => (Some(Arc::clone(wanted.query_id())), self.request(wanted).await),
             Err(Refused { query_id, problem }) => (query_id.map(Arc::from), Err(problem)),
         };
         match request {
@@ -153,14 +153,14 @@ impl SubscribeContext<'_> {
         }
     }
 
-    async fn request(&self, wish: WantedSubscription) -> Result<SubscribeRequest, Problem> {
-        if let Some(stream) = wish.reads() {
+    async fn request(&self, wanted: WantedSubscription) -> Result<SubscribeRequest, Problem> {
+        if let Some(stream) = wanted.reads() {
             let act = Act::Read(stream);
             let turned_away = |problem: &Problem| {
                 audit::turned_away(&self.node.access, Some(self.identity), act, problem)
             };
             self.identity.may(act).inspect_err(turned_away)?;
         }
-        wish.request(self).await
+        wanted.request(self).await
     }
 }

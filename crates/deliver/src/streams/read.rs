@@ -15,9 +15,9 @@ use tidewire_access::auth::Identity;
 use tidewire_access::budget::PrepaidBody;
 use tidewire_access::problem::Problem;
 use tidewire_access::stream_name::StreamName;
-use tidewire_hub::horizon::MinOffset;
-use tidewire_hub::lens::View;
+use tidewire_hub::min_offset::MinOffset;
 use tidewire_hub::offset::parse_offset;
+use tidewire_hub::row_filter::View;
 use tidewire_hub::{encode, lookup};
 
 /// Where a read starts.
@@ -41,7 +41,7 @@ pub(super) struct Query {
     /// What is seen of the stream, if not all.
     pub(super) view: Option<View>,
     /// How far the log must have come before.
-    horizon: MinOffset,
+    min_offset: MinOffset,
     /// The offset as it was written, for the ETag.
     offset_text: String,
 }
@@ -60,7 +60,7 @@ pub(super) async fn get(
 ) -> Result<Response<Body>, Problem> {
     let mut query = Query::parse(node, request.uri.query().unwrap_or_default())?;
     query.view = node.hub.view(identity, name.as_str(), query.filter.as_deref()).await?;
-    query.horizon.reached(&node.hub).await?;
+    query.min_offset.reached(&node.hub).await?;
     if query.filter.is_some() && query.view.is_none() {
         return Err(where_without_table());
     }
@@ -288,7 +288,7 @@ impl Query {
             format: Format::Plain,
             filter: None,
             view: None,
-            horizon: MinOffset::default(),
+            min_offset: MinOffset::default(),
             offset_text: "-1".to_owned(),
         };
         let (mut min_offset, mut min_txid) = (None, None);
@@ -317,7 +317,7 @@ impl Query {
                 _ => {}
             }
         }
-        query.horizon = MinOffset::parse(&node.hub, min_offset.as_deref(), min_txid.as_deref())?;
+        query.min_offset = MinOffset::parse(&node.hub, min_offset.as_deref(), min_txid.as_deref())?;
         Ok(query)
     }
 }

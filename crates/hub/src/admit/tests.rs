@@ -7,13 +7,13 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::audience::ViewMode;
 use crate::connection::{SessionLink, StartFrom};
-use crate::horizon::MinOffset;
 use crate::kinds::Kind as Subject;
 use crate::kinds::entities::{EntityRequest, Interest};
 use crate::kinds::query;
 use crate::log_feed::StreamRequest;
 use crate::lookup::Reach;
-use crate::outlet::{ServerSent, Transport};
+use crate::min_offset::MinOffset;
+use crate::transport::{ServerSent, Transport};
 use tidewire_access::auth::Identity;
 use tidewire_access::options::Access;
 
@@ -63,9 +63,9 @@ fn stream(name: &str, stream: &str, to_table: bool, epoch: Option<u64>) -> Strea
         stream: stream.into(),
         reach: Reach::everything(),
         start: StartFrom::Now,
-        horizon: MinOffset::default(),
+        min_offset: MinOffset::default(),
         link: epoch.map(|epoch| SessionLink { epoch, went_live: true }),
-        manner: ViewMode { to_table, view: None },
+        mode: ViewMode { to_table, view: None },
         patterns: None,
     }
 }
@@ -76,7 +76,7 @@ fn entities(name: &str, code: &str, ids: &[&str], adds: bool) -> EntityRequest {
         code: code.into(),
         ids: ids.iter().map(|id| Arc::from(*id)).collect(),
         start: StartFrom::Now,
-        horizon: MinOffset::default(),
+        min_offset: MinOffset::default(),
         identity: Identity::of_this_machine(),
         adds,
         kept: false,
@@ -90,8 +90,8 @@ fn add(connection: &mut Connection, request: StreamRequest) {
 
 impl Followed {
     fn new() -> Followed {
-        let outlet = Transport::ServerSent(ServerSent { body: mpsc::channel(1).0 });
-        let mut connection = Connection::new(1, crate::testing::facts("c"), outlet, 0);
+        let transport = Transport::ServerSent(ServerSent { body: mpsc::channel(1).0 });
+        let mut connection = Connection::new(1, crate::testing::connection_info("c"), transport, 0);
         add(&mut connection, stream("Stream", "doc", false, None));
         add(&mut connection, stream("Table", "table/orders", true, None));
         let identity = Identity::of_this_machine();

@@ -11,7 +11,7 @@ use tidewire_access::problem::Problem;
 #[derive(Debug)]
 pub enum KindCommand {
     /// Something about the entities that a connection is told of.
-    Entities { key: Key, deed: Box<EntityCommand> },
+    Entities { key: Key, command: Box<EntityCommand> },
     /// The store is to be told again which entities all connections are told of.
     RestoreEntities,
     /// A page of the store was read for a reader.
@@ -21,7 +21,7 @@ pub enum KindCommand {
 impl KindCommand {
     pub fn obey(self, shard: &mut Shard) {
         match self {
-            KindCommand::Entities { key, deed } => shard.obey_entities(key, *deed),
+            KindCommand::Entities { key, command } => shard.obey_entities(key, *command),
             KindCommand::RestoreEntities => shard.restore_entities(),
             KindCommand::Read { key, read } => shard.read_on(key, read),
         }

@@ -168,8 +168,8 @@ pub trait Subject: std::fmt::Debug {
     }
 
     /// Whether something that happened is to wait here, and not in the outbox.
-    fn hold(&mut self, parcel: QueuedItem, _: &LiveOptions) -> PendingAction {
-        PendingAction::Not(parcel)
+    fn hold(&mut self, queued: QueuedItem, _: &LiveOptions) -> PendingAction {
+        PendingAction::Not(queued)
     }
 
     /// What it says now that its turn has come. It asked for that with a ticket.
@@ -191,7 +191,7 @@ pub trait Subject: std::fmt::Debug {
     }
 
     /// It is gone, alone or with its connection.
-    fn leave(&self, shard: &mut Shard, member: Follower, query_id: &Arc<str>, leaving: Detach);
+    fn leave(&self, shard: &mut Shard, follower: Follower, query_id: &Arc<str>, leaving: Detach);
 }
 
 /// What a kind may know and change of its subscription.

@@ -56,7 +56,7 @@ impl News {
     /// Whom it is for, if what comes for them later can be told together with it.
     pub(crate) fn cohort(&self) -> Option<Cohort> {
         match self {
-            News::Stream(news) => Some(Cohort::EncodingGroup(news.circle.clone())),
+            News::Stream(news) => Some(Cohort::EncodingGroup(news.encoding_group.clone())),
             News::Entities(_) => Some(Cohort::WholeLane),
             News::Query(news) => news.query_id.clone().map(Cohort::Named),
             #[cfg(debug_assertions)]
@@ -99,7 +99,7 @@ impl News {
 
     /// Whether it is for responses that follow one stream, and nothing else.
     pub(crate) fn is_for_readers(&self) -> bool {
-        if let News::Stream(news) = self { news.circle.is_of_readers() } else { false }
+        if let News::Stream(news) = self { news.encoding_group.is_of_readers() } else { false }
     }
 
     /// Finds out what its followers see of it, before some of them are told.
@@ -110,13 +110,13 @@ impl News {
     }
 
     /// Tells one follower, if it is still there.
-    pub fn tell(&mut self, shard: &mut Shard, member: Follower, serving: &mut Serving) {
+    pub fn tell(&mut self, shard: &mut Shard, follower: Follower, serving: &mut Serving) {
         match self {
-            News::Stream(news) => news.tell(shard, member, serving),
-            News::Entities(news) => news.tell(shard, member, serving),
-            News::Query(news) => news.tell(shard, member, serving),
+            News::Stream(news) => news.tell(shard, follower, serving),
+            News::Entities(news) => news.tell(shard, follower, serving),
+            News::Query(news) => news.tell(shard, follower, serving),
             #[cfg(debug_assertions)]
-            News::Clock(tick) => tick.tell(shard, member, serving),
+            News::Clock(tick) => tick.tell(shard, follower, serving),
         }
     }
 }

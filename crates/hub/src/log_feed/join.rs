@@ -17,9 +17,9 @@ use tidewire_store::{Event, Position, SessionChange};
 use super::replay::{Begun, End, ReplayDecision, ReplayPage};
 use crate::announce::Announcement;
 use crate::connection::Key;
-use crate::horizon::MinOffset;
 use crate::log_feed::State;
 use crate::messages::CreatedOf;
+use crate::min_offset::MinOffset;
 use crate::outbox::{OutboxItem, Slot};
 use crate::shard::Shard;
 use crate::stats::add;
@@ -53,14 +53,14 @@ impl Shard {
                 }
             }
         }
-        for (slot, lens) in &step.lenses {
+        for (slot, row_filter) in &step.lenses {
             if let Some(feed) = self.connection(key).and_then(|c| c.feed(*slot)) {
-                feed.lens = Some(Arc::clone(lens));
+                feed.row_filter = Some(Arc::clone(row_filter));
             }
         }
         self.begin_feeds(key, replay, &step.begun);
         let now_ms = self.now_ms;
-        for piece in step.parcels {
+        for piece in step.items {
             if self.replays(key, piece.slot, replay) {
                 add(&self.stats.replayed_events, piece.events as u64);
                 add(&self.stats.replayed_bytes, piece.bytes.len() as u64);
@@ -105,7 +105,7 @@ impl Shard {
 
     fn sees_part(&mut self, key: Key, slot: Slot) -> bool {
         let feed = self.connection(key).and_then(|c| c.feed(slot));
-        feed.is_some_and(|feed| feed.manner.view.is_some())
+        feed.is_some_and(|feed| feed.mode.view.is_some())
     }
 
     /// Notes which subscriptions have begun, and announces those that did for the first time.
@@ -122,7 +122,7 @@ impl Shard {
             let Some(feed) = subscription.kind.feed_mut() else { continue };
             feed.envelope = Some(envelope.clone());
             // This node is there: later replays need not wait for it.
-            feed.horizon = MinOffset::default();
+            feed.min_offset = MinOffset::default();
             let stream = feed.stream.clone();
             if connection.dialect().has_one_cursor() {
                 // From here on it comes in the log's order with all else: a cursor past what was sent
@@ -155,13 +155,13 @@ impl Shard {
         for end in ends.iter().filter(|_| position > reached) {
             let Some(connection) = self.connection(key) else { return true };
             let Some(feed) = connection.feed(end.slot) else { continue };
-            let (stream, view) = (feed.stream.clone(), feed.manner.view.clone());
+            let (stream, view) = (feed.stream.clone(), feed.mode.view.clone());
             let known = end.rest.iter().filter(|event| event.position <= position);
             late.extend(known.map(|event| (end.slot, event.clone())));
-            if end.horizon < position {
+            if end.min_offset < position {
                 let Some(audience) = self.audiences.get(&stream) else { continue };
-                let topic = audience.attendance.topic();
-                let Some(events) = topic.between(end.horizon, position) else { return false };
+                let topic = audience.topic_guard.topic();
+                let Some(events) = topic.between(end.min_offset, position) else { return false };
                 let seen = self.hub.remembered(view.as_ref(), events);
                 let Some(events) = seen else { return false };
                 late.extend(events.into_iter().map(|event| (end.slot, event)));

@@ -29,12 +29,12 @@ use crate::Hub;
 use crate::audience::ViewMode;
 use crate::connection::{Key, StartFrom};
 use crate::frames::{Dialect, Envelope, Form};
-use crate::horizon::MinOffset;
-use crate::lens::{RowFilter, View};
 use crate::lookup::beyond_tip;
 use crate::lookup::{Reach, find as find_page, renew};
+use crate::min_offset::MinOffset;
 use crate::outbox::Slot;
 use crate::patience::RetryPolicy;
+use crate::row_filter::{RowFilter, View};
 use crate::{Command, Handle};
 use tidewire_access::problem::Problem;
 use tidewire_wire::websocket::deflate::Deflater;
@@ -57,8 +57,8 @@ pub(crate) struct ReplayRequest {
     pub stream: Arc<str>,
     pub reach: Reach,
     pub start: StartFrom,
-    pub horizon: MinOffset,
-    pub manner: ViewMode,
+    pub min_offset: MinOffset,
+    pub mode: ViewMode,
     /// Known if the stream was looked at before.
     pub(crate) envelope: Option<Envelope>,
 }
@@ -81,7 +81,7 @@ pub struct ReplayPage {
     /// What subscriptions see their tables through.
     pub(crate) lenses: Vec<(Slot, Arc<RowFilter>)>,
     /// Events, in the log's order.
-    pub(crate) parcels: Vec<SubscriptionEvents>,
+    pub(crate) items: Vec<SubscriptionEvents>,
     /// Everything up to here has been given.
     pub reached: Position,
     /// Set when every stream was read to its end.
@@ -111,7 +111,7 @@ pub(crate) struct SubscriptionEvents {
 pub struct End {
     pub slot: Slot,
     /// Read up to here.
-    pub horizon: Position,
+    pub min_offset: Position,
     /// What was read beyond the step's `reached`.
     pub rest: Vec<Event>,
     /// The stream is closed, and this is its last event.
@@ -156,7 +156,7 @@ struct Replay<'a> {
 struct Cursor {
     wanted: ReplayRequest,
     /// Everything up to here is in `page` or was given. `None` before the first look.
-    horizon: Option<Position>,
+    min_offset: Option<Position>,
     /// What was read and not yet given.
     page: VecDeque<Event>,
     /// The stream was read to its end.
@@ -168,7 +168,7 @@ impl<'a> Replay<'a> {
     fn new(hub: &'a Hub, dialect: Dialect, wanted: Vec<ReplayRequest>) -> Replay<'a> {
         let cursor = |wanted: ReplayRequest| Cursor {
             wanted,
-            horizon: None,
+            min_offset: None,
             page: VecDeque::new(),
             complete: false,
             closed: None,
@@ -180,13 +180,13 @@ impl<'a> Replay<'a> {
     async fn step(&mut self) -> ReplayPage {
         let mut step = ReplayPage::default();
         self.read(&mut step).await;
-        let horizon = |cursor: &Cursor| cursor.horizon.unwrap_or(Position::START);
-        step.reached = self.cursors.iter().map(horizon).min().unwrap_or(Position::START);
+        let min_offset = |cursor: &Cursor| cursor.min_offset.unwrap_or(Position::START);
+        step.reached = self.cursors.iter().map(min_offset).min().unwrap_or(Position::START);
         self.give(&mut step);
         if self.cursors.iter().all(|cursor| cursor.complete) {
             let end = |cursor: &Cursor| End {
                 slot: cursor.wanted.slot,
-                horizon: horizon(cursor),
+                min_offset: min_offset(cursor),
                 rest: cursor.page.iter().cloned().collect(),
                 closed: cursor.closed,
             };
@@ -212,9 +212,10 @@ impl<'a> Replay<'a> {
                 continue;
             }
             match cursor.read(self.hub, limit).await {
-                Ok((begun, lens)) => {
+                Ok((begun, row_filter)) => {
                     step.begun.extend(begun);
-                    step.lenses.extend(lens.map(|lens| (cursor.wanted.slot, lens)));
+                    step.lenses
+                        .extend(row_filter.map(|row_filter| (cursor.wanted.slot, row_filter)));
                 }
                 Err(problem) => step.failed.push((cursor.wanted.slot, problem)),
             }
@@ -244,7 +245,7 @@ impl<'a> Replay<'a> {
             let ReplayRequest { slot, envelope, .. } = &self.cursors[index].wanted;
             if let Some(envelope) = envelope {
                 let bytes = envelope.encode(self.dialect, &run, &mut self.deflater);
-                step.parcels.push(SubscriptionEvents { slot: *slot, bytes, events: run.len() });
+                step.items.push(SubscriptionEvents { slot: *slot, bytes, events: run.len() });
             }
             run.clear();
             bytes = 0;
@@ -259,18 +260,18 @@ impl Cursor {
         hub: &Hub,
         limit: PageLimit,
     ) -> Result<(Option<Begun>, Option<Arc<RowFilter>>), Problem> {
-        let (after, first) = match (self.horizon, self.wanted.start) {
-            (Some(horizon), _) => (horizon, false),
+        let (after, first) = match (self.min_offset, self.wanted.start) {
+            (Some(min_offset), _) => (min_offset, false),
             (None, StartFrom::After(after)) => (after, true),
             // Past every event: the answer tells where the stream ends.
             (None, StartFrom::Now) => (Position::new(u64::MAX), true),
         };
         if first {
-            self.wanted.horizon.reached(hub).await?;
+            self.wanted.min_offset.reached(hub).await?;
         }
-        let ReplayRequest { stream, reach, manner, .. } = &self.wanted;
-        if first && manner.to_table {
-            be_watched(hub, stream, manner.view.as_ref()).await?;
+        let ReplayRequest { stream, reach, mode, .. } = &self.wanted;
+        if first && mode.to_table {
+            be_watched(hub, stream, mode.view.as_ref()).await?;
         }
         let mut page = read_page(hub, stream, reach, after, limit).await?;
         let after = match self.wanted.start {
@@ -279,21 +280,21 @@ impl Cursor {
         };
         beyond_tip(hub, after, &page)?;
         self.complete = page.up_to_date();
-        self.horizon = Some(page.scanned_to.max(after));
+        self.min_offset = Some(page.scanned_to.max(after));
         self.closed = page.view.state.closed.as_ref().map(|closed| closed.position);
         let begun = first.then(|| self.begun(hub, &page.view.state, after));
         if first {
             renew(hub, &page.view.state).await;
         }
-        let lens = see_page(hub, self.wanted.manner.view.as_ref(), &mut page).await?;
+        let row_filter = see_page(hub, self.wanted.mode.view.as_ref(), &mut page).await?;
         self.page = page.events.into();
-        Ok((begun, lens))
+        Ok((begun, row_filter))
     }
 
     fn begun(&mut self, hub: &Hub, state: &StreamState, after: Position) -> Begun {
-        let ReplayRequest { query_id, stream, slot, manner, .. } = &self.wanted;
+        let ReplayRequest { query_id, stream, slot, mode, .. } = &self.wanted;
         let notify_bytes = hub.options.live.notify_bytes;
-        let form = match manner.to_table {
+        let form = match mode.to_table {
             true => Form::Change,
             false => Form::of(&state.content_type),
         };
@@ -340,8 +341,8 @@ pub(crate) async fn see_page(
 ) -> Result<Option<Arc<RowFilter>>, Problem> {
     let mut patience = RetryPolicy::default();
     loop {
-        if let Some(lens) = patience.bear(hub.see(view, page).await).await? {
-            return Ok(lens);
+        if let Some(row_filter) = patience.bear(hub.see(view, page).await).await? {
+            return Ok(row_filter);
         }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tidewire_store::{Event, Position};
 
 use crate::forms::Forms;
-use crate::lens::View;
 use crate::reader_frame::Frame;
+use crate::row_filter::View;
 
 /// The stream's events of one look at the log. Never empty, but where it is what someone sees of it.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Chunk {
     /// None once there is a newer chunk: it is remembered for longer than it is sent, and there may be
     /// any number of names.
     messages: Mutex<Option<HashMap<Name, Arc<Forms>>>>,
-    /// The chunk as it is seen through lenses, while someone holds it.
+    /// The chunk as it is seen through row filters, while someone holds it.
     seen: Arc<ViewedChunk>,
     /// Where it is known, if it is what someone sees of another.
     known: Option<CachedView>,
@@ -80,7 +80,7 @@ impl Chunk {
         }
     }
 
-    /// What is seen of it through a lens, if that can be said. It stands for as much of the stream.
+    /// What is seen of it through a row filter, if that can be said. It stands for as much of the stream.
     pub(crate) fn seen_through<E>(
         &self,
         view: &View,

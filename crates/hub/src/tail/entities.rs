@@ -49,7 +49,7 @@ impl Tail {
 pub struct CodeGuard {
     code: Arc<str>,
     shared: Arc<Shared>,
-    /// What happens after this is in the sights.
+    /// What happens after this is in the batches.
     since: Position,
 }
 

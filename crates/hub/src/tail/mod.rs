@@ -29,7 +29,7 @@ use tidewire_store::{
 };
 
 use crate::changes;
-use crate::lens::Tables;
+use crate::row_filter::Tables;
 
 pub use chunk::Chunk;
 pub use entities::{CodeGuard, EntityNews};
@@ -54,7 +54,7 @@ pub struct LogBatch {
     pub entities: Vec<Arc<EntityNews>>,
 }
 
-/// Where sights go: one way for each shard. A shard that is busy makes the follower wait, which then
+/// Where batches go: one way for each shard. A shard that is busy makes the follower wait, which then
 /// sees more at once.
 pub(crate) type BatchSenders = Vec<mpsc::Sender<Arc<LogBatch>>>;
 
@@ -197,11 +197,11 @@ impl Tail {
             }
             while !events.is_empty() {
                 let later = events.split_off(first_sight(&events));
-                let Some(sight) = self.hand_out(&events) else { return Ok(()) };
-                let sight = Arc::new(sight);
+                let Some(batch) = self.hand_out(&events) else { return Ok(()) };
+                let batch = Arc::new(batch);
                 for sink in sinks {
                     // A shard that is gone belongs to a server that stops.
-                    let _ = sink.send(Arc::clone(&sight)).await;
+                    let _ = sink.send(Arc::clone(&batch)).await;
                 }
                 // Those who push go first: whom a task wakes last runs before all whom it has woken.
                 tokio::task::yield_now().await;
@@ -239,11 +239,11 @@ impl Tail {
             }
             for (stream, events) in by_topic {
                 let Some(topic) = topics.by_stream.get(stream) else { continue };
-                let glimpse = topic.extend(&events, position);
-                if glimpse.ending == Some(Ending::Gone) {
+                let stream_slice = topic.extend(&events, position);
+                if stream_slice.ending == Some(Ending::Gone) {
                     topics.by_stream.remove(stream);
                 }
-                streams.push(glimpse);
+                streams.push(stream_slice);
             }
             topics.position = position;
         }
@@ -254,7 +254,7 @@ impl Tail {
     }
 }
 
-/// How many events make one sight: up to a change of a table's columns, so that whoever follows it is
+/// How many events make one batch: up to a change of a table's columns, so that whoever follows it is
 /// told between the rows before and the rows after.
 fn first_sight(events: &[TailEvent]) -> usize {
     let change = events.iter().position(|event| event.control == Some(Control::Schema));

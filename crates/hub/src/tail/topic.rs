@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tidewire_store::{Control, Event, Position, TailEvent};
 
 use super::chunk::Chunk;
-use crate::lens::View;
+use crate::row_filter::View;
 
 /// Events kept for readers that are a little behind. One that is further behind reads the store.
 const EVENTS_MAX: usize = 512;
@@ -223,7 +223,7 @@ impl Topic {
     ) -> StreamSlice {
         let mut recent = self.recent();
         let mut chunk = Vec::new();
-        let mut glimpse = StreamSlice {
+        let mut stream_slice = StreamSlice {
             topic: Arc::clone(self),
             chunk: None,
             unseen: None,
@@ -234,17 +234,17 @@ impl Topic {
             match (event.control, &event.payload) {
                 (Some(Control::Close), _) => {
                     recent.closed = true;
-                    glimpse.ending = Some(Ending::Closed);
+                    stream_slice.ending = Some(Ending::Closed);
                 }
                 (Some(Control::Delete | Control::Expire), _) => {
                     // What follows under this name belongs to another stream, and another topic.
                     recent.ended = true;
-                    glimpse.ending = Some(Ending::Gone);
+                    stream_slice.ending = Some(Ending::Gone);
                     break;
                 }
                 (Some(Control::Schema), what) => {
                     let notice = SchemaChange::new(event.position, what.as_deref());
-                    glimpse.notice = Some(Arc::new(notice));
+                    stream_slice.notice = Some(Arc::new(notice));
                 }
                 (Some(Control::Create | Control::Subscription | Control::Mark), _) => {}
                 (None, Some(payload)) => chunk.push(Event {
@@ -257,16 +257,16 @@ impl Topic {
                     // The log was read before anyone attended, so the payload was left there.
                     recent.forget_up_to(event.position);
                     chunk.clear();
-                    glimpse.unseen = Some(event.position);
+                    stream_slice.unseen = Some(event.position);
                 }
             }
         }
         let created_at_ms = events.first().map_or(0, |event| event.created_at_ms);
-        glimpse.chunk = recent.push(chunk, created_at_ms);
+        stream_slice.chunk = recent.push(chunk, created_at_ms);
         recent.covered_to = position;
         drop(recent);
         self.version.send_modify(|version| *version += 1);
-        glimpse
+        stream_slice
     }
 }
 

@@ -38,20 +38,20 @@ async fn a_kind_is_permitted_by_the_name_of_what_it_reads() {
     node.hub.start(unstarted.shards, &tasks, &stop);
     let shard = node.hub.shards.shard_of("", "c").clone();
     let (body, mut far_end) = mpsc::channel(8);
-    let outlet = Transport::ServerSent(ServerSent { body });
-    let presence = shard.attach(outlet, testing::facts("c")).await.expect("a place");
+    let transport = Transport::ServerSent(ServerSent { body });
+    let presence = shard.attach(transport, testing::connection_info("c")).await.expect("a place");
     let key = presence.key();
     for scopes in [r#"{"streams": ["clock"], "can": ["read"]}"#, r#"{"streams": ["other"]}"#] {
         let scopes = Scopes::parse(scopes, &(), &node.access.names).expect("scopes");
         let identity = Identity::new(Who::Key(1), scopes, None);
-        let asker = SubscribeContext {
+        let context = SubscribeContext {
             node: &node,
             shard: &shard,
             key,
             identity: &identity,
             session: None,
         };
-        asker
+        context
             .subscribe(vec![Ok(WantedSubscription::Clock(ClockWish { query_id: "q".into() }))])
             .await;
     }

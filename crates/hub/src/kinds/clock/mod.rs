@@ -95,8 +95,8 @@ impl Subject for Clock {
         (!waits).then_some(0)
     }
 
-    fn leave(&self, shard: &mut Shard, member: Follower, _: &Arc<str>, _: Detach) {
-        shard.rosters.clock.leave(member);
+    fn leave(&self, shard: &mut Shard, follower: Follower, _: &Arc<str>, _: Detach) {
+        shard.rosters.clock.leave(follower);
     }
 }
 
@@ -106,20 +106,20 @@ pub struct Tick(Position);
 
 impl Tick {
     /// Tells one follower.
-    pub(crate) fn tell(&self, shard: &mut Shard, member: Follower, serving: &mut Serving) {
+    pub(crate) fn tell(&self, shard: &mut Shard, follower: Follower, serving: &mut Serving) {
         let (deflater, connections) = (&mut shard.deflater, &mut shard.connections);
-        let connection = connections.get_mut(member.key.index);
-        let connection = connection.filter(|c| c.serial == member.key.serial && !c.closing);
+        let connection = connections.get_mut(follower.key.index);
+        let connection = connection.filter(|c| c.serial == follower.key.serial && !c.closing);
         let Some(connection) = connection else { return };
         let dialect = connection.dialect();
-        let Some(subscription) = connection.subscription(member.slot) else { return };
+        let Some(subscription) = connection.subscription(follower.slot) else { return };
         let after = std::mem::replace(&mut subscription.sent, self.0);
         let message =
             TickMessage { query_id: &subscription.query_id, tick: self.0.number() }.text();
         let mut bytes = BytesMut::new();
         put(&mut bytes, dialect, message.as_bytes(), None, deflater);
-        let cargo = OutboxItem::live(member.slot, (after, self.0), 1, shard.wall_ms);
-        shard.hand_over(member, Bytes::from(bytes), cargo, serving);
+        let item = OutboxItem::live(follower.slot, (after, self.0), 1, shard.wall_ms);
+        shard.hand_over(follower, Bytes::from(bytes), item, serving);
     }
 }
 

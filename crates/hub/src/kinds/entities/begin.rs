@@ -18,10 +18,10 @@ use super::EntityCommand;
 use super::interest::concerns;
 use super::waiting::EntityState;
 use crate::Hub;
-use crate::horizon::MinOffset;
 use crate::kinds::entities::kept::Committed;
 use crate::lookup::not_lost;
 use crate::lookup::within_log;
+use crate::min_offset::MinOffset;
 use crate::outbox::Slot;
 use crate::patience::RetryPolicy;
 use crate::{Command, Handle, Key, KindCommand};
@@ -54,29 +54,29 @@ pub(super) async fn run(
     shard: Handle,
     target: Target,
     committed: Option<Committed>,
-    horizon: MinOffset,
+    min_offset: MinOffset,
     past: Option<Past>,
 ) {
     let outcome = tokio::select! {
-        outcome = begin(&hub, committed, horizon, past) => outcome,
+        outcome = begin(&hub, committed, min_offset, past) => outcome,
         () = hub.draining.cancelled() => return,
     };
     let Target { key, slot, joining } = target;
-    let deed = Box::new(EntityCommand::Begun { slot, joining, outcome });
-    shard.ask(Command::OfKind(KindCommand::Entities { key, deed })).await;
+    let command = Box::new(EntityCommand::Begun { slot, joining, outcome });
+    shard.ask(Command::OfKind(KindCommand::Entities { key, command })).await;
 }
 
 async fn begin(
     hub: &Hub,
     committed: Option<Committed>,
-    horizon: MinOffset,
+    min_offset: MinOffset,
     past: Option<Past>,
 ) -> Result<Vec<EntityState>, Problem> {
     if let Some(committed) = committed {
         // A batch that is gone belongs to a server that stops.
         committed.await.map_err(|_| tidewire_store::StoreError::Closed)??;
     }
-    horizon.reached(hub).await?;
+    min_offset.reached(hub).await?;
     let Some(past) = past else { return Ok(Vec::new()) };
     let mut patience = RetryPolicy::default();
     loop {

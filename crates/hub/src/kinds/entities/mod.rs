@@ -1,7 +1,7 @@
 //! Subscriptions to entities: who is told that something changed, and not how.
 //!
 //! ```text
-//!   sight ──► index ──► rounds, in slices ──► what waits for a subscription ──► INVALIDATE, when the socket
+//!   batch ──► index ──► rounds, in slices ──► what waits for a subscription ──► INVALIDATE, when the socket
 //!             (code, id)                      (of each id the last change)                       takes it
 //! ```
 //!
@@ -12,10 +12,10 @@
 //!
 //! Everything about a connection's subscriptions is decided by its shard, in order, and so is what the
 //! store is told of them; what needs the store's answer is done in [`begin`] and comes back.
-//! [`review`] compares with the store where SQL has changed what a connection subscribes to.
+//! [`recheck`] compares with the store where SQL has changed what a connection subscribes to.
 //!
 //! - `kept`: what the store is told of this node's subscriptions; `ledger`: how often it was, of each connection
-//! - `told`: from news of entities to the outboxes of those who subscribe to them
+//! - `updates`: from news of entities to the outboxes of those who subscribe to them
 
 mod begin;
 mod index;
@@ -23,10 +23,10 @@ mod interest;
 pub mod kept;
 mod ledger;
 mod news;
-mod review;
+mod recheck;
 #[cfg(test)]
 mod simulation;
-mod told;
+mod updates;
 mod waiting;
 
 use std::collections::{HashMap, HashSet};
@@ -44,9 +44,9 @@ use crate::audience::Follower;
 use crate::connection::{Connection, Key, StartFrom, Subscription};
 use crate::fan_out::PendingAction;
 use crate::flush::WriteBudget;
-use crate::horizon::MinOffset;
 use crate::kinds::entities::kept::EntitiesByCode;
 use crate::kinds::{About, Detach, Kind, KindRequest, Lost, SameName, Subject, Written};
+use crate::min_offset::MinOffset;
 use crate::outbox::{QueuedItem, Slot};
 use crate::shard::Shard;
 use crate::stats::set;
@@ -89,7 +89,7 @@ pub struct EntityRequest {
     pub code: Arc<str>,
     pub ids: Vec<Arc<str>>,
     pub start: StartFrom,
-    pub horizon: MinOffset,
+    pub min_offset: MinOffset,
     pub identity: Identity,
     /// Whether they come to those that the subscription has.
     pub adds: bool,
@@ -112,8 +112,8 @@ pub fn own_name(code: &str) -> Arc<str> {
 }
 
 impl Shard {
-    pub(crate) fn obey_entities(&mut self, key: Key, deed: EntityCommand) {
-        match deed {
+    pub(crate) fn obey_entities(&mut self, key: Key, command: EntityCommand) {
+        match command {
             EntityCommand::Unsubscribe { code, ids } => self.unsubscribe_entities(key, &code, ids),
             EntityCommand::Begun { slot, joining, outcome } => {
                 self.begun(key, slot, joining, outcome)
@@ -156,22 +156,23 @@ impl Shard {
     }
 
     /// Has a subscription told of entities from here on, and asks the store for the rest.
-    fn join_entities(&mut self, member: Follower, request: EntityRequest, fresh: Vec<Arc<str>>) {
-        let Follower { key, slot } = member;
-        let EntityRequest { code, ids, start, horizon, identity, kept, .. } = request;
+    fn join_entities(&mut self, follower: Follower, request: EntityRequest, fresh: Vec<Arc<str>>) {
+        let Follower { key, slot } = follower;
+        let EntityRequest { code, ids, start, min_offset, identity, kept, .. } = request;
         let ShardEntities { index, attendances, .. } = &mut self.rosters.entities;
         let tail = &self.hub.tail;
-        let attendance = attendances.entry(Arc::clone(&code));
-        let attendance = attendance.or_insert_with(|| tail.attend_code(&code));
+        let topic_guard = attendances.entry(Arc::clone(&code));
+        let topic_guard = topic_guard.or_insert_with(|| tail.attend_code(&code));
         let (after, reads) = match start {
             StartFrom::After(after) => (after, true),
-            StartFrom::Now => (tail.position().max(attendance.since()), false),
+            StartFrom::Now => (tail.position().max(topic_guard.since()), false),
         };
-        let fresh: Vec<Arc<str>> = fresh.iter().map(|id| index.enter(&code, id, member)).collect();
+        let fresh: Vec<Arc<str>> =
+            fresh.iter().map(|id| index.enter(&code, id, follower)).collect();
         let Some(connection) = self.connections.get_mut(key.index) else { return };
         connection.next_replay += 1;
         let serial = connection.next_replay;
-        let connection_id = connection.facts.id.to_string();
+        let connection_id = connection.connection_info.id.to_string();
         let Some(subscription) = connection.subscription(slot) else { return };
         if !subscription.announced && subscription.sent < after {
             subscription.sent = after;
@@ -191,7 +192,7 @@ impl Shard {
         let committed = (!kept).then(|| self.hub.entities.ask(subscription()));
         let (hub, shard) = (Arc::clone(&self.hub), self.handle.clone());
         let target = begin::Target { key, slot, joining: serial };
-        self.hub.tasks.spawn(begin::run(hub, shard, target, committed, horizon, past));
+        self.hub.tasks.spawn(begin::run(hub, shard, target, committed, min_offset, past));
     }
 
     /// Subscriptions as the store keeps them.
@@ -245,8 +246,8 @@ impl Shard {
     }
 
     /// Has a subscription told of some entities no longer. The store is told so unless it knows.
-    fn give_up(&mut self, member: Follower, ids: &[Arc<str>], tell_store: bool) {
-        let Follower { key, slot } = member;
+    fn give_up(&mut self, follower: Follower, ids: &[Arc<str>], tell_store: bool) {
+        let Follower { key, slot } = follower;
         let Some(connection) = self.connections.get_mut(key.index) else { return };
         if connection.serial != key.serial {
             return;
@@ -257,7 +258,7 @@ impl Shard {
         let mut gone = Vec::new();
         for id in ids.iter().filter(|id| interest.ids.remove(*id).is_some()) {
             interest.waiting.forget(id);
-            self.rosters.entities.index.leave(&code, id, member);
+            self.rosters.entities.index.leave(&code, id, follower);
             gone.push(id.to_string());
         }
         self.rosters.entities.prune(&code);
@@ -265,20 +266,20 @@ impl Shard {
         gone.retain(|id| !connection.names(&code, id));
         if tell_store && !gone.is_empty() {
             self.rosters.entities.ledgers.edit(key);
-            let connection_id = connection.facts.id.to_string();
+            let connection_id = connection.connection_info.id.to_string();
             let (code, ids) = (code.to_string(), Some(gone));
             self.hub.entities.note(EntityEdit::Unsubscribe { connection_id, code, ids });
         }
     }
 
     /// A subscription is gone; its connection is there still, and the store is told.
-    fn leave_entities(&mut self, member: Follower, interest: &Interest) {
-        let Some(connection) = self.connection(member.key) else { return };
+    fn leave_entities(&mut self, follower: Follower, interest: &Interest) {
+        let Some(connection) = self.connection(follower.key) else { return };
         let gone = interest.ids.keys().filter(|id| !connection.names(&interest.code, id));
         let gone: Vec<String> = gone.map(ToString::to_string).collect();
         if !gone.is_empty() {
-            let connection_id = connection.facts.id.to_string();
-            self.rosters.entities.ledgers.edit(member.key);
+            let connection_id = connection.connection_info.id.to_string();
+            self.rosters.entities.ledgers.edit(follower.key);
             let (code, ids) = (interest.code.to_string(), Some(gone));
             self.hub.entities.note(EntityEdit::Unsubscribe { connection_id, code, ids });
         }
@@ -287,7 +288,7 @@ impl Shard {
     /// A connection is gone, and the store is told so in one word.
     pub(crate) fn forget_entities(&mut self, key: Key, connection: &Connection) {
         if self.rosters.entities.ledgers.close(key) {
-            let connection_id = connection.facts.id.to_string();
+            let connection_id = connection.connection_info.id.to_string();
             self.hub.entities.note(EntityEdit::Disconnect { connection_id });
         }
     }
@@ -299,7 +300,12 @@ impl Shard {
             for (_, subscription) in connection.slots() {
                 let Some(interest) = subscription.kind.entities() else { continue };
                 let Interest { identity, code, ids, .. } = interest;
-                let kept = self.kept(identity, connection.facts.id.to_string(), code, ids.keys());
+                let kept = self.kept(
+                    identity,
+                    connection.connection_info.id.to_string(),
+                    code,
+                    ids.keys(),
+                );
                 self.hub.entities.note(EntityEdit::Subscribe(kept));
             }
         }
@@ -365,19 +371,19 @@ impl Subject for Interest {
         self.untold(about).0
     }
 
-    fn leave(&self, shard: &mut Shard, member: Follower, _: &Arc<str>, leaving: Detach) {
-        shard.rosters.entities.leave(member, self);
+    fn leave(&self, shard: &mut Shard, follower: Follower, _: &Arc<str>, leaving: Detach) {
+        shard.rosters.entities.leave(follower, self);
         set(&shard.stats.entities, shard.rosters.entities.index.size());
         if leaving == Detach::Alone {
-            shard.leave_entities(member, self);
+            shard.leave_entities(follower, self);
         }
     }
 }
 
 impl ShardEntities {
-    fn leave(&mut self, member: Follower, interest: &Interest) {
+    fn leave(&mut self, follower: Follower, interest: &Interest) {
         for id in interest.ids.keys() {
-            self.index.leave(&interest.code, id, member);
+            self.index.leave(&interest.code, id, follower);
         }
         self.prune(&interest.code);
     }

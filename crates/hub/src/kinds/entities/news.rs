@@ -71,13 +71,13 @@ impl ChangesOfEntities {
     /// Something became of an entity.
     pub(super) fn add(
         &mut self,
-        (id, members): (Arc<str>, Arc<Vec<Follower>>),
+        (id, followers): (Arc<str>, Arc<Vec<Follower>>),
         action: EntityAction,
         news: &Arc<EntityNews>,
     ) {
         let change = Change { news: Arc::clone(news), action };
         put(self.of_each.entry(Arc::clone(&id)).or_default(), change);
-        self.reached.insert(id, members);
+        self.reached.insert(id, followers);
     }
 
     /// Something became of all entities of the code.
@@ -107,26 +107,26 @@ impl ChangesOfEntities {
     /// Some of those who are yet to have their turn.
     pub(crate) fn next_members(&mut self) -> Option<Arc<Vec<Follower>>> {
         let everyone = self.everyone.take();
-        everyone.or_else(|| self.reached.pop_first().map(|(_, members)| members))
+        everyone.or_else(|| self.reached.pop_first().map(|(_, followers)| followers))
     }
 
     /// How many are yet to have their turn. Who is reached by several entities has several.
     pub fn size(&self) -> usize {
-        self.everyone.iter().chain(self.reached.values()).map(|members| members.len()).sum()
+        self.everyone.iter().chain(self.reached.values()).map(|followers| followers.len()).sum()
     }
 
     /// Tells one follower: notes what concerns it, and gives it a place in its outbox. What it says is
     /// decided when its turn comes there.
-    pub fn tell(&self, shard: &mut Shard, member: Follower, serving: &mut Serving) {
+    pub fn tell(&self, shard: &mut Shard, follower: Follower, serving: &mut Serving) {
         let Shard { hub, connections, .. } = shard;
-        let connection = connections.get_mut(member.key.index);
-        let connection = connection.filter(|c| c.serial == member.key.serial && !c.closing);
+        let connection = connections.get_mut(follower.key.index);
+        let connection = connection.filter(|c| c.serial == follower.key.serial && !c.closing);
         let Some(connection) = connection else { return };
-        let Some(subscription) = connection.subscription(member.slot) else { return };
+        let Some(subscription) = connection.subscription(follower.slot) else { return };
         let Some(interest) = subscription.kind.entities_mut() else { return };
         if self.note(interest, hub) {
-            let cargo = OutboxItem::Turn { slot: member.slot, ticket: 0 };
-            shard.hand_over(member, Bytes::new(), cargo, serving);
+            let item = OutboxItem::Turn { slot: follower.slot, ticket: 0 };
+            shard.hand_over(follower, Bytes::new(), item, serving);
         }
     }
 

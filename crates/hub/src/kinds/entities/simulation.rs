@@ -18,13 +18,13 @@ use tidewire_store::{EntityAction, EntityChange, Position, SharedStore, TailEven
 use super::ledger::Ledger;
 use super::{EntityCommand, EntityRequest, own_name};
 use crate::directory::Present;
-use crate::horizon::MinOffset;
 use crate::kinds::entities::kept::Entities;
-use crate::outlet::ServerSent;
+use crate::min_offset::MinOffset;
 use crate::shard::Shard;
+use crate::shard_loop::Incoming;
 use crate::tail::BatchSenders;
-use crate::testing::{self, facts};
-use crate::turns::Incoming;
+use crate::testing::{self, connection_info};
+use crate::transport::ServerSent;
 use crate::{Hub, Unstarted};
 use crate::{Key, StartFrom, SubscribeRequest, Transport};
 use tidewire_access::auth::Identity;
@@ -111,8 +111,8 @@ impl World {
         let mut tabs = Vec::new();
         for number in 0..TABS {
             let (sender, body) = mpsc::channel(1);
-            let outlet = Transport::ServerSent(ServerSent { body: sender });
-            let key = shard.attach(outlet, facts(&number.to_string()), false);
+            let transport = Transport::ServerSent(ServerSent { body: sender });
+            let key = shard.attach(transport, connection_info(&number.to_string()), false);
             let (confirmed, owed, allowed, covered) = Default::default();
             tabs.push(Tab { key, body, got: String::new(), confirmed, owed, allowed, covered });
         }
@@ -144,7 +144,7 @@ impl World {
             code: "thing".into(),
             ids: vec![id.to_string().into()],
             start: StartFrom::Now,
-            horizon: MinOffset::default(),
+            min_offset: MinOffset::default(),
             identity: Identity::of_this_machine(),
             adds: true,
             kept: false,
@@ -202,8 +202,8 @@ impl World {
             tx_last: true,
             created_at_ms: 0,
         };
-        let sight = self.hub.tail.hand_out(&[event]).expect("a sight");
-        self.sinks[0].try_send(Arc::new(sight)).expect("room");
+        let batch = self.hub.tail.hand_out(&[event]).expect("a batch");
+        self.sinks[0].try_send(Arc::new(batch)).expect("room");
     }
 
     async fn turn(&mut self) {
@@ -224,7 +224,7 @@ impl World {
         loop {
             self.turn().await;
             (0..TABS).for_each(|tab| self.read(tab, usize::MAX));
-            let quiet = self.incoming.sights.is_empty()
+            let quiet = self.incoming.batches.is_empty()
                 && self.shard.backlog.is_empty()
                 && self.shard.connections.iter().all(|(_, c)| c.outbox.is_empty() && !c.dirty);
             if quiet {

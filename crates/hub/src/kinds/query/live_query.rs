@@ -29,7 +29,7 @@ pub struct LiveQuery {
     pub(super) held: Vec<QueuedItem>,
     pub(super) held_events: usize,
     pub(super) held_bytes: usize,
-    /// The desk has ended it.
+    /// The query engine has ended it.
     pub(super) ended: bool,
     /// The tables that it reads.
     pub tables: Box<[Box<str>]>,
@@ -65,7 +65,7 @@ impl LiveQuery {
         }
     }
 
-    /// Whether everything that the desk has told of it was sent, or stands in the outbox, and is settled.
+    /// Whether everything that the query engine has told of it was sent, or stands in the outbox, and is settled.
     pub(super) fn has_all(&self) -> bool {
         self.begun && !self.unsettled && self.pieces.is_none() && self.held.is_empty()
     }

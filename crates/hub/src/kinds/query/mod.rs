@@ -1,22 +1,22 @@
 //! Live queries of a shard's connections: who follows which, and what each is told.
 //!
 //! ```text
-//!   sight of the desk ──► board (members by query) ──► rounds ──► outbox ──► change, when the socket takes it
+//!   updates of the engine ──► cohorts (followers by query) ──► rounds ──► outbox ──► change, when the socket takes it
 //! ```
 //!
 //! A live query is a subscription among a connection's others, with a name and a place of its own. What
-//! it has besides is a [`LiveQuery`]. The desk says everything of all queries; everything that a client
-//! hears is said here, in order ([`hear`]), by those of its [`circles`]. A large result goes out in pieces ([`begin`]), and what a
-//! slow client has no room for is given up for all rows anew ([`fresh`]): there are no gaps.
+//! it has besides is a [`LiveQuery`]. The query engine says everything of all queries; everything that a client
+//! hears is said here, in order ([`hear`]), by those of its [`cohorts`]. A large result goes out in pieces ([`begin`]), and what a
+//! slow client has no room for is given up for all rows anew ([`initial_rows`]): there are no gaps.
 //!
 //! - `engine`: live SQL queries on this node, each evaluated once
 //! - `live_query`: what a subscription to a live query has besides its name
 
 mod begin;
-mod circles;
+mod cohorts;
 pub mod engine;
-mod fresh;
 mod hear;
+mod initial_rows;
 mod live_query;
 #[cfg(test)]
 pub mod tests;
@@ -38,7 +38,7 @@ use crate::shard::Shard;
 use tidewire_access::options::{LiveOptions, Options};
 use tidewire_access::problem::Problem;
 
-pub use circles::QueryCohorts;
+pub use cohorts::QueryCohorts;
 pub use hear::QueryNews;
 pub use live_query::LiveQuery;
 
@@ -87,27 +87,27 @@ pub fn fits(connection: &Connection, beside: SameName, options: &Options) -> Res
 }
 
 impl Shard {
-    /// Has the desk keep a query for a connection, which begins when that has its rows.
+    /// Has the query engine keep a query for a connection, which begins when that has its rows.
     pub(super) fn follow_query(&mut self, key: Key, request: QueryRequest, admission: Admission) {
         let Admission::Begins { renewed } = admission else { return };
         let who = self.hub.queries.next_subscriber();
         let node_id = self.hub.id.clone();
         let Some(connection) = self.connection(key) else { return };
         let QueryRequest { query_id, sql, compiled, resume, has_rows, seats } = request;
-        let facts = Arc::clone(&connection.facts);
+        let connection_info = Arc::clone(&connection.connection_info);
         let live_id: Arc<str> = connection.live_id(&query_id).into();
         let plan = compiled.query.plan.name();
-        let actor = facts.identity().map(tidewire_access::auth::Identity::actor);
+        let actor = connection_info.identity().map(tidewire_access::auth::Identity::actor);
         let counts = self.hub.queries.registry.opened(LiveQueryRow {
             live_id: live_id.to_string(),
-            connection_id: facts.id.to_string(),
+            connection_id: connection_info.id.to_string(),
             query_id: query_id.to_string(),
             user_id: actor.and_then(|actor| actor.user_id).unwrap_or_default(),
             query: sql.into(),
             node: node_id,
             plan: plan.to_string(),
-            user_agent: facts.user_agent.as_deref().map(ToOwned::to_owned),
-            address: facts.address.map(|address| address.to_string()),
+            user_agent: connection_info.user_agent.as_deref().map(ToOwned::to_owned),
+            address: connection_info.address.map(|address| address.to_string()),
         });
         let mut query = LiveQuery::new(who, live_id, has_rows || renewed, seats, counts);
         let tables = compiled.query.dependencies.iter();
@@ -136,13 +136,13 @@ impl Subject for LiveQuery {
         self.goes_out()
     }
 
-    fn hold(&mut self, parcel: QueuedItem, limits: &LiveOptions) -> PendingAction {
-        self.hold_while_rows_go_out(parcel, limits)
+    fn hold(&mut self, queued: QueuedItem, limits: &LiveOptions) -> PendingAction {
+        self.hold_while_rows_go_out(queued, limits)
     }
 
     fn write(&mut self, about: &mut About<'_>, ticket: u32, room: &mut WriteBudget<'_>) -> Written {
         match ticket {
-            fresh::ASK_AGAIN => Written { goes_on: true, ..Written::default() },
+            initial_rows::ASK_AGAIN => Written { goes_on: true, ..Written::default() },
             result => self.next_piece(about, result, room),
         }
     }
@@ -150,7 +150,7 @@ impl Subject for LiveQuery {
     /// All its rows are asked for anew, when the client has taken what was before it.
     fn lose(&mut self, _: Lost) -> Option<u32> {
         self.give_up();
-        std::mem::replace(&mut self.begun, false).then_some(fresh::ASK_AGAIN)
+        std::mem::replace(&mut self.begun, false).then_some(initial_rows::ASK_AGAIN)
     }
 
     fn go_on(&mut self, hub: &Hub) -> bool {

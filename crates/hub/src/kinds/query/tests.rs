@@ -15,7 +15,7 @@ use crate::kinds::query::engine::{QuerySeats, Registry};
 use crate::outbox::{OutboxItem, QueuedItem, Slot};
 use crate::slow_client::SlowClient;
 use tidewire_access::auth::Who;
-use tidewire_wire::seats::KeyedPermits;
+use tidewire_wire::keyed_permits::KeyedPermits;
 
 /// A client that follows one query.
 struct Client {
@@ -71,13 +71,13 @@ impl Client {
         query.results += 1;
         let results = query.results;
         query.pieces = Some(Pieces::after(rows.into(), 0));
-        let cargo = OutboxItem::Turn { slot: self.slot, ticket: results };
-        self.client.connection.queue(Bytes::new(), cargo, 0);
+        let item = OutboxItem::Turn { slot: self.slot, ticket: results };
+        self.client.connection.queue(Bytes::new(), item, 0);
     }
 
     fn change(&self, text: &'static str) -> QueuedItem {
-        let cargo = OutboxItem::live(self.slot, (Position::START, Position::START), 1, 0);
-        QueuedItem { bytes: Bytes::from_static(text.as_bytes()), cargo, queued_ms: 0 }
+        let item = OutboxItem::live(self.slot, (Position::START, Position::START), 1, 0);
+        QueuedItem { bytes: Bytes::from_static(text.as_bytes()), item, queued_ms: 0 }
     }
 }
 

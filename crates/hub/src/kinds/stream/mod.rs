@@ -30,7 +30,7 @@ impl KindRequest for StreamRequest {
 impl StreamRequest {
     /// What its subscription is of, under its name.
     pub fn kind(self) -> Kind {
-        match self.manner.to_table {
+        match self.mode.to_table {
             true => Kind::Table(Feed::new(self)),
             false => Kind::Stream(Feed::new(self)),
         }
@@ -49,10 +49,11 @@ impl Shard {
         let connection = self.connection(key)?;
         connection.left.retain(|(name, _)| *name != request.query_id);
         let stream = Arc::clone(&request.stream);
-        let circle = EncodingGroup::Named(Arc::clone(&request.query_id), request.manner.clone());
+        let encoding_group =
+            EncodingGroup::Named(Arc::clone(&request.query_id), request.mode.clone());
         let named = (Arc::clone(&request.query_id), request.link);
         let slot = self.add(key, named, request.kind(), renewed)?;
-        self.enter(&stream, circle, Follower { key, slot });
+        self.enter(&stream, encoding_group, Follower { key, slot });
         Some(slot)
     }
 }

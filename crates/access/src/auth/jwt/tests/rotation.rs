@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::issuer::{Issuer, SECRET, jwks};
 use super::server::{Answer, Publisher};
-use crate::auth::jwt::keeper::RefreshSchedule;
+use crate::auth::jwt::refresh::RefreshSchedule;
 use crate::auth::jwt::source::JWKS_BYTES_MAX;
 use crate::auth::jwt::{Refusal, Verifier};
 use crate::options::{JwksSource, JwtOptions};

@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{Entities, EntityEdit, StoreError};
 
-use crate::bell::BatchNotify;
+use crate::batch_notify::BatchNotify;
 
-use super::aside::RetryQueue;
+use super::retry::RetryQueue;
 use super::work::Work;
 
 /// How long a note waits for others.
@@ -50,7 +50,7 @@ pub type Committed = oneshot::Receiver<Result<(), StoreError>>;
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     waiting: Mutex<PendingEdits>,
-    bell: BatchNotify,
+    notify: BatchNotify,
     set_aside: Notify,
 }
 
@@ -93,7 +93,7 @@ impl Batch {
             let _ = reply.send(Err(StoreError::Overloaded(waiting.ids)));
         } else {
             waiting.push(Work::Edit(edit, Some(reply)));
-            self.bell.ask();
+            self.notify.ask();
         }
         committed
     }
@@ -102,7 +102,7 @@ impl Batch {
     pub(super) fn settle(&self, connection_id: &str) -> Committed {
         let (reply, settled) = oneshot::channel();
         self.waiting().push(Work::Settle(connection_id.to_owned(), reply));
-        self.bell.ask();
+        self.notify.ask();
         settled
     }
 
@@ -110,7 +110,7 @@ impl Batch {
     /// there is no more of it than of what was asked for.
     pub(super) fn note(&self, edit: EntityEdit) {
         self.waiting().push(Work::Edit(edit, None));
-        self.bell.note();
+        self.notify.note();
     }
 
     /// Works until `stop`, and then does what is left.
@@ -126,7 +126,7 @@ impl Batch {
     /// Does what can be done together.
     async fn run_together(&self, store: &(impl Entities + ?Sized), stop: &CancellationToken) {
         loop {
-            let stopping = self.bell.heard(GATHER, stop).await;
+            let stopping = self.notify.heard(GATHER, stop).await;
             while !self.waiting().queue.is_empty() {
                 if self.work(store).await.is_err() {
                     if stopping || stop.is_cancelled() {

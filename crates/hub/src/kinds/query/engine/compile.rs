@@ -17,8 +17,8 @@ use super::origin::{QuerySource, ruled, within_reach};
 use super::problem;
 use crate::Hub;
 use crate::encode::put_json_string;
-use crate::lens;
-use crate::lens::FilterCaller;
+use crate::row_filter;
+use crate::row_filter::FilterCaller;
 use tidewire_access::auth::{Act, Identity, Who, audit};
 use tidewire_access::options::QueryOptions;
 use tidewire_access::problem::Problem;
@@ -58,12 +58,12 @@ impl Hub {
         if !self.options.queries.enabled {
             return Err(problem::disabled());
         }
-        let draft = Draft::parse(sql, params, lens::dialect(&self.store));
+        let draft = Draft::parse(sql, params, row_filter::dialect(&self.store));
         let draft = draft.map_err(problem::refused)?;
         let named = self.queries.catalogue.look_up(&self.store, draft.tables()).await?;
         let access = self.access_to(identity, draft.tables(), &named).await?;
         let mut tables = within_reach(identity, draft.tables(), named, &access)?;
-        let ruled = ruled(&tables, &access, lens::dialect(&self.store));
+        let ruled = ruled(&tables, &access, row_filter::dialect(&self.store));
         self.add_ruled(&ruled, &mut tables).await?;
         let origin =
             Arc::new(QuerySource { draft, access, ruled, person: FilterCaller::of(identity) });
@@ -82,7 +82,7 @@ impl Hub {
                 // What the database says of a rule is not for those whom the rule keeps out.
                 let is_wrong = matches!(&error, SqlError::Wrong(wrong) if is_of_text(wrong.code));
                 if is_wrong && let Some(table) = self.blame_rules(&origin, &tables).await {
-                    return Err(lens::rule_cannot_be_kept(&table));
+                    return Err(row_filter::rule_cannot_be_kept(&table));
                 }
                 let place = |position| origin.place(&tables, self.query_limits(), position);
                 let problem = problem::check_failed(error, place);

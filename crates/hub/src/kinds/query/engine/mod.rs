@@ -1,18 +1,18 @@
 //! Live SQL queries on this node.
 //!
 //! ```text
-//!   subscribe ──► compile ──► shard ──order──► desk ──ask──► reads ──► store
+//!   subscribe ──► compile ──► shard ──command──► task ──ask──► reads ──► store
 //!                                      tail ──events──► (Engine)
-//!                             shard ◄──sight── news ◄──outputs
+//!                             shard ◄──updates── news ◄──outputs
 //! ```
 //!
-//! There is one engine a node, in a task of its own: the [`desk`]. Queries that are the same are kept
-//! once, whoever follows them. The desk does not hold up the follower of the log: one that falls behind
+//! There is one engine a node, in a task of its own: the [`task`]. Queries that are the same are kept
+//! once, whoever follows them. The query engine does not hold up the follower of the log: one that falls behind
 //! reads on by itself.
 //!
 //! - [`catalogue`]: what the tables are; [`compile`]: from SQL to a query; [`origin`]: what that is bound from
 //! - [`rebind`]: bound anew when a table has changed; [`rules`]: whether rules can be kept
-//! - [`reads`]: rows from the database, by [`fair`] turns; [`settle`]: where in the log they stand; [`resume`]: going on
+//! - [`reads`]: rows from the database, by [`fair_queue`] turns; [`settle`]: where in the log they stand; [`resume`]: going on
 //!   from an offset
 //! - [`news`]: what is told, written once for all; [`registry`]: the list of live queries, [`counts`]: what
 //!   it says was told
@@ -20,14 +20,13 @@
 //! - `apply`: events of the log, told to the engine in order, each once
 //! - `rows`: what reads of the database gave, told to the engine
 //! - `table`: a table that is not what it was
-//! - `told`: what the engine says, turned into what is done about it
+//! - `updates`: what the engine says, turned into what is done about it
 
 mod apply;
 mod catalogue;
 mod compile;
 mod counts;
-mod desk;
-mod fair;
+mod fair_queue;
 mod metrics;
 mod news;
 mod origin;
@@ -40,7 +39,8 @@ mod rows;
 mod rules;
 mod settle;
 mod table;
-mod told;
+mod task;
+mod updates;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,10 +51,10 @@ use tidewire_query::{QueryKey, Subscriber};
 use tidewire_store::Position;
 
 use crate::Hub;
-use crate::lens::PatternPermit;
+use crate::row_filter::PatternPermit;
 use tidewire_access::auth::{Identity, Who};
 use tidewire_access::problem::Problem;
-use tidewire_wire::seats::{KeyedPermit, KeyedPermits};
+use tidewire_wire::keyed_permits::{KeyedPermit, KeyedPermits};
 
 use catalogue::Catalogue;
 use compile::Checks;
@@ -62,12 +62,12 @@ use metrics::Counters;
 
 pub use compile::Compiled;
 pub use counts::Counts;
-pub use desk::QueryEngineTask;
 pub use metrics::write as write_metrics;
 pub use news::{Change, News, QueryUpdates, piece};
 pub use problem::{ended, for_those_without_sql, not_over_sse, too_many};
 pub use registry::Registry;
-pub use told::query_of;
+pub use task::QueryEngineTask;
+pub use updates::query_of;
 
 /// The places of a query among those of someone, given back when dropped.
 #[derive(Debug)]
@@ -82,10 +82,10 @@ impl QuerySeats {
     }
 }
 
-/// Where the desk's sights go: one way for each shard.
+/// Where the query engine's batches go: one way for each shard.
 pub(crate) type UpdateSenders = Vec<mpsc::Sender<Arc<QueryUpdates>>>;
 
-/// What the desk is asked.
+/// What the query engine is asked.
 #[derive(Debug)]
 pub enum EngineCommand {
     /// Someone follows a query from now on, or goes on from where they were.
@@ -108,7 +108,7 @@ pub enum EngineCommand {
 /// Live queries, as the rest of the node knows them.
 #[derive(Debug)]
 pub struct Queries {
-    /// Without a bound but the number of subscriptions: a shard must never wait for the desk, which may
+    /// Without a bound but the number of subscriptions: a shard must never wait for the query engine, which may
     /// wait for it.
     orders: mpsc::UnboundedSender<EngineCommand>,
     next_subscriber: AtomicU64,
@@ -122,7 +122,7 @@ pub struct Queries {
 }
 
 impl Queries {
-    /// The handle, and what its desk is to listen to.
+    /// The handle, and what its query engine is to listen to.
     pub fn new() -> (Queries, mpsc::UnboundedReceiver<EngineCommand>) {
         let (orders, ordered) = mpsc::unbounded_channel();
         let queries = Queries {
@@ -138,7 +138,7 @@ impl Queries {
         (queries, ordered)
     }
 
-    /// Asks the desk for something. A desk that is gone belongs to a server that stops: who leaves has
+    /// Asks the query engine for something. A query engine that is gone belongs to a server that stops: who leaves has
     /// nothing to ask of it, but who comes is not served.
     pub fn order(&self, order: EngineCommand) {
         if let Err(mpsc::error::SendError(EngineCommand::Subscribe { who, .. })) =

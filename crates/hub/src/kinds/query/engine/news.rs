@@ -1,4 +1,4 @@
-//! What the desk tells the shards, and how it is told to clients.
+//! What the query engine tells the shards, and how it is told to clients.
 //!
 //! What a change says is the same for all who follow its query but for the name that they have for it:
 //! so it is written once, and each shard makes its frames once for each name and dialect.
@@ -18,7 +18,7 @@ use tidewire_wire::websocket::deflate::Deflater;
 /// Bytes of rows after which a message ends and another begins.
 pub(crate) const PART_BYTES: usize = 64 << 10;
 
-/// What one turn of the desk brought.
+/// What one turn of the query engine brought.
 #[derive(Debug)]
 pub struct QueryUpdates {
     /// All queries have everything up to here that is settled.

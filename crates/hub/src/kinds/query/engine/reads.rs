@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tidewire_query::{AskId, AskKind, QueryId};
 use tidewire_store::{LiveRead, LiveRows, SharedStore, SqlError, SqlProblem};
 
-use super::fair::FairQueue;
+use super::fair_queue::FairQueue;
 use super::problem;
 use tidewire_access::auth::Who;
 use tidewire_access::options::QueryOptions;

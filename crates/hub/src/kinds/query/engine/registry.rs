@@ -17,7 +17,7 @@ use tidewire_store::{LiveQueryEdit, LiveQueryRow, StoreError};
 
 use super::counts::{ChangedCounts, Counts};
 use crate::Hub;
-use crate::bell::BatchNotify;
+use crate::batch_notify::BatchNotify;
 
 /// How long a change waits for others.
 const GATHER: Duration = Duration::from_millis(100);
@@ -39,7 +39,7 @@ pub struct Registry {
     said: mpsc::UnboundedSender<Said>,
     /// Never locked by a shard.
     book: Mutex<QueryListing>,
-    bell: BatchNotify,
+    notify: BatchNotify,
     pub(super) counted: ChangedCounts,
 }
 
@@ -54,9 +54,9 @@ enum Said {
 impl Default for Registry {
     fn default() -> Registry {
         let (said, heard) = mpsc::unbounded_channel();
-        let (served, wishes, gone) = Default::default();
-        let book = Mutex::new(QueryListing { heard, served, wishes, gone });
-        Registry { said, book, bell: BatchNotify::default(), counted: ChangedCounts::default() }
+        let (served, pending_edits, gone) = Default::default();
+        let book = Mutex::new(QueryListing { heard, served, pending_edits, gone });
+        Registry { said, book, notify: BatchNotify::default(), counted: ChangedCounts::default() }
     }
 }
 
@@ -67,7 +67,7 @@ struct QueryListing {
     /// What this node serves, by connection and `live_id`.
     served: HashMap<String, BTreeMap<String, LiveQueryRow>>,
     /// Rows that are to change, by `live_id`.
-    wishes: BTreeMap<String, ListEdit>,
+    pending_edits: BTreeMap<String, ListEdit>,
     /// Connections whose rows are to go.
     gone: BTreeSet<String>,
 }
@@ -86,7 +86,7 @@ enum ListEdit {
 /// What goes into one commit.
 #[derive(Debug, Default)]
 struct ListBatch {
-    wishes: Vec<(String, ListEdit)>,
+    pending_edits: Vec<(String, ListEdit)>,
     gone: Vec<String>,
     edits: Vec<LiveQueryEdit>,
 }
@@ -109,7 +109,7 @@ impl QueryListing {
     }
 
     fn opened(&mut self, row: LiveQueryRow) {
-        self.wishes.insert(row.live_id.clone(), ListEdit::Anew);
+        self.pending_edits.insert(row.live_id.clone(), ListEdit::Anew);
         let of_connection = self.served.entry(row.connection_id.clone()).or_default();
         of_connection.insert(row.live_id.clone(), row);
     }
@@ -121,14 +121,14 @@ impl QueryListing {
         if of_connection.is_empty() {
             self.served.remove(connection_id);
         }
-        self.wishes.insert(live_id.to_owned(), ListEdit::Gone);
+        self.pending_edits.insert(live_id.to_owned(), ListEdit::Gone);
     }
 
     fn disconnected(&mut self, live_id: &str) {
         let connection_id = connection_of(live_id);
         let Some(rows) = self.served.remove(connection_id) else { return };
         for live_id in rows.keys() {
-            self.wishes.remove(live_id);
+            self.pending_edits.remove(live_id);
         }
         if self.gone.len() < GONE_MAX {
             self.gone.insert(connection_id.to_owned());
@@ -149,25 +149,25 @@ impl QueryListing {
             taken.edits.push(LiveQueryEdit::Disconnect { connection_id: gone });
             taken.gone.push(connection_id);
         }
-        while taken.wishes.len() < COMMIT_ROWS_MAX
-            && let Some((live_id, wish)) = self.wishes.pop_first()
+        while taken.pending_edits.len() < COMMIT_ROWS_MAX
+            && let Some((live_id, edit)) = self.pending_edits.pop_first()
         {
-            if wish != ListEdit::There {
+            if edit != ListEdit::There {
                 taken.edits.push(LiveQueryEdit::Close { live_id: live_id.clone() });
             }
-            if wish != ListEdit::Gone {
+            if edit != ListEdit::Gone {
                 taken.edits.extend(self.row(&live_id).cloned().map(LiveQueryEdit::Open));
             }
-            taken.wishes.push((live_id, wish));
+            taken.pending_edits.push((live_id, edit));
         }
         taken
     }
 
     /// What was taken has not been said. What was wished since counts.
     fn take_back(&mut self, taken: ListBatch) {
-        for (live_id, wish) in taken.wishes {
-            let since = self.wishes.entry(live_id).or_insert(wish);
-            if wish == ListEdit::Anew && *since == ListEdit::There {
+        for (live_id, edit) in taken.pending_edits {
+            let since = self.pending_edits.entry(live_id).or_insert(edit);
+            if edit == ListEdit::Anew && *since == ListEdit::There {
                 *since = ListEdit::Anew;
             }
         }
@@ -186,7 +186,7 @@ impl Registry {
     fn say(&self, said: Said) {
         // It hears for as long as it is there itself.
         let _ = self.said.send(said);
-        self.bell.note();
+        self.notify.note();
     }
 
     /// A query is followed. Returns where what it is told is counted.
@@ -229,10 +229,10 @@ impl Registry {
         let served: Vec<String> =
             book.served.values().flat_map(BTreeMap::keys).map(Clone::clone).collect();
         for live_id in served {
-            book.wishes.entry(live_id).or_insert(ListEdit::There);
+            book.pending_edits.entry(live_id).or_insert(ListEdit::There);
         }
         drop(book);
-        self.bell.note();
+        self.notify.note();
     }
 
     /// Tells the store what there is to tell, until the node stops.
@@ -248,7 +248,7 @@ impl Registry {
         loop {
             let mut count_now = false;
             tokio::select! {
-                stopping = registry.bell.heard(GATHER, &stop) => {
+                stopping = registry.notify.heard(GATHER, &stop) => {
                     if stopping {
                         break;
                     }

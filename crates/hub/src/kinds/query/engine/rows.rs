@@ -5,9 +5,9 @@ use tokio::time::Instant;
 use tidewire_query::{AskId, EndReason, Place, ReadFailed, Rows, Snapshot};
 use tidewire_store::{LiveRows, Position, SqlError};
 
-use super::desk::RunningQueryEngine;
 use super::problem;
 use super::reads::Done;
+use super::task::RunningQueryEngine;
 
 impl RunningQueryEngine {
     /// A read is done.

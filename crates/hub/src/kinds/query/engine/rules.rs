@@ -10,8 +10,8 @@ use super::catalogue::Named;
 use super::compile::is_of_text;
 use super::origin::QuerySource;
 use crate::Hub;
-use crate::lens;
-use crate::lens::{FilterCaller, UncheckedRule};
+use crate::row_filter;
+use crate::row_filter::{FilterCaller, UncheckedRule};
 use tidewire_access::auth::Who;
 
 impl Hub {
@@ -28,7 +28,7 @@ impl Hub {
                 if let Err(UncheckedRule::Wrong { message, position }) =
                     self.try_rule(name, rule).await
                 {
-                    lens::blame(&shape.name, rule, position, &message);
+                    row_filter::blame(&shape.name, rule, position, &message);
                     blamed = Some(shape.name.clone());
                 }
             }
@@ -42,7 +42,7 @@ impl Hub {
         table: &TableName,
         rule: &str,
     ) -> Result<RuleUse, UncheckedRule> {
-        let dialect = lens::dialect(&self.store);
+        let dialect = row_filter::dialect(&self.store);
         let later = |error: StoreError| UncheckedRule::Later(error.to_string());
         let wrong = |refusal: Refusal| UncheckedRule::Wrong {
             position: refusal.position,

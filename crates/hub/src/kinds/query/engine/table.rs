@@ -10,9 +10,9 @@ use std::time::Duration;
 use tidewire_query::{QueryId, TableNews};
 
 use super::compile::is_of_another_shape;
-use super::desk::RunningQueryEngine;
 use super::problem;
 use super::rebind::Rebound;
+use super::task::RunningQueryEngine;
 
 /// How long to wait after the store could not say what a table is.
 const RETRY: Duration = Duration::from_millis(200);

@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_cookie_is_believed_only_where_a_page_that_may_sends_it() {
-        let visit = |origin: Option<&'static str>, allowed| RequestOrigin {
+        let origin_of_request = |origin: Option<&'static str>, allowed| RequestOrigin {
             origin: origin.map(HeaderValue::from_static),
             origin_allowed: allowed,
         };
@@ -405,13 +405,16 @@ mod tests {
             request
         };
         let get = request(Method::GET, None);
-        assert!(visit(None, true).meant_its_cookie(&get));
-        assert!(!visit(None, false).meant_its_cookie(&get), "embedded by another site");
+        assert!(origin_of_request(None, true).meant_its_cookie(&get));
+        assert!(!origin_of_request(None, false).meant_its_cookie(&get), "embedded by another site");
         let bare = request(Method::POST, None);
-        assert!(!visit(None, true).meant_its_cookie(&bare), "a form of who knows where");
-        assert!(visit(Some("https://a"), true).meant_its_cookie(&bare));
-        assert!(!visit(Some("https://evil"), false).meant_its_cookie(&bare));
+        assert!(
+            !origin_of_request(None, true).meant_its_cookie(&bare),
+            "a form of who knows where"
+        );
+        assert!(origin_of_request(Some("https://a"), true).meant_its_cookie(&bare));
+        assert!(!origin_of_request(Some("https://evil"), false).meant_its_cookie(&bare));
         let own = request(Method::POST, Some("same-origin"));
-        assert!(visit(None, true).meant_its_cookie(&own));
+        assert!(origin_of_request(None, true).meant_its_cookie(&own));
     }
 }

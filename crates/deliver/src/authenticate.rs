@@ -11,8 +11,8 @@ use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 
 use crate::bearer::{bearer, cookie, cookie_of};
-use crate::browser::{self, RequestOrigin};
 use crate::node::Node;
+use crate::origin::{self, RequestOrigin};
 use tidewire_access::auth::credentials::Found;
 use tidewire_access::auth::{Identity, audit, unauthorized};
 use tidewire_access::budget::Account;
@@ -66,7 +66,7 @@ pub(crate) enum CredentialLookup<'a> {
     /// There is nothing to look up.
     Settled(Admission),
     /// This was presented, from this address.
-    CredentialSource(CredentialSource<'a>, Option<IpAddr>),
+    Pending(CredentialSource<'a>, Option<IpAddr>),
 }
 
 /// Where a request's credential was found.
@@ -78,16 +78,16 @@ pub(crate) enum CredentialSource<'a> {
 }
 
 /// Finds a request's credential, and turns away those that no credential would help.
-pub(crate) fn knock<'a>(
+pub(crate) fn lookup<'a>(
     node: &Node,
     entry: Entry,
     request: &'a Request,
-    visit: &RequestOrigin,
+    origin_of_request: &RequestOrigin,
 ) -> Result<CredentialLookup<'a>, Problem> {
     let known =
         |identity: &Identity| Ok(CredentialLookup::Settled(Admission::Known(identity.clone())));
     check_query(node, request)?;
-    if !visit.origin_allowed {
+    if !origin_of_request.origin_allowed {
         return Err(Problem::new(
             StatusCode::FORBIDDEN,
             "origin_not_allowed",
@@ -96,10 +96,10 @@ pub(crate) fn knock<'a>(
              server's own pages behind a proxy that speaks TLS set public_url, or name the proxy in \
              trusted_proxies",
         )
-        .with_note(visit.whence()));
+        .with_note(origin_of_request.whence()));
     }
     if let Access::OpenOnLoopback = node.options.access {
-        browser::check_host(request)?;
+        origin::check_host(request)?;
         return known(&node.access.anyone);
     }
     if matches!(entry, Entry::Public | Entry::OwnToken) {
@@ -107,8 +107,8 @@ pub(crate) fn knock<'a>(
     }
     let address = address(request);
     node.access.rates.address(address)?;
-    match (presented(node, request, visit), entry) {
-        (Some(presented), _) => Ok(CredentialLookup::CredentialSource(presented, address)),
+    match (presented(node, request, origin_of_request), entry) {
+        (Some(source), _) => Ok(CredentialLookup::Pending(source, address)),
         (None, Entry::Later) => {
             Ok(CredentialLookup::Settled(Admission::Stranger(unauthorized("there is no token"))))
         }
@@ -137,7 +137,7 @@ fn check_query(node: &Node, request: &Request) -> Result<(), Problem> {
 fn presented<'a>(
     node: &Node,
     request: &'a Request,
-    visit: &RequestOrigin,
+    origin_of_request: &RequestOrigin,
 ) -> Option<CredentialSource<'a>> {
     if let Some(token) = bearer(request.headers()) {
         return Some(CredentialSource::Bearer(token));
@@ -150,7 +150,7 @@ fn presented<'a>(
         }
     }
     let token = cookie(request.headers(), &node.options.auth.cookie)?;
-    visit.meant_its_cookie(request).then_some(CredentialSource::Cookie(token))
+    origin_of_request.meant_its_cookie(request).then_some(CredentialSource::Cookie(token))
 }
 
 /// The address that a request comes from.
@@ -163,8 +163,8 @@ impl CredentialLookup<'_> {
     pub(crate) async fn admit(self, node: &Node) -> Result<Admission, Problem> {
         match self {
             CredentialLookup::Settled(admission) => Ok(admission),
-            CredentialLookup::CredentialSource(presented, address) => {
-                node.recognise(presented, address).await.map(Admission::Known)
+            CredentialLookup::Pending(source, address) => {
+                node.recognise(source, address).await.map(Admission::Known)
             }
         }
     }

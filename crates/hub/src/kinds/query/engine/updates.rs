@@ -7,9 +7,9 @@ use tokio::time::Instant;
 use tidewire_query::{AskId, AskKind, Output, Place, QueryId, Subscriber, To};
 use tidewire_store::Position;
 
-use super::desk::RunningQueryEngine;
 use super::news::{Change, News};
 use super::reads::Ask;
+use super::task::RunningQueryEngine;
 use tidewire_access::auth::Who;
 
 fn position(place: Place) -> Position {
@@ -153,8 +153,8 @@ impl RunningQueryEngine {
             News::Behind { query, .. } => all_of(query, &mut shards),
         }
         let news = Arc::new(news);
-        for (shard, concerned) in shards.into_iter().enumerate() {
-            if concerned {
+        for (shard, affected) in shards.into_iter().enumerate() {
+            if affected {
                 self.news[shard].push(Arc::clone(&news));
             }
         }

@@ -10,7 +10,7 @@ use tidewire_store::groups::{
     Batch, DeadEvents, Ending, Failure, GroupEvent, Key, KeyEvents, Verdict,
 };
 
-use super::office::GroupDispatchers;
+use super::dispatchers::GroupDispatchers;
 use super::problem::invalid;
 use super::work::HeldLease;
 use tidewire_access::problem::Problem;
@@ -39,13 +39,13 @@ pub(super) struct FailureOutcome {
 
 /// Decides what becomes of the keys that failed.
 pub(super) fn judge(
-    office: &GroupDispatchers,
+    dispatchers: &GroupDispatchers,
     held: &HeldLease,
     batch: Option<&Batch>,
     failed: &[Failed],
     asked_ms: Option<u64>,
 ) -> Result<FailureOutcome, Problem> {
-    let options = &office.hub.options.groups;
+    let options = &dispatchers.hub.options.groups;
     let failed_max = options.events_max();
     if failed.len() > failed_max {
         return Err(invalid(format!(
@@ -67,7 +67,7 @@ pub(super) fn judge(
         let found = keys.get(&key).copied();
         let group = found.ok_or_else(|| not_in_batch("the batch has no events of such a key"))?;
         let blamed =
-            failed.offset.as_deref().map(|text| parse_offset(text, office.hub.store.epoch()));
+            failed.offset.as_deref().map(|text| parse_offset(text, dispatchers.hub.store.epoch()));
         let events = unit(group, blamed.transpose()?)?;
         if held.is_for_good(&key, verdict) {
             dead.push(DeadEvents { key: &group.key, events, error: failed.error.clone() });

@@ -1,4 +1,4 @@
-//! What a node has of the groups: the foremen of those whose workers claim here, and what was measured.
+//! What a node has of the groups: the dispatchers of those whose workers claim here, and what was measured.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,12 +9,12 @@ use tokio_util::task::TaskTracker;
 use tidewire_store::groups::{GroupView, SharedGroups};
 use tidewire_store::{SharedStore, StoreError};
 
-use super::ask::WaitingClaim;
+use super::batch_permits::BatchPermits;
 use super::counters::Counters;
-use super::foreman::WorkDispatcher;
+use super::dispatcher::WorkDispatcher;
 use super::lag::{self, Lag};
-use super::room::BatchPermits;
 use super::upkeep::Measured;
+use super::waiting_claim::WaitingClaim;
 use crate::readers::LiveReaders;
 use crate::signer::Signer;
 use tidewire_hub::Hub;
@@ -35,12 +35,12 @@ pub(crate) struct GroupDispatchers {
     pub(super) room: BatchPermits,
     /// Held while someone counts how far a group is behind, so that many who ask cost no more than one.
     pub(super) counting: tokio::sync::Mutex<()>,
-    foremen: Mutex<HashMap<String, DispatcherHandle>>,
-    /// The foremen. They end when the node drains.
+    dispatchers_by_group: Mutex<HashMap<String, DispatcherHandle>>,
+    /// The dispatchers. They end when the node drains.
     pub(crate) tasks: TaskTracker,
 }
 
-/// Where a foreman is reached.
+/// Where a dispatcher is reached.
 #[derive(Debug)]
 struct DispatcherHandle {
     asks: mpsc::UnboundedSender<WaitingClaim>,
@@ -59,7 +59,7 @@ impl GroupDispatchers {
             measured: Mutex::default(),
             room: BatchPermits::new(hub.options.groups.batch_memory_bytes_max),
             counting: tokio::sync::Mutex::default(),
-            foremen: Mutex::default(),
+            dispatchers_by_group: Mutex::default(),
             tasks: TaskTracker::new(),
             hub,
             signer,
@@ -67,40 +67,44 @@ impl GroupDispatchers {
         }
     }
 
-    /// Hands a claim to the group's foreman, who is made if there is none. Not more claims wait than
+    /// Hands a claim to the group's dispatcher, who is made if there is none. Not more claims wait than
     /// there are seats for readers.
     pub(super) fn ask(self: &Arc<GroupDispatchers>, group: &str, ask: WaitingClaim) {
-        let mut foremen = self.foremen.lock().unwrap_or_else(PoisonError::into_inner);
-        let unheard = match foremen.get(group) {
-            Some(desk) => desk.asks.send(ask).map_err(|unheard| unheard.0),
+        let mut dispatchers_by_group =
+            self.dispatchers_by_group.lock().unwrap_or_else(PoisonError::into_inner);
+        let unheard = match dispatchers_by_group.get(group) {
+            Some(handle) => handle.asks.send(ask).map_err(|unheard| unheard.0),
             None => Err(ask),
         };
         // Nobody is there, or one that broke off.
         if let Err(ask) = unheard {
             let (asks, heard) = mpsc::unbounded_channel();
             let nudge = Arc::new(Notify::new());
-            let foreman = WorkDispatcher::new(Arc::clone(self), group, heard, Arc::clone(&nudge));
+            let dispatcher =
+                WorkDispatcher::new(Arc::clone(self), group, heard, Arc::clone(&nudge));
             let _ = asks.send(ask);
-            foremen.insert(group.to_owned(), DispatcherHandle { asks, nudge });
-            self.tasks.spawn(foreman.run());
+            dispatchers_by_group.insert(group.to_owned(), DispatcherHandle { asks, nudge });
+            self.tasks.spawn(dispatcher.run());
         }
     }
 
-    /// Has the foreman look for work, if there is one who waits for some.
+    /// Has the dispatcher look for work, if there is one who waits for some.
     pub(super) fn look_again(&self, group: &str) {
-        let foremen = self.foremen.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(desk) = foremen.get(group) {
-            desk.nudge.notify_one();
+        let dispatchers_by_group =
+            self.dispatchers_by_group.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = dispatchers_by_group.get(group) {
+            handle.nudge.notify_one();
         }
     }
 
-    /// A foreman has had nothing to do for long. Says whether it may go: not if someone asks just now.
+    /// A dispatcher has had nothing to do for long. Says whether it may go: not if someone asks just now.
     pub(super) fn leave(&self, group: &str, asks: &mpsc::UnboundedReceiver<WaitingClaim>) -> bool {
-        let mut foremen = self.foremen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dispatchers_by_group =
+            self.dispatchers_by_group.lock().unwrap_or_else(PoisonError::into_inner);
         if !asks.is_empty() {
             return false;
         }
-        foremen.remove(group);
+        dispatchers_by_group.remove(group);
         true
     }
 

@@ -12,10 +12,10 @@ use crate::fan_out::listed;
 /// What a shard knows of queries.
 #[derive(Debug, Default)]
 pub struct QueryCohorts {
-    /// Where the desk was when it was last heard.
+    /// Where the query engine was when it was last heard.
     pub(super) position: Position,
-    members: HashMap<Subscriber, Follower>,
-    circles: HashMap<QueryId, QueryCohort>,
+    followers: HashMap<Subscriber, Follower>,
+    cohorts: HashMap<QueryId, QueryCohort>,
 }
 
 /// Those who follow one query and have begun.
@@ -32,7 +32,7 @@ pub(crate) struct QueryCohort {
 pub(super) struct AffectedFollowers {
     /// The name that all of them have for the query, if that is known.
     pub(super) query_id: Option<Arc<str>>,
-    pub(super) members: Arc<Vec<Follower>>,
+    pub(super) followers: Arc<Vec<Follower>>,
 }
 
 impl QueryCohorts {
@@ -41,62 +41,62 @@ impl QueryCohorts {
     }
 
     /// Someone waits for the first rows.
-    pub fn enter(&mut self, who: Subscriber, member: Follower) {
-        self.members.insert(who, member);
+    pub fn enter(&mut self, who: Subscriber, follower: Follower) {
+        self.followers.insert(who, follower);
     }
 
     /// Someone follows a query, under a name, from here on.
-    pub fn begin(&mut self, query: QueryId, query_id: &Arc<str>, member: Follower) {
-        let circle = self.circles.entry(query).or_default();
-        circle.named.entry(Arc::clone(query_id)).or_default().enter(member);
+    pub fn begin(&mut self, query: QueryId, query_id: &Arc<str>, follower: Follower) {
+        let cohort = self.cohorts.entry(query).or_default();
+        cohort.named.entry(Arc::clone(query_id)).or_default().enter(follower);
     }
 
     pub(super) fn leave(&mut self, who: Subscriber, query: Option<QueryId>, query_id: &Arc<str>) {
-        let member = self.members.remove(&who);
-        let circle = query.and_then(|query| Some((query, self.circles.get_mut(&query)?)));
-        let (Some(member), Some((query, circle))) = (member, circle) else { return };
-        if let Some(group) = circle.named.get_mut(query_id) {
-            group.leave(member);
+        let follower = self.followers.remove(&who);
+        let cohort = query.and_then(|query| Some((query, self.cohorts.get_mut(&query)?)));
+        let (Some(follower), Some((query, cohort))) = (follower, cohort) else { return };
+        if let Some(group) = cohort.named.get_mut(query_id) {
+            group.leave(follower);
             if group.is_empty() {
-                circle.named.remove(query_id);
+                cohort.named.remove(query_id);
             }
         }
-        if circle.named.is_empty() {
-            self.circles.remove(&query);
+        if cohort.named.is_empty() {
+            self.cohorts.remove(&query);
         }
     }
 
     /// Whether something is yet to be told of a query, or it has not begun.
     pub(super) fn is_behind(&self, query: Option<QueryId>) -> bool {
-        query.and_then(|query| self.circles.get(&query)).is_none_or(|circle| circle.behind)
+        query.and_then(|query| self.cohorts.get(&query)).is_none_or(|cohort| cohort.behind)
     }
 
     pub(super) fn set_behind(&mut self, query: QueryId, behind: bool) {
-        if let Some(circle) = self.circles.get_mut(&query) {
-            circle.behind = behind;
+        if let Some(cohort) = self.cohorts.get_mut(&query) {
+            cohort.behind = behind;
         }
     }
 
     /// One who follows a query, or waits to.
-    pub(super) fn member(&self, who: Subscriber) -> Option<Follower> {
-        self.members.get(&who).copied()
+    pub(super) fn follower(&self, who: Subscriber) -> Option<Follower> {
+        self.followers.get(&who).copied()
     }
 
     /// Those whom something concerns: all of a query by the name that they have for it, or some of whatever
     /// names.
-    pub(super) fn concerned(&self, to: &To) -> Vec<AffectedFollowers> {
+    pub(super) fn affected(&self, to: &To) -> Vec<AffectedFollowers> {
         match to {
             To::All(query) => {
-                let named = self.circles.get(query).into_iter().flat_map(|circle| &circle.named);
-                let concerned = |(name, group): (&Arc<str>, &Group)| AffectedFollowers {
+                let named = self.cohorts.get(query).into_iter().flat_map(|cohort| &cohort.named);
+                let affected = |(name, group): (&Arc<str>, &Group)| AffectedFollowers {
                     query_id: Some(Arc::clone(name)),
-                    members: group.list(),
+                    followers: group.list(),
                 };
-                named.map(concerned).collect()
+                named.map(affected).collect()
             }
             To::Only(_, named) => {
-                let found = named.iter().filter_map(|who| self.member(*who));
-                vec![AffectedFollowers { query_id: None, members: listed(found) }]
+                let found = named.iter().filter_map(|who| self.follower(*who));
+                vec![AffectedFollowers { query_id: None, followers: listed(found) }]
             }
         }
     }

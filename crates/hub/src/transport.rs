@@ -103,8 +103,8 @@ impl Transport {
     }
 
     /// Reads what a write to it reads.
-    pub(super) fn glance(&self) -> u64 {
-        self.socket().map_or(0, |socket| socket.line.glance())
+    pub(super) fn prefetch(&self) -> u64 {
+        self.socket().map_or(0, |socket| socket.line.prefetch())
     }
 
     /// Notes how many bytes of answers wait.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   outbox   [ a1 ][ b1 ][ a2 ][ a3 ]     a4 does not fit: a2 and a3 are given up
-//!   outbox   [ a1 ][ b1 ][ fresh a ]      when its turn comes, the desk is asked for a's rows
+//!   outbox   [ a1 ][ b1 ][ fresh a ]      when its turn comes, the query engine is asked for a's rows
 //! ```
 //!
 //! Rows that come while too much waits, or while those of another result go out in pieces, are given up
@@ -23,19 +23,19 @@ impl super::LiveQuery {
     /// Keeps a change while rows go out, for which it has to wait.
     pub(super) fn hold_while_rows_go_out(
         &mut self,
-        parcel: QueuedItem,
+        queued: QueuedItem,
         limits: &LiveOptions,
     ) -> PendingAction {
-        let (Some(_), OutboxItem::Live { events, .. }) = (&self.pieces, parcel.cargo) else {
-            return PendingAction::Not(parcel);
+        let (Some(_), OutboxItem::Live { events, .. }) = (&self.pieces, queued.item) else {
+            return PendingAction::Not(queued);
         };
         let (events, bytes) =
-            (self.held_events + events as usize, self.held_bytes + parcel.bytes.len());
+            (self.held_events + events as usize, self.held_bytes + queued.bytes.len());
         if events > limits.queue_events_max || bytes > limits.queue_bytes_max {
             return PendingAction::Full;
         }
         (self.held_events, self.held_bytes) = (events, bytes);
-        self.held.push(parcel);
+        self.held.push(queued);
         PendingAction::Held
     }
 }

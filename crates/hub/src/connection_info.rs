@@ -77,8 +77,8 @@ pub struct ConnectionFilter {
 }
 
 impl ConnectionFilter {
-    fn covers(&self, facts: &ConnectionInfo) -> bool {
-        let who = facts.identity().map(Identity::who);
+    fn covers(&self, connection_info: &ConnectionInfo) -> bool {
+        let who = connection_info.identity().map(Identity::who);
         let user = match who {
             Some(Who::User { name, .. }) => Some(&**name),
             _ => None,
@@ -87,7 +87,7 @@ impl ConnectionFilter {
             Some(Who::Key(id)) => Some(*id),
             _ => None,
         };
-        self.connection_id.as_deref().is_none_or(|id| *id == *facts.id)
+        self.connection_id.as_deref().is_none_or(|id| *id == *connection_info.id)
             && self.user_id.as_deref().is_none_or(|wanted| user == Some(wanted))
             && self.key_id.is_none_or(|wanted| key == Some(wanted))
     }
@@ -96,7 +96,7 @@ impl ConnectionFilter {
 /// A connection as it is told.
 #[derive(Debug)]
 pub struct ConnectionSummary {
-    pub facts: Arc<ConnectionInfo>,
+    pub connection_info: Arc<ConnectionInfo>,
     pub transport: &'static str,
     pub has_session: bool,
     /// When the client was last heard, where it can be.
@@ -112,7 +112,7 @@ pub struct ConnectionSummary {
 #[derive(Debug, Default)]
 pub struct ConnectionList {
     pub total: usize,
-    pub portraits: Vec<ConnectionSummary>,
+    pub summaries: Vec<ConnectionSummary>,
 }
 
 impl Hub {
@@ -125,34 +125,34 @@ impl Hub {
             // A shard that is gone belongs to a server that stops.
             let Ok(told) = told.await else { continue };
             all.total += told.total;
-            all.portraits.extend(told.portraits);
+            all.summaries.extend(told.summaries);
         }
-        all.portraits.sort_by_key(|portrait| portrait.facts.connected_at_ms);
-        all.portraits.truncate(wanted.limit);
+        all.summaries.sort_by_key(|summary| summary.connection_info.connected_at_ms);
+        all.summaries.truncate(wanted.limit);
         all
     }
 }
 
 impl Shard {
     /// Those of its connections that are asked for.
-    pub(super) fn portray(&self, wanted: &ConnectionFilter) -> ConnectionList {
-        let mut gathering = ConnectionList::default();
+    pub(super) fn list_connections(&self, wanted: &ConnectionFilter) -> ConnectionList {
+        let mut listed = ConnectionList::default();
         for (_, connection) in &self.connections {
-            if !wanted.covers(&connection.facts) {
+            if !wanted.covers(&connection.connection_info) {
                 continue;
             }
-            gathering.total += 1;
-            if gathering.portraits.len() < wanted.limit {
-                let portrait = connection.portrait(self.now_ms, self.wall_ms);
-                gathering.portraits.push(portrait);
+            listed.total += 1;
+            if listed.summaries.len() < wanted.limit {
+                let summary = connection.summary(self.now_ms, self.wall_ms);
+                listed.summaries.push(summary);
             }
         }
-        gathering
+        listed
     }
 }
 
 impl Connection {
-    fn portrait(&self, clock_ms: u64, wall_ms: i64) -> ConnectionSummary {
+    fn summary(&self, clock_ms: u64, wall_ms: i64) -> ConnectionSummary {
         let read = self.reader.as_ref().and_then(|r| r.stream().strip_prefix(TABLE_PREFIX));
         let followed = self.slots().flat_map(|(_, s)| s.kind.subject().tables());
         let mut tables: Vec<String> = followed.chain(read).map(ToOwned::to_owned).collect();
@@ -160,14 +160,14 @@ impl Connection {
         tables.dedup();
         let ago = |heard_ms: u64| i64::try_from(clock_ms.saturating_sub(heard_ms)).unwrap_or(0);
         ConnectionSummary {
-            facts: Arc::clone(&self.facts),
-            transport: match self.outlet {
+            connection_info: Arc::clone(&self.connection_info),
+            transport: match self.transport {
                 _ if self.reader.is_some() => "stream",
                 Transport::WebSocket { .. } => "websocket",
                 Transport::Chunks(_) | Transport::ServerSent(_) => "sse",
             },
             has_session: self.session.is_some(),
-            heard_at_ms: self.outlet.heard_ms().map(|heard_ms| wall_ms - ago(heard_ms)),
+            heard_at_ms: self.transport.heard_ms().map(|heard_ms| wall_ms - ago(heard_ms)),
             subscriptions: self.slots().count() + usize::from(self.reader.is_some()),
             tables,
             queued_events: self.outbox.events,
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use tidewire_access::auth::scopes::Scopes;
 
-    fn facts(agent: &str) -> ConnectionInfo {
+    fn connection_info(agent: &str) -> ConnectionInfo {
         let mut headers = HeaderMap::new();
         headers.insert(header::USER_AGENT, HeaderValue::from_str(agent).expect("a header"));
         ConnectionInfo::new("c1".into(), None, &headers)
@@ -191,15 +191,15 @@ mod tests {
 
     #[test]
     fn an_endless_user_agent_is_cut_short() {
-        assert_eq!(facts("a").user_agent.as_deref(), Some("a"));
+        assert_eq!(connection_info("a").user_agent.as_deref(), Some("a"));
         let endless = "a".repeat(10_000);
-        let kept = facts(&endless).user_agent.map(|agent| agent.len());
+        let kept = connection_info(&endless).user_agent.map(|agent| agent.len());
         assert_eq!(kept, Some(USER_AGENT_BYTES_MAX));
     }
 
     #[test]
     fn connections_are_found_by_name_user_and_key() {
-        let of = |who| facts("a").of(Identity::new(who, Scopes::none(), None));
+        let of = |who| connection_info("a").of(Identity::new(who, Scopes::none(), None));
         let ann = of(Who::User { name: "ann".into(), host: None });
         let key = of(Who::Key(7));
         let by = |edit: fn(&mut ConnectionFilter)| {
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(by(|wanted| wanted.connection_id = Some("c2".to_owned())), (false, false));
         assert!(
             !ConnectionFilter { key_id: Some(7), ..ConnectionFilter::default() }
-                .covers(&facts("a")),
+                .covers(&connection_info("a")),
             "unknown"
         );
     }

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use tidewire_store::groups::{Batch, GroupError};
 
+use super::batch_permits::{self, BatchPermit};
 use super::problem;
-use super::room::{self, BatchPermit};
 use super::token::Token;
 use tidewire_access::problem::Problem;
 
@@ -55,7 +55,7 @@ impl From<Refused> for Problem {
         match refused {
             Refused::Group(error) => problem::of(error),
             Refused::NoPartition(partition) => problem::no_partition(partition),
-            Refused::Crowded => room::crowded(),
+            Refused::Crowded => batch_permits::crowded(),
         }
     }
 }

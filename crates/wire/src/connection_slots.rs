@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
+use crate::keyed_permits::{KeyedPermit, KeyedPermits};
 use crate::peer::{Network, holder, is_among};
-use crate::seats::{KeyedPermit, KeyedPermits};
 
 /// How many places there are.
 #[derive(Debug)]
@@ -65,43 +65,43 @@ impl ConnectionSlots {
 mod tests {
     use super::*;
 
-    fn places(per_address_max: usize) -> ConnectionSlots {
+    fn slots(per_address_max: usize) -> ConnectionSlots {
         let exempt = vec!["10.0.0.0/8".parse().expect("a network")];
         ConnectionSlots::new(SlotLimits { all_max: 10, per_address_max, exempt })
     }
 
-    fn enter(places: &ConnectionSlots, address: &str) -> Option<ConnectionSlot> {
-        let vacant = Arc::clone(&places.all).try_acquire_owned().expect("a place");
-        places.take(vacant, address.parse().expect("an address"))
+    fn enter(slots: &ConnectionSlots, address: &str) -> Option<ConnectionSlot> {
+        let vacant = Arc::clone(&slots.all).try_acquire_owned().expect("a place");
+        slots.take(vacant, address.parse().expect("an address"))
     }
 
     #[test]
     fn an_address_has_so_many_places_and_gets_them_back() {
-        let places = places(2);
-        let first = enter(&places, "192.0.2.1").expect("the first");
-        let _second = enter(&places, "192.0.2.1").expect("the second");
-        assert!(enter(&places, "192.0.2.1").is_none(), "the third");
-        let other = enter(&places, "192.0.2.2").expect("another address");
+        let slots = slots(2);
+        let first = enter(&slots, "192.0.2.1").expect("the first");
+        let _second = enter(&slots, "192.0.2.1").expect("the second");
+        assert!(enter(&slots, "192.0.2.1").is_none(), "the third");
+        let other = enter(&slots, "192.0.2.2").expect("another address");
         drop(first);
-        let _again = enter(&places, "192.0.2.1").expect("after one has left");
+        let _again = enter(&slots, "192.0.2.1").expect("after one has left");
         drop(other);
-        assert_eq!(places.by_address.holders(), 1, "those who left are forgotten");
+        assert_eq!(slots.by_address.holders(), 1, "those who left are forgotten");
     }
 
     #[test]
     fn neighbours_of_one_network_count_together() {
-        let places = places(1);
-        let _first = enter(&places, "2001:db8::1").expect("the first");
-        assert!(enter(&places, "2001:db8::ffff:2").is_none(), "the same 64 bits");
-        assert!(enter(&places, "2001:db8:0:1::1").is_some(), "others");
+        let slots = slots(1);
+        let _first = enter(&slots, "2001:db8::1").expect("the first");
+        assert!(enter(&slots, "2001:db8::ffff:2").is_none(), "the same 64 bits");
+        assert!(enter(&slots, "2001:db8:0:1::1").is_some(), "others");
     }
 
     #[test]
     fn proxies_have_no_cap_and_nobody_has_one_of_zero() {
-        for (places, address) in [(places(1), "10.1.1.1"), (places(0), "192.0.2.1")] {
-            let all = [enter(&places, address), enter(&places, address)];
+        for (slots, address) in [(slots(1), "10.1.1.1"), (slots(0), "192.0.2.1")] {
+            let all = [enter(&slots, address), enter(&slots, address)];
             assert!(all.iter().all(Option::is_some));
-            assert_eq!(places.by_address.holders(), 0);
+            assert_eq!(slots.by_address.holders(), 0);
         }
     }
 }

@@ -99,11 +99,11 @@ mod tests {
 
     #[tokio::test]
     async fn all_who_share_a_standing_learn_the_first_reason() {
-        let standing = CredentialValidity::until(None);
-        let other = standing.clone();
+        let validity = CredentialValidity::until(None);
+        let other = validity.clone();
         assert_eq!(other.ended(), None);
-        standing.end(Ended::Revoked);
-        standing.end(Ended::Killed);
+        validity.end(Ended::Revoked);
+        validity.end(Ended::Killed);
         assert_eq!(other.over().await, Ended::Revoked);
         assert_eq!(other.ended(), Some(Ended::Revoked));
     }

@@ -3,8 +3,8 @@
 //! A shard never waits for a client, a socket or the store. Each turn takes some of each kind of work
 //! that is there, so that none keeps out another, and then lets other tasks run.
 //!
-//! Looks at the log and what the desk of live queries says come by two ways. The follower of the log is there for all
-//! and must not wait for one kind; the desk may say more than was appended (all rows of a result), so it waits
+//! Looks at the log and what the query engine of live queries says come by two ways. The follower of the log is there for all
+//! and must not wait for one kind; the query engine may say more than was appended (all rows of a result), so it waits
 //! while as much is under way as may be.
 
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub struct UnstartedShard {
 pub(super) struct Incoming {
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) departures: mpsc::UnboundedReceiver<Key>,
-    pub(super) sights: mpsc::Receiver<Arc<LogBatch>>,
+    pub(super) batches: mpsc::Receiver<Arc<LogBatch>>,
     pub(super) query_sights: mpsc::Receiver<Arc<QueryUpdates>>,
 }
 
@@ -82,7 +82,7 @@ impl UnstartedShard {
             }
             // What there is to do is done in the next turn; here it is only waited for.
             let renewal_due = shard.renewal_due();
-            let Incoming { commands, departures, sights, query_sights } = &mut incoming;
+            let Incoming { commands, departures, batches, query_sights } = &mut incoming;
             tokio::select! {
                 command = commands.recv() => match command {
                     Some(command) => {
@@ -91,13 +91,13 @@ impl UnstartedShard {
                     }
                     None => return,
                 },
-                Some(sight) = sights.recv() => {
+                Some(batch) = batches.recv() => {
                     shard.begin_turn();
-                    shard.see(&sight, sights.is_empty());
+                    shard.see(&batch, batches.is_empty());
                 }
-                Some(sight) = query_sights.recv(), if !shard.backlog.is_full() => {
+                Some(batch) = query_sights.recv(), if !shard.backlog.is_full() => {
                     shard.begin_turn();
-                    shard.hear(&sight);
+                    shard.hear(&batch);
                 }
                 Some(key) = departures.recv() => shard.depart(key),
                 Some(key) = shard.blocked.next(), if !shard.blocked.is_empty() => {
@@ -136,16 +136,16 @@ impl Shard {
             busy = true;
         }
         for _ in 0..SIGHTS_A_TURN {
-            let Ok(sight) = incoming.sights.try_recv() else { break };
-            self.see(&sight, incoming.sights.is_empty());
+            let Ok(batch) = incoming.batches.try_recv() else { break };
+            self.see(&batch, incoming.batches.is_empty());
             busy = true;
         }
         for _ in 0..SIGHTS_A_TURN {
             if self.backlog.is_full() {
                 break;
             }
-            let Ok(sight) = incoming.query_sights.try_recv() else { break };
-            self.hear(&sight);
+            let Ok(batch) = incoming.query_sights.try_recv() else { break };
+            self.hear(&batch);
             busy = true;
         }
         for _ in 0..CATCH_UPS_A_TURN {

@@ -17,9 +17,9 @@ use crate::Command;
 use crate::Hub;
 use crate::audience::Follower;
 use crate::connection::{Key, StartFrom};
-use crate::horizon::MinOffset;
 use crate::kinds::entities::kept::{Entities, EntitiesByCode};
 use crate::kinds::{KindCommand, SubscribeRequest};
+use crate::min_offset::MinOffset;
 use crate::outbox::Slot;
 use crate::shard::Shard;
 use tidewire_access::auth::Identity;
@@ -46,7 +46,7 @@ impl Shard {
     /// Has the store looked at, once at a time: if that is under way, what it finds is out of date.
     pub(super) fn review(&mut self, key: Key, identity: Identity) {
         let Some(connection) = self.connection(key) else { return };
-        let id = Arc::clone(&connection.facts.id);
+        let id = Arc::clone(&connection.connection_info.id);
         // From here on the store may have something of it, which goes when it does.
         let ledger = self.rosters.entities.ledgers.edit(key);
         let edits = ledger.edits;
@@ -72,8 +72,8 @@ impl Shard {
                 () = hub.draining.cancelled() => return,
             };
             let Some((kept, refused)) = looked else { return };
-            let deed = Box::new(EntityCommand::Reviewed { identity, edits, kept, refused });
-            shard.ask(Command::OfKind(KindCommand::Entities { key, deed })).await;
+            let command = Box::new(EntityCommand::Reviewed { identity, edits, kept, refused });
+            shard.ask(Command::OfKind(KindCommand::Entities { key, command })).await;
         });
     }
 
@@ -96,7 +96,7 @@ impl Shard {
         if !kept.is_empty() {
             // Or it would be swept, as nobody's, while the connection lives. That changes nothing of
             // what it subscribes to, so it does not count as an edit.
-            let connection_id = connection.facts.id.to_string();
+            let connection_id = connection.connection_info.id.to_string();
             let node_id = self.hub.id.clone();
             self.hub.entities.note(EntityEdit::Adopt { connection_id, node_id });
         }
@@ -133,7 +133,7 @@ impl Shard {
                 code: code.into(),
                 ids,
                 start: StartFrom::Now,
-                horizon: MinOffset::default(),
+                min_offset: MinOffset::default(),
                 identity: identity.clone(),
                 adds: true,
                 kept: true,

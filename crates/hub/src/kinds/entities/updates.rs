@@ -92,8 +92,9 @@ impl Shard {
     }
 
     /// Tells what has waited for a request to be answered.
-    fn make_ready(&mut self, member: Follower) {
-        let subscription = self.connection(member.key).and_then(|c| c.subscription(member.slot));
+    fn make_ready(&mut self, follower: Follower) {
+        let subscription =
+            self.connection(follower.key).and_then(|c| c.subscription(follower.slot));
         let Some(subscription) = subscription.filter(|s| s.announced) else { return };
         let Some(interest) = subscription.kind.entities_mut() else { return };
         if interest.is_held() {
@@ -101,8 +102,8 @@ impl Shard {
         }
         interest.live = true;
         if !interest.waiting.is_empty() {
-            let cargo = OutboxItem::Turn { slot: member.slot, ticket: 0 };
-            self.hand_over(member, Bytes::new(), cargo, &mut Serving::default());
+            let item = OutboxItem::Turn { slot: follower.slot, ticket: 0 };
+            self.hand_over(follower, Bytes::new(), item, &mut Serving::default());
         }
     }
 }

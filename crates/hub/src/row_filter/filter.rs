@@ -1,4 +1,4 @@
-//! An event, as it is seen through a lens.
+//! An event, as it is seen through a row filter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ pub(crate) enum FilterError {
     TooLong,
 }
 
-/// An event whose images have been read, for any number of lenses.
+/// An event whose images have been read, for any number of row filters.
 #[derive(Debug)]
 pub struct Opened<'e> {
     event: &'e Event,
@@ -82,7 +82,7 @@ enum RowVisibility {
 }
 
 impl RowFilter {
-    /// Whether the table is as it was when the lens was made. To be asked after the events are at hand.
+    /// Whether the table is as it was when the row filter was made. To be asked after the events are at hand.
     pub(crate) fn is_current(&self) -> bool {
         self.schema.generation() == self.generation && !self.is_doubted.load(Ordering::Acquire)
     }

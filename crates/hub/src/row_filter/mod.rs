@@ -1,4 +1,4 @@
-//! What someone sees of a table: its rows through a lens.
+//! What someone sees of a table: its rows through a row filter.
 //!
 //! A watched table is one stream for everybody. Who may see some of its columns or rows only, or asks
 //! for some with a `where`, gets each event through a [`RowFilter`]:
@@ -11,18 +11,18 @@
 //! - [`rules`]: what of a table someone may see at all; [`report`]: what is wrong with rules, for the operator
 //! - [`view`]: what is asked for and by whom, before it is known whether the table has such columns;
 //!   equal views are seen alike, so that their events are made once
-//! - [`tables`]: the columns of tables, and the lenses that were made of views with them
-//! - [`look`]: an event through a lens; [`image`]: the parts of a row
-//! - [`refusal`]: why there is no lens
+//! - [`tables`]: the columns of tables, and the row filters that were made of views with them
+//! - [`filter`]: an event through a row filter; [`image`]: the parts of a row
+//! - [`refusal`]: why there is no row filter
 //!
-//! What must hold: nothing of a row passes that a rule or a scope hides (invariant 6). So a lens is
+//! What must hold: nothing of a row passes that a rule or a scope hides (invariant 6). So a row filter is
 //! used only while the columns are those that it was made with ([`RowFilter::is_current`]), which is asked
 //! after the events are at hand; and a row of which a rule cannot say whether it passes does not. Nor is
 //! a row lost (invariant 3): one that came after the columns were read and is not as they say is looked
 //! at again with the columns of then.
 
+mod filter;
 mod image;
-mod look;
 mod refusal;
 pub mod report;
 mod rules;
@@ -31,7 +31,7 @@ mod tables;
 mod tests;
 mod view;
 
-pub use look::{Opened, RowFilter};
+pub use filter::{Opened, RowFilter};
 pub use refusal::{rule_cannot_be_kept, table_not_found, table_not_watched};
 pub use report::{UncheckedRule, WrongRules, blame};
 pub use rules::Rules;
@@ -45,13 +45,13 @@ use tidewire_query::Effort;
 use tidewire_store::{Epoch, Event, Found, Page, PageLimit, Position, StoreError};
 
 use crate::Hub;
-use crate::horizon;
 use crate::lookup::Reach;
+use crate::min_offset;
 use crate::tail::Look;
 use tidewire_access::auth::names::FRESH;
 use tidewire_access::auth::{Act, Identity, Who, audit};
 use tidewire_access::problem::Problem;
-use tidewire_wire::seats::KeyedPermit;
+use tidewire_wire::keyed_permits::KeyedPermit;
 
 /// Patterns that each changed row of a table is tried on, given back when dropped.
 pub(crate) type PatternPermit = Arc<KeyedPermit<(Who, Box<str>)>>;
@@ -119,14 +119,18 @@ impl Hub {
         }
     }
 
-    /// The lens for events that were read up to a position. Waits until this node has seen the log up to
+    /// The row filter for events that were read up to a position. Waits until this node has seen the log up to
     /// there, and with it all changes of columns that the rows may have had.
-    pub async fn lens(&self, view: &View, up_to: Position) -> Result<Arc<RowFilter>, Problem> {
-        horizon::seen(self, up_to).await?;
+    pub async fn row_filter(
+        &self,
+        view: &View,
+        up_to: Position,
+    ) -> Result<Arc<RowFilter>, Problem> {
+        min_offset::seen(self, up_to).await?;
         self.tables.bind(&self.store, view, self.tail.position()).await
     }
 
-    /// Puts what someone sees of a page in the place of its events, and gives the lens to be kept for
+    /// Puts what someone sees of a page in the place of its events, and gives the row filter to be kept for
     /// what comes after. How far the page reaches stays as it is: by that the reader goes on.
     pub async fn see(
         &self,
@@ -136,11 +140,11 @@ impl Hub {
         let Some(view) = view else { return Ok(None) };
         let up_to = page.events.last().map_or(Position::START, |event| event.position);
         loop {
-            let lens = self.lens(view, up_to).await?;
+            let row_filter = self.row_filter(view, up_to).await?;
             // If in doubt the columns are read once more, and are then later than all of the page.
-            if let Some(seen) = sift_apart(&lens, page, self.store.epoch()).await? {
+            if let Some(seen) = sift_apart(&row_filter, page, self.store.epoch()).await? {
                 page.events = seen;
-                return Ok(Some(lens));
+                return Ok(Some(row_filter));
             }
         }
     }
@@ -197,7 +201,7 @@ impl Hub {
         Ok(matches!(found, Found::Stream(_)))
     }
 
-    /// Whose streams someone can reach. Whose rows of a table those are is for the lens to say; a stream
+    /// Whose streams someone can reach. Whose rows of a table those are is for the row filter to say; a stream
     /// of entities has those of all tenants, so it is there only for who reaches them all.
     pub fn reach(&self, identity: &Identity, stream: &str) -> Reach {
         let tenants = match view::table_of(stream) {
@@ -207,12 +211,12 @@ impl Hub {
         Reach::of(identity, tenants)
     }
 
-    /// Events from memory as someone sees them; nothing if the lens is out of date, or may be, and the
+    /// Events from memory as someone sees them; nothing if the row filter is out of date, or may be, and the
     /// store has to be read.
     pub fn remembered(&self, view: Option<&View>, events: Vec<Event>) -> Option<Vec<Event>> {
         let Some(view) = view else { return Some(events) };
-        let lens = self.tables.current(view)?;
-        lens.sift(&events, self.store.epoch(), Effort::Shared).ok()
+        let row_filter = self.tables.current(view)?;
+        row_filter.sift(&events, self.store.epoch(), Effort::Shared).ok()
     }
 
     /// Takes places among the patterns of someone for a filter of a table. One that cannot be made yet is
@@ -224,16 +228,18 @@ impl Hub {
     ) -> Result<Option<PatternPermit>, Problem> {
         let Some(view) = view else { return Ok(None) };
         match self.tables.bind(&self.store, view, self.tail.position()).await {
-            Ok(lens) => self.pattern_seat(identity, lens.table(), lens.patterns()),
+            Ok(row_filter) => {
+                self.pattern_seat(identity, row_filter.table(), row_filter.patterns())
+            }
             Err(_) => Ok(None),
         }
     }
 }
 
-/// A page's events as they are seen, with all the effort that takes; none if the lens is in doubt. Long texts
+/// A page's events as they are seen, with all the effort that takes; none if the row filter is in doubt. Long texts
 /// are searched on a thread where nobody else waits.
 async fn sift_apart(
-    lens: &Arc<RowFilter>,
+    row_filter: &Arc<RowFilter>,
     page: &mut Page,
     epoch: Epoch,
 ) -> Result<Option<Vec<Event>>, Problem> {
@@ -241,13 +247,14 @@ async fn sift_apart(
         let image = |image: &Option<Bytes>| image.as_ref().map_or(0, Bytes::len);
         event.row.as_ref().map_or(0, |row| image(&row.before) + image(&row.after))
     };
-    let is_long = lens.patterns() > 0 && page.events.iter().any(|event| size(event) > APART_BYTES);
+    let is_long =
+        row_filter.patterns() > 0 && page.events.iter().any(|event| size(event) > APART_BYTES);
     if !is_long {
-        return Ok(lens.sift(&page.events, epoch, Effort::Whole).ok());
+        return Ok(row_filter.sift(&page.events, epoch, Effort::Whole).ok());
     }
-    let (lens, events) = (Arc::clone(lens), std::mem::take(&mut page.events));
+    let (row_filter, events) = (Arc::clone(row_filter), std::mem::take(&mut page.events));
     let sift = move || {
-        let seen = lens.sift(&events, epoch, Effort::Whole);
+        let seen = row_filter.sift(&events, epoch, Effort::Whole);
         (events, seen)
     };
     let sifted = tokio::task::spawn_blocking(sift).await;

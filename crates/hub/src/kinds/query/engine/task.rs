@@ -1,4 +1,4 @@
-//! The desk: the task that keeps this node's live queries.
+//! The query engine: the task that keeps this node's live queries.
 //!
 //! Everything that an engine is told comes through here, one thing after the other: who follows what,
 //! the events of the log, rows of the database. What the engine says goes to the shards of those whom it
@@ -32,12 +32,12 @@ use crate::tail::TableGuard;
 
 /// Orders that are obeyed in one turn.
 const ORDERS_A_TURN: usize = 256;
-/// Pasts that are read at once, or wait in memory for the desk. Each may be `resume_events_max` events.
+/// Pasts that are read at once, or wait in memory for the query engine. Each may be `resume_events_max` events.
 const PASTS_MAX: usize = 4;
 /// How often what the engine holds is counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
-/// The desk before it runs.
+/// The query engine before it runs.
 #[derive(Debug)]
 pub struct QueryEngineTask {
     pub orders: mpsc::UnboundedReceiver<EngineCommand>,
@@ -73,7 +73,7 @@ struct Resuming {
     reading: AbortHandle,
 }
 
-/// A past that was read, for the desk to use.
+/// A past that was read, for the query engine to use.
 #[derive(Debug)]
 struct ResumeRead {
     who: Subscriber,
@@ -82,7 +82,7 @@ struct ResumeRead {
     place: Option<OwnedSemaphorePermit>,
 }
 
-/// The desk at work.
+/// The query engine at work.
 #[derive(Debug)]
 pub(super) struct RunningQueryEngine {
     pub(super) hub: Arc<Hub>,
@@ -116,7 +116,7 @@ pub(super) struct RunningQueryEngine {
     pub(super) news: Vec<Vec<Arc<News>>>,
     /// How many each shard serves.
     serving: Vec<usize>,
-    /// The place of the last sight of each shard.
+    /// The place of the last batch of each shard.
     told: Vec<Position>,
 }
 
@@ -287,9 +287,9 @@ impl RunningQueryEngine {
 
     fn attend(&mut self, compiled: &Compiled) {
         for table in &compiled.query.dependencies {
-            let attendance = self.hub.tail.attend_table(&table.table);
-            let stream = Arc::clone(attendance.stream());
-            self.attended.entry(stream).or_insert((attendance, 0)).1 += 1;
+            let topic_guard = self.hub.tail.attend_table(&table.table);
+            let stream = Arc::clone(topic_guard.stream());
+            self.attended.entry(stream).or_insert((topic_guard, 0)).1 += 1;
         }
     }
 

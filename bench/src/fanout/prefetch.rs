@@ -51,9 +51,9 @@ pub(crate) fn run(
     connections_max: usize,
     report: &mut Report,
 ) -> Result<()> {
-    let Some(installed) = options.installed.without_look_ahead() else {
-        let how = "--part look-ahead builds the server that it takes";
-        report.note_absence(format!("{:<32}  absent: {how}", "look-ahead"));
+    let Some(installed) = options.installed.without_prefetch() else {
+        let how = "--part prefetch builds the server that it takes";
+        report.note_absence(format!("{:<32}  absent: {how}", "prefetch"));
         return Ok(());
     };
     let without = Options { installed, ..options.clone() };
@@ -67,11 +67,11 @@ pub(crate) fn run(
             let (looking, without) = (&compared.looking, &compared.without);
             format!("user {:.2} us, without {:.2} us", looking.user_us, without.user_us)
         });
-        println!("look-ahead  {:<32}  {line}", way.name());
+        println!("prefetch  {:<32}  {line}", way.name());
         rows.push(Row { subscribers, way, outcome });
     }
     print_table(&rows);
-    report.section("look_ahead", &rows)
+    report.section("prefetch", &rows)
 }
 
 fn compare(

@@ -2,7 +2,7 @@
 //!
 //! A write to a socket leaves little of the processor's caches, so that each follower would cost several
 //! waits for memory, one after another. Read for a slice of followers first, they all wait at once.
-//! `./bench/run fanout --part look-ahead` measures that against a server that does without.
+//! `./bench/run fanout --part prefetch` measures that against a server that does without.
 
 use std::hint::black_box;
 
@@ -13,20 +13,20 @@ use super::shard::Shard;
 
 impl Shard {
     /// Reads what telling these is going to read, for nothing but that it is in the caches then.
-    pub(super) fn look_ahead(&self, slice: &[Follower]) {
-        if cfg!(feature = "without-look-ahead") {
+    pub(super) fn prefetch(&self, slice: &[Follower]) {
+        if cfg!(feature = "without-prefetch") {
             return;
         }
-        let glance = |member: &Follower| {
-            let connection = self.connections.get(member.key.index);
-            connection.map_or(0, |connection| connection.glance(member.slot))
+        let prefetch = |follower: &Follower| {
+            let connection = self.connections.get(follower.key.index);
+            connection.map_or(0, |connection| connection.prefetch(follower.slot))
         };
-        black_box(slice.iter().map(glance).fold(0, u64::wrapping_add));
+        black_box(slice.iter().map(prefetch).fold(0, u64::wrapping_add));
     }
 }
 
 impl Connection {
-    fn glance(&self, slot: Slot) -> u64 {
+    fn prefetch(&self, slot: Slot) -> u64 {
         let subscription = self.subscriptions.get(slot.index as usize).and_then(Option::as_ref);
         let of_slot = subscription.map_or(0, |subscription| {
             let is_live = subscription.kind.feed().is_some_and(|feed| feed.is_live());
@@ -34,6 +34,6 @@ impl Connection {
         });
         let is_free = self.is_idle() && !self.closing;
         let of_itself = self.serial ^ self.furthest.number() ^ u64::from(is_free);
-        of_slot ^ of_itself ^ self.outlet.glance()
+        of_slot ^ of_itself ^ self.transport.prefetch()
     }
 }

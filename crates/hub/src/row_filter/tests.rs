@@ -1,4 +1,4 @@
-//! What is seen through a lens, against what a few lines say should be.
+//! What is seen through a row filter, against what a few lines say should be.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tidewire_store::{
 use tidewire_store_sqlite::SqliteOptions;
 use tidewire_store_sqlite::SqliteStore;
 
-use super::look::FilterError;
+use super::filter::FilterError;
 use super::{RowFilter, Tables, View, report, sift_apart};
 use tidewire_access::auth::names::TableNames;
 use tidewire_access::auth::scopes::Scopes;
@@ -65,7 +65,12 @@ impl World {
         }
     }
 
-    fn lens(&self, scopes: &Value, rule: Option<&str>, filter: Option<&str>) -> Arc<RowFilter> {
+    fn row_filter(
+        &self,
+        scopes: &Value,
+        rule: Option<&str>,
+        filter: Option<&str>,
+    ) -> Arc<RowFilter> {
         let scopes = Scopes::parse(&scopes.to_string(), &(), &TableNames::new(Dialect::Sqlite))
             .expect("scopes");
         let identity = Identity::new(Who::Key(1), scopes, None);
@@ -73,7 +78,7 @@ impl World {
         self.bound(&view, 7).unwrap_or_else(|problem| panic!("{}", problem.message(None)))
     }
 
-    /// The lens of a node that has seen the log up to a position.
+    /// The row filter of a node that has seen the log up to a position.
     fn bound(&self, view: &View, position: u64) -> Result<Arc<RowFilter>, Problem> {
         let bind = self.tables.bind(&self.store, view, Position::new(position));
         self.runtime.block_on(bind)
@@ -124,8 +129,8 @@ fn event(before: Option<&Value>, after: Option<&Value>) -> Event {
     Event { position, append_id: position, payload: Bytes::new(), row: Some(Arc::new(change)) }
 }
 
-fn seen(lens: &RowFilter, event: &Event) -> Option<Value> {
-    let seen = lens
+fn seen(row_filter: &RowFilter, event: &Event) -> Option<Value> {
+    let seen = row_filter
         .sift(std::slice::from_ref(event), Epoch::FIRST, Effort::Shared)
         .expect("no doubt")
         .pop()?;
@@ -172,14 +177,14 @@ fn what_is_seen_is_what_may_be() {
     let scopes = json!({
         "tables": ["orders"], "columns": { "orders": ["id", "total"] }, "rows": { "orders": "owner = 'ann'" },
     });
-    let all = world.lens(&scopes, None, None);
-    let some = world.lens(&scopes, None, Some("total > 1"));
+    let all = world.row_filter(&scopes, None, None);
+    let some = world.row_filter(&scopes, None, Some("total > 1"));
     proptest!(|(before in rows(), after in rows())| {
         let (before, after) = (before.as_ref(), after.as_ref());
         prop_assume!(before.is_some() || after.is_some());
         let event = event(before, after);
-        for (lens, filtered) in [(&all, false), (&some, true)] {
-            let seen = seen(lens, &event);
+        for (row_filter, filtered) in [(&all, false), (&some, true)] {
+            let seen = seen(row_filter, &event);
             let text = seen.as_ref().map(Value::to_string).unwrap_or_default();
             prop_assert!(!text.contains("hush") && !text.contains("ann") && !text.contains("bob"), "{}", text);
             let gist = seen.map(|seen| {
@@ -193,8 +198,9 @@ fn what_is_seen_is_what_may_be() {
 #[test]
 fn a_truncated_table_is_told_to_all() {
     let world = World::new();
-    let lens = world.lens(&json!({ "tables": ["orders"] }), Some("owner = 'ann'"), None);
-    let seen = seen(&lens, &event(None, None)).expect("an event");
+    let row_filter =
+        world.row_filter(&json!({ "tables": ["orders"] }), Some("owner = 'ann'"), None);
+    let seen = seen(&row_filter, &event(None, None)).expect("an event");
     assert_eq!((&seen["operation"], &seen["data"]), (&json!("TRUNCATE"), &Value::Null));
 }
 
@@ -202,8 +208,8 @@ fn a_truncated_table_is_told_to_all() {
 fn a_key_that_may_not_be_seen_is_not_told() {
     let world = World::new();
     let scopes = json!({ "tables": ["orders"], "columns": { "orders": ["total"] } });
-    let lens = world.lens(&scopes, None, None);
-    let seen = seen(&lens, &event(None, Some(&row(41, "ann", 5, "x")))).expect("an event");
+    let row_filter = world.row_filter(&scopes, None, None);
+    let seen = seen(&row_filter, &event(None, Some(&row(41, "ann", 5, "x")))).expect("an event");
     assert_eq!(seen["data"], json!({ "total": 5 }));
     assert!(seen.get("entityId").is_none() && !seen.to_string().contains("41"), "{seen}");
 }
@@ -212,25 +218,26 @@ fn a_key_that_may_not_be_seen_is_not_told() {
 fn tenants_see_their_own_rows() {
     let world = World::new();
     let scopes = json!({ "tables": ["orders"], "host": "ann" });
-    let lens = world.lens(&scopes, None, None);
+    let row_filter = world.row_filter(&scopes, None, None);
     let (ann, bob) = (row(1, "ann", 5, "x"), row(1, "bob", 5, "x"));
-    let moved = seen(&lens, &event(Some(&ann), Some(&bob))).expect("an event");
+    let moved = seen(&row_filter, &event(Some(&ann), Some(&bob))).expect("an event");
     assert_eq!((&moved["operation"], &moved["data"]), (&json!("DELETE"), &Value::Null));
     assert!(moved.get("left").is_none(), "{moved}");
-    assert_eq!(seen(&lens, &event(None, Some(&bob))), None);
+    assert_eq!(seen(&row_filter, &event(None, Some(&bob))), None);
     let unowned = json!({ "id": 1, "owner": null, "total": 5, "secret": "x" });
-    assert_eq!(seen(&lens, &event(None, Some(&unowned))), None);
+    assert_eq!(seen(&row_filter, &event(None, Some(&unowned))), None);
 }
 
 /// An image without a column that a rule asks about is from another time: it is not shown.
 #[test]
 fn what_a_rule_cannot_decide_is_not_shown() {
     let world = World::new();
-    let lens = world.lens(&json!({ "tables": ["orders"] }), Some("owner <> 'bob'"), None);
+    let row_filter =
+        world.row_filter(&json!({ "tables": ["orders"] }), Some("owner <> 'bob'"), None);
     let renamed = json!({ "id": 1, "holder": "ann", "total": 5, "secret": "x" });
-    assert_eq!(seen(&lens, &event(None, Some(&renamed))), None);
+    assert_eq!(seen(&row_filter, &event(None, Some(&renamed))), None);
     let deleted = event(Some(&json!({ "id": 1 })), None);
-    assert_eq!(seen(&lens, &deleted), None);
+    assert_eq!(seen(&row_filter, &deleted), None);
 }
 
 #[test]
@@ -246,11 +253,11 @@ fn equal_views_share_a_lens() {
     let world = World::new();
     let scopes = json!({ "tables": ["orders"] });
     let (one, other) = (
-        world.lens(&scopes, None, Some("total > 1")),
-        world.lens(&scopes, None, Some("total > 1")),
+        world.row_filter(&scopes, None, Some("total > 1")),
+        world.row_filter(&scopes, None, Some("total > 1")),
     );
     assert!(Arc::ptr_eq(&one, &other));
-    let third = world.lens(&scopes, None, Some("total > 2"));
+    let third = world.row_filter(&scopes, None, Some("total > 2"));
     assert!(!Arc::ptr_eq(&one, &third));
 }
 
@@ -271,66 +278,69 @@ fn filtered(filter: &str) -> View {
 fn a_row_that_is_newer_than_the_columns_is_seen_with_those_of_its_time() {
     let world = World::new();
     let (view, other) = (filtered("secret = 'x'"), filtered("total > 1"));
-    let lens = world.bound(&view, 6).expect("a lens");
-    let others = world.bound(&other, 6).expect("a lens");
+    let row_filter = world.bound(&view, 6).expect("a row filter");
+    let others = world.bound(&other, 6).expect("a row filter");
     world.run("ALTER TABLE orders RENAME COLUMN secret TO hint");
     let renamed = event(None, Some(&json!({ "id": 1, "owner": "ann", "total": 5, "hint": "x" })));
     assert_eq!(
-        lens.sift(std::slice::from_ref(&renamed), Epoch::FIRST, Effort::Shared),
+        row_filter.sift(std::slice::from_ref(&renamed), Epoch::FIRST, Effort::Shared),
         Err(FilterError::Columns)
     );
-    assert!(!lens.is_current() && others.is_current());
+    assert!(!row_filter.is_current() && others.is_current());
     assert!(world.tables.current(&view).is_none(), "nobody else looks through it");
     let refused = world.bound(&view, 7).expect_err("the column is gone");
     assert_eq!(refused.code(), "column_not_found");
     assert!(!others.is_current(), "the columns are known to be others");
-    let lens = world.bound(&filtered("hint = 'x'"), 7).expect("a lens");
-    assert_eq!(seen(&lens, &renamed).expect("an event")["data"]["hint"], "x");
+    let row_filter = world.bound(&filtered("hint = 'x'"), 7).expect("a row filter");
+    assert_eq!(seen(&row_filter, &renamed).expect("an event")["data"]["hint"], "x");
 }
 
 #[test]
 fn a_row_is_doubted_once() {
     let world = World::new();
     let (view, other) = (filtered("secret = 'x'"), filtered("total > 1"));
-    let others = world.bound(&other, 6).expect("a lens");
+    let others = world.bound(&other, 6).expect("a row filter");
     let odd = event(None, Some(&json!({ "id": 1, "owner": "ann", "total": 5 })));
-    let lens = world.bound(&view, 6).expect("a lens");
+    let row_filter = world.bound(&view, 6).expect("a row filter");
     assert_eq!(
-        lens.sift(std::slice::from_ref(&odd), Epoch::FIRST, Effort::Shared),
+        row_filter.sift(std::slice::from_ref(&odd), Epoch::FIRST, Effort::Shared),
         Err(FilterError::Columns)
     );
-    let lens = world.bound(&view, 7).expect("a lens");
-    assert_eq!(seen(&lens, &odd), None);
-    assert!(lens.is_current());
+    let row_filter = world.bound(&view, 7).expect("a row filter");
+    assert_eq!(seen(&row_filter, &odd), None);
+    assert!(row_filter.is_current());
     assert!(others.is_current(), "the columns are what they were");
 }
 
 #[test]
 fn an_image_of_the_key_alone_says_nothing_of_the_columns() {
     let world = World::new();
-    let lens = world.bound(&filtered("secret = 'x'"), 6).expect("a lens");
+    let row_filter = world.bound(&filtered("secret = 'x'"), 6).expect("a row filter");
     let deleted = event(Some(&json!({ "id": 1 })), None);
-    assert_eq!(seen(&lens, &deleted), None);
-    assert!(lens.is_current());
+    assert_eq!(seen(&row_filter, &deleted), None);
+    assert!(row_filter.is_current());
 }
 
 /// Where others wait a client's pattern is not tried on a long text, and where they do not it is.
 #[test]
 fn a_long_text_is_looked_at_apart() {
     let world = World::new();
-    let lens = world.bound(&filtered("secret LIKE '%needle'"), 6).expect("a lens");
-    assert_eq!(lens.patterns(), 1);
+    let row_filter = world.bound(&filtered("secret LIKE '%needle'"), 6).expect("a row filter");
+    assert_eq!(row_filter.patterns(), 1);
     let long = "hay".repeat(30_000);
     for (secret, is_seen) in [(format!("{long}needle"), true), (long, false)] {
         let events = [event(None, Some(&row(1, "ann", 5, &secret)))];
-        assert_eq!(lens.sift(&events, Epoch::FIRST, Effort::Shared), Err(FilterError::TooLong));
-        assert!(lens.is_current(), "the columns are not in doubt");
-        let seen = lens.sift(&events, Epoch::FIRST, Effort::Whole).expect("no doubt");
+        assert_eq!(
+            row_filter.sift(&events, Epoch::FIRST, Effort::Shared),
+            Err(FilterError::TooLong)
+        );
+        assert!(row_filter.is_current(), "the columns are not in doubt");
+        let seen = row_filter.sift(&events, Epoch::FIRST, Effort::Whole).expect("no doubt");
         assert_eq!(!seen.is_empty(), is_seen);
     }
-    assert!(seen(&lens, &event(None, Some(&row(1, "ann", 5, "a needle")))).is_some());
+    assert!(seen(&row_filter, &event(None, Some(&row(1, "ann", 5, "a needle")))).is_some());
     // A rule is the operator's, and is kept on every row.
-    let ruled = world.lens(&json!({ "tables": ["orders"] }), Some("secret LIKE '%x'"), None);
+    let ruled = world.row_filter(&json!({ "tables": ["orders"] }), Some("secret LIKE '%x'"), None);
     assert_eq!(ruled.patterns(), 0);
     let long = event(None, Some(&row(1, "ann", 5, &"x".repeat(100_000))));
     assert!(seen(&ruled, &long).is_some());
@@ -340,7 +350,7 @@ fn a_long_text_is_looked_at_apart() {
 #[test]
 fn long_texts_of_a_page_are_searched_on_another_thread() {
     let world = World::new();
-    let lens = world.bound(&filtered("secret LIKE '%needle'"), 6).expect("a lens");
+    let row_filter = world.bound(&filtered("secret LIKE '%needle'"), 6).expect("a row filter");
     let nothing = PageLimit { events: 0, bytes: 0 };
     let read = world.store.read("table/orders", Position::START, nothing);
     let Found::Stream(page) = world.runtime.block_on(read).expect("an answer") else {
@@ -357,9 +367,9 @@ fn long_texts_of_a_page_are_searched_on_another_thread() {
         let (release, held) = std::sync::mpsc::channel::<()>();
         let busy = tokio::task::spawn_blocking(move || held.recv());
         let (mut short, mut apart) = (page_of("a needle"), page_of(&long));
-        let seen = sift_apart(&lens, &mut short, Epoch::FIRST).now_or_never();
+        let seen = sift_apart(&row_filter, &mut short, Epoch::FIRST).now_or_never();
         assert!(seen.is_some(), "a short one is looked at where it is");
-        let mut sifting = std::pin::pin!(sift_apart(&lens, &mut apart, Epoch::FIRST));
+        let mut sifting = std::pin::pin!(sift_apart(&row_filter, &mut apart, Epoch::FIRST));
         assert!(sifting.as_mut().now_or_never().is_none(), "a long one waits for its thread");
         release.send(()).expect("it waits");
         busy.await.expect("no panic").expect("it was released");
@@ -377,7 +387,7 @@ fn a_long_text_in_memory_is_not_searched_there() {
     let (hub, _unstarted) = world.runtime.block_on(hub);
     let view = filtered("secret LIKE '%needle'");
     let bound = hub.tables.bind(&hub.store, &view, hub.tail.position());
-    let _held = world.runtime.block_on(bound).expect("a lens");
+    let _held = world.runtime.block_on(bound).expect("a row filter");
     let seen = |bytes: usize| {
         let text = format!("{}needle", "x".repeat(bytes - "needle".len()));
         let events = vec![event(None, Some(&row(1, "ann", 5, &text)))];

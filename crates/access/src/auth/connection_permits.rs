@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use super::identity::{Identity, Who};
 use crate::AccessControl;
 use crate::problem::Problem;
-use tidewire_wire::seats::KeyedPermit;
+use tidewire_wire::keyed_permits::KeyedPermit;
 
 /// A live connection's place, given back when dropped.
 pub type ConnectionPermit = KeyedPermit<Who>;

@@ -1,11 +1,11 @@
-//! The columns of tables, as this node knows them, and the lenses that were made with them.
+//! The columns of tables, as this node knows them, and the row filters that were made with them.
 //!
 //! A change of a table's columns is an event of its stream. When the follower sees one, before it hands
-//! out what came with it, the table's generation rises: what is known of it is forgotten, and lenses
+//! out what came with it, the table's generation rises: what is known of it is forgotten, and row filters
 //! that were made with it are not current any more.
 //!
-//! The event may come a little after rows that have the other columns already. A lens that finds such a
-//! row says so ([`FilterError`](super::look::Doubt)); then the columns are read again, and if they are others
+//! The event may come a little after rows that have the other columns already. A row filter that finds such a
+//! row says so ([`FilterError`](super::filter::Doubt)); then the columns are read again, and if they are others
 //! the generation rises as if the event had come.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tidewire_query::{Column, Dialect, Predicate, Table};
 use tidewire_store::{Control, Position, SharedStore, TableView, TailEvent};
 
-use super::look::RowFilter;
+use super::filter::RowFilter;
 use super::refusal;
 use super::view::{View, covers, table_of};
 use tidewire_access::auth::names::TableNames;
@@ -72,18 +72,18 @@ impl Schema {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lens(&self, view: &View) -> Option<Arc<RowFilter>> {
-        let lens = self.inner().lenses.get(view)?.upgrade()?;
-        lens.is_current().then_some(lens)
+    fn row_filter(&self, view: &View) -> Option<Arc<RowFilter>> {
+        let row_filter = self.inner().lenses.get(view)?.upgrade()?;
+        row_filter.is_current().then_some(row_filter)
     }
 
-    fn keep(&self, lens: &Arc<RowFilter>) {
+    fn keep(&self, row_filter: &Arc<RowFilter>) {
         let mut inner = self.inner();
         // Each doubling looks for those that nobody uses any more.
         if inner.lenses.len() == inner.lenses.capacity() {
-            inner.lenses.retain(|_, lens| lens.strong_count() > 0);
+            inner.lenses.retain(|_, row_filter| row_filter.strong_count() > 0);
         }
-        inner.lenses.insert(lens.view.clone(), Arc::downgrade(lens));
+        inner.lenses.insert(row_filter.view.clone(), Arc::downgrade(row_filter));
     }
 }
 
@@ -120,15 +120,15 @@ impl Tables {
         }
     }
 
-    /// The lens of a view, if there is one and it is current.
+    /// The row filter of a view, if there is one and it is current.
     pub fn current(&self, view: &View) -> Option<Arc<RowFilter>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let schema = known.get(view.table()).map(Arc::clone)?;
         drop(known);
-        schema.lens(view)
+        schema.row_filter(view)
     }
 
-    /// The lens of a view, with the table's columns as they are, for a node that has seen the log up to a
+    /// The row filter of a view, with the table's columns as they are, for a node that has seen the log up to a
     /// position.
     pub async fn bind(
         &self,
@@ -138,18 +138,18 @@ impl Tables {
     ) -> Result<Arc<RowFilter>, Problem> {
         let schema = self.schema(view.table());
         loop {
-            if let Some(lens) = schema.lens(view) {
-                return Ok(lens);
+            if let Some(row_filter) = schema.row_filter(view) {
+                return Ok(row_filter);
             }
             let generation = schema.generation();
             let known = columns(store, &schema, view.table(), generation, position).await?;
-            let lens = make(store, &schema, view, &known);
+            let row_filter = make(store, &schema, view, &known);
             if schema.generation() != generation {
                 continue;
             }
-            let lens = Arc::new(lens?);
-            schema.keep(&lens);
-            return Ok(lens);
+            let row_filter = Arc::new(row_filter?);
+            schema.keep(&row_filter);
+            return Ok(row_filter);
         }
     }
 
@@ -203,7 +203,7 @@ pub fn dialect(store: &SharedStore) -> Dialect {
     if store.backend() == "SQLite" { Dialect::Sqlite } else { Dialect::Postgres }
 }
 
-/// Makes a lens of a view.
+/// Makes a row filter of a view.
 fn make(
     store: &SharedStore,
     schema: &Arc<Schema>,

@@ -1,4 +1,4 @@
-//! The foreman of a group on this node: the one who looks for work, for all who wait.
+//! The dispatcher of a group on this node: the one who looks for work, for all who wait.
 //!
 //! A thousand waiting workers cost one look: at the group's rows and at what is new in the log. Who asked
 //! first is served first. What it remembers saves looking twice and is never relied on: a lease is taken
@@ -19,10 +19,10 @@ use tidewire_store::groups::{
     decide,
 };
 
-use super::ask::{Refused, WaitingClaim};
+use super::dispatchers::GroupDispatchers;
 use super::find;
-use super::office::GroupDispatchers;
 use super::problem::{stop_text, trouble_parts};
+use super::waiting_claim::{Refused, WaitingClaim};
 
 /// How long it stays when nobody asks.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ const MADE_KNOWN_MAX: usize = 32;
 /// See the [module documentation](self).
 #[derive(Debug)]
 pub(super) struct WorkDispatcher {
-    pub(super) office: Arc<GroupDispatchers>,
+    pub(super) dispatchers: Arc<GroupDispatchers>,
     pub(super) group: String,
     asks: mpsc::UnboundedReceiver<WaitingClaim>,
     nudge: Arc<Notify>,
@@ -78,14 +78,14 @@ pub(super) enum OfferOutcome {
 
 impl WorkDispatcher {
     pub(super) fn new(
-        office: Arc<GroupDispatchers>,
+        dispatchers: Arc<GroupDispatchers>,
         group: &str,
         asks: mpsc::UnboundedReceiver<WaitingClaim>,
         nudge: Arc<Notify>,
     ) -> WorkDispatcher {
-        let pages = Pages::new(office.hub.options.groups.page_cache_bytes_max);
+        let pages = Pages::new(dispatchers.hub.options.groups.page_cache_bytes_max);
         WorkDispatcher {
-            office,
+            dispatchers,
             group: group.to_owned(),
             asks,
             nudge,
@@ -100,10 +100,10 @@ impl WorkDispatcher {
 
     /// Works until the node drains, or nobody has asked for long.
     pub(super) async fn run(mut self) {
-        let draining = self.office.hub.draining.clone();
-        let store = Arc::clone(&self.office.store);
+        let draining = self.dispatchers.hub.draining.clone();
+        let store = Arc::clone(&self.dispatchers.store);
         let (mut grown, mut signals) = (store.log_grown(), store.group_signals());
-        let fallback = self.office.hub.options.log.fallback_poll;
+        let fallback = self.dispatchers.hub.options.log.fallback_poll;
         loop {
             while let Ok(ask) = self.asks.try_recv() {
                 self.queue.push_back(ask);
@@ -117,7 +117,7 @@ impl WorkDispatcher {
                         None => return,
                     },
                     () = tokio::time::sleep(IDLE_MAX) => {
-                        if self.office.leave(&self.group, &self.asks) {
+                        if self.dispatchers.leave(&self.group, &self.asks) {
                             return;
                         }
                     }
@@ -170,7 +170,7 @@ impl WorkDispatcher {
     /// Looks for work, and hands it out. Says when it is worth while to look again, if that is known.
     async fn look(&mut self) -> Result<Option<Duration>, GroupError> {
         self.queue.iter_mut().for_each(|ask| (ask.looked, ask.crowded) = (true, false));
-        let store = Arc::clone(&self.office.store);
+        let store = Arc::clone(&self.dispatchers.store);
         let view = store.group(&self.group).await?.ok_or(GroupError::NotFound)?;
         if let Some(code) = &view.stopped {
             return Err(GroupError::Stopped { code: code.clone(), text: stop_text(code).into() });
@@ -242,7 +242,7 @@ impl WorkDispatcher {
         let all = view.partitions.iter().all(|at| at.trouble.is_some());
         for _ in 0..self.queue.len() {
             let Some(ask) = self.queue.pop_front() else { return };
-            let standing = match ask.partition {
+            let validity = match ask.partition {
                 Some(partition) if partition >= view.total => {
                     ask.refuse(Refused::NoPartition(partition));
                     continue;
@@ -251,7 +251,7 @@ impl WorkDispatcher {
                 None if all => view.partitions.first().and_then(|at| at.trouble.as_deref()),
                 None => None,
             };
-            match standing.map(trouble_parts) {
+            match validity.map(trouble_parts) {
                 None => self.queue.push_back(ask),
                 Some((code, text)) => ask.refuse(Refused::Group(GroupError::Stopped {
                     code: code.to_owned(),
@@ -306,7 +306,7 @@ impl WorkDispatcher {
                 counts: nothing_counted(),
             };
             let lease_ms = u64::try_from((until - now).as_millis()).unwrap_or(u64::MAX);
-            match self.office.store.renew_member(&report, lease_ms).await {
+            match self.dispatchers.store.renew_member(&report, lease_ms).await {
                 Ok(_) => {
                     self.members.insert(ask.member.clone(), until);
                 }
