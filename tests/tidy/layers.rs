@@ -12,6 +12,7 @@ const HUB: &str = "crates/hub/src/";
 const ROOT: &[&str] = &[
     // What requests are made of, and what several routes share.
     "bearer",
+    "query_string",
     "body",
     "carrier",
     "document",

@@ -13,6 +13,7 @@ use axum::http::{Method, StatusCode};
 use crate::bearer::{bearer, cookie, cookie_of};
 use crate::node::Node;
 use crate::origin::{self, RequestOrigin};
+use crate::query_string;
 use tidewire_access::auth::credentials::Found;
 use tidewire_access::auth::{Identity, audit, unauthorized};
 use tidewire_access::budget::Account;
@@ -144,9 +145,8 @@ fn presented<'a>(
     }
     if *request.method() == Method::GET {
         let query = request.uri().query().unwrap_or_default();
-        let ticket = query.split('&').find_map(|pair| pair.strip_prefix("ticket="));
-        if let Some(ticket) = ticket {
-            return Some(CredentialSource::Ticket(tidewire_hub::encode::decode_path(ticket)));
+        if let Some(ticket) = query_string::first(query, "ticket") {
+            return Some(CredentialSource::Ticket(ticket.into_owned()));
         }
     }
     let token = cookie(request.headers(), &node.options.auth.cookie)?;

@@ -4,7 +4,7 @@
 //! is and what they may do) and `tidewire-hub` (who follows what, and how it reaches them). What the binary needs of
 //! them comes from here. The modules, in an order in which each imports those before it only (`tests/tidy` sees to it):
 //!
-//! - `bearer`, `body`, `document`: tokens, bodies and JSON documents of requests; `sql_problem`: what is wrong with
+//! - `bearer`, `query_string`, `body`, `document`: tokens, query strings, bodies and JSON documents of requests; `sql_problem`: what is wrong with
 //!   SQL; `carrier`: what a live connection comes over
 //! - `readers`: places of those who wait; `pages`: pages of streams that were read lately; `signer`: of webhooks and
 //!   tokens; `metrics`: what is counted; `index_page`: for those who look
@@ -40,6 +40,7 @@ mod nodes;
 mod operations;
 mod origin;
 mod pages;
+mod query_string;
 mod readers;
 mod readiness;
 mod retention;

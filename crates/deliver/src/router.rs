@@ -330,10 +330,9 @@ impl Route {
 /// Whether a request may become a live connection.
 pub(crate) fn is_live<T>(request: &Request<T>) -> bool {
     let path = request.uri().path();
-    let follows = |query: &str| query.split('&').any(|pair| pair == "live=sse");
     path == "/v1/ws"
         || path.starts_with("/v1/live/")
-        || (path.starts_with("/v1/stream/") && request.uri().query().is_some_and(follows))
+        || (path.starts_with("/v1/stream/") && request.uri().query().is_some_and(streams::follows))
 }
 
 /// Answers a request: finds its route, asks at the door, and counts what came of it.
@@ -408,6 +407,24 @@ fn not_found() -> Problem {
 mod tests {
     use super::*;
     use crate::subscriptions::Part;
+
+    #[test]
+    fn a_request_is_live_when_its_decoded_query_says_so() {
+        let live = |uri: &str| is_live(&Request::get(uri).body(()).expect("a request"));
+        for uri in
+            ["/v1/ws", "/v1/live/s", "/v1/stream/a?live=sse", "/v1/stream/a?offset=-1&l%69ve=s%73e"]
+        {
+            assert!(live(uri), "{uri}");
+        }
+        for uri in [
+            "/v1/stream/a",
+            "/v1/stream/a?live=long-poll",
+            "/v1/stream/a?live=sse&live=true",
+            "/v1/nodes?live=sse",
+        ] {
+            assert!(!live(uri), "{uri}");
+        }
+    }
 
     #[test]
     fn what_is_reserved_is_never_a_stream() {

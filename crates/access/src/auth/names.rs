@@ -20,9 +20,6 @@ use tidewire_store::{SharedStore, StoreError, WatchedName, table_name};
 
 /// How long it is believed that a table is not watched: asking is not free, and anyone may ask.
 pub const FRESH: Duration = Duration::from_secs(1);
-/// How much a name must be like another to be the one that was meant.
-const LIKENESS_MIN: f64 = 0.8;
-
 /// A name as someone wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
@@ -164,11 +161,11 @@ impl TableNames {
     /// The watched table that was meant, perhaps.
     pub fn nearest(&self, written: &Written) -> Option<Box<str>> {
         let known = self.known();
-        let text = written.text.to_lowercase();
-        let likeness = |table: &str| strsim::jaro_winkler(&text, &table.to_lowercase());
-        let near = known.tables.keys().map(|table| (likeness(table), table));
-        let near = near.filter(|(likeness, _)| *likeness >= LIKENESS_MIN);
-        near.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, table)| table.clone())
+        let tables = || known.tables.keys().map(|table| &**table);
+        // Of `orders` and `Orders`, the one that SQL means without quotes.
+        let unquoted = tables().filter(|table| !table.contains(char::is_uppercase));
+        let near = tidewire_query::nearest(&written.text, unquoted);
+        near.or_else(|| tidewire_query::nearest(&written.text, tables())).map(Box::from)
     }
 
     /// The watched tables, by the names of their events.

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::{Answer, invalid};
 use crate::document::{only, uncached};
 use crate::node::Node;
+use crate::query_string;
 use tidewire_access::auth::{Identity, Who};
 use tidewire_access::problem::Problem;
-use tidewire_hub::encode::decode_path;
 use tidewire_hub::{ConnectionFilter, ConnectionSummary};
 use tidewire_wire::clock::moment;
 
@@ -37,14 +37,13 @@ fn wanted(query: &str) -> Result<ConnectionFilter, Problem> {
     let number = |name: &str, text: &str| {
         text.parse::<u32>().map_err(|_| invalid(format!("{name} is a whole number, not {text:?}")))
     };
-    for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-        let value = decode_path(value);
-        match name {
-            "connection_id" => wanted.connection_id = Some(value),
-            "user_id" => wanted.user_id = Some(value),
-            "key_id" => wanted.key_id = Some(number(name, &value)?.into()),
+    for (name, value) in query_string::pairs(query) {
+        match &*name {
+            "connection_id" => wanted.connection_id = Some(value.into_owned()),
+            "user_id" => wanted.user_id = Some(value.into_owned()),
+            "key_id" => wanted.key_id = Some(number(&name, &value)?.into()),
             "limit" => {
-                let limit = usize::try_from(number(name, &value)?).unwrap_or(usize::MAX);
+                let limit = usize::try_from(number(&name, &value)?).unwrap_or(usize::MAX);
                 if limit > LIMIT_MAX {
                     return Err(invalid(format!("limit is at most {LIMIT_MAX}")));
                 }

@@ -1,5 +1,6 @@
 //! `/v1/watch`: the tables whose changes come into the log.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -14,10 +15,10 @@ use super::{Answer, invalid};
 use crate::body;
 use crate::document::{only, parse, uncached};
 use crate::node::Node;
+use crate::query_string;
 use crate::sql_problem::sql_problem;
 use tidewire_access::auth::{Identity, audit};
 use tidewire_access::problem::Problem;
-use tidewire_hub::encode::decode_path;
 use tidewire_hub::min_offset::MinOffset;
 
 /// All that can be asked about watching. The caller was found to be an administrator.
@@ -93,11 +94,9 @@ async fn unwatch(node: &Node, table: &str, identity: &Identity) -> Answer {
 /// The table that a query names. It is not a part of the path, because a table's name may have
 /// slashes and dots in it, which some proxies take for their own.
 fn named_table(query: &str) -> Result<String, Problem> {
-    let given = query.split('&').find_map(|pair| pair.strip_prefix("table="));
-    let given = given.filter(|table| !table.is_empty());
-    // In a query a space may be written as a plus sign.
-    given
-        .map(|table| decode_path(&table.replace('+', " ")))
+    query_string::first(query, "table")
+        .filter(|table| !table.is_empty())
+        .map(Cow::into_owned)
         .ok_or_else(|| invalid("the query names no table: ?table=NAME".to_owned()))
 }
 

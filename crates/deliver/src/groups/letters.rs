@@ -17,10 +17,10 @@ use super::problem::{self, invalid};
 use crate::body;
 use crate::document::method_not_allowed;
 use crate::document::{only, parse, uncached};
+use crate::query_string;
 use tidewire_access::auth::{Identity, audit};
 use tidewire_access::budget::PrepaidBody;
 use tidewire_access::problem::Problem;
-use tidewire_hub::encode::decode_path;
 use tidewire_hub::offset::parse_offset;
 use tidewire_wire::clock::moment;
 
@@ -38,9 +38,8 @@ struct Query {
 
 fn query(text: &str, epoch: Epoch) -> Result<Query, Problem> {
     let mut query = Query { after: Position::START, limit: LIMIT, state: None };
-    for (name, value) in text.split('&').filter_map(|pair| pair.split_once('=')) {
-        let value = decode_path(value);
-        match name {
+    for (name, value) in query_string::pairs(text) {
+        match &*name {
             "after" => query.after = parse_offset(&value, epoch)?,
             "limit" => {
                 let limit = value.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));

@@ -11,6 +11,7 @@ use tidewire_store::{Lifetime, Page, Position, StreamState, StreamView};
 use super::{headers, live, sse};
 use crate::node::Node;
 use crate::pages::{Format, Rendered};
+use crate::query_string;
 use tidewire_access::auth::Identity;
 use tidewire_access::budget::PrepaidBody;
 use tidewire_access::problem::Problem;
@@ -292,10 +293,8 @@ impl Query {
             offset_text: "-1".to_owned(),
         };
         let (mut min_offset, mut min_txid) = (None, None);
-        // A query string's plus sign means a space; offsets have neither, so both are refused.
-        for (name, raw) in text.split('&').filter_map(|pair| pair.split_once('=')) {
-            let value = encode::decode_path(raw);
-            match name {
+        for (name, value) in query_string::pairs(text) {
+            match &*name {
                 "offset" if query.from.is_some() => {
                     return Err(Problem::bad_request(
                         "several_offsets",
@@ -305,15 +304,14 @@ impl Query {
                 }
                 "offset" => {
                     query.from = Some(parse_from(node, &value)?);
-                    query.offset_text = value;
+                    query.offset_text = value.into_owned();
                 }
                 "live" => query.live = Some(parse_live(&value)?),
-                "cursor" => query.cursor = Some(value),
+                "cursor" => query.cursor = Some(value.into_owned()),
                 "min_offset" => min_offset = Some(value),
                 "min_txid" => min_txid = Some(value),
                 "format" => query.format = parse_format(&value)?,
-                // In a query a space may be written as a plus sign.
-                "where" => query.filter = Some(encode::decode_path(&raw.replace('+', " "))),
+                "where" => query.filter = Some(value.into_owned()),
                 _ => {}
             }
         }
@@ -337,6 +335,11 @@ pub(crate) fn where_without_table() -> Problem {
         "where is a condition on the rows of a table",
         "leave it out, or read the stream of a watched table: /v1/stream/table/NAME",
     )
+}
+
+/// Whether a query asks for the stream by SSE. The last `live` counts, as in `Query::parse`.
+pub(crate) fn follows(query: &str) -> bool {
+    query_string::last(query, "live").is_some_and(|live| matches!(parse_live(&live), Ok(Live::Sse)))
 }
 
 fn parse_live(text: &str) -> Result<Live, Problem> {
