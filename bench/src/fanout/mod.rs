@@ -5,7 +5,7 @@
 //! - `client`: what the Rust client makes of a live connection
 //! - `deliver`: one message to N subscribers, paced and flat out
 //! - `idle`: idle connections with one subscription each
-//! - `look_ahead`: what looking at followers ahead of writing to them saves
+//! - `prefetch`: what looking at followers ahead of writing to them saves
 //! - `mixed`: a small stream beside a hot one
 //! - `show`: a server with an audience in place, and what is read off it
 //! - `slow_readers`: some subscribers stop reading
@@ -15,8 +15,8 @@ mod aims;
 mod client;
 mod deliver;
 mod idle;
-mod look_ahead;
 mod mixed;
+mod prefetch;
 mod show;
 mod slow_readers;
 mod way;
@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options, scale: &Scale) -> Result<()> {
         client::run(options, scale, &ways, &mut report)?;
     }
     if options.runs(Part::LookAhead) {
-        look_ahead::run(options, scale, &ways, connections_max, &mut report)?;
+        prefetch::run(options, scale, &ways, connections_max, &mut report)?;
     }
     let aims = aims::judge(&rows, &idle_rows);
     aims::print(&aims, &rows);

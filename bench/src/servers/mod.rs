@@ -28,9 +28,9 @@ pub(crate) struct Installed {
     /// The tidewire binary
     #[arg(long, value_name = "PATH")]
     tidewire: Option<PathBuf>,
-    /// One that was built without looking ahead, for --part look-ahead
+    /// One that was built without looking ahead, for --part prefetch
     #[arg(long, value_name = "PATH")]
-    without_look_ahead: Option<PathBuf>,
+    without_prefetch: Option<PathBuf>,
     /// URL of a PostgreSQL server in which databases may be created
     #[arg(long, value_name = "URL")]
     pub(crate) postgres: Option<String>,
@@ -47,8 +47,8 @@ pub(crate) struct Installed {
 
 impl Installed {
     /// The same, but with the tidewire that does not look ahead, if there is one.
-    pub(crate) fn without_look_ahead(&self) -> Option<Installed> {
-        let tidewire = Some(self.without_look_ahead.clone()?);
+    pub(crate) fn without_prefetch(&self) -> Option<Installed> {
+        let tidewire = Some(self.without_prefetch.clone()?);
         Some(Installed { tidewire, ..self.clone() })
     }
 }

@@ -5,14 +5,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tidewire_store::SharedStore;
 
 use super::auth::audit::Counts;
-use super::auth::gates::Gates;
 use super::auth::names::TableNames;
+use super::auth::rate_limiters::RateLimiters;
 use super::auth::{Credentials, Identity, Who};
 use super::budget::{Budget, Spare};
 use super::memory::Memory;
 use super::options::{Options, Tunable};
 use super::start_error::StartError;
-use tidewire_wire::seats::Seats;
+use tidewire_wire::keyed_permits::KeyedPermits;
 
 /// See the [module documentation](self).
 #[derive(Debug)]
@@ -22,9 +22,9 @@ pub struct AccessControl {
     tuned: RwLock<Arc<Tunable>>,
     pub store: SharedStore,
     pub credentials: Credentials,
-    pub rates: Gates,
+    pub rates: RateLimiters,
     /// Live connections by identity.
-    pub(super) places: Seats<Who>,
+    pub(super) places: KeyedPermits<Who>,
     /// Whoever reaches an open server.
     pub anyone: Identity,
     /// Whoever asks for what is public.
@@ -50,8 +50,8 @@ impl AccessControl {
         Ok(AccessControl {
             tuned: RwLock::new(Arc::new(options.tunable.clone())),
             credentials: Credentials::new(&options, &store, &names)?,
-            rates: Gates::new(&options.tunable.rates),
-            places: Seats::default(),
+            rates: RateLimiters::new(&options.tunable.rates),
+            places: KeyedPermits::default(),
             anyone: Identity::of_this_machine(),
             stranger: Identity::stranger(),
             names,

@@ -47,12 +47,12 @@ struct Shared {
     bytes_max: usize,
     /// `used <= bytes_max`, but for one who is alone with more, and for answers to what is done already.
     used: AtomicUsize,
-    tallies: [Tally; 3],
+    tallies: [BudgetTotals; 3],
     strangers: Arc<Account>,
 }
 
 #[derive(Debug, Default)]
-struct Tally {
+struct BudgetTotals {
     bytes: AtomicUsize,
     refusals: AtomicU64,
 }
@@ -66,7 +66,7 @@ pub struct Account {
 
 /// Bytes that are held. Given back when dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct MemoryLease {
     budget: Budget,
     account: Arc<Account>,
     purpose: Purpose,
@@ -95,15 +95,15 @@ impl Budget {
     }
 
     /// Holds nothing yet.
-    pub fn open(&self, purpose: Purpose, account: &Arc<Account>) -> Held {
-        Held { budget: self.clone(), account: Arc::clone(account), purpose, bytes: 0 }
+    pub fn open(&self, purpose: Purpose, account: &Arc<Account>) -> MemoryLease {
+        MemoryLease { budget: self.clone(), account: Arc::clone(account), purpose, bytes: 0 }
     }
 
     fn share_max(&self, account: &Account) -> usize {
         if account.of_strangers { self.0.bytes_max / 8 } else { self.0.bytes_max / 4 * 3 }
     }
 
-    fn tally(&self, purpose: Purpose) -> &Tally {
+    fn tally(&self, purpose: Purpose) -> &BudgetTotals {
         &self.0.tallies[purpose as usize]
     }
 
@@ -149,7 +149,7 @@ impl Budget {
     }
 }
 
-impl Held {
+impl MemoryLease {
     /// Holds so many bytes from now on, if there is room for them. What is larger than its share goes alone.
     fn grow_to(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let Some(more) = bytes.checked_sub(self.bytes) else {
@@ -199,22 +199,22 @@ impl Held {
 
     /// The same bytes, which are held for as long as anyone has them.
     pub fn with(self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Kept { bytes, _held: self })
+        Bytes::from_owner(LeasedBytes { bytes, _held: self })
     }
 }
 
-impl Drop for Held {
+impl Drop for MemoryLease {
     fn drop(&mut self) {
         self.shrink_to(0);
     }
 }
 
-struct Kept {
+struct LeasedBytes {
     bytes: Bytes,
-    _held: Held,
+    _held: MemoryLease,
 }
 
-impl AsRef<[u8]> for Kept {
+impl AsRef<[u8]> for LeasedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -222,7 +222,7 @@ impl AsRef<[u8]> for Kept {
 
 /// An answer carries it if its bytes are held by whoever made it.
 #[derive(Debug, Clone, Copy)]
-pub struct HeldAlready;
+pub struct PrepaidBody;
 
 /// What is held only because someone may ask for it again.
 pub trait Spare: std::fmt::Debug + Send + Sync {
@@ -241,7 +241,7 @@ impl Spare for NothingToSpare {
 impl AccessControl {
     /// Holds so many bytes from now on. What is only held because someone may ask for it again makes room
     /// first: all of it, or what was made for the account whose share is used up.
-    pub fn hold(&self, held: &mut Held, bytes: usize) -> Result<(), Problem> {
+    pub fn hold(&self, held: &mut MemoryLease, bytes: usize) -> Result<(), Problem> {
         match held.grow_to(bytes) {
             Ok(()) => return Ok(()),
             Err(Exhausted::Budget) => self.spare.forget(None),
@@ -269,7 +269,7 @@ impl AccessControl {
         method: &Method,
     ) -> Result<Response<Body>, Problem> {
         let size = answer.body().size_hint().exact().unwrap_or(0);
-        if size <= SMALL_ANSWER_BYTES || answer.extensions().get::<HeldAlready>().is_some() {
+        if size <= SMALL_ANSWER_BYTES || answer.extensions().get::<PrepaidBody>().is_some() {
             return Ok(answer);
         }
         let mut held = self.budget.open(Purpose::Answer, account);

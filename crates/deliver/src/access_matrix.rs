@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::administration::keys;
-use crate::groups::{self, Step};
+use crate::groups::{self, GroupAction};
 use crate::live::message::Message;
 use crate::router::Route;
 use crate::subscriptions::Part;
@@ -62,17 +62,17 @@ variants!(route, ROUTES, Route, {
     Route::Doctor => "what is wrong",
     Route::EntityStats => "subscriptions to entities",
     Route::Groups(groups::Part::All) => "groups",
-    Route::Groups(groups::Part::One(_, Step::Itself)) => "a group",
-    Route::Groups(groups::Part::One(_, Step::Change)) => "a group's change",
-    Route::Groups(groups::Part::One(_, Step::Reset)) => "a group's reset",
-    Route::Groups(groups::Part::One(_, Step::Resume)) => "a group's resumption",
-    Route::Groups(groups::Part::One(_, Step::Claim)) => "a claim of a group",
-    Route::Groups(groups::Part::One(_, Step::Extend)) => "a longer lease of a group",
-    Route::Groups(groups::Part::One(_, Step::Ack)) => "an ack of a group",
-    Route::Groups(groups::Part::One(_, Step::Nack)) => "a nack of a group",
-    Route::Groups(groups::Part::One(_, Step::Dead)) => "a group's letters",
-    Route::Groups(groups::Part::One(_, Step::Redrive)) => "redriven letters",
-    Route::Groups(groups::Part::One(_, Step::Drop)) => "dropped letters",
+    Route::Groups(groups::Part::One(_, GroupAction::Itself)) => "a group",
+    Route::Groups(groups::Part::One(_, GroupAction::Change)) => "a group's change",
+    Route::Groups(groups::Part::One(_, GroupAction::Reset)) => "a group's reset",
+    Route::Groups(groups::Part::One(_, GroupAction::Resume)) => "a group's resumption",
+    Route::Groups(groups::Part::One(_, GroupAction::Claim)) => "a claim of a group",
+    Route::Groups(groups::Part::One(_, GroupAction::Extend)) => "a longer lease of a group",
+    Route::Groups(groups::Part::One(_, GroupAction::Ack)) => "an ack of a group",
+    Route::Groups(groups::Part::One(_, GroupAction::Nack)) => "a nack of a group",
+    Route::Groups(groups::Part::One(_, GroupAction::Dead)) => "a group's letters",
+    Route::Groups(groups::Part::One(_, GroupAction::Redrive)) => "redriven letters",
+    Route::Groups(groups::Part::One(_, GroupAction::Drop)) => "dropped letters",
     Route::Unknown => "anything else",
 });
 

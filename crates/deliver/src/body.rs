@@ -14,7 +14,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use tidewire_access::AccessControl;
-use tidewire_access::budget::{Account, Held, Purpose};
+use tidewire_access::budget::{Account, MemoryLease, Purpose};
 use tidewire_access::problem::Problem;
 
 /// How much of a body that is too large, or for which there is no room, is read and thrown away, so that
@@ -32,7 +32,7 @@ const BODY_IN_PASSING: u64 = 4 << 10;
 #[derive(Debug)]
 pub(crate) struct Received {
     bytes: Bytes,
-    _held: Held,
+    _held: MemoryLease,
 }
 
 impl Deref for Received {
@@ -44,13 +44,13 @@ impl Deref for Received {
 }
 
 /// How a body is read.
-struct Terms {
+struct BodyLimits {
     bytes_max: usize,
     too_large: fn(usize) -> Problem,
     timeout: Duration,
     /// Bytes of the request that are in memory besides its body, for as long as that takes to arrive.
     besides: usize,
-    held: Held,
+    held: MemoryLease,
 }
 
 /// Reads a request's body, within the limits.
@@ -58,7 +58,7 @@ pub(crate) async fn read(request: Request, access: &AccessControl) -> Result<Rec
     let limits = &access.options.limits;
     // The router notes whose it is. What it did not note is nobody's.
     let account = request.extensions().get::<Arc<Account>>().unwrap_or(access.budget.strangers());
-    let terms = Terms {
+    let terms = BodyLimits {
         bytes_max: limits.body_bytes_max,
         too_large: body_too_large,
         timeout: limits.body_timeout,
@@ -76,7 +76,7 @@ pub(crate) async fn read_of_stranger(
     access: &AccessControl,
 ) -> Result<Received, Problem> {
     let limits = &access.options.limits;
-    let terms = Terms {
+    let terms = BodyLimits {
         bytes_max: STRANGER_BYTES_MAX.min(limits.body_bytes_max),
         too_large: strangers_body_too_large,
         timeout: limits.header_timeout.min(limits.body_timeout),
@@ -86,7 +86,7 @@ pub(crate) async fn read_of_stranger(
     terms.read(request.into_body(), access).await
 }
 
-impl Terms {
+impl BodyLimits {
     async fn read(self, body: Body, access: &AccessControl) -> Result<Received, Problem> {
         let timeout = self.timeout;
         match tokio::time::timeout(timeout, self.read_whole(body, access)).await {
@@ -96,7 +96,7 @@ impl Terms {
     }
 
     async fn read_whole(mut self, body: Body, access: &AccessControl) -> Result<Received, Problem> {
-        let Terms { bytes_max, too_large, besides, .. } = self;
+        let BodyLimits { bytes_max, too_large, besides, .. } = self;
         access.hold(&mut self.held, besides)?;
         let mut limited = Limited::new(body, bytes_max.saturating_mul(DRAIN_FACTOR));
         let mut whole = BytesMut::new();
@@ -189,7 +189,7 @@ mod tests {
         let access = &bench.node().access;
         let held = access.budget.open(Purpose::Body, &Arc::default());
         let timeout = Duration::from_secs(60);
-        let terms = Terms { bytes_max, too_large: body_too_large, timeout, besides: 0, held };
+        let terms = BodyLimits { bytes_max, too_large: body_too_large, timeout, besides: 0, held };
         let received = bench.wait(terms.read(body, access)).map_err(|problem| problem.code())?;
         Ok(received.bytes.clone())
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use prometheus_client::metrics::gauge::Gauge;
 
+use tidewire_wire::connection_slots::ConnectionSlot;
 use tidewire_wire::line::Line;
-use tidewire_wire::places::Place;
 
 /// What a request for a live connection comes over.
 #[derive(Debug, Clone)]
@@ -13,12 +13,12 @@ pub(crate) struct Carrier {
     pub(crate) line: Arc<Line>,
     /// A place among the connections there may be, and in their count. Whoever leaves HTTP takes it
     /// along.
-    _place: Arc<(Place, Open)>,
+    _place: Arc<(ConnectionSlot, Open)>,
 }
 
 impl Carrier {
-    pub(crate) fn new(line: Arc<Line>, place: Place, open: Open) -> Carrier {
-        Carrier { line, _place: Arc::new((place, open)) }
+    pub(crate) fn new(line: Arc<Line>, slot: ConnectionSlot, open: Open) -> Carrier {
+        Carrier { line, _place: Arc::new((slot, open)) }
     }
 }
 

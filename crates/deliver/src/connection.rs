@@ -19,10 +19,10 @@ use crate::carrier::{Carrier, Open};
 use crate::node::Node;
 use crate::router;
 use tidewire_access::options::Limits;
+use tidewire_wire::connection_slots::ConnectionSlot;
 use tidewire_wire::idle::{HeadTimer, Overdue, Requests, Timeouts};
 use tidewire_wire::line::{HttpSide, Line};
 use tidewire_wire::peer::Peer;
-use tidewire_wire::places::Place;
 use tidewire_wire::tls::{Failed, shake_hands};
 
 /// Requests that an HTTP/2 client may have under way at once: those of all tabs of a browser, each with
@@ -58,13 +58,18 @@ const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 128 << 10;
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Serves one connection. `connected` is at its other end, which may be a proxy.
-pub(crate) async fn serve(stream: TcpStream, connected: IpAddr, node: Arc<Node>, place: Place) {
+pub(crate) async fn serve(
+    stream: TcpStream,
+    connected: IpAddr,
+    node: Arc<Node>,
+    slot: ConnectionSlot,
+) {
     let open = Open::count(&node.metrics.connections);
     // Answers are small and wanted at once.
     let _ = stream.set_nodelay(true);
     let Some(line) = establish(stream, &node).await else { return };
     let line = Arc::new(line);
-    let carrier = Carrier::new(Arc::clone(&line), place, open);
+    let carrier = Carrier::new(Arc::clone(&line), slot, open);
     let requests = Arc::new(Requests::default());
     let service = service_fn(|mut request: Request<Incoming>| {
         let (proxies, is_secure) = (&node.options.trusted_proxies, node.tls.is_some());

@@ -49,7 +49,7 @@ struct Arrived {
 /// Something that an administrator says to all nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "act", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum Order {
+pub(crate) enum ControlCommand {
     /// Read the configuration again.
     Reload {},
     /// Look up every credential again.
@@ -66,30 +66,30 @@ pub(crate) enum Order {
     EndSubscription { live_id: String },
 }
 
-impl Order {
+impl ControlCommand {
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Order::Reload {} => "reload",
-            Order::EmptyCaches {} => "empty_caches",
-            Order::EndUser { .. } => "end_user",
-            Order::EndConnection { .. } => "end_connection",
-            Order::EndSubscription { .. } => "end_subscription",
+            ControlCommand::Reload {} => "reload",
+            ControlCommand::EmptyCaches {} => "empty_caches",
+            ControlCommand::EndUser { .. } => "end_user",
+            ControlCommand::EndConnection { .. } => "end_connection",
+            ControlCommand::EndSubscription { .. } => "end_subscription",
         }
     }
 
     /// What it is about.
     pub(crate) fn subject(&self) -> String {
         match self {
-            Order::Reload {} | Order::EmptyCaches {} => String::new(),
-            Order::EndUser { user, .. } => user.clone(),
-            Order::EndConnection { connection_id } => connection_id.clone(),
-            Order::EndSubscription { live_id } => live_id.clone(),
+            ControlCommand::Reload {} | ControlCommand::EmptyCaches {} => String::new(),
+            ControlCommand::EndUser { user, .. } => user.clone(),
+            ControlCommand::EndConnection { connection_id } => connection_id.clone(),
+            ControlCommand::EndSubscription { live_id } => live_id.clone(),
         }
     }
 }
 
 /// Says something to all nodes.
-pub(crate) async fn send(node: &Node, order: &Order) -> Result<(), StoreError> {
+pub(crate) async fn send(node: &Node, order: &ControlCommand) -> Result<(), StoreError> {
     let body = serde_json::to_string(order).unwrap_or_default();
     node.store.send_control(ORDER, &body).await
 }
@@ -175,7 +175,7 @@ impl Node {
                 Ok(Changed { id }) => self.access.credentials.changed(id),
                 Err(_) => self.access.credentials.doubt_all(),
             },
-            ORDER => match serde_json::from_str::<Order>(&message.body) {
+            ORDER => match serde_json::from_str::<ControlCommand>(&message.body) {
                 Ok(order) => self.carry_out(order),
                 Err(error) => tracing::warn!(%error, "an order is not understood"),
             },
@@ -195,14 +195,16 @@ impl Node {
         }
     }
 
-    fn carry_out(&self, order: Order) {
+    fn carry_out(&self, order: ControlCommand) {
         tracing::info!(target: "tidewire::audit", act = order.name(), on = order.subject(), "obeyed");
         match order {
-            Order::Reload {} => self.reload(),
-            Order::EmptyCaches {} => self.access.credentials.doubt_all(),
-            Order::EndUser { user, host } => self.access.credentials.kill(&user, host.as_deref()),
-            Order::EndConnection { connection_id } => self.hub.end(&connection_id, None),
-            Order::EndSubscription { live_id } => {
+            ControlCommand::Reload {} => self.reload(),
+            ControlCommand::EmptyCaches {} => self.access.credentials.doubt_all(),
+            ControlCommand::EndUser { user, host } => {
+                self.access.credentials.kill(&user, host.as_deref())
+            }
+            ControlCommand::EndConnection { connection_id } => self.hub.end(&connection_id, None),
+            ControlCommand::EndSubscription { live_id } => {
                 if let Some((connection_id, query_id)) = live_id.split_once('-') {
                     self.hub.end(connection_id, Some(query_id));
                 }

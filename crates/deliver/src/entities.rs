@@ -6,13 +6,12 @@ use serde_json::{Value, json};
 
 use crate::document::uncached;
 use crate::node::Node;
+use crate::query_string;
 use tidewire_access::problem::Problem;
-use tidewire_hub::encode::decode_path;
 
 /// `GET /v1/entities/stats`, of all users or, with `user_id`, of one.
 pub(crate) async fn stats(node: &Node, query: &str) -> Result<Response<Body>, Problem> {
-    let user_id = query.split('&').find_map(|pair| pair.strip_prefix("user_id="));
-    let user_id = user_id.map(|text| decode_path(&text.replace('+', " ")));
+    let user_id = query_string::first(query, "user_id");
     let counts = node.store.entity_counts(user_id.as_deref()).await?;
     let counts = counts.into_iter().map(|count| {
         json!({

@@ -18,9 +18,9 @@ use crate::carrier::Carrier;
 use crate::node::Node;
 use tidewire_access::auth::Identity;
 use tidewire_access::problem::Problem;
-use tidewire_hub::{Outlet, Presence, ServerSent, Socket};
+use tidewire_hub::{Presence, ServerSent, Socket, Transport};
 use tidewire_wire::clock::clock_ms;
-use tidewire_wire::line::Elsewhere;
+use tidewire_wire::line::TakenOverBody;
 
 /// Pieces that wait between the hub and hyper: what waits longer stays in the hub.
 const BODY_PIECES: usize = 8;
@@ -37,7 +37,7 @@ pub(crate) async fn written_by_hub<Kept, Entering>(
     node: &Arc<Node>,
     request: &Parts,
     identity: &Identity,
-    enter: impl FnOnce(Outlet) -> Entering + Send + 'static,
+    enter: impl FnOnce(Transport) -> Entering + Send + 'static,
 ) -> Result<Response<Body>, Problem>
 where
     Kept: Send + 'static,
@@ -60,17 +60,17 @@ where
             let writing = write_straight(Arc::clone(node), carrier.clone(), identity, enter, gone);
             node.hub.tasks.spawn(writing);
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-            Body::from_stream(Elsewhere::new(line, body))
+            Body::from_stream(TakenOverBody::new(line, body))
         }
         None => {
             let (body, pieces) = mpsc::channel(BODY_PIECES);
-            let present = enter(Outlet::ServerSent(ServerSent { body })).await?;
+            let present = enter(Transport::ServerSent(ServerSent { body })).await?;
             let state = (pieces, present, identity, false);
             let pieces =
                 stream::unfold(state, async |(mut pieces, present, identity, mut left)| {
                     let piece = tokio::select! {
                         piece = pieces.recv() => piece?,
-                        ended = identity.standing().over(), if !left => {
+                        ended = identity.validity().over(), if !left => {
                             left = true;
                             present.0.leave(ended).await;
                             pieces.recv().await?
@@ -90,7 +90,7 @@ async fn write_straight<Kept, Entering>(
     node: Arc<Node>,
     carrier: Carrier,
     identity: Identity,
-    enter: impl FnOnce(Outlet) -> Entering,
+    enter: impl FnOnce(Transport) -> Entering,
     mut body: oneshot::Sender<()>,
 ) where
     Entering: Future<Output = Result<(Presence, Kept), Problem>>,
@@ -107,7 +107,7 @@ async fn write_straight<Kept, Entering>(
     drop(node);
     let socket = Arc::new(Socket::new(Arc::clone(line), clock_ms()));
     // Boxed, so that what it takes to enter is not kept for as long as the response lasts.
-    let entering = Box::pin(enter(Outlet::Chunks(Arc::clone(&socket))));
+    let entering = Box::pin(enter(Transport::Chunks(Arc::clone(&socket))));
     let entered = tokio::select! {
         entered = entering => entered,
         () = body.closed() => return,
@@ -126,7 +126,7 @@ async fn write_straight<Kept, Entering>(
     tokio::select! {
         () = socket.released.notified() => {}
         () = line.hung_up() => return,
-        over = identity.standing().over() => {
+        over = identity.validity().over() => {
             presence.leave(over).await;
             tokio::select! {
                 () = socket.released.notified() => {}

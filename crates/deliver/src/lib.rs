@@ -4,14 +4,14 @@
 //! is and what they may do) and `tidewire-hub` (who follows what, and how it reaches them). What the binary needs of
 //! them comes from here. The modules, in an order in which each imports those before it only (`tests/tidy` sees to it):
 //!
-//! - `bearer`, `body`, `document`: tokens, bodies and JSON documents of requests; `sql_problem`: what is wrong with
+//! - `bearer`, `query_string`, `body`, `document`: tokens, query strings, bodies and JSON documents of requests; `sql_problem`: what is wrong with
 //!   SQL; `carrier`: what a live connection comes over
 //! - `readers`: places of those who wait; `pages`: pages of streams that were read lately; `signer`: of webhooks and
-//!   tokens; `metrics`: what is counted; `page`: for those who look
+//!   tokens; `metrics`: what is counted; `index_page`: for those who look
 //! - `readiness`: whether the node can serve, as it looked a moment ago; `retention`: what is not kept for ever
 //! - `groups`: consumer groups; `sessions`: durable identities of clients
 //! - `node`: these parts together
-//! - `browser`: what concerns browsers; `door`: who comes in; `control`: hearing what is said to all nodes
+//! - `origin`: what concerns browsers; `authenticate`: who comes in; `control`: hearing what is said to all nodes
 //! - `entities`: counts of who is told; `hub_body`: responses that the hub writes; `nodes`: the others; `scrape`,
 //!   `operations`: for those who run it
 //! - `administration`: keys, watched tables, and what is said to all nodes; `sql`: users' own SQL
@@ -22,24 +22,25 @@
 #[cfg(test)]
 mod access_matrix;
 mod administration;
+mod authenticate;
 mod bearer;
 mod body;
-mod browser;
 mod carrier;
 mod connection;
 mod control;
 mod document;
-mod door;
 mod entities;
 mod groups;
 mod hub_body;
+mod index_page;
 mod live;
 mod metrics;
 mod node;
 mod nodes;
 mod operations;
-mod page;
+mod origin;
 mod pages;
+mod query_string;
 mod readers;
 mod readiness;
 mod retention;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidewire_store::SharedStore;
 
-use crate::groups::Office;
+use crate::groups::GroupDispatchers;
 use crate::metrics::Metrics;
 use crate::pages::Pages;
 use crate::readers::LiveReaders;
@@ -17,9 +17,9 @@ use tidewire_access::AccessControl;
 use tidewire_access::auth::names::TableNames;
 use tidewire_access::options::{NodeOptions, Options};
 use tidewire_access::start_error::StartError;
-use tidewire_hub::lens::dialect;
+use tidewire_hub::row_filter::dialect;
 use tidewire_hub::{Hub, Unstarted};
-use tidewire_wire::tls::Keeper;
+use tidewire_wire::tls::CertificateReloader;
 
 /// One node: its hub, what access to it is decided with, and what routes need besides.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Node {
     pub(crate) access: Arc<AccessControl>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) sessions: Sessions,
-    pub(crate) groups: Arc<Office>,
+    pub(crate) groups: Arc<GroupDispatchers>,
     pub(crate) metrics: Metrics,
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) retention: Arc<RetentionStats>,
@@ -37,7 +37,7 @@ pub(crate) struct Node {
     pub(crate) pages: Arc<Pages>,
     pub(crate) signer: Arc<Signer>,
     /// What new connections are encrypted with, where they are.
-    pub(crate) tls: Option<Keeper>,
+    pub(crate) tls: Option<CertificateReloader>,
     /// Where clients and webhook receivers reach this server, without a slash at the end.
     pub(crate) public_url: String,
     pub(crate) live_readers: Arc<LiveReaders>,
@@ -57,7 +57,7 @@ impl Node {
         shards: usize,
     ) -> Result<(Node, Unstarted), StartError> {
         let options = Arc::new(options);
-        let tls = options.tls.as_ref().map(Keeper::open).transpose()?;
+        let tls = options.tls.as_ref().map(CertificateReloader::open).transpose()?;
         let tip = store.tip().await?;
         let names = TableNames::new(dialect(&store));
         names.look(&store, Duration::ZERO).await?;
@@ -74,11 +74,12 @@ impl Node {
         let hub = Arc::new(hub);
         let signer = Arc::new(Signer::load(&store).await?);
         let live_readers = Arc::new(LiveReaders::new(options.limits.live_readers_max));
-        let office = Office::new(Arc::clone(&hub), Arc::clone(&signer), Arc::clone(&live_readers));
+        let dispatchers =
+            GroupDispatchers::new(Arc::clone(&hub), Arc::clone(&signer), Arc::clone(&live_readers));
         let node = Node {
             hub,
             sessions: Sessions::load_key(&store, &options.sessions, notes).await?,
-            groups: Arc::new(office),
+            groups: Arc::new(dispatchers),
             readiness: Arc::new(Readiness::new(tip)),
             retention: Arc::default(),
             metrics: Metrics::new(&access.counts),

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tidewire_store::{NodeReport, Position, SessionRules, StoreError};
 
 use crate::node::Node;
+use crate::query_string;
 use tidewire_access::auth::Identity;
 use tidewire_access::problem::Problem;
 use tidewire_hub::rendezvous;
@@ -131,9 +132,7 @@ pub(crate) async fn route(
     query: &str,
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
-    let session = query.split('&').find_map(|pair| pair.strip_prefix("session="));
-    let Some(session) = session.map(tidewire_hub::encode::decode_path).filter(|s| !s.is_empty())
-    else {
+    let Some(session) = query_string::first(query, "session").filter(|id| !id.is_empty()) else {
         return Err(Problem::bad_request(
             "missing_session",
             "the query does not name a session",

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::node::Node;
 use crate::scrape;
-use tidewire_access::budget::HeldAlready;
+use tidewire_access::budget::PrepaidBody;
 use tidewire_access::problem::Problem;
 
 /// The process runs.
@@ -50,7 +50,7 @@ pub(crate) fn readyz(node: &Node) -> Result<Response<Body>, Problem> {
 pub(crate) fn metrics(node: &Node) -> Response<Body> {
     let mut response = Response::new(Body::from(scrape::render(node)));
     // Where there is no room, those who run the server are to see that.
-    response.extensions_mut().insert(HeldAlready);
+    response.extensions_mut().insert(PrepaidBody);
     response.headers_mut().insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8"),

@@ -47,7 +47,7 @@ pub(crate) struct Rendered {
 
 /// A page that was sent.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct CachedPage {
     /// Which stream of this name it is from.
     created: Position,
     /// What that had lost.
@@ -61,7 +61,7 @@ pub(crate) struct Kept {
     made_for: Arc<Account>,
 }
 
-impl Kept {
+impl CachedPage {
     /// The page, if it is still what a read would give.
     pub(crate) fn as_of(&self, view: &StreamView) -> Option<Rendered> {
         let same = self.created == view.state.created && self.lost == view.lost;
@@ -78,12 +78,12 @@ impl Kept {
 #[derive(Debug)]
 pub(crate) struct Pages {
     bytes_max: usize,
-    kept: Mutex<Shelf>,
+    kept: Mutex<PageCache>,
 }
 
 #[derive(Debug, Default)]
-struct Shelf {
-    pages: HashMap<Key, Arc<Kept>>,
+struct PageCache {
+    pages: HashMap<Key, Arc<CachedPage>>,
     order: VecDeque<Key>,
     bytes: usize,
 }
@@ -94,7 +94,12 @@ impl Pages {
     }
 
     /// A page of this name, place and format. Whether it is still right is for the caller to see.
-    pub(crate) fn find(&self, stream: &str, after: Position, format: Format) -> Option<Arc<Kept>> {
+    pub(crate) fn find(
+        &self,
+        stream: &str,
+        after: Position,
+        format: Format,
+    ) -> Option<Arc<CachedPage>> {
         let shelf = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         shelf.pages.get(&(stream.to_owned(), after, format)).cloned()
     }
@@ -113,7 +118,7 @@ impl Pages {
             return;
         }
         let state = &page.view.state;
-        let kept = Kept {
+        let kept = CachedPage {
             created: state.created,
             lost: page.view.lost,
             next: rendered.next,
@@ -140,7 +145,7 @@ impl Pages {
 impl Spare for Pages {
     fn forget(&self, made_for: Option<&Arc<Account>>) {
         let mut shelf = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let Shelf { pages, order, bytes } = &mut *shelf;
+        let PageCache { pages, order, bytes } = &mut *shelf;
         pages.retain(|_, kept| {
             made_for.is_some_and(|account| !Arc::ptr_eq(account, &kept.made_for))
         });

@@ -20,11 +20,11 @@ const STALE_AFTER: Duration = Duration::from_secs(10);
 /// What the store said last.
 #[derive(Debug)]
 pub(crate) struct Readiness {
-    seen: Mutex<Seen>,
+    seen: Mutex<LastProbe>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct LastProbe {
     at: Instant,
     tip: Result<Position, &'static str>,
 }
@@ -32,7 +32,7 @@ struct Seen {
 impl Readiness {
     /// The store has just said where its tip is.
     pub(crate) fn new(tip: Position) -> Readiness {
-        Readiness { seen: Mutex::new(Seen { at: Instant::now(), tip: Ok(tip) }) }
+        Readiness { seen: Mutex::new(LastProbe { at: Instant::now(), tip: Ok(tip) }) }
     }
 
     /// Where the store's tip was a moment ago, or why the node cannot serve.
@@ -53,7 +53,7 @@ impl Readiness {
         } else if tip.is_ok() && seen.tip.is_err() {
             tracing::info!("ready again");
         }
-        *seen = Seen { at: Instant::now(), tip };
+        *seen = LastProbe { at: Instant::now(), tip };
     }
 }
 

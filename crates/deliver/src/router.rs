@@ -12,14 +12,14 @@ use axum::extract::Request;
 use axum::http::{Method, Response, StatusCode};
 use axum::response::IntoResponse;
 
+use crate::authenticate::{self, Admission, CredentialLookup, Entry};
 use crate::body::turned_away;
-use crate::browser::{self, Visit};
 use crate::document::method_not_allowed;
-use crate::door::{self, Admission, Entry, Knock};
 use crate::node::Node;
+use crate::origin::{self, RequestOrigin};
 use crate::streams;
 use crate::{
-    administration, entities, groups, live, nodes, operations, page, session_requests, sql,
+    administration, entities, groups, index_page, live, nodes, operations, session_requests, sql,
     subscriptions,
 };
 use tidewire_access::auth::{Act, audit};
@@ -307,7 +307,7 @@ impl Route {
                 session_requests::offsets(node, &session, request, &identity).await
             }
             _ if !matches!(*request.method(), Method::GET | Method::HEAD) => Err(only_get()),
-            Route::Page => Ok(page::index()),
+            Route::Page => Ok(index_page::index()),
             Route::Healthz => Ok(operations::healthz(node)),
             Route::Readyz => operations::readyz(node),
             Route::Metrics => Ok(operations::metrics(node)),
@@ -330,10 +330,9 @@ impl Route {
 /// Whether a request may become a live connection.
 pub(crate) fn is_live<T>(request: &Request<T>) -> bool {
     let path = request.uri().path();
-    let follows = |query: &str| query.split('&').any(|pair| pair == "live=sse");
     path == "/v1/ws"
         || path.starts_with("/v1/live/")
-        || (path.starts_with("/v1/stream/") && request.uri().query().is_some_and(follows))
+        || (path.starts_with("/v1/stream/") && request.uri().query().is_some_and(streams::follows))
 }
 
 /// Answers a request: finds its route, asks at the door, and counts what came of it.
@@ -341,13 +340,13 @@ pub(crate) async fn respond(node: Arc<Node>, mut request: Request) -> Response<B
     let started = Instant::now();
     let route = Route::of(request.uri().path());
     let (label, method) = (route.label(), request.method().clone());
-    let visit = Visit::of(&node, &request);
+    let origin_of_request = RequestOrigin::of(&node, &request);
     let is_page = route == Route::Page;
-    let answer = match browser::check_one_host(&request) {
-        Ok(()) if method == Method::OPTIONS => Ok(browser::preflight()),
+    let answer = match origin::check_one_host(&request) {
+        Ok(()) if method == Method::OPTIONS => Ok(origin::preflight()),
         Ok(()) => {
-            let knock = door::knock(&node, route.entry(), &request, &visit);
-            match permit(&node, route.act(&method), knock).await {
+            let lookup = authenticate::lookup(&node, route.entry(), &request, &origin_of_request);
+            match permit(&node, route.act(&method), lookup).await {
                 Ok(admission) => {
                     // Nothing of the body is read before this.
                     let account = Arc::clone(admission.account(&node));
@@ -362,9 +361,9 @@ pub(crate) async fn respond(node: Arc<Node>, mut request: Request) -> Response<B
     };
     let mut response = answer.unwrap_or_else(IntoResponse::into_response);
     if !is_page {
-        browser::make_inert(response.headers_mut());
+        origin::make_inert(response.headers_mut());
     }
-    visit.dress(response.headers_mut());
+    origin_of_request.dress(response.headers_mut());
     node.metrics.answered(label, &method, response.status(), started.elapsed());
     response
 }
@@ -373,10 +372,10 @@ pub(crate) async fn respond(node: Arc<Node>, mut request: Request) -> Response<B
 async fn permit(
     node: &Node,
     act: Act<'_>,
-    knock: Result<Knock<'_>, Problem>,
+    lookup: Result<CredentialLookup<'_>, Problem>,
 ) -> Result<Admission, Problem> {
-    let admission = match knock {
-        Ok(knock) => knock.admit(node).await,
+    let admission = match lookup {
+        Ok(lookup) => lookup.admit(node).await,
         Err(problem) => Err(problem),
     };
     let admission =
@@ -408,6 +407,24 @@ fn not_found() -> Problem {
 mod tests {
     use super::*;
     use crate::subscriptions::Part;
+
+    #[test]
+    fn a_request_is_live_when_its_decoded_query_says_so() {
+        let live = |uri: &str| is_live(&Request::get(uri).body(()).expect("a request"));
+        for uri in
+            ["/v1/ws", "/v1/live/s", "/v1/stream/a?live=sse", "/v1/stream/a?offset=-1&l%69ve=s%73e"]
+        {
+            assert!(live(uri), "{uri}");
+        }
+        for uri in [
+            "/v1/stream/a",
+            "/v1/stream/a?live=long-poll",
+            "/v1/stream/a?live=sse&live=true",
+            "/v1/nodes?live=sse",
+        ] {
+            assert!(!live(uri), "{uri}");
+        }
+    }
 
     #[test]
     fn what_is_reserved_is_never_a_stream() {

@@ -25,10 +25,10 @@ use crate::subscriptions::Dispatcher;
 use tidewire_access::options::{Access, Options};
 use tidewire_access::start_error::StartError;
 use tidewire_hub::kinds::entities::kept::Entities;
-use tidewire_hub::kinds::query::engine::{Desk, Registry};
-use tidewire_hub::lens;
+use tidewire_hub::kinds::query::engine::{QueryEngineTask, Registry};
+use tidewire_hub::row_filter;
 use tidewire_hub::{Hub, Unstarted};
-use tidewire_wire::places::{PlaceLimits, Places};
+use tidewire_wire::connection_slots::{ConnectionSlots, SlotLimits};
 use tidewire_wire::tls::Outcome;
 
 /// A running server. Stop it with [`Server::shutdown`]; dropping it cuts everything off.
@@ -91,12 +91,12 @@ impl Server {
     }
 
     fn start_tasks(&self, unstarted: Unstarted) {
-        let Unstarted { shards, sinks, desk } = unstarted;
+        let Unstarted { shards, sinks, query_engine } = unstarted;
         let stop = || self.background.clone();
         let node = || Arc::clone(&self.node);
         let hub = || Arc::clone(&self.node.hub);
         self.node.hub.start(shards, &self.tasks, &self.background);
-        self.tasks.spawn(keep_queries(desk, hub(), stop(), self.accepting.clone()));
+        self.tasks.spawn(keep_queries(query_engine, hub(), stop(), self.accepting.clone()));
         let (follower, stop_following) = (hub(), stop());
         self.tasks.spawn(async move {
             let fallback_poll = follower.options.log.fallback_poll;
@@ -126,7 +126,7 @@ impl Server {
         let groups = Arc::clone(&self.node.groups);
         self.tasks.spawn(groups::keep(groups, stop()));
         self.tasks.spawn(nodes::keep(node(), stop()));
-        self.tasks.spawn(lens::report::keep(hub(), stop()));
+        self.tasks.spawn(row_filter::report::keep(hub(), stop()));
         let (store, readiness) = (Arc::clone(&self.node.store), Arc::clone(&self.node.readiness));
         self.tasks.spawn(readiness::keep(store, readiness, stop()));
     }
@@ -207,12 +207,13 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 /// Keeps live queries. Without them clients would wait for what never comes: a server that cannot keep
 /// them takes nobody in any more, and sends those who are there elsewhere.
 async fn keep_queries(
-    desk: Desk,
+    query_engine: QueryEngineTask,
     hub: Arc<Hub>,
     stop: CancellationToken,
     accepting: CancellationToken,
 ) {
-    let kept = AssertUnwindSafe(desk.run(Arc::clone(&hub), stop.clone())).catch_unwind().await;
+    let kept =
+        AssertUnwindSafe(query_engine.run(Arc::clone(&hub), stop.clone())).catch_unwind().await;
     if stop.is_cancelled() && kept.is_ok() {
         return;
     }
@@ -222,8 +223,8 @@ async fn keep_queries(
 }
 
 /// How many connections there may be.
-fn place_limits(options: &Options) -> PlaceLimits {
-    PlaceLimits {
+fn slot_limits(options: &Options) -> SlotLimits {
+    SlotLimits {
         all_max: options.limits.connections_max,
         per_address_max: match options.access {
             // There is one address, and the developer's tools share it.
@@ -243,12 +244,12 @@ async fn accept(
     stop: CancellationToken,
     connections: TaskTracker,
 ) {
-    let places = Places::new(place_limits(&node.options));
+    let slots = ConnectionSlots::new(slot_limits(&node.options));
     loop {
         // A connection past the limit waits in the kernel's queue until another one ends.
         let vacant = tokio::select! {
             () = stop.cancelled() => return,
-            vacant = places.vacant() => vacant,
+            vacant = slots.vacant() => vacant,
         };
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -258,10 +259,10 @@ async fn accept(
             Ok((stream, address)) => {
                 let Ok(vacant) = vacant else { return };
                 let address = address.ip().to_canonical();
-                match places.take(vacant, address) {
-                    Some(place) => {
+                match slots.take(vacant, address) {
+                    Some(slot) => {
                         let node = Arc::clone(&node);
-                        connections.spawn(connection::serve(stream, address, node, place));
+                        connections.spawn(connection::serve(stream, address, node, slot));
                     }
                     None => node.metrics.refused("connections_per_address"),
                 }
@@ -302,7 +303,7 @@ mod tests {
     fn an_address_has_no_cap_where_developers_share_one() {
         let capped = |access: Access| {
             let limits = Limits { connections_per_address_max: 3, ..Limits::default() };
-            place_limits(&Options { limits, ..Options::new(access) }).per_address_max
+            slot_limits(&Options { limits, ..Options::new(access) }).per_address_max
         };
         assert_eq!(capped(Access::Guarded { admin_key: None }), 3);
         assert_eq!(capped(Access::OpenOnLoopback), 0);

@@ -24,7 +24,7 @@ use crate::sql_problem::sql_problem;
 use tidewire_access::auth::{Identity, audit};
 use tidewire_access::problem::Problem;
 use tidewire_hub::encode::put_json_string;
-use tidewire_hub::horizon::HorizonDocument;
+use tidewire_hub::min_offset::MinOffsetJson;
 
 /// Runs statements. The caller was found to be trusted with the database.
 pub(crate) async fn handle(
@@ -33,17 +33,17 @@ pub(crate) async fn handle(
     identity: &Identity,
 ) -> Result<Response<Body>, Problem> {
     #[derive(Deserialize)]
-    struct Document {
+    struct SqlJson {
         sql: String,
         #[serde(default)]
         params: Vec<Box<RawValue>>,
         #[serde(flatten)]
-        horizon: HorizonDocument,
+        min_offset: MinOffsetJson,
     }
     only(&request, &[Method::POST])?;
     let bytes = body::read(request, &node.access).await?;
-    let Document { sql, params, horizon } = parse(&bytes, invalid)?;
-    horizon.read(&node.hub)?.reached(&node.hub).await?;
+    let SqlJson { sql, params, min_offset } = parse(&bytes, invalid)?;
+    min_offset.read(&node.hub)?.reached(&node.hub).await?;
     let said = audit::statements(&node.access, [(sql.as_str(), params.as_slice())]);
     let said = said.as_deref();
     if let Some(select) = explain::meant(&sql) {

@@ -15,7 +15,7 @@ use axum::http::StatusCode;
 use super::connection::{Connection, Key, Subscription};
 use super::outbox::Slot;
 use super::shard::Shard;
-use crate::kinds::{Beside, Wanted};
+use crate::kinds::{KindRequest, SameName};
 use crate::messages::AsMessage as _;
 use tidewire_access::options::Options;
 use tidewire_access::problem::Problem;
@@ -42,7 +42,7 @@ pub enum Admission {
 impl Shard {
     /// Admits a request, and makes room for it; or tells the client why not. None if there is nothing to
     /// begin.
-    pub(crate) fn admit(&mut self, key: Key, wanted: &dyn Wanted) -> Option<Admission> {
+    pub(crate) fn admit(&mut self, key: Key, wanted: &dyn KindRequest) -> Option<Admission> {
         let hub = Arc::clone(&self.hub);
         let connection = self.connection(key)?;
         let one_cursor = connection.dialect().has_one_cursor();
@@ -67,7 +67,7 @@ impl Connection {
     /// Decides, and changes nothing.
     fn admits(
         &self,
-        wanted: &dyn Wanted,
+        wanted: &dyn KindRequest,
         one_cursor: bool,
         options: &Options,
     ) -> Result<Admitted, Problem> {
@@ -86,19 +86,19 @@ impl Connection {
             wanted.over_one_cursor()?;
         }
         let beside = match existing {
-            None => Beside::Nothing,
-            Some((slot, subscription)) if wanted.adds_to(subscription) => Beside::AddsTo(slot),
-            Some((slot, _)) => Beside::InPlaceOf(slot),
+            None => SameName::Nothing,
+            Some((slot, subscription)) if wanted.adds_to(subscription) => SameName::AddsTo(slot),
+            Some((slot, _)) => SameName::InPlaceOf(slot),
         };
         wanted.fits(self, beside, options)?;
         let subscriptions_max = options.live.subscriptions_max;
         match beside {
-            Beside::AddsTo(slot) => Ok(Admitted::Adds(slot)),
-            Beside::InPlaceOf(slot) => Ok(Admitted::InPlaceOf(slot)),
-            Beside::Nothing if self.slots().count() >= subscriptions_max => {
+            SameName::AddsTo(slot) => Ok(Admitted::Adds(slot)),
+            SameName::InPlaceOf(slot) => Ok(Admitted::InPlaceOf(slot)),
+            SameName::Nothing if self.slots().count() >= subscriptions_max => {
                 Err(too_many(subscriptions_max))
             }
-            Beside::Nothing => Ok(Admitted::New),
+            SameName::Nothing => Ok(Admitted::New),
         }
     }
 

@@ -7,7 +7,7 @@ use tidewire_store::Position;
 
 use super::connection::{Key, Subscription};
 use super::frames::put;
-use super::outbox::{Cargo, Slot};
+use super::outbox::{OutboxItem, Slot};
 use super::shard::Shard;
 use crate::messages::{Created, CreatedOf, SubscriptionCreated};
 
@@ -41,7 +41,7 @@ impl Shard {
         }
         // A result's rows come as fast as the socket takes them; other answers are owed.
         let has_rows = begun.iter().any(|announcement| announcement.of.has_rows());
-        let cargo = if has_rows { Cargo::Replayed } else { Cargo::Message };
+        let item = if has_rows { OutboxItem::Replayed } else { OutboxItem::Message };
         let created = |Announcement { slot, after, reset, of }| {
             let Slot { index, serial } = slot;
             let subscription = connection.subscriptions.get(index as usize)?.as_ref()?;
@@ -60,7 +60,7 @@ impl Shard {
         let message = SubscriptionCreated { subscriptions }.written();
         let mut bytes = BytesMut::with_capacity(message.len() + 64);
         put(&mut bytes, connection.dialect(), message.as_bytes(), None, &mut self.deflater);
-        connection.queue(bytes.freeze(), cargo, self.now_ms);
+        connection.queue(bytes.freeze(), item, self.now_ms);
         self.touch(key.index);
     }
 }

@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use super::round::Round;
 use crate::kinds::{Cohort, Lane};
 
-/// Rounds of queries that wait, before the desk that says more of them does.
+/// Rounds of queries that wait, before the query engine that says more of them does.
 const PILED_UP_MAX: usize = 1_024;
 
 /// Rounds that wait or are under way.
@@ -98,7 +98,7 @@ impl Backlog {
         }
     }
 
-    /// What waits, to be looked at through lenses. Of each lane in order; lanes in any order.
+    /// What waits, to be looked at through row filters. Of each lane in order; lanes in any order.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Round> {
         self.lanes.values_mut().flatten()
     }

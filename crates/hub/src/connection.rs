@@ -1,6 +1,6 @@
 //! One client: where it is reached, what it follows, and what waits for it.
 //!
-//! A reader (`kinds::stream::reader`) is a connection too, with its outlet and its outbox, and a member of its
+//! A reader (`kinds::stream::reader`) is a connection too, with its transport and its outbox, and a member of its
 //! stream's audience. It has no subscription: its response *is* the stream. There is nobody to whom to say that
 //! something began, ended or was lost, no name, no gap, and no message but the stream's own; it is closed where a
 //! subscription ends, and a comment where others are pinged. As a kind it would answer most of what kinds are asked
@@ -14,14 +14,14 @@ use tokio::sync::oneshot;
 
 use tidewire_store::{Offset, Position};
 
-use super::facts::Facts;
+use super::connection_info::ConnectionInfo;
 use super::frames::{Dialect, put as encode};
-use super::outbox::{Cargo, Outbox, Parcel, Slot};
-use super::outlet::Outlet;
+use super::outbox::{Outbox, OutboxItem, QueuedItem, Slot};
+use super::transport::Transport;
 use crate::kinds::stream::reader::Reader;
 use crate::kinds::{About, Kind, Subject};
 use crate::log_feed::Feed;
-use crate::log_feed::replay::Verdict;
+use crate::log_feed::replay::ReplayDecision;
 use crate::log_feed::unsorted::Delivery;
 use tidewire_wire::websocket::deflate::Deflater;
 
@@ -49,7 +49,7 @@ pub struct SessionLink {
 
 /// What a session follows and a connection of it does not, because it may not or could not: its name, and
 /// the stream.
-pub type Unread = (Arc<str>, Arc<str>);
+pub type MissingStreams = (Arc<str>, Arc<str>);
 
 /// A subscription.
 #[derive(Debug)]
@@ -80,13 +80,13 @@ impl Subscription {
 #[derive(Debug)]
 pub struct Connection {
     pub(super) serial: u64,
-    pub(super) facts: Arc<Facts>,
+    pub(super) connection_info: Arc<ConnectionInfo>,
     pub(super) session: Option<Arc<str>>,
-    pub(super) unread: Vec<Unread>,
+    pub(super) unread: Vec<MissingStreams>,
     /// What its client unsubscribed from and its session may be said to follow still, by someone who looked
     /// before that: the names, and the epochs of their subscriptions.
     pub(super) left: Vec<(Arc<str>, u64)>,
-    pub(super) outlet: Outlet,
+    pub(super) transport: Transport,
     pub(super) outbox: Outbox,
     /// Set if it is a reader of one stream, which has no subscriptions.
     pub(super) reader: Option<Reader>,
@@ -107,7 +107,7 @@ pub struct Connection {
     /// The last `progress` it was told.
     pub(super) told: Position,
     /// Replays that go on when the outbox is empty.
-    pub(super) draining: Vec<oneshot::Sender<Verdict>>,
+    pub(super) draining: Vec<oneshot::Sender<ReplayDecision>>,
     /// Bytes of answers that wait, as the socket knows them.
     owed_bytes: usize,
     /// SSE only: the furthest place that was sent, or that the client came with.
@@ -119,17 +119,17 @@ pub struct Connection {
 impl Connection {
     pub(super) fn new(
         serial: u64,
-        facts: Arc<Facts>,
-        outlet: Outlet,
+        connection_info: Arc<ConnectionInfo>,
+        transport: Transport,
         next_ping_ms: u64,
     ) -> Connection {
         Connection {
             serial,
-            facts,
+            connection_info,
             session: None,
             unread: Vec::new(),
             left: Vec::new(),
-            outlet,
+            transport,
             outbox: Outbox::default(),
             reader: None,
             subscriptions: Vec::new(),
@@ -153,12 +153,12 @@ impl Connection {
     pub(super) fn note_debt(&mut self) {
         if self.owed_bytes != self.outbox.message_bytes {
             self.owed_bytes = self.outbox.message_bytes;
-            self.outlet.owe(self.owed_bytes);
+            self.transport.owe(self.owed_bytes);
         }
     }
 
     pub(super) fn dialect(&self) -> Dialect {
-        self.outlet.dialect()
+        self.transport.dialect()
     }
 
     /// What follows the log at a place, if that is still the same.
@@ -227,17 +227,17 @@ impl Connection {
     ) {
         let mut bytes = BytesMut::with_capacity(message.len() + 64);
         encode(&mut bytes, self.dialect(), message.as_bytes(), position, deflater);
-        self.queue(bytes.freeze(), Cargo::Message, now_ms);
+        self.queue(bytes.freeze(), OutboxItem::Message, now_ms);
     }
 
-    pub(super) fn queue(&mut self, bytes: Bytes, cargo: Cargo, now_ms: u64) {
+    pub(super) fn queue(&mut self, bytes: Bytes, item: OutboxItem, now_ms: u64) {
         if !self.closing {
-            self.outbox.push(Parcel { bytes, cargo, queued_ms: now_ms });
+            self.outbox.push(QueuedItem { bytes, item, queued_ms: now_ms });
         }
     }
 
     /// A subscription's name for administrators.
     pub(super) fn live_id(&self, query_id: &str) -> String {
-        format!("{}-{query_id}", self.facts.id)
+        format!("{}-{query_id}", self.connection_info.id)
     }
 }

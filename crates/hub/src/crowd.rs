@@ -15,19 +15,19 @@ use tidewire_store::{
     SharedStore, TailEvent,
 };
 
-use crate::audience::{Manner, Member};
+use crate::audience::{Follower, ViewMode};
 use crate::connection::{Key, StartFrom};
-use crate::horizon::Horizon;
 use crate::kinds::entities::EntityRequest;
-use crate::kinds::query::engine::{Change, News, QuerySight};
+use crate::kinds::query::engine::{Change, News, QueryUpdates};
 use crate::kinds::{Kind, SubscribeRequest, clock, query};
 use crate::log_feed::StreamRequest;
 use crate::lookup::Reach;
-use crate::outlet::{Outlet, ServerSent};
+use crate::min_offset::MinOffset;
 use crate::shard::Shard;
-use crate::tail::Sinks;
+use crate::shard_loop::Incoming;
+use crate::tail::BatchSenders;
 use crate::testing;
-use crate::turns::Incoming;
+use crate::transport::{ServerSent, Transport};
 use crate::{Hub, Unstarted};
 use tidewire_access::auth::Identity;
 use tidewire_access::options::{Access, Options};
@@ -44,7 +44,7 @@ pub(crate) struct Crowd {
     pub hub: Arc<Hub>,
     pub shard: Shard,
     incoming: Incoming,
-    sinks: Sinks,
+    sinks: BatchSenders,
     tick: Interval,
 }
 
@@ -82,8 +82,8 @@ impl Crowd {
 
     pub(crate) fn client(&mut self) -> Client {
         let (sender, body) = mpsc::channel(1);
-        let outlet = Outlet::ServerSent(ServerSent { body: sender });
-        let key = self.shard.attach(outlet, testing::facts("c"), false);
+        let transport = Transport::ServerSent(ServerSent { body: sender });
+        let key = self.shard.attach(transport, testing::connection_info("c"), false);
         Client { key, body, got: String::new() }
     }
 
@@ -153,9 +153,9 @@ impl Crowd {
 
     async fn reader(&mut self, stream: &str) -> Client {
         let (sender, body) = mpsc::channel(1);
-        let outlet = Outlet::ServerSent(ServerSent { body: sender });
+        let transport = Transport::ServerSent(ServerSent { body: sender });
         let arrival = testing::arrival(&self.hub, stream, true).await;
-        let key = self.shard.admit_reader(outlet, arrival);
+        let key = self.shard.admit_reader(transport, arrival);
         Client { key, body, got: String::new() }
     }
 
@@ -166,9 +166,9 @@ impl Crowd {
                 stream: of.stream().into(),
                 reach: Reach::everything(),
                 start: StartFrom::Now,
-                horizon: Horizon::default(),
+                min_offset: MinOffset::default(),
                 link: None,
-                manner: Manner { to_table: matches!(of, Crowded::Table), view: None },
+                mode: ViewMode { to_table: matches!(of, Crowded::Table), view: None },
                 patterns: None,
             }),
             Crowded::Entities => SubscribeRequest::Entities(EntityRequest {
@@ -176,7 +176,7 @@ impl Crowd {
                 code: "thing".into(),
                 ids: vec!["7".into()],
                 start: StartFrom::Now,
-                horizon: Horizon::default(),
+                min_offset: MinOffset::default(),
                 identity: Identity::of_this_machine(),
                 adds: false,
                 kept: true,
@@ -193,8 +193,8 @@ impl Crowd {
         let who = Subscriber(number);
         let kind = Kind::Query(Box::new(query::tests::begun(who, QueryId(1))));
         let slot = self.shard.add(key, ("q".into(), None), kind, false).expect("there");
-        self.shard.rosters.queries.enter(who, Member { key, slot });
-        self.shard.rosters.queries.begin(QueryId(1), &"q".into(), Member { key, slot });
+        self.shard.rosters.queries.enter(who, Follower { key, slot });
+        self.shard.rosters.queries.begin(QueryId(1), &"q".into(), Follower { key, slot });
     }
 
     /// Something happens that concerns all of a crowd.
@@ -227,12 +227,12 @@ impl Crowd {
                     tx_last: true,
                     created_at_ms: 0,
                 };
-                let sight = self.hub.tail.hand_out(&[event]).expect("someone attends");
-                self.sinks[0].try_send(Arc::new(sight)).expect("room");
+                let batch = self.hub.tail.hand_out(&[event]).expect("someone attends");
+                self.sinks[0].try_send(Arc::new(batch)).expect("room");
             }
             Crowded::Query => {
                 let news = vec![Arc::new(change(&self.hub, 9, true))];
-                self.shard.hear(&QuerySight { position: Position::new(9), news });
+                self.shard.hear(&QueryUpdates { position: Position::new(9), news });
             }
             Crowded::Clock => self.shard.strike(1),
         }
@@ -349,10 +349,10 @@ async fn changes_of_a_query_are_told_in_order_around_what_is_for_one_follower() 
     for at in 1..=6 {
         // The third has no place yet, which is told to one follower alone.
         let news = vec![Arc::new(change(&crowd.hub, at, at != 3))];
-        crowd.shard.hear(&QuerySight { position: Position::new(at), news });
+        crowd.shard.hear(&QueryUpdates { position: Position::new(at), news });
         if at == 3 {
             let news = vec![Arc::new(settled(3))];
-            crowd.shard.hear(&QuerySight { position: Position::new(at), news });
+            crowd.shard.hear(&QueryUpdates { position: Position::new(at), news });
         }
     }
     for _ in 0..20 * FOLLOWERS / SLICE {

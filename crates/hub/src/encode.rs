@@ -1,7 +1,10 @@
 //! Bodies and header values: between bytes on the wire and messages in the log.
 
+use std::borrow::Cow;
+
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use bytes::{BufMut, Bytes, BytesMut};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::value::RawValue;
 
 use tidewire_store::stream::is_json;
@@ -143,38 +146,20 @@ pub fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
     }
 }
 
+/// Bytes that a name keeps in a path: the unreserved ones of RFC 3986, and `/`.
+const KEPT_IN_PATHS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
 /// A stream's name as part of a URL.
 pub fn path(name: &str) -> String {
-    let mut path = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            path.push(char::from(byte));
-        } else {
-            path.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    path
+    utf8_percent_encode(name, KEPT_IN_PATHS).to_string()
 }
 
-/// Undoes percent-encoding; what is not valid stays as it is.
+/// Undoes the percent-encoding of a path. A `%` without two hexadecimal digits stands for itself, and a text that
+/// would not be UTF-8 stays as it is.
 pub fn decode_path(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut index = 0;
-    while index < bytes.len() {
-        let pair = text.get(index + 1..index + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match (bytes[index], pair) {
-            (b'%', Some(byte)) => {
-                decoded.push(byte);
-                index += 3;
-            }
-            (byte, _) => {
-                decoded.push(byte);
-                index += 1;
-            }
-        }
-    }
-    String::from_utf8(decoded).unwrap_or_else(|_| text.to_owned())
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map_or_else(|_| text.to_owned(), Cow::into_owned)
 }
 
 #[cfg(test)]
@@ -207,5 +192,14 @@ mod tests {
         for name in ["doc/1", "a b/ü", "100%", "%41"] {
             assert_eq!(decode_path(&path(name)), name);
         }
+        assert_eq!(path("a b/ü~-._+%"), "a%20b/%C3%BC~-._%2B%25");
+    }
+
+    #[test]
+    fn what_is_no_percent_encoding_stays_as_it_is() {
+        for text in ["100%", "%zz", "%+5", "%4", "a+b", "%FF%41", "%C3"] {
+            assert_eq!(decode_path(text), text);
+        }
+        assert_eq!(decode_path("%C3%BC%2b%2F"), "ü+/");
     }
 }

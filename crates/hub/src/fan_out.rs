@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::audience::Member;
-use super::outbox::{Cargo, Parcel};
+use super::audience::Follower;
+use super::outbox::{OutboxItem, QueuedItem};
 use super::round::{Round, Serving};
 use super::shard::Shard;
 use super::stats::add;
-use crate::tail::Sight;
+use crate::tail::LogBatch;
 
 /// Followers of a large audience that are served before all else gets its turn. A write to a socket
 /// takes some microseconds, and whoever waits for this shard, or for the thread it runs on, waits for
@@ -26,13 +26,13 @@ const LOOK_MAX: usize = 64;
 
 impl Shard {
     /// Takes a look at the log, which is the last for now or one of several.
-    pub(super) fn see(&mut self, sight: &Sight, is_last: bool) {
-        let alone = is_last && sight.streams.len() == 1;
-        for glimpse in &sight.streams {
-            self.see_stream(glimpse, alone);
+    pub(super) fn see(&mut self, batch: &LogBatch, is_last: bool) {
+        let alone = is_last && batch.streams.len() == 1;
+        for stream_slice in &batch.streams {
+            self.see_stream(stream_slice, alone);
         }
-        self.see_entities(&sight.entities);
-        self.position = sight.position;
+        self.see_entities(&batch.entities);
+        self.position = batch.position;
     }
 
     /// Hands out news of one lane, one round for each cohort. `alone` if nothing else happened.
@@ -70,16 +70,16 @@ impl Shard {
         round.news.look(&self.hub);
         let mut left = count;
         while left > 0 {
-            let (members, taken) = round.take(left);
+            let (followers, taken) = round.take(left);
             if taken.is_empty() && round.is_done() {
                 break;
             }
             left -= taken.len();
             let Round { news, serving, .. } = round;
-            for slice in members[taken].chunks(SLICE_MAX) {
-                self.look_ahead(slice);
-                for member in slice {
-                    news.tell(self, *member, serving);
+            for slice in followers[taken].chunks(SLICE_MAX) {
+                self.prefetch(slice);
+                for follower in slice {
+                    news.tell(self, *follower, serving);
                 }
             }
         }
@@ -95,57 +95,59 @@ impl Shard {
     /// is when its turn comes is given a place among what waits, which needs no room.
     pub(crate) fn hand_over(
         &mut self,
-        member: Member,
+        follower: Follower,
         bytes: Bytes,
-        cargo: Cargo,
+        item: OutboxItem,
         serving: &mut Serving,
     ) {
         let (now_ms, limits) = (self.now_ms, &self.hub.options.live);
-        let connection = self.connections.get_mut(member.key.index);
-        let Some(connection) = connection.filter(|c| c.serial == member.key.serial) else { return };
-        let idle = connection.is_idle();
-        let Some(subscription) = connection.subscription(member.slot) else { return };
-        let parcel = Parcel { bytes, cargo, queued_ms: now_ms };
-        let parcel = match subscription.kind.subject_mut().hold(parcel, limits) {
-            Hold::Not(parcel) => Some(parcel),
-            Hold::Held => return,
-            Hold::Full => None,
+        let connection = self.connections.get_mut(follower.key.index);
+        let Some(connection) = connection.filter(|c| c.serial == follower.key.serial) else {
+            return;
         };
-        let Cargo::Live { from, to, events, created_at_ms, .. } = cargo else {
-            if let Some(Parcel { bytes, cargo, .. }) = parcel {
-                connection.queue(bytes, cargo, now_ms);
-                self.touch(member.key.index);
+        let idle = connection.is_idle();
+        let Some(subscription) = connection.subscription(follower.slot) else { return };
+        let queued = QueuedItem { bytes, item, queued_ms: now_ms };
+        let queued = match subscription.kind.subject_mut().hold(queued, limits) {
+            PendingAction::Not(queued) => Some(queued),
+            PendingAction::Held => return,
+            PendingAction::Full => None,
+        };
+        let OutboxItem::Live { from, to, events, created_at_ms, .. } = item else {
+            if let Some(QueuedItem { bytes, item, .. }) = queued {
+                connection.queue(bytes, item, now_ms);
+                self.touch(follower.key.index);
             }
             return;
         };
-        let kept = match parcel {
-            Some(Parcel { bytes, cargo, .. }) if idle && serving.alone => {
+        let kept = match queued {
+            Some(QueuedItem { bytes, item, .. }) if idle && serving.alone => {
                 serving.created_at_ms = created_at_ms;
-                if connection.send_straight(bytes, cargo, now_ms) {
+                if connection.send_straight(bytes, item, now_ms) {
                     serving.straight += u64::from(events);
                     return;
                 }
                 true
             }
-            Some(parcel) if connection.has_room(events as usize, parcel.bytes.len(), limits) => {
-                connection.queue_live(member.slot, parcel);
+            Some(queued) if connection.has_room(events as usize, queued.bytes.len(), limits) => {
+                connection.queue_live(follower.slot, queued);
                 true
             }
             _ => false,
         };
         if !kept {
-            connection.lose(member.slot, (from, to), now_ms);
+            connection.lose(follower.slot, (from, to), now_ms);
             add(&self.stats.gaps, 1);
         }
-        self.touch(member.key.index);
+        self.touch(follower.key.index);
     }
 }
 
 /// What a kind does with something that happened while it is not yet to be sent.
 #[derive(Debug)]
-pub enum Hold {
+pub enum PendingAction {
     /// It is sent.
-    Not(Parcel),
+    Not(QueuedItem),
     /// It is kept until its turn comes.
     Held,
     /// It cannot be kept: the subscription loses its place.
@@ -153,6 +155,6 @@ pub enum Hold {
 }
 
 /// Followers as a list that rounds share.
-pub(crate) fn listed(members: impl IntoIterator<Item = Member>) -> Arc<Vec<Member>> {
-    Arc::new(members.into_iter().collect())
+pub(crate) fn listed(followers: impl IntoIterator<Item = Follower>) -> Arc<Vec<Follower>> {
+    Arc::new(followers.into_iter().collect())
 }

@@ -7,12 +7,12 @@ use bytes::{Buf, Bytes};
 
 use super::connection::{Connection, Key, Subscription};
 use super::frames::Dialect;
-use super::outbox::{Cargo, Flushed, Parcel, Sent, Slot};
+use super::outbox::{Flushed, OutboxItem, QueuedItem, Sent, Slot};
 use super::shard::Shard;
 use super::stats::{Stats, add};
 use crate::Hub;
 use crate::kinds::Written;
-use crate::log_feed::replay::Verdict;
+use crate::log_feed::replay::ReplayDecision;
 use tidewire_wire::websocket::deflate::Deflater;
 
 impl Shard {
@@ -46,11 +46,11 @@ impl Shard {
             connection.note_debt();
             return;
         }
-        let Connection { outbox, outlet, subscriptions, .. } = connection;
-        let dialect = outlet.dialect();
-        let mut departing = Departing {
+        let Connection { outbox, transport, subscriptions, .. } = connection;
+        let dialect = transport.dialect();
+        let mut flush_state = FlushState {
             subscriptions,
-            room: Room {
+            room: WriteBudget {
                 stats: &self.stats,
                 deflater: &mut self.deflater,
                 dialect,
@@ -58,14 +58,14 @@ impl Shard {
             },
             go_on: Vec::new(),
         };
-        let flushed = outbox.flush(outlet, &mut departing);
-        let go_on = departing.go_on;
+        let flushed = outbox.flush(transport, &mut flush_state);
+        let go_on = flush_state.go_on;
         connection.note_debt();
         let key = Key { index, serial: connection.serial };
         match flushed {
             Flushed::Empty => {
                 for reply in connection.draining.drain(..) {
-                    let _ = reply.send(Verdict::Continue);
+                    let _ = reply.send(ReplayDecision::Continue);
                 }
                 if connection.is_hungry() {
                     self.hungry.push_back(key);
@@ -75,10 +75,10 @@ impl Shard {
             Flushed::Blocked => {
                 connection.blocked = true;
                 connection.progress_ms = self.now_ms;
-                self.blocked.push(connection.outlet.writable(key));
+                self.blocked.push(connection.transport.writable(key));
             }
             Flushed::Finished => {
-                connection.outlet.finish();
+                connection.transport.finish();
                 self.remove(index);
             }
             Flushed::Gone => {
@@ -112,17 +112,22 @@ impl Connection {
 
     /// Sends something to a client for whom nothing waits, without a stop in the outbox. Returns
     /// whether all of it is out; else the rest waits there.
-    pub(super) fn send_straight(&mut self, mut bytes: Bytes, cargo: Cargo, now_ms: u64) -> bool {
+    pub(super) fn send_straight(
+        &mut self,
+        mut bytes: Bytes,
+        item: OutboxItem,
+        now_ms: u64,
+    ) -> bool {
         // A socket that refuses is asked again by the flush, which knows what to do about it.
-        let written = self.outlet.write(&[IoSlice::new(&bytes)], &bytes).unwrap_or(0);
+        let written = self.transport.write(&[IoSlice::new(&bytes)], &bytes).unwrap_or(0);
         if written == bytes.len() {
             return true;
         }
         bytes.advance(written);
-        let parcel = Parcel { bytes, cargo, queued_ms: now_ms };
-        match cargo {
-            Cargo::Live { slot, .. } => self.queue_live(slot, parcel),
-            _ => self.outbox.push(parcel),
+        let queued = QueuedItem { bytes, item, queued_ms: now_ms };
+        match item {
+            OutboxItem::Live { slot, .. } => self.queue_live(slot, queued),
+            _ => self.outbox.push(queued),
         }
         if written > 0 {
             self.outbox.begin();
@@ -133,7 +138,7 @@ impl Connection {
 
 /// What a subscription writes with.
 #[derive(Debug)]
-pub struct Room<'a> {
+pub struct WriteBudget<'a> {
     pub stats: &'a Stats,
     pub(crate) deflater: &'a mut Option<Deflater>,
     pub dialect: Dialect,
@@ -142,21 +147,21 @@ pub struct Room<'a> {
 
 /// Has subscriptions write when their turn comes, and notes what a flush has sent.
 #[derive(Debug)]
-pub(super) struct Departing<'a> {
+pub(super) struct FlushState<'a> {
     pub(super) subscriptions: &'a mut Vec<Option<Subscription>>,
-    pub(super) room: Room<'a>,
+    pub(super) room: WriteBudget<'a>,
     /// Those that go on in another way.
     pub(super) go_on: Vec<Slot>,
 }
 
-impl Departing<'_> {
+impl FlushState<'_> {
     fn subscription(&mut self, slot: Slot) -> Option<&mut Subscription> {
         let place = self.subscriptions.get_mut(slot.index as usize)?;
         place.as_mut().filter(|subscription| subscription.serial == slot.serial)
     }
 }
 
-impl Sent for Departing<'_> {
+impl Sent for FlushState<'_> {
     fn write(&mut self, slot: Slot, ticket: u32) -> Written {
         let place = self.subscriptions.get_mut(slot.index as usize).and_then(Option::as_mut);
         let subscription = place.filter(|subscription| subscription.serial == slot.serial);
@@ -169,9 +174,9 @@ impl Sent for Departing<'_> {
         written
     }
 
-    fn sent(&mut self, cargo: &Cargo) {
-        let (Cargo::Live { events, created_at_ms, .. } | Cargo::Made { events, created_at_ms }) =
-            *cargo
+    fn sent(&mut self, item: &OutboxItem) {
+        let (OutboxItem::Live { events, created_at_ms, .. }
+        | OutboxItem::Made { events, created_at_ms }) = *item
         else {
             return;
         };
@@ -179,7 +184,7 @@ impl Sent for Departing<'_> {
             let latency_ms = self.room.wall_ms - created_at_ms;
             self.room.stats.pushed(u64::from(events), latency_ms);
         }
-        if let Cargo::Live { slot, .. } = *cargo
+        if let OutboxItem::Live { slot, .. } = *item
             && let Some(subscription) = self.subscription(slot)
         {
             subscription.waiting = subscription.waiting.saturating_sub(1);

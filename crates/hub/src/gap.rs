@@ -16,7 +16,7 @@ use bytes::Bytes;
 use tidewire_store::Position;
 
 use super::connection::Connection;
-use super::outbox::{Cargo, Parcel, Slot};
+use super::outbox::{OutboxItem, QueuedItem, Slot};
 use crate::kinds::Lost;
 use tidewire_access::options::LiveOptions;
 
@@ -30,8 +30,8 @@ impl Connection {
     }
 
     /// Queues events that happen, where there is room.
-    pub(super) fn queue_live(&mut self, slot: Slot, parcel: Parcel) {
-        self.outbox.push(parcel);
+    pub(super) fn queue_live(&mut self, slot: Slot, queued: QueuedItem) {
+        self.outbox.push(queued);
         if let Some(subscription) = self.subscription(slot) {
             subscription.waiting += 1;
         }
@@ -47,10 +47,10 @@ impl Connection {
             to,
             withdrawn: withdrawn.is_some(),
         };
-        let parcels = withdrawn.map_or(0, |withdrawn| withdrawn.parcels);
-        subscription.waiting = subscription.waiting.saturating_sub(parcels);
+        let items = withdrawn.map_or(0, |withdrawn| withdrawn.items);
+        subscription.waiting = subscription.waiting.saturating_sub(items);
         if let Some(ticket) = subscription.kind.subject_mut().lose(lost) {
-            self.queue(Bytes::new(), Cargo::Turn { slot, ticket }, now_ms);
+            self.queue(Bytes::new(), OutboxItem::Turn { slot, ticket }, now_ms);
         }
     }
 }
@@ -64,7 +64,7 @@ mod tests {
 
     use tidewire_store::{Epoch, Event};
 
-    use super::super::audience::Manner;
+    use super::super::audience::ViewMode;
     use super::super::connection::StartFrom;
     use super::super::frames::{Dialect, Envelope, Form};
     use super::super::slow_client::SlowClient;
@@ -93,9 +93,9 @@ mod tests {
                     stream: Arc::clone(&name),
                     reach: crate::lookup::Reach::everything(),
                     start: StartFrom::Now,
-                    horizon: crate::horizon::Horizon::default(),
+                    min_offset: crate::min_offset::MinOffset::default(),
                     link: None,
-                    manner: Manner::default(),
+                    mode: ViewMode::default(),
                     patterns: None,
                 };
                 let slot = connection.put(Arc::clone(&name), None, request.kind(), false);
@@ -117,10 +117,10 @@ mod tests {
             let envelope = feed.envelope.clone().expect("known");
             let bytes = envelope.encode(Dialect::ServerSent, &[event], &mut None);
             let from = std::mem::replace(&mut self.sent[which], position);
-            let cargo = Cargo::Live { slot, from, to: position, events: 1, created_at_ms: 0 };
-            let parcel = Parcel { bytes, cargo, queued_ms: 0 };
-            if self.client.connection.has_room(1, parcel.bytes.len(), limits) {
-                self.client.connection.queue_live(slot, parcel);
+            let item = OutboxItem::Live { slot, from, to: position, events: 1, created_at_ms: 0 };
+            let queued = QueuedItem { bytes, item, queued_ms: 0 };
+            if self.client.connection.has_room(1, queued.bytes.len(), limits) {
+                self.client.connection.queue_live(slot, queued);
             } else {
                 self.client.connection.lose(slot, (from, position), 0);
             }

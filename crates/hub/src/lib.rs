@@ -1,7 +1,7 @@
 //! The hub: who is connected to this node, what each follows, and how events reach them.
 //!
 //! ```text
-//!   tail ──sight──► shard ──┬─ audience of doc-1 ─┬─► connection ─► socket
+//!   tail ──batch──► shard ──┬─ audience of doc-1 ─┬─► connection ─► socket
 //!          (one look        │                     └─► connection ─► socket
 //!          at the log)      └─ audience of doc-2 ───► …
 //! ```
@@ -22,16 +22,16 @@
 //! - [`kinds::stream`]: responses that follow one stream; [`reader_frame`], [`cursor`]: what they are sent
 //! - [`kinds::query`]: who follows live queries, and what each is told
 //! - [`kinds::entities`]: who is told of entities, and what waits for each
-//! - [`turns`]: what a shard does in a turn; [`upkeep`]: what it does now and then
-//! - [`facts`]: who is connected, and since when
+//! - [`shard_loop`]: what a shard does in a turn; [`upkeep`]: what it does now and then
+//! - [`connection_info`]: who is connected, and since when
 //! - [`presence`]: a place in the hub, as those hold it who have one
-//! - [`tail`]: how this node follows the log; [`horizon`]: waiting until it has seen some place in it
-//! - [`lens`]: what of a table someone sees; [`changes`]: rows as messages
+//! - [`tail`]: how this node follows the log; [`min_offset`]: waiting until it has seen some place in it
+//! - [`row_filter`]: what of a table someone sees; [`changes`]: rows as messages
 //! - [`lookup`], [`views`], [`refusal`]: streams as they are, and why there is none
 //! - [`shards`]: the way to the shards
 //! - [`directory`]: connections by name, and one for each user where that is wanted
 //! - [`session_notes`]: what is kept of sessions, many changes in one commit
-//! - [`outlet`]: a WebSocket or an SSE response, as somewhere to write to
+//! - [`transport`]: a WebSocket or an SSE response, as somewhere to write to
 //!
 //! What all of these work with is one [`Hub`].
 //!
@@ -40,9 +40,9 @@
 //! can make the hub wait or grow (invariant 5).
 //!
 //! - `ack`: acknowledgements, as the hub takes them
-//! - `bell`: what wakes a task that does work in batches
+//! - `batch_notify`: what wakes a task that does work in batches
 //! - `encode`: bodies and header values
-//! - [`look_ahead`]: reading what a slice of followers needs before writing to them
+//! - [`prefetch`]: reading what a slice of followers needs before writing to them
 //! - `metrics`: what the hub counts, as a scraper gets it
 //! - `offset`: offsets as clients send them
 //! - `patience`: asking again while there is a problem that may pass
@@ -54,39 +54,39 @@ pub mod admit;
 mod announce;
 mod audience;
 mod backlog;
-pub(crate) mod bell;
+pub(crate) mod batch_notify;
 pub mod changes;
 pub mod connection;
+mod connection_info;
 #[cfg(test)]
 mod crowd;
 pub mod cursor;
 pub mod directory;
 pub mod encode;
-mod facts;
 mod fan_out;
 mod flush;
 pub(crate) mod forms;
 pub mod frames;
 mod gap;
-pub mod horizon;
 pub mod kinds;
-pub mod lens;
 mod log_feed;
-mod look_ahead;
 pub mod lookup;
 pub mod messages;
 mod metrics;
+pub mod min_offset;
 pub mod offset;
 mod outbox;
-mod outlet;
 mod patience;
+mod prefetch;
 mod presence;
 pub mod reader_frame;
 pub mod refusal;
 pub mod rendezvous;
 mod round;
+pub mod row_filter;
 pub mod session_notes;
 mod shard;
+mod shard_loop;
 mod shards;
 #[cfg(test)]
 mod simulation;
@@ -97,7 +97,7 @@ mod subscribe;
 pub mod tail;
 #[doc(hidden)]
 pub mod testing;
-mod turns;
+mod transport;
 mod upkeep;
 pub mod views;
 
@@ -112,29 +112,29 @@ use tidewire_store::{Offset, Position, SharedStore};
 
 use crate::ack::Ack;
 use crate::kinds::entities::kept::Entities;
-use crate::kinds::query::engine::{Desk, Queries};
-use crate::lens::{Rules, Tables};
-use crate::tail::{Sinks, Tail};
+use crate::kinds::query::engine::{Queries, QueryEngineTask};
+use crate::row_filter::{Rules, Tables};
+use crate::tail::{BatchSenders, Tail};
 use crate::views::Views;
 use tidewire_access::AccessControl;
 use tidewire_access::options::Options;
 use tidewire_wire::websocket::CloseCode;
 
-pub use crate::kinds::entities::{Deed as EntityDeed, EntityRequest};
+pub use crate::kinds::entities::{EntityCommand, EntityRequest};
 pub use crate::kinds::query::QueryRequest;
 pub use crate::kinds::{KindCommand, SubscribeRequest};
-pub use audience::Manner;
-pub use connection::{Key, SessionLink, StartFrom, Unread};
-pub use facts::{Facts, Gathering, Portrait, Wanted};
+pub use audience::ViewMode;
+pub use connection::{Key, MissingStreams, SessionLink, StartFrom};
+pub use connection_info::{ConnectionFilter, ConnectionInfo, ConnectionList, ConnectionSummary};
 pub use kinds::stream::reader::{Arrival, PASSAGE_LIMIT};
 pub use log_feed::StreamRequest;
-pub use log_feed::replay::Step;
-use log_feed::replay::Verdict;
+use log_feed::replay::ReplayDecision;
+pub use log_feed::replay::ReplayPage;
 pub use metrics::write as write_metrics;
-pub use outlet::{Outlet, ServerSent, Socket};
 pub use presence::Presence;
+pub use shard_loop::UnstartedShard;
 pub use shards::{Handle, Shards};
-pub use turns::Dormant;
+pub use transport::{ServerSent, Socket, Transport};
 
 /// Pages of replays that are read from the store at once, by all connections together: few enough
 /// that appends and other reads find a database connection when a herd of clients returns.
@@ -144,9 +144,13 @@ const REPLAY_READS_MAX: usize = 8;
 #[derive(Debug)]
 pub enum Command {
     /// A client has come.
-    Attach { outlet: Outlet, facts: Arc<Facts>, reply: oneshot::Sender<Presence> },
+    Attach {
+        transport: Transport,
+        connection_info: Arc<ConnectionInfo>,
+        reply: oneshot::Sender<Presence>,
+    },
     /// A reader of one stream has come.
-    Admit { outlet: Outlet, arrival: Box<Arrival>, reply: oneshot::Sender<Presence> },
+    Admit { transport: Transport, arrival: Box<Arrival>, reply: oneshot::Sender<Presence> },
     /// Its session is known, and up to where it has everything, if it says so.
     Identify { key: Key, session: Arc<str>, cursor: Option<Position> },
     /// Something to tell it: one message, as JSON.
@@ -158,11 +162,16 @@ pub enum Command {
     /// It does not want to any more. Without names of its own, these streams of its session.
     Unsubscribe { key: Key, query_ids: Vec<String> },
     /// What its session follows; what is not named is not followed any more.
-    Follow { key: Key, requests: Vec<StreamRequest>, unread: Vec<Unread>, revision: u64 },
+    Follow { key: Key, requests: Vec<StreamRequest>, unread: Vec<MissingStreams>, revision: u64 },
     /// It has processed what it got up to somewhere.
     Acknowledge { key: Key, acks: Vec<Ack> },
     /// A replay has got on.
-    Replayed { key: Key, replay: u32, step: Box<Step>, reply: oneshot::Sender<Verdict> },
+    Replayed {
+        key: Key,
+        replay: u32,
+        step: Box<ReplayPage>,
+        reply: oneshot::Sender<ReplayDecision>,
+    },
     /// Something that only one kind of subscription knows.
     OfKind(KindCommand),
     /// Its session or its credential is gone: all it follows ends, with the reason, and then it.
@@ -170,7 +179,7 @@ pub enum Command {
     /// An operator ends the connection of this id, or one of its subscriptions.
     End { id: Arc<str>, query_id: Option<Arc<str>> },
     /// Someone wants to know who is connected.
-    Portray { wanted: Wanted, reply: oneshot::Sender<Gathering> },
+    ListConnections { wanted: ConnectionFilter, reply: oneshot::Sender<ConnectionList> },
     /// Nothing more is to be sent to it after this.
     Close { key: Key, code: CloseCode, reason: &'static str },
 }
@@ -205,9 +214,9 @@ pub struct Hub {
 /// The parts of a hub that are yet to be started.
 #[derive(Debug)]
 pub struct Unstarted {
-    pub shards: Vec<Dormant>,
-    pub sinks: Sinks,
-    pub desk: Desk,
+    pub shards: Vec<UnstartedShard>,
+    pub sinks: BatchSenders,
+    pub query_engine: QueryEngineTask,
 }
 
 impl Hub {
@@ -221,12 +230,12 @@ impl Hub {
         let (options, store) = (Arc::clone(&access.options), SharedStore::clone(&access.store));
         let names = &access.names;
         let tables = Arc::new(Tables::new(names.clone()));
-        let (handles, dormant, sinks, query_sinks) = Shards::new(shards, tip);
+        let (handles, unstarted, sinks, query_sinks) = Shards::new(shards, tip);
         let tail = Tail::new(tip, Arc::clone(&tables));
         let (queries, orders) = Queries::new();
         // It hears everything from the first event on.
         let events = tail.headers();
-        let desk = Desk { orders, events, sinks: query_sinks, position: tip };
+        let query_engine = QueryEngineTask { orders, events, sinks: query_sinks, position: tip };
         let hub = Hub {
             id,
             tail,
@@ -244,13 +253,13 @@ impl Hub {
             options,
             store,
         };
-        (hub, Unstarted { shards: dormant, sinks, desk })
+        (hub, Unstarted { shards: unstarted, sinks, query_engine })
     }
 
     /// Starts the shards.
     pub fn start(
         self: &Arc<Hub>,
-        shards: Vec<Dormant>,
+        shards: Vec<UnstartedShard>,
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) {

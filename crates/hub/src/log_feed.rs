@@ -13,16 +13,16 @@ use bytes::BytesMut;
 
 use tidewire_store::{Position, TABLE_PREFIX};
 
-use super::audience::{Circle, Manner, Member};
+use super::audience::{EncodingGroup, Follower, ViewMode};
 use super::connection::{SessionLink, StartFrom, Subscription};
-use super::flush::Room;
+use super::flush::WriteBudget;
 use super::frames::{self, Envelope};
 use super::shard::Shard;
 use super::subscribe::leave;
-use crate::horizon::Horizon;
-use crate::kinds::{About, Leaving, Lost, Subject, Written};
-use crate::lens::{Lens, PatternSeat};
+use crate::kinds::{About, Detach, Lost, Subject, Written};
 use crate::lookup::Reach;
+use crate::min_offset::MinOffset;
+use crate::row_filter::{PatternPermit, RowFilter};
 
 /// A stream, or a table's rows, that a client wants to follow.
 #[derive(Debug, Clone)]
@@ -33,11 +33,11 @@ pub struct StreamRequest {
     pub reach: Reach,
     pub start: StartFrom,
     /// The log must have got this far first.
-    pub horizon: Horizon,
+    pub min_offset: MinOffset,
     pub link: Option<SessionLink>,
-    pub manner: Manner,
+    pub mode: ViewMode,
     /// Its places among the patterns of whoever asks.
-    pub patterns: Option<PatternSeat>,
+    pub patterns: Option<PatternPermit>,
 }
 
 /// Where it stands in its stream, and how it is told of that.
@@ -46,11 +46,11 @@ pub struct Feed {
     pub stream: Arc<str>,
     pub reach: Reach,
     pub start: StartFrom,
-    pub horizon: Horizon,
-    pub manner: Manner,
-    _patterns: Option<PatternSeat>,
+    pub min_offset: MinOffset,
+    pub mode: ViewMode,
+    _patterns: Option<PatternPermit>,
     /// What its view is seen through, kept for as long as it is.
-    pub lens: Option<Arc<Lens>>,
+    pub row_filter: Option<Arc<RowFilter>>,
     pub state: State,
     /// What was dropped and not yet told: after, up to.
     pub(crate) gap: Option<(Position, Position)>,
@@ -75,10 +75,10 @@ impl Feed {
             stream: request.stream,
             reach: request.reach,
             start: request.start,
-            horizon: request.horizon,
-            manner: request.manner,
+            min_offset: request.min_offset,
+            mode: request.mode,
             _patterns: request.patterns,
-            lens: None,
+            row_filter: None,
             state: State::Replaying(0),
             gap: None,
             gapped: false,
@@ -96,8 +96,8 @@ impl Feed {
     }
 
     /// Those who get the same bytes, under a name.
-    pub(crate) fn circle(&self, query_id: &Arc<str>) -> Circle {
-        Circle::Named(Arc::clone(query_id), self.manner.clone())
+    pub(crate) fn encoding_group(&self, query_id: &Arc<str>) -> EncodingGroup {
+        EncodingGroup::Named(Arc::clone(query_id), self.mode.clone())
     }
 
     /// The message of what was dropped, if it is yet to be told.
@@ -125,7 +125,7 @@ impl Subject for Feed {
     }
 
     /// The gap, which has grown until now with what was dropped after it.
-    fn write(&mut self, _: &mut About<'_>, _: u32, room: &mut Room<'_>) -> Written {
+    fn write(&mut self, _: &mut About<'_>, _: u32, room: &mut WriteBudget<'_>) -> Written {
         let mut bytes = BytesMut::new();
         if let Some(message) = self.take_gap() {
             frames::put(&mut bytes, room.dialect, message.as_bytes(), None, room.deflater);
@@ -149,7 +149,7 @@ impl Subject for Feed {
         self.take_gap().into_iter().collect()
     }
 
-    fn leave(&self, shard: &mut Shard, member: Member, query_id: &Arc<str>, _: Leaving) {
-        leave(&mut shard.audiences, &self.stream, &self.circle(query_id), member);
+    fn leave(&self, shard: &mut Shard, follower: Follower, query_id: &Arc<str>, _: Detach) {
+        leave(&mut shard.audiences, &self.stream, &self.encoding_group(query_id), follower);
     }
 }

@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 
 use tidewire_store::Position;
 
-use super::outlet::{Outlet, Refused};
+use super::transport::{Refused, Transport};
 use crate::kinds::Written;
 
 /// Pieces that go out in one write.
@@ -18,15 +18,15 @@ const PIECES_MAX: usize = 64;
 
 /// One piece of what waits.
 #[derive(Debug)]
-pub struct Parcel {
+pub struct QueuedItem {
     pub(super) bytes: Bytes,
-    pub(super) cargo: Cargo,
+    pub(super) item: OutboxItem,
     pub(super) queued_ms: u64,
 }
 
 /// What a piece is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cargo {
+pub(super) enum OutboxItem {
     /// Events of a subscription that were pushed live: the last one's position, how many, and when
     /// the first was appended.
     Live { slot: Slot, from: Position, to: Position, events: u32, created_at_ms: i64 },
@@ -46,16 +46,16 @@ pub(super) enum Cargo {
     Last,
 }
 
-impl Cargo {
+impl OutboxItem {
     /// Events that happen, after one position up to another.
     pub(super) fn live(
         slot: Slot,
         (from, to): (Position, Position),
         events: usize,
         created_at_ms: i64,
-    ) -> Cargo {
+    ) -> OutboxItem {
         let events = u32::try_from(events).unwrap_or(u32::MAX);
-        Cargo::Live { slot, from, to, events, created_at_ms }
+        OutboxItem::Live { slot, from, to, events, created_at_ms }
     }
 }
 
@@ -74,22 +74,22 @@ impl Slot {
 /// The queue.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    parcels: VecDeque<Parcel>,
+    items: VecDeque<QueuedItem>,
     pub(super) events: usize,
     pub(super) bytes: usize,
     /// Bytes of messages of the connection's own.
     pub(super) message_bytes: usize,
-    /// The first parcel is out in part.
+    /// The first item is out in part.
     begun: bool,
     ping_waits: bool,
 }
 
 /// What was taken out.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Withdrawn {
+pub(super) struct RemovedItems {
     /// The client has everything up to here.
     pub(super) from: Position,
-    pub(super) parcels: u32,
+    pub(super) items: u32,
 }
 
 /// What a flush did.
@@ -105,49 +105,49 @@ pub(super) enum Flushed {
     Gone,
 }
 
-/// What the flush tells of each parcel that is out.
+/// What the flush tells of each item that is out.
 pub(super) trait Sent {
     /// What a subscription says, now that its turn has come.
     fn write(&mut self, slot: Slot, ticket: u32) -> Written;
-    /// A parcel is out.
-    fn sent(&mut self, cargo: &Cargo);
+    /// An item is out.
+    fn sent(&mut self, item: &OutboxItem);
 }
 
 impl Outbox {
     pub(super) fn is_empty(&self) -> bool {
-        self.parcels.is_empty()
+        self.items.is_empty()
     }
 
     /// Bytes of all that waits, counted against its bounds or not.
     pub(super) fn total_bytes(&self) -> usize {
-        self.parcels.iter().map(|parcel| parcel.bytes.len()).sum()
+        self.items.iter().map(|queued| queued.bytes.len()).sum()
     }
 
     /// When the oldest of what waits was put there.
     pub(super) fn oldest_ms(&self) -> Option<u64> {
-        self.parcels.front().map(|parcel| parcel.queued_ms)
+        self.items.front().map(|queued| queued.queued_ms)
     }
 
-    pub(super) fn push(&mut self, parcel: Parcel) {
-        match parcel.cargo {
-            Cargo::Live { events, .. } => {
+    pub(super) fn push(&mut self, queued: QueuedItem) {
+        match queued.item {
+            OutboxItem::Live { events, .. } => {
                 self.events += events as usize;
-                self.bytes += parcel.bytes.len();
+                self.bytes += queued.bytes.len();
             }
-            Cargo::Ping => {
+            OutboxItem::Ping => {
                 if self.ping_waits {
                     return;
                 }
                 self.ping_waits = true;
                 // Before what waits, so that a slow client can answer in time; but not inside a
                 // frame that is half out.
-                self.parcels.insert(usize::from(self.begun), parcel);
+                self.items.insert(usize::from(self.begun), queued);
                 return;
             }
-            Cargo::Message => self.message_bytes += parcel.bytes.len(),
+            OutboxItem::Message => self.message_bytes += queued.bytes.len(),
             _ => {}
         }
-        self.parcels.push_back(parcel);
+        self.items.push_back(queued);
     }
 
     /// Notes that the first of what waits is out in part.
@@ -156,18 +156,18 @@ impl Outbox {
     }
 
     /// Takes out what waits live for a subscription.
-    pub(super) fn withdraw(&mut self, wanted: Slot) -> Option<Withdrawn> {
-        let mut withdrawn: Option<Withdrawn> = None;
+    pub(super) fn withdraw(&mut self, wanted: Slot) -> Option<RemovedItems> {
+        let mut withdrawn: Option<RemovedItems> = None;
         let begun = usize::from(self.begun);
         let mut index = 0;
         let (mut events_out, mut bytes_out) = (0, 0);
-        self.parcels.retain(|parcel| {
+        self.items.retain(|queued| {
             index += 1;
-            match parcel.cargo {
-                Cargo::Live { slot, from, events, .. } if slot == wanted && index > begun => {
-                    withdrawn.get_or_insert(Withdrawn { from, parcels: 0 }).parcels += 1;
+            match queued.item {
+                OutboxItem::Live { slot, from, events, .. } if slot == wanted && index > begun => {
+                    withdrawn.get_or_insert(RemovedItems { from, items: 0 }).items += 1;
                     events_out += events as usize;
-                    bytes_out += parcel.bytes.len();
+                    bytes_out += queued.bytes.len();
                     false
                 }
                 _ => true,
@@ -181,8 +181,8 @@ impl Outbox {
     /// Takes out all that waits live. Returns from where on each subscription lacks something.
     pub(super) fn withdraw_all(&mut self) -> Vec<(Slot, Position)> {
         let mut lacking: Vec<(Slot, Position)> = Vec::new();
-        for parcel in self.parcels.iter().skip(usize::from(self.begun)) {
-            if let Cargo::Live { slot, from, .. } = parcel.cargo
+        for queued in self.items.iter().skip(usize::from(self.begun)) {
+            if let OutboxItem::Live { slot, from, .. } = queued.item
                 && !lacking.iter().any(|(known, _)| *known == slot)
             {
                 lacking.push((slot, from));
@@ -194,47 +194,47 @@ impl Outbox {
         lacking
     }
 
-    /// Writes what the outlet takes.
-    pub(super) fn flush(&mut self, outlet: &Outlet, sent: &mut impl Sent) -> Flushed {
-        while let Some(first) = self.parcels.front_mut() {
-            if let Cargo::Turn { slot, ticket } = first.cargo {
+    /// Writes what the transport takes.
+    pub(super) fn flush(&mut self, transport: &Transport, sent: &mut impl Sent) -> Flushed {
+        while let Some(first) = self.items.front_mut() {
+            if let OutboxItem::Turn { slot, ticket } = first.item {
                 let queued_ms = first.queued_ms;
                 let Written { bytes, again, then, happened, .. } = sent.write(slot, ticket);
                 first.bytes = bytes;
                 // Not counted against the bounds: the socket paces it.
                 let (events, created_at_ms) = happened.unwrap_or_default();
                 let events = u32::try_from(events).unwrap_or(u32::MAX);
-                first.cargo = Cargo::Made { events, created_at_ms };
+                first.item = OutboxItem::Made { events, created_at_ms };
                 if let Some(ticket) = again {
-                    let cargo = Cargo::Turn { slot, ticket };
-                    self.push(Parcel { bytes: Bytes::new(), cargo, queued_ms });
+                    let item = OutboxItem::Turn { slot, ticket };
+                    self.push(QueuedItem { bytes: Bytes::new(), item, queued_ms });
                 }
-                then.into_iter().for_each(|parcel| self.push(parcel));
+                then.into_iter().for_each(|queued| self.push(queued));
                 continue;
             }
             if first.bytes.is_empty() {
                 // Of a subscription that had nothing to say, or an end without a word.
-                let is_last = first.cargo == Cargo::Last;
-                self.parcels.pop_front();
+                let is_last = first.item == OutboxItem::Last;
+                self.items.pop_front();
                 if is_last {
                     return Flushed::Finished;
                 }
                 continue;
             }
-            let written = if outlet.takes_pieces() && self.parcels.len() > 1 {
+            let written = if transport.takes_pieces() && self.items.len() > 1 {
                 let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
                 let mut count = 0;
-                for (piece, parcel) in pieces.iter_mut().zip(&self.parcels) {
-                    if matches!(parcel.cargo, Cargo::Turn { .. }) {
+                for (piece, queued) in pieces.iter_mut().zip(&self.items) {
+                    if matches!(queued.item, OutboxItem::Turn { .. }) {
                         break;
                     }
-                    *piece = IoSlice::new(&parcel.bytes);
+                    *piece = IoSlice::new(&queued.bytes);
                     count += 1;
                 }
-                outlet.write(&pieces[..count], &self.parcels[0].bytes)
+                transport.write(&pieces[..count], &self.items[0].bytes)
             } else {
-                let first = &self.parcels[0].bytes;
-                outlet.write(&[IoSlice::new(first)], first)
+                let first = &self.items[0].bytes;
+                transport.write(&[IoSlice::new(first)], first)
             };
             match written {
                 Ok(count) => {
@@ -246,9 +246,9 @@ impl Outbox {
                 Err(Refused::Gone) => return Flushed::Gone,
             }
         }
-        if self.parcels.capacity() > 8 {
+        if self.items.capacity() > 8 {
             // An idle connection holds next to nothing.
-            self.parcels = VecDeque::new();
+            self.items = VecDeque::new();
         }
         Flushed::Empty
     }
@@ -256,11 +256,11 @@ impl Outbox {
     /// Takes away what was written. Returns whether that was the last there is to be.
     fn advance(&mut self, mut written: usize, sent: &mut impl Sent) -> bool {
         while written > 0 {
-            let Some(first) = self.parcels.front_mut() else { return false };
+            let Some(first) = self.items.front_mut() else { return false };
             if written < first.bytes.len() {
-                match first.cargo {
-                    Cargo::Live { .. } => self.bytes -= written,
-                    Cargo::Message => self.message_bytes -= written,
+                match first.item {
+                    OutboxItem::Live { .. } => self.bytes -= written,
+                    OutboxItem::Message => self.message_bytes -= written,
                     _ => {}
                 }
                 first.bytes.advance(written);
@@ -269,18 +269,18 @@ impl Outbox {
             }
             written -= first.bytes.len();
             self.begun = false;
-            let Some(done) = self.parcels.pop_front() else { return false };
-            match done.cargo {
-                Cargo::Live { events, .. } => {
+            let Some(done) = self.items.pop_front() else { return false };
+            match done.item {
+                OutboxItem::Live { events, .. } => {
                     self.events -= events as usize;
                     self.bytes -= done.bytes.len();
                 }
-                Cargo::Message => self.message_bytes -= done.bytes.len(),
-                Cargo::Ping => self.ping_waits = false,
-                Cargo::Last => return true,
+                OutboxItem::Message => self.message_bytes -= done.bytes.len(),
+                OutboxItem::Ping => self.ping_waits = false,
+                OutboxItem::Last => return true,
                 _ => {}
             }
-            sent.sent(&done.cargo);
+            sent.sent(&done.item);
         }
         false
     }

@@ -13,17 +13,17 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// How often the same was asked without an answer.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct RetryPolicy {
     wait: Duration,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience { wait: RETRY_MIN }
+impl Default for RetryPolicy {
+    fn default() -> RetryPolicy {
+        RetryPolicy { wait: RETRY_MIN }
     }
 }
 
-impl Patience {
+impl RetryPolicy {
     /// What was answered; or none, when it is time to ask again. Gives back a problem that will not pass.
     pub(crate) async fn bear<T>(
         &mut self,
@@ -50,7 +50,7 @@ mod tests {
         let problem =
             || Problem::bad_request("column_not_found", "there is no such column", "name one");
         let (failed, lags) = (Err::<(), _>(problem()), Err::<(), _>(problem().retry_after_s(1)));
-        let mut patience = Patience::default();
+        let mut patience = RetryPolicy::default();
         assert!(patience.bear(failed).await.is_err());
         assert!(patience.bear(lags).await.expect("it may pass").is_none());
         assert_eq!(patience.wait, RETRY_MIN * 2);

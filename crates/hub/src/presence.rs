@@ -8,7 +8,7 @@ use tidewire_store::StoreError;
 
 use tidewire_access::auth::Ended;
 
-use super::{Arrival, Command, Facts, Handle, Key, Outlet};
+use super::{Arrival, Command, ConnectionInfo, Handle, Key, Transport};
 
 /// A connection of a shard.
 #[derive(Debug)]
@@ -41,20 +41,24 @@ impl Handle {
     }
 
     /// Takes a place for a client.
-    pub async fn attach(&self, outlet: Outlet, facts: Arc<Facts>) -> Result<Presence, StoreError> {
+    pub async fn attach(
+        &self,
+        transport: Transport,
+        connection_info: Arc<ConnectionInfo>,
+    ) -> Result<Presence, StoreError> {
         let (reply, attached) = oneshot::channel();
-        self.ask(Command::Attach { outlet, facts, reply }).await;
+        self.ask(Command::Attach { transport, connection_info, reply }).await;
         attached.await.map_err(|_| StoreError::Closed)
     }
 
     /// Takes a place for a reader.
     pub async fn admit(
         &self,
-        outlet: Outlet,
+        transport: Transport,
         arrival: Box<Arrival>,
     ) -> Result<Presence, StoreError> {
         let (reply, admitted) = oneshot::channel();
-        self.ask(Command::Admit { outlet, arrival, reply }).await;
+        self.ask(Command::Admit { transport, arrival, reply }).await;
         admitted.await.map_err(|_| StoreError::Closed)
     }
 }

@@ -72,16 +72,16 @@ pub enum Extent {
 
 /// How a reader of a stream is spoken to.
 #[derive(Debug, Clone, Copy)]
-pub struct Voice {
+pub struct ReaderFormat {
     epoch: Epoch,
     form: Form,
     /// The cursor that the client came with.
     cursor: Option<u64>,
 }
 
-impl Voice {
-    pub fn new(epoch: Epoch, content_type: &str, client_cursor: Option<&str>) -> Voice {
-        Voice { epoch, form: Form::of(content_type), cursor: cursor::parse(client_cursor) }
+impl ReaderFormat {
+    pub fn new(epoch: Epoch, content_type: &str, client_cursor: Option<&str>) -> ReaderFormat {
+        ReaderFormat { epoch, form: Form::of(content_type), cursor: cursor::parse(client_cursor) }
     }
 
     /// Whether data goes as base64.
@@ -90,8 +90,8 @@ impl Voice {
     }
 
     /// How readers of the same stream are spoken to who came without a cursor.
-    pub(crate) fn common(self) -> Voice {
-        Voice { cursor: None, ..self }
+    pub(crate) fn common(self) -> ReaderFormat {
+        ReaderFormat { cursor: None, ..self }
     }
 
     /// Whether the reader can be sent a frame that was made for all. One whose cursor is not behind
@@ -166,8 +166,8 @@ mod tests {
     }
 
     fn text(content_type: &str, events: &[Event], extent: Extent) -> String {
-        let voice = Voice::new(Epoch::FIRST, content_type, None);
-        let frame = voice.frame(events, Position::new(42), extent, NOW_MS);
+        let reader_format = ReaderFormat::new(Epoch::FIRST, content_type, None);
+        let frame = reader_format.frame(events, Position::new(42), extent, NOW_MS);
         String::from_utf8(frame.bytes(Dialect::ServerSent).to_vec()).expect("text")
     }
 
@@ -215,9 +215,9 @@ mod tests {
 
     #[test]
     fn a_chunk_is_the_text_with_its_length() {
-        let voice = Voice::new(Epoch::FIRST, "text/plain", None);
+        let reader_format = ReaderFormat::new(Epoch::FIRST, "text/plain", None);
         for frame in [
-            voice.frame(&[event(1, b"x")], Position::new(1), Extent::Partly, 0),
+            reader_format.frame(&[event(1, b"x")], Position::new(1), Extent::Partly, 0),
             Frame::of(":\n\n"),
         ] {
             let text = frame.bytes(Dialect::ServerSent);
@@ -228,15 +228,17 @@ mod tests {
 
     #[test]
     fn a_cursor_that_is_ahead_of_the_clock_gets_a_frame_of_its_own() {
-        let voice = |cursor| Voice::new(Epoch::FIRST, "text/plain", cursor);
-        let frame = |voice: Voice| voice.frame(&[], Position::START, Extent::Partly, NOW_MS);
-        let common = frame(voice(Some("5000")).common());
+        let reader_format = |cursor| ReaderFormat::new(Epoch::FIRST, "text/plain", cursor);
+        let frame = |reader_format: ReaderFormat| {
+            reader_format.frame(&[], Position::START, Extent::Partly, NOW_MS)
+        };
+        let common = frame(reader_format(Some("5000")).common());
         for behind in [None, Some("99"), Some("junk")] {
-            assert!(voice(behind).takes(&common), "{behind:?}");
+            assert!(reader_format(behind).takes(&common), "{behind:?}");
         }
         for ahead in ["100", "5000"] {
-            assert!(!voice(Some(ahead)).takes(&common), "{ahead}");
-            let own = frame(voice(Some(ahead)));
+            assert!(!reader_format(Some(ahead)).takes(&common), "{ahead}");
+            let own = frame(reader_format(Some(ahead)));
             assert!(own.cursor > ahead.parse().expect("a number"), "{} after {ahead}", own.cursor);
             let text = String::from_utf8(own.text.to_vec()).expect("text");
             assert!(text.contains(&format!("\"streamCursor\":\"{}\"", own.cursor)), "{text}");

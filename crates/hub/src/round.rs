@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::audience::Member;
+use super::audience::Follower;
 use crate::kinds::News;
 
 /// Bytes that one round takes along. What comes while a large audience is served goes out with the next
@@ -14,8 +14,8 @@ pub(crate) const ROUND_BYTES_MAX: usize = 128 << 10;
 #[derive(Debug)]
 pub struct Round {
     pub news: News,
-    members: Arc<Vec<Member>>,
-    /// `next <= members.len()`: those before it have been served.
+    followers: Arc<Vec<Follower>>,
+    /// `next <= followers.len()`: those before it have been served.
     next: usize,
     /// Some have been served.
     begun: bool,
@@ -36,8 +36,8 @@ pub struct Serving {
 impl Round {
     /// Members that came or left since the list was taken do no harm: who came later does not need the
     /// news, and who left is not found any more.
-    pub(crate) fn new(news: News, members: Arc<Vec<Member>>) -> Round {
-        Round { news, members, next: 0, begun: false, serving: Serving::default() }
+    pub(crate) fn new(news: News, followers: Arc<Vec<Follower>>) -> Round {
+        Round { news, followers, next: 0, begun: false, serving: Serving::default() }
     }
 
     /// One whose news says whom it concerns.
@@ -47,25 +47,25 @@ impl Round {
 
     /// How many it concerns.
     pub(super) fn size(&self) -> usize {
-        self.members.len() + self.news.more()
+        self.followers.len() + self.news.more()
     }
 
     /// The next, at most so many. None are left if these are none.
-    pub(super) fn take(&mut self, count: usize) -> (Arc<Vec<Member>>, Range<usize>) {
+    pub(super) fn take(&mut self, count: usize) -> (Arc<Vec<Follower>>, Range<usize>) {
         self.begun = true;
-        if self.next >= self.members.len()
+        if self.next >= self.followers.len()
             && let Some(more) = self.news.next_members()
         {
-            (self.members, self.next) = (more, 0);
+            (self.followers, self.next) = (more, 0);
         }
-        let end = self.members.len().min(self.next.saturating_add(count));
+        let end = self.followers.len().min(self.next.saturating_add(count));
         let taken = self.next..end;
         self.next = end;
-        (Arc::clone(&self.members), taken)
+        (Arc::clone(&self.followers), taken)
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.next >= self.members.len() && self.news.more() == 0
+        self.next >= self.followers.len() && self.news.more() == 0
     }
 
     /// Takes along what comes after it for the same cohort, if it has not begun. Gives it back if it must
@@ -74,14 +74,14 @@ impl Round {
         if self.begun {
             return Some(later);
         }
-        let Round { news, members, next, begun, serving } = later;
+        let Round { news, followers, next, begun, serving } = later;
         match self.news.absorb(news) {
             Ok(()) => {
                 // One who came since may need the later news; one who left is not found.
-                self.members = members;
+                self.followers = followers;
                 None
             }
-            Err(news) => Some(Round { news, members, next, begun, serving }),
+            Err(news) => Some(Round { news, followers, next, begun, serving }),
         }
     }
 }

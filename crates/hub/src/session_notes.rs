@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{Position, SessionChange, SessionOutcome, SharedStore, StoreError};
 
-use crate::bell::Bell;
+use crate::batch_notify::BatchNotify;
 
 /// How long a note waits for others.
 const GATHER: Duration = Duration::from_millis(200);
@@ -25,12 +25,12 @@ type Reply = oneshot::Sender<Result<SessionOutcome, StoreError>>;
 /// What waits to be committed.
 #[derive(Debug, Default)]
 pub struct Batch {
-    waiting: Mutex<Waiting>,
-    bell: Bell,
+    waiting: Mutex<PendingNotes>,
+    notify: BatchNotify,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingNotes {
     asked: Vec<(SessionChange, Reply)>,
     /// Pointers by session and stream: the epoch and the furthest position.
     pointers: HashMap<(String, String), (u64, Position)>,
@@ -38,7 +38,7 @@ struct Waiting {
     others: Vec<SessionChange>,
 }
 
-impl Waiting {
+impl PendingNotes {
     fn is_empty(&self) -> bool {
         self.asked.is_empty() && self.pointers.is_empty() && self.others.is_empty()
     }
@@ -55,7 +55,7 @@ impl Waiting {
 }
 
 impl Batch {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, PendingNotes> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -74,7 +74,7 @@ impl Batch {
                 outcomes.push(outcome);
             }
         }
-        self.bell.ask();
+        self.notify.ask();
         let mut last = SessionOutcome::Done;
         for outcome in outcomes {
             last = outcome.await.map_err(|_| StoreError::Closed)??;
@@ -91,13 +91,13 @@ impl Batch {
             waiting.note(change);
         }
         drop(waiting);
-        self.bell.note();
+        self.notify.note();
     }
 
     /// Commits until `stop`, and then what is left.
     pub async fn run(&self, store: SharedStore, stop: CancellationToken) {
         loop {
-            let stopping = self.bell.heard(GATHER, &stop).await;
+            let stopping = self.notify.heard(GATHER, &stop).await;
             while !self.waiting().is_empty() {
                 if self.commit(&store).await.is_err() {
                     if stopping {

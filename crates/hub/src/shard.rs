@@ -12,17 +12,17 @@ use slab::Slab;
 
 use tidewire_store::Position;
 
-use super::audience::{Audience, Member};
+use super::audience::{Audience, Follower};
 use super::backlog::Backlog;
 use super::connection::{Connection, Key};
-use super::facts::Facts;
-use super::outbox::{Cargo, Slot};
+use super::connection_info::ConnectionInfo;
+use super::outbox::{OutboxItem, Slot};
 use super::stats::{Stats, add, set, subtract};
 use super::subscribe::leave;
 use super::upkeep::Due;
-use super::{Command, Handle, Outlet};
+use super::{Command, Handle, Transport};
 use crate::Hub;
-use crate::kinds::{self, Leaving, Rosters};
+use crate::kinds::{self, Detach, Rosters};
 use crate::messages::{Closing, ServerMessage as _};
 use crate::reader_frame::Frame;
 use tidewire_wire::clock::{clock_ms, now_ms};
@@ -98,13 +98,13 @@ impl Shard {
 
     pub(super) fn obey(&mut self, command: Command) {
         match command {
-            Command::Attach { outlet, facts, reply } => {
-                let key = self.attach(outlet, facts, false);
+            Command::Attach { transport, connection_info, reply } => {
+                let key = self.attach(transport, connection_info, false);
                 // One who has gone again is not kept: the presence that is not taken detaches it.
                 let _ = reply.send(self.handle.presence(key));
             }
-            Command::Admit { outlet, arrival, reply } => {
-                let key = self.admit_reader(outlet, *arrival);
+            Command::Admit { transport, arrival, reply } => {
+                let key = self.admit_reader(transport, *arrival);
                 let _ = reply.send(self.handle.presence(key));
             }
             Command::Identify { key, session, cursor } => {
@@ -117,7 +117,7 @@ impl Shard {
             Command::Send { key, frame } => {
                 let now_ms = self.now_ms;
                 if let Some(connection) = self.connection(key) {
-                    connection.queue(frame, Cargo::Message, now_ms);
+                    connection.queue(frame, OutboxItem::Message, now_ms);
                 }
                 self.touch(key.index);
             }
@@ -137,9 +137,9 @@ impl Shard {
             Command::OfKind(command) => command.obey(self),
             Command::Expire { key, reason } => self.expire(key, reason),
             Command::End { id, query_id } => self.end_by_name(&id, query_id.as_deref()),
-            Command::Portray { wanted, reply } => {
+            Command::ListConnections { wanted, reply } => {
                 // One who has gone again does not want to know.
-                let _ = reply.send(self.portray(&wanted));
+                let _ = reply.send(self.list_connections(&wanted));
             }
             Command::Close { key, code, reason } => self.close(key, code, reason),
         }
@@ -162,7 +162,7 @@ impl Shard {
     /// Ends a connection, or one of its subscriptions, because an operator says so.
     fn end_by_name(&mut self, id: &str, query_id: Option<&str>) {
         let reason = tidewire_access::auth::Ended::Killed.reason();
-        let named = |connection: &Connection| *connection.facts.id == *id;
+        let named = |connection: &Connection| *connection.connection_info.id == *id;
         let found = self.connections.iter().find(|(_, connection)| named(connection));
         let Some((index, connection)) = found else { return };
         let key = Key { index, serial: connection.serial };
@@ -174,23 +174,33 @@ impl Shard {
     }
 
     /// A place for a connection.
-    pub(super) fn attach(&mut self, outlet: Outlet, facts: Arc<Facts>, reads: bool) -> Key {
+    pub(super) fn attach(
+        &mut self,
+        transport: Transport,
+        connection_info: Arc<ConnectionInfo>,
+        reads: bool,
+    ) -> Key {
         self.next_serial += 1;
         let serial = self.next_serial;
         let ping_ms = ms(self.hub.options.live.ping);
         // Spread, so that those who came together are not pinged together.
         let first_ping = self.now_ms + rand::rng().random_range(ping_ms / 2..=ping_ms.max(1));
-        add(self.gauge(&outlet, reads), 1);
-        let index = self.connections.insert(Connection::new(serial, facts, outlet, first_ping));
+        add(self.gauge(&transport, reads), 1);
+        let index = self.connections.insert(Connection::new(
+            serial,
+            connection_info,
+            transport,
+            first_ping,
+        ));
         Key { index, serial }
     }
 
     /// The gauge that counts connections of this kind.
-    fn gauge(&self, outlet: &Outlet, reads: bool) -> &AtomicU64 {
-        match outlet {
+    fn gauge(&self, transport: &Transport, reads: bool) -> &AtomicU64 {
+        match transport {
             _ if reads => &self.stats.readers,
-            Outlet::WebSocket { .. } => &self.stats.websockets,
-            Outlet::Chunks(_) | Outlet::ServerSent(_) => &self.stats.server_sent,
+            Transport::WebSocket { .. } => &self.stats.websockets,
+            Transport::Chunks(_) | Transport::ServerSent(_) => &self.stats.server_sent,
         }
     }
 
@@ -205,17 +215,17 @@ impl Shard {
         let Some(connection) = self.connections.try_remove(index) else { return };
         let key = Key { index, serial: connection.serial };
         for (slot, subscription) in connection.slots() {
-            let (member, query_id) = (Member { key, slot }, &subscription.query_id);
-            subscription.kind.subject().leave(self, member, query_id, Leaving::WithConnection);
+            let (follower, query_id) = (Follower { key, slot }, &subscription.query_id);
+            subscription.kind.subject().leave(self, follower, query_id, Detach::WithConnection);
             subtract(&self.stats.subscriptions, 1);
         }
         if let Some(reader) = &connection.reader {
-            let (stream, circle, member) = reader.membership(key);
-            leave(&mut self.audiences, stream, &circle, member);
+            let (stream, encoding_group, follower) = reader.membership(key);
+            leave(&mut self.audiences, stream, &encoding_group, follower);
         }
         kinds::forget(self, key, &connection);
         set(&self.stats.streams, self.audiences.len());
-        subtract(self.gauge(&connection.outlet, connection.reader.is_some()), 1);
+        subtract(self.gauge(&connection.transport, connection.reader.is_some()), 1);
     }
 
     pub(super) fn writable(&mut self, key: Key) {
@@ -241,7 +251,7 @@ impl Shard {
         let now_ms = self.now_ms;
         if let Some(connection) = self.connection(key) {
             let last = connection.dialect().close(code, reason);
-            connection.queue(last, Cargo::Last, now_ms);
+            connection.queue(last, OutboxItem::Last, now_ms);
             connection.closing = true;
             self.touch(key.index);
         }
@@ -266,7 +276,7 @@ impl Shard {
             if let Some(connection) = self.connection(key)
                 && let Some(retry) = connection.dialect().retry(wait_ms)
             {
-                connection.queue(retry, Cargo::Message, now_ms);
+                connection.queue(retry, OutboxItem::Message, now_ms);
             }
             let closing = Closing { reason: "shutting_down", reconnect_in_ms: wait_ms };
             self.say(key, &closing.text());

@@ -7,11 +7,11 @@ use tokio::sync::mpsc;
 use tidewire_store::Position;
 
 use super::connection::Key;
+use super::shard_loop::Incoming;
 use super::stats::{Stats, Totals};
-use super::turns::Incoming;
-use super::{Command, Dormant, KindCommand, rendezvous};
-use crate::kinds::query::engine::{QuerySight, QuerySinks};
-use crate::tail::{Sight, Sinks};
+use super::{Command, KindCommand, UnstartedShard, rendezvous};
+use crate::kinds::query::engine::{QueryUpdates, UpdateSenders};
+use crate::tail::{BatchSenders, LogBatch};
 
 /// Commands that may wait for a shard before those who send them do.
 const COMMANDS_MAX: usize = 1_024;
@@ -51,18 +51,18 @@ impl Shards {
     pub(super) fn new(
         count: usize,
         position: Position,
-    ) -> (Shards, Vec<Dormant>, Sinks, QuerySinks) {
+    ) -> (Shards, Vec<UnstartedShard>, BatchSenders, UpdateSenders) {
         let (mut handles, mut running, mut sinks) = (Vec::new(), Vec::new(), Vec::new());
         let mut query_sinks = Vec::new();
         for index in 0..count.max(1) {
             let (commands, commanded) = mpsc::channel(COMMANDS_MAX);
             let (departures, departed) = mpsc::unbounded_channel();
-            let (sink, sights) = mpsc::channel::<Arc<Sight>>(SIGHTS_MAX);
-            let (query_sink, query_sights) = mpsc::channel::<Arc<QuerySight>>(SIGHTS_MAX);
+            let (sink, batches) = mpsc::channel::<Arc<LogBatch>>(SIGHTS_MAX);
+            let (query_sink, query_sights) = mpsc::channel::<Arc<QueryUpdates>>(SIGHTS_MAX);
             let handle = Handle { commands, departures, stats: Arc::default() };
             let incoming =
-                Incoming { commands: commanded, departures: departed, sights, query_sights };
-            running.push(Dormant { handle: handle.clone(), incoming, position, index });
+                Incoming { commands: commanded, departures: departed, batches, query_sights };
+            running.push(UnstartedShard { handle: handle.clone(), incoming, position, index });
             handles.push(handle);
             sinks.push(sink);
             query_sinks.push(query_sink);

@@ -1,4 +1,4 @@
-//! Readers of a shard whose sockets, appends and sights come in any order: what each gets is exactly
+//! Readers of a shard whose sockets, appends and batches come in any order: what each gets is exactly
 //! what its stream holds after its start, whatever it was live for, caught up on, or read again.
 
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use tokio::time::Interval;
 use tidewire_store::memory::{Delay, MemoryData, MemoryStore};
 use tidewire_store::{Actor, Append, Clock, Command as LogCommand, Create, PageLimit, SharedStore};
 
-use super::outlet::ServerSent;
 use super::shard::Shard;
-use super::turns::Incoming;
-use super::{Arrival, Key, Outlet};
-use crate::tail::Sinks;
+use super::shard_loop::Incoming;
+use super::transport::ServerSent;
+use super::{Arrival, Key, Transport};
+use crate::tail::BatchSenders;
 use crate::testing;
 use crate::{Hub, Unstarted};
 use tidewire_access::options::{Access, Options};
@@ -29,7 +29,7 @@ const LATE: [u32; 11] = [0, 2, 0, 7, 1, 0, 12, 3, 0, 1, 5];
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone)]
-enum Step {
+enum SimulationStep {
     /// Some messages of so many bytes.
     Append { stream: usize, messages: usize, bytes: usize },
     /// The tail follows the log; or does so blindly, as when nobody attended while it read.
@@ -44,22 +44,23 @@ enum Step {
     Read { reader: usize, pieces: usize },
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<SimulationStep>> {
     let stream = 0..STREAMS.len();
     // Few and small, as live; or more than the tail remembers, or gives at a time.
     let append = |messages: std::ops::Range<usize>| {
-        (stream.clone(), messages, prop_oneof![3 => Just(10), 1 => Just(3_000)])
-            .prop_map(|(stream, messages, bytes)| Step::Append { stream, messages, bytes })
+        (stream.clone(), messages, prop_oneof![3 => Just(10), 1 => Just(3_000)]).prop_map(
+            |(stream, messages, bytes)| SimulationStep::Append { stream, messages, bytes },
+        )
     };
     let step = prop_oneof![
         8 => append(1..4),
         2 => append(100..300),
-        10 => prop::bool::weighted(0.1).prop_map(|blindly| Step::Follow { blindly }),
-        12 => Just(Step::Turn),
+        10 => prop::bool::weighted(0.1).prop_map(|blindly| SimulationStep::Follow { blindly }),
+        12 => Just(SimulationStep::Turn),
         2 => (stream.clone(), any::<bool>())
-            .prop_map(|(stream, at_tail)| Step::Arrive { stream, at_tail }),
-        2 => Just(Step::Admit),
-        12 => (0usize..16, 1usize..6).prop_map(|(reader, pieces)| Step::Read { reader, pieces }),
+            .prop_map(|(stream, at_tail)| SimulationStep::Arrive { stream, at_tail }),
+        2 => Just(SimulationStep::Admit),
+        12 => (0usize..16, 1usize..6).prop_map(|(reader, pieces)| SimulationStep::Read { reader, pieces }),
     ];
     proptest::collection::vec(step, 1..250)
 }
@@ -72,7 +73,7 @@ struct Client {
     key: Option<Key>,
     arrival: Option<Arrival>,
     body: mpsc::Receiver<Bytes>,
-    outlet: Option<Outlet>,
+    transport: Option<Transport>,
     got: String,
     ended: bool,
 }
@@ -81,7 +82,7 @@ struct World {
     hub: Arc<Hub>,
     shard: Shard,
     incoming: Incoming,
-    sinks: Sinks,
+    sinks: BatchSenders,
     tick: Interval,
     clients: Vec<Client>,
     /// Messages of each stream.
@@ -133,16 +134,16 @@ impl World {
         }
     }
 
-    async fn take(&mut self, step: &Step) {
+    async fn take(&mut self, step: &SimulationStep) {
         match *step {
-            Step::Append { stream, messages, bytes } => {
+            SimulationStep::Append { stream, messages, bytes } => {
                 self.append(stream, messages, bytes, false).await;
             }
-            Step::Follow { blindly } => self.follow(blindly).await,
-            Step::Turn => self.turn().await,
-            Step::Arrive { stream, at_tail } => self.arrive(stream, at_tail).await,
-            Step::Admit => self.admit(),
-            Step::Read { reader, pieces } => self.read(reader, pieces),
+            SimulationStep::Follow { blindly } => self.follow(blindly).await,
+            SimulationStep::Turn => self.turn().await,
+            SimulationStep::Arrive { stream, at_tail } => self.arrive(stream, at_tail).await,
+            SimulationStep::Admit => self.admit(),
+            SimulationStep::Read { reader, pieces } => self.read(reader, pieces),
         }
     }
 
@@ -173,8 +174,8 @@ impl World {
         if blindly {
             let limit = PageLimit { events: 1_000, bytes: usize::MAX };
             let headers = store.follow(tail.position(), limit, Arc::new(|_: &str| false)).await;
-            if let Some(sight) = tail.hand_out(&headers.expect("a log")) {
-                self.sinks[0].try_send(Arc::new(sight)).expect("room");
+            if let Some(batch) = tail.hand_out(&headers.expect("a log")) {
+                self.sinks[0].try_send(Arc::new(batch)).expect("room");
             }
         }
         tail.catch_up(store, &self.sinks).await.expect("a log");
@@ -196,7 +197,7 @@ impl World {
             key: None,
             arrival: Some(arrival),
             body,
-            outlet: Some(Outlet::ServerSent(ServerSent { body: sender })),
+            transport: Some(Transport::ServerSent(ServerSent { body: sender })),
             got: String::new(),
             ended: false,
         });
@@ -204,8 +205,10 @@ impl World {
 
     fn admit(&mut self) {
         for client in &mut self.clients {
-            if let (Some(outlet), Some(arrival)) = (client.outlet.take(), client.arrival.take()) {
-                client.key = Some(self.shard.admit_reader(outlet, arrival));
+            if let (Some(transport), Some(arrival)) =
+                (client.transport.take(), client.arrival.take())
+            {
+                client.key = Some(self.shard.admit_reader(transport, arrival));
             }
         }
     }

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::connection::Connection;
-use super::flush::{Departing, Room};
+use super::flush::{FlushState, WriteBudget};
 use super::frames::Dialect;
-use super::outlet::{Outlet, ServerSent};
 use super::stats::Stats;
+use super::transport::{ServerSent, Transport};
 use crate::testing;
 
 /// Both ends.
@@ -23,8 +23,8 @@ pub(crate) struct SlowClient {
 impl SlowClient {
     pub(crate) fn new() -> SlowClient {
         let (sender, body) = mpsc::channel(1);
-        let outlet = Outlet::ServerSent(ServerSent { body: sender });
-        let connection = Connection::new(1, testing::facts("c"), outlet, 0);
+        let transport = Transport::ServerSent(ServerSent { body: sender });
+        let connection = Connection::new(1, testing::connection_info("c"), transport, 0);
         SlowClient { connection, body, got: String::new(), went_on: 0 }
     }
 
@@ -32,12 +32,12 @@ impl SlowClient {
     pub(crate) fn reads(&mut self, pieces: usize) {
         let stats = Stats::default();
         for _ in 0..=pieces {
-            let Connection { outbox, outlet, subscriptions, .. } = &mut self.connection;
+            let Connection { outbox, transport, subscriptions, .. } = &mut self.connection;
             let (deflater, dialect) = (&mut None, Dialect::ServerSent);
-            let room = Room { stats: &stats, deflater, dialect, wall_ms: 0 };
-            let mut departing = Departing { subscriptions, room, go_on: Vec::new() };
-            outbox.flush(outlet, &mut departing);
-            self.went_on += departing.go_on.len();
+            let room = WriteBudget { stats: &stats, deflater, dialect, wall_ms: 0 };
+            let mut flush_state = FlushState { subscriptions, room, go_on: Vec::new() };
+            outbox.flush(transport, &mut flush_state);
+            self.went_on += flush_state.go_on.len();
             if let Ok(piece) = self.body.try_recv() {
                 self.got.push_str(std::str::from_utf8(&piece).expect("text"));
             }

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use crate::messages::AsMessage as _;
 use tidewire_store::{Position, SessionChange};
 
-use super::audience::{Audience, Circle, Member};
-use super::connection::{Key, SessionLink, StartFrom, Subscription, Unread};
+use super::audience::{Audience, EncodingGroup, Follower};
+use super::connection::{Key, MissingStreams, SessionLink, StartFrom, Subscription};
 use super::outbox::Slot;
 use super::shard::Shard;
 use super::stats::{add, set, subtract};
-use crate::kinds::{Kind, Leaving, SubscribeRequest};
+use crate::kinds::{Detach, Kind, SubscribeRequest};
 use crate::log_feed::StreamRequest;
 use crate::log_feed::replay;
-use crate::log_feed::replay::Wanted;
+use crate::log_feed::replay::ReplayRequest;
 use crate::log_feed::{Feed, State};
 use crate::messages::{ServerMessage as _, SubscriptionEnded};
 use crate::reader_frame::Frame;
@@ -66,7 +66,7 @@ impl Shard {
         &mut self,
         key: Key,
         mut requests: Vec<StreamRequest>,
-        unread: Vec<Unread>,
+        unread: Vec<MissingStreams>,
         revision: u64,
     ) {
         let Some(connection) = self.connection(key) else { return };
@@ -98,8 +98,13 @@ impl Shard {
     }
 
     /// Takes a place in a stream's audience.
-    pub(super) fn enter(&mut self, stream: &Arc<str>, circle: Circle, member: Member) {
-        if self.audiences.get(stream).is_some_and(|audience| audience.attendance.ended()) {
+    pub(super) fn enter(
+        &mut self,
+        stream: &Arc<str>,
+        encoding_group: EncodingGroup,
+        follower: Follower,
+    ) {
+        if self.audiences.get(stream).is_some_and(|audience| audience.topic_guard.ended()) {
             // The stream was deleted, and this shard is about to see that. Who comes now means the
             // next stream of its name.
             self.retire(stream);
@@ -107,17 +112,17 @@ impl Shard {
         let tail = &self.hub.tail;
         let audience = self.audiences.entry(Arc::clone(stream));
         let audience = audience.or_insert_with(|| Audience::new(tail.attend(stream)));
-        audience.enter(circle, member);
+        audience.enter(encoding_group, follower);
         set(&self.stats.streams, self.audiences.len());
     }
 
     /// Ends all that follow a stream that is gone.
     fn retire(&mut self, stream: &Arc<str>) {
         let Some(audience) = self.audiences.get(stream) else { return };
-        for (circle, member) in audience.members() {
-            match circle {
-                Circle::Named(..) => self.end(member.key, member.slot, "stream_deleted"),
-                Circle::Readers(_) => self.end_reader(member.key, &Frame::default()),
+        for (encoding_group, follower) in audience.followers() {
+            match encoding_group {
+                EncodingGroup::Named(..) => self.end(follower.key, follower.slot, "stream_deleted"),
+                EncodingGroup::Readers(_) => self.end_reader(follower.key, &Frame::default()),
             }
         }
         self.audiences.remove(stream);
@@ -143,7 +148,7 @@ impl Shard {
             let Some(subscription) = connection.subscription(slot) else { continue };
             let Some(feed) = subscription.kind.feed_mut() else { continue };
             feed.state = State::Replaying(replay);
-            wanted.push(Wanted {
+            wanted.push(ReplayRequest {
                 slot,
                 query_id: Arc::clone(&subscription.query_id),
                 stream: Arc::clone(&feed.stream),
@@ -153,8 +158,8 @@ impl Shard {
                 } else {
                     feed.start
                 },
-                horizon: feed.horizon,
-                manner: feed.manner.clone(),
+                min_offset: feed.min_offset,
+                mode: feed.mode.clone(),
                 envelope: feed.envelope.clone(),
             });
         }
@@ -171,17 +176,17 @@ impl Shard {
     /// Sends those of a stream's followers back to the store that have not got an event there.
     pub(super) fn read_again(&mut self, stream: &Arc<str>, unseen: Position) {
         let Some(audience) = self.audiences.get(stream) else { return };
-        for (circle, member) in audience.members() {
-            if circle.is_of_readers() {
-                self.send_back(member.key, unseen);
+        for (encoding_group, follower) in audience.followers() {
+            if encoding_group.is_of_readers() {
+                self.send_back(follower.key, unseen);
                 continue;
             }
             let behind = self
-                .connection(member.key)
-                .and_then(|connection| connection.subscription(member.slot))
+                .connection(follower.key)
+                .and_then(|connection| connection.subscription(follower.slot))
                 .is_some_and(|s| s.kind.feed().is_some_and(Feed::is_live) && s.sent < unseen);
             if behind {
-                self.begin_replay(member.key, vec![member.slot]);
+                self.begin_replay(follower.key, vec![follower.slot]);
             }
         }
     }
@@ -241,7 +246,7 @@ impl Shard {
         let place = &mut connection.subscriptions[slot.index as usize];
         if let Some(Subscription { query_id, kind, .. }) = place.take() {
             subtract(&self.stats.subscriptions, 1);
-            kind.subject().leave(self, Member { key, slot }, &query_id, Leaving::Alone);
+            kind.subject().leave(self, Follower { key, slot }, &query_id, Detach::Alone);
         }
         set(&self.stats.streams, self.audiences.len());
     }
@@ -250,11 +255,11 @@ impl Shard {
 pub(super) fn leave(
     audiences: &mut HashMap<Arc<str>, Audience>,
     stream: &Arc<str>,
-    circle: &Circle,
-    member: Member,
+    encoding_group: &EncodingGroup,
+    follower: Follower,
 ) {
     if let Some(audience) = audiences.get_mut(stream) {
-        audience.leave(circle, member);
+        audience.leave(encoding_group, follower);
         if audience.is_empty() {
             audiences.remove(stream);
         }

@@ -11,10 +11,10 @@ use tidewire_access::budget::NothingToSpare;
 use tidewire_access::options::Options;
 use tidewire_store::{Position, SharedStore};
 
-use crate::lens::dialect;
 use crate::lookup::{self, Reach};
-use crate::reader_frame::Voice;
-use crate::{Arrival, Facts, Hub, PASSAGE_LIMIT, Unstarted};
+use crate::reader_frame::ReaderFormat;
+use crate::row_filter::dialect;
+use crate::{Arrival, ConnectionInfo, Hub, PASSAGE_LIMIT, Unstarted};
 
 /// The hub, of one shard, of a node that serves nobody, and what of it is yet to be started.
 pub async fn hub(options: Options, store: SharedStore) -> (Arc<Hub>, Unstarted) {
@@ -29,16 +29,24 @@ pub async fn hub(options: Options, store: SharedStore) -> (Arc<Hub>, Unstarted) 
 
 /// A reader that comes to a stream, at its start or at its tail.
 pub async fn arrival(hub: &Hub, stream: &str, at_tail: bool) -> Arrival {
-    let attendance = hub.tail.attend(stream);
+    let topic_guard = hub.tail.attend(stream);
     let after = if at_tail { Position::new(u64::MAX) } else { Position::START };
     let reach = Reach::everything();
     let page = lookup::find(hub, stream, &reach, after, PASSAGE_LIMIT).await.expect("a page");
     let after = if at_tail { page.view.tail } else { after };
-    let voice = Voice::new(hub.store.epoch(), "application/json", None);
-    Arrival::new(facts("c"), attendance, reach, (None, None), &page, after, voice)
+    let reader_format = ReaderFormat::new(hub.store.epoch(), "application/json", None);
+    Arrival::new(
+        connection_info("c"),
+        topic_guard,
+        reach,
+        (None, None),
+        &page,
+        after,
+        reader_format,
+    )
 }
 
 /// A client of whom nothing else is known.
-pub fn facts(id: &str) -> Arc<Facts> {
-    Arc::new(Facts::new(id.into(), None, &HeaderMap::new()))
+pub fn connection_info(id: &str) -> Arc<ConnectionInfo> {
+    Arc::new(ConnectionInfo::new(id.into(), None, &HeaderMap::new()))
 }

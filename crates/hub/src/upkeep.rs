@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidewire_store::{Command as LogCommand, Position, SessionChange};
 
 use super::connection::{Connection, Key, Subscription};
-use super::outbox::{Cargo, Slot};
+use super::outbox::{OutboxItem, Slot};
 use super::shard::{Shard, ms};
 use super::stats::{add, set};
 use crate::ack::{Ack, Acked};
@@ -79,7 +79,7 @@ impl Shard {
         let (all_served, now_ms) = (self.backlog.is_empty(), self.now_ms);
         let Some(connection) = self.connection(key) else { return };
         connection.next_ping_ms = now_ms + ping_ms;
-        connection.queue(connection.dialect().ping(), Cargo::Ping, now_ms);
+        connection.queue(connection.dialect().ping(), OutboxItem::Ping, now_ms);
         self.touch(key.index);
         let connection = self.connections.get(key.index).filter(|_| all_served);
         let Some(position) = connection.and_then(|c| self.caught_up(c)) else { return };
@@ -194,7 +194,7 @@ impl Shard {
 impl Connection {
     /// Since when there was no sign of life.
     fn silent_since(&self, now_ms: u64) -> u64 {
-        match self.outlet.heard_ms() {
+        match self.transport.heard_ms() {
             Some(heard_ms) => heard_ms.max(self.progress_ms),
             // A reader is not given up before its time is up: it may read too slowly for its socket
             // to take more.

@@ -16,28 +16,28 @@ use tidewire_store::{Found, StoreError};
 
 /// Streams that are being asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Views(Mutex<HashMap<String, Arc<Asked>>>);
+pub(crate) struct Views(Mutex<HashMap<String, Arc<PendingView>>>);
 
 /// One stream that is being asked for.
 #[derive(Debug, Default)]
-struct Asked {
+struct PendingView {
     /// Reads that have begun.
     begun: AtomicU64,
-    turn: tokio::sync::Mutex<Latest>,
+    turn: tokio::sync::Mutex<CachedResult>,
 }
 
 /// What came of the latest read, unless it was given up.
 #[derive(Debug, Default)]
-struct Latest {
+struct CachedResult {
     read: u64,
     found: Option<Result<Found, StoreError>>,
 }
 
 /// Someone who asks for a stream.
-struct Asking<'a> {
+struct ViewRequest<'a> {
     views: &'a Views,
     stream: &'a str,
-    asked: Arc<Asked>,
+    asked: Arc<PendingView>,
 }
 
 impl Views {
@@ -51,16 +51,16 @@ impl Views {
         R: Future<Output = Result<Found, StoreError>>,
     {
         let asked = Arc::clone(self.lock().entry(stream.to_owned()).or_default());
-        let asking = Asking { views: self, stream, asked };
+        let asking = ViewRequest { views: self, stream, asked };
         asking.asked.find(read).await
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Asked>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<PendingView>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for ViewRequest<'_> {
     /// The last who asks takes the stream off the list, also if the answer is not waited for.
     fn drop(&mut self) {
         let mut all = self.views.lock();
@@ -72,7 +72,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-impl Asked {
+impl PendingView {
     async fn find<R>(&self, read: impl FnOnce() -> R) -> Result<Found, StoreError>
     where
         R: Future<Output = Result<Found, StoreError>>,

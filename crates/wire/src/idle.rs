@@ -128,11 +128,11 @@ impl Requests {
     }
 
     /// Notes an HTTP/2 request, which is under way until what this returns is dropped.
-    pub fn begin(requests: &Arc<Requests>) -> Underway {
+    pub fn begin(requests: &Arc<Requests>) -> OpenRequest {
         requests.open.fetch_add(1, Ordering::AcqRel);
         requests.is_http2.store(true, Ordering::Relaxed);
         requests.note();
-        Underway(Arc::clone(requests))
+        OpenRequest(Arc::clone(requests))
     }
 
     /// Ends when the connection has done nothing for too long. The builder's own timeout begins only
@@ -172,16 +172,16 @@ impl Requests {
 
 /// A request whose answer has not ended.
 #[derive(Debug)]
-pub struct Underway(Arc<Requests>);
+pub struct OpenRequest(Arc<Requests>);
 
-impl Underway {
+impl OpenRequest {
     /// Stays with the answer's body to its end.
     pub fn attend(self, body: Body) -> Body {
         keep_with(body, self)
     }
 }
 
-impl Drop for Underway {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.0.quiet_since_ms.store(clock_ms(), Ordering::Relaxed);
         self.0.open.fetch_sub(1, Ordering::AcqRel);

@@ -7,12 +7,12 @@
 //! and a task would cost several times the write. Then the socket is taken ([`Line::take`]), hyper's
 //! side of the connection is dropped, with its buffers, and the connection ends with the response.
 //!
-//! Hyper promises nothing of this. What it has to do: ask for the body ([`Elsewhere`]) once it has the
+//! Hyper promises nothing of this. What it has to do: ask for the body ([`TakenOverBody`]) once it has the
 //! head, write the head, flush, and write nothing more until the body ends. If it does not ask or does
 //! not flush, the connection is closed ([`CLEAR_WITHIN`]); that it does all of it is pinned by the tests
 //! of `connection::takeover`.
 
-mod elsewhere;
+mod taken_over;
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
@@ -27,11 +27,11 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+use crate::bad_request;
 use crate::clock::clock_ms;
-use crate::misread;
 use crate::tls::Secure;
 
-pub use elsewhere::Elsewhere;
+pub use taken_over::TakenOverBody;
 
 /// How long hyper may take to write a response's head. It is a few hundred bytes, which a socket takes at
 /// once, so only a client that leaves earlier responses lying makes it wait; and nobody may wait for ever
@@ -203,7 +203,7 @@ impl Line {
 
 impl Line {
     /// Reads what a write to it reads.
-    pub fn glance(&self) -> u64 {
+    pub fn prefetch(&self) -> u64 {
         match &self.wire {
             Wire::Plain(stream) => u64::from(stream.as_raw_fd().unsigned_abs()),
             Wire::Secure(_) => 0,
@@ -361,7 +361,7 @@ impl AsyncWrite for HttpSide {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match misread::instead_of(bytes) {
+        match bad_request::instead_of(bytes) {
             Some(answer) => self.write(cx, |line| line.try_write(answer).map(|_| bytes.len())),
             None => self.write(cx, |line| line.try_write(bytes)),
         }
@@ -372,7 +372,7 @@ impl AsyncWrite for HttpSide {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match misread::instead_of_all(pieces) {
+        match bad_request::instead_of_all(pieces) {
             Some(answer) => {
                 let whole = pieces.iter().map(|piece| piece.len()).sum();
                 self.write(cx, |line| line.try_write(answer).map(|_| whole))

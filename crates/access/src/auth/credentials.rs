@@ -19,7 +19,7 @@ use super::identity::{Identity, Who};
 use super::jwt::{Claims, Refusal, Verifier};
 use super::names::TableNames;
 use super::scopes::{Holder, Scopes};
-use super::standing::Ended;
+use super::validity::Ended;
 use super::{digest, ended, hex, key, unauthorized};
 use crate::options::{Access, Options};
 use crate::problem::Problem;
@@ -40,7 +40,7 @@ pub struct Credentials {
     admin: Option<([u8; 32], Identity)>,
     tokens_of: Option<TokenRules>,
     remember: Duration,
-    known: Mutex<Known>,
+    known: Mutex<CachedCredential>,
     lookups: Semaphore,
     /// Something may be wrong with what is remembered.
     doubt: Notify,
@@ -66,7 +66,7 @@ impl TokenRules {
 }
 
 #[derive(Default)]
-struct Known {
+struct CachedCredential {
     keys: HashMap<i64, Entry>,
     /// Which key a token is, by the token's digest.
     key_of: HashMap<[u8; 32], i64>,
@@ -223,7 +223,7 @@ impl Credentials {
         if let Some(entry) = known.keys.get_mut(&view.id) {
             if entry.scopes == view.scopes {
                 entry.checked = checked;
-                entry.identity.standing().move_end(ends_at);
+                entry.identity.validity().move_end(ends_at);
                 return Ok(entry.identity.clone());
             }
             known.forget_key(view.id, Ended::Changed);
@@ -296,7 +296,7 @@ impl Credentials {
         let mut known = self.known();
         known.doubts += 1;
         known.users.retain(|_, entry| entry.identity.is_in_use());
-        let Known { keys, users, .. } = &mut *known;
+        let CachedCredential { keys, users, .. } = &mut *known;
         keys.values_mut().chain(users.values_mut()).for_each(|entry| entry.checked = None);
         drop(known);
         self.doubt.notify_one();
@@ -312,7 +312,7 @@ impl Credentials {
                 _ => false,
             };
             if theirs {
-                entry.identity.standing().end(Ended::Killed);
+                entry.identity.validity().end(Ended::Killed);
             }
             !theirs
         });
@@ -328,7 +328,7 @@ impl Credentials {
     pub fn tidy(&self, now: Instant) -> Vec<i64> {
         let remember = self.remember;
         let mut known = self.known();
-        let Known { keys, key_of, users, .. } = &mut *known;
+        let CachedCredential { keys, key_of, users, .. } = &mut *known;
         let mut again = Vec::new();
         keys.retain(|id, entry| {
             if entry.expire(now) {
@@ -363,18 +363,18 @@ impl Credentials {
         self.known().used.drain().collect()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, CachedCredential> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl CachedCredential {
     fn forget_key(&mut self, id: i64, why: Ended) {
         if let Some(entry) = self.keys.remove(&id) {
             if entry.identity.is_in_use() {
                 super::audit::ended(&entry.identity, why.reason());
             }
-            entry.identity.standing().end(why);
+            entry.identity.validity().end(why);
         }
     }
 
@@ -392,18 +392,18 @@ impl Entry {
 
     /// Whether it has neither been ended nor run out.
     fn holds(&self, now: Instant) -> bool {
-        let standing = self.identity.standing();
-        standing.ended().is_none() && !standing.is_due(now)
+        let validity = self.identity.validity();
+        validity.ended().is_none() && !validity.is_due(now)
     }
 
     /// Ends it if its time has run out.
     fn expire(&self, now: Instant) -> bool {
-        let due = self.identity.standing().is_due(now);
+        let due = self.identity.validity().is_due(now);
         if due {
             if self.identity.is_in_use() {
                 super::audit::ended(&self.identity, Ended::Expired.reason());
             }
-            self.identity.standing().end(Ended::Expired);
+            self.identity.validity().end(Ended::Expired);
         }
         due
     }
@@ -481,7 +481,7 @@ mod tests {
         let options = Options::new(Access::Guarded { admin_key: None });
         let credentials =
             Credentials::new(&options, &store, &TableNames::none()).expect("usable options");
-        let key::Fresh { key, hash } = key::generate().expect("randomness");
+        let key::NewApiKey { key, hash } = key::generate().expect("randomness");
         let scopes = r#"{"tables": []}"#.to_owned();
         let new = NewKey { name: "k".to_owned(), hash, scopes, expires_in_ms: None };
         let view = store.create_key(new).await.expect("a key");
@@ -493,7 +493,7 @@ mod tests {
 
         assert_eq!(credentials.tidy(Instant::now()), [view.id], "it is looked at again");
         credentials.look_again(view.id).await.expect("an answer");
-        assert_eq!(identity.standing().ended(), Some(Ended::Revoked));
+        assert_eq!(identity.validity().ended(), Some(Ended::Revoked));
         let refused = credentials.authenticate(&key).await.expect_err("revoked");
         assert_eq!(refused.code(), "key_revoked");
         store.close().await;

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use tidewire_store::NewKey;
 
-use super::key::{self, Fresh};
+use super::key::{self, NewApiKey};
 use super::names::TableNames;
 use super::scopes::Scopes;
 use super::{Identity, Who, credentials, jwt, ticket};
@@ -34,7 +34,7 @@ impl Guard {
 
     /// Makes a key, and returns its number too.
     fn key(&self) -> (i64, String) {
-        let Fresh { key, hash } = key::generate().expect("randomness");
+        let NewApiKey { key, hash } = key::generate().expect("randomness");
         let (name, scopes) = ("a key".to_owned(), r#"{"tables": ["*"]}"#.to_owned());
         let new = NewKey { name, hash, scopes, expires_in_ms: None };
         (self.wait(self.access.store.create_key(new)).expect("a key").id, key)

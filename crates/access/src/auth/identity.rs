@@ -9,19 +9,19 @@ use tidewire_store::{Actor, Owner, Reach};
 
 use super::jwt::Claims;
 use super::scopes::Scopes;
-use super::standing::Standing;
+use super::validity::CredentialValidity;
 use crate::budget::Account;
 use crate::stream_name::is_of_entities;
 
 /// Who a request comes from. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Identity(Arc<Known>);
+pub struct Identity(Arc<IdentityData>);
 
 #[derive(Debug)]
-struct Known {
+struct IdentityData {
     who: Who,
     scopes: Scopes,
-    standing: Standing,
+    validity: CredentialValidity,
     /// What all who came in with it hold of the node's budget.
     account: Arc<Account>,
     /// Of an end user: what the token says, and the scopes as they are written.
@@ -55,9 +55,9 @@ impl Who {
 
 impl Identity {
     pub fn new(who: Who, scopes: Scopes, ends_at: Option<Instant>) -> Identity {
-        let standing = Standing::until(ends_at);
+        let validity = CredentialValidity::until(ends_at);
         let account = Arc::default();
-        Identity(Arc::new(Known { who, scopes, standing, account, claims: None }))
+        Identity(Arc::new(IdentityData { who, scopes, validity, account, claims: None }))
     }
 
     /// An end user, with what their token says.
@@ -68,9 +68,9 @@ impl Identity {
         ends_at: Option<Instant>,
     ) -> Identity {
         let (name, host) = (claims.user.as_str().into(), scopes.host().map(Into::into));
-        let (who, standing) = (Who::User { name, host }, Standing::until(ends_at));
+        let (who, validity) = (Who::User { name, host }, CredentialValidity::until(ends_at));
         let (account, claims) = (Arc::default(), Some((claims, written)));
-        Identity(Arc::new(Known { who, scopes, standing, account, claims }))
+        Identity(Arc::new(IdentityData { who, scopes, validity, account, claims }))
     }
 
     /// What an end user's token says, and its scopes as they are written.
@@ -106,8 +106,8 @@ impl Identity {
         &self.0.scopes
     }
 
-    pub fn standing(&self) -> &Standing {
-        &self.0.standing
+    pub fn validity(&self) -> &CredentialValidity {
+        &self.0.validity
     }
 
     pub fn account(&self) -> &Arc<Account> {

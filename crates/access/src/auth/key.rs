@@ -12,7 +12,7 @@ const KEY_BYTES: usize = 32;
 
 /// A key that was just made. It is not shown in logs.
 #[expect(missing_debug_implementations, reason = "it holds a secret")]
-pub struct Fresh {
+pub struct NewApiKey {
     /// For its holder, and for nobody else.
     pub key: String,
     /// For the store.
@@ -20,10 +20,10 @@ pub struct Fresh {
 }
 
 /// Makes a key. `None` if the system has no randomness.
-pub fn generate() -> Option<Fresh> {
+pub fn generate() -> Option<NewApiKey> {
     let key = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(secret::random::<KEY_BYTES>()?));
     let hash = hash_of(&key);
-    Some(Fresh { key, hash })
+    Some(NewApiKey { key, hash })
 }
 
 /// What the store knows a key by.
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_fresh_key_is_one_and_its_hash_is_not() {
-        let Fresh { key, hash } = generate().expect("randomness");
+        let NewApiKey { key, hash } = generate().expect("randomness");
         assert!(is_key(&key) && key.len() == 46);
         assert_eq!(hash, hash_of(&key));
         assert!(!is_key(&hash) && hash.len() == 64);
@@ -59,7 +59,7 @@ mod tests {
 
         #[test]
         fn a_changed_key_has_another_hash(at in 3usize..46, to in "[A-Za-z0-9_-]") {
-            let Fresh { key, hash } = generate().expect("randomness");
+            let NewApiKey { key, hash } = generate().expect("randomness");
             let mut changed = key.clone();
             changed.replace_range(at..=at, &to);
             proptest::prop_assert_eq!(hash_of(&changed) == hash, changed == key);

@@ -3,28 +3,28 @@
 //! - [`identity`]: who a request comes from; [`scopes`]: what that allows, with [`pattern`]s over names
 //! - [`names`]: which table a name means
 //! - [`permit`]: the one place that every route and every subscription passes
-//! - [`credentials`]: keys, tokens and tickets, looked up once and remembered; [`standing`]: whether
+//! - [`credentials`]: keys, tokens and tickets, looked up once and remembered; [`validity`]: whether
 //!   they still hold, for those who stay
 //! - [`key`]: what an API key looks like; [`jwt`]: end users' tokens; [`ticket`]: tokens for one use
-//! - [`rates`], [`gates`]: how often someone may ask; [`places`]: how many connections they may have
+//! - [`rates`], [`rate_limiters`]: how often someone may ask; [`connection_permits`]: how many connections they may have
 //! - [`audit`]: what is written down about all this
 
 pub mod audit;
+pub mod connection_permits;
 pub mod credentials;
 #[cfg(test)]
 mod forgeries;
-pub mod gates;
 pub mod identity;
 pub mod jwt;
 pub mod key;
 pub mod names;
 pub mod pattern;
 pub mod permit;
-pub mod places;
+pub mod rate_limiters;
 pub mod rates;
 pub mod scopes;
-pub mod standing;
 pub mod ticket;
+pub mod validity;
 
 use aws_lc_rs::digest::{SHA256, digest as hash};
 use axum::http::StatusCode;
@@ -33,7 +33,7 @@ pub use credentials::Credentials;
 pub use identity::{Identity, Who};
 pub use permit::Act;
 pub use scopes::Ability;
-pub use standing::Ended;
+pub use validity::Ended;
 
 use crate::problem::Problem;
 

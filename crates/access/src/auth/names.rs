@@ -20,9 +20,6 @@ use tidewire_store::{SharedStore, StoreError, WatchedName, table_name};
 
 /// How long it is believed that a table is not watched: asking is not free, and anyone may ask.
 pub const FRESH: Duration = Duration::from_secs(1);
-/// How much a name must be like another to be the one that was meant.
-const LIKENESS_MIN: f64 = 0.8;
-
 /// A name as someone wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
@@ -45,7 +42,7 @@ pub struct TableNames(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     dialect: Dialect,
-    known: RwLock<Arc<Known>>,
+    known: RwLock<Arc<TableNameIndex>>,
     /// Rises when a table is not what it was.
     doubts: AtomicU64,
     /// Held while they are read, so that many who come at once ask the store once.
@@ -54,7 +51,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct TableNameIndex {
     /// Before they were read, if they were.
     as_of: Option<Instant>,
     /// How many doubts there had been.
@@ -164,11 +161,11 @@ impl TableNames {
     /// The watched table that was meant, perhaps.
     pub fn nearest(&self, written: &Written) -> Option<Box<str>> {
         let known = self.known();
-        let text = written.text.to_lowercase();
-        let likeness = |table: &str| strsim::jaro_winkler(&text, &table.to_lowercase());
-        let near = known.tables.keys().map(|table| (likeness(table), table));
-        let near = near.filter(|(likeness, _)| *likeness >= LIKENESS_MIN);
-        near.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, table)| table.clone())
+        let tables = || known.tables.keys().map(|table| &**table);
+        // Of `orders` and `Orders`, the one that SQL means without quotes.
+        let unquoted = tables().filter(|table| !table.contains(char::is_uppercase));
+        let near = tidewire_query::nearest(&written.text, unquoted);
+        near.or_else(|| tidewire_query::nearest(&written.text, tables())).map(Box::from)
     }
 
     /// The watched tables, by the names of their events.
@@ -212,7 +209,7 @@ impl TableNames {
     }
 
     fn learn(&self, names: Vec<WatchedName>, now: Instant, doubts: u64) {
-        let mut known = Known { as_of: Some(now), doubts, ..Known::default() };
+        let mut known = TableNameIndex { as_of: Some(now), doubts, ..TableNameIndex::default() };
         for WatchedName { table, schema, name, bare, ancestors } in names {
             let folded = match self.0.dialect {
                 Dialect::Postgres => name,
@@ -231,7 +228,7 @@ impl TableNames {
         *self.0.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(known);
     }
 
-    fn known(&self) -> Arc<Known> {
+    fn known(&self) -> Arc<TableNameIndex> {
         Arc::clone(&self.0.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 }

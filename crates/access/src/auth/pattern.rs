@@ -103,12 +103,12 @@ impl Pattern {
 pub(crate) struct TablePattern {
     /// Over the names of events, as it is written.
     plain: Pattern,
-    other: Spelling,
+    other: PatternForm,
 }
 
 /// How it may be meant besides.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Spelling {
+enum PatternForm {
     /// It is one table's name.
     Name(Written),
     /// Folded as the database folds names; over tables of the usual schema alone, if it names that.
@@ -126,9 +126,9 @@ impl TablePattern {
     ) -> Result<Option<TablePattern>, String> {
         let Some(plain) = Pattern::parse(text, &own)? else { return Ok(None) };
         let other = if text.contains('{') || text == "*" {
-            Spelling::AsItIs
+            PatternForm::AsItIs
         } else if !text.contains('*') {
-            Spelling::Name(names.read(text))
+            PatternForm::Name(names.read(text))
         } else {
             let folded = text.to_ascii_lowercase();
             let usual = format!("{}.", names.usual_schema());
@@ -137,8 +137,8 @@ impl TablePattern {
                 _ => (folded.as_str(), false),
             };
             match Pattern::parse(rest, own)? {
-                Some(pattern) => Spelling::Folded { pattern, usual_only },
-                None => Spelling::AsItIs,
+                Some(pattern) => PatternForm::Folded { pattern, usual_only },
+                None => PatternForm::AsItIs,
             }
         };
         Ok(Some(TablePattern { plain, other }))
@@ -147,9 +147,9 @@ impl TablePattern {
     /// Whether it takes in a table, by the name of its events.
     pub(crate) fn matches(&self, table: &str, names: &TableNames) -> bool {
         match &self.other {
-            Spelling::Name(written) => names.grants(written, table),
-            Spelling::AsItIs => self.plain.matches(table),
-            Spelling::Folded { pattern, usual_only } => {
+            PatternForm::Name(written) => names.grants(written, table),
+            PatternForm::AsItIs => self.plain.matches(table),
+            PatternForm::Folded { pattern, usual_only } => {
                 let folded = match names.dialect() {
                     Dialect::Postgres => Cow::Borrowed(table),
                     Dialect::Sqlite => Cow::Owned(table.to_ascii_lowercase()),

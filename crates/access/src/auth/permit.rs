@@ -76,7 +76,7 @@ impl Act<'_> {
 impl Identity {
     /// Whether it may do this. The refusal is the same whether or not what it is about exists.
     pub fn may(&self, act: Act<'_>) -> Result<(), Problem> {
-        if let Some(ended) = self.standing().ended() {
+        if let Some(ended) = self.validity().ended() {
             return Err(super::ended(ended));
         }
         let scopes = self.scopes();
@@ -116,7 +116,7 @@ impl Identity {
 
     /// Whether it may read a table in some part, for something that is about it.
     pub fn may_read_of(&self, table: &str, act: Act<'_>) -> Result<(), Problem> {
-        if let Some(ended) = self.standing().ended() {
+        if let Some(ended) = self.validity().ended() {
             return Err(super::ended(ended));
         }
         if self.scopes().covers_table(table) { Ok(()) } else { Err(forbidden(act)) }
@@ -192,7 +192,7 @@ mod tests {
     use crate::auth::identity::Who;
     use crate::auth::names::TableNames;
     use crate::auth::scopes::Scopes;
-    use crate::auth::standing::Ended;
+    use crate::auth::validity::Ended;
 
     fn holder(scopes: &str) -> Identity {
         Identity::new(
@@ -264,7 +264,7 @@ mod tests {
     fn nothing_is_allowed_once_the_credential_has_ended() {
         let admin = Identity::new(Who::Admin, Scopes::unlimited(), None);
         assert!(admin.may(Act::Administer).is_ok());
-        admin.standing().end(Ended::Revoked);
+        admin.validity().end(Ended::Revoked);
         assert_eq!(admin.may(Act::Nothing).expect_err("ended").code(), "key_revoked");
     }
 

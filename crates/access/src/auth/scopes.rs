@@ -43,7 +43,7 @@ pub enum Ability {
 /// As it is written, in a key or a token.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+struct ScopesJson {
     #[serde(default)]
     tables: Vec<String>,
     #[serde(default)]
@@ -89,7 +89,7 @@ pub struct Scopes {
 
 /// What may be seen of a table, if not all of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Narrowing {
+pub struct TableRestriction {
     pub columns: Option<Vec<Box<str>>>,
     /// Predicates, as they were written.
     pub rows: Vec<Box<str>>,
@@ -150,7 +150,7 @@ impl Scopes {
     /// Reads scopes as they are stored or claimed, with tables' names as a database has them. The error
     /// says what is wrong with them.
     pub fn parse(text: &str, holder: &impl Holder, names: &TableNames) -> Result<Scopes, String> {
-        let document: Document =
+        let document: ScopesJson =
             serde_json::from_str(text).map_err(|error| format!("the scopes are wrong: {error}"))?;
         if document.columns.len() > TABLES_MAX || document.rows.len() > TABLES_MAX {
             return Err(format!("at most {TABLES_MAX} tables have columns or rows of their own"));
@@ -220,8 +220,8 @@ impl Scopes {
     }
 
     /// What of a table may be seen, if not all of it. With several rules for it, all hold.
-    pub fn narrowing(&self, table: &str) -> Narrowing {
-        let mut narrowing = Narrowing::default();
+    pub fn narrowing(&self, table: &str) -> TableRestriction {
+        let mut narrowing = TableRestriction::default();
         let Some(names) = self.names.as_ref().filter(|_| !self.is_admin()) else {
             return narrowing;
         };

@@ -76,7 +76,7 @@ pub async fn redeem(access: &AccessControl, ticket: &str) -> Result<Found, Probl
         Holder::Key { id } => access.credentials.holder_of_key(id).await?,
         Holder::User { claims, scopes } => {
             let identity = credentials::user(&claims, &scopes, &access.names)?;
-            if identity.standing().is_due(std::time::Instant::now()) {
+            if identity.validity().is_due(std::time::Instant::now()) {
                 return Err(super::ended(super::Ended::Expired));
             }
             access.credentials.remember_user(hash, identity, scopes)

@@ -7,7 +7,7 @@ use crate::testing::access_control;
 
 const MAX: usize = 8_000;
 
-fn holding(budget: &Budget, account: &Arc<Account>, bytes: usize) -> Option<Held> {
+fn holding(budget: &Budget, account: &Arc<Account>, bytes: usize) -> Option<MemoryLease> {
     let mut held = budget.open(Purpose::Body, account);
     held.grow_to(bytes).ok().map(|()| held)
 }
@@ -92,7 +92,7 @@ proptest! {
         let budget = Budget::new(MAX);
         let accounts: [Arc<Account>; 4] =
             [Arc::default(), Arc::default(), Arc::default(), Arc::clone(budget.strangers())];
-        let mut held: Vec<Option<Held>> = vec![None, None, None, None];
+        let mut held: Vec<Option<MemoryLease>> = vec![None, None, None, None];
         for (slot, account, bytes) in steps {
             match &mut held[slot] {
                 Some(held) if bytes % 3 == 0 => held.shrink_to(bytes),

@@ -18,7 +18,7 @@ use tidewire_access::auth::{Identity, audit};
 pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Document {
+    struct CaptureSwitchJson {
         mode: String,
     }
     only(&request, &[Method::GET, Method::POST])?;
@@ -26,7 +26,7 @@ pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -
         return Ok(uncached(StatusCode::OK, shown(&node.store.capture().await?)));
     }
     let bytes = body::read(request, &node.access).await?;
-    let Document { mode } = parse(&bytes, invalid)?;
+    let CaptureSwitchJson { mode } = parse(&bytes, invalid)?;
     let wanted = CaptureMode::parse(&mode).filter(|mode| *mode != CaptureMode::Embedded);
     let wanted = wanted.ok_or_else(|| invalid("mode is \"wal\" or \"outbox\"".to_owned()))?;
     let view = node.store.switch_capture(wanted).await.map_err(sql_problem)?;

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Answer, invalid};
 use crate::body;
-use crate::control::Order;
+use crate::control::ControlCommand;
 use crate::document::{only, parse, uncached};
 use crate::node::Node;
 use tidewire_access::auth::{Identity, audit};
@@ -15,7 +15,7 @@ use tidewire_access::auth::{Identity, audit};
 pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -> Answer {
     only(&request, &[Method::POST])?;
     let bytes = body::read(request, &node.access).await?;
-    let order: Order = parse(&bytes, invalid)?;
+    let order: ControlCommand = parse(&bytes, invalid)?;
     crate::control::send(node, &order).await?;
     audit::administered(identity, order.name(), &order.subject());
     Ok(uncached(StatusCode::ACCEPTED, json!({ "sent": order.name() })))

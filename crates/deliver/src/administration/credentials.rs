@@ -32,7 +32,7 @@ pub(crate) fn cookie(node: &Node, request: &Request, identity: &Identity) -> Ans
         ("", Some(0))
     } else {
         let token = bearer(request.headers()).filter(|token| is_cookie_value(token));
-        let left = identity.standing().remaining(Instant::now());
+        let left = identity.validity().remaining(Instant::now());
         (token.ok_or_else(no_token)?, left.map(|left| left.as_secs()))
     };
     let cookie = cookie_of(&node.options.auth, token, age_s);

@@ -14,7 +14,7 @@ use tidewire_store::{CaptureMode, CaptureView, RepairView, StoreError, WatchView
 use super::Answer;
 use crate::document::{only, uncached};
 use crate::node::Node;
-use tidewire_hub::lens::WrongRules;
+use tidewire_hub::row_filter::WrongRules;
 
 /// Changes that wait longer for their place in the log are worth a word: it takes milliseconds.
 const WAITING_MS_MAX: u64 = 10_000;

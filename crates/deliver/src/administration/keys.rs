@@ -16,7 +16,7 @@ use crate::body;
 use crate::document::{only, parse, uncached};
 use crate::node::Node;
 use tidewire_access::auth::key;
-use tidewire_access::auth::key::Fresh;
+use tidewire_access::auth::key::NewApiKey;
 use tidewire_access::auth::scopes::{Scopes, is_no_rule};
 use tidewire_access::auth::{Identity, audit};
 use tidewire_access::problem::Problem;
@@ -67,16 +67,16 @@ async fn list(node: &Node) -> Answer {
 async fn create(node: &Node, request: Request, identity: &Identity) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Document<'a> {
+    struct CreateKeyJson<'a> {
         name: String,
         #[serde(borrow)]
         scopes: &'a RawValue,
         expires_in_ms: Option<u64>,
     }
     let bytes = body::read(request, &node.access).await?;
-    let Document { name, scopes, expires_in_ms } = parse(&bytes, invalid)?;
+    let CreateKeyJson { name, scopes, expires_in_ms } = parse(&bytes, invalid)?;
     let notes = wrong_in(node, scopes.get()).await?;
-    let Fresh { key, hash } = fresh()?;
+    let NewApiKey { key, hash } = fresh()?;
     let new = NewKey { name, hash, scopes: scopes.get().to_owned(), expires_in_ms };
     let view = node.store.create_key(new).await?;
     audit::administered(identity, "create key", &view.id.to_string());
@@ -120,15 +120,15 @@ async fn revoke(node: &Node, id: i64, identity: &Identity) -> Answer {
 async fn rotate(node: &Node, id: i64, request: Request, identity: &Identity) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Document {
+    struct RotateKeyJson {
         overlap_ms: Option<u64>,
         expires_in_ms: Option<u64>,
     }
     let bytes = body::read(request, &node.access).await?;
-    let Document { overlap_ms, expires_in_ms } = parse(&bytes, invalid)?;
+    let RotateKeyJson { overlap_ms, expires_in_ms } = parse(&bytes, invalid)?;
     let overlap_ms = overlap_ms.map_or(OVERLAP, Duration::from_millis).as_millis();
     let overlap_ms = u64::try_from(overlap_ms).unwrap_or(u64::MAX);
-    let Fresh { key, hash } = fresh()?;
+    let NewApiKey { key, hash } = fresh()?;
     let rotated = node.store.rotate_key(id, &hash, overlap_ms, expires_in_ms).await?;
     let Some(view) = rotated else {
         return Err(no_such_key());
@@ -160,7 +160,7 @@ fn with_key(view: &KeyView, key: &str) -> Value {
     document
 }
 
-fn fresh() -> Result<Fresh, Problem> {
+fn fresh() -> Result<NewApiKey, Problem> {
     let missing = || Problem::from(StoreError::Unavailable("no randomness".to_owned()));
     key::generate().ok_or_else(missing)
 }

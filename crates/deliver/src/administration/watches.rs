@@ -1,5 +1,6 @@
 //! `/v1/watch`: the tables whose changes come into the log.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -14,11 +15,11 @@ use super::{Answer, invalid};
 use crate::body;
 use crate::document::{only, parse, uncached};
 use crate::node::Node;
+use crate::query_string;
 use crate::sql_problem::sql_problem;
 use tidewire_access::auth::{Identity, audit};
 use tidewire_access::problem::Problem;
-use tidewire_hub::encode::decode_path;
-use tidewire_hub::horizon::Horizon;
+use tidewire_hub::min_offset::MinOffset;
 
 /// All that can be asked about watching. The caller was found to be an administrator.
 pub(crate) async fn handle(node: &Node, request: Request, identity: &Identity) -> Answer {
@@ -42,7 +43,7 @@ async fn list(node: &Node) -> Answer {
 async fn watch(node: &Node, request: Request, identity: &Identity) -> Answer {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Document {
+    struct WatchJson {
         table: String,
         key_columns: Option<Vec<String>>,
         entity: Option<String>,
@@ -50,11 +51,12 @@ async fn watch(node: &Node, request: Request, identity: &Identity) -> Answer {
         user_column: Option<String>,
     }
     let bytes = body::read(request, &node.access).await?;
-    let Document { table, key_columns, entity, host_column, user_column } = parse(&bytes, invalid)?;
+    let WatchJson { table, key_columns, entity, host_column, user_column } =
+        parse(&bytes, invalid)?;
     let watch = NewWatch { table, key_columns, entity_code: entity, host_column, user_column };
     let view = node.store.watch(watch).await.map_err(sql_problem)?;
     audit::administered(identity, "watch table", &view.table);
-    Horizon::committed().settled(&node.hub).await;
+    MinOffset::committed().settled(&node.hub).await;
     node.access.names.doubt();
     // What is wrong with its rules is told by and by; that it has them holds at once.
     node.access.names.look(&node.store, Duration::ZERO).await?;
@@ -85,18 +87,16 @@ async fn unwatch(node: &Node, table: &str, identity: &Identity) -> Answer {
         ));
     }
     audit::administered(identity, "unwatch table", table);
-    Horizon::committed().settled(&node.hub).await;
+    MinOffset::committed().settled(&node.hub).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// The table that a query names. It is not a part of the path, because a table's name may have
 /// slashes and dots in it, which some proxies take for their own.
 fn named_table(query: &str) -> Result<String, Problem> {
-    let given = query.split('&').find_map(|pair| pair.strip_prefix("table="));
-    let given = given.filter(|table| !table.is_empty());
-    // In a query a space may be written as a plus sign.
-    given
-        .map(|table| decode_path(&table.replace('+', " ")))
+    query_string::first(query, "table")
+        .filter(|table| !table.is_empty())
+        .map(Cow::into_owned)
         .ok_or_else(|| invalid("the query names no table: ?table=NAME".to_owned()))
 }
 

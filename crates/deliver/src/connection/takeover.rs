@@ -23,8 +23,8 @@ use tokio::sync::{Notify, oneshot};
 use super::*;
 use crate::testing::{ADMIN_KEY, Bench};
 use tidewire_fixtures::tls::configs;
-use tidewire_wire::line::Elsewhere;
-use tidewire_wire::places::{PlaceLimits, Places};
+use tidewire_wire::connection_slots::{ConnectionSlots, SlotLimits};
+use tidewire_wire::line::TakenOverBody;
 
 /// How long a client waits for bytes; waited out only by a failing test.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -135,7 +135,7 @@ async fn goes_on(mut connection: Pin<&mut impl Future<Output: Debug>>) {
 async fn takes_over(over: Over, first: &'static str, later: &'static str) {
     let (line, client) = connect(over).await;
     let (writer, body) = oneshot::channel();
-    let service = answer(Body::from_stream(Elsewhere::new(Arc::clone(&line), body)));
+    let service = answer(Body::from_stream(TakenOverBody::new(Arc::clone(&line), body)));
     let builder = connection_builder(&Limits::default(), &line);
     let io = TokioIo::new(HttpSide(Arc::clone(&line)));
     let mut connection = Box::pin(builder.serve_connection_with_upgrades(io, service));
@@ -262,10 +262,10 @@ async fn a_live_response_whose_head_is_not_taken_is_closed_and_counted() {
     while tokio::time::timeout(SETTLED, stream.writable()).await.is_ok() {
         while stream.try_write(&[0; 1 << 10]).is_ok() {}
     }
-    let limits = PlaceLimits { all_max: 1, per_address_max: 0, exempt: Vec::new() };
-    let places = Places::new(limits);
-    let vacant = places.vacant().await.expect("a place");
-    let place = places.take(vacant, from.ip()).expect("a place");
+    let limits = SlotLimits { all_max: 1, per_address_max: 0, exempt: Vec::new() };
+    let slots = ConnectionSlots::new(limits);
+    let vacant = slots.vacant().await.expect("a place");
+    let slot = slots.take(vacant, from.ip()).expect("a place");
     let request = format!(
         "GET /v1/stream/news?offset=-1&live=sse HTTP/1.1\r\n\
          host: a\r\nauthorization: Bearer {ADMIN_KEY}\r\n\r\n"
@@ -274,7 +274,7 @@ async fn a_live_response_whose_head_is_not_taken_is_closed_and_counted() {
     stream.readable().await.expect("it has arrived");
     // Nothing is left to happen but that the time is up.
     tokio::time::pause();
-    serve(stream, from.ip(), Arc::clone(&node), place).await;
+    serve(stream, from.ip(), Arc::clone(&node), slot).await;
     let counted = "tidewire_connections_cut_total{reason=\"response_head\"} 1";
     let metrics = crate::scrape::render(&node);
     assert!(metrics.lines().any(|line| line == counted), "{metrics}");

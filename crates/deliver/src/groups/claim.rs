@@ -16,15 +16,15 @@ use tidewire_store::Epoch;
 use tidewire_store::groups::{Batch, is_group_name};
 
 use super::Answer;
-use super::ask::{Ask, Leased, Reply};
+use super::dispatchers::GroupDispatchers;
 use super::document::consumed;
 use super::event::{put_event, put_text};
-use super::office::Office;
 use super::problem::invalid;
+use super::waiting_claim::{Leased, Reply, WaitingClaim};
 use crate::body;
 use crate::document::{only, parse};
 use tidewire_access::auth::Identity;
-use tidewire_access::budget::HeldAlready;
+use tidewire_access::budget::PrepaidBody;
 use tidewire_access::options::GroupOptions;
 use tidewire_access::problem::Problem;
 use tidewire_hub::encode::put_json_string;
@@ -34,7 +34,7 @@ const LEASE_MS_MIN: u64 = 100;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+struct ClaimJson {
     member: Option<String>,
     batch_size: Option<usize>,
     lease_ms: Option<u64>,
@@ -55,9 +55,12 @@ pub(super) fn lease(asked_ms: Option<u64>, options: &GroupOptions) -> Result<Dur
     Ok(lease)
 }
 
-fn read(bytes: &[u8], options: &GroupOptions) -> Result<(Ask, oneshot::Receiver<Reply>), Problem> {
-    let document: Document = parse(bytes, invalid)?;
-    let Document { member, batch_size, lease_ms, wait_ms, partition } = document;
+fn read(
+    bytes: &[u8],
+    options: &GroupOptions,
+) -> Result<(WaitingClaim, oneshot::Receiver<Reply>), Problem> {
+    let document: ClaimJson = parse(bytes, invalid)?;
+    let ClaimJson { member, batch_size, lease_ms, wait_ms, partition } = document;
     let member = member.unwrap_or_else(|| "worker".to_owned());
     if !is_group_name(&member) {
         return Err(invalid(
@@ -86,7 +89,7 @@ fn read(bytes: &[u8], options: &GroupOptions) -> Result<(Ask, oneshot::Receiver<
     let (reply, answer) = oneshot::channel();
     let deadline = Instant::now() + wait;
     Ok((
-        Ask {
+        WaitingClaim {
             member,
             batch_size,
             lease,
@@ -102,54 +105,59 @@ fn read(bytes: &[u8], options: &GroupOptions) -> Result<(Ask, oneshot::Receiver<
 
 /// Answers with a batch as soon as there is one, or with 204 when the time is up.
 pub(super) async fn handle(
-    office: &Arc<Office>,
+    dispatchers: &Arc<GroupDispatchers>,
     group: &str,
     request: Request,
     identity: &Identity,
 ) -> Answer {
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, &office.hub.access).await?;
-    let (ask, answer) = read(&bytes, &office.hub.options.groups)?;
+    let bytes = body::read(request, &dispatchers.hub.access).await?;
+    let (ask, answer) = read(&bytes, &dispatchers.hub.options.groups)?;
     let lease = ask.lease;
-    let _seat = office.readers.seat()?;
-    office.hub.access.memory.make_room()?;
-    if office.hub.draining.is_cancelled() {
-        return Ok(nothing(office));
+    let _seat = dispatchers.readers.seat()?;
+    dispatchers.hub.access.memory.make_room()?;
+    if dispatchers.hub.draining.is_cancelled() {
+        return Ok(nothing(dispatchers));
     }
-    office.ask(group, ask);
+    dispatchers.ask(group, ask);
     tokio::select! {
         biased;
         answer = answer => match answer {
-            Ok(Ok(Some(leased))) => Ok(shown(office, group, lease, leased)),
+            Ok(Ok(Some(leased))) => Ok(shown(dispatchers, group, lease, leased)),
             Ok(Err(refused)) => Err(refused.into()),
-            // The foreman went with the server.
-            Ok(Ok(None)) | Err(_) => Ok(nothing(office)),
+            // The dispatcher went with the server.
+            Ok(Ok(None)) | Err(_) => Ok(nothing(dispatchers)),
         },
-        ended = identity.standing().over() => Err(tidewire_access::auth::ended(ended)),
+        ended = identity.validity().over() => Err(tidewire_access::auth::ended(ended)),
     }
 }
 
-fn nothing(office: &Office) -> Response<Body> {
+fn nothing(dispatchers: &GroupDispatchers) -> Response<Body> {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if office.hub.draining.is_cancelled() {
+    if dispatchers.hub.draining.is_cancelled() {
         // The worker is to come back, and not over this connection.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
 
-fn shown(office: &Office, group: &str, lease: Duration, leased: Leased) -> Response<Body> {
+fn shown(
+    dispatchers: &GroupDispatchers,
+    group: &str,
+    lease: Duration,
+    leased: Leased,
+) -> Response<Body> {
     let Leased { token, batch, place } = leased;
     let bytes: usize = batch.groups.iter().flat_map(|key| &key.events).map(|e| e.bytes()).sum();
     let mut out = BytesMut::with_capacity(bytes + 1_024);
-    let epoch = office.hub.store.epoch();
+    let epoch = dispatchers.hub.store.epoch();
     out.put_slice(b"{\"token\":");
-    put_json_string(&mut out, &token.sign(&office.signer, epoch, group));
+    put_json_string(&mut out, &token.sign(&dispatchers.signer, epoch, group));
     out.put_slice(b",\"group\":");
     put_json_string(&mut out, group);
-    let (from, to) = (consumed(office, batch.from), consumed(office, batch.next));
+    let (from, to) = (consumed(dispatchers, batch.from), consumed(dispatchers, batch.next));
     out.put_slice(
         format!(
             ",\"partition\":{},\"generation\":{},\"lease_ms\":{},\"from\":\"{from}\",\
@@ -164,7 +172,7 @@ fn shown(office: &Office, group: &str, lease: Duration, leased: Leased) -> Respo
     put_groups(&mut out, &batch, epoch);
     out.put_slice(b"]}");
     let mut response = Response::new(Body::from(place.until_sent(out.freeze())));
-    response.extensions_mut().insert(HeldAlready);
+    response.extensions_mut().insert(PrepaidBody);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -49,17 +49,17 @@ impl Counts {
 
 /// Counts by group.
 #[derive(Debug, Default)]
-pub(super) struct Counters(Mutex<Kept>);
+pub(super) struct Counters(Mutex<CountersByGroup>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CountersByGroup {
     groups: HashMap<String, Counts>,
     /// What each living member of the library said last.
     reported: HashMap<(String, String), Counts>,
 }
 
 impl Counters {
-    fn kept<T>(&self, then: impl FnOnce(&mut Kept) -> T) -> T {
+    fn kept<T>(&self, then: impl FnOnce(&mut CountersByGroup) -> T) -> T {
         then(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

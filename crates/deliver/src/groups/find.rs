@@ -8,19 +8,19 @@ use tidewire_store::groups::{
     GroupError, GroupView, Holdings, Limits, PAGE_BYTES_MAX, PartitionView, TooLarge, Wants,
 };
 
-use super::office::Office;
+use super::dispatchers::GroupDispatchers;
 use tidewire_access::options::GroupOptions;
 
 /// What must be known to work on a partition. What nothing is known of costs no look.
 pub(super) async fn holdings(
-    office: &Office,
+    dispatchers: &GroupDispatchers,
     view: &GroupView,
     at: &PartitionView,
 ) -> Result<Holdings, GroupError> {
     if let Some(quiet) = Holdings::of_quiet(view, at) {
         return Ok(quiet);
     }
-    let held = office.store.holdings(&view.group, at.partition).await?;
+    let held = dispatchers.store.holdings(&view.group, at.partition).await?;
     // What is read and up to where is the view's: what is of another generation does not fit it.
     match held.partition.generation == at.generation {
         true => Ok(held),
@@ -64,19 +64,19 @@ mod tests {
     #[test]
     fn a_group_that_was_changed_since_is_looked_at_again() {
         let bench = Bench::start_on_sqlite();
-        let office = &bench.node().groups;
-        let wish = GroupSettings { partitions: Some(1), ..GroupSettings::default() };
-        let made = bench.wait(office.store.put_group("g", &wish)).expect("a group");
+        let dispatchers = &bench.node().groups;
+        let wanted = GroupSettings { partitions: Some(1), ..GroupSettings::default() };
+        let made = bench.wait(dispatchers.store.put_group("g", &wanted)).expect("a group");
         let mut seen = made.0;
         seen.partitions[0].failing = 1;
-        let held = |view: &GroupView| bench.wait(holdings(office, view, &view.partitions[0]));
+        let held = |view: &GroupView| bench.wait(holdings(dispatchers, view, &view.partitions[0]));
         assert!(held(&seen).is_ok(), "nothing has changed");
         let filter = Some(tidewire_store::groups::Filter {
             tables: vec!["orders".to_owned()],
             ..tidewire_store::groups::Filter::default()
         });
         let change = GroupChange { filter, ..GroupChange::default() };
-        bench.wait(office.store.change_group("g", &change)).expect("a change");
+        bench.wait(dispatchers.store.change_group("g", &change)).expect("a change");
         let held = held(&seen);
         assert!(matches!(held, Err(GroupError::Moved)), "{held:?}");
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidewire_store::groups::{GroupView, PAGE_BYTES_MAX, PartitionView, Wants};
 use tidewire_store::{Position, StoreError};
 
-use super::office::Office;
+use super::dispatchers::GroupDispatchers;
 use tidewire_wire::clock::now_ms;
 
 /// How far a group is behind.
@@ -19,12 +19,12 @@ pub(super) struct Lag {
     /// The first position that was not looked at.
     scanned_to: Position,
     now_ms: i64,
-    partitions: Vec<Behind>,
+    partitions: Vec<PartitionBacklog>,
 }
 
 /// What was seen of a partition's events from its `next` on.
 #[derive(Debug, Clone, Default)]
-struct Behind {
+struct PartitionBacklog {
     next: Position,
     events: u64,
     /// When the first of them was made.
@@ -89,13 +89,13 @@ fn seconds(now_ms: i64, since_ms: i64) -> f64 {
 
 /// Looks through the log, at most so many offsets of it.
 pub(super) async fn measure(
-    office: &Office,
+    dispatchers: &GroupDispatchers,
     view: &GroupView,
     offsets_max: u64,
 ) -> Result<Lag, StoreError> {
-    let store = &office.store;
+    let store = &dispatchers.store;
     let tip = store.log_tip().await?;
-    let mut partitions = vec![Behind::default(); view.total as usize];
+    let mut partitions = vec![PartitionBacklog::default(); view.total as usize];
     for at in &view.partitions {
         if let Some(behind) = partitions.get_mut(at.partition as usize) {
             behind.next = at.next;
@@ -106,7 +106,7 @@ pub(super) async fn measure(
     if tip.number().saturating_sub(lag.scanned_to.number()) > offsets_max {
         // Enough to see how old the oldest is.
         scan(
-            office,
+            dispatchers,
             view,
             &mut lag,
             Position::new(first.before().number() + offsets_max.min(1_000)),
@@ -114,12 +114,12 @@ pub(super) async fn measure(
         .await?;
         return Ok(lag);
     }
-    scan(office, view, &mut lag, tip).await?;
+    scan(dispatchers, view, &mut lag, tip).await?;
     Ok(lag)
 }
 
 async fn scan(
-    office: &Office,
+    dispatchers: &GroupDispatchers,
     view: &GroupView,
     lag: &mut Lag,
     up_to: Position,
@@ -135,7 +135,7 @@ async fn scan(
         page_bytes: PAGE_BYTES_MAX,
     });
     while lag.scanned_to < up_to {
-        let page = office.store.log_page(lag.scanned_to, up_to, &wants).await?;
+        let page = dispatchers.store.log_page(lag.scanned_to, up_to, &wants).await?;
         for entry in &page.entries {
             let Some(behind) = lag.partitions.get_mut(entry.partition as usize) else { continue };
             let own = !entry.control && (all || entry.event.is_some());

@@ -13,16 +13,16 @@ use tidewire_store::groups::{
 use tidewire_store::{Epoch, PageLimit, Position};
 
 use super::Answer;
+use super::dispatchers::GroupDispatchers;
 use super::event::{put_event, put_text};
-use super::office::Office;
 use super::problem::{self, invalid};
 use crate::body;
 use crate::document::method_not_allowed;
 use crate::document::{only, parse, uncached};
+use crate::query_string;
 use tidewire_access::auth::{Identity, audit};
-use tidewire_access::budget::HeldAlready;
+use tidewire_access::budget::PrepaidBody;
 use tidewire_access::problem::Problem;
-use tidewire_hub::encode::decode_path;
 use tidewire_hub::offset::parse_offset;
 use tidewire_wire::clock::moment;
 
@@ -40,9 +40,8 @@ struct Query {
 
 fn query(text: &str, epoch: Epoch) -> Result<Query, Problem> {
     let mut query = Query { after: Position::START, limit: LIMIT, state: None };
-    for (name, value) in text.split('&').filter_map(|pair| pair.split_once('=')) {
-        let value = decode_path(value);
-        match name {
+    for (name, value) in query_string::pairs(text) {
+        match &*name {
             "after" => query.after = parse_offset(&value, epoch)?,
             "limit" => {
                 let limit = value.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
@@ -60,16 +59,16 @@ fn query(text: &str, epoch: Epoch) -> Result<Query, Problem> {
 }
 
 /// `GET …/dead`.
-pub(super) async fn list(office: &Office, group: &str, request: Request) -> Answer {
+pub(super) async fn list(dispatchers: &GroupDispatchers, group: &str, request: Request) -> Answer {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return Err(method_not_allowed("GET, HEAD"));
     }
-    let epoch = office.hub.store.epoch();
+    let epoch = dispatchers.hub.store.epoch();
     let Query { after, limit, state } = query(request.uri().query().unwrap_or_default(), epoch)?;
-    office.hub.access.memory.make_room()?;
-    let bytes_max = office.hub.options.groups.batch_bytes.min(LETTERS_BYTES_MAX);
-    let mut place = office.room.take(LETTERS_BYTES_MAX).await?;
-    let store = &office.store;
+    dispatchers.hub.access.memory.make_room()?;
+    let bytes_max = dispatchers.hub.options.groups.batch_bytes.min(LETTERS_BYTES_MAX);
+    let mut place = dispatchers.room.take(LETTERS_BYTES_MAX).await?;
+    let store = &dispatchers.store;
     let limit = PageLimit { events: limit, bytes: LETTERS_BYTES_MAX };
     let page = store.letters(group, after, limit, state).await?;
     if page.letters.is_empty() && store.group(group).await?.is_none() {
@@ -87,10 +86,10 @@ pub(super) async fn list(office: &Office, group: &str, request: Request) -> Answ
     }
     out.put_slice(b"],\"next_after\":");
     let last = letters.last().filter(|_| more).map(|view| view.letter.event.position);
-    put_text(&mut out, last.map(|last| office.hub.offset(last).to_string()).as_deref());
+    put_text(&mut out, last.map(|last| dispatchers.hub.offset(last).to_string()).as_deref());
     out.put_u8(b'}');
     let mut response = Response::new(Body::from(place.until_sent(out.freeze())));
-    response.extensions_mut().insert(HeldAlready);
+    response.extensions_mut().insert(PrepaidBody);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -126,10 +125,10 @@ fn put_letter(out: &mut BytesMut, view: &LetterView, epoch: Epoch) {
     out.put_u8(b'}');
 }
 
-/// Which letters a request is about.
+/// LetterSelection letters a request is about.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+struct LettersJson {
     #[serde(default)]
     all: bool,
     host_id: Option<String>,
@@ -139,7 +138,7 @@ struct Document {
     with_parked: bool,
 }
 
-impl Document {
+impl LettersJson {
     fn which(&self, epoch: Epoch) -> Result<LetterSelection, Problem> {
         let key = self.host_id.is_some() || self.user_id.is_some();
         match (self.all, key, &self.offset) {
@@ -159,15 +158,15 @@ impl Document {
 }
 
 async fn read(
-    office: &Office,
+    dispatchers: &GroupDispatchers,
     group: &str,
     request: Request,
-) -> Result<(Document, LetterSelection), Problem> {
+) -> Result<(LettersJson, LetterSelection), Problem> {
     only(&request, &[Method::POST])?;
-    let bytes = body::read(request, &office.hub.access).await?;
-    let document: Document = parse(&bytes, invalid)?;
-    let which = document.which(office.hub.store.epoch())?;
-    if office.store.group(group).await?.is_none() {
+    let bytes = body::read(request, &dispatchers.hub.access).await?;
+    let document: LettersJson = parse(&bytes, invalid)?;
+    let which = document.which(dispatchers.hub.store.epoch())?;
+    if dispatchers.store.group(group).await?.is_none() {
         return Err(problem::not_found());
     }
     Ok((document, which))
@@ -187,32 +186,32 @@ fn some(count: u64, which: &LetterSelection) -> Result<u64, Problem> {
 
 /// `POST …/dead/redrive`.
 pub(super) async fn redrive(
-    office: &Office,
+    dispatchers: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
 ) -> Answer {
-    let (_, which) = read(office, group, request).await?;
-    let keys = office.store.redrive(group, &which).await.map_err(problem::of)?;
+    let (_, which) = read(dispatchers, group, request).await?;
+    let keys = dispatchers.store.redrive(group, &which).await.map_err(problem::of)?;
     let keys = some(keys, &which)?;
     audit::administered(identity, "redrive letters", group);
-    office.look_again(group);
+    dispatchers.look_again(group);
     Ok(uncached(StatusCode::OK, json!({ "keys": keys })))
 }
 
 /// `POST …/dead/drop`.
 pub(super) async fn drop(
-    office: &Office,
+    dispatchers: &GroupDispatchers,
     group: &str,
     request: Request,
     identity: &Identity,
 ) -> Answer {
-    let (document, which) = read(office, group, request).await?;
-    let store = &office.store;
+    let (document, which) = read(dispatchers, group, request).await?;
+    let store = &dispatchers.store;
     let dropped = store.drop_letters(group, &which, document.with_parked).await;
     let letters = some(dropped.map_err(problem::of)?, &which)?;
     audit::administered(identity, "drop letters", group);
-    office.look_again(group);
+    dispatchers.look_again(group);
     Ok(uncached(StatusCode::OK, json!({ "letters": letters })))
 }
 
@@ -257,7 +256,7 @@ mod tests {
     #[test]
     fn letters_are_named_one_way() {
         let which = |text: &str| {
-            let document: Document = serde_json::from_str(text).expect(text);
+            let document: LettersJson = serde_json::from_str(text).expect(text);
             document.which(Epoch::FIRST).map_err(|problem| problem.code())
         };
         assert_eq!(which(r#"{"all": true}"#), Ok(LetterSelection::All));

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::sync::PoisonError;
 
-use super::office::Office;
+use super::dispatchers::GroupDispatchers;
 use super::upkeep::Measured;
 
 /// Writes the metrics of consumer groups.
-pub(crate) fn write(body: &mut String, office: &Office) -> std::fmt::Result {
-    let measured = office.measured.lock().unwrap_or_else(PoisonError::into_inner);
+pub(crate) fn write(body: &mut String, dispatchers: &GroupDispatchers) -> std::fmt::Result {
+    let measured = dispatchers.measured.lock().unwrap_or_else(PoisonError::into_inner);
     let help =
         "Events that a partition has not consumed; missing where there are too many to count";
     head(body, "lag_events", "gauge", help)?;

@@ -1,16 +1,16 @@
 //! Consumer groups over HTTP. PROTOCOL.md, section 30, is the source.
 //!
 //! ```text
-//!  claim ─▶ foreman (one a group) ─▶ find a batch ─▶ lease ─▶ token ─┐
+//!  claim ─▶ dispatcher (one a group) ─▶ find a batch ─▶ lease ─▶ token ─┐
 //!  ack, nack, extend ◀─────────────── worker ◀───────────────────────┘
 //! ```
 //!
 //! What is true about a group lies in the store; a node remembers only what saves looking twice. So
 //! workers may claim from one node and acknowledge to another, and a node that dies takes nothing with
-//! it but the claims that waited there. `foreman` hands out work, `find` looks for it, `work` ends it,
+//! it but the claims that waited there. `dispatcher` hands out work, `find` looks for it, `work` ends it,
 //! `administer` is for administrators, `upkeep` measures, and moves along what nobody works on.
 //!
-//! - `ask`: a claim that waits
+//! - `waiting_claim`: a claim that waits
 //! - `claim`: `POST …/claim`
 //! - `counters`: what is counted of groups on this node
 //! - `document`: groups as JSON
@@ -19,32 +19,32 @@
 //! - `letters`: routes for dead letters
 //! - `metrics`: what scrapers are told of groups
 //! - `offer`: handing out one partition
-//! - `office`: what this node holds of groups while it serves them
+//! - `dispatchers`: what this node holds of groups while it serves them
 //! - `problem`: what goes wrong with groups, as clients see it
 //! - `redrive`: the letters that a lease is about, found again
-//! - `room`: room for batches
+//! - `batch_permits`: room for batches
 //! - `token`: tokens of leases
-//! - `verdict`: what a failed run means
+//! - `failures`: what a failed run means
 
 mod administer;
-mod ask;
+mod batch_permits;
 mod claim;
 mod counters;
+mod dispatcher;
+mod dispatchers;
 mod document;
 mod event;
+mod failures;
 mod find;
-mod foreman;
 mod lag;
 mod letters;
 mod metrics;
 mod offer;
-mod office;
 mod problem;
 mod redrive;
-mod room;
 mod token;
 mod upkeep;
-mod verdict;
+mod waiting_claim;
 mod work;
 
 use std::sync::Arc;
@@ -59,8 +59,8 @@ use tidewire_access::auth::{Act, Identity};
 use tidewire_access::problem::Problem;
 use tidewire_hub::encode::decode_path;
 
+pub(crate) use dispatchers::GroupDispatchers;
 pub(crate) use metrics::write as write_metrics;
-pub(crate) use office::Office;
 pub(crate) use upkeep::keep;
 
 type Answer = Result<Response<Body>, Problem>;
@@ -69,12 +69,12 @@ type Answer = Result<Response<Body>, Problem>;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     All,
-    One(String, Step),
+    One(String, GroupAction),
 }
 
 /// What of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum GroupAction {
     Itself,
     Change,
     Reset,
@@ -93,17 +93,17 @@ impl Part {
     pub(crate) fn of(path: &str) -> Option<Part> {
         let (group, step) = path.split_once('/').unwrap_or((path, ""));
         let step = match step {
-            "" if !path.ends_with('/') => Step::Itself,
-            "change" => Step::Change,
-            "reset" => Step::Reset,
-            "resume" => Step::Resume,
-            "claim" => Step::Claim,
-            "extend" => Step::Extend,
-            "ack" => Step::Ack,
-            "nack" => Step::Nack,
-            "dead" => Step::Dead,
-            "dead/redrive" => Step::Redrive,
-            "dead/drop" => Step::Drop,
+            "" if !path.ends_with('/') => GroupAction::Itself,
+            "change" => GroupAction::Change,
+            "reset" => GroupAction::Reset,
+            "resume" => GroupAction::Resume,
+            "claim" => GroupAction::Claim,
+            "extend" => GroupAction::Extend,
+            "ack" => GroupAction::Ack,
+            "nack" => GroupAction::Nack,
+            "dead" => GroupAction::Dead,
+            "dead/redrive" => GroupAction::Redrive,
+            "dead/drop" => GroupAction::Drop,
             _ => return None,
         };
         (!group.is_empty()).then(|| Part::One(decode_path(group), step))
@@ -114,16 +114,20 @@ impl Part {
         match self {
             Part::All => Act::Observe,
             Part::One(group, step) => match step {
-                Step::Itself if matches!(*method, Method::GET | Method::HEAD) => Act::Observe,
-                Step::Claim | Step::Extend | Step::Ack | Step::Nack | Step::Dead => {
-                    Act::Consume(group)
+                GroupAction::Itself if matches!(*method, Method::GET | Method::HEAD) => {
+                    Act::Observe
                 }
-                Step::Itself
-                | Step::Change
-                | Step::Reset
-                | Step::Resume
-                | Step::Redrive
-                | Step::Drop => Act::Administer,
+                GroupAction::Claim
+                | GroupAction::Extend
+                | GroupAction::Ack
+                | GroupAction::Nack
+                | GroupAction::Dead => Act::Consume(group),
+                GroupAction::Itself
+                | GroupAction::Change
+                | GroupAction::Reset
+                | GroupAction::Resume
+                | GroupAction::Redrive
+                | GroupAction::Drop => Act::Administer,
             },
         }
     }
@@ -133,17 +137,17 @@ impl Part {
         match self {
             Part::All => "/v1/groups",
             Part::One(_, step) => match step {
-                Step::Itself => "/v1/groups/{group}",
-                Step::Change => "/v1/groups/{group}/change",
-                Step::Reset => "/v1/groups/{group}/reset",
-                Step::Resume => "/v1/groups/{group}/resume",
-                Step::Claim => "/v1/groups/{group}/claim",
-                Step::Extend => "/v1/groups/{group}/extend",
-                Step::Ack => "/v1/groups/{group}/ack",
-                Step::Nack => "/v1/groups/{group}/nack",
-                Step::Dead => "/v1/groups/{group}/dead",
-                Step::Redrive => "/v1/groups/{group}/dead/redrive",
-                Step::Drop => "/v1/groups/{group}/dead/drop",
+                GroupAction::Itself => "/v1/groups/{group}",
+                GroupAction::Change => "/v1/groups/{group}/change",
+                GroupAction::Reset => "/v1/groups/{group}/reset",
+                GroupAction::Resume => "/v1/groups/{group}/resume",
+                GroupAction::Claim => "/v1/groups/{group}/claim",
+                GroupAction::Extend => "/v1/groups/{group}/extend",
+                GroupAction::Ack => "/v1/groups/{group}/ack",
+                GroupAction::Nack => "/v1/groups/{group}/nack",
+                GroupAction::Dead => "/v1/groups/{group}/dead",
+                GroupAction::Redrive => "/v1/groups/{group}/dead/redrive",
+                GroupAction::Drop => "/v1/groups/{group}/dead/drop",
             },
         }
     }
@@ -151,13 +155,13 @@ impl Part {
 
 /// Answers a request. The caller was found to be allowed to do what [`Part::act`] says.
 pub(crate) async fn handle(
-    office: &Arc<Office>,
+    dispatchers: &Arc<GroupDispatchers>,
     part: Part,
     request: Request,
     identity: &Identity,
 ) -> Answer {
     let (group, step) = match part {
-        Part::All => return document::list(office, request.method().clone()).await,
+        Part::All => return document::list(dispatchers, request.method().clone()).await,
         Part::One(group, step) => (group, step),
     };
     if !is_group_name(&group) {
@@ -166,17 +170,17 @@ pub(crate) async fn handle(
         ));
     }
     match step {
-        Step::Itself => administer::itself(office, &group, request, identity).await,
-        Step::Change => administer::change(office, &group, request, identity).await,
-        Step::Reset => administer::reset(office, &group, request, identity).await,
-        Step::Resume => administer::resume(office, &group, request, identity).await,
-        Step::Claim => claim::handle(office, &group, request, identity).await,
-        Step::Extend => work::extend(office, &group, request).await,
-        Step::Ack => work::ack(office, &group, request, identity).await,
-        Step::Nack => work::nack(office, &group, request).await,
-        Step::Dead => letters::list(office, &group, request).await,
-        Step::Redrive => letters::redrive(office, &group, request, identity).await,
-        Step::Drop => letters::drop(office, &group, request, identity).await,
+        GroupAction::Itself => administer::itself(dispatchers, &group, request, identity).await,
+        GroupAction::Change => administer::change(dispatchers, &group, request, identity).await,
+        GroupAction::Reset => administer::reset(dispatchers, &group, request, identity).await,
+        GroupAction::Resume => administer::resume(dispatchers, &group, request, identity).await,
+        GroupAction::Claim => claim::handle(dispatchers, &group, request, identity).await,
+        GroupAction::Extend => work::extend(dispatchers, &group, request).await,
+        GroupAction::Ack => work::ack(dispatchers, &group, request, identity).await,
+        GroupAction::Nack => work::nack(dispatchers, &group, request).await,
+        GroupAction::Dead => letters::list(dispatchers, &group, request).await,
+        GroupAction::Redrive => letters::redrive(dispatchers, &group, request, identity).await,
+        GroupAction::Drop => letters::drop(dispatchers, &group, request, identity).await,
     }
 }
 
@@ -188,11 +192,11 @@ mod tests {
     fn paths_are_parts() {
         let one = |name: &str, step| Some(Part::One(name.to_owned(), step));
         for (path, part) in [
-            ("billing", one("billing", Step::Itself)),
-            ("a%20b/claim", one("a b", Step::Claim)),
-            ("g/dead", one("g", Step::Dead)),
-            ("g/dead/redrive", one("g", Step::Redrive)),
-            ("a%2Fb", one("a/b", Step::Itself)),
+            ("billing", one("billing", GroupAction::Itself)),
+            ("a%20b/claim", one("a b", GroupAction::Claim)),
+            ("g/dead", one("g", GroupAction::Dead)),
+            ("g/dead/redrive", one("g", GroupAction::Redrive)),
+            ("a%2Fb", one("a/b", GroupAction::Itself)),
             ("", None),
             ("/claim", None),
             ("g/", None),

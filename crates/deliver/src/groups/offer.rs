@@ -12,15 +12,15 @@ use tidewire_store::groups::{
     Source, Wants,
 };
 
-use super::ask::Leased;
+use super::batch_permits::BatchPermit;
 use super::counters::Counts;
+use super::dispatcher::{OfferOutcome, WorkDispatcher};
 use super::find;
-use super::foreman::{Foreman, Offered};
-use super::room::Place;
 use super::token::Token;
 use super::upkeep;
+use super::waiting_claim::Leased;
 
-impl Foreman {
+impl WorkDispatcher {
     /// Looks for work in a partition that is free, in these of its sources, and gives it to whoever waits first.
     pub(super) async fn offer(
         &mut self,
@@ -29,14 +29,14 @@ impl Foreman {
         sources: &[Source],
         wants: &Arc<Wants>,
         tip: Position,
-    ) -> Result<Offered, GroupError> {
+    ) -> Result<OfferOutcome, GroupError> {
         let known = self.known.entry(at.partition).or_default();
         let seen = (at.generation, at.next, tip);
         let empty = known.empty == Some(seen);
         if empty && sources == [Source::Log] {
-            return Ok(Offered::Nothing);
+            return Ok(OfferOutcome::Nothing);
         }
-        let held = find::holdings(&self.office, view, at).await?;
+        let held = find::holdings(&self.dispatchers, view, at).await?;
         for source in sources {
             let offered = match source {
                 Source::Letters => self.offer_letters(&held).await?,
@@ -48,7 +48,7 @@ impl Foreman {
             }
         }
         self.known.entry(at.partition).or_default().empty = Some(seen);
-        Ok(Offered::Nothing)
+        Ok(OfferOutcome::Nothing)
     }
 
     /// The next events of the log.
@@ -57,12 +57,12 @@ impl Foreman {
         held: &Holdings,
         wants: &Arc<Wants>,
         tip: Position,
-    ) -> Result<Option<Offered>, GroupError> {
+    ) -> Result<Option<OfferOutcome>, GroupError> {
         let at = &held.partition;
         let Some(limits) = self.limits_for(at.partition) else { return Ok(None) };
-        let store = Arc::clone(&self.office.store);
+        let store = Arc::clone(&self.dispatchers.store);
         let read = |limits| self.pages.assemble(&*store, wants, held, limits, at.next, tip);
-        let Some(mut place) = self.office.room.try_take(limits.batch_bytes) else {
+        let Some(mut place) = self.dispatchers.room.try_take(limits.batch_bytes) else {
             return Ok(Some(self.crowded(at.partition)));
         };
         // A transaction that has more bytes than a usual batch needs more room first.
@@ -70,7 +70,7 @@ impl Foreman {
         let mut assembled = read(usual).await?;
         if matches!(assembled, Assembled::TooLarge(_)) {
             drop(place);
-            match self.office.room.try_take(limits.transaction_bytes_max) {
+            match self.dispatchers.room.try_take(limits.transaction_bytes_max) {
                 Some(larger) => place = larger,
                 None => return Ok(Some(self.crowded(at.partition))),
             }
@@ -79,7 +79,7 @@ impl Foreman {
         match assembled {
             Assembled::Batch(batch) => self.hand_out(held, batch, None, place).await.map(Some),
             Assembled::Nothing { next } => {
-                upkeep::pass(&self.office, held, next).await?;
+                upkeep::pass(&self.dispatchers, held, next).await?;
                 Ok(None)
             }
             Assembled::Incomplete { txid } => {
@@ -87,10 +87,10 @@ impl Foreman {
                 Ok(None)
             }
             Assembled::TooLarge(too_large) => {
-                let trouble = find::trouble(&self.office.hub.options.groups, &too_large);
+                let trouble = find::trouble(&self.dispatchers.hub.options.groups, &too_large);
                 tracing::warn!(group = self.group, partition = at.partition, trouble);
                 store.set_trouble(&held.claim("tidewire", 0), Some(&trouble)).await?;
-                Ok(Some(Offered::Again(Duration::ZERO)))
+                Ok(Some(OfferOutcome::Again(Duration::ZERO)))
             }
         }
     }
@@ -98,7 +98,7 @@ impl Foreman {
     /// What a batch of a partition may have, for whoever is to have it.
     fn limits_for(&self, partition: u32) -> Option<Limits> {
         let size = self.queue[self.first_for(partition)?].batch_size;
-        Some(find::limits(&self.office.hub.options.groups, size))
+        Some(find::limits(&self.dispatchers.hub.options.groups, size))
     }
 
     /// A transaction's end is not in the log yet.
@@ -118,22 +118,22 @@ impl Foreman {
     }
 
     /// There is no room for a batch: whoever waits for it is told if that stays so.
-    fn crowded(&mut self, partition: u32) -> Offered {
+    fn crowded(&mut self, partition: u32) -> OfferOutcome {
         for ask in self.queue.iter_mut().filter(|ask| ask.takes(partition)) {
             ask.crowded = true;
         }
-        Offered::Again(TAKEN_WAIT)
+        OfferOutcome::Again(TAKEN_WAIT)
     }
 
     /// Letters that are to be worked off again.
-    async fn offer_letters(&mut self, held: &Holdings) -> Result<Option<Offered>, GroupError> {
+    async fn offer_letters(&mut self, held: &Holdings) -> Result<Option<OfferOutcome>, GroupError> {
         let at = &held.partition;
         let Some(limits) = self.limits_for(at.partition) else { return Ok(None) };
         // Those of one transaction are together, however large.
-        let Some(place) = self.office.room.try_take(limits.transaction_bytes_max) else {
+        let Some(place) = self.dispatchers.room.try_take(limits.transaction_bytes_max) else {
             return Ok(Some(self.crowded(at.partition)));
         };
-        let store = &self.office.store;
+        let store = &self.dispatchers.store;
         let due = store.letters_due(&self.group, at.partition, limits.letters()).await?;
         let Some(mut batch) = due else { return Ok(None) };
         let Some(key) = batch.redrive.clone() else { return Ok(None) };
@@ -150,24 +150,24 @@ impl Foreman {
         held: &Holdings,
         batch: Batch,
         letters: Option<([u8; 32], Position)>,
-        mut place: Place,
-    ) -> Result<Offered, GroupError> {
+        mut place: BatchPermit,
+    ) -> Result<OfferOutcome, GroupError> {
         let partition = held.partition.partition;
         let events = batch.groups.iter().flat_map(|key| &key.events);
         place.shrink_to(events.map(|event| event.bytes()).sum());
         let index = self.first_for(partition);
         let Some(ask) = index.and_then(|index| self.queue.remove(index)) else {
-            return Ok(Offered::Nothing);
+            return Ok(OfferOutcome::Nothing);
         };
         let lease_ms = u64::try_from(ask.lease.as_millis()).unwrap_or(u64::MAX);
         let claim = held.claim(&ask.member, lease_ms);
-        let store = Arc::clone(&self.office.store);
+        let store = Arc::clone(&self.dispatchers.store);
         let leased = store.lease(&claim, batch.next, lease_ms).await;
         let generation = match leased {
             Ok(Some(generation)) => generation,
             Ok(None) => {
                 self.queue.push_front(ask);
-                return Ok(Offered::Again(TAKEN_WAIT));
+                return Ok(OfferOutcome::Again(TAKEN_WAIT));
             }
             Err(error) => {
                 self.queue.push_front(ask);
@@ -176,7 +176,7 @@ impl Foreman {
         };
         if held.partition.lease_ms.is_some() {
             let more = Counts { lease_expirations: 1, ..Counts::default() };
-            self.office.counters.count(&self.group, more);
+            self.dispatchers.counters.count(&self.group, more);
         }
         let lease = LeaseRef { group: self.group.clone(), partition, generation };
         let known = self.known.entry(partition).or_default();
@@ -185,7 +185,7 @@ impl Foreman {
         if events == 0 {
             self.queue.push_front(ask);
             store.ack(&lease, &batch.ending(), Vec::new()).await?;
-            return Ok(Offered::Again(Duration::ZERO));
+            return Ok(OfferOutcome::Again(Duration::ZERO));
         }
         self.handed_out += 1;
         known.taken = self.handed_out;
@@ -193,9 +193,9 @@ impl Foreman {
         if ask.reply.send(Ok(Some(Leased { token, batch, place }))).is_err() {
             // Whoever asked is gone: the next one shall have it at once.
             store.nack(&lease, &[], &Ending::default(), 0).await?;
-            return Ok(Offered::Again(Duration::ZERO));
+            return Ok(OfferOutcome::Again(Duration::ZERO));
         }
-        Ok(Offered::Given)
+        Ok(OfferOutcome::Given)
     }
 }
 
@@ -205,19 +205,19 @@ mod tests {
 
     use tidewire_store::groups::GroupSettings;
 
-    use super::super::ask::{Ask, Refused};
+    use super::super::waiting_claim::{Refused, WaitingClaim};
     use super::*;
     use crate::testing::Bench;
 
     #[test]
     fn a_claim_for_which_there_is_no_room_is_told_so() {
         let bench = Bench::start_on_sqlite();
-        let office = &bench.node().groups;
-        let wish = GroupSettings { partitions: Some(1), ..GroupSettings::default() };
-        bench.wait(office.store.put_group("g", &wish)).expect("a group");
+        let dispatchers = &bench.node().groups;
+        let wanted = GroupSettings { partitions: Some(1), ..GroupSettings::default() };
+        bench.wait(dispatchers.store.put_group("g", &wanted)).expect("a group");
         let claim = || {
             let (reply, answer) = oneshot::channel();
-            let ask = Ask {
+            let ask = WaitingClaim {
                 member: "one".to_owned(),
                 batch_size: 1,
                 lease: Duration::from_secs(1),
@@ -228,11 +228,11 @@ mod tests {
                 reply,
             };
             bench.wait(async {
-                office.ask("g", ask);
+                dispatchers.ask("g", ask);
                 answer.await.expect("an answer")
             })
         };
-        let all = office.room.try_take(usize::MAX).expect("nobody else is there");
+        let all = dispatchers.room.try_take(usize::MAX).expect("nobody else is there");
         assert!(matches!(claim(), Err(Refused::Crowded)));
         drop(all);
         assert!(matches!(claim(), Ok(None)), "there is room, and nothing to do");

@@ -1,6 +1,6 @@
 //! The letters that a lease is about, found again.
 
-use super::office::Office;
+use super::dispatchers::GroupDispatchers;
 use tidewire_store::groups::{Batch, GroupError, Holdings, Key, KeyEvents, LETTERS_BYTES_MAX};
 use tidewire_store::{PageLimit, Position};
 
@@ -9,12 +9,12 @@ const LETTERS_PAGE: PageLimit = PageLimit { events: 1_000, bytes: LETTERS_BYTES_
 
 /// The letters of a key up to a position, in order. None of them is there if they were dropped meanwhile.
 pub(super) async fn letters(
-    office: &Office,
+    dispatchers: &GroupDispatchers,
     held: &Holdings,
     (hash, last): ([u8; 32], Position),
 ) -> Result<Batch, GroupError> {
-    let store = &office.store;
-    let options = &office.hub.options.groups;
+    let store = &dispatchers.store;
+    let options = &dispatchers.hub.options.groups;
     // As many as any worker may have got.
     let limit = PageLimit { events: options.batch_size_max, bytes: options.transaction_bytes_max };
     let (group, next) = (&held.group.group, held.partition.next);
@@ -22,7 +22,7 @@ pub(super) async fn letters(
     let mut batch = match due {
         Some(batch) if batch.redrive.as_ref().is_some_and(|key| key.hash() == hash) => batch,
         // Another key came to be first.
-        _ => of_key(office, group, hash, last).await?,
+        _ => of_key(dispatchers, group, hash, last).await?,
     };
     (batch.from, batch.next) = (next, next);
     for key in &mut batch.groups {
@@ -33,7 +33,7 @@ pub(super) async fn letters(
 }
 
 async fn of_key(
-    office: &Office,
+    dispatchers: &GroupDispatchers,
     group: &str,
     hash: [u8; 32],
     last: Position,
@@ -41,7 +41,7 @@ async fn of_key(
     let mut events = Vec::new();
     let mut after = Position::START;
     while after < last {
-        let page = office.store.letters(group, after, LETTERS_PAGE, None).await?;
+        let page = dispatchers.store.letters(group, after, LETTERS_PAGE, None).await?;
         let Some(end) = page.letters.last().map(|view| view.letter.event.position) else { break };
         let letters = page.letters.into_iter().map(|view| view.letter.event);
         events.extend(letters.filter(|event| event.key().hash() == hash));

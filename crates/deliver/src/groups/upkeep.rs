@@ -13,9 +13,9 @@ use tidewire_store::groups::{
 use tidewire_store::{Position, StoreError};
 
 use super::counters::Counts;
+use super::dispatchers::GroupDispatchers;
 use super::find;
 use super::lag::{self, Lag};
-use super::office::Office;
 use tidewire_wire::clock::now_ms;
 
 /// A partition that nobody works on is looked at when it is so many offsets behind.
@@ -52,8 +52,8 @@ impl Measured {
 }
 
 /// Looks at all groups now and then.
-pub(crate) async fn keep(office: Arc<Office>, stop: CancellationToken) {
-    let mut round = tokio::time::interval(office.hub.options.groups.metrics);
+pub(crate) async fn keep(dispatchers: Arc<GroupDispatchers>, stop: CancellationToken) {
+    let mut round = tokio::time::interval(dispatchers.hub.options.groups.metrics);
     round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -62,7 +62,7 @@ pub(crate) async fn keep(office: Arc<Office>, stop: CancellationToken) {
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            looked = look(&office) => {
+            looked = look(&dispatchers) => {
                 if let Err(error) = looked {
                     tracing::warn!(%error, "consumer groups could not be looked at; trying again");
                 }
@@ -71,29 +71,29 @@ pub(crate) async fn keep(office: Arc<Office>, stop: CancellationToken) {
     }
 }
 
-async fn look(office: &Office) -> Result<(), StoreError> {
-    let views = office.store.list_groups().await?;
-    office.counters.hear(&views);
+async fn look(dispatchers: &GroupDispatchers) -> Result<(), StoreError> {
+    let views = dispatchers.store.list_groups().await?;
+    dispatchers.counters.hear(&views);
     let mut measured = Vec::with_capacity(views.len());
     for view in views {
-        let all = office.hub.options.groups.lag_scan_max;
+        let all = dispatchers.hub.options.groups.lag_scan_max;
         let most = if view.filter.is_all() { all } else { all / FILTERED_COST };
-        let lag = lag::measure(office, &view, most).await?;
-        if let Err(error) = tend(office, &view, lag.tip()).await
+        let lag = lag::measure(dispatchers, &view, most).await?;
+        if let Err(error) = tend(dispatchers, &view, lag.tip()).await
             && !error.temporary()
         {
             tracing::warn!(group = view.group, %error, "a group could not be moved along");
         }
-        let counts = office.counters.of(&view.group);
-        let rate = rate(office, &view.group, counts);
+        let counts = dispatchers.counters.of(&view.group);
+        let rate = rate(dispatchers, &view.group, counts);
         measured.push(Measured { view, lag, counts, rate, at: Instant::now() });
     }
-    *office.measured.lock().unwrap_or_else(PoisonError::into_inner) = measured;
+    *dispatchers.measured.lock().unwrap_or_else(PoisonError::into_inner) = measured;
     Ok(())
 }
 
-fn rate(office: &Office, group: &str, counts: Counts) -> f64 {
-    let measured = office.measured.lock().unwrap_or_else(PoisonError::into_inner);
+fn rate(dispatchers: &GroupDispatchers, group: &str, counts: Counts) -> f64 {
+    let measured = dispatchers.measured.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(before) = measured.iter().find(|one| one.view.group == group) else { return 0.0 };
     let events = u32::try_from(counts.events.saturating_sub(before.counts.events));
     let seconds = before.at.elapsed().as_secs_f64().max(0.001);
@@ -101,7 +101,11 @@ fn rate(office: &Office, group: &str, counts: Counts) -> f64 {
 }
 
 /// Moves along partitions that have nothing to do, where nobody works who would.
-async fn tend(office: &Office, view: &GroupView, tip: Position) -> Result<(), GroupError> {
+async fn tend(
+    dispatchers: &GroupDispatchers,
+    view: &GroupView,
+    tip: Position,
+) -> Result<(), GroupError> {
     if view.stopped.is_some() {
         return Ok(());
     }
@@ -121,27 +125,27 @@ async fn tend(office: &Office, view: &GroupView, tip: Position) -> Result<(), Gr
     let due: Vec<_> = due.collect();
     if !due.is_empty() {
         let wants = find::wants(view, Some(due.iter().map(|at| at.partition).collect()));
-        let pages = Pages::new(office.hub.options.groups.page_cache_bytes_max);
+        let pages = Pages::new(dispatchers.hub.options.groups.page_cache_bytes_max);
         for at in due {
-            let held = find::holdings(office, view, at).await?;
+            let held = find::holdings(dispatchers, view, at).await?;
             let up_to = tip.min(Position::new(at.next.number() + LOOK_OFFSETS));
-            let limits = find::limits(&office.hub.options.groups, 1);
-            let store = &*office.store;
+            let limits = find::limits(&dispatchers.hub.options.groups, 1);
+            let store = &*dispatchers.store;
             let read = pages.assemble(store, &wants, &held, limits, at.next, up_to);
             if let Assembled::Nothing { next } = read.await? {
-                pass(office, &held, next).await?;
+                pass(dispatchers, &held, next).await?;
             }
         }
     }
     if is_at_barrier(view) {
-        office.store.finish_change(&view.group).await?;
+        dispatchers.store.finish_change(&view.group).await?;
     }
     Ok(())
 }
 
 /// Moves a partition past what is not its own, if it is far enough behind to be worth a write.
 pub(super) async fn pass(
-    office: &Office,
+    dispatchers: &GroupDispatchers,
     held: &Holdings,
     next: Position,
 ) -> Result<(), GroupError> {
@@ -150,7 +154,7 @@ pub(super) async fn pass(
     let idle_for = Duration::from_millis(u64::try_from(idle_ms).unwrap_or(0));
     if skip_in(held, next, idle_for).is_some_and(|wait| wait.is_zero()) {
         let claim = held.claim(at.member.as_deref().unwrap_or("tidewire"), PASS_TIMEOUT_MS);
-        office.store.skip(&claim, next).await?;
+        dispatchers.store.skip(&claim, next).await?;
     }
     Ok(())
 }

@@ -8,28 +8,28 @@ use serde_json::value::RawValue;
 use tidewire_store::{ENTITY_CODE_BYTES_MAX, ENTITY_ID_BYTES_MAX, is_entity_code, is_entity_id};
 
 use super::message::{self, Refused, read, start_from};
-use super::subscribe::Asker;
+use super::subscribe::SubscribeContext;
 use crate::node::Node;
 use tidewire_access::problem::Problem;
-use tidewire_hub::horizon::{Horizon, HorizonDocument};
 use tidewire_hub::kinds::entities::own_name;
-use tidewire_hub::{Command, EntityDeed, EntityRequest, KindCommand, StartFrom};
+use tidewire_hub::min_offset::{MinOffset, MinOffsetJson};
+use tidewire_hub::{Command, EntityCommand, EntityRequest, KindCommand, StartFrom};
 
 /// Entities that a client wants to be told of.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct EntityWish {
+pub(crate) struct EntitySubscribe {
     pub(crate) query_id: Arc<str>,
     code: Arc<str>,
     ids: Vec<Arc<str>>,
     start: StartFrom,
-    horizon: Horizon,
+    min_offset: MinOffset,
     /// Whether they come to those that the subscription has.
     adds: bool,
 }
 
 /// Entities that a client does not want to be told of any more.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct EntityFarewell {
+pub(crate) struct EntityUnsubscribe {
     code: Arc<str>,
     ids: Option<Vec<String>>,
 }
@@ -47,54 +47,54 @@ struct Payload {
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct EntitySubscribeJson {
     query_id: String,
     entity_code: String,
     #[serde(default)]
     entity_ids: Vec<String>,
     offset: Option<String>,
     #[serde(flatten)]
-    horizon: HorizonDocument,
+    min_offset: MinOffsetJson,
 }
 
 /// Reads one of a `subscribe`.
-pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<EntityWish, Refused> {
-    let document: Document = serde_json::from_str(raw.get())
+pub(super) fn wanted(node: &Node, raw: &RawValue) -> Result<EntitySubscribe, Refused> {
+    let document: EntitySubscribeJson = serde_json::from_str(raw.get())
         .map_err(|error| Refused { query_id: None, problem: message::malformed(&error) })?;
     message::check_query_id(&document.query_id)?;
     let refused = |problem| Refused { query_id: Some(document.query_id.clone()), problem };
     let start = document.offset.as_deref().map(|text| start_from(node, text)).transpose();
-    Ok(EntityWish {
+    Ok(EntitySubscribe {
         query_id: document.query_id.as_str().into(),
         code: code(&document.entity_code).map_err(refused)?,
         ids: ids(document.entity_ids).map_err(refused)?,
         start: start.map_err(refused)?.unwrap_or(StartFrom::Now),
-        horizon: document.horizon.read(&node.hub).map_err(refused)?,
+        min_offset: document.min_offset.read(&node.hub).map_err(refused)?,
         adds: false,
     })
 }
 
 /// Reads a `SUBSCRIBE`.
-pub(super) fn subscribe(text: &[u8]) -> Result<Result<EntityWish, Refused>, Problem> {
+pub(super) fn subscribe(text: &[u8]) -> Result<Result<EntitySubscribe, Refused>, Problem> {
     let Envelope { payload: Payload { entity_code, entity_ids } } = read(text)?;
     let code = code(&entity_code)?;
     let query_id = own_name(&code);
     let refused = |problem| Refused { query_id: Some(query_id.to_string()), problem };
-    Ok(ids(entity_ids.unwrap_or_default()).map_err(refused).map(|ids| EntityWish {
+    Ok(ids(entity_ids.unwrap_or_default()).map_err(refused).map(|ids| EntitySubscribe {
         query_id,
         code,
         ids,
         start: StartFrom::Now,
-        horizon: Horizon::default(),
+        min_offset: MinOffset::default(),
         adds: true,
     }))
 }
 
 /// Reads an `UNSUBSCRIBE`. No ids are all of them.
-pub(super) fn unsubscribe(text: &[u8]) -> Result<EntityFarewell, Problem> {
+pub(super) fn unsubscribe(text: &[u8]) -> Result<EntityUnsubscribe, Problem> {
     let Envelope { payload: Payload { entity_code, entity_ids } } = read(text)?;
     let ids = entity_ids.filter(|ids| !ids.is_empty());
-    Ok(EntityFarewell { code: code(&entity_code)?, ids })
+    Ok(EntityUnsubscribe { code: code(&entity_code)?, ids })
 }
 
 fn code(text: &str) -> Result<Arc<str>, Problem> {
@@ -129,22 +129,25 @@ fn invalid(detail: String) -> Problem {
     )
 }
 
-impl EntityWish {
+impl EntitySubscribe {
     /// What the hub is asked for, if they may be told of.
-    pub(super) async fn request(self, asker: &Asker<'_>) -> Result<EntityRequest, Problem> {
-        let EntityWish { query_id, code, ids, start, horizon, adds } = self;
-        asker.node.hub.permit_entity(asker.identity, &code).await?;
-        let identity = asker.identity.clone();
-        Ok(EntityRequest { query_id, code, ids, start, horizon, identity, adds, kept: false })
+    pub(super) async fn request(
+        self,
+        context: &SubscribeContext<'_>,
+    ) -> Result<EntityRequest, Problem> {
+        let EntitySubscribe { query_id, code, ids, start, min_offset, adds } = self;
+        context.node.hub.permit_entity(context.identity, &code).await?;
+        let identity = context.identity.clone();
+        Ok(EntityRequest { query_id, code, ids, start, min_offset, identity, adds, kept: false })
     }
 }
 
-impl Asker<'_> {
+impl SubscribeContext<'_> {
     /// Asks to be told of entities no longer.
-    pub(super) async fn leave_entities(&self, farewell: EntityFarewell) {
-        let EntityFarewell { code, ids } = farewell;
-        let deed = Box::new(EntityDeed::Unsubscribe { code, ids });
-        let command = KindCommand::Entities { key: self.key, deed };
+    pub(super) async fn leave_entities(&self, farewell: EntityUnsubscribe) {
+        let EntityUnsubscribe { code, ids } = farewell;
+        let command = Box::new(EntityCommand::Unsubscribe { code, ids });
+        let command = KindCommand::Entities { key: self.key, command };
         self.shard.ask(Command::OfKind(command)).await;
     }
 }

@@ -8,9 +8,11 @@ use tidewire_store::{Position, Session, SessionChange, SessionSubscription};
 use crate::node::Node;
 use tidewire_access::auth::{Act, Identity, audit};
 use tidewire_access::problem::Problem;
-use tidewire_hub::horizon::Horizon;
-use tidewire_hub::lens::View;
-use tidewire_hub::{Command, Handle, Key, Manner, SessionLink, StartFrom, StreamRequest, Unread};
+use tidewire_hub::min_offset::MinOffset;
+use tidewire_hub::row_filter::View;
+use tidewire_hub::{
+    Command, Handle, Key, MissingStreams, SessionLink, StartFrom, StreamRequest, ViewMode,
+};
 
 /// A session that a connection of this node serves. The session is let go when this is dropped.
 #[derive(Debug)]
@@ -70,7 +72,7 @@ pub(crate) async fn follow(
     cursor: Option<Position>,
 ) {
     let mut requests = Vec::with_capacity(session.subscriptions.len());
-    let mut unread: Vec<Unread> = Vec::new();
+    let mut unread: Vec<MissingStreams> = Vec::new();
     for subscription in &session.subscriptions {
         let act = Act::Read(&subscription.stream);
         let allowed = identity.may(act);
@@ -106,12 +108,12 @@ fn request(
         stream: subscription.stream.as_str().into(),
         reach: node.hub.reach(identity, &subscription.stream),
         start: StartFrom::After(resume_at(subscription, cursor)),
-        horizon: Horizon::default(),
+        min_offset: MinOffset::default(),
         link: Some(SessionLink {
             epoch: subscription.epoch,
             went_live: subscription.live_since.is_some(),
         }),
-        manner: Manner { to_table: false, view },
+        mode: ViewMode { to_table: false, view },
         patterns: None,
     }
 }

@@ -5,8 +5,8 @@ use serde_json::value::RawValue;
 
 use tidewire_store::Position;
 
-use super::entities::{self, EntityFarewell, EntityWish};
-use super::subscribe::Wish;
+use super::entities::{self, EntitySubscribe, EntityUnsubscribe};
+use super::subscribe::WantedSubscription;
 use crate::document::fault;
 use crate::node::Node;
 use tidewire_access::problem::Problem;
@@ -22,10 +22,10 @@ const QUERY_ID_BYTES_MAX: usize = 256;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     Auth { token: String },
-    Subscribe(Vec<Result<Wish, Refused>>),
+    Subscribe(Vec<Result<WantedSubscription, Refused>>),
     Unsubscribe(Vec<String>),
-    SubscribeEntities(Result<EntityWish, Refused>),
-    UnsubscribeEntities(EntityFarewell),
+    SubscribeEntities(Result<EntitySubscribe, Refused>),
+    UnsubscribeEntities(EntityUnsubscribe),
     Ack(Vec<Ack>),
     Ping,
 }
@@ -46,7 +46,7 @@ impl PartialEq for Refused {
 impl Eq for Refused {}
 
 #[derive(Deserialize)]
-struct AckDocument {
+struct AckedOffsetJson {
     query_id: Option<String>,
     #[serde(rename = "streamId")]
     stream_id: Option<String>,
@@ -76,14 +76,16 @@ pub(crate) fn parse(node: &Node, text: &[u8]) -> Result<Message, Problem> {
     }
     #[derive(Deserialize)]
     struct Acks {
-        offsets: Vec<AckDocument>,
+        offsets: Vec<AckedOffsetJson>,
     }
     let Kind { kind } = read(text)?;
     Ok(match kind.as_str() {
         "auth" => Message::Auth { token: read::<Auth>(text)?.token },
         "subscribe" => {
             let Subscribe { subscriptions } = read(text)?;
-            Message::Subscribe(subscriptions.into_iter().map(|raw| Wish::read(node, raw)).collect())
+            Message::Subscribe(
+                subscriptions.into_iter().map(|raw| WantedSubscription::read(node, raw)).collect(),
+            )
         }
         "SUBSCRIBE" => Message::SubscribeEntities(entities::subscribe(text)?),
         "UNSUBSCRIBE" => Message::UnsubscribeEntities(entities::unsubscribe(text)?),
@@ -140,7 +142,7 @@ pub(crate) fn start_from(node: &Node, text: &str) -> Result<StartFrom, Problem> 
     })
 }
 
-fn acked(node: &Node, ack: AckDocument) -> Result<Ack, Problem> {
+fn acked(node: &Node, ack: AckedOffsetJson) -> Result<Ack, Problem> {
     let offset = parse_offset(&ack.last_offset, node.store.epoch())?;
     let of = match (ack.query_id, ack.stream_id) {
         (Some(query_id), _) => Acked::Query(query_id),

@@ -15,14 +15,16 @@ mod streams;
 mod subscribe;
 mod websocket;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{Method, Response};
 
-use crate::door::Admission;
+use crate::authenticate::Admission;
 use crate::node::Node;
+use crate::query_string;
 use tidewire_access::problem::Problem;
 use tidewire_hub::messages::{Hello, ServerMessage as _};
 use tidewire_wire::websocket::handshake;
@@ -39,8 +41,7 @@ pub(crate) fn multiplexed(
         return Err(crate::document::method_not_allowed("GET"));
     }
     let query = request.uri().query().unwrap_or_default();
-    let session = query.split('&').find_map(|pair| pair.strip_prefix("session="));
-    let session = session.map(tidewire_hub::encode::decode_path);
+    let session = query_string::first(query, "session").map(Cow::into_owned);
     websocket::upgrade(node, request, admission, session)
 }
 

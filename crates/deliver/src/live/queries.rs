@@ -9,13 +9,13 @@ use serde_json::value::RawValue;
 use tidewire_store::{Offset, Position};
 
 use super::message::{self, Refused};
-use super::subscribe::Asker;
+use super::subscribe::SubscribeContext;
 use crate::node::Node;
 use tidewire_access::auth::Ability;
 use tidewire_access::problem::Problem;
 use tidewire_hub::QueryRequest;
-use tidewire_hub::horizon::{Horizon, HorizonDocument};
 use tidewire_hub::kinds::query::engine::{QuerySeats, for_those_without_sql};
+use tidewire_hub::min_offset::{MinOffset, MinOffsetJson};
 use tidewire_hub::offset::malformed_offset;
 
 /// How long this node may take to see what a client has from another one.
@@ -23,7 +23,7 @@ const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 
 /// A query that a client wants to follow.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct QueryWish {
+pub(crate) struct QuerySubscribe {
     pub(super) query_id: Arc<str>,
     sql: String,
     /// What stands for its parameters, as JSON.
@@ -31,7 +31,7 @@ pub(crate) struct QueryWish {
     /// What the client has already.
     resume: Resume,
     etag: Option<String>,
-    horizon: Horizon,
+    min_offset: MinOffset,
 }
 
 /// From where a client goes on.
@@ -45,7 +45,7 @@ enum Resume {
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct QuerySubscribeJson {
     query_id: String,
     sql: String,
     #[serde(default)]
@@ -53,12 +53,12 @@ struct Document {
     offset: Option<String>,
     etag: Option<String>,
     #[serde(flatten)]
-    horizon: HorizonDocument,
+    min_offset: MinOffsetJson,
 }
 
 /// Reads one of a `subscribe`.
-pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<QueryWish, Refused> {
-    let document: Document = serde_json::from_str(raw.get()).map_err(|error| {
+pub(super) fn wanted(node: &Node, raw: &RawValue) -> Result<QuerySubscribe, Refused> {
+    let document: QuerySubscribeJson = serde_json::from_str(raw.get()).map_err(|error| {
         // Whatever else is wrong, its name may be right.
         let named = serde_json::from_str::<serde_json::Value>(raw.get()).ok();
         let query_id = named.and_then(|named| Some(named.get("query_id")?.as_str()?.to_owned()));
@@ -67,13 +67,13 @@ pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<QueryWish, Refused> {
     message::check_query_id(&document.query_id)?;
     let refused = |problem| Refused { query_id: Some(document.query_id.clone()), problem };
     let resume = resume(node, document.offset.as_deref()).map_err(refused)?;
-    Ok(QueryWish {
+    Ok(QuerySubscribe {
         query_id: document.query_id.as_str().into(),
         sql: document.sql,
         params: document.params.iter().map(|param| param.get().to_owned()).collect(),
         resume,
         etag: document.etag,
-        horizon: document.horizon.read(&node.hub).map_err(refused)?,
+        min_offset: document.min_offset.read(&node.hub).map_err(refused)?,
     })
 }
 
@@ -91,13 +91,16 @@ fn resume(node: &Node, offset: Option<&str>) -> Result<Resume, Problem> {
     })
 }
 
-impl QueryWish {
+impl QuerySubscribe {
     /// What the hub is asked for, if whoever asks may read all of it.
-    pub(super) async fn request(self, asker: &Asker<'_>) -> Result<QueryRequest, Problem> {
-        let QueryWish { query_id, sql, params, resume, etag, horizon } = self;
-        let &Asker { node, identity, .. } = asker;
+    pub(super) async fn request(
+        self,
+        context: &SubscribeContext<'_>,
+    ) -> Result<QueryRequest, Problem> {
+        let QuerySubscribe { query_id, sql, params, resume, etag, min_offset } = self;
+        let &SubscribeContext { node, identity, .. } = context;
         let seat = node.hub.query_seat(identity)?;
-        horizon.reached(&node.hub).await?;
+        min_offset.reached(&node.hub).await?;
         // They were JSON when they came.
         let params: Vec<_> =
             params.into_iter().filter_map(|p| RawValue::from_string(p).ok()).collect();

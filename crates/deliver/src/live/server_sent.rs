@@ -13,13 +13,13 @@ use crate::carrier::connection_id;
 use crate::hub_body::written_by_hub;
 use crate::node::Node;
 use tidewire_access::auth::Identity;
-use tidewire_access::auth::places::Place;
+use tidewire_access::auth::connection_permits::ConnectionPermit;
 use tidewire_access::problem::Problem;
 use tidewire_hub::directory::{Present, Registered};
 use tidewire_hub::kinds::entities::kept::Entities;
 use tidewire_hub::lookup::within_log;
 use tidewire_hub::offset::{malformed_offset, parse_offset};
-use tidewire_hub::{Command, Facts, Outlet, Presence};
+use tidewire_hub::{Command, ConnectionInfo, Presence, Transport};
 use tidewire_wire::peer::Peer;
 
 /// The response to a session's client.
@@ -46,37 +46,43 @@ pub(super) async fn respond(
     }
     let (request, _) = request.into_parts();
     let address = Peer::address(&request.extensions);
-    let facts = Facts::new(connection_id(), address, &request.headers);
-    let facts = Arc::new(facts.of(identity.clone()));
-    let visit =
-        Visit { node: Arc::clone(node), session, facts, identity: identity.clone(), place, cursor };
-    let enter = async move |outlet| visit.enter(outlet).await;
+    let connection_info = ConnectionInfo::new(connection_id(), address, &request.headers);
+    let connection_info = Arc::new(connection_info.of(identity.clone()));
+    let origin_of_request = SseSession {
+        node: Arc::clone(node),
+        session,
+        connection_info,
+        identity: identity.clone(),
+        place,
+        cursor,
+    };
+    let enter = async move |transport| origin_of_request.enter(transport).await;
     written_by_hub(node, &request, identity, enter).await
 }
 
 /// Who follows what, from where.
-struct Visit {
+struct SseSession {
     node: Arc<Node>,
     session: Arc<str>,
-    facts: Arc<Facts>,
+    connection_info: Arc<ConnectionInfo>,
     identity: Identity,
-    place: Option<Place>,
+    place: Option<ConnectionPermit>,
     cursor: Option<Position>,
 }
 
 /// What a response holds for as long as it lasts.
-type Held = (Serving, Option<Place>, Registered);
+type SseGuards = (Serving, Option<ConnectionPermit>, Registered);
 
-impl Visit {
+impl SseSession {
     /// Enters the hub and takes up the session.
-    async fn enter(self, outlet: Outlet) -> Result<(Presence, Held), Problem> {
-        let Visit { node, session, facts, identity, place, cursor } = self;
+    async fn enter(self, transport: Transport) -> Result<(Presence, SseGuards), Problem> {
+        let SseSession { node, session, connection_info, identity, place, cursor } = self;
         let shard = node.hub.shards.shard_of(identity.tenant(), &session).clone();
-        let presence = shard.attach(outlet, Arc::clone(&facts)).await?;
+        let presence = shard.attach(transport, Arc::clone(&connection_info)).await?;
         let key = presence.key();
         let present = Present { shard: shard.clone(), key, identity: identity.clone() };
-        let registered = Entities::enter(&node.hub, &facts.id, present);
-        let hello = super::hello(&node, &facts.id, Some(&session));
+        let registered = Entities::enter(&node.hub, &connection_info.id, present);
+        let hello = super::hello(&node, &connection_info.id, Some(&session));
         shard.ask(Command::Say { key, message: hello }).await;
         let serving = Serving::begin(&node, &shard, key, session, &identity, cursor).await?;
         Ok((presence, (serving, place, registered)))

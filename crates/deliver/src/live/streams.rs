@@ -9,18 +9,18 @@ use serde_json::value::RawValue;
 use tidewire_store::TABLE_PREFIX;
 
 use super::message::{Refused, check_query_id, malformed, start_from};
-use super::subscribe::Asker;
+use super::subscribe::SubscribeContext;
 use crate::node::Node;
 use crate::sessions::{Following, subscribe};
 use crate::streams::where_without_table;
 use tidewire_access::problem::Problem;
 use tidewire_access::stream_name::{StreamName, relative_name};
-use tidewire_hub::horizon::{Horizon, HorizonDocument};
-use tidewire_hub::{Manner, SessionLink, StartFrom, StreamRequest};
+use tidewire_hub::min_offset::{MinOffset, MinOffsetJson};
+use tidewire_hub::{SessionLink, StartFrom, StreamRequest, ViewMode};
 
 /// A stream that a client wants to follow, or a table.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct StreamWish {
+pub(crate) struct StreamSubscribe {
     pub(crate) query_id: Arc<str>,
     pub(crate) stream: Arc<str>,
     /// If it is to a table: what is wanted of its rows.
@@ -28,7 +28,7 @@ pub(crate) struct StreamWish {
     /// Where to begin, if the client says so.
     pub(crate) start: Option<StartFrom>,
     /// How far the log must have come before.
-    pub(crate) horizon: Horizon,
+    pub(crate) min_offset: MinOffset,
 }
 
 /// Which rows of a table are wanted.
@@ -39,7 +39,7 @@ pub(crate) struct Rows {
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct StreamSubscribeJson {
     query_id: String,
     stream: Option<String>,
     table: Option<String>,
@@ -47,13 +47,13 @@ struct Document {
     filter: Option<String>,
     offset: Option<String>,
     #[serde(flatten)]
-    horizon: HorizonDocument,
+    min_offset: MinOffsetJson,
 }
 
 /// Reads one of a `subscribe`.
-pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<StreamWish, Refused> {
+pub(super) fn wanted(node: &Node, raw: &RawValue) -> Result<StreamSubscribe, Refused> {
     let anonymous = |problem| Refused { query_id: None, problem };
-    let document: Document =
+    let document: StreamSubscribeJson =
         serde_json::from_str(raw.get()).map_err(|error| anonymous(malformed(&error)))?;
     let refused = |problem| Refused { query_id: Some(document.query_id.clone()), problem };
     check_query_id(&document.query_id)?;
@@ -68,12 +68,12 @@ pub(super) fn wish(node: &Node, raw: &RawValue) -> Result<StreamWish, Refused> {
     };
     let name = StreamName::parse(&stream, &node.options.limits).map_err(refused)?;
     let start = document.offset.as_deref().map(|text| start_from(node, text)).transpose();
-    Ok(StreamWish {
+    Ok(StreamSubscribe {
         query_id: document.query_id.as_str().into(),
         stream: name.as_str().into(),
         table,
         start: start.map_err(refused)?,
-        horizon: document.horizon.read(&node.hub).map_err(refused)?,
+        min_offset: document.min_offset.read(&node.hub).map_err(refused)?,
     })
 }
 
@@ -85,11 +85,14 @@ fn unsupported() -> Problem {
     )
 }
 
-impl StreamWish {
+impl StreamSubscribe {
     /// What the hub is asked for. A session's subscription is made in the store first.
-    pub(super) async fn request(self, asker: &Asker<'_>) -> Result<StreamRequest, Problem> {
-        let StreamWish { query_id, stream, table, start, horizon } = self;
-        let &Asker { node, identity, session, .. } = asker;
+    pub(super) async fn request(
+        self,
+        context: &SubscribeContext<'_>,
+    ) -> Result<StreamRequest, Problem> {
+        let StreamSubscribe { query_id, stream, table, start, min_offset } = self;
+        let &SubscribeContext { node, identity, session, .. } = context;
         let reach = node.hub.reach(identity, &stream);
         let filter = table.as_ref().and_then(|rows| rows.filter.as_deref());
         let view = node.hub.view(identity, &stream, filter).await?;
@@ -97,10 +100,10 @@ impl StreamWish {
             Some(_) => node.hub.filter_seat(identity, view.as_ref()).await?,
             None => None,
         };
-        let manner = Manner { to_table: table.is_some(), view };
+        let mode = ViewMode { to_table: table.is_some(), view };
         // A session keeps what it follows by the stream's name alone, so a table's rows are the
         // connection's own.
-        let (start, link) = match session.filter(|_| !manner.to_table) {
+        let (start, link) = match session.filter(|_| !mode.to_table) {
             None => (start.unwrap_or(StartFrom::Now), None),
             Some(session) => {
                 let (reach, stream, query_id) = (&reach, &*stream, &*query_id);
@@ -115,6 +118,6 @@ impl StreamWish {
                 (StartFrom::After(made.pointer), Some(link))
             }
         };
-        Ok(StreamRequest { query_id, stream, reach, start, horizon, link, manner, patterns })
+        Ok(StreamRequest { query_id, stream, reach, start, min_offset, link, mode, patterns })
     }
 }

@@ -11,10 +11,10 @@ use futures_util::stream::{self, StreamExt as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::entities::{self, EntityWish};
+use super::entities::{self, EntitySubscribe};
 use super::message::Refused;
-use super::queries::{self, QueryWish};
-use super::streams::{self, StreamWish};
+use super::queries::{self, QuerySubscribe};
+use super::streams::{self, StreamSubscribe};
 use crate::node::Node;
 use tidewire_access::auth::{Act, Identity, audit};
 use tidewire_access::problem::Problem;
@@ -26,10 +26,10 @@ const TOGETHER: usize = 16;
 
 /// A subscription that a client wants, as it said: an arm for each kind.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    Stream(StreamWish),
-    Entities(EntityWish),
-    Query(QueryWish),
+pub(crate) enum WantedSubscription {
+    Stream(StreamSubscribe),
+    Entities(EntitySubscribe),
+    Query(QuerySubscribe),
     #[cfg(all(test, debug_assertions))]
     Clock(clock::ClockWish),
 }
@@ -43,25 +43,25 @@ struct Meant<'a> {
     entity_code: Option<&'a RawValue>,
 }
 
-impl Wish {
+impl WantedSubscription {
     /// Reads one of a `subscribe`.
-    pub(super) fn read(node: &Node, raw: &RawValue) -> Result<Wish, Refused> {
+    pub(super) fn read(node: &Node, raw: &RawValue) -> Result<WantedSubscription, Refused> {
         // What cannot be read is refused as one of a stream.
         let Meant { sql, entity_code } = serde_json::from_str(raw.get()).unwrap_or_default();
         match (sql, entity_code) {
-            (Some(_), _) => queries::wish(node, raw).map(Wish::Query),
-            (None, Some(_)) => entities::wish(node, raw).map(Wish::Entities),
-            (None, None) => streams::wish(node, raw).map(Wish::Stream),
+            (Some(_), _) => queries::wanted(node, raw).map(WantedSubscription::Query),
+            (None, Some(_)) => entities::wanted(node, raw).map(WantedSubscription::Entities),
+            (None, None) => streams::wanted(node, raw).map(WantedSubscription::Stream),
         }
     }
 
     fn query_id(&self) -> &Arc<str> {
         match self {
-            Wish::Stream(wish) => &wish.query_id,
-            Wish::Entities(wish) => &wish.query_id,
-            Wish::Query(wish) => &wish.query_id,
+            WantedSubscription::Stream(wanted) => &wanted.query_id,
+            WantedSubscription::Entities(wanted) => &wanted.query_id,
+            WantedSubscription::Query(wanted) => &wanted.query_id,
             #[cfg(all(test, debug_assertions))]
-            Wish::Clock(wish) => &wish.query_id,
+            WantedSubscription::Clock(wanted) => &wanted.query_id,
         }
     }
 
@@ -69,33 +69,39 @@ impl Wish {
     /// for itself.
     fn reads(&self) -> Option<&str> {
         match self {
-            Wish::Stream(wish) => Some(&wish.stream),
-            Wish::Entities(_) | Wish::Query(_) => None,
+            WantedSubscription::Stream(wanted) => Some(&wanted.stream),
+            WantedSubscription::Entities(_) | WantedSubscription::Query(_) => None,
             #[cfg(all(test, debug_assertions))]
-            Wish::Clock(_) => Some("clock"),
+            WantedSubscription::Clock(_) => Some("clock"),
         }
     }
 
     /// Whether the database has to be asked about it, which may take a while.
     fn asks_database(&self) -> bool {
-        matches!(self, Wish::Query(_))
+        matches!(self, WantedSubscription::Query(_))
     }
 
     /// What the hub is asked for, if whoever asks may have it.
-    async fn request(self, asker: &Asker<'_>) -> Result<SubscribeRequest, Problem> {
+    async fn request(self, context: &SubscribeContext<'_>) -> Result<SubscribeRequest, Problem> {
         Ok(match self {
-            Wish::Stream(wish) => SubscribeRequest::Stream(wish.request(asker).await?),
-            Wish::Entities(wish) => SubscribeRequest::Entities(wish.request(asker).await?),
-            Wish::Query(wish) => SubscribeRequest::Query(Box::new(wish.request(asker).await?)),
+            WantedSubscription::Stream(wanted) => {
+                SubscribeRequest::Stream(wanted.request(context).await?)
+            }
+            WantedSubscription::Entities(wanted) => {
+                SubscribeRequest::Entities(wanted.request(context).await?)
+            }
+            WantedSubscription::Query(wanted) => {
+                SubscribeRequest::Query(Box::new(wanted.request(context).await?))
+            }
             #[cfg(all(test, debug_assertions))]
-            Wish::Clock(wish) => SubscribeRequest::Clock(wish.request()),
+            WantedSubscription::Clock(wanted) => SubscribeRequest::Clock(wanted.request()),
         })
     }
 }
 
 /// Who asks, and where.
 #[derive(Debug)]
-pub(super) struct Asker<'a> {
+pub(super) struct SubscribeContext<'a> {
     pub(super) node: &'a Node,
     pub(super) shard: &'a Handle,
     pub(super) key: Key,
@@ -103,17 +109,19 @@ pub(super) struct Asker<'a> {
     pub(super) session: Option<&'a Arc<str>>,
 }
 
-impl Asker<'_> {
+impl SubscribeContext<'_> {
     /// Asks for what a client wants. What needs the database comes last, so that nothing else waits for it.
-    pub(super) async fn subscribe(&self, wishes: Vec<Result<Wish, Refused>>) {
-        let slow = |wish: &Result<Wish, Refused>| wish.as_ref().is_ok_and(Wish::asks_database);
+    pub(super) async fn subscribe(&self, wishes: Vec<Result<WantedSubscription, Refused>>) {
+        let slow = |wanted: &Result<WantedSubscription, Refused>| {
+            wanted.as_ref().is_ok_and(WantedSubscription::asks_database)
+        };
         let (slow, others): (Vec<_>, Vec<_>) = wishes.into_iter().partition(slow);
         let mut requests = Vec::with_capacity(others.len());
-        for wish in others {
-            requests.extend(self.permitted(wish).await);
+        for wanted in others {
+            requests.extend(self.permitted(wanted).await);
         }
         self.ask(requests).await;
-        let mut slow = stream::iter(slow.into_iter().map(|wish| self.permitted(wish)));
+        let mut slow = stream::iter(slow.into_iter().map(|wanted| self.permitted(wanted)));
         let mut slow = slow.by_ref().buffered(TOGETHER);
         while let Some(request) = slow.next().await {
             self.ask(request.into_iter().collect()).await;
@@ -127,9 +135,12 @@ impl Asker<'_> {
     }
 
     /// What the hub is asked for. None if it is refused, and the client was told so.
-    async fn permitted(&self, wish: Result<Wish, Refused>) -> Option<SubscribeRequest> {
-        let (query_id, request) = match wish {
-            Ok(wish) => (Some(Arc::clone(wish.query_id())), self.request(wish).await),
+    async fn permitted(
+        &self,
+        wanted: Result<WantedSubscription, Refused>,
+    ) -> Option<SubscribeRequest> {
+        let (query_id, request) = match wanted {
+            Ok(wanted) => (Some(Arc::clone(wanted.query_id())), self.request(wanted).await),
             Err(Refused { query_id, problem }) => (query_id.map(Arc::from), Err(problem)),
         };
         match request {
@@ -142,14 +153,14 @@ impl Asker<'_> {
         }
     }
 
-    async fn request(&self, wish: Wish) -> Result<SubscribeRequest, Problem> {
-        if let Some(stream) = wish.reads() {
+    async fn request(&self, wanted: WantedSubscription) -> Result<SubscribeRequest, Problem> {
+        if let Some(stream) = wanted.reads() {
             let act = Act::Read(stream);
             let turned_away = |problem: &Problem| {
                 audit::turned_away(&self.node.access, Some(self.identity), act, problem)
             };
             self.identity.may(act).inspect_err(turned_away)?;
         }
-        wish.request(self).await
+        wanted.request(self).await
     }
 }

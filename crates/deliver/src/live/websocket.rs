@@ -19,18 +19,18 @@ use tidewire_store::SessionChange;
 
 use super::greeting::{self, Serving};
 use super::message::{self, Message};
-use super::subscribe::{Asker, Wish};
+use super::subscribe::{SubscribeContext, WantedSubscription};
+use crate::authenticate::Admission;
 use crate::carrier::{Carrier, connection_id};
-use crate::door::Admission;
 use crate::node::Node;
-use tidewire_access::auth::places::Place;
+use tidewire_access::auth::connection_permits::ConnectionPermit;
 use tidewire_access::auth::{Act, Ended, Identity, audit};
-use tidewire_access::budget::{Held, Purpose};
+use tidewire_access::budget::{MemoryLease, Purpose};
 use tidewire_access::problem::Problem;
 use tidewire_hub::directory::{Present, Registered};
 use tidewire_hub::kinds::entities::kept::Entities;
 use tidewire_hub::messages::{Pong, ServerMessage as _};
-use tidewire_hub::{Command, Facts, Handle, Key, Outlet, Socket};
+use tidewire_hub::{Command, ConnectionInfo, Handle, Key, Socket, Transport};
 use tidewire_wire::clock::clock_ms;
 use tidewire_wire::line::{HttpSide, Line};
 use tidewire_wire::websocket::reader::{Incoming, Reader};
@@ -56,14 +56,15 @@ pub(super) fn upgrade(
     let agreement = handshake::agree(request.headers())?;
     super::make_room(node)?;
     let response = agreement.response();
-    let address = crate::door::address(&request);
-    let facts = Arc::new(Facts::new(connection_id(), address, request.headers()));
+    let address = crate::authenticate::address(&request);
+    let connection_info =
+        Arc::new(ConnectionInfo::new(connection_id(), address, request.headers()));
     let carrier = request.extensions_mut().remove::<Carrier>();
     if let Some(carrier) = &carrier {
         carrier.line.upgrade();
     }
     let upgraded = hyper::upgrade::on(request);
-    let visitor = Visitor { admission, session, deflate: agreement.deflate, facts };
+    let client = ClientState { admission, session, deflate: agreement.deflate, connection_info };
     let node = Arc::clone(node);
     let tasks = node.hub.tasks.clone();
     tasks.spawn(async move {
@@ -73,7 +74,7 @@ pub(super) fn upgrade(
                 let first = parts.read_buf.to_vec();
                 drop(parts.read_buf);
                 let HttpSide(line) = parts.io.into_inner();
-                serve(node, line, first, visitor).await;
+                serve(node, line, first, client).await;
             }
             Ok(Err(_)) => tracing::warn!("an upgraded connection is not a socket"),
             Err(error) => tracing::debug!(%error, "a WebSocket did not come about"),
@@ -85,25 +86,26 @@ pub(super) fn upgrade(
 }
 
 /// Who has come, as far as is known.
-struct Visitor {
+struct ClientState {
     admission: Admission,
     session: Option<String>,
     deflate: bool,
-    facts: Arc<Facts>,
+    connection_info: Arc<ConnectionInfo>,
 }
 
-async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, visitor: Visitor) {
-    let Visitor { admission, session, deflate, facts } = visitor;
+async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, client: ClientState) {
+    let ClientState { admission, session, deflate, connection_info } = client;
     let identity = admission.identity().ok();
     let socket = Arc::new(Socket::new(line, clock_ms()));
     let tenant = identity.as_ref().map(Identity::tenant).unwrap_or_default();
-    let shard = node.hub.shards.shard_of(tenant, session.as_deref().unwrap_or(&facts.id)).clone();
-    let outlet = Outlet::WebSocket { socket: Arc::clone(&socket), deflate };
-    let Ok(presence) = shard.attach(outlet, Arc::clone(&facts)).await else { return };
+    let shard =
+        node.hub.shards.shard_of(tenant, session.as_deref().unwrap_or(&connection_info.id)).clone();
+    let transport = Transport::WebSocket { socket: Arc::clone(&socket), deflate };
+    let Ok(presence) = shard.attach(transport, Arc::clone(&connection_info)).await else { return };
     let key = presence.key();
     let reader = Reader::new(deflate, node.options.live.message_bytes_max);
     let mut client = Client {
-        facts,
+        connection_info,
         shard,
         key,
         socket,
@@ -125,16 +127,16 @@ async fn serve(node: Arc<Node>, line: Arc<Line>, first: Vec<u8>, visitor: Visito
 /// A client that is connected.
 struct Client {
     node: Arc<Node>,
-    facts: Arc<Facts>,
+    connection_info: Arc<ConnectionInfo>,
     shard: Handle,
     key: Key,
     socket: Arc<Socket>,
     reader: Reader,
     /// What the reader takes of the node's budget, while that is much.
-    held: Option<Held>,
+    held: Option<MemoryLease>,
     /// Known at once, or when it presents its token.
     identity: Option<Identity>,
-    place: Option<Place>,
+    place: Option<ConnectionPermit>,
     /// Its entry among the connections of the node, once it is known who it is.
     registered: Option<Registered>,
     /// The session it names.
@@ -293,19 +295,19 @@ impl Client {
                 return false;
             }
             Message::Subscribe(wishes) => {
-                if let Some(asker) = self.asker() {
-                    asker.subscribe(wishes).await;
+                if let Some(context) = self.context() {
+                    context.subscribe(wishes).await;
                 }
             }
             Message::Unsubscribe(query_ids) => self.unsubscribe(query_ids).await,
-            Message::SubscribeEntities(wish) => {
-                if let Some(asker) = self.asker() {
-                    asker.subscribe(vec![wish.map(Wish::Entities)]).await;
+            Message::SubscribeEntities(wanted) => {
+                if let Some(context) = self.context() {
+                    context.subscribe(vec![wanted.map(WantedSubscription::Entities)]).await;
                 }
             }
             Message::UnsubscribeEntities(farewell) => {
-                if let Some(asker) = self.asker() {
-                    asker.leave_entities(farewell).await;
+                if let Some(context) = self.context() {
+                    context.leave_entities(farewell).await;
                 }
             }
             Message::Ack(acks) => self.ask(Command::Acknowledge { key: self.key, acks }).await,
@@ -318,7 +320,7 @@ impl Client {
             // Saying it again is harmless.
             return true;
         }
-        match self.node.authenticate(token, self.facts.address).await {
+        match self.node.authenticate(token, self.connection_info.address).await {
             Ok(identity) => self.admit(identity).await,
             Err(problem) => {
                 audit::turned_away(&self.node.access, None, Act::AsksItself, &problem);
@@ -344,12 +346,12 @@ impl Client {
         }
         self.identity = Some(identity.clone());
         self.reader.admit();
-        self.facts.admit(identity.clone());
+        self.connection_info.admit(identity.clone());
         let present =
             Present { shard: self.shard.clone(), key: self.key, identity: identity.clone() };
-        self.registered = Some(Entities::enter(&self.node.hub, &self.facts.id, present));
-        self.say(super::hello(&self.node, &self.facts.id, session.as_deref())).await;
-        self.node.claim_alone(&self.facts.id, identity.who()).await;
+        self.registered = Some(Entities::enter(&self.node.hub, &self.connection_info.id, present));
+        self.say(super::hello(&self.node, &self.connection_info.id, session.as_deref())).await;
+        self.node.claim_alone(&self.connection_info.id, identity.who()).await;
         if let Some(session) = session {
             let begun = Serving::begin(
                 &self.node,
@@ -378,10 +380,16 @@ impl Client {
         false
     }
 
-    fn asker(&self) -> Option<Asker<'_>> {
+    fn context(&self) -> Option<SubscribeContext<'_>> {
         let identity = self.identity.as_ref()?;
         let session = self.serving.as_ref().map(|(session, _)| session);
-        Some(Asker { node: &self.node, shard: &self.shard, key: self.key, identity, session })
+        Some(SubscribeContext {
+            node: &self.node,
+            shard: &self.shard,
+            key: self.key,
+            identity,
+            session,
+        })
     }
 
     async fn unsubscribe(&mut self, query_ids: Vec<String>) {
@@ -432,7 +440,7 @@ fn receive(socket: &Socket, reader: &mut Reader) -> io::Result<()> {
 /// Waits until a client's credential holds no longer.
 async fn over(identity: Option<&Identity>) -> Ended {
     match identity {
-        Some(identity) => identity.standing().over().await,
+        Some(identity) => identity.validity().over().await,
         None => std::future::pending().await,
     }
 }

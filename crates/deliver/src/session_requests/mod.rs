@@ -16,15 +16,15 @@ use serde_json::json;
 
 use tidewire_store::SessionChange;
 
+use crate::authenticate::{Admission, address};
 use crate::body;
 use crate::document::{only, parse, uncached};
-use crate::door::{Admission, address};
 use crate::live::message::start_from;
 use crate::node::Node;
 use tidewire_access::auth::{Act, Identity};
 use tidewire_access::problem::Problem;
 use tidewire_access::stream_name::{StreamName, relative_name};
-use tidewire_hub::horizon::HorizonDocument;
+use tidewire_hub::min_offset::MinOffsetJson;
 use tidewire_hub::offset::parse_offset;
 
 use crate::sessions::{Following, subscribe};
@@ -52,16 +52,17 @@ pub(crate) async fn open(node: &Node, request: Request, identity: &Identity) -> 
 pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Identity) -> Answer {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Document {
+    struct SessionSubscriptionsJson {
         session_id: String,
         stream_id: String,
         offset: Option<String>,
         #[serde(flatten)]
-        horizon: HorizonDocument,
+        min_offset: MinOffsetJson,
     }
     only(&request, &[Method::POST, Method::DELETE])?;
     let ends = *request.method() == Method::DELETE;
-    let document: Document = parse(&body::read(request, &node.access).await?, invalid)?;
+    let document: SessionSubscriptionsJson =
+        parse(&body::read(request, &node.access).await?, invalid)?;
     node.sessions.verify(&document.session_id, identity)?;
     let stream = StreamName::parse(relative_name(&document.stream_id), &node.options.limits)?;
     let (session, stream) = (document.session_id, stream.into_string());
@@ -72,7 +73,7 @@ pub(crate) async fn subscriptions(node: &Node, request: Request, identity: &Iden
     identity.may(Act::Read(&stream))?;
     // What of it is seen is decided when a connection follows it; here, whether anything is.
     node.hub.view(identity, &stream, None).await?;
-    document.horizon.read(&node.hub)?.reached(&node.hub).await?;
+    document.min_offset.read(&node.hub)?.reached(&node.hub).await?;
     let start = document.offset.as_deref().map(|text| start_from(node, text)).transpose()?;
     let following = Following {
         session: &session,

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 
 use tidewire_store::{LiveQueryRow, SqlAnswer};
 
-use crate::control::{self, Order};
+use crate::control::{self, ControlCommand};
 use crate::node::Node;
 use tidewire_access::auth::{Ability, Identity, audit};
 use tidewire_access::problem::Problem;
@@ -65,7 +65,7 @@ pub(crate) async fn kill(
             "end your own, or let someone do it who may administer the server",
         ));
     }
-    control::send(node, &Order::EndSubscription { live_id: row.live_id }).await?;
+    control::send(node, &ControlCommand::EndSubscription { live_id: row.live_id }).await?;
     audit::administered(identity, "kill_live_query", live_id);
     let offset = Some(node.hub.tail.position());
     Ok(SqlAnswer { row_count: 1, offset, ..SqlAnswer::default() })

@@ -9,7 +9,7 @@ use super::commands::after;
 use crate::node::Node;
 use tidewire_access::auth::{Ability, Identity};
 use tidewire_access::problem::Problem;
-use tidewire_hub::kinds::query::engine::Order;
+use tidewire_hub::kinds::query::engine::EngineCommand;
 
 /// The SELECT of an `EXPLAIN LIVE`, if it is one.
 pub(crate) fn meant(sql: &str) -> Option<&str> {
@@ -36,7 +36,7 @@ pub(crate) async fn explain(
         lines.push(("table", table.table.to_string()));
     }
     let (reply, counted) = oneshot::channel();
-    node.hub.queries.order(Order::Count { key: query.key, reply });
+    node.hub.queries.order(EngineCommand::Count { key: query.key, reply });
     let shared_by = counted.await.unwrap_or(0);
     lines.push(("key", format!("{:032x}", query.key.0)));
     lines.push(("shared_by", shared_by.to_string()));

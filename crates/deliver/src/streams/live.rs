@@ -17,9 +17,9 @@ use tidewire_access::auth::Identity;
 use tidewire_access::problem::Problem;
 use tidewire_access::stream_name::StreamName;
 use tidewire_hub::cursor;
-use tidewire_hub::lens::{Lens, Sees, View};
 use tidewire_hub::lookup::{Reach, beyond_tip};
-use tidewire_hub::tail::Attendance;
+use tidewire_hub::row_filter::{RowFilter, SliceVisibility, View};
+use tidewire_hub::tail::TopicGuard;
 use tidewire_hub::{encode, lookup, refusal};
 use tidewire_wire::clock::now_ms;
 
@@ -34,21 +34,21 @@ pub(super) async fn long_poll(
 ) -> Result<Response<Body>, Problem> {
     let _seat = node.live_readers.seat()?;
     let deadline = Instant::now() + node.options.streams.long_poll;
-    let attendance = node.hub.tail.attend(name.as_str());
-    let mut changes = attendance.changes();
+    let topic_guard = node.hub.tail.attend(name.as_str());
+    let mut changes = topic_guard.changes();
     let reach = node.hub.reach(identity, name.as_str());
     let view = query.view.as_ref();
     let (mut page, after) =
         first_page(node, name, &reach, from, lookup::page_limit(&node.hub)).await?;
     beyond_tip(&node.hub, after, &page)?;
     // Kept while it waits, so that what happens meanwhile is seen through it.
-    let mut lens = node.hub.see(view, &mut page).await?;
+    let mut row_filter = node.hub.see(view, &mut page).await?;
     lookup::renew(&node.hub, &page.view.state).await;
-    let mut reached = Reached::by(&page, after, after);
+    let mut reached = LivePosition::by(&page, after, after);
     let mut closed = reached.is_end && page.view.state.closed.is_some();
     while page.events.is_empty() && !closed {
         changes.borrow_and_update();
-        match next(node, &attendance, (&reach, view, &mut lens), reached).await? {
+        match next(node, &topic_guard, (&reach, view, &mut row_filter), reached).await? {
             Next::Page(found, position) => {
                 reached.position = position;
                 page.absorb(found);
@@ -58,7 +58,7 @@ pub(super) async fn long_poll(
                 // Also between two pages of which nothing is seen: there may be any number of those.
                 tokio::select! {
                     biased;
-                    ended = identity.standing().over() => return Err(tidewire_access::auth::ended(ended)),
+                    ended = identity.validity().over() => return Err(tidewire_access::auth::ended(ended)),
                     () = node.hub.draining.cancelled() => break,
                     () = tokio::time::sleep_until(deadline) => break,
                     // Timers are a little late, and pages may come faster.
@@ -73,7 +73,7 @@ pub(super) async fn long_poll(
         }
     }
     // The close may have come with the data; then the reader is told at once.
-    if closed || attendance.closes_at(reached.position) {
+    if closed || topic_guard.closes_at(reached.position) {
         page.close();
         closed = true;
     }
@@ -107,7 +107,7 @@ pub(super) async fn first_page(
     Ok((lookup::find(&node.hub, name.as_str(), reach, after, limit).await?, after))
 }
 
-fn nothing_yet(node: &Node, reached: Reached, closed: bool) -> Response<Body> {
+fn nothing_yet(node: &Node, reached: LivePosition, closed: bool) -> Response<Body> {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
     let next = node.hub.offset(reached.offset).to_string();
@@ -128,7 +128,7 @@ fn nothing_yet(node: &Node, reached: Reached, closed: bool) -> Response<Body> {
 
 /// How far a live reader has got.
 #[derive(Debug, Clone, Copy)]
-struct Reached {
+struct LivePosition {
     /// There is nothing up to here that it has not got.
     position: Position,
     /// The same as it is told: no further than the stream's last event. `offset <= position`.
@@ -137,10 +137,10 @@ struct Reached {
     is_end: bool,
 }
 
-impl Reached {
+impl LivePosition {
     /// How far a page brings a reader that was at a position, and was told an offset.
-    fn by(page: &Page, position: Position, offset: Position) -> Reached {
-        Reached {
+    fn by(page: &Page, position: Position, offset: Position) -> LivePosition {
+        LivePosition {
             position: page.scanned_to.max(position),
             offset: page.next(offset),
             is_end: page.up_to_date(),
@@ -162,9 +162,9 @@ enum Next {
     /// There are events; after them the reader is at the position.
     Page(Found, Position),
     /// Nothing that it sees. At the stream's end it waits, else it goes on.
-    Nothing(Reached),
+    Nothing(LivePosition),
     /// The stream is closed and the reader has all of it.
-    Closed(Reached),
+    Closed(LivePosition),
     /// The stream is gone.
     Ended,
 }
@@ -181,25 +181,26 @@ enum Found {
 /// Finds what there is after a position: in memory, or if that does not reach back, a page of the store.
 async fn next(
     node: &Node,
-    attendance: &Attendance,
-    sight: (&Reach, Option<&View>, &mut Option<Arc<Lens>>),
-    at: Reached,
+    topic_guard: &TopicGuard,
+    batch: (&Reach, Option<&View>, &mut Option<Arc<RowFilter>>),
+    at: LivePosition,
 ) -> Result<Next, Problem> {
-    let (reach, view, lens) = sight;
-    let (look, position) = attendance.look(at.position, usize::MAX);
-    let end = Reached { position, is_end: true, ..at };
+    let (reach, view, row_filter) = batch;
+    let (look, position) = topic_guard.look(at.position, usize::MAX);
+    let end = LivePosition { position, is_end: true, ..at };
     Ok(match look.seen(&node.hub, view, at.position) {
-        Sees::Events { events, last, .. } if events.is_empty() => {
-            Next::Nothing(Reached { offset: last.max(at.offset), ..end })
+        SliceVisibility::Events { events, last, .. } if events.is_empty() => {
+            Next::Nothing(LivePosition { offset: last.max(at.offset), ..end })
         }
-        Sees::Events { events, .. } => Next::Page(Found::Events(events), position),
-        Sees::Nothing => Next::Nothing(end),
-        Sees::Closed => Next::Closed(end),
-        Sees::Ended => Next::Ended,
-        Sees::Behind => {
-            let mut page = lookup::page(&node.hub, attendance.stream(), reach, at.position).await?;
-            *lens = node.hub.see(view, &mut page).await?;
-            let reached = Reached::by(&page, at.position, at.offset);
+        SliceVisibility::Events { events, .. } => Next::Page(Found::Events(events), position),
+        SliceVisibility::Nothing => Next::Nothing(end),
+        SliceVisibility::Closed => Next::Closed(end),
+        SliceVisibility::Ended => Next::Ended,
+        SliceVisibility::Behind => {
+            let mut page =
+                lookup::page(&node.hub, topic_guard.stream(), reach, at.position).await?;
+            *row_filter = node.hub.see(view, &mut page).await?;
+            let reached = LivePosition::by(&page, at.position, at.offset);
             match page.events.is_empty() {
                 false => Next::Page(Found::Stored(Box::new(page)), reached.position),
                 true if reached.is_end && page.view.state.closed.is_some() => Next::Closed(reached),

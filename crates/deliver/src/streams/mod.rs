@@ -30,7 +30,7 @@ use tidewire_access::auth::Identity;
 use tidewire_access::problem::Problem;
 use tidewire_access::stream_name::StreamName;
 
-pub(crate) use read::where_without_table;
+pub(crate) use read::{follows, where_without_table};
 
 /// All methods of a stream's URL. Appending is what happens most, so all else is boxed to keep what
 /// a connection holds small.

@@ -11,13 +11,14 @@ use tidewire_store::{Lifetime, Page, Position, StreamState, StreamView};
 use super::{headers, live, sse};
 use crate::node::Node;
 use crate::pages::{Format, Rendered};
+use crate::query_string;
 use tidewire_access::auth::Identity;
-use tidewire_access::budget::HeldAlready;
+use tidewire_access::budget::PrepaidBody;
 use tidewire_access::problem::Problem;
 use tidewire_access::stream_name::StreamName;
-use tidewire_hub::horizon::Horizon;
-use tidewire_hub::lens::View;
+use tidewire_hub::min_offset::MinOffset;
 use tidewire_hub::offset::parse_offset;
+use tidewire_hub::row_filter::View;
 use tidewire_hub::{encode, lookup};
 
 /// Where a read starts.
@@ -41,7 +42,7 @@ pub(super) struct Query {
     /// What is seen of the stream, if not all.
     pub(super) view: Option<View>,
     /// How far the log must have come before.
-    horizon: Horizon,
+    min_offset: MinOffset,
     /// The offset as it was written, for the ETag.
     offset_text: String,
 }
@@ -60,7 +61,7 @@ pub(super) async fn get(
 ) -> Result<Response<Body>, Problem> {
     let mut query = Query::parse(node, request.uri.query().unwrap_or_default())?;
     query.view = node.hub.view(identity, name.as_str(), query.filter.as_deref()).await?;
-    query.horizon.reached(&node.hub).await?;
+    query.min_offset.reached(&node.hub).await?;
     if query.filter.is_some() && query.view.is_none() {
         return Err(where_without_table());
     }
@@ -75,7 +76,7 @@ pub(super) async fn get(
             lookup::renew(&node.hub, &view.state).await;
             let answer = Answer { node, query: &query, identity, view: &view, rendered };
             let mut response = answer.respond(&request.headers);
-            response.extensions_mut().insert(HeldAlready);
+            response.extensions_mut().insert(PrepaidBody);
             Ok(response)
         }
         (Some(_), None) => Err(Problem::bad_request(
@@ -288,14 +289,12 @@ impl Query {
             format: Format::Plain,
             filter: None,
             view: None,
-            horizon: Horizon::default(),
+            min_offset: MinOffset::default(),
             offset_text: "-1".to_owned(),
         };
         let (mut min_offset, mut min_txid) = (None, None);
-        // A query string's plus sign means a space; offsets have neither, so both are refused.
-        for (name, raw) in text.split('&').filter_map(|pair| pair.split_once('=')) {
-            let value = encode::decode_path(raw);
-            match name {
+        for (name, value) in query_string::pairs(text) {
+            match &*name {
                 "offset" if query.from.is_some() => {
                     return Err(Problem::bad_request(
                         "several_offsets",
@@ -305,19 +304,18 @@ impl Query {
                 }
                 "offset" => {
                     query.from = Some(parse_from(node, &value)?);
-                    query.offset_text = value;
+                    query.offset_text = value.into_owned();
                 }
                 "live" => query.live = Some(parse_live(&value)?),
-                "cursor" => query.cursor = Some(value),
+                "cursor" => query.cursor = Some(value.into_owned()),
                 "min_offset" => min_offset = Some(value),
                 "min_txid" => min_txid = Some(value),
                 "format" => query.format = parse_format(&value)?,
-                // In a query a space may be written as a plus sign.
-                "where" => query.filter = Some(encode::decode_path(&raw.replace('+', " "))),
+                "where" => query.filter = Some(value.into_owned()),
                 _ => {}
             }
         }
-        query.horizon = Horizon::parse(&node.hub, min_offset.as_deref(), min_txid.as_deref())?;
+        query.min_offset = MinOffset::parse(&node.hub, min_offset.as_deref(), min_txid.as_deref())?;
         Ok(query)
     }
 }
@@ -337,6 +335,11 @@ pub(crate) fn where_without_table() -> Problem {
         "where is a condition on the rows of a table",
         "leave it out, or read the stream of a watched table: /v1/stream/table/NAME",
     )
+}
+
+/// Whether a query asks for the stream by SSE. The last `live` counts, as in `Query::parse`.
+pub(crate) fn follows(query: &str) -> bool {
+    query_string::last(query, "live").is_some_and(|live| matches!(parse_live(&live), Ok(Live::Sse)))
 }
 
 fn parse_live(text: &str) -> Result<Live, Problem> {

@@ -19,8 +19,8 @@ use tidewire_access::auth::Identity;
 use tidewire_access::problem::Problem;
 use tidewire_access::stream_name::StreamName;
 use tidewire_hub::lookup::beyond_tip;
-use tidewire_hub::reader_frame::Voice;
-use tidewire_hub::{Arrival, Facts, PASSAGE_LIMIT};
+use tidewire_hub::reader_frame::ReaderFormat;
+use tidewire_hub::{Arrival, ConnectionInfo, PASSAGE_LIMIT};
 use tidewire_hub::{encode, lookup};
 use tidewire_wire::peer::Peer;
 
@@ -36,27 +36,39 @@ pub(super) async fn stream(
     let kept = (node.live_readers.seat()?, node.access.place(identity)?);
     // From here on the node remembers what is appended, so nothing falls between this page and what
     // the hub sees after it.
-    let attendance = node.hub.tail.attend(name.as_str());
+    let topic_guard = node.hub.tail.attend(name.as_str());
     let reach = node.hub.reach(identity, name.as_str());
     let (mut page, after) = first_page(node, name, &reach, from, PASSAGE_LIMIT).await?;
     beyond_tip(&node.hub, after, &page)?;
-    let lens = node.hub.see(query.view.as_ref(), &mut page).await?;
-    let patterns = match &lens {
-        Some(lens) => node.hub.pattern_seat(identity, lens.table(), lens.patterns())?,
+    let row_filter = node.hub.see(query.view.as_ref(), &mut page).await?;
+    let patterns = match &row_filter {
+        Some(row_filter) => {
+            node.hub.pattern_seat(identity, row_filter.table(), row_filter.patterns())?
+        }
         None => None,
     };
     let kept = (kept, patterns);
     lookup::renew(&node.hub, &page.view.state).await;
     let client_cursor = query.cursor.as_deref();
-    let voice = Voice::new(node.store.epoch(), &page.view.state.content_type, client_cursor);
-    let (id, sight) = (connection_id(), (query.view.clone(), lens));
-    let facts = Facts::new(Arc::clone(&id), Peer::address(&request.extensions), &request.headers);
-    let facts = Arc::new(facts.of(identity.clone()));
-    let arrival = Box::new(Arrival::new(facts, attendance, reach, sight, &page, after, voice));
+    let reader_format =
+        ReaderFormat::new(node.store.epoch(), &page.view.state.content_type, client_cursor);
+    let (id, batch) = (connection_id(), (query.view.clone(), row_filter));
+    let connection_info =
+        ConnectionInfo::new(Arc::clone(&id), Peer::address(&request.extensions), &request.headers);
+    let connection_info = Arc::new(connection_info.of(identity.clone()));
+    let arrival = Box::new(Arrival::new(
+        connection_info,
+        topic_guard,
+        reach,
+        batch,
+        &page,
+        after,
+        reader_format,
+    ));
     let shard = node.hub.shards.shard_of(identity.tenant(), &id).clone();
-    let enter = async move |outlet| Ok((shard.admit(outlet, arrival).await?, kept));
+    let enter = async move |transport| Ok((shard.admit(transport, arrival).await?, kept));
     let mut response = written_by_hub(node, request, identity, enter).await?;
-    if voice.is_base64() {
+    if reader_format.is_base64() {
         encode::insert(response.headers_mut(), headers::SSE_DATA_ENCODING, "base64");
     }
     Ok(response)

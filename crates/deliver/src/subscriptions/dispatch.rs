@@ -126,13 +126,13 @@ impl Dispatcher {
         for event in events.iter().filter(|event| event.control.is_none()) {
             newest.insert(&event.stream, event.position);
         }
-        let mut concerned = HashSet::new();
+        let mut affected = HashSet::new();
         for (stream, position) in newest {
             for interest in self.interests.iter().filter(|interest| interest.covers(stream)) {
-                concerned.insert((interest.id.clone(), stream.to_owned(), position));
+                affected.insert((interest.id.clone(), stream.to_owned(), position));
             }
         }
-        for (id, stream, position) in concerned {
+        for (id, stream, position) in affected {
             self.grown_one(&id, stream, position).await?;
         }
         Ok(())

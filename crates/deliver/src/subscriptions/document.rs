@@ -31,20 +31,20 @@ pub(super) fn invalid(detail: impl Into<String>) -> Problem {
 }
 
 #[derive(Deserialize)]
-struct ConfigDocument {
+struct SubscriptionJson {
     #[serde(rename = "type")]
     kind: String,
     pattern: Option<String>,
     #[serde(default)]
     streams: Vec<String>,
-    webhook: Option<WebhookDocument>,
+    webhook: Option<WebhookJson>,
     wake_stream: Option<String>,
     lease_ttl_ms: Option<u64>,
     description: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct WebhookDocument {
+struct WebhookJson {
     url: String,
 }
 
@@ -54,7 +54,7 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
 
 /// What a creator chose.
 pub(super) fn config(node: &Node, body: &[u8]) -> Result<Config, Problem> {
-    let document: ConfigDocument = parse(body)?;
+    let document: SubscriptionJson = parse(body)?;
     let pattern = match document.pattern.as_deref().map(relative_name) {
         None | Some("") => None,
         Some(pattern) => Some(short("pattern", pattern)?),
@@ -113,10 +113,10 @@ fn names(node: &Node, streams: &[String]) -> Result<Vec<String>, Problem> {
 /// Streams to add by name.
 pub(super) fn streams(node: &Node, body: &[u8]) -> Result<Vec<String>, Problem> {
     #[derive(Deserialize)]
-    struct Document {
+    struct AddStreamsJson {
         streams: Vec<String>,
     }
-    let document: Document = parse(body)?;
+    let document: AddStreamsJson = parse(body)?;
     if document.streams.is_empty() {
         return Err(invalid("streams must name at least one stream"));
     }
@@ -126,10 +126,10 @@ pub(super) fn streams(node: &Node, body: &[u8]) -> Result<Vec<String>, Problem> 
 /// Who claims.
 pub(super) fn worker(body: &[u8]) -> Result<String, Problem> {
     #[derive(Deserialize)]
-    struct Document {
+    struct WorkerJson {
         worker: String,
     }
-    let document: Document = parse(body)?;
+    let document: WorkerJson = parse(body)?;
     if document.worker.is_empty() {
         return Err(invalid("worker must name who claims"));
     }
@@ -146,7 +146,7 @@ pub(super) struct Ack {
 
 pub(super) fn ack(node: &Node, body: &[u8]) -> Result<Ack, Problem> {
     #[derive(Deserialize)]
-    struct Document {
+    struct AckWakeJson {
         #[serde(default)]
         wake_id: String,
         #[serde(default)]
@@ -162,7 +162,7 @@ pub(super) fn ack(node: &Node, body: &[u8]) -> Result<Ack, Problem> {
         stream: String,
         offset: String,
     }
-    let document: Document = parse(body)?;
+    let document: AckWakeJson = parse(body)?;
     let position = |ack: &OneAck| {
         parse_offset(&ack.offset, node.store.epoch()).map_err(|_| {
             reply::error(

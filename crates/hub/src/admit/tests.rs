@@ -5,15 +5,15 @@ use tidewire_store::{Epoch, Position};
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::audience::Manner;
+use crate::audience::ViewMode;
 use crate::connection::{SessionLink, StartFrom};
-use crate::horizon::Horizon;
 use crate::kinds::Kind as Subject;
 use crate::kinds::entities::{EntityRequest, Interest};
 use crate::kinds::query;
 use crate::log_feed::StreamRequest;
 use crate::lookup::Reach;
-use crate::outlet::{Outlet, ServerSent};
+use crate::min_offset::MinOffset;
+use crate::transport::{ServerSent, Transport};
 use tidewire_access::auth::Identity;
 use tidewire_access::options::Access;
 
@@ -43,7 +43,7 @@ struct Followed {
 /// A query that is asked for, of which the name is all that counts.
 struct QueryNamed(Arc<str>);
 
-impl Wanted for QueryNamed {
+impl KindRequest for QueryNamed {
     fn query_id(&self) -> &Arc<str> {
         &self.0
     }
@@ -52,7 +52,7 @@ impl Wanted for QueryNamed {
         query::over_one_cursor()
     }
 
-    fn fits(&self, at: &Connection, beside: Beside, options: &Options) -> Result<(), Problem> {
+    fn fits(&self, at: &Connection, beside: SameName, options: &Options) -> Result<(), Problem> {
         query::fits(at, beside, options)
     }
 }
@@ -63,9 +63,9 @@ fn stream(name: &str, stream: &str, to_table: bool, epoch: Option<u64>) -> Strea
         stream: stream.into(),
         reach: Reach::everything(),
         start: StartFrom::Now,
-        horizon: Horizon::default(),
+        min_offset: MinOffset::default(),
         link: epoch.map(|epoch| SessionLink { epoch, went_live: true }),
-        manner: Manner { to_table, view: None },
+        mode: ViewMode { to_table, view: None },
         patterns: None,
     }
 }
@@ -76,7 +76,7 @@ fn entities(name: &str, code: &str, ids: &[&str], adds: bool) -> EntityRequest {
         code: code.into(),
         ids: ids.iter().map(|id| Arc::from(*id)).collect(),
         start: StartFrom::Now,
-        horizon: Horizon::default(),
+        min_offset: MinOffset::default(),
         identity: Identity::of_this_machine(),
         adds,
         kept: false,
@@ -90,8 +90,8 @@ fn add(connection: &mut Connection, request: StreamRequest) {
 
 impl Followed {
     fn new() -> Followed {
-        let outlet = Outlet::ServerSent(ServerSent { body: mpsc::channel(1).0 });
-        let mut connection = Connection::new(1, crate::testing::facts("c"), outlet, 0);
+        let transport = Transport::ServerSent(ServerSent { body: mpsc::channel(1).0 });
+        let mut connection = Connection::new(1, crate::testing::connection_info("c"), transport, 0);
         add(&mut connection, stream("Stream", "doc", false, None));
         add(&mut connection, stream("Table", "table/orders", true, None));
         let identity = Identity::of_this_machine();
@@ -105,7 +105,7 @@ impl Followed {
         Followed { connection }
     }
 
-    fn admits(&self, wanted: &dyn Wanted, limits: Limits) -> Result<Admitted, &'static str> {
+    fn admits(&self, wanted: &dyn KindRequest, limits: Limits) -> Result<Admitted, &'static str> {
         let mut options = Options::new(Access::OpenOnLoopback);
         options.live.subscriptions_max = limits.0;
         options.live.entities_max = limits.1;
@@ -114,7 +114,7 @@ impl Followed {
     }
 }
 
-fn asked(kind: Kind, name: &str, adds: bool) -> Box<dyn Wanted> {
+fn asked(kind: Kind, name: &str, adds: bool) -> Box<dyn KindRequest> {
     match kind {
         Kind::Stream => Box::new(stream(name, "another", false, None)),
         Kind::Table => Box::new(stream(name, "table/others", true, None)),

@@ -39,12 +39,12 @@ use bytes::Bytes;
 use tidewire_store::Position;
 
 use crate::Hub;
-use crate::audience::Member;
+use crate::audience::Follower;
 use crate::connection::{Connection, Key, Subscription};
-use crate::fan_out::Hold;
-use crate::flush::Room;
+use crate::fan_out::PendingAction;
+use crate::flush::WriteBudget;
 use crate::log_feed::Feed;
-use crate::outbox::Parcel;
+use crate::outbox::QueuedItem;
 use crate::shard::Shard;
 use entities::Interest;
 use query::LiveQuery;
@@ -53,7 +53,7 @@ use tidewire_access::options::LiveOptions;
 pub use command::KindCommand;
 pub use news::{Cohort, Lane, News, look_together};
 pub use request::SubscribeRequest;
-pub use request::{Beside, Wanted};
+pub use request::{KindRequest, SameName};
 
 /// What a subscription is of.
 #[derive(Debug)]
@@ -118,8 +118,8 @@ impl Kind {
 /// Who on a shard follows what: for each kind that keeps followers of the same thing together, and its books.
 #[derive(Debug)]
 pub(crate) struct Rosters {
-    pub entities: entities::Desk,
-    pub queries: query::Board,
+    pub entities: entities::ShardEntities,
+    pub queries: query::QueryCohorts,
     #[cfg(debug_assertions)]
     pub clock: crate::audience::Group,
 }
@@ -128,8 +128,8 @@ impl Rosters {
     /// Nobody follows anything, on a shard that stands at `position`.
     pub(crate) fn at(position: Position) -> Rosters {
         Rosters {
-            entities: entities::Desk::default(),
-            queries: query::Board::at(position),
+            entities: entities::ShardEntities::default(),
+            queries: query::QueryCohorts::at(position),
             #[cfg(debug_assertions)]
             clock: crate::audience::Group::default(),
         }
@@ -168,12 +168,12 @@ pub trait Subject: std::fmt::Debug {
     }
 
     /// Whether something that happened is to wait here, and not in the outbox.
-    fn hold(&mut self, parcel: Parcel, _: &LiveOptions) -> Hold {
-        Hold::Not(parcel)
+    fn hold(&mut self, queued: QueuedItem, _: &LiveOptions) -> PendingAction {
+        PendingAction::Not(queued)
     }
 
     /// What it says now that its turn has come. It asked for that with a ticket.
-    fn write(&mut self, about: &mut About<'_>, ticket: u32, room: &mut Room<'_>) -> Written;
+    fn write(&mut self, about: &mut About<'_>, ticket: u32, room: &mut WriteBudget<'_>) -> Written;
 
     /// What was to be sent cannot be: too much waits. Returns the ticket with which it waits for its turn,
     /// if it does.
@@ -191,7 +191,7 @@ pub trait Subject: std::fmt::Debug {
     }
 
     /// It is gone, alone or with its connection.
-    fn leave(&self, shard: &mut Shard, member: Member, query_id: &Arc<str>, leaving: Leaving);
+    fn leave(&self, shard: &mut Shard, follower: Follower, query_id: &Arc<str>, leaving: Detach);
 }
 
 /// What a kind may know and change of its subscription.
@@ -211,7 +211,7 @@ pub struct Written {
     /// It has another turn after what waits, with this ticket.
     pub again: Option<u32>,
     /// What comes after all that.
-    pub then: Vec<Parcel>,
+    pub then: Vec<QueuedItem>,
     /// [`Subject::go_on`] is to be asked.
     pub goes_on: bool,
     /// How many things the bytes tell that happened while it was live, and when the first did.
@@ -230,7 +230,7 @@ pub struct Lost {
 
 /// What goes when a subscription does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leaving {
+pub enum Detach {
     Alone,
     WithConnection,
 }

@@ -8,7 +8,7 @@ use super::entities::ChangesOfEntities;
 use super::query::QueryNews;
 use super::stream::news::StreamNews;
 use crate::Hub;
-use crate::audience::{Circle, Member};
+use crate::audience::{EncodingGroup, Follower};
 use crate::round::{Round, Serving};
 use crate::shard::Shard;
 
@@ -36,7 +36,7 @@ pub enum Lane {
 /// Followers in a lane who are told the same, so that what comes for them can be told together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Cohort {
-    Circle(Circle),
+    EncodingGroup(EncodingGroup),
     /// Those who have this name for what the lane is of.
     Named(Arc<str>),
     WholeLane,
@@ -56,7 +56,7 @@ impl News {
     /// Whom it is for, if what comes for them later can be told together with it.
     pub(crate) fn cohort(&self) -> Option<Cohort> {
         match self {
-            News::Stream(news) => Some(Cohort::Circle(news.circle.clone())),
+            News::Stream(news) => Some(Cohort::EncodingGroup(news.encoding_group.clone())),
             News::Entities(_) => Some(Cohort::WholeLane),
             News::Query(news) => news.query_id.clone().map(Cohort::Named),
             #[cfg(debug_assertions)]
@@ -83,7 +83,7 @@ impl News {
     }
 
     /// Some of them, who are not counted any more.
-    pub(crate) fn next_members(&mut self) -> Option<Arc<Vec<Member>>> {
+    pub(crate) fn next_members(&mut self) -> Option<Arc<Vec<Follower>>> {
         if let News::Entities(news) = self { news.next_members() } else { None }
     }
 
@@ -99,7 +99,7 @@ impl News {
 
     /// Whether it is for responses that follow one stream, and nothing else.
     pub(crate) fn is_for_readers(&self) -> bool {
-        if let News::Stream(news) = self { news.circle.is_of_readers() } else { false }
+        if let News::Stream(news) = self { news.encoding_group.is_of_readers() } else { false }
     }
 
     /// Finds out what its followers see of it, before some of them are told.
@@ -110,13 +110,13 @@ impl News {
     }
 
     /// Tells one follower, if it is still there.
-    pub fn tell(&mut self, shard: &mut Shard, member: Member, serving: &mut Serving) {
+    pub fn tell(&mut self, shard: &mut Shard, follower: Follower, serving: &mut Serving) {
         match self {
-            News::Stream(news) => news.tell(shard, member, serving),
-            News::Entities(news) => news.tell(shard, member, serving),
-            News::Query(news) => news.tell(shard, member, serving),
+            News::Stream(news) => news.tell(shard, follower, serving),
+            News::Entities(news) => news.tell(shard, follower, serving),
+            News::Query(news) => news.tell(shard, follower, serving),
             #[cfg(debug_assertions)]
-            News::Clock(tick) => tick.tell(shard, member, serving),
+            News::Clock(tick) => tick.tell(shard, follower, serving),
         }
     }
 }

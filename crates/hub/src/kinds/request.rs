@@ -25,7 +25,7 @@ pub enum SubscribeRequest {
 }
 
 /// What a request for any kind can say of itself.
-pub trait Wanted {
+pub trait KindRequest {
     fn query_id(&self) -> &Arc<str>;
 
     /// The session that it is of.
@@ -45,27 +45,27 @@ pub trait Wanted {
 
     /// Whether there is room among those of its kind: in a subscription that it adds to, or when one that
     /// it takes the place of is gone.
-    fn fits(&self, _: &Connection, _: Beside, _: &Options) -> Result<(), Problem> {
+    fn fits(&self, _: &Connection, _: SameName, _: &Options) -> Result<(), Problem> {
         Ok(())
     }
 }
 
 /// The subscription that has the name of one that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beside {
+pub enum SameName {
     Nothing,
     AddsTo(Slot),
     InPlaceOf(Slot),
 }
 
-impl Beside {
+impl SameName {
     pub fn replaced(self) -> Option<Slot> {
-        if let Beside::InPlaceOf(slot) = self { Some(slot) } else { None }
+        if let SameName::InPlaceOf(slot) = self { Some(slot) } else { None }
     }
 }
 
 impl SubscribeRequest {
-    pub fn wanted(&self) -> &dyn Wanted {
+    pub fn wanted(&self) -> &dyn KindRequest {
         match self {
             SubscribeRequest::Stream(request) => request,
             SubscribeRequest::Entities(request) => request,

@@ -14,13 +14,13 @@ use tokio::sync::oneshot;
 use crate::messages::AsMessage as _;
 use tidewire_store::{Event, Position, SessionChange};
 
-use super::replay::{Begun, End, Step, Verdict};
+use super::replay::{Begun, End, ReplayDecision, ReplayPage};
 use crate::announce::Announcement;
 use crate::connection::Key;
-use crate::horizon::Horizon;
 use crate::log_feed::State;
 use crate::messages::CreatedOf;
-use crate::outbox::{Cargo, Slot};
+use crate::min_offset::MinOffset;
+use crate::outbox::{OutboxItem, Slot};
 use crate::shard::Shard;
 use crate::stats::add;
 
@@ -30,8 +30,8 @@ impl Shard {
         &mut self,
         key: Key,
         replay: u32,
-        step: Step,
-        reply: oneshot::Sender<Verdict>,
+        step: ReplayPage,
+        reply: oneshot::Sender<ReplayDecision>,
     ) {
         for (slot, problem) in &step.failed {
             if self.replays(key, *slot, replay) {
@@ -53,19 +53,19 @@ impl Shard {
                 }
             }
         }
-        for (slot, lens) in &step.lenses {
+        for (slot, row_filter) in &step.lenses {
             if let Some(feed) = self.connection(key).and_then(|c| c.feed(*slot)) {
-                feed.lens = Some(Arc::clone(lens));
+                feed.row_filter = Some(Arc::clone(row_filter));
             }
         }
         self.begin_feeds(key, replay, &step.begun);
         let now_ms = self.now_ms;
-        for piece in step.parcels {
+        for piece in step.items {
             if self.replays(key, piece.slot, replay) {
                 add(&self.stats.replayed_events, piece.events as u64);
                 add(&self.stats.replayed_bytes, piece.bytes.len() as u64);
                 if let Some(connection) = self.connection(key) {
-                    connection.queue(piece.bytes, Cargo::Replayed, now_ms);
+                    connection.queue(piece.bytes, OutboxItem::Replayed, now_ms);
                 }
             }
         }
@@ -85,7 +85,7 @@ impl Shard {
         };
         self.touch(key.index);
         if joined || !wanted {
-            let _ = reply.send(Verdict::Done);
+            let _ = reply.send(ReplayDecision::Done);
         } else if let Some(connection) = self.connection(key) {
             // Answered by the flush at the end of this turn, or by the one that empties the outbox.
             connection.draining.push(reply);
@@ -105,7 +105,7 @@ impl Shard {
 
     fn sees_part(&mut self, key: Key, slot: Slot) -> bool {
         let feed = self.connection(key).and_then(|c| c.feed(slot));
-        feed.is_some_and(|feed| feed.manner.view.is_some())
+        feed.is_some_and(|feed| feed.mode.view.is_some())
     }
 
     /// Notes which subscriptions have begun, and announces those that did for the first time.
@@ -122,7 +122,7 @@ impl Shard {
             let Some(feed) = subscription.kind.feed_mut() else { continue };
             feed.envelope = Some(envelope.clone());
             // This node is there: later replays need not wait for it.
-            feed.horizon = Horizon::default();
+            feed.min_offset = MinOffset::default();
             let stream = feed.stream.clone();
             if connection.dialect().has_one_cursor() {
                 // From here on it comes in the log's order with all else: a cursor past what was sent
@@ -155,13 +155,13 @@ impl Shard {
         for end in ends.iter().filter(|_| position > reached) {
             let Some(connection) = self.connection(key) else { return true };
             let Some(feed) = connection.feed(end.slot) else { continue };
-            let (stream, view) = (feed.stream.clone(), feed.manner.view.clone());
+            let (stream, view) = (feed.stream.clone(), feed.mode.view.clone());
             let known = end.rest.iter().filter(|event| event.position <= position);
             late.extend(known.map(|event| (end.slot, event.clone())));
-            if end.horizon < position {
+            if end.min_offset < position {
                 let Some(audience) = self.audiences.get(&stream) else { continue };
-                let topic = audience.attendance.topic();
-                let Some(events) = topic.between(end.horizon, position) else { return false };
+                let topic = audience.topic_guard.topic();
+                let Some(events) = topic.between(end.min_offset, position) else { return false };
                 let seen = self.hub.remembered(view.as_ref(), events);
                 let Some(events) = seen else { return false };
                 late.extend(events.into_iter().map(|event| (end.slot, event)));
@@ -191,7 +191,7 @@ impl Shard {
         let one = std::slice::from_ref(event);
         let bytes = envelope.encode(dialect, one, &mut self.deflater);
         add(&self.stats.replayed_events, 1);
-        connection.queue(bytes, Cargo::Replayed, self.now_ms);
+        connection.queue(bytes, OutboxItem::Replayed, self.now_ms);
     }
 
     fn go_live(&mut self, key: Key, end: &End, live_from: Position) {

@@ -26,15 +26,15 @@ use tokio::sync::oneshot;
 use tidewire_store::{Event, Lifetime, Page, PageLimit, Position, StreamState};
 
 use crate::Hub;
-use crate::audience::Manner;
+use crate::audience::ViewMode;
 use crate::connection::{Key, StartFrom};
 use crate::frames::{Dialect, Envelope, Form};
-use crate::horizon::Horizon;
-use crate::lens::{Lens, View};
 use crate::lookup::beyond_tip;
 use crate::lookup::{Reach, find as find_page, renew};
+use crate::min_offset::MinOffset;
 use crate::outbox::Slot;
-use crate::patience::Patience;
+use crate::patience::RetryPolicy;
+use crate::row_filter::{RowFilter, View};
 use crate::{Command, Handle};
 use tidewire_access::problem::Problem;
 use tidewire_wire::websocket::deflate::Deflater;
@@ -51,14 +51,14 @@ const PARCEL_BYTES: usize = 64 << 10;
 
 /// A subscription that is to be replayed.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ReplayRequest {
     pub slot: Slot,
     pub query_id: Arc<str>,
     pub stream: Arc<str>,
     pub reach: Reach,
     pub start: StartFrom,
-    pub horizon: Horizon,
-    pub manner: Manner,
+    pub min_offset: MinOffset,
+    pub mode: ViewMode,
     /// Known if the stream was looked at before.
     pub(crate) envelope: Option<Envelope>,
 }
@@ -73,15 +73,15 @@ pub(crate) struct Target {
 
 /// What a replay brings at a time.
 #[derive(Debug, Default)]
-pub struct Step {
+pub struct ReplayPage {
     /// Subscriptions whose stream was found, and after what their events come.
     pub begun: Vec<Begun>,
     /// Subscriptions that cannot be.
     pub failed: Vec<(Slot, Problem)>,
     /// What subscriptions see their tables through.
-    pub(crate) lenses: Vec<(Slot, Arc<Lens>)>,
+    pub(crate) lenses: Vec<(Slot, Arc<RowFilter>)>,
     /// Events, in the log's order.
-    pub(crate) parcels: Vec<Piece>,
+    pub(crate) items: Vec<SubscriptionEvents>,
     /// Everything up to here has been given.
     pub reached: Position,
     /// Set when every stream was read to its end.
@@ -100,7 +100,7 @@ pub struct Begun {
 
 /// Some events of one subscription.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct SubscriptionEvents {
     pub slot: Slot,
     pub bytes: Bytes,
     pub events: usize,
@@ -111,7 +111,7 @@ pub(crate) struct Piece {
 pub struct End {
     pub slot: Slot,
     /// Read up to here.
-    pub horizon: Position,
+    pub min_offset: Position,
     /// What was read beyond the step's `reached`.
     pub rest: Vec<Event>,
     /// The stream is closed, and this is its last event.
@@ -120,7 +120,7 @@ pub struct End {
 
 /// What the shard makes of a step.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ReplayDecision {
     /// Read on.
     Continue,
     /// All have joined, or nobody wants it any more.
@@ -128,7 +128,7 @@ pub enum Verdict {
 }
 
 /// Reads until all have joined.
-pub(crate) async fn run(hub: Arc<Hub>, shard: Handle, target: Target, wanted: Vec<Wanted>) {
+pub(crate) async fn run(hub: Arc<Hub>, shard: Handle, target: Target, wanted: Vec<ReplayRequest>) {
     let mut replay = Replay::new(&hub, target.dialect, wanted);
     loop {
         let step = tokio::select! {
@@ -139,9 +139,9 @@ pub(crate) async fn run(hub: Arc<Hub>, shard: Handle, target: Target, wanted: Ve
         let Target { key, replay: id, .. } = target;
         shard.ask(Command::Replayed { key, replay: id, step, reply }).await;
         match verdict.await {
-            Ok(Verdict::Continue) => {}
+            Ok(ReplayDecision::Continue) => {}
             // The connection may be gone, and the question with it.
-            Ok(Verdict::Done) | Err(_) => return,
+            Ok(ReplayDecision::Done) | Err(_) => return,
         }
     }
 }
@@ -154,9 +154,9 @@ struct Replay<'a> {
 }
 
 struct Cursor {
-    wanted: Wanted,
+    wanted: ReplayRequest,
     /// Everything up to here is in `page` or was given. `None` before the first look.
-    horizon: Option<Position>,
+    min_offset: Option<Position>,
     /// What was read and not yet given.
     page: VecDeque<Event>,
     /// The stream was read to its end.
@@ -165,10 +165,10 @@ struct Cursor {
 }
 
 impl<'a> Replay<'a> {
-    fn new(hub: &'a Hub, dialect: Dialect, wanted: Vec<Wanted>) -> Replay<'a> {
-        let cursor = |wanted: Wanted| Cursor {
+    fn new(hub: &'a Hub, dialect: Dialect, wanted: Vec<ReplayRequest>) -> Replay<'a> {
+        let cursor = |wanted: ReplayRequest| Cursor {
             wanted,
-            horizon: None,
+            min_offset: None,
             page: VecDeque::new(),
             complete: false,
             closed: None,
@@ -177,16 +177,16 @@ impl<'a> Replay<'a> {
         Replay { hub, dialect, cursors, deflater: None }
     }
 
-    async fn step(&mut self) -> Step {
-        let mut step = Step::default();
+    async fn step(&mut self) -> ReplayPage {
+        let mut step = ReplayPage::default();
         self.read(&mut step).await;
-        let horizon = |cursor: &Cursor| cursor.horizon.unwrap_or(Position::START);
-        step.reached = self.cursors.iter().map(horizon).min().unwrap_or(Position::START);
+        let min_offset = |cursor: &Cursor| cursor.min_offset.unwrap_or(Position::START);
+        step.reached = self.cursors.iter().map(min_offset).min().unwrap_or(Position::START);
         self.give(&mut step);
         if self.cursors.iter().all(|cursor| cursor.complete) {
             let end = |cursor: &Cursor| End {
                 slot: cursor.wanted.slot,
-                horizon: horizon(cursor),
+                min_offset: min_offset(cursor),
                 rest: cursor.page.iter().cloned().collect(),
                 closed: cursor.closed,
             };
@@ -200,7 +200,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Reads a page of every stream of which nothing is left.
-    async fn read(&mut self, step: &mut Step) {
+    async fn read(&mut self, step: &mut ReplayPage) {
         let count = self.cursors.len().max(1);
         let limit = PageLimit {
             events: (STEP_EVENTS / count).max(SHARE_EVENTS_MIN),
@@ -212,9 +212,10 @@ impl<'a> Replay<'a> {
                 continue;
             }
             match cursor.read(self.hub, limit).await {
-                Ok((begun, lens)) => {
+                Ok((begun, row_filter)) => {
                     step.begun.extend(begun);
-                    step.lenses.extend(lens.map(|lens| (cursor.wanted.slot, lens)));
+                    step.lenses
+                        .extend(row_filter.map(|row_filter| (cursor.wanted.slot, row_filter)));
                 }
                 Err(problem) => step.failed.push((cursor.wanted.slot, problem)),
             }
@@ -224,7 +225,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Takes out everything up to where all streams are known.
-    fn give(&mut self, step: &mut Step) {
+    fn give(&mut self, step: &mut ReplayPage) {
         let mut given: Vec<(usize, Event)> = Vec::new();
         for (index, cursor) in self.cursors.iter_mut().enumerate() {
             let known = cursor.page.partition_point(|event| event.position <= step.reached);
@@ -241,10 +242,10 @@ impl<'a> Replay<'a> {
             if goes_on && bytes < PARCEL_BYTES {
                 continue;
             }
-            let Wanted { slot, envelope, .. } = &self.cursors[index].wanted;
+            let ReplayRequest { slot, envelope, .. } = &self.cursors[index].wanted;
             if let Some(envelope) = envelope {
                 let bytes = envelope.encode(self.dialect, &run, &mut self.deflater);
-                step.parcels.push(Piece { slot: *slot, bytes, events: run.len() });
+                step.items.push(SubscriptionEvents { slot: *slot, bytes, events: run.len() });
             }
             run.clear();
             bytes = 0;
@@ -258,19 +259,19 @@ impl Cursor {
         &mut self,
         hub: &Hub,
         limit: PageLimit,
-    ) -> Result<(Option<Begun>, Option<Arc<Lens>>), Problem> {
-        let (after, first) = match (self.horizon, self.wanted.start) {
-            (Some(horizon), _) => (horizon, false),
+    ) -> Result<(Option<Begun>, Option<Arc<RowFilter>>), Problem> {
+        let (after, first) = match (self.min_offset, self.wanted.start) {
+            (Some(min_offset), _) => (min_offset, false),
             (None, StartFrom::After(after)) => (after, true),
             // Past every event: the answer tells where the stream ends.
             (None, StartFrom::Now) => (Position::new(u64::MAX), true),
         };
         if first {
-            self.wanted.horizon.reached(hub).await?;
+            self.wanted.min_offset.reached(hub).await?;
         }
-        let Wanted { stream, reach, manner, .. } = &self.wanted;
-        if first && manner.to_table {
-            be_watched(hub, stream, manner.view.as_ref()).await?;
+        let ReplayRequest { stream, reach, mode, .. } = &self.wanted;
+        if first && mode.to_table {
+            be_watched(hub, stream, mode.view.as_ref()).await?;
         }
         let mut page = read_page(hub, stream, reach, after, limit).await?;
         let after = match self.wanted.start {
@@ -279,21 +280,21 @@ impl Cursor {
         };
         beyond_tip(hub, after, &page)?;
         self.complete = page.up_to_date();
-        self.horizon = Some(page.scanned_to.max(after));
+        self.min_offset = Some(page.scanned_to.max(after));
         self.closed = page.view.state.closed.as_ref().map(|closed| closed.position);
         let begun = first.then(|| self.begun(hub, &page.view.state, after));
         if first {
             renew(hub, &page.view.state).await;
         }
-        let lens = see_page(hub, self.wanted.manner.view.as_ref(), &mut page).await?;
+        let row_filter = see_page(hub, self.wanted.mode.view.as_ref(), &mut page).await?;
         self.page = page.events.into();
-        Ok((begun, lens))
+        Ok((begun, row_filter))
     }
 
     fn begun(&mut self, hub: &Hub, state: &StreamState, after: Position) -> Begun {
-        let Wanted { query_id, stream, slot, manner, .. } = &self.wanted;
+        let ReplayRequest { query_id, stream, slot, mode, .. } = &self.wanted;
         let notify_bytes = hub.options.live.notify_bytes;
-        let form = match manner.to_table {
+        let form = match mode.to_table {
             true => Form::Change,
             false => Form::of(&state.content_type),
         };
@@ -321,7 +322,7 @@ pub(crate) async fn read_page(
     after: Position,
     limit: PageLimit,
 ) -> Result<Page, Problem> {
-    let mut patience = Patience::default();
+    let mut patience = RetryPolicy::default();
     loop {
         let place = hub.replay_reads().acquire().await;
         let page = find_page(hub, stream, reach, after, limit).await;
@@ -337,18 +338,18 @@ pub(crate) async fn see_page(
     hub: &Hub,
     view: Option<&View>,
     page: &mut Page,
-) -> Result<Option<Arc<Lens>>, Problem> {
-    let mut patience = Patience::default();
+) -> Result<Option<Arc<RowFilter>>, Problem> {
+    let mut patience = RetryPolicy::default();
     loop {
-        if let Some(lens) = patience.bear(hub.see(view, page).await).await? {
-            return Ok(lens);
+        if let Some(row_filter) = patience.bear(hub.see(view, page).await).await? {
+            return Ok(row_filter);
         }
     }
 }
 
 /// Makes sure that a table can be followed, likewise.
 async fn be_watched(hub: &Hub, stream: &str, view: Option<&View>) -> Result<(), Problem> {
-    let mut patience = Patience::default();
+    let mut patience = RetryPolicy::default();
     while patience.bear(hub.watched(stream, view).await).await?.is_none() {}
     Ok(())
 }

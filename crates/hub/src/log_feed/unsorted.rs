@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use tidewire_store::{Event, Position};
 
-use crate::audience::Circle;
+use crate::audience::EncodingGroup;
 use crate::connection::{Connection, Key};
 use crate::kinds::News;
-use crate::outbox::{Cargo, Parcel, Slot};
+use crate::outbox::{OutboxItem, QueuedItem, Slot};
 use crate::shard::Shard;
 use crate::tail::Chunk;
 
@@ -43,12 +43,13 @@ impl Delivery {
 
 impl Connection {
     /// Its subscription that a round of the backlog is for, if it is live.
-    fn waits_for(&mut self, circle: &Circle, stream: &str) -> Option<Slot> {
-        let Circle::Named(query_id, _) = circle else { return None };
+    fn waits_for(&mut self, encoding_group: &EncodingGroup, stream: &str) -> Option<Slot> {
+        let EncodingGroup::Named(query_id, _) = encoding_group else { return None };
         let slot = self.find(query_id)?;
         let subscription = self.subscription(slot)?;
         let feed = subscription.kind.feed()?;
-        let is_its = *feed.stream == *stream && feed.circle(&subscription.query_id) == *circle;
+        let is_its = *feed.stream == *stream
+            && feed.encoding_group(&subscription.query_id) == *encoding_group;
         (is_its && feed.is_live()).then_some(slot)
     }
 
@@ -74,7 +75,7 @@ impl Shard {
         let several = connection.slots().nth(1).is_some();
         for round in self.backlog.iter_mut().filter(|_| several) {
             let News::Stream(news) = &mut round.news else { continue };
-            let Some(slot) = connection.waits_for(&news.circle, news.topic.stream()) else {
+            let Some(slot) = connection.waits_for(&news.encoding_group, news.topic.stream()) else {
                 continue;
             };
             match news.look(&self.hub.tables, epoch) {
@@ -119,8 +120,8 @@ impl Shard {
             let query_id = &subscription.query_id;
             let bytes = envelope.encode_shared(dialect, query_id, chunk, &mut self.deflater);
             let (range, count) = ((*after, chunk.last()), chunk.events.len());
-            let cargo = Cargo::live(slot, range, count, chunk.created_at_ms);
-            connection.queue_live(slot, Parcel { bytes, cargo, queued_ms: self.now_ms });
+            let item = OutboxItem::live(slot, range, count, chunk.created_at_ms);
+            connection.queue_live(slot, QueuedItem { bytes, item, queued_ms: self.now_ms });
         }
     }
 
@@ -142,8 +143,8 @@ impl Shard {
             let bytes = envelope.encode(dialect, one, &mut self.deflater);
             let before = reached.insert(*slot, event.position);
             let range = (before.unwrap_or(*after), event.position);
-            let cargo = Cargo::live(*slot, range, 1, chunk.created_at_ms);
-            connection.queue_live(*slot, Parcel { bytes, cargo, queued_ms: self.now_ms });
+            let item = OutboxItem::live(*slot, range, 1, chunk.created_at_ms);
+            connection.queue_live(*slot, QueuedItem { bytes, item, queued_ms: self.now_ms });
         }
     }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tidewire_store::{Event, Position};
 
 use crate::forms::Forms;
-use crate::lens::View;
 use crate::reader_frame::Frame;
+use crate::row_filter::View;
 
 /// The stream's events of one look at the log. Never empty, but where it is what someone sees of it.
 #[derive(Debug)]
@@ -24,17 +24,17 @@ pub struct Chunk {
     /// None once there is a newer chunk: it is remembered for longer than it is sent, and there may be
     /// any number of names.
     messages: Mutex<Option<HashMap<Name, Arc<Forms>>>>,
-    /// The chunk as it is seen through lenses, while someone holds it.
-    seen: Arc<Seen>,
+    /// The chunk as it is seen through row filters, while someone holds it.
+    seen: Arc<ViewedChunk>,
     /// Where it is known, if it is what someone sees of another.
-    known: Option<Known>,
+    known: Option<CachedView>,
 }
 
 /// What is seen of a chunk, by how.
 #[derive(Debug, Default)]
-struct Seen(Mutex<HashMap<View, Weak<Chunk>>>);
+struct ViewedChunk(Mutex<HashMap<View, Weak<Chunk>>>);
 
-impl Seen {
+impl ViewedChunk {
     fn lock(&self) -> MutexGuard<'_, HashMap<View, Weak<Chunk>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -43,12 +43,12 @@ impl Seen {
 /// An entry among what is seen of a chunk. It goes with what it stands for, because the chunk itself
 /// is remembered for long and there may be any number of views.
 #[derive(Debug)]
-struct Known {
-    among: Arc<Seen>,
+struct CachedView {
+    among: Arc<ViewedChunk>,
     view: View,
 }
 
-impl Drop for Known {
+impl Drop for CachedView {
     fn drop(&mut self) {
         let mut seen = self.among.lock();
         // Another may have been made meanwhile, in another shard.
@@ -80,7 +80,7 @@ impl Chunk {
         }
     }
 
-    /// What is seen of it through a lens, if that can be said. It stands for as much of the stream.
+    /// What is seen of it through a row filter, if that can be said. It stands for as much of the stream.
     pub(crate) fn seen_through<E>(
         &self,
         view: &View,
@@ -95,7 +95,7 @@ impl Chunk {
         if chunk.events.is_empty() {
             return Ok(Arc::new(chunk));
         }
-        chunk.known = Some(Known { among: Arc::clone(&self.seen), view: view.clone() });
+        chunk.known = Some(CachedView { among: Arc::clone(&self.seen), view: view.clone() });
         let chunk = Arc::new(chunk);
         self.seen.lock().insert(view.clone(), Arc::downgrade(&chunk));
         Ok(chunk)

@@ -36,30 +36,30 @@ impl Codes {
 
 impl Tail {
     /// Begins to wait for what becomes of entities of a code.
-    pub(crate) fn attend_code(&self, code: &Arc<str>) -> CodeAttendance {
+    pub(crate) fn attend_code(&self, code: &Arc<str>) -> CodeGuard {
         let mut topics = self.shared.topics();
         *topics.codes.0.entry(Arc::clone(code)).or_default() += 1;
         let since = topics.position;
-        CodeAttendance { code: Arc::clone(code), shared: Arc::clone(&self.shared), since }
+        CodeGuard { code: Arc::clone(code), shared: Arc::clone(&self.shared), since }
     }
 }
 
 /// A shard's interest in a code. Dropping it ends it.
 #[derive(Debug)]
-pub struct CodeAttendance {
+pub struct CodeGuard {
     code: Arc<str>,
     shared: Arc<Shared>,
-    /// What happens after this is in the sights.
+    /// What happens after this is in the batches.
     since: Position,
 }
 
-impl CodeAttendance {
+impl CodeGuard {
     pub fn since(&self) -> Position {
         self.since
     }
 }
 
-impl Drop for CodeAttendance {
+impl Drop for CodeGuard {
     fn drop(&mut self) {
         let codes = &mut self.shared.topics().codes.0;
         if let Some(count) = codes.get_mut(&self.code) {

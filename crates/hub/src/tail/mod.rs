@@ -1,10 +1,10 @@
 //! Following the log: one reader of the log a node, however many readers of streams.
 //!
-//! A reader that waits for a stream holds an [`Attendance`] at that stream's [`Topic`]. The
+//! A reader that waits for a stream holds an [`TopicGuard`] at that stream's [`Topic`]. The
 //! follower reads the log once, hands the events of attended streams to their topics, and the
 //! topics wake their readers. A waiting reader costs no query; a woken one finds the new events in
 //! memory, encoded once for everybody. The hub's shards, which push instead of being woken one reader
-//! at a time, get each look at the log as a [`Sight`].
+//! at a time, get each look at the log as a [`LogBatch`].
 //!
 //! - `chunk`: a stream's events of one look at the log, and the forms that its followers share
 //! - `entities`: what becomes of entities, for the shards that have someone to tell
@@ -29,12 +29,12 @@ use tidewire_store::{
 };
 
 use crate::changes;
-use crate::lens::Tables;
+use crate::row_filter::Tables;
 
 pub use chunk::Chunk;
-pub use entities::{CodeAttendance, EntityNews};
-pub use tables::TableAttendance;
-pub use topic::{Ending, Glimpse, Look, Notice, Topic};
+pub use entities::{CodeGuard, EntityNews};
+pub use tables::TableGuard;
+pub use topic::{Ending, Look, SchemaChange, StreamSlice, Topic};
 
 /// Events read from the log at once.
 const FOLLOW_LIMIT: PageLimit = PageLimit { events: 2_000, bytes: 8 << 20 };
@@ -45,18 +45,18 @@ const HEADER_BATCHES: usize = 256;
 
 /// What one look at the log brought, for those who push it on.
 #[derive(Debug)]
-pub struct Sight {
+pub struct LogBatch {
     /// Everything up to here has been seen.
     pub position: Position,
     /// The attended streams that something happened to.
-    pub streams: Vec<Glimpse>,
+    pub streams: Vec<StreamSlice>,
     /// What became of entities of attended codes, in order.
     pub entities: Vec<Arc<EntityNews>>,
 }
 
-/// Where sights go: one way for each shard. A shard that is busy makes the follower wait, which then
+/// Where batches go: one way for each shard. A shard that is busy makes the follower wait, which then
 /// sees more at once.
-pub(crate) type Sinks = Vec<mpsc::Sender<Arc<Sight>>>;
+pub(crate) type BatchSenders = Vec<mpsc::Sender<Arc<LogBatch>>>;
 
 /// Where this node stands in the log, and who waits for what.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Tail {
     }
 
     /// Begins to wait for a stream. Events after the moment of this call reach the topic.
-    pub fn attend(&self, stream: &str) -> Attendance {
+    pub fn attend(&self, stream: &str) -> TopicGuard {
         let mut topics = self.shared.topics();
         let position = topics.position;
         let topic = topics
@@ -124,7 +124,7 @@ impl Tail {
             .entry(stream.into())
             .or_insert_with(|| Arc::new(Topic::new(stream, position)));
         topic.enter();
-        Attendance { topic: Arc::clone(topic), shared: Arc::clone(&self.shared) }
+        TopicGuard { topic: Arc::clone(topic), shared: Arc::clone(&self.shared) }
     }
 
     /// Headers of all events from now on, in batches.
@@ -158,7 +158,7 @@ impl Tail {
         &self,
         store: SharedStore,
         fallback_poll: Duration,
-        sinks: Sinks,
+        sinks: BatchSenders,
         stop: CancellationToken,
     ) {
         let mut grown = store.grown();
@@ -184,7 +184,7 @@ impl Tail {
     pub(crate) async fn catch_up(
         &self,
         store: &SharedStore,
-        sinks: &Sinks,
+        sinks: &BatchSenders,
     ) -> Result<(), StoreError> {
         loop {
             let after = self.shared.topics().position;
@@ -197,11 +197,11 @@ impl Tail {
             }
             while !events.is_empty() {
                 let later = events.split_off(first_sight(&events));
-                let Some(sight) = self.hand_out(&events) else { return Ok(()) };
-                let sight = Arc::new(sight);
+                let Some(batch) = self.hand_out(&events) else { return Ok(()) };
+                let batch = Arc::new(batch);
                 for sink in sinks {
                     // A shard that is gone belongs to a server that stops.
-                    let _ = sink.send(Arc::clone(&sight)).await;
+                    let _ = sink.send(Arc::clone(&batch)).await;
                 }
                 // Those who push go first: whom a task wakes last runs before all whom it has woken.
                 tokio::task::yield_now().await;
@@ -222,7 +222,7 @@ impl Tail {
     }
 
     /// Gives events to those who wait for them.
-    pub(crate) fn hand_out(&self, events: &[TailEvent]) -> Option<Sight> {
+    pub(crate) fn hand_out(&self, events: &[TailEvent]) -> Option<LogBatch> {
         let last = events.last()?;
         let (position, created_at_ms) = (last.position, last.created_at_ms);
         let mut by_topic: HashMap<&str, Vec<&TailEvent>> = HashMap::new();
@@ -239,22 +239,22 @@ impl Tail {
             }
             for (stream, events) in by_topic {
                 let Some(topic) = topics.by_stream.get(stream) else { continue };
-                let glimpse = topic.extend(&events, position);
-                if glimpse.ending == Some(Ending::Gone) {
+                let stream_slice = topic.extend(&events, position);
+                if stream_slice.ending == Some(Ending::Gone) {
                     topics.by_stream.remove(stream);
                 }
-                streams.push(glimpse);
+                streams.push(stream_slice);
             }
             topics.position = position;
         }
         self.shared.position.send_replace(position);
         let lag_ms = u64::try_from(tidewire_wire::clock::now_ms() - created_at_ms).unwrap_or(0);
         self.shared.lag_ms.store(lag_ms, Ordering::Relaxed);
-        Some(Sight { position, streams, entities })
+        Some(LogBatch { position, streams, entities })
     }
 }
 
-/// How many events make one sight: up to a change of a table's columns, so that whoever follows it is
+/// How many events make one batch: up to a change of a table's columns, so that whoever follows it is
 /// told between the rows before and the rows after.
 fn first_sight(events: &[TailEvent]) -> usize {
     let change = events.iter().position(|event| event.control == Some(Control::Schema));
@@ -263,19 +263,19 @@ fn first_sight(events: &[TailEvent]) -> usize {
 
 /// A reader's place at a topic. Leaving (dropping it) closes the topic after the last reader.
 #[derive(Debug)]
-pub struct Attendance {
+pub struct TopicGuard {
     topic: Arc<Topic>,
     shared: Arc<Shared>,
 }
 
-impl Attendance {
+impl TopicGuard {
     /// The topic itself.
     pub fn topic(&self) -> &Arc<Topic> {
         &self.topic
     }
 }
 
-impl std::ops::Deref for Attendance {
+impl std::ops::Deref for TopicGuard {
     type Target = Topic;
 
     fn deref(&self) -> &Topic {
@@ -283,7 +283,7 @@ impl std::ops::Deref for Attendance {
     }
 }
 
-impl Drop for Attendance {
+impl Drop for TopicGuard {
     fn drop(&mut self) {
         let mut topics = self.shared.topics();
         let is_present = |topics: &Topics| {

@@ -20,28 +20,28 @@ impl Sources {
 impl Tail {
     /// Has the changes of a table come with their images from here on. What is being read at this moment
     /// may come without.
-    pub(crate) fn attend_table(&self, table: &str) -> TableAttendance {
+    pub(crate) fn attend_table(&self, table: &str) -> TableGuard {
         let stream: Arc<str> = format!("{TABLE_PREFIX}{table}").into();
         *self.shared.topics().tables.0.entry(Arc::clone(&stream)).or_default() += 1;
-        TableAttendance { stream, shared: Arc::clone(&self.shared) }
+        TableGuard { stream, shared: Arc::clone(&self.shared) }
     }
 }
 
 /// Interest in a table. Dropping it ends it.
 #[derive(Debug)]
-pub struct TableAttendance {
+pub struct TableGuard {
     stream: Arc<str>,
     shared: Arc<Shared>,
 }
 
-impl TableAttendance {
+impl TableGuard {
     /// The table's stream.
     pub fn stream(&self) -> &Arc<str> {
         &self.stream
     }
 }
 
-impl Drop for TableAttendance {
+impl Drop for TableGuard {
     fn drop(&mut self) {
         let tables = &mut self.shared.topics().tables.0;
         if let Some(count) = tables.get_mut(&self.stream) {

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tidewire_store::{Control, Event, Position, TailEvent};
 
 use super::chunk::Chunk;
-use crate::lens::View;
+use crate::row_filter::View;
 
 /// Events kept for readers that are a little behind. One that is further behind reads the store.
 const EVENTS_MAX: usize = 512;
@@ -30,7 +30,7 @@ const BYTES_MAX: usize = 1 << 20;
 
 /// What one look at the log brought for a stream.
 #[derive(Debug)]
-pub struct Glimpse {
+pub struct StreamSlice {
     pub topic: Arc<Topic>,
     /// Its new events.
     pub chunk: Option<Arc<Chunk>>,
@@ -38,35 +38,35 @@ pub struct Glimpse {
     /// when the reading began. Who has not got them from the store must.
     pub unseen: Option<Position>,
     /// After those events the columns of its table are others.
-    pub(crate) notice: Option<Arc<Notice>>,
+    pub(crate) notice: Option<Arc<SchemaChange>>,
     /// Nothing more will come.
     pub ending: Option<Ending>,
 }
 
 /// The columns of a stream's table changed.
 #[derive(Debug)]
-pub struct Notice {
+pub struct SchemaChange {
     pub position: Position,
     /// What is different, in words.
     pub what: Box<str>,
 }
 
-impl Notice {
+impl SchemaChange {
     /// Reads the payload of a control event: `{"what": "…"}`.
-    fn new(position: Position, payload: Option<&[u8]>) -> Notice {
+    fn new(position: Position, payload: Option<&[u8]>) -> SchemaChange {
         #[derive(Deserialize)]
-        struct Document {
+        struct ControlEventJson {
             what: Box<str>,
         }
         let document = payload.and_then(|payload| serde_json::from_slice(payload).ok());
         // Nobody followed the stream when the log was read, so the payload was left there.
-        let unknown = || Document { what: "the table was changed".into() };
-        let Document { what } = document.unwrap_or_else(unknown);
-        Notice { position, what }
+        let unknown = || ControlEventJson { what: "the table was changed".into() };
+        let ControlEventJson { what } = document.unwrap_or_else(unknown);
+        SchemaChange { position, what }
     }
 }
 
-impl Notice {
+impl SchemaChange {
     /// What is told to one who sees the table so.
     pub(crate) fn told_to(&self, view: Option<&View>) -> &str {
         match view {
@@ -216,10 +216,14 @@ impl Topic {
     }
 
     /// Takes the stream's events of one look at the log, which reached `position`.
-    pub(super) fn extend(self: &Arc<Self>, events: &[&TailEvent], position: Position) -> Glimpse {
+    pub(super) fn extend(
+        self: &Arc<Self>,
+        events: &[&TailEvent],
+        position: Position,
+    ) -> StreamSlice {
         let mut recent = self.recent();
         let mut chunk = Vec::new();
-        let mut glimpse = Glimpse {
+        let mut stream_slice = StreamSlice {
             topic: Arc::clone(self),
             chunk: None,
             unseen: None,
@@ -230,17 +234,17 @@ impl Topic {
             match (event.control, &event.payload) {
                 (Some(Control::Close), _) => {
                     recent.closed = true;
-                    glimpse.ending = Some(Ending::Closed);
+                    stream_slice.ending = Some(Ending::Closed);
                 }
                 (Some(Control::Delete | Control::Expire), _) => {
                     // What follows under this name belongs to another stream, and another topic.
                     recent.ended = true;
-                    glimpse.ending = Some(Ending::Gone);
+                    stream_slice.ending = Some(Ending::Gone);
                     break;
                 }
                 (Some(Control::Schema), what) => {
-                    let notice = Notice::new(event.position, what.as_deref());
-                    glimpse.notice = Some(Arc::new(notice));
+                    let notice = SchemaChange::new(event.position, what.as_deref());
+                    stream_slice.notice = Some(Arc::new(notice));
                 }
                 (Some(Control::Create | Control::Subscription | Control::Mark), _) => {}
                 (None, Some(payload)) => chunk.push(Event {
@@ -253,16 +257,16 @@ impl Topic {
                     // The log was read before anyone attended, so the payload was left there.
                     recent.forget_up_to(event.position);
                     chunk.clear();
-                    glimpse.unseen = Some(event.position);
+                    stream_slice.unseen = Some(event.position);
                 }
             }
         }
         let created_at_ms = events.first().map_or(0, |event| event.created_at_ms);
-        glimpse.chunk = recent.push(chunk, created_at_ms);
+        stream_slice.chunk = recent.push(chunk, created_at_ms);
         recent.covered_to = position;
         drop(recent);
         self.version.send_modify(|version| *version += 1);
-        glimpse
+        stream_slice
     }
 }
 

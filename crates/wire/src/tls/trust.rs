@@ -15,7 +15,7 @@ pub enum Trust {
     /// The file of the certificate, as that of an authority: it is in there.
     InFile,
     /// The certificate of the authority that issued it, unless the client's system has it.
-    Elsewhere,
+    TakenOverBody,
     /// Another certificate: this one is an authority's own, which many clients refuse of a server.
     OfAuthority,
 }
@@ -32,7 +32,7 @@ pub(crate) fn is_for(file: &Path, name: &str) -> bool {
 pub(crate) fn trust(file: &Path) -> Trust {
     let chain = chain(file);
     let leaf = chain.first().map(ParsedCertificate::try_from);
-    let Some(Ok(leaf)) = leaf else { return Trust::Elsewhere };
+    let Some(Ok(leaf)) = leaf else { return Trust::TakenOverBody };
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(chain.iter().cloned());
     let provider = aws_lc_rs::default_provider();
@@ -49,7 +49,7 @@ pub(crate) fn trust(file: &Path) -> Trust {
         Err(Error::InvalidCertificate(why)) if format!("{why:?}").contains("CaUsedAs") => {
             Trust::OfAuthority
         }
-        Err(_) => Trust::Elsewhere,
+        Err(_) => Trust::TakenOverBody,
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
         for (pem, trust) in [
             (by_itself, Trust::InFile),
             (format!("{issued}{of_authority}"), Trust::InFile),
-            (issued, Trust::Elsewhere),
+            (issued, Trust::TakenOverBody),
             (of_authority, Trust::OfAuthority),
         ] {
             std::fs::write(&file, &pem).expect("a file");
@@ -88,6 +88,9 @@ mod tests {
             assert!(is_for(&file, "localhost") && !is_for(&file, "127.0.0.1"), "{pem}");
         }
         std::fs::write(&file, "").expect("a file");
-        assert_eq!((super::trust(&file), is_for(&file, "localhost")), (Trust::Elsewhere, false));
+        assert_eq!(
+            (super::trust(&file), is_for(&file, "localhost")),
+            (Trust::TakenOverBody, false)
+        );
     }
 }

@@ -141,7 +141,7 @@ pub(super) struct KeySet {
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct JwksJson {
     keys: Vec<Value>,
 }
 
@@ -149,7 +149,7 @@ impl KeySet {
     /// Reads a set. A key that cannot be used is left out, so that an issuer may publish others
     /// beside those for this server; a set that cannot be read is an error.
     pub(super) fn parse(text: &[u8]) -> Result<KeySet, String> {
-        let document: Document = serde_json::from_slice(text)
+        let document: JwksJson = serde_json::from_slice(text)
             .map_err(|_| "it is not a JSON Web Key Set: {\"keys\": [...]}".to_owned())?;
         if document.keys.len() > KEYS_MAX {
             let count = document.keys.len();

@@ -3,7 +3,7 @@
 //! - `refusal`: why a token is not accepted
 //! - `check`: the whole decision about one token, as a pure function; `claims`: what a token says
 //! - `keys`: a JSON Web Key Set as far as it can be trusted; `source`: where it is read
-//! - `keeper`: the background task that keeps the set fresh
+//! - `refresh`: the background task that keeps the set fresh
 //!
 //! What holds: **the key decides the algorithm.** Every key works with exactly one algorithm, fixed
 //! when the key is configured or loaded, and a token that names another one is refused before any
@@ -16,8 +16,8 @@
 
 mod check;
 mod claims;
-mod keeper;
 mod keys;
+mod refresh;
 mod refusal;
 mod source;
 #[cfg(test)]
@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 use crate::options::JwtOptions;
 use check::{Keys, Published, check};
 pub use claims::Claims;
-use keeper::{Keeper, Pace};
 use keys::Key;
+use refresh::{KeySetRefresher, RefreshSchedule};
 pub use refusal::Refusal;
 
 use tidewire_wire::clock::now_ms;
@@ -40,7 +40,7 @@ pub(crate) struct Verifier {
     /// Without the secret, which `secret` holds.
     options: JwtOptions,
     secret: Option<Key>,
-    keeper: Option<Keeper>,
+    keeper: Option<KeySetRefresher>,
 }
 
 impl Verifier {
@@ -49,12 +49,12 @@ impl Verifier {
         Verifier::with_pace(options, None)
     }
 
-    fn with_pace(options: &JwtOptions, pace: Option<Pace>) -> Result<Verifier, String> {
+    fn with_pace(options: &JwtOptions, pace: Option<RefreshSchedule>) -> Result<Verifier, String> {
         options.check()?;
         let keeper = match &options.jwks {
             Some(jwks) => {
-                let pace = pace.unwrap_or_else(|| Pace::of(jwks, options.jwks_refresh));
-                Some(Keeper::new(jwks, pace)?)
+                let pace = pace.unwrap_or_else(|| RefreshSchedule::of(jwks, options.jwks_refresh));
+                Some(KeySetRefresher::new(jwks, pace)?)
             }
             None => None,
         };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use reqwest::{Client, StatusCode, Url, header, redirect};
 
-use super::keeper::WAIT;
+use super::refresh::WAIT;
 use crate::options::JwksSource;
 
 /// Bytes of a key set: room for a hundred keys with certificates.

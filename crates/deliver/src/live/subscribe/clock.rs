@@ -7,14 +7,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Asker, Wish};
+use super::{SubscribeContext, WantedSubscription};
 use crate::node::Node;
 use tidewire_access::auth::scopes::Scopes;
 use tidewire_access::auth::{Identity, Who};
 use tidewire_access::options::{Access, Options};
 use tidewire_hub::kinds::clock::ClockRequest;
 use tidewire_hub::testing;
-use tidewire_hub::{Outlet, ServerSent};
+use tidewire_hub::{ServerSent, Transport};
 
 /// The clock, under a name.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,14 +38,22 @@ async fn a_kind_is_permitted_by_the_name_of_what_it_reads() {
     node.hub.start(unstarted.shards, &tasks, &stop);
     let shard = node.hub.shards.shard_of("", "c").clone();
     let (body, mut far_end) = mpsc::channel(8);
-    let outlet = Outlet::ServerSent(ServerSent { body });
-    let presence = shard.attach(outlet, testing::facts("c")).await.expect("a place");
+    let transport = Transport::ServerSent(ServerSent { body });
+    let presence = shard.attach(transport, testing::connection_info("c")).await.expect("a place");
     let key = presence.key();
     for scopes in [r#"{"streams": ["clock"], "can": ["read"]}"#, r#"{"streams": ["other"]}"#] {
         let scopes = Scopes::parse(scopes, &(), &node.access.names).expect("scopes");
         let identity = Identity::new(Who::Key(1), scopes, None);
-        let asker = Asker { node: &node, shard: &shard, key, identity: &identity, session: None };
-        asker.subscribe(vec![Ok(Wish::Clock(ClockWish { query_id: "q".into() }))]).await;
+        let context = SubscribeContext {
+            node: &node,
+            shard: &shard,
+            key,
+            identity: &identity,
+            session: None,
+        };
+        context
+            .subscribe(vec![Ok(WantedSubscription::Clock(ClockWish { query_id: "q".into() }))])
+            .await;
     }
     let mut said = String::new();
     while said.matches("data: ").count() < 2 {

@@ -95,7 +95,7 @@ async fn a_poll_that_sees_nothing_ends_at_the_streams_tail() {
 async fn a_poll_that_scans_ends_with_its_credential_and_with_the_server() {
     let (node, _folder) = node(Duration::from_secs(60)).await;
     let revoked = identity();
-    revoked.standing().end(Ended::Revoked);
+    revoked.validity().end(Ended::Revoked);
     poll(&node, &revoked, "-1", 19).await.expect_err("the key was revoked");
     node.hub.draining.cancel();
     let answer = poll(&node, &identity(), "-1", 19).await.expect("an answer");

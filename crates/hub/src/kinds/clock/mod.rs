@@ -17,13 +17,13 @@ use tidewire_store::Position;
 
 use crate::admit::Admission;
 use crate::announce::Announcement;
-use crate::audience::Member;
+use crate::audience::Follower;
 use crate::connection::{Key, Subscription};
-use crate::flush::Room;
+use crate::flush::WriteBudget;
 use crate::frames::put;
-use crate::kinds::{About, Kind, Leaving, Lost, Subject, Wanted, Written};
+use crate::kinds::{About, Detach, Kind, KindRequest, Lost, Subject, Written};
 use crate::messages::{CreatedOf, ServerMessage};
-use crate::outbox::Cargo;
+use crate::outbox::OutboxItem;
 use crate::round::Serving;
 use crate::shard::Shard;
 
@@ -33,7 +33,7 @@ pub struct ClockRequest {
     pub query_id: Arc<str>,
 }
 
-impl Wanted for ClockRequest {
+impl KindRequest for ClockRequest {
     fn query_id(&self) -> &Arc<str> {
         &self.query_id
     }
@@ -78,7 +78,7 @@ impl Subject for Clock {
         self.missed.is_some()
     }
 
-    fn write(&mut self, about: &mut About<'_>, _: u32, room: &mut Room<'_>) -> Written {
+    fn write(&mut self, about: &mut About<'_>, _: u32, room: &mut WriteBudget<'_>) -> Written {
         let mut bytes = BytesMut::new();
         if let Some((from, to)) = self.missed.take() {
             let (query_id, from, to) = (&**about.query_id, from.number(), to.number());
@@ -95,8 +95,8 @@ impl Subject for Clock {
         (!waits).then_some(0)
     }
 
-    fn leave(&self, shard: &mut Shard, member: Member, _: &Arc<str>, _: Leaving) {
-        shard.rosters.clock.leave(member);
+    fn leave(&self, shard: &mut Shard, follower: Follower, _: &Arc<str>, _: Detach) {
+        shard.rosters.clock.leave(follower);
     }
 }
 
@@ -106,20 +106,20 @@ pub struct Tick(Position);
 
 impl Tick {
     /// Tells one follower.
-    pub(crate) fn tell(&self, shard: &mut Shard, member: Member, serving: &mut Serving) {
+    pub(crate) fn tell(&self, shard: &mut Shard, follower: Follower, serving: &mut Serving) {
         let (deflater, connections) = (&mut shard.deflater, &mut shard.connections);
-        let connection = connections.get_mut(member.key.index);
-        let connection = connection.filter(|c| c.serial == member.key.serial && !c.closing);
+        let connection = connections.get_mut(follower.key.index);
+        let connection = connection.filter(|c| c.serial == follower.key.serial && !c.closing);
         let Some(connection) = connection else { return };
         let dialect = connection.dialect();
-        let Some(subscription) = connection.subscription(member.slot) else { return };
+        let Some(subscription) = connection.subscription(follower.slot) else { return };
         let after = std::mem::replace(&mut subscription.sent, self.0);
         let message =
             TickMessage { query_id: &subscription.query_id, tick: self.0.number() }.text();
         let mut bytes = BytesMut::new();
         put(&mut bytes, dialect, message.as_bytes(), None, deflater);
-        let cargo = Cargo::live(member.slot, (after, self.0), 1, shard.wall_ms);
-        shard.hand_over(member, Bytes::from(bytes), cargo, serving);
+        let item = OutboxItem::live(follower.slot, (after, self.0), 1, shard.wall_ms);
+        shard.hand_over(follower, Bytes::from(bytes), item, serving);
     }
 }
 
@@ -129,7 +129,7 @@ impl Shard {
         let Admission::Begins { renewed } = admission else { return };
         let kind = Kind::Clock(Clock::default());
         let Some(slot) = self.add(key, (request.query_id, None), kind, renewed) else { return };
-        self.rosters.clock.enter(Member { key, slot });
+        self.rosters.clock.enter(Follower { key, slot });
         let (after, of) = (Some(self.position), CreatedOf::Clock {});
         self.announce(key, vec![Announcement { slot, after, reset: renewed, of }]);
     }

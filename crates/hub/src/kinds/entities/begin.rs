@@ -14,16 +14,16 @@ use std::sync::Arc;
 
 use tidewire_store::{EntityAction, EntityPast, Found, PageLimit, Position};
 
-use super::Deed;
+use super::EntityCommand;
 use super::interest::concerns;
-use super::waiting::Told;
+use super::waiting::EntityState;
 use crate::Hub;
-use crate::horizon::Horizon;
 use crate::kinds::entities::kept::Committed;
 use crate::lookup::not_lost;
 use crate::lookup::within_log;
+use crate::min_offset::MinOffset;
 use crate::outbox::Slot;
-use crate::patience::Patience;
+use crate::patience::RetryPolicy;
 use crate::{Command, Handle, Key, KindCommand};
 use tidewire_access::auth::Identity;
 use tidewire_access::problem::Problem;
@@ -54,31 +54,31 @@ pub(super) async fn run(
     shard: Handle,
     target: Target,
     committed: Option<Committed>,
-    horizon: Horizon,
+    min_offset: MinOffset,
     past: Option<Past>,
 ) {
     let outcome = tokio::select! {
-        outcome = begin(&hub, committed, horizon, past) => outcome,
+        outcome = begin(&hub, committed, min_offset, past) => outcome,
         () = hub.draining.cancelled() => return,
     };
     let Target { key, slot, joining } = target;
-    let deed = Box::new(Deed::Begun { slot, joining, outcome });
-    shard.ask(Command::OfKind(KindCommand::Entities { key, deed })).await;
+    let command = Box::new(EntityCommand::Begun { slot, joining, outcome });
+    shard.ask(Command::OfKind(KindCommand::Entities { key, command })).await;
 }
 
 async fn begin(
     hub: &Hub,
     committed: Option<Committed>,
-    horizon: Horizon,
+    min_offset: MinOffset,
     past: Option<Past>,
-) -> Result<Vec<Told>, Problem> {
+) -> Result<Vec<EntityState>, Problem> {
     if let Some(committed) = committed {
         // A batch that is gone belongs to a server that stops.
         committed.await.map_err(|_| tidewire_store::StoreError::Closed)??;
     }
-    horizon.reached(hub).await?;
+    min_offset.reached(hub).await?;
     let Some(past) = past else { return Ok(Vec::new()) };
-    let mut patience = Patience::default();
+    let mut patience = RetryPolicy::default();
     loop {
         let place = hub.replay_reads().acquire().await;
         let read = past.read(hub).await;
@@ -90,7 +90,7 @@ async fn begin(
 }
 
 impl Past {
-    async fn read(&self, hub: &Hub) -> Result<Vec<Told>, Problem> {
+    async fn read(&self, hub: &Hub) -> Result<Vec<EntityState>, Problem> {
         within_log(hub, self.after).await?;
         for stream in hub.entity_sources(&self.code).await? {
             let limit = PageLimit { events: 0, bytes: 0 };
@@ -127,7 +127,7 @@ impl Past {
         }
         let told = |id: &Arc<str>| {
             let (position, action) = (*latest.get(&**id)?)?;
-            Some(Told { id: Arc::clone(id), position, action })
+            Some(EntityState { id: Arc::clone(id), position, action })
         };
         Ok(self.ids.iter().filter_map(told).collect())
     }

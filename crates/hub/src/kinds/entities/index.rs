@@ -54,32 +54,32 @@ impl<M> Default for Code<M> {
 
 impl<M: Copy + Eq + Hash> Index<M> {
     /// Has a member told of an entity. Returns the id as all who share it keep it.
-    pub(super) fn enter(&mut self, code: &Arc<str>, id: &Arc<str>, member: M) -> Arc<str> {
+    pub(super) fn enter(&mut self, code: &Arc<str>, id: &Arc<str>, follower: M) -> Arc<str> {
         let Code { ids, counts, everyone } = self.codes.entry(Arc::clone(code)).or_default();
         let shared = ids.get_key_value(id).map_or_else(|| Arc::clone(id), |(id, _)| Arc::clone(id));
-        let members = ids.entry(Arc::clone(&shared)).or_insert_with(|| Members::Few(Vec::new()));
-        if members.enter(member) {
+        let followers = ids.entry(Arc::clone(&shared)).or_insert_with(|| Members::Few(Vec::new()));
+        if followers.enter(follower) {
             self.size += 1;
-            *counts.entry(member).or_default() += 1;
-            everyone.enter(member);
+            *counts.entry(follower).or_default() += 1;
+            everyone.enter(follower);
         }
         shared
     }
 
     /// Has a member told of an entity no longer.
-    pub(super) fn leave(&mut self, code: &str, id: &str, member: M) {
+    pub(super) fn leave(&mut self, code: &str, id: &str, follower: M) {
         let Some(Code { ids, counts, everyone }) = self.codes.get_mut(code) else { return };
-        let Some(members) = ids.get_mut(id) else { return };
-        if members.leave(member) {
+        let Some(followers) = ids.get_mut(id) else { return };
+        if followers.leave(follower) {
             self.size -= 1;
-            let count = counts.entry(member).or_default();
+            let count = counts.entry(follower).or_default();
             *count = count.saturating_sub(1);
             if *count == 0 {
-                counts.remove(&member);
-                everyone.leave(member);
+                counts.remove(&follower);
+                everyone.leave(follower);
             }
         }
-        if members.is_empty() {
+        if followers.is_empty() {
             ids.remove(id);
         }
         if ids.is_empty() {
@@ -94,8 +94,8 @@ impl<M: Copy + Eq + Hash> Index<M> {
 
     /// Those who are to be told of an entity, with its id as they keep it.
     pub(super) fn reached(&self, code: &str, id: &str) -> Option<(Arc<str>, Arc<Vec<M>>)> {
-        let (id, members) = self.codes.get(code)?.ids.get_key_value(id)?;
-        Some((Arc::clone(id), members.list()))
+        let (id, followers) = self.codes.get(code)?.ids.get_key_value(id)?;
+        Some((Arc::clone(id), followers.list()))
     }
 
     /// Those who are to be told of any entity of a code.
@@ -116,34 +116,34 @@ impl<M: Copy + Eq + Hash> Index<M> {
 
 impl<M: Copy + Eq + Hash> Members<M> {
     /// Returns whether the member was not there.
-    fn enter(&mut self, member: M) -> bool {
+    fn enter(&mut self, follower: M) -> bool {
         match self {
-            Members::Few(few) if few.contains(&member) => false,
+            Members::Few(few) if few.contains(&follower) => false,
             Members::Few(few) if few.len() < FEW => {
-                few.push(member);
+                few.push(follower);
                 true
             }
             Members::Few(few) => {
                 let mut many = Group::default();
-                few.drain(..).chain([member]).for_each(|member| _ = many.enter(member));
+                few.drain(..).chain([follower]).for_each(|follower| _ = many.enter(follower));
                 *self = Members::Many(many);
                 true
             }
-            Members::Many(many) => many.enter(member),
+            Members::Many(many) => many.enter(follower),
         }
     }
 
     /// Returns whether the member was there.
-    fn leave(&mut self, member: M) -> bool {
+    fn leave(&mut self, follower: M) -> bool {
         match self {
-            Members::Few(few) => match few.iter().position(|known| *known == member) {
+            Members::Few(few) => match few.iter().position(|known| *known == follower) {
                 Some(place) => {
                     few.swap_remove(place);
                     true
                 }
                 None => false,
             },
-            Members::Many(many) => many.leave(member),
+            Members::Many(many) => many.leave(follower),
         }
     }
 
@@ -173,16 +173,16 @@ mod tests {
     const CODES: [&str; 2] = ["project", "task"];
 
     #[derive(Debug, Clone)]
-    enum Step {
+    enum IndexStep {
         Enter(usize, u8, u8),
         Leave(usize, u8, u8),
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn steps() -> impl Strategy<Value = Vec<IndexStep>> {
         let named = || (0..CODES.len(), 0..4u8, 0..20u8);
         let step = prop_oneof![
-            3 => named().prop_map(|(code, id, member)| Step::Enter(code, id, member)),
-            2 => named().prop_map(|(code, id, member)| Step::Leave(code, id, member)),
+            3 => named().prop_map(|(code, id, follower)| IndexStep::Enter(code, id, follower)),
+            2 => named().prop_map(|(code, id, follower)| IndexStep::Leave(code, id, follower)),
         ];
         proptest::collection::vec(step, 0..400)
     }
@@ -195,13 +195,13 @@ mod tests {
             let mut model = BTreeSet::new();
             for step in steps {
                 match step {
-                    Step::Enter(code, id, member) => {
-                        index.enter(&CODES[code].into(), &id.to_string().into(), member);
-                        model.insert((code, id.to_string(), member));
+                    IndexStep::Enter(code, id, follower) => {
+                        index.enter(&CODES[code].into(), &id.to_string().into(), follower);
+                        model.insert((code, id.to_string(), follower));
                     }
-                    Step::Leave(code, id, member) => {
-                        index.leave(CODES[code], &id.to_string(), member);
-                        model.remove(&(code, id.to_string(), member));
+                    IndexStep::Leave(code, id, follower) => {
+                        index.leave(CODES[code], &id.to_string(), follower);
+                        model.remove(&(code, id.to_string(), follower));
                     }
                 }
             }
@@ -209,7 +209,7 @@ mod tests {
             for (number, code) in CODES.into_iter().enumerate() {
                 let of_code = model.iter().filter(|(code, ..)| *code == number);
                 let expected: BTreeSet<(&str, u8)> =
-                    of_code.map(|(_, id, member)| (id.as_str(), *member)).collect();
+                    of_code.map(|(_, id, follower)| (id.as_str(), *follower)).collect();
                 let everyone = index.everyone(code).unwrap_or_default();
                 let found: BTreeSet<u8> = everyone.iter().copied().collect();
                 prop_assert_eq!(everyone.len(), found.len(), "each once");
@@ -217,7 +217,7 @@ mod tests {
                 prop_assert_eq!(index.has(code), !expected.is_empty());
                 for id in 0..4u8 {
                     let id = id.to_string();
-                    let reached = index.reached(code, &id).map(|(_, members)| members);
+                    let reached = index.reached(code, &id).map(|(_, followers)| followers);
                     let reached = reached.unwrap_or_default();
                     let found: BTreeSet<u8> = reached.iter().copied().collect();
                     prop_assert_eq!(reached.len(), found.len(), "each once");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidewire_store::{EntityChange, Epoch, Position, Reach};
 
-use super::waiting::{self, Told, Waiting};
+use super::waiting::{self, EntityState, PendingChanges};
 use crate::Hub;
 use crate::tail::EntityNews;
 use tidewire_access::auth::Identity;
@@ -16,7 +16,7 @@ pub struct Interest {
     pub code: Arc<str>,
     /// Each with the place after which it is yet to be told of what happens.
     pub ids: HashMap<Arc<str>, Position>,
-    pub(super) waiting: Waiting,
+    pub(super) waiting: PendingChanges,
     pub(super) identity: Identity,
     epoch: Epoch,
     /// Whether it may hear of what comes from a stream, of those it came from so far.
@@ -54,7 +54,7 @@ impl Interest {
         Interest {
             code: Arc::clone(code),
             ids: HashMap::new(),
-            waiting: Waiting::default(),
+            waiting: PendingChanges::default(),
             identity,
             epoch,
             sources: Vec::new(),
@@ -84,7 +84,7 @@ impl Interest {
     }
 
     /// Notes what became of an entity of its.
-    pub(super) fn note(&mut self, told: Told, news: &EntityNews) {
+    pub(super) fn note(&mut self, told: EntityState, news: &EntityNews) {
         if let Some(up_to) = self.ids.get_mut(&told.id) {
             *up_to = told.position;
         }
@@ -116,7 +116,11 @@ impl Interest {
     }
 
     /// Takes out what waits, as messages; with how many changes they tell, and up to where.
-    pub(super) fn take(&mut self, query_id: &str, sent: Position) -> (Vec<String>, Vec<Told>) {
+    pub(super) fn take(
+        &mut self,
+        query_id: &str,
+        sent: Position,
+    ) -> (Vec<String>, Vec<EntityState>) {
         let changes = self.waiting.take();
         (waiting::messages(query_id, &self.code, &changes, sent, self.epoch), changes)
     }

@@ -1,7 +1,7 @@
 //! Subscriptions to entities: who is told that something changed, and not how.
 //!
 //! ```text
-//!   sight ──► index ──► rounds, in slices ──► what waits for a subscription ──► INVALIDATE, when the socket
+//!   batch ──► index ──► rounds, in slices ──► what waits for a subscription ──► INVALIDATE, when the socket
 //!             (code, id)                      (of each id the last change)                       takes it
 //! ```
 //!
@@ -12,10 +12,10 @@
 //!
 //! Everything about a connection's subscriptions is decided by its shard, in order, and so is what the
 //! store is told of them; what needs the store's answer is done in [`begin`] and comes back.
-//! [`review`] compares with the store where SQL has changed what a connection subscribes to.
+//! [`recheck`] compares with the store where SQL has changed what a connection subscribes to.
 //!
 //! - `kept`: what the store is told of this node's subscriptions; `ledger`: how often it was, of each connection
-//! - `told`: from news of entities to the outboxes of those who subscribe to them
+//! - `updates`: from news of entities to the outboxes of those who subscribe to them
 
 mod begin;
 mod index;
@@ -23,10 +23,10 @@ mod interest;
 pub mod kept;
 mod ledger;
 mod news;
-mod review;
+mod recheck;
 #[cfg(test)]
 mod simulation;
-mod told;
+mod updates;
 mod waiting;
 
 use std::collections::{HashMap, HashSet};
@@ -40,17 +40,17 @@ use tidewire_store::{
 };
 
 use crate::admit::Admission;
-use crate::audience::Member;
+use crate::audience::Follower;
 use crate::connection::{Connection, Key, StartFrom, Subscription};
-use crate::fan_out::Hold;
-use crate::flush::Room;
-use crate::horizon::Horizon;
-use crate::kinds::entities::kept::Kept;
-use crate::kinds::{About, Beside, Kind, Leaving, Lost, Subject, Wanted, Written};
-use crate::outbox::{Parcel, Slot};
+use crate::fan_out::PendingAction;
+use crate::flush::WriteBudget;
+use crate::kinds::entities::kept::EntitiesByCode;
+use crate::kinds::{About, Detach, Kind, KindRequest, Lost, SameName, Subject, Written};
+use crate::min_offset::MinOffset;
+use crate::outbox::{QueuedItem, Slot};
 use crate::shard::Shard;
 use crate::stats::set;
-use crate::tail::CodeAttendance;
+use crate::tail::CodeGuard;
 use tidewire_access::auth::Identity;
 use tidewire_access::options::{LiveOptions, Options};
 use tidewire_access::problem::Problem;
@@ -61,20 +61,25 @@ use ledger::Ledgers;
 
 pub use interest::Interest;
 pub use news::ChangesOfEntities;
-pub use waiting::Told;
+pub use waiting::EntityState;
 
 /// What a shard is asked about a connection's entities, besides beginning.
 #[derive(Debug)]
-pub enum Deed {
+pub enum EntityCommand {
     /// It does not want to be told of these any more, or of none of this code. Of those that
     /// `SUBSCRIBE` named.
     Unsubscribe { code: Arc<str>, ids: Option<Vec<String>> },
     /// A request has all that it needs of the store: what became of its entities since its offset.
-    Begun { slot: Slot, joining: u32, outcome: Result<Vec<Told>, Problem> },
+    Begun { slot: Slot, joining: u32, outcome: Result<Vec<EntityState>, Problem> },
     /// SQL has changed what it subscribes to.
     Review { identity: Identity },
     /// What the store has of it, after as many edits, and the codes of that it may not be told of.
-    Reviewed { identity: Identity, edits: u64, kept: Kept, refused: Vec<(String, Problem)> },
+    Reviewed {
+        identity: Identity,
+        edits: u64,
+        kept: EntitiesByCode,
+        refused: Vec<(String, Problem)>,
+    },
 }
 
 /// Entities that a client wants to be told of. It may be.
@@ -84,7 +89,7 @@ pub struct EntityRequest {
     pub code: Arc<str>,
     pub ids: Vec<Arc<str>>,
     pub start: StartFrom,
-    pub horizon: Horizon,
+    pub min_offset: MinOffset,
     pub identity: Identity,
     /// Whether they come to those that the subscription has.
     pub adds: bool,
@@ -94,10 +99,10 @@ pub struct EntityRequest {
 
 /// What a shard knows of entities.
 #[derive(Debug, Default)]
-pub struct Desk {
-    index: Index<Member>,
+pub struct ShardEntities {
+    index: Index<Follower>,
     /// Keep the codes' changes coming.
-    attendances: HashMap<Arc<str>, CodeAttendance>,
+    attendances: HashMap<Arc<str>, CodeGuard>,
     ledgers: Ledgers,
 }
 
@@ -107,12 +112,14 @@ pub fn own_name(code: &str) -> Arc<str> {
 }
 
 impl Shard {
-    pub(crate) fn obey_entities(&mut self, key: Key, deed: Deed) {
-        match deed {
-            Deed::Unsubscribe { code, ids } => self.unsubscribe_entities(key, &code, ids),
-            Deed::Begun { slot, joining, outcome } => self.begun(key, slot, joining, outcome),
-            Deed::Review { identity } => self.review(key, identity),
-            Deed::Reviewed { identity, edits, kept, refused } => {
+    pub(crate) fn obey_entities(&mut self, key: Key, command: EntityCommand) {
+        match command {
+            EntityCommand::Unsubscribe { code, ids } => self.unsubscribe_entities(key, &code, ids),
+            EntityCommand::Begun { slot, joining, outcome } => {
+                self.begun(key, slot, joining, outcome)
+            }
+            EntityCommand::Review { identity } => self.review(key, identity),
+            EntityCommand::Reviewed { identity, edits, kept, refused } => {
                 self.reviewed(key, identity, edits, kept, &refused);
             }
         }
@@ -136,7 +143,7 @@ impl Shard {
         let Some(connection) = self.connection(key) else { return };
         let fresh = not_among(connection.interest(slot), &request.ids);
         let fresh: Vec<Arc<str>> = fresh.into_iter().cloned().collect();
-        self.join_entities(Member { key, slot }, request, fresh);
+        self.join_entities(Follower { key, slot }, request, fresh);
         set(&self.stats.entities, self.rosters.entities.index.size());
     }
 
@@ -149,22 +156,23 @@ impl Shard {
     }
 
     /// Has a subscription told of entities from here on, and asks the store for the rest.
-    fn join_entities(&mut self, member: Member, request: EntityRequest, fresh: Vec<Arc<str>>) {
-        let Member { key, slot } = member;
-        let EntityRequest { code, ids, start, horizon, identity, kept, .. } = request;
-        let Desk { index, attendances, .. } = &mut self.rosters.entities;
+    fn join_entities(&mut self, follower: Follower, request: EntityRequest, fresh: Vec<Arc<str>>) {
+        let Follower { key, slot } = follower;
+        let EntityRequest { code, ids, start, min_offset, identity, kept, .. } = request;
+        let ShardEntities { index, attendances, .. } = &mut self.rosters.entities;
         let tail = &self.hub.tail;
-        let attendance = attendances.entry(Arc::clone(&code));
-        let attendance = attendance.or_insert_with(|| tail.attend_code(&code));
+        let topic_guard = attendances.entry(Arc::clone(&code));
+        let topic_guard = topic_guard.or_insert_with(|| tail.attend_code(&code));
         let (after, reads) = match start {
             StartFrom::After(after) => (after, true),
-            StartFrom::Now => (tail.position().max(attendance.since()), false),
+            StartFrom::Now => (tail.position().max(topic_guard.since()), false),
         };
-        let fresh: Vec<Arc<str>> = fresh.iter().map(|id| index.enter(&code, id, member)).collect();
+        let fresh: Vec<Arc<str>> =
+            fresh.iter().map(|id| index.enter(&code, id, follower)).collect();
         let Some(connection) = self.connections.get_mut(key.index) else { return };
         connection.next_replay += 1;
         let serial = connection.next_replay;
-        let connection_id = connection.facts.id.to_string();
+        let connection_id = connection.connection_info.id.to_string();
         let Some(subscription) = connection.subscription(slot) else { return };
         if !subscription.announced && subscription.sent < after {
             subscription.sent = after;
@@ -184,7 +192,7 @@ impl Shard {
         let committed = (!kept).then(|| self.hub.entities.ask(subscription()));
         let (hub, shard) = (Arc::clone(&self.hub), self.handle.clone());
         let target = begin::Target { key, slot, joining: serial };
-        self.hub.tasks.spawn(begin::run(hub, shard, target, committed, horizon, past));
+        self.hub.tasks.spawn(begin::run(hub, shard, target, committed, min_offset, past));
     }
 
     /// Subscriptions as the store keeps them.
@@ -223,7 +231,7 @@ impl Shard {
             None => self.end(key, slot, "unsubscribed"),
             Some(ids) => {
                 let ids: Vec<Arc<str>> = ids.into_iter().map(Arc::from).collect();
-                self.give_up(Member { key, slot }, &ids, true);
+                self.give_up(Follower { key, slot }, &ids, true);
                 self.end_if_empty(key, slot);
             }
         }
@@ -238,8 +246,8 @@ impl Shard {
     }
 
     /// Has a subscription told of some entities no longer. The store is told so unless it knows.
-    fn give_up(&mut self, member: Member, ids: &[Arc<str>], tell_store: bool) {
-        let Member { key, slot } = member;
+    fn give_up(&mut self, follower: Follower, ids: &[Arc<str>], tell_store: bool) {
+        let Follower { key, slot } = follower;
         let Some(connection) = self.connections.get_mut(key.index) else { return };
         if connection.serial != key.serial {
             return;
@@ -250,7 +258,7 @@ impl Shard {
         let mut gone = Vec::new();
         for id in ids.iter().filter(|id| interest.ids.remove(*id).is_some()) {
             interest.waiting.forget(id);
-            self.rosters.entities.index.leave(&code, id, member);
+            self.rosters.entities.index.leave(&code, id, follower);
             gone.push(id.to_string());
         }
         self.rosters.entities.prune(&code);
@@ -258,20 +266,20 @@ impl Shard {
         gone.retain(|id| !connection.names(&code, id));
         if tell_store && !gone.is_empty() {
             self.rosters.entities.ledgers.edit(key);
-            let connection_id = connection.facts.id.to_string();
+            let connection_id = connection.connection_info.id.to_string();
             let (code, ids) = (code.to_string(), Some(gone));
             self.hub.entities.note(EntityEdit::Unsubscribe { connection_id, code, ids });
         }
     }
 
     /// A subscription is gone; its connection is there still, and the store is told.
-    fn leave_entities(&mut self, member: Member, interest: &Interest) {
-        let Some(connection) = self.connection(member.key) else { return };
+    fn leave_entities(&mut self, follower: Follower, interest: &Interest) {
+        let Some(connection) = self.connection(follower.key) else { return };
         let gone = interest.ids.keys().filter(|id| !connection.names(&interest.code, id));
         let gone: Vec<String> = gone.map(ToString::to_string).collect();
         if !gone.is_empty() {
-            let connection_id = connection.facts.id.to_string();
-            self.rosters.entities.ledgers.edit(member.key);
+            let connection_id = connection.connection_info.id.to_string();
+            self.rosters.entities.ledgers.edit(follower.key);
             let (code, ids) = (interest.code.to_string(), Some(gone));
             self.hub.entities.note(EntityEdit::Unsubscribe { connection_id, code, ids });
         }
@@ -280,7 +288,7 @@ impl Shard {
     /// A connection is gone, and the store is told so in one word.
     pub(crate) fn forget_entities(&mut self, key: Key, connection: &Connection) {
         if self.rosters.entities.ledgers.close(key) {
-            let connection_id = connection.facts.id.to_string();
+            let connection_id = connection.connection_info.id.to_string();
             self.hub.entities.note(EntityEdit::Disconnect { connection_id });
         }
     }
@@ -292,14 +300,19 @@ impl Shard {
             for (_, subscription) in connection.slots() {
                 let Some(interest) = subscription.kind.entities() else { continue };
                 let Interest { identity, code, ids, .. } = interest;
-                let kept = self.kept(identity, connection.facts.id.to_string(), code, ids.keys());
+                let kept = self.kept(
+                    identity,
+                    connection.connection_info.id.to_string(),
+                    code,
+                    ids.keys(),
+                );
                 self.hub.entities.note(EntityEdit::Subscribe(kept));
             }
         }
     }
 }
 
-impl Wanted for EntityRequest {
+impl KindRequest for EntityRequest {
     fn query_id(&self) -> &Arc<str> {
         &self.query_id
     }
@@ -311,12 +324,12 @@ impl Wanted for EntityRequest {
     fn fits(
         &self,
         connection: &Connection,
-        beside: Beside,
+        beside: SameName,
         options: &Options,
     ) -> Result<(), Problem> {
         let extended = match beside {
-            Beside::AddsTo(slot) => connection.interest(slot),
-            Beside::Nothing | Beside::InPlaceOf(_) => None,
+            SameName::AddsTo(slot) => connection.interest(slot),
+            SameName::Nothing | SameName::InPlaceOf(_) => None,
         };
         let more = not_among(extended, &self.ids).len();
         let entities_max = options.live.entities_max;
@@ -337,15 +350,15 @@ impl Subject for Interest {
     }
 
     /// One that is yet to begin, or has its turn before it, needs no other.
-    fn hold(&mut self, turn: Parcel, _: &LiveOptions) -> Hold {
+    fn hold(&mut self, turn: QueuedItem, _: &LiveOptions) -> PendingAction {
         if !self.live || self.is_held() || self.queued {
-            return Hold::Held;
+            return PendingAction::Held;
         }
         self.queued = true;
-        Hold::Not(turn)
+        PendingAction::Not(turn)
     }
 
-    fn write(&mut self, about: &mut About<'_>, _: u32, room: &mut Room<'_>) -> Written {
+    fn write(&mut self, about: &mut About<'_>, _: u32, room: &mut WriteBudget<'_>) -> Written {
         self.tell(about, room)
     }
 
@@ -358,19 +371,19 @@ impl Subject for Interest {
         self.untold(about).0
     }
 
-    fn leave(&self, shard: &mut Shard, member: Member, _: &Arc<str>, leaving: Leaving) {
-        shard.rosters.entities.leave(member, self);
+    fn leave(&self, shard: &mut Shard, follower: Follower, _: &Arc<str>, leaving: Detach) {
+        shard.rosters.entities.leave(follower, self);
         set(&shard.stats.entities, shard.rosters.entities.index.size());
-        if leaving == Leaving::Alone {
-            shard.leave_entities(member, self);
+        if leaving == Detach::Alone {
+            shard.leave_entities(follower, self);
         }
     }
 }
 
-impl Desk {
-    fn leave(&mut self, member: Member, interest: &Interest) {
+impl ShardEntities {
+    fn leave(&mut self, follower: Follower, interest: &Interest) {
         for id in interest.ids.keys() {
-            self.index.leave(&interest.code, id, member);
+            self.index.leave(&interest.code, id, follower);
         }
         self.prune(&interest.code);
     }

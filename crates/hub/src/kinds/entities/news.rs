@@ -17,10 +17,10 @@ use bytes::Bytes;
 use tidewire_store::EntityAction;
 
 use super::interest::Interest;
-use super::waiting::Told;
+use super::waiting::EntityState;
 use crate::Hub;
-use crate::audience::Member;
-use crate::outbox::Cargo;
+use crate::audience::Follower;
+use crate::outbox::OutboxItem;
 use crate::round::Serving;
 use crate::shard::Shard;
 use crate::tail::EntityNews;
@@ -32,9 +32,9 @@ pub struct ChangesOfEntities {
     of_each: HashMap<Arc<str>, Vec<Change>>,
     of_all: Vec<Change>,
     /// Those who are yet to have their turn, by the entity that they are reached by.
-    reached: BTreeMap<Arc<str>, Arc<Vec<Member>>>,
+    reached: BTreeMap<Arc<str>, Arc<Vec<Follower>>>,
     /// The same, by all entities.
-    everyone: Option<Arc<Vec<Member>>>,
+    everyone: Option<Arc<Vec<Follower>>>,
 }
 
 #[derive(Debug)]
@@ -71,17 +71,17 @@ impl ChangesOfEntities {
     /// Something became of an entity.
     pub(super) fn add(
         &mut self,
-        (id, members): (Arc<str>, Arc<Vec<Member>>),
+        (id, followers): (Arc<str>, Arc<Vec<Follower>>),
         action: EntityAction,
         news: &Arc<EntityNews>,
     ) {
         let change = Change { news: Arc::clone(news), action };
         put(self.of_each.entry(Arc::clone(&id)).or_default(), change);
-        self.reached.insert(id, members);
+        self.reached.insert(id, followers);
     }
 
     /// Something became of all entities of the code.
-    pub(super) fn add_all(&mut self, everyone: Arc<Vec<Member>>, news: &Arc<EntityNews>) {
+    pub(super) fn add_all(&mut self, everyone: Arc<Vec<Follower>>, news: &Arc<EntityNews>) {
         let action = news.change.action;
         put(&mut self.of_all, Change { news: Arc::clone(news), action });
         self.reached.clear();
@@ -105,28 +105,28 @@ impl ChangesOfEntities {
     }
 
     /// Some of those who are yet to have their turn.
-    pub(crate) fn next_members(&mut self) -> Option<Arc<Vec<Member>>> {
+    pub(crate) fn next_members(&mut self) -> Option<Arc<Vec<Follower>>> {
         let everyone = self.everyone.take();
-        everyone.or_else(|| self.reached.pop_first().map(|(_, members)| members))
+        everyone.or_else(|| self.reached.pop_first().map(|(_, followers)| followers))
     }
 
     /// How many are yet to have their turn. Who is reached by several entities has several.
     pub fn size(&self) -> usize {
-        self.everyone.iter().chain(self.reached.values()).map(|members| members.len()).sum()
+        self.everyone.iter().chain(self.reached.values()).map(|followers| followers.len()).sum()
     }
 
     /// Tells one follower: notes what concerns it, and gives it a place in its outbox. What it says is
     /// decided when its turn comes there.
-    pub fn tell(&self, shard: &mut Shard, member: Member, serving: &mut Serving) {
+    pub fn tell(&self, shard: &mut Shard, follower: Follower, serving: &mut Serving) {
         let Shard { hub, connections, .. } = shard;
-        let connection = connections.get_mut(member.key.index);
-        let connection = connection.filter(|c| c.serial == member.key.serial && !c.closing);
+        let connection = connections.get_mut(follower.key.index);
+        let connection = connection.filter(|c| c.serial == follower.key.serial && !c.closing);
         let Some(connection) = connection else { return };
-        let Some(subscription) = connection.subscription(member.slot) else { return };
+        let Some(subscription) = connection.subscription(follower.slot) else { return };
         let Some(interest) = subscription.kind.entities_mut() else { return };
         if self.note(interest, hub) {
-            let cargo = Cargo::Turn { slot: member.slot, ticket: 0 };
-            shard.hand_over(member, Bytes::new(), cargo, serving);
+            let item = OutboxItem::Turn { slot: follower.slot, ticket: 0 };
+            shard.hand_over(follower, Bytes::new(), item, serving);
         }
     }
 
@@ -151,7 +151,7 @@ impl ChangesOfEntities {
             let told_up_to = interest.ids.get(&id).copied();
             let is_new = told_up_to.is_some_and(|up_to| news.position > up_to);
             if is_new && interest.may_hear(hub, news) {
-                interest.note(Told { id, position: news.position, action: *action }, news);
+                interest.note(EntityState { id, position: news.position, action: *action }, news);
                 noted = true;
             }
         }

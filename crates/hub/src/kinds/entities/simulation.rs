@@ -16,17 +16,17 @@ use tidewire_store::memory::MemoryStore;
 use tidewire_store::{EntityAction, EntityChange, Position, SharedStore, TailEvent};
 
 use super::ledger::Ledger;
-use super::{Deed, EntityRequest, own_name};
+use super::{EntityCommand, EntityRequest, own_name};
 use crate::directory::Present;
-use crate::horizon::Horizon;
 use crate::kinds::entities::kept::Entities;
-use crate::outlet::ServerSent;
+use crate::min_offset::MinOffset;
 use crate::shard::Shard;
-use crate::tail::Sinks;
-use crate::testing::{self, facts};
-use crate::turns::Incoming;
+use crate::shard_loop::Incoming;
+use crate::tail::BatchSenders;
+use crate::testing::{self, connection_info};
+use crate::transport::ServerSent;
 use crate::{Hub, Unstarted};
-use crate::{Key, Outlet, StartFrom, SubscribeRequest};
+use crate::{Key, StartFrom, SubscribeRequest, Transport};
 use tidewire_access::auth::Identity;
 use tidewire_access::options::{Access, Options};
 
@@ -36,7 +36,7 @@ const IDS: u8 = 6;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone)]
-enum Step {
+enum SimulationStep {
     Subscribe {
         tab: usize,
         id: u8,
@@ -57,7 +57,7 @@ enum Step {
     },
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<SimulationStep>> {
     let action = prop_oneof![
         Just(EntityAction::Create),
         Just(EntityAction::Update),
@@ -65,11 +65,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     ];
     let id = || prop_oneof![9 => (0..IDS).prop_map(Some), 1 => Just(None)];
     let step = prop_oneof![
-        4 => (0..TABS, 0..IDS).prop_map(|(tab, id)| Step::Subscribe { tab, id }),
-        2 => (0..TABS, id()).prop_map(|(tab, id)| Step::Unsubscribe { tab, id }),
-        8 => (id(), action).prop_map(|(id, action)| Step::Change { id, action }),
-        8 => Just(Step::Turn),
-        8 => (0..TABS, 1usize..4).prop_map(|(tab, pieces)| Step::Read { tab, pieces }),
+        4 => (0..TABS, 0..IDS).prop_map(|(tab, id)| SimulationStep::Subscribe { tab, id }),
+        2 => (0..TABS, id()).prop_map(|(tab, id)| SimulationStep::Unsubscribe { tab, id }),
+        8 => (id(), action).prop_map(|(id, action)| SimulationStep::Change { id, action }),
+        8 => Just(SimulationStep::Turn),
+        8 => (0..TABS, 1usize..4).prop_map(|(tab, pieces)| SimulationStep::Read { tab, pieces }),
     ];
     proptest::collection::vec(step, 1..150)
 }
@@ -93,7 +93,7 @@ struct World {
     hub: Arc<Hub>,
     shard: Shard,
     incoming: Incoming,
-    sinks: Sinks,
+    sinks: BatchSenders,
     tick: Interval,
     tabs: Vec<Tab>,
     position: u64,
@@ -111,8 +111,8 @@ impl World {
         let mut tabs = Vec::new();
         for number in 0..TABS {
             let (sender, body) = mpsc::channel(1);
-            let outlet = Outlet::ServerSent(ServerSent { body: sender });
-            let key = shard.attach(outlet, facts(&number.to_string()), false);
+            let transport = Transport::ServerSent(ServerSent { body: sender });
+            let key = shard.attach(transport, connection_info(&number.to_string()), false);
             let (confirmed, owed, allowed, covered) = Default::default();
             tabs.push(Tab { key, body, got: String::new(), confirmed, owed, allowed, covered });
         }
@@ -127,13 +127,13 @@ impl World {
         }
     }
 
-    async fn take(&mut self, step: &Step) {
+    async fn take(&mut self, step: &SimulationStep) {
         match *step {
-            Step::Subscribe { tab, id } => self.subscribe(tab, id).await,
-            Step::Unsubscribe { tab, id } => self.unsubscribe(tab, id),
-            Step::Change { id, action } => self.change(id, action),
-            Step::Turn => self.turn().await,
-            Step::Read { tab, pieces } => self.read(tab, pieces),
+            SimulationStep::Subscribe { tab, id } => self.subscribe(tab, id).await,
+            SimulationStep::Unsubscribe { tab, id } => self.unsubscribe(tab, id),
+            SimulationStep::Change { id, action } => self.change(id, action),
+            SimulationStep::Turn => self.turn().await,
+            SimulationStep::Read { tab, pieces } => self.read(tab, pieces),
         }
     }
 
@@ -144,7 +144,7 @@ impl World {
             code: "thing".into(),
             ids: vec![id.to_string().into()],
             start: StartFrom::Now,
-            horizon: Horizon::default(),
+            min_offset: MinOffset::default(),
             identity: Identity::of_this_machine(),
             adds: true,
             kept: false,
@@ -165,7 +165,7 @@ impl World {
     fn unsubscribe(&mut self, tab: usize, id: Option<u8>) {
         let ids = id.map(|id| vec![id.to_string()]);
         let tab = &mut self.tabs[tab];
-        self.shard.obey_entities(tab.key, Deed::Unsubscribe { code: "thing".into(), ids });
+        self.shard.obey_entities(tab.key, EntityCommand::Unsubscribe { code: "thing".into(), ids });
         // Whoever unsubscribes does not want to know.
         tab.confirmed.retain(|of| id.is_some_and(|id| id != *of));
         tab.owed.retain(|of, _| id.is_some_and(|id| id != *of));
@@ -202,8 +202,8 @@ impl World {
             tx_last: true,
             created_at_ms: 0,
         };
-        let sight = self.hub.tail.hand_out(&[event]).expect("a sight");
-        self.sinks[0].try_send(Arc::new(sight)).expect("room");
+        let batch = self.hub.tail.hand_out(&[event]).expect("a batch");
+        self.sinks[0].try_send(Arc::new(batch)).expect("room");
     }
 
     async fn turn(&mut self) {
@@ -224,7 +224,7 @@ impl World {
         loop {
             self.turn().await;
             (0..TABS).for_each(|tab| self.read(tab, usize::MAX));
-            let quiet = self.incoming.sights.is_empty()
+            let quiet = self.incoming.batches.is_empty()
                 && self.shard.backlog.is_empty()
                 && self.shard.connections.iter().all(|(_, c)| c.outbox.is_empty() && !c.dirty);
             if quiet {

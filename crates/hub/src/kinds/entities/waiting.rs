@@ -19,7 +19,7 @@ const CHANGES_MAX: usize = 1_000;
 
 /// What became of an entity, and where in the log it says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct EntityState {
     pub id: Arc<str>,
     pub position: Position,
     pub action: EntityAction,
@@ -27,13 +27,13 @@ pub struct Told {
 
 /// Changes that wait for one subscription.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct PendingChanges {
     changes: HashMap<Arc<str>, (Position, EntityAction)>,
     /// When the first of them that happened while it was live was appended, by the store's clock.
     created_at_ms: Option<i64>,
 }
 
-impl Waiting {
+impl PendingChanges {
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
@@ -44,9 +44,9 @@ impl Waiting {
     }
 
     /// Notes a change. A later one of the same entity takes its place, in whatever order they come.
-    pub(super) fn note(&mut self, told: Told, created_at_ms: Option<i64>) {
+    pub(super) fn note(&mut self, told: EntityState, created_at_ms: Option<i64>) {
         self.created_at_ms = self.created_at_ms.or(created_at_ms);
-        let Told { id, position, action } = told;
+        let EntityState { id, position, action } = told;
         let known = self.changes.entry(id).or_insert((position, action));
         if position > known.0 {
             *known = (position, action);
@@ -59,12 +59,12 @@ impl Waiting {
     }
 
     /// Takes out all that waits, in the log's order.
-    pub(super) fn take(&mut self) -> Vec<Told> {
+    pub(super) fn take(&mut self) -> Vec<EntityState> {
         self.created_at_ms = None;
         let changes = std::mem::take(&mut self.changes);
-        let mut changes: Vec<Told> = changes
+        let mut changes: Vec<EntityState> = changes
             .into_iter()
-            .map(|(id, (position, action))| Told { id, position, action })
+            .map(|(id, (position, action))| EntityState { id, position, action })
             .collect();
         // Those of a truncated table share a position, and should not change places for nothing.
         changes.sort_by(|a, b| (a.position, &a.id).cmp(&(b.position, &b.id)));
@@ -78,7 +78,7 @@ impl Waiting {
 pub(super) fn messages(
     query_id: &str,
     code: &str,
-    changes: &[Told],
+    changes: &[EntityState],
     mut before: Position,
     epoch: Epoch,
 ) -> Vec<String> {
@@ -95,7 +95,7 @@ pub(super) fn messages(
         };
         before = complete;
         let change = |told| {
-            let Told { id, action, .. }: &Told = told;
+            let EntityState { id, action, .. }: &EntityState = told;
             InvalidatedEntity { entity_id: id, action: action.as_str() }
         };
         let changes = part.iter().map(change).collect();
@@ -130,13 +130,13 @@ mod tests {
 
     use super::*;
 
-    fn told(id: &str, position: u64, action: EntityAction) -> Told {
-        Told { id: id.into(), position: Position::new(position), action }
+    fn told(id: &str, position: u64, action: EntityAction) -> EntityState {
+        EntityState { id: id.into(), position: Position::new(position), action }
     }
 
     #[test]
     fn the_last_of_an_entity_is_told_in_whatever_order_it_comes() {
-        let mut waiting = Waiting::default();
+        let mut waiting = PendingChanges::default();
         waiting.note(told("7", 3, EntityAction::Delete), Some(30));
         waiting.note(told("8", 2, EntityAction::Create), None);
         waiting.note(told("7", 1, EntityAction::Update), Some(10));
@@ -153,7 +153,7 @@ mod tests {
             gaps in proptest::collection::vec(0u64..2, 1..3_000),
         ) {
             let mut position = 1;
-            let changes: Vec<Told> = gaps.iter().enumerate().map(|(id, gap)| {
+            let changes: Vec<EntityState> = gaps.iter().enumerate().map(|(id, gap)| {
                 position += gap;
                 told(&id.to_string(), position, EntityAction::Update)
             }).collect();

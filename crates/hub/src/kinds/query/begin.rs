@@ -9,14 +9,14 @@ use tidewire_query::{PlanName, RowText};
 use tidewire_store::Position;
 
 use crate::announce::Announcement;
-use crate::audience::Member;
-use crate::flush::Room;
+use crate::audience::Follower;
+use crate::flush::WriteBudget;
 use crate::frames::put;
 use crate::kinds::query::LiveQuery;
 use crate::kinds::query::engine::{Compiled, piece};
 use crate::kinds::{About, Written};
 use crate::messages::{CreatedOf, InitialBatch, Json};
-use crate::outbox::{Cargo, Parcel};
+use crate::outbox::{OutboxItem, QueuedItem};
 use crate::shard::Shard;
 
 /// Rows that are yet to be sent.
@@ -48,25 +48,25 @@ pub(super) struct Beginning<'a> {
 
 impl Shard {
     /// Gives someone all rows of a result, or has them go on without.
-    pub(super) fn begin_result(&mut self, member: Member, begins: &Beginning<'_>) {
+    pub(super) fn begin_result(&mut self, follower: Follower, begins: &Beginning<'_>) {
         let now_ms = self.now_ms;
-        let connection = self.connections.get_mut(member.key.index);
-        let connection = connection.filter(|c| c.serial == member.key.serial);
+        let connection = self.connections.get_mut(follower.key.index);
+        let connection = connection.filter(|c| c.serial == follower.key.serial);
         let Some(connection) = connection else { return };
         // What waits is of a result that this one takes the place of.
         if begins.rows.is_some()
-            && let Some(withdrawn) = connection.outbox.withdraw(member.slot)
-            && let Some(subscription) = connection.subscription(member.slot)
+            && let Some(withdrawn) = connection.outbox.withdraw(follower.slot)
+            && let Some(subscription) = connection.subscription(follower.slot)
         {
-            subscription.waiting = subscription.waiting.saturating_sub(withdrawn.parcels);
+            subscription.waiting = subscription.waiting.saturating_sub(withdrawn.items);
         }
         let rows = begins.rows.map(|rows| (piece(rows), rows));
         let more = rows.as_ref().is_some_and(|((_, count), rows)| *count < rows.len());
         let bytes_max = self.hub.options.live.queue_bytes_max;
-        if rows.is_some() && connection.is_crowded(member.slot, more, bytes_max) {
-            return connection.postpone(member.slot, begins.reset);
+        if rows.is_some() && connection.is_crowded(follower.slot, more, bytes_max) {
+            return connection.postpone(follower.slot, begins.reset);
         }
-        let Some(subscription) = connection.subscription(member.slot) else { return };
+        let Some(subscription) = connection.subscription(follower.slot) else { return };
         let Some(query) = subscription.kind.query_mut() else { return };
         query.give_up();
         query.begun = true;
@@ -87,11 +87,11 @@ impl Shard {
             row_count: rows.as_ref().map(|(_, rows)| rows.len()),
             initial_results: rows.as_ref().map(|((text, _), _)| Json::from(&**text)),
         };
-        let Member { key, slot } = member;
+        let Follower { key, slot } = follower;
         self.announce(key, vec![Announcement { slot, after: begins.at, reset, of }]);
         if more && let Some(connection) = self.connection(key) {
-            let cargo = Cargo::Turn { slot, ticket: results };
-            connection.queue(Bytes::new(), cargo, now_ms);
+            let item = OutboxItem::Turn { slot, ticket: results };
+            connection.queue(Bytes::new(), item, now_ms);
         }
     }
 }
@@ -102,7 +102,7 @@ impl LiveQuery {
         &mut self,
         about: &mut About<'_>,
         result: u32,
-        room: &mut Room<'_>,
+        room: &mut WriteBudget<'_>,
     ) -> Written {
         let current = self.results == result;
         let Some(pieces) = self.pieces.as_mut().filter(|_| current) else {
@@ -117,7 +117,7 @@ impl LiveQuery {
             then = std::mem::take(&mut self.held);
             self.give_up();
         }
-        let is_live = |parcel: &&Parcel| matches!(parcel.cargo, Cargo::Live { .. });
+        let is_live = |queued: &&QueuedItem| matches!(queued.item, OutboxItem::Live { .. });
         let changes = then.iter().filter(is_live).count();
         *about.waiting += u32::try_from(changes).unwrap_or(u32::MAX);
         let rows = Json::from(&*rows);

@@ -1,4 +1,4 @@
-//! What the desk says, told to those whom it concerns.
+//! What the query engine says, told to those whom it concerns.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use tidewire_query::{EndReason, QueryId, Recipients};
 use tidewire_store::Position;
 
 use super::begin::Beginning;
-use super::circles::Concerned;
-use crate::audience::Member;
+use super::cohorts::AffectedFollowers;
+use crate::audience::Follower;
 use crate::forms::Forms;
 use crate::frames::{Dialect, put};
 use crate::kinds::News;
-use crate::kinds::query::engine::{self, Change, News as Said, QuerySight};
+use crate::kinds::query::engine::{self, Change, News as Said, QueryUpdates};
 use crate::messages::{Progress, ServerMessage as _};
-use crate::outbox::Cargo;
+use crate::outbox::OutboxItem;
 use crate::round::{ROUND_BYTES_MAX, Round, Serving};
 use crate::shard::Shard;
 use tidewire_wire::websocket::deflate::Deflater;
@@ -79,10 +79,10 @@ impl Frames {
 }
 
 impl Shard {
-    /// Hands out what one turn of the desk brought.
-    pub(crate) fn hear(&mut self, sight: &QuerySight) {
-        let alone = sight.news.len() == 1;
-        for said in &sight.news {
+    /// Hands out what one turn of the query engine brought.
+    pub(crate) fn hear(&mut self, batch: &QueryUpdates) {
+        let alone = batch.news.len() == 1;
+        for said in &batch.news {
             let to = match &**said {
                 Said::Behind { query, behind } => {
                     self.rosters.queries.set_behind(*query, *behind);
@@ -95,40 +95,40 @@ impl Shard {
                 Said::Change { to, .. } | Said::Settled { to, .. } | Said::End { to, .. } => to,
             };
             let query = engine::query_of(to);
-            let round = |Concerned { query_id, members }| {
+            let round = |AffectedFollowers { query_id, followers }| {
                 let news = QueryNews::new(query, said, query_id);
-                Round::new(News::Query(Box::new(news)), members)
+                Round::new(News::Query(Box::new(news)), followers)
             };
-            let rounds = self.rosters.queries.concerned(to).into_iter().map(round).collect();
+            let rounds = self.rosters.queries.affected(to).into_iter().map(round).collect();
             self.fan_out(rounds, alone);
         }
-        self.rosters.queries.position = sight.position;
+        self.rosters.queries.position = batch.position;
     }
 
     /// Those to whom all rows are given follow their query from here on.
     fn enter_circle(&mut self, to: &Recipients) {
         let Recipients::Only(query, named) = to else { return };
         for who in named {
-            let Some(member) = self.rosters.queries.member(*who) else { continue };
-            let connection = self.connection(member.key);
-            let Some(subscription) = connection.and_then(|c| c.subscription(member.slot)) else {
+            let Some(follower) = self.rosters.queries.follower(*who) else { continue };
+            let connection = self.connection(follower.key);
+            let Some(subscription) = connection.and_then(|c| c.subscription(follower.slot)) else {
                 continue;
             };
             let query_id = Arc::clone(&subscription.query_id);
             if let Some(live) = subscription.kind.query_mut() {
                 live.query = Some(*query);
-                self.rosters.queries.begin(*query, &query_id, member);
+                self.rosters.queries.begin(*query, &query_id, follower);
             }
         }
     }
 
-    fn tell_settled(&mut self, member: Member, at: Position, serving: &mut Serving) {
+    fn tell_settled(&mut self, follower: Follower, at: Position, serving: &mut Serving) {
         let offset = self.hub.offset(at);
-        let connection = self.connections.get_mut(member.key.index);
-        let connection = connection.filter(|c| c.serial == member.key.serial && !c.closing);
+        let connection = self.connections.get_mut(follower.key.index);
+        let connection = connection.filter(|c| c.serial == follower.key.serial && !c.closing);
         let Some(connection) = connection else { return };
         let dialect = connection.dialect();
-        let Some(subscription) = connection.subscription(member.slot) else { return };
+        let Some(subscription) = connection.subscription(follower.slot) else { return };
         let query_id = Arc::clone(&subscription.query_id);
         let Some(query) = subscription.kind.query_mut().filter(|query| query.begun) else {
             return;
@@ -140,34 +140,34 @@ impl Shard {
         let mut bytes = BytesMut::new();
         put(&mut bytes, dialect, message.as_bytes(), None, &mut self.deflater);
         // Given up with the changes before it, whose place it tells.
-        let cargo = Cargo::live(member.slot, (at, at), 0, 0);
-        self.hand_over(member, bytes.freeze(), cargo, serving);
+        let item = OutboxItem::live(follower.slot, (at, at), 0, 0);
+        self.hand_over(follower, bytes.freeze(), item, serving);
     }
 
-    /// The desk keeps a query no longer, for one who follows it or waits to.
-    fn end_query(&mut self, member: Member, reason: &EndReason) {
-        let connection = self.connection(member.key);
-        let subscription = connection.and_then(|c| c.subscription(member.slot));
+    /// The query engine keeps a query no longer, for one who follows it or waits to.
+    fn end_query(&mut self, follower: Follower, reason: &EndReason) {
+        let connection = self.connection(follower.key);
+        let subscription = connection.and_then(|c| c.subscription(follower.slot));
         let Some(subscription) = subscription else { return };
         let announced = subscription.announced;
         if let Some(query) = subscription.kind.query_mut() {
             query.ended = true;
         }
         if announced {
-            self.end_with(member.key, member.slot, reason.code, reason.message.as_deref());
+            self.end_with(follower.key, follower.slot, reason.code, reason.message.as_deref());
         } else {
-            self.fail(member.key, member.slot, &engine::ended(reason));
+            self.fail(follower.key, follower.slot, &engine::ended(reason));
         }
     }
 }
 
 impl QueryNews {
     /// Tells one follower.
-    pub fn tell(&mut self, shard: &mut Shard, member: Member, serving: &mut Serving) {
+    pub fn tell(&mut self, shard: &mut Shard, follower: Follower, serving: &mut Serving) {
         // Several go out in one write.
         serving.alone &= self.said.len() == 1;
         for (said, frames) in &mut self.said {
-            tell(said, frames, shard, member, serving);
+            tell(said, frames, shard, follower, serving);
         }
     }
 }
@@ -176,7 +176,7 @@ fn tell(
     said: &Said,
     frames: &mut Frames,
     shard: &mut Shard,
-    member: Member,
+    follower: Follower,
     serving: &mut Serving,
 ) {
     let begins = match said {
@@ -187,33 +187,35 @@ fn tell(
             let at = Some(*from);
             Beginning { compiled, plan: *plan, rows: None, at, reset: false }
         }
-        Said::Change { change, .. } => return tell_change(frames, shard, member, change, serving),
-        Said::Settled { at, .. } => return shard.tell_settled(member, *at, serving),
-        Said::End { reason, .. } => return shard.end_query(member, reason),
+        Said::Change { change, .. } => {
+            return tell_change(frames, shard, follower, change, serving);
+        }
+        Said::Settled { at, .. } => return shard.tell_settled(follower, *at, serving),
+        Said::End { reason, .. } => return shard.end_query(follower, reason),
         Said::Behind { .. } => return,
     };
-    shard.begin_result(member, &begins);
+    shard.begin_result(follower, &begins);
 }
 
 fn tell_change(
     frames: &mut Frames,
     shard: &mut Shard,
-    member: Member,
+    follower: Follower,
     change: &Change,
     serving: &mut Serving,
 ) {
     let lag_ms = shard.wall_ms - change.created_at_ms;
-    let connection = shard.connections.get_mut(member.key.index);
-    let connection = connection.filter(|c| c.serial == member.key.serial && !c.closing);
+    let connection = shard.connections.get_mut(follower.key.index);
+    let connection = connection.filter(|c| c.serial == follower.key.serial && !c.closing);
     let Some(connection) = connection else { return };
     let (dialect, queue_depth) = (connection.dialect(), connection.outbox.events);
-    let Some(subscription) = connection.subscription(member.slot) else { return };
+    let Some(subscription) = connection.subscription(follower.slot) else { return };
     let Some(query) = subscription.kind.query_mut().filter(|query| query.begun) else { return };
     query.unsettled = change.at.is_none();
     let lag_ms = u64::try_from(lag_ms).ok().filter(|_| change.created_at_ms > 0);
     query.counts.count(lag_ms, queue_depth, change.plan, &shard.hub.queries.registry);
     let bytes = frames.of(change, dialect, &subscription.query_id, &mut shard.deflater);
     let to = change.at.unwrap_or(Position::START);
-    let cargo = Cargo::live(member.slot, (to, to), change.rows, change.created_at_ms);
-    shard.hand_over(member, bytes, cargo, serving);
+    let item = OutboxItem::live(follower.slot, (to, to), change.rows, change.created_at_ms);
+    shard.hand_over(follower, bytes, item, serving);
 }

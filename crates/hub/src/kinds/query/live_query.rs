@@ -6,7 +6,7 @@ use tidewire_query::{QueryId, Subscriber};
 
 use super::begin::Pieces;
 use crate::kinds::query::engine::{Counts, QuerySeats};
-use crate::outbox::Parcel;
+use crate::outbox::QueuedItem;
 
 /// The part of a subscription that only one to a live query has.
 #[derive(Debug)]
@@ -26,10 +26,10 @@ pub struct LiveQuery {
     /// How many results it was given: a piece of an earlier one is not sent any more.
     pub(super) results: u32,
     /// What happened while the pieces go out.
-    pub(super) held: Vec<Parcel>,
+    pub(super) held: Vec<QueuedItem>,
     pub(super) held_events: usize,
     pub(super) held_bytes: usize,
-    /// The desk has ended it.
+    /// The query engine has ended it.
     pub(super) ended: bool,
     /// The tables that it reads.
     pub tables: Box<[Box<str>]>,
@@ -65,7 +65,7 @@ impl LiveQuery {
         }
     }
 
-    /// Whether everything that the desk has told of it was sent, or stands in the outbox, and is settled.
+    /// Whether everything that the query engine has told of it was sent, or stands in the outbox, and is settled.
     pub(super) fn has_all(&self) -> bool {
         self.begun && !self.unsettled && self.pieces.is_none() && self.held.is_empty()
     }

@@ -1,22 +1,22 @@
 //! Live queries of a shard's connections: who follows which, and what each is told.
 //!
 //! ```text
-//!   sight of the desk ──► board (members by query) ──► rounds ──► outbox ──► change, when the socket takes it
+//!   updates of the engine ──► cohorts (followers by query) ──► rounds ──► outbox ──► change, when the socket takes it
 //! ```
 //!
 //! A live query is a subscription among a connection's others, with a name and a place of its own. What
-//! it has besides is a [`LiveQuery`]. The desk says everything of all queries; everything that a client
-//! hears is said here, in order ([`hear`]), by those of its [`circles`]. A large result goes out in pieces ([`begin`]), and what a
-//! slow client has no room for is given up for all rows anew ([`fresh`]): there are no gaps.
+//! it has besides is a [`LiveQuery`]. The query engine says everything of all queries; everything that a client
+//! hears is said here, in order ([`hear`]), by those of its [`cohorts`]. A large result goes out in pieces ([`begin`]), and what a
+//! slow client has no room for is given up for all rows anew ([`initial_rows`]): there are no gaps.
 //!
 //! - `engine`: live SQL queries on this node, each evaluated once
 //! - `live_query`: what a subscription to a live query has besides its name
 
 mod begin;
-mod circles;
+mod cohorts;
 pub mod engine;
-mod fresh;
 mod hear;
+mod initial_rows;
 mod live_query;
 #[cfg(test)]
 pub mod tests;
@@ -27,18 +27,18 @@ use tidewire_store::{LiveQueryRow, Position};
 
 use crate::Hub;
 use crate::admit::Admission;
-use crate::audience::Member;
+use crate::audience::Follower;
 use crate::connection::{Connection, Key, Subscription};
-use crate::fan_out::Hold;
-use crate::flush::Room;
-use crate::kinds::query::engine::{Compiled, Order, QuerySeats};
-use crate::kinds::{About, Beside, Kind, Leaving, Lost, Subject, Wanted, Written};
-use crate::outbox::Parcel;
+use crate::fan_out::PendingAction;
+use crate::flush::WriteBudget;
+use crate::kinds::query::engine::{Compiled, EngineCommand, QuerySeats};
+use crate::kinds::{About, Detach, Kind, KindRequest, Lost, SameName, Subject, Written};
+use crate::outbox::QueuedItem;
 use crate::shard::Shard;
 use tidewire_access::options::{LiveOptions, Options};
 use tidewire_access::problem::Problem;
 
-pub use circles::Board;
+pub use cohorts::QueryCohorts;
 pub use hear::QueryNews;
 pub use live_query::LiveQuery;
 
@@ -57,7 +57,7 @@ pub struct QueryRequest {
     pub seats: QuerySeats,
 }
 
-impl Wanted for QueryRequest {
+impl KindRequest for QueryRequest {
     fn query_id(&self) -> &Arc<str> {
         &self.query_id
     }
@@ -66,7 +66,7 @@ impl Wanted for QueryRequest {
         over_one_cursor()
     }
 
-    fn fits(&self, at: &Connection, beside: Beside, options: &Options) -> Result<(), Problem> {
+    fn fits(&self, at: &Connection, beside: SameName, options: &Options) -> Result<(), Problem> {
         fits(at, beside, options)
     }
 }
@@ -77,7 +77,7 @@ pub(crate) fn over_one_cursor() -> Result<(), Problem> {
 }
 
 /// Whether there is room for one more.
-pub fn fits(connection: &Connection, beside: Beside, options: &Options) -> Result<(), Problem> {
+pub fn fits(connection: &Connection, beside: SameName, options: &Options) -> Result<(), Problem> {
     let others = connection.slots().filter(|(slot, _)| Some(*slot) != beside.replaced());
     let queries_max = options.queries.per_connection_max;
     match others.filter(|(_, s)| s.kind.query().is_some()).count() >= queries_max {
@@ -87,36 +87,36 @@ pub fn fits(connection: &Connection, beside: Beside, options: &Options) -> Resul
 }
 
 impl Shard {
-    /// Has the desk keep a query for a connection, which begins when that has its rows.
+    /// Has the query engine keep a query for a connection, which begins when that has its rows.
     pub(super) fn follow_query(&mut self, key: Key, request: QueryRequest, admission: Admission) {
         let Admission::Begins { renewed } = admission else { return };
         let who = self.hub.queries.next_subscriber();
         let node_id = self.hub.id.clone();
         let Some(connection) = self.connection(key) else { return };
         let QueryRequest { query_id, sql, compiled, resume, has_rows, seats } = request;
-        let facts = Arc::clone(&connection.facts);
+        let connection_info = Arc::clone(&connection.connection_info);
         let live_id: Arc<str> = connection.live_id(&query_id).into();
         let plan = compiled.query.plan.name();
-        let actor = facts.identity().map(tidewire_access::auth::Identity::actor);
+        let actor = connection_info.identity().map(tidewire_access::auth::Identity::actor);
         let counts = self.hub.queries.registry.opened(LiveQueryRow {
             live_id: live_id.to_string(),
-            connection_id: facts.id.to_string(),
+            connection_id: connection_info.id.to_string(),
             query_id: query_id.to_string(),
             user_id: actor.and_then(|actor| actor.user_id).unwrap_or_default(),
             query: sql.into(),
             node: node_id,
             plan: plan.to_string(),
-            user_agent: facts.user_agent.as_deref().map(ToOwned::to_owned),
-            address: facts.address.map(|address| address.to_string()),
+            user_agent: connection_info.user_agent.as_deref().map(ToOwned::to_owned),
+            address: connection_info.address.map(|address| address.to_string()),
         });
         let mut query = LiveQuery::new(who, live_id, has_rows || renewed, seats, counts);
         let tables = compiled.query.dependencies.iter();
         query.tables = tables.map(|table| table.table.clone()).collect();
         let kind = Kind::Query(Box::new(query));
         let Some(slot) = self.add(key, (query_id, None), kind, renewed) else { return };
-        self.rosters.queries.enter(who, Member { key, slot });
+        self.rosters.queries.enter(who, Follower { key, slot });
         let shard = self.index;
-        self.hub.queries.order(Order::Subscribe { who, shard, compiled, resume });
+        self.hub.queries.order(EngineCommand::Subscribe { who, shard, compiled, resume });
     }
 }
 
@@ -136,13 +136,13 @@ impl Subject for LiveQuery {
         self.goes_out()
     }
 
-    fn hold(&mut self, parcel: Parcel, limits: &LiveOptions) -> Hold {
-        self.hold_while_rows_go_out(parcel, limits)
+    fn hold(&mut self, queued: QueuedItem, limits: &LiveOptions) -> PendingAction {
+        self.hold_while_rows_go_out(queued, limits)
     }
 
-    fn write(&mut self, about: &mut About<'_>, ticket: u32, room: &mut Room<'_>) -> Written {
+    fn write(&mut self, about: &mut About<'_>, ticket: u32, room: &mut WriteBudget<'_>) -> Written {
         match ticket {
-            fresh::ASK_AGAIN => Written { goes_on: true, ..Written::default() },
+            initial_rows::ASK_AGAIN => Written { goes_on: true, ..Written::default() },
             result => self.next_piece(about, result, room),
         }
     }
@@ -150,25 +150,25 @@ impl Subject for LiveQuery {
     /// All its rows are asked for anew, when the client has taken what was before it.
     fn lose(&mut self, _: Lost) -> Option<u32> {
         self.give_up();
-        std::mem::replace(&mut self.begun, false).then_some(fresh::ASK_AGAIN)
+        std::mem::replace(&mut self.begun, false).then_some(initial_rows::ASK_AGAIN)
     }
 
     fn go_on(&mut self, hub: &Hub) -> bool {
         if !self.begun {
-            hub.queries.order(Order::Again(self.who));
+            hub.queries.order(EngineCommand::Again(self.who));
         }
         !self.begun
     }
 
-    fn leave(&self, shard: &mut Shard, _: Member, query_id: &Arc<str>, leaving: Leaving) {
+    fn leave(&self, shard: &mut Shard, _: Follower, query_id: &Arc<str>, leaving: Detach) {
         shard.rosters.queries.leave(self.who, self.query, query_id);
         let queries = &shard.hub.queries;
         if !self.ended {
-            queries.order(Order::Unsubscribe(self.who));
+            queries.order(EngineCommand::Unsubscribe(self.who));
         }
         match leaving {
-            Leaving::Alone => queries.registry.closed(&self.live_id),
-            Leaving::WithConnection => queries.registry.disconnected(&self.live_id),
+            Detach::Alone => queries.registry.closed(&self.live_id),
+            Detach::WithConnection => queries.registry.disconnected(&self.live_id),
         }
     }
 }

@@ -12,10 +12,10 @@ use super::LiveQuery;
 use super::begin::Pieces;
 use crate::kinds::Kind;
 use crate::kinds::query::engine::{QuerySeats, Registry};
-use crate::outbox::{Cargo, Parcel, Slot};
+use crate::outbox::{OutboxItem, QueuedItem, Slot};
 use crate::slow_client::SlowClient;
 use tidewire_access::auth::Who;
-use tidewire_wire::seats::Seats;
+use tidewire_wire::keyed_permits::KeyedPermits;
 
 /// A client that follows one query.
 struct Client {
@@ -37,7 +37,7 @@ pub fn live_query(who: Subscriber) -> LiveQuery {
         address: None,
     };
     let counts = Registry::default().opened(row);
-    let seat = Seats::default().take(Who::Admin, 1).expect("a seat");
+    let seat = KeyedPermits::default().take(Who::Admin, 1).expect("a seat");
     let seats = QuerySeats::new(seat, Vec::new());
     LiveQuery::new(who, "c-q".into(), false, seats, counts)
 }
@@ -71,13 +71,13 @@ impl Client {
         query.results += 1;
         let results = query.results;
         query.pieces = Some(Pieces::after(rows.into(), 0));
-        let cargo = Cargo::Turn { slot: self.slot, ticket: results };
-        self.client.connection.queue(Bytes::new(), cargo, 0);
+        let item = OutboxItem::Turn { slot: self.slot, ticket: results };
+        self.client.connection.queue(Bytes::new(), item, 0);
     }
 
-    fn change(&self, text: &'static str) -> Parcel {
-        let cargo = Cargo::live(self.slot, (Position::START, Position::START), 1, 0);
-        Parcel { bytes: Bytes::from_static(text.as_bytes()), cargo, queued_ms: 0 }
+    fn change(&self, text: &'static str) -> QueuedItem {
+        let item = OutboxItem::live(self.slot, (Position::START, Position::START), 1, 0);
+        QueuedItem { bytes: Bytes::from_static(text.as_bytes()), item, queued_ms: 0 }
     }
 }
 
@@ -127,7 +127,7 @@ fn rows_of_one_result_go_out_after_those_of_another() {
     );
     assert!(!client.client.connection.is_crowded(other, false, usize::MAX), "it is small");
     assert!(!client.client.connection.is_crowded(client.slot, true, usize::MAX), "it is its own");
-    client.client.connection.queue(Bytes::from_static(b"much"), Cargo::Replayed, 0);
+    client.client.connection.queue(Bytes::from_static(b"much"), OutboxItem::Replayed, 0);
     assert!(client.client.connection.is_crowded(other, false, 3), "too much waits");
     client.client.reads(20);
     assert!(!client.client.connection.is_crowded(other, true, 3));

@@ -10,14 +10,14 @@ mod tell;
 use std::sync::Arc;
 
 use crate::admit::Admission;
-use crate::audience::{Circle, Member};
+use crate::audience::{EncodingGroup, Follower};
 use crate::connection::{Key, SessionLink};
-use crate::kinds::{Kind, Wanted};
+use crate::kinds::{Kind, KindRequest};
 use crate::log_feed::{Feed, StreamRequest};
 use crate::outbox::Slot;
 use crate::shard::Shard;
 
-impl Wanted for StreamRequest {
+impl KindRequest for StreamRequest {
     fn query_id(&self) -> &Arc<str> {
         &self.query_id
     }
@@ -30,7 +30,7 @@ impl Wanted for StreamRequest {
 impl StreamRequest {
     /// What its subscription is of, under its name.
     pub fn kind(self) -> Kind {
-        match self.manner.to_table {
+        match self.mode.to_table {
             true => Kind::Table(Feed::new(self)),
             false => Kind::Stream(Feed::new(self)),
         }
@@ -49,10 +49,11 @@ impl Shard {
         let connection = self.connection(key)?;
         connection.left.retain(|(name, _)| *name != request.query_id);
         let stream = Arc::clone(&request.stream);
-        let circle = Circle::Named(Arc::clone(&request.query_id), request.manner.clone());
+        let encoding_group =
+            EncodingGroup::Named(Arc::clone(&request.query_id), request.mode.clone());
         let named = (Arc::clone(&request.query_id), request.link);
         let slot = self.add(key, named, request.kind(), renewed)?;
-        self.enter(&stream, circle, Member { key, slot });
+        self.enter(&stream, encoding_group, Follower { key, slot });
         Some(slot)
     }
 }

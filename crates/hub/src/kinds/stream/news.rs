@@ -8,27 +8,27 @@ use bytes::{Bytes, BytesMut};
 use tidewire_query::Effort;
 use tidewire_store::{Epoch, Event, Position};
 
-use crate::audience::Circle;
+use crate::audience::EncodingGroup;
 use crate::forms::Forms;
 use crate::frames::{Dialect, Envelope};
-use crate::lens::{Opened, Tables};
-use crate::reader_frame::{Extent, Frame, Voice};
+use crate::reader_frame::{Extent, Frame, ReaderFormat};
 use crate::round::ROUND_BYTES_MAX;
-use crate::tail::{Chunk, Ending, Glimpse, Notice, Topic};
+use crate::row_filter::{Opened, Tables};
+use crate::tail::{Chunk, Ending, SchemaChange, StreamSlice, Topic};
 use tidewire_wire::websocket::deflate::Deflater;
 
 /// Chunks of a stream, and perhaps its end after them.
 #[derive(Debug)]
 pub struct StreamNews {
     pub topic: Arc<Topic>,
-    pub(crate) circle: Circle,
+    pub(crate) encoding_group: EncodingGroup,
     pub chunks: Vec<Arc<Chunk>>,
-    /// `seen <= chunks.len()`: those before it are as the circle sees them.
+    /// `seen <= chunks.len()`: those before it are as the group sees them.
     seen: usize,
-    /// What the circle sees cannot be said without another look at the table.
+    /// What the group sees cannot be said without another look at the table.
     pub in_doubt: bool,
     /// After the chunks the columns of the stream's table are others.
-    pub(super) notice: Option<Arc<Notice>>,
+    pub(super) notice: Option<Arc<SchemaChange>>,
     pub(super) ending: Option<Ending>,
     /// The chunks as bytes, in each dialect that was needed so far.
     bytes: Forms,
@@ -37,11 +37,11 @@ pub struct StreamNews {
 }
 
 impl StreamNews {
-    pub(crate) fn new(glimpse: &Glimpse, circle: &Circle) -> StreamNews {
-        let Glimpse { topic, chunk, notice, ending, .. } = glimpse;
+    pub(crate) fn new(stream_slice: &StreamSlice, encoding_group: &EncodingGroup) -> StreamNews {
+        let StreamSlice { topic, chunk, notice, ending, .. } = stream_slice;
         StreamNews {
             topic: Arc::clone(topic),
-            circle: circle.clone(),
+            encoding_group: encoding_group.clone(),
             chunks: chunk.clone().into_iter().collect(),
             seen: 0,
             in_doubt: false,
@@ -52,14 +52,14 @@ impl StreamNews {
         }
     }
 
-    /// Takes along what comes after it for the same circle. Gives it back if it must be a round of its
+    /// Takes along what comes after it for the same group. Gives it back if it must be a round of its
     /// own.
     pub(crate) fn absorb(&mut self, later: Box<StreamNews>) -> Result<(), Box<StreamNews>> {
         let bytes =
             |news: &StreamNews| news.chunks.iter().map(|chunk| chunk.bytes()).sum::<usize>();
         let fits = self.ending.is_none()
             && self.notice.is_none()
-            && self.circle == later.circle
+            && self.encoding_group == later.encoding_group
             && bytes(self) + bytes(&later) <= ROUND_BYTES_MAX;
         if !fits {
             return Err(later);
@@ -70,20 +70,22 @@ impl StreamNews {
         Ok(())
     }
 
-    /// Whether it has yet to be found out what the circle sees.
+    /// Whether it has yet to be found out what the group sees.
     pub(crate) fn is_unseen(&self) -> bool {
-        self.circle.view().is_some() && self.seen < self.chunks.len()
+        self.encoding_group.view().is_some() && self.seen < self.chunks.len()
     }
 
-    /// Puts what the circle sees in place of all that happened. False if that cannot be said without
-    /// another look at the table, so that whoever is in the circle has to read the store.
+    /// Puts what the group sees in place of all that happened. False if that cannot be said without
+    /// another look at the table, so that whoever is in the group has to read the store.
     pub(crate) fn look(&mut self, tables: &Tables, epoch: Epoch) -> bool {
         let unseen = self.seen..self.chunks.len();
-        let Some(view) = self.circle.view().filter(|_| !unseen.is_empty()) else { return true };
-        let Some(lens) = tables.current(view) else { return false };
+        let Some(view) = self.encoding_group.view().filter(|_| !unseen.is_empty()) else {
+            return true;
+        };
+        let Some(row_filter) = tables.current(view) else { return false };
         for chunk in &mut self.chunks[unseen] {
             let Ok(seen) =
-                chunk.seen_through(view, || lens.sift(&chunk.events, epoch, Effort::Shared))
+                chunk.seen_through(view, || row_filter.sift(&chunk.events, epoch, Effort::Shared))
             else {
                 return false;
             };
@@ -104,13 +106,13 @@ impl StreamNews {
         let Some(chunk) = several.peek().map(|news| Arc::clone(&news.chunks[0])) else { return };
         let opened = OnceCell::new();
         for news in several.filter(|news| Arc::ptr_eq(&news.chunks[0], &chunk)) {
-            let Some(view) = news.circle.view() else { continue };
-            let Some(lens) = tables.current(view) else { continue };
+            let Some(view) = news.encoding_group.view() else { continue };
+            let Some(row_filter) = tables.current(view) else { continue };
             let see = || {
                 let opened = opened.get_or_init(|| Opened::all(&chunk.events));
-                lens.see_all(opened, epoch, Effort::Shared)
+                row_filter.see_all(opened, epoch, Effort::Shared)
             };
-            // In doubt the lens is not current any more, and the news is found to be unseen.
+            // In doubt the row filter is not current any more, and the news is found to be unseen.
             if let Ok(seen) = chunk.seen_through(view, see) {
                 news.chunks[0] = seen;
                 news.seen = 1;
@@ -150,7 +152,7 @@ impl StreamNews {
         envelope: &Envelope,
         deflater: &mut Option<Deflater>,
     ) -> Bytes {
-        let Circle::Named(query_id, _) = &self.circle else { return Bytes::new() };
+        let EncodingGroup::Named(query_id, _) = &self.encoding_group else { return Bytes::new() };
         let chunks = &self.chunks;
         let encode = || {
             let mut each =
@@ -168,17 +170,18 @@ impl StreamNews {
     }
 
     /// All events as readers get them, made once.
-    pub(crate) fn frame(&mut self, voice: Voice, now_ms: i64) -> Frame {
-        let (voice, extent, last) = (voice.common(), self.extent(), self.last());
+    pub(crate) fn frame(&mut self, reader_format: ReaderFormat, now_ms: i64) -> Frame {
+        let (reader_format, extent, last) = (reader_format.common(), self.extent(), self.last());
         let chunks = &self.chunks;
         let encode = || match &chunks[..] {
-            [only] if extent == Extent::UpToDate && !only.events.is_empty() => {
-                only.frame.get_or_init(|| voice.frame(&only.events, last, extent, now_ms)).clone()
-            }
+            [only] if extent == Extent::UpToDate && !only.events.is_empty() => only
+                .frame
+                .get_or_init(|| reader_format.frame(&only.events, last, extent, now_ms))
+                .clone(),
             _ => {
                 let all = chunks.iter().flat_map(|chunk| &chunk.events);
                 let all: Vec<Event> = all.cloned().collect();
-                voice.frame(&all, last, extent, now_ms)
+                reader_format.frame(&all, last, extent, now_ms)
             }
         };
         self.frame.get_or_insert_with(encode).clone()

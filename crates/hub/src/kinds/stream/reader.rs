@@ -25,20 +25,20 @@ use rand::Rng as _;
 use tidewire_store::{Page, PageLimit, Position};
 
 use crate::Hub;
-use crate::audience::{Circle, Member};
+use crate::audience::{EncodingGroup, Follower};
 use crate::connection::{Connection, Key};
-use crate::facts::Facts;
+use crate::connection_info::ConnectionInfo;
 use crate::kinds::stream::news::StreamNews;
-use crate::lens::{Lens, Sees, View};
 use crate::log_feed::replay::{read_page, renew_every, see_page};
 use crate::lookup::Reach;
-use crate::outbox::{Cargo, Slot};
-use crate::outlet::Outlet;
-use crate::reader_frame::{Extent, Frame, Voice};
+use crate::outbox::{OutboxItem, Slot};
+use crate::reader_frame::{Extent, Frame, ReaderFormat};
 use crate::round::Serving;
+use crate::row_filter::{RowFilter, SliceVisibility, View};
 use crate::shard::{Shard, ms};
 use crate::stats::add;
-use crate::tail::{Attendance, Ending, Notice};
+use crate::tail::{Ending, SchemaChange, TopicGuard};
+use crate::transport::Transport;
 use crate::{Command, Handle, KindCommand};
 use tidewire_access::problem::Problem;
 use tidewire_wire::clock::now_ms;
@@ -58,38 +58,38 @@ const RECONNECT_BASE_MS: u64 = 500;
 /// A reader that comes, with the first page it is to get.
 #[derive(Debug)]
 pub struct Arrival {
-    facts: Arc<Facts>,
-    attendance: Attendance,
+    connection_info: Arc<ConnectionInfo>,
+    topic_guard: TopicGuard,
     reach: Reach,
     view: Option<View>,
-    voice: Voice,
+    reader_format: ReaderFormat,
     created: Position,
-    first: Passage,
+    first: StreamPage,
     renew_every: Option<Duration>,
 }
 
 impl Arrival {
-    /// A reader of what lies after a position. The attendance must be older than the page, which is as
+    /// A reader of what lies after a position. The topic guard must be older than the page, which is as
     /// the reader sees it.
     pub fn new(
-        facts: Arc<Facts>,
-        attendance: Attendance,
+        connection_info: Arc<ConnectionInfo>,
+        topic_guard: TopicGuard,
         reach: Reach,
-        (view, lens): (Option<View>, Option<Arc<Lens>>),
+        (view, row_filter): (Option<View>, Option<Arc<RowFilter>>),
         page: &Page,
         after: Position,
-        voice: Voice,
+        reader_format: ReaderFormat,
     ) -> Arrival {
-        let place = Place { position: after, offset: after };
+        let place = ReaderPosition { position: after, offset: after };
         let state = &page.view.state;
         Arrival {
-            facts,
-            attendance,
+            connection_info,
+            topic_guard,
             reach,
             view,
-            voice,
+            reader_format,
             created: state.created,
-            first: Passage::of(page, lens, place, voice),
+            first: StreamPage::of(page, row_filter, place, reader_format),
             renew_every: renew_every(state),
         }
     }
@@ -97,7 +97,7 @@ impl Arrival {
 
 /// How far a reader has got.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct ReaderPosition {
     /// It was given all of the stream up to here. `offset <= position`.
     position: Position,
     /// The last offset that it was told.
@@ -106,19 +106,24 @@ struct Place {
 
 /// A page of the store as a reader gets it.
 #[derive(Debug)]
-pub struct Passage {
+pub struct StreamPage {
     /// A `control` event at least.
     frame: Frame,
     events: usize,
-    reached: Place,
+    reached: ReaderPosition,
     closed: bool,
     created: Position,
     /// What it was seen through.
-    lens: Option<Arc<Lens>>,
+    row_filter: Option<Arc<RowFilter>>,
 }
 
-impl Passage {
-    fn of(page: &Page, lens: Option<Arc<Lens>>, place: Place, voice: Voice) -> Passage {
+impl StreamPage {
+    fn of(
+        page: &Page,
+        row_filter: Option<Arc<RowFilter>>,
+        place: ReaderPosition,
+        reader_format: ReaderFormat,
+    ) -> StreamPage {
         let state = &page.view.state;
         let offset = page.next(place.offset);
         let closed = page.up_to_date() && state.closed.is_some();
@@ -127,13 +132,16 @@ impl Passage {
             true => Extent::UpToDate,
             false => Extent::Partly,
         };
-        Passage {
-            frame: voice.frame(&page.events, offset, reach, now_ms()),
+        StreamPage {
+            frame: reader_format.frame(&page.events, offset, reach, now_ms()),
             events: page.events.len(),
-            reached: Place { position: place.position.max(page.scanned_to).max(offset), offset },
+            reached: ReaderPosition {
+                position: place.position.max(page.scanned_to).max(offset),
+                offset,
+            },
             closed,
             created: state.created,
-            lens,
+            row_filter,
         }
     }
 }
@@ -157,11 +165,11 @@ pub struct Reader {
     reach: Reach,
     /// What it sees of a table, if not all, and through what.
     view: Option<View>,
-    lens: Option<Arc<Lens>>,
+    row_filter: Option<Arc<RowFilter>>,
     /// Which stream of this name it reads.
     created: Position,
-    voice: Voice,
-    place: Place,
+    reader_format: ReaderFormat,
+    place: ReaderPosition,
     progress: Progress,
     ends_at_ms: u64,
 }
@@ -172,9 +180,9 @@ impl Reader {
     }
 
     /// Its place in an audience.
-    pub(crate) fn membership(&self, key: Key) -> (&Arc<str>, Circle, Member) {
-        let circle = Circle::Readers(self.view.clone());
-        (&self.stream, circle, Member { key, slot: Slot::OF_READER })
+    pub(crate) fn membership(&self, key: Key) -> (&Arc<str>, EncodingGroup, Follower) {
+        let encoding_group = EncodingGroup::Readers(self.view.clone());
+        (&self.stream, encoding_group, Follower { key, slot: Slot::OF_READER })
     }
 
     /// When it is to be looked after, if nothing is sent to it after this.
@@ -190,50 +198,52 @@ impl Connection {
     }
 
     /// Sends a reader something, which waits until the end of the turn.
-    fn give(&mut self, frame: &Frame, cargo: Cargo, now_ms: u64) {
+    fn give(&mut self, frame: &Frame, item: OutboxItem, now_ms: u64) {
         let bytes = frame.bytes(self.dialect());
         if let Some(reader) = &self.reader {
             self.next_ping_ms = reader.next_care_ms(now_ms);
         }
-        self.queue(bytes, cargo, now_ms);
+        self.queue(bytes, item, now_ms);
     }
 
     /// Sends a reader something at once, if nothing waits before it. Returns whether all is out.
-    fn give_straight(&mut self, frame: &Frame, cargo: Cargo, now_ms: u64) -> bool {
+    fn give_straight(&mut self, frame: &Frame, item: OutboxItem, now_ms: u64) -> bool {
         if !self.is_idle() {
-            self.give(frame, cargo, now_ms);
+            self.give(frame, item, now_ms);
             return false;
         }
         if let Some(reader) = &self.reader {
             self.next_ping_ms = reader.next_care_ms(now_ms);
         }
-        self.send_straight(frame.bytes(self.dialect()), cargo, now_ms)
+        self.send_straight(frame.bytes(self.dialect()), item, now_ms)
     }
 }
 
 impl Shard {
     /// Lets a reader in.
-    pub(crate) fn admit_reader(&mut self, outlet: Outlet, arrival: Arrival) -> Key {
-        let key = self.attach(outlet, arrival.facts, true);
+    pub(crate) fn admit_reader(&mut self, transport: Transport, arrival: Arrival) -> Key {
+        let key = self.attach(transport, arrival.connection_info, true);
         let sse_ms = ms(self.hub.options.streams.sse_duration);
-        let (now_ms, stream) = (self.now_ms, Arc::clone(arrival.attendance.stream()));
+        let (now_ms, stream) = (self.now_ms, Arc::clone(arrival.topic_guard.stream()));
         let Some(connection) = self.connection(key) else { return key };
-        let Arrival { reach, view, voice, created, first, renew_every, attendance, .. } = arrival;
-        let circle = Circle::Readers(view.clone());
+        let Arrival {
+            reach, view, reader_format, created, first, renew_every, topic_guard, ..
+        } = arrival;
+        let encoding_group = EncodingGroup::Readers(view.clone());
         connection.reader = Some(Reader {
             stream: Arc::clone(&stream),
             reach,
             view,
-            lens: None,
+            row_filter: None,
             created,
-            voice,
+            reader_format,
             place: first.reached,
             progress: Progress::Reading,
             ends_at_ms: now_ms.saturating_add(sse_ms),
         });
-        self.enter(&stream, circle, Member { key, slot: Slot::OF_READER });
+        self.enter(&stream, encoding_group, Follower { key, slot: Slot::OF_READER });
         // Until here, so that what the tail remembers since then is not forgotten.
-        drop(attendance);
+        drop(topic_guard);
         self.renew_every(&stream, renew_every);
         self.take_passage(key, &first);
         if self.hub.draining.is_cancelled() {
@@ -243,20 +253,20 @@ impl Shard {
     }
 
     /// Takes a page of the store that was read for a reader.
-    pub(crate) fn read_on(&mut self, key: Key, read: Result<Box<Passage>, Problem>) {
+    pub(crate) fn read_on(&mut self, key: Key, read: Result<Box<StreamPage>, Problem>) {
         let Some(connection) = self.connection(key) else { return };
         let Some(reader) = &mut connection.reader else { return };
         match read {
-            Ok(passage) if passage.created != reader.created => {
+            Ok(stream_page) if stream_page.created != reader.created => {
                 self.end_reader(key, &Frame::default());
             }
-            Ok(passage) if passage.events == 0 && !passage.closed => {
+            Ok(stream_page) if stream_page.events == 0 && !stream_page.closed => {
                 reader.progress = Progress::Behind;
-                reader.place = passage.reached;
-                reader.lens = passage.lens;
+                reader.place = stream_page.reached;
+                reader.row_filter = stream_page.row_filter;
                 self.touch(key.index);
             }
-            Ok(passage) => self.take_passage(key, &passage),
+            Ok(stream_page) => self.take_passage(key, &stream_page),
             Err(problem) => {
                 // The client comes back with its offset and is told properly.
                 tracing::debug!(code = problem.code(), stream = &*reader.stream, "sse ended");
@@ -265,18 +275,18 @@ impl Shard {
         }
     }
 
-    fn take_passage(&mut self, key: Key, passage: &Passage) {
+    fn take_passage(&mut self, key: Key, stream_page: &StreamPage) {
         let now_ms = self.now_ms;
         let Some(connection) = self.connection(key) else { return };
         let Some(reader) = &mut connection.reader else { return };
         reader.progress = Progress::Behind;
-        reader.place = passage.reached;
-        reader.lens.clone_from(&passage.lens);
-        if passage.closed {
-            return self.end_reader(key, &passage.frame);
+        reader.place = stream_page.reached;
+        reader.row_filter.clone_from(&stream_page.row_filter);
+        if stream_page.closed {
+            return self.end_reader(key, &stream_page.frame);
         }
-        connection.give(&passage.frame, Cargo::Replayed, now_ms);
-        add(&self.stats.replayed_events, passage.events as u64);
+        connection.give(&stream_page.frame, OutboxItem::Replayed, now_ms);
+        add(&self.stats.replayed_events, stream_page.events as u64);
         self.touch(key.index);
     }
 
@@ -297,7 +307,7 @@ impl Shard {
         }
         let blocked = connection.blocked;
         let Some(reader) = &mut connection.reader else { return };
-        let (Place { position, offset }, last) = (reader.place, news.last());
+        let (ReaderPosition { position, offset }, last) = (reader.place, news.last());
         let closes = news.ending.is_some();
         if reader.progress != Progress::Live || (position >= last && !closes) {
             return;
@@ -311,23 +321,24 @@ impl Shard {
             reader.place.position = last;
             return;
         }
-        let common = (position < news.first()).then(|| news.frame(reader.voice, wall_ms));
-        let frame = match common.filter(|common| reader.voice.takes(common)) {
+        let common = (position < news.first()).then(|| news.frame(reader.reader_format, wall_ms));
+        let frame = match common.filter(|common| reader.reader_format.takes(common)) {
             Some(common) => common,
             None => {
                 let rest = news.events_after(position);
-                reader.voice.frame(&rest, offset.max(last), news.extent(), wall_ms)
+                reader.reader_format.frame(&rest, offset.max(last), news.extent(), wall_ms)
             }
         };
         if closes {
             return self.end_reader(key, &frame);
         }
-        reader.place = Place { position: last, offset: last };
+        reader.place = ReaderPosition { position: last, offset: last };
         let events = news.event_count();
-        let cargo = Cargo::live(Slot::OF_READER, (position, last), events, news.created_at_ms());
+        let item =
+            OutboxItem::live(Slot::OF_READER, (position, last), events, news.created_at_ms());
         if !serving.alone {
-            connection.give(&frame, cargo, now_ms);
-        } else if connection.give_straight(&frame, cargo, now_ms) {
+            connection.give(&frame, item, now_ms);
+        } else if connection.give_straight(&frame, item, now_ms) {
             serving.created_at_ms = news.created_at_ms();
             serving.straight += events as u64;
             return;
@@ -337,7 +348,7 @@ impl Shard {
 
     /// Mentions to a reader that is live that the columns of its table changed. Its protocol has no word
     /// for that, so it is a comment.
-    pub(crate) fn mention(&mut self, key: Key, notice: &Notice) {
+    pub(crate) fn mention(&mut self, key: Key, notice: &SchemaChange) {
         let (now_ms, offset) = (self.now_ms, self.hub.offset(notice.position));
         let Some(connection) = self.connection(key).filter(|c| !c.closing && !c.blocked) else {
             return;
@@ -347,7 +358,7 @@ impl Shard {
             let view = connection.reader.as_ref().and_then(|reader| reader.view.as_ref());
             let what = notice.told_to(view).replace(['\n', '\r'], " ");
             let comment = Frame::of(&format!(": schema_changed {offset} {what}\n\n"));
-            connection.give(&comment, Cargo::Message, now_ms);
+            connection.give(&comment, OutboxItem::Message, now_ms);
             self.touch(key.index);
         }
     }
@@ -359,30 +370,30 @@ impl Shard {
         let Some(connection) = connection.filter(|c| c.is_hungry() && c.is_idle()) else { return };
         let Some(reader) = &mut connection.reader else { return };
         let Some(audience) = self.audiences.get(&reader.stream) else { return };
-        let topic = audience.attendance.topic();
-        let Place { position, offset } = reader.place;
+        let topic = audience.topic_guard.topic();
+        let ReaderPosition { position, offset } = reader.place;
         let look = topic.look(position, PIECE_BYTES).0;
         let (events, last, are_all) = match look.seen(&self.hub, reader.view.as_ref(), position) {
-            Sees::Events { events, last, are_all } => (events, last, are_all),
-            Sees::Nothing => {
+            SliceVisibility::Events { events, last, are_all } => (events, last, are_all),
+            SliceVisibility::Nothing => {
                 reader.progress = Progress::Live;
                 return;
             }
-            Sees::Closed => {
-                let frame = reader.voice.frame(&[], offset, Extent::Closed, wall_ms);
+            SliceVisibility::Closed => {
+                let frame = reader.reader_format.frame(&[], offset, Extent::Closed, wall_ms);
                 return self.end_reader(key, &frame);
             }
-            Sees::Ended => return self.end_reader(key, &Frame::default()),
-            Sees::Behind => {
+            SliceVisibility::Ended => return self.end_reader(key, &Frame::default()),
+            SliceVisibility::Behind => {
                 reader.progress = Progress::Reading;
                 add(&self.stats.replays, 1);
                 let (hub, shard) = (Arc::clone(&self.hub), self.handle.clone());
-                let wanted = Wanted {
+                let wanted = PageRequest {
                     stream: Arc::clone(&reader.stream),
                     reach: reader.reach.clone(),
                     view: reader.view.clone(),
                     place: reader.place,
-                    voice: reader.voice,
+                    reader_format: reader.reader_format,
                 };
                 let task = read_store(hub, shard, key, wanted);
                 self.hub.tasks.spawn(task);
@@ -394,20 +405,20 @@ impl Shard {
             self.touch(key.index);
             return;
         }
-        reader.place = Place { position: last, offset: last };
+        reader.place = ReaderPosition { position: last, offset: last };
         let reach = match are_all {
             true if topic.closes_at(last) => Extent::Closed,
             true => Extent::UpToDate,
             false => Extent::Partly,
         };
-        let frame = reader.voice.frame(&events, last, reach, wall_ms);
+        let frame = reader.reader_format.frame(&events, last, reach, wall_ms);
         if reach == Extent::Closed {
             return self.end_reader(key, &frame);
         }
         if are_all {
             reader.progress = Progress::Live;
         }
-        connection.give(&frame, Cargo::Replayed, now_ms);
+        connection.give(&frame, OutboxItem::Replayed, now_ms);
         add(&self.stats.replayed_events, events.len() as u64);
         self.touch(key.index);
     }
@@ -432,7 +443,7 @@ impl Shard {
     pub(crate) fn end_reader(&mut self, key: Key, last: &Frame) {
         let now_ms = self.now_ms;
         if let Some(connection) = self.connection(key) {
-            connection.give(last, Cargo::Last, now_ms);
+            connection.give(last, OutboxItem::Last, now_ms);
             connection.closing = true;
             self.touch(key.index);
         }
@@ -456,29 +467,29 @@ impl Shard {
         }
         connection.next_ping_ms = reader.next_care_ms(now_ms);
         if connection.is_idle() {
-            connection.queue(connection.dialect().ping(), Cargo::Ping, now_ms);
+            connection.queue(connection.dialect().ping(), OutboxItem::Ping, now_ms);
             self.touch(key.index);
         }
     }
 }
 
 /// What of the store is read for a reader.
-struct Wanted {
+struct PageRequest {
     stream: Arc<str>,
     reach: Reach,
     view: Option<View>,
-    place: Place,
-    voice: Voice,
+    place: ReaderPosition,
+    reader_format: ReaderFormat,
 }
 
 /// Reads a page of the store for a reader.
-async fn read_store(hub: Arc<Hub>, shard: Handle, key: Key, wanted: Wanted) {
-    let Wanted { stream, reach, view, place, voice } = wanted;
+async fn read_store(hub: Arc<Hub>, shard: Handle, key: Key, wanted: PageRequest) {
+    let PageRequest { stream, reach, view, place, reader_format } = wanted;
     let read = async {
         let limit = PASSAGE_LIMIT;
         let mut page = read_page(&hub, &stream, &reach, place.position, limit).await?;
-        let lens = see_page(&hub, view.as_ref(), &mut page).await?;
-        Ok(Box::new(Passage::of(&page, lens, place, voice)))
+        let row_filter = see_page(&hub, view.as_ref(), &mut page).await?;
+        Ok(Box::new(StreamPage::of(&page, row_filter, place, reader_format)))
     };
     let read = tokio::select! {
         read = read => read,

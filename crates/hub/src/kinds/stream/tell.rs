@@ -3,37 +3,37 @@
 use std::sync::Arc;
 
 use super::news::StreamNews;
-use crate::audience::{Circle, Member};
+use crate::audience::{EncodingGroup, Follower};
 use crate::kinds::News;
 use crate::log_feed::State;
 use crate::log_feed::unsorted::Delivery;
-use crate::outbox::Cargo;
+use crate::outbox::OutboxItem;
 use crate::reader_frame::Frame;
 use crate::round::{Round, Serving};
 use crate::shard::Shard;
-use crate::tail::{Ending, Glimpse};
+use crate::tail::{Ending, StreamSlice};
 
 impl Shard {
     /// Hands out what happened to a stream to those who follow it here.
-    pub(crate) fn see_stream(&mut self, glimpse: &Glimpse, alone: bool) {
-        let Some(audience) = self.audiences.get_mut(glimpse.topic.stream()) else { return };
-        if !Arc::ptr_eq(audience.attendance.topic(), &glimpse.topic) {
+    pub(crate) fn see_stream(&mut self, stream_slice: &StreamSlice, alone: bool) {
+        let Some(audience) = self.audiences.get_mut(stream_slice.topic.stream()) else { return };
+        if !Arc::ptr_eq(audience.topic_guard.topic(), &stream_slice.topic) {
             return;
         }
-        if glimpse.ending == Some(Ending::Closed) {
+        if stream_slice.ending == Some(Ending::Closed) {
             audience.closed = true;
         }
-        if let Some(unseen) = glimpse.unseen {
-            self.read_again(glimpse.topic.stream(), unseen);
+        if let Some(unseen) = stream_slice.unseen {
+            self.read_again(stream_slice.topic.stream(), unseen);
         }
-        let Glimpse { chunk, notice, ending, .. } = glimpse;
+        let StreamSlice { chunk, notice, ending, .. } = stream_slice;
         if chunk.is_none() && notice.is_none() && ending.is_none() {
             return;
         }
-        let Some(audience) = self.audiences.get(glimpse.topic.stream()) else { return };
-        let round = |(circle, members): (&Circle, &Arc<Vec<Member>>)| {
-            let news = News::Stream(Box::new(StreamNews::new(glimpse, circle)));
-            Round::new(news, Arc::clone(members))
+        let Some(audience) = self.audiences.get(stream_slice.topic.stream()) else { return };
+        let round = |(encoding_group, followers): (&EncodingGroup, &Arc<Vec<Follower>>)| {
+            let news = News::Stream(Box::new(StreamNews::new(stream_slice, encoding_group)));
+            Round::new(news, Arc::clone(followers))
         };
         let rounds = audience.groups().map(round).collect();
         self.fan_out(rounds, alone);
@@ -42,39 +42,39 @@ impl Shard {
 
 impl StreamNews {
     /// Tells one follower.
-    pub(crate) fn tell(&mut self, shard: &mut Shard, member: Member, serving: &mut Serving) {
-        let to_readers = self.circle.is_of_readers();
+    pub(crate) fn tell(&mut self, shard: &mut Shard, follower: Follower, serving: &mut Serving) {
+        let to_readers = self.encoding_group.is_of_readers();
         if self.in_doubt {
-            return shard.look_again(member, self);
+            return shard.look_again(follower, self);
         }
         if to_readers {
-            shard.deliver_to_reader(member.key, self, serving);
+            shard.deliver_to_reader(follower.key, self, serving);
             if let Some(notice) = &self.notice {
-                shard.mention(member.key, notice);
+                shard.mention(follower.key, notice);
             }
             return;
         }
         if !self.chunks.is_empty() {
-            shard.deliver(member, self, serving);
+            shard.deliver(follower, self, serving);
         }
         if let Some(notice) = &self.notice {
-            shard.deliver_notice(member, notice);
+            shard.deliver_notice(follower, notice);
         }
         if let Some(ending) = self.ending {
-            shard.deliver_ending(member, ending);
+            shard.deliver_ending(follower, ending);
         }
     }
 }
 
 impl Shard {
     /// Gives a round's events to one follower, unless it has them.
-    fn deliver(&mut self, member: Member, news: &mut StreamNews, serving: &mut Serving) {
-        let Some(connection) = self.connections.get_mut(member.key.index) else { return };
-        if connection.serial != member.key.serial || connection.closing {
+    fn deliver(&mut self, follower: Follower, news: &mut StreamNews, serving: &mut Serving) {
+        let Some(connection) = self.connections.get_mut(follower.key.index) else { return };
+        if connection.serial != follower.key.serial || connection.closing {
             return;
         }
         let (dialect, idle) = (connection.dialect(), connection.is_idle());
-        let Some(subscription) = connection.subscription(member.slot) else { return };
+        let Some(subscription) = connection.subscription(follower.slot) else { return };
         let (after, last) = (subscription.sent, news.last());
         let Some(feed) = subscription.kind.feed() else { return };
         if !feed.is_live() || after >= last {
@@ -89,8 +89,8 @@ impl Shard {
         let whole = after < news.first();
         if dialect.has_one_cursor() && !(whole && idle && serving.alone) {
             subscription.sent = last;
-            connection.unsorted.extend(Delivery::after(after, member.slot, &news.chunks));
-            return self.touch(member.key.index);
+            connection.unsorted.extend(Delivery::after(after, follower.slot, &news.chunks));
+            return self.touch(follower.key.index);
         }
         let (bytes, events) = if whole {
             (news.bytes(dialect, envelope, &mut self.deflater), news.event_count())
@@ -105,21 +105,21 @@ impl Shard {
         if dialect.has_one_cursor() {
             connection.furthest = connection.furthest.max(last);
         }
-        let cargo = Cargo::live(member.slot, (after, last), events, news.created_at_ms());
-        self.hand_over(member, bytes, cargo, serving);
+        let item = OutboxItem::live(follower.slot, (after, last), events, news.created_at_ms());
+        self.hand_over(follower, bytes, item, serving);
     }
 
     /// Ends what follows a stream that has ended, after what came before.
-    fn deliver_ending(&mut self, member: Member, ending: Ending) {
-        if self.connection(member.key).is_none() {
+    fn deliver_ending(&mut self, follower: Follower, ending: Ending) {
+        if self.connection(follower.key).is_none() {
             return;
         }
-        self.sort(member.key.index);
-        let feed = self.connection(member.key).and_then(|c| c.feed(member.slot));
+        self.sort(follower.key.index);
+        let feed = self.connection(follower.key).and_then(|c| c.feed(follower.slot));
         match (ending, feed.map(|feed| feed.state)) {
-            (Ending::Gone, _) => self.end(member.key, member.slot, "stream_deleted"),
+            (Ending::Gone, _) => self.end(follower.key, follower.slot, "stream_deleted"),
             (Ending::Closed, Some(State::Live)) => {
-                self.end(member.key, member.slot, "stream_closed");
+                self.end(follower.key, follower.slot, "stream_closed");
             }
             // Who reads the store learns of it there, after the rest.
             (Ending::Closed, _) => {}
@@ -128,25 +128,26 @@ impl Shard {
 
     /// Sends one who sees a part of a table back to the store, because the table is not what it was when
     /// it was last looked at.
-    fn look_again(&mut self, member: Member, news: &StreamNews) {
-        if let Some(notice) = news.notice.as_ref().filter(|_| !news.circle.is_of_readers()) {
-            self.deliver_notice(member, notice);
+    fn look_again(&mut self, follower: Follower, news: &StreamNews) {
+        if let Some(notice) = news.notice.as_ref().filter(|_| !news.encoding_group.is_of_readers())
+        {
+            self.deliver_notice(follower, notice);
         }
         match news.ending {
-            Some(Ending::Gone) if news.circle.is_of_readers() => {
-                self.end_reader(member.key, &Frame::default());
+            Some(Ending::Gone) if news.encoding_group.is_of_readers() => {
+                self.end_reader(follower.key, &Frame::default());
             }
-            Some(Ending::Gone) => self.end(member.key, member.slot, "stream_deleted"),
-            _ if news.circle.is_of_readers() => self.send_to_store(member.key),
-            _ => self.replay_if_live(member),
+            Some(Ending::Gone) => self.end(follower.key, follower.slot, "stream_deleted"),
+            _ if news.encoding_group.is_of_readers() => self.send_to_store(follower.key),
+            _ => self.replay_if_live(follower),
         }
     }
 
     /// Reads the store for one who got what happens until now.
-    pub(crate) fn replay_if_live(&mut self, member: Member) {
-        let feed = self.connection(member.key).and_then(|c| c.feed(member.slot));
+    pub(crate) fn replay_if_live(&mut self, follower: Follower) {
+        let feed = self.connection(follower.key).and_then(|c| c.feed(follower.slot));
         if feed.is_some_and(|feed| feed.is_live()) {
-            self.begin_replay(member.key, vec![member.slot]);
+            self.begin_replay(follower.key, vec![follower.slot]);
         }
     }
 }

@@ -52,7 +52,7 @@ async fn who_sees_a_part_waits_for_a_node_that_lags() {
         tokio::time::sleep(WAIT * 20).await;
         hub.tail.catch_up(&hub.store, &Vec::new()).await.expect("a log");
     };
-    let (lens, ()) = tokio::join!(see_page(&hub, Some(&view), &mut page), catch_up);
-    lens.expect("what is seen").expect("a lens");
+    let (row_filter, ()) = tokio::join!(see_page(&hub, Some(&view), &mut page), catch_up);
+    row_filter.expect("what is seen").expect("a row filter");
     assert_eq!(page.events.len(), 1);
 }

@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::issuer::{Issuer, SECRET, jwks};
 use super::server::{Answer, Publisher};
-use crate::auth::jwt::keeper::Pace;
+use crate::auth::jwt::refresh::RefreshSchedule;
 use crate::auth::jwt::source::JWKS_BYTES_MAX;
 use crate::auth::jwt::{Refusal, Verifier};
 use crate::options::{JwksSource, JwtOptions};
@@ -25,12 +25,14 @@ const OFTEN: Duration = Duration::from_millis(5);
 const PATIENT: Duration = Duration::from_secs(60);
 
 /// Read at the beginning, and whenever someone asks.
-const ON_DEMAND: Pace =
-    Pace { refresh: NEVER, retry: NEVER, cooldown: Duration::ZERO, wait: PATIENT };
+const ON_DEMAND: RefreshSchedule =
+    RefreshSchedule { refresh: NEVER, retry: NEVER, cooldown: Duration::ZERO, wait: PATIENT };
 /// Read at the beginning, and never again.
-const ONCE: Pace = Pace { refresh: NEVER, retry: NEVER, cooldown: NEVER, wait: PATIENT };
+const ONCE: RefreshSchedule =
+    RefreshSchedule { refresh: NEVER, retry: NEVER, cooldown: NEVER, wait: PATIENT };
 /// Read all the time, and never when someone asks.
-const BY_ITSELF: Pace = Pace { refresh: OFTEN, retry: OFTEN, cooldown: NEVER, wait: PATIENT };
+const BY_ITSELF: RefreshSchedule =
+    RefreshSchedule { refresh: OFTEN, retry: OFTEN, cooldown: NEVER, wait: PATIENT };
 
 /// Claims that are accepted today.
 fn claims() -> Value {
@@ -46,13 +48,13 @@ fn ada() -> Result<String, Refusal> {
     Ok("ada".to_owned())
 }
 
-fn verifier(jwks: JwksSource, pace: Pace) -> Arc<Verifier> {
+fn verifier(jwks: JwksSource, pace: RefreshSchedule) -> Arc<Verifier> {
     let options =
         JwtOptions { jwks: Some(jwks), secret: Some(SECRET.to_owned()), ..JwtOptions::default() };
     Arc::new(Verifier::with_pace(&options, Some(pace)).expect("a verifier"))
 }
 
-fn at(publisher: &Publisher, pace: Pace) -> Arc<Verifier> {
+fn at(publisher: &Publisher, pace: RefreshSchedule) -> Arc<Verifier> {
     verifier(JwksSource::Url(publisher.url.clone()), pace)
 }
 
@@ -203,7 +205,7 @@ async fn keys_that_cannot_be_loaded_yet_are_unavailable() {
 async fn nobody_waits_longer_than_they_should() {
     let issuer = Issuer::eddsa("d");
     let publisher = Publisher::start(Answer::Never).await;
-    let verifier = at(&publisher, Pace { wait: OFTEN, ..ONCE });
+    let verifier = at(&publisher, RefreshSchedule { wait: OFTEN, ..ONCE });
     // Neither for a server that does not answer, nor for a task that does not run.
     assert_eq!(user(&verifier, &issuer).await, Err(Refusal::KeysUnavailable));
     let _kept = kept(&verifier);

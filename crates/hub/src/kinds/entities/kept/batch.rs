@@ -2,7 +2,7 @@
 //!
 //! What someone waits for is committed as soon as the commit before it is done; what is only noted
 //! waits a little for company. If a commit fails and the store answers otherwise, something stands in
-//! the way of one connection's part of it: then each connection is tried by itself ([`Aside`]), and
+//! the way of one connection's part of it: then each connection is tried by itself ([`RetryQueue`]), and
 //! the others go on. Order matters within a connection only.
 
 use std::collections::VecDeque;
@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{Entities, EntityEdit, StoreError};
 
-use crate::bell::Bell;
+use crate::batch_notify::BatchNotify;
 
-use super::aside::Aside;
+use super::retry::RetryQueue;
 use super::work::Work;
 
 /// How long a note waits for others.
@@ -41,7 +41,7 @@ const ALONE_AT_ONCE: usize = 3;
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What a connection subscribes to, by code.
-pub type Kept = Vec<(String, Vec<String>)>;
+pub type EntitiesByCode = Vec<(String, Vec<String>)>;
 
 /// The word that something is committed, or why not.
 pub type Committed = oneshot::Receiver<Result<(), StoreError>>;
@@ -49,20 +49,20 @@ pub type Committed = oneshot::Receiver<Result<(), StoreError>>;
 /// What waits to be done.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    waiting: Mutex<Waiting>,
-    bell: Bell,
+    waiting: Mutex<PendingEdits>,
+    notify: BatchNotify,
     set_aside: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingEdits {
     queue: VecDeque<Work>,
     /// Of the queue.
     ids: usize,
-    aside: Aside,
+    aside: RetryQueue,
 }
 
-impl Waiting {
+impl PendingEdits {
     fn push(&mut self, work: Work) {
         self.ids += work.ids();
         self.queue.push_back(work);
@@ -81,7 +81,7 @@ impl Waiting {
 }
 
 impl Batch {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, PendingEdits> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,7 +93,7 @@ impl Batch {
             let _ = reply.send(Err(StoreError::Overloaded(waiting.ids)));
         } else {
             waiting.push(Work::Edit(edit, Some(reply)));
-            self.bell.ask();
+            self.notify.ask();
         }
         committed
     }
@@ -102,7 +102,7 @@ impl Batch {
     pub(super) fn settle(&self, connection_id: &str) -> Committed {
         let (reply, settled) = oneshot::channel();
         self.waiting().push(Work::Settle(connection_id.to_owned(), reply));
-        self.bell.ask();
+        self.notify.ask();
         settled
     }
 
@@ -110,7 +110,7 @@ impl Batch {
     /// there is no more of it than of what was asked for.
     pub(super) fn note(&self, edit: EntityEdit) {
         self.waiting().push(Work::Edit(edit, None));
-        self.bell.note();
+        self.notify.note();
     }
 
     /// Works until `stop`, and then does what is left.
@@ -126,7 +126,7 @@ impl Batch {
     /// Does what can be done together.
     async fn run_together(&self, store: &(impl Entities + ?Sized), stop: &CancellationToken) {
         loop {
-            let stopping = self.bell.heard(GATHER, stop).await;
+            let stopping = self.notify.heard(GATHER, stop).await;
             while !self.waiting().queue.is_empty() {
                 if self.work(store).await.is_err() {
                     if stopping || stop.is_cancelled() {

@@ -5,13 +5,13 @@
 //! without a question to the store. The store keeps it besides, for people and programs that ask who
 //! looks at what, and so that SQL can subscribe a connection to something.
 //!
-//! - [`batch`]: many changes of subscriptions, one commit, in order; `aside`: what cannot be in one
+//! - [`batch`]: many changes of subscriptions, one commit, in order; `retry`: what cannot be in one
 //! - [`permit`]: who may be told
 //! - `work`: something that waits for the store
 
-mod aside;
 mod batch;
 mod permit;
+mod retry;
 mod work;
 
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use tokio_util::sync::CancellationToken;
 use tidewire_store::{EntityEdit, StoreError};
 
 use crate::Hub;
-use crate::{Command, EntityDeed, KindCommand};
+use crate::{Command, EntityCommand, KindCommand};
 use tidewire_access::auth::Who;
 use tidewire_wire::websocket::CloseCode;
 
 use crate::directory::{Connected, Present, Registered};
 use batch::Batch;
-use permit::Known;
+use permit::CachedEntityTables;
 
-pub use batch::{Committed, Kept};
+pub use batch::{Committed, EntitiesByCode};
 
 /// How often subscriptions that nobody holds are looked for, in leases of a node: none is given up
 /// before its lease has ended.
@@ -44,7 +44,7 @@ const STALE: Duration = Duration::from_secs(24 * 3600);
 pub struct Entities {
     batch: Batch,
     pub connected: Connected,
-    known: Known,
+    known: CachedEntityTables,
 }
 
 impl Entities {
@@ -59,7 +59,7 @@ impl Entities {
     }
 
     /// What is kept of a connection, after all changes before this.
-    pub async fn look(hub: &Hub, connection_id: &str) -> Result<Kept, StoreError> {
+    pub async fn look(hub: &Hub, connection_id: &str) -> Result<EntitiesByCode, StoreError> {
         let settled = hub.entities.batch.settle(connection_id);
         settled.await.map_err(|_| StoreError::Closed)??;
         let _place = hub.replay_reads().acquire().await;
@@ -114,8 +114,8 @@ impl Hub {
         let present = self.entities.connected.ask_review(connection_id);
         let Some(Present { shard, key, identity }) = present else { return };
         self.tasks.spawn(async move {
-            let deed = EntityDeed::Review { identity };
-            let command = KindCommand::Entities { key, deed: Box::new(deed) };
+            let command = EntityCommand::Review { identity };
+            let command = KindCommand::Entities { key, command: Box::new(command) };
             shard.ask(Command::OfKind(command)).await;
         });
     }

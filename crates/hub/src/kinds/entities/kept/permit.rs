@@ -26,16 +26,16 @@ use tidewire_access::problem::Problem;
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Tables and the codes they carry.
-type Carriers = Arc<[(String, String)]>;
+type EntityTables = Arc<[(String, String)]>;
 
 /// What was read last, and when that began. Held while it is read again, so that many who come at once
 /// ask the store once.
 #[derive(Debug, Default)]
-pub(super) struct Known(Mutex<Option<(Instant, Carriers)>>);
+pub(super) struct CachedEntityTables(Mutex<Option<(Instant, EntityTables)>>);
 
 impl Hub {
     /// The watched tables that carry a code, as they were at some moment or later.
-    async fn carriers(&self, since: Option<Instant>) -> Result<Carriers, StoreError> {
+    async fn carriers(&self, since: Option<Instant>) -> Result<EntityTables, StoreError> {
         let mut known = self.entities.known.0.lock().await;
         if let Some((read, carriers)) = &*known
             && since.is_none_or(|since| *read >= since)
@@ -45,7 +45,7 @@ impl Hub {
         let now = Instant::now();
         let watches = self.store.watches().await?;
         let carrier = |watch: WatchView| Some((watch.table, watch.entity_code?));
-        let carriers: Carriers = watches.into_iter().filter_map(carrier).collect();
+        let carriers: EntityTables = watches.into_iter().filter_map(carrier).collect();
         *known = Some((now, Arc::clone(&carriers)));
         Ok(carriers)
     }

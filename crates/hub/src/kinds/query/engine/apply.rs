@@ -9,16 +9,16 @@ use tidewire_query::{Change, Event, Kind};
 use tidewire_store::{Operation, PageLimit, Position, TABLE_PREFIX, TailEvent, WantsPayload};
 
 use super::catalogue::changes_table;
-use super::desk::Keeper;
+use super::task::RunningQueryEngine;
 
 /// Events after which others get their turn.
 const EVENTS_A_TURN: usize = 512;
-/// Events read from the log at once, by a desk that has fallen behind.
+/// Events read from the log at once, by a query engine that has fallen behind.
 const PAGE: PageLimit = PageLimit { events: 2_000, bytes: 8 << 20 };
 /// How long to wait after the log could not be read.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// What a desk has missed.
+/// What a query engine has missed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lagging {
     /// What was missed ends here, or before.
@@ -27,7 +27,7 @@ pub(super) struct Lagging {
     due: Instant,
 }
 
-impl Keeper {
+impl RunningQueryEngine {
     /// Applies what is new of one look at the log.
     pub(super) async fn apply(&mut self, batch: &[TailEvent]) {
         for (number, event) in batch.iter().enumerate() {
@@ -103,7 +103,7 @@ impl Keeper {
         }
     }
 
-    /// Notes that more has happened than is kept for those who fall behind: the desk reads on by itself,
+    /// Notes that more has happened than is kept for those who fall behind: the query engine reads on by itself,
     /// up to where the log is known to be. What came after that is heard again.
     pub(super) fn lag(&mut self) {
         self.hub.queries.counters.lagged();

@@ -26,10 +26,10 @@ pub(super) enum Named {
 
 /// Tables by the names that queries give them.
 #[derive(Debug, Default)]
-pub(super) struct Catalogue(Mutex<Known>);
+pub(super) struct Catalogue(Mutex<TableEntry>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct TableEntry {
     /// Rises when something changes, so that what was read before is not kept after.
     generation: u64,
     shapes: HashMap<TableName, Arc<TableShape>>,
@@ -44,7 +44,7 @@ pub(super) fn changes_table(event: &TailEvent) -> Option<&str> {
 }
 
 impl Catalogue {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, TableEntry> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

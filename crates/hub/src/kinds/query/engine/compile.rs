@@ -13,12 +13,12 @@ use tidewire_query::{Access, Draft, Query, QueryKey, QueryLimits, TableName, Tab
 use tidewire_store::{CheckedQuery, LiveRead, SqlError, SqlLimits, StoreError, TABLE_PREFIX};
 
 use super::catalogue::Named;
-use super::origin::{Origin, ruled, within_reach};
+use super::origin::{QuerySource, ruled, within_reach};
 use super::problem;
 use crate::Hub;
 use crate::encode::put_json_string;
-use crate::lens;
-use crate::lens::Person;
+use crate::row_filter;
+use crate::row_filter::FilterCaller;
 use tidewire_access::auth::{Act, Identity, Who, audit};
 use tidewire_access::options::QueryOptions;
 use tidewire_access::problem::Problem;
@@ -38,7 +38,7 @@ pub struct Compiled {
     pub cost: Option<f64>,
     /// Who asked for it first, on whose account it is read.
     pub(super) owner: Who,
-    pub(super) origin: Arc<Origin>,
+    pub(super) origin: Arc<QuerySource>,
     /// The tables as it is bound to them.
     pub(super) tables: Vec<Arc<TableShape>>,
 }
@@ -58,14 +58,15 @@ impl Hub {
         if !self.options.queries.enabled {
             return Err(problem::disabled());
         }
-        let draft = Draft::parse(sql, params, lens::dialect(&self.store));
+        let draft = Draft::parse(sql, params, row_filter::dialect(&self.store));
         let draft = draft.map_err(problem::refused)?;
         let named = self.queries.catalogue.look_up(&self.store, draft.tables()).await?;
         let access = self.access_to(identity, draft.tables(), &named).await?;
         let mut tables = within_reach(identity, draft.tables(), named, &access)?;
-        let ruled = ruled(&tables, &access, lens::dialect(&self.store));
+        let ruled = ruled(&tables, &access, row_filter::dialect(&self.store));
         self.add_ruled(&ruled, &mut tables).await?;
-        let origin = Arc::new(Origin { draft, access, ruled, person: Person::of(identity) });
+        let origin =
+            Arc::new(QuerySource { draft, access, ruled, person: FilterCaller::of(identity) });
         let query = match origin.bind(&tables, self.query_limits()) {
             Ok(query) => query,
             Err(refusal) => {
@@ -81,7 +82,7 @@ impl Hub {
                 // What the database says of a rule is not for those whom the rule keeps out.
                 let is_wrong = matches!(&error, SqlError::Wrong(wrong) if is_of_text(wrong.code));
                 if is_wrong && let Some(table) = self.blame_rules(&origin, &tables).await {
-                    return Err(lens::rule_cannot_be_kept(&table));
+                    return Err(row_filter::rule_cannot_be_kept(&table));
                 }
                 let place = |position| origin.place(&tables, self.query_limits(), position);
                 let problem = problem::check_failed(error, place);

@@ -33,21 +33,21 @@ pub struct Counts {
 
 /// Those who were told something since the counts were last taken.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct ChangedCounts {
     told: mpsc::UnboundedSender<Arc<Counts>>,
     /// Locked by whoever takes the counts, and nobody else.
     taken: Mutex<mpsc::UnboundedReceiver<Arc<Counts>>>,
 }
 
-impl Default for Counted {
-    fn default() -> Counted {
+impl Default for ChangedCounts {
+    fn default() -> ChangedCounts {
         // Without a bound but the number of subscriptions: each is in it once.
         let (told, taken) = mpsc::unbounded_channel();
-        Counted { told, taken: Mutex::new(taken) }
+        ChangedCounts { told, taken: Mutex::new(taken) }
     }
 }
 
-impl Counted {
+impl ChangedCounts {
     /// What was counted since it was last taken.
     pub(super) fn take(&self) -> Vec<LiveQueryEdit> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidewire_query::{AskKind, Engine, PlanName};
 
-use super::desk::Kept;
+use super::task::EngineQuery;
 use crate::Hub;
 use tidewire_wire::exposition::{write_counters, write_gauges};
 
@@ -14,7 +14,7 @@ const PLANS: [PlanName; 4] =
     [PlanName::Filter, PlanName::Window, PlanName::Aggregate, PlanName::Requery];
 const KINDS: [&str; 3] = ["begin", "refill", "requery"];
 
-/// Counters and gauges of the desk. Written by it alone, read by whoever asks.
+/// Counters and gauges of the query engine. Written by it alone, read by whoever asks.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     queries: [AtomicU64; 4],
@@ -51,7 +51,7 @@ impl Counters {
         &self,
         engine: &Engine,
         reads: usize,
-        kept: impl Iterator<Item = &'a Kept>,
+        kept: impl Iterator<Item = &'a EngineQuery>,
     ) {
         let stats = engine.stats();
         let mut by_plan = [0; 4];

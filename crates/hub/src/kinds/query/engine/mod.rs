@@ -1,18 +1,18 @@
 //! Live SQL queries on this node.
 //!
 //! ```text
-//!   subscribe ──► compile ──► shard ──order──► desk ──ask──► reads ──► store
+//!   subscribe ──► compile ──► shard ──command──► task ──ask──► reads ──► store
 //!                                      tail ──events──► (Engine)
-//!                             shard ◄──sight── news ◄──outputs
+//!                             shard ◄──updates── news ◄──outputs
 //! ```
 //!
-//! There is one engine a node, in a task of its own: the [`desk`]. Queries that are the same are kept
-//! once, whoever follows them. The desk does not hold up the follower of the log: one that falls behind
+//! There is one engine a node, in a task of its own: the [`task`]. Queries that are the same are kept
+//! once, whoever follows them. The query engine does not hold up the follower of the log: one that falls behind
 //! reads on by itself.
 //!
 //! - [`catalogue`]: what the tables are; [`compile`]: from SQL to a query; [`origin`]: what that is bound from
 //! - [`rebind`]: bound anew when a table has changed; [`rules`]: whether rules can be kept
-//! - [`reads`]: rows from the database, by [`fair`] turns; [`settle`]: where in the log they stand; [`resume`]: going on
+//! - [`reads`]: rows from the database, by [`fair_queue`] turns; [`settle`]: where in the log they stand; [`resume`]: going on
 //!   from an offset
 //! - [`news`]: what is told, written once for all; [`registry`]: the list of live queries, [`counts`]: what
 //!   it says was told
@@ -20,14 +20,13 @@
 //! - `apply`: events of the log, told to the engine in order, each once
 //! - `rows`: what reads of the database gave, told to the engine
 //! - `table`: a table that is not what it was
-//! - `told`: what the engine says, turned into what is done about it
+//! - `updates`: what the engine says, turned into what is done about it
 
 mod apply;
 mod catalogue;
 mod compile;
 mod counts;
-mod desk;
-mod fair;
+mod fair_queue;
 mod metrics;
 mod news;
 mod origin;
@@ -40,7 +39,8 @@ mod rows;
 mod rules;
 mod settle;
 mod table;
-mod told;
+mod task;
+mod updates;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,10 +51,10 @@ use tidewire_query::{QueryKey, Subscriber};
 use tidewire_store::Position;
 
 use crate::Hub;
-use crate::lens::PatternSeat;
+use crate::row_filter::PatternPermit;
 use tidewire_access::auth::{Identity, Who};
 use tidewire_access::problem::Problem;
-use tidewire_wire::seats::{Seat, Seats};
+use tidewire_wire::keyed_permits::{KeyedPermit, KeyedPermits};
 
 use catalogue::Catalogue;
 use compile::Checks;
@@ -62,32 +62,32 @@ use metrics::Counters;
 
 pub use compile::Compiled;
 pub use counts::Counts;
-pub use desk::Desk;
 pub use metrics::write as write_metrics;
-pub use news::{Change, News, QuerySight, piece};
+pub use news::{Change, News, QueryUpdates, piece};
 pub use problem::{ended, for_those_without_sql, not_over_sse, too_many};
 pub use registry::Registry;
-pub use told::query_of;
+pub use task::QueryEngineTask;
+pub use updates::query_of;
 
 /// The places of a query among those of someone, given back when dropped.
 #[derive(Debug)]
 pub struct QuerySeats {
-    _one: Seat<Who>,
-    _patterns: Vec<PatternSeat>,
+    _one: KeyedPermit<Who>,
+    _patterns: Vec<PatternPermit>,
 }
 
 impl QuerySeats {
-    pub fn new(one: Seat<Who>, patterns: Vec<PatternSeat>) -> QuerySeats {
+    pub fn new(one: KeyedPermit<Who>, patterns: Vec<PatternPermit>) -> QuerySeats {
         QuerySeats { _one: one, _patterns: patterns }
     }
 }
 
-/// Where the desk's sights go: one way for each shard.
-pub(crate) type QuerySinks = Vec<mpsc::Sender<Arc<QuerySight>>>;
+/// Where the query engine's batches go: one way for each shard.
+pub(crate) type UpdateSenders = Vec<mpsc::Sender<Arc<QueryUpdates>>>;
 
-/// What the desk is asked.
+/// What the query engine is asked.
 #[derive(Debug)]
-pub enum Order {
+pub enum EngineCommand {
     /// Someone follows a query from now on, or goes on from where they were.
     Subscribe {
         who: Subscriber,
@@ -108,40 +108,42 @@ pub enum Order {
 /// Live queries, as the rest of the node knows them.
 #[derive(Debug)]
 pub struct Queries {
-    /// Without a bound but the number of subscriptions: a shard must never wait for the desk, which may
+    /// Without a bound but the number of subscriptions: a shard must never wait for the query engine, which may
     /// wait for it.
-    orders: mpsc::UnboundedSender<Order>,
+    orders: mpsc::UnboundedSender<EngineCommand>,
     next_subscriber: AtomicU64,
     catalogue: Catalogue,
     checks: Checks,
-    seats: Seats<Who>,
+    seats: KeyedPermits<Who>,
     /// Patterns of someone on a table.
-    patterns: Seats<(Who, Box<str>)>,
+    patterns: KeyedPermits<(Who, Box<str>)>,
     counters: Counters,
     pub registry: Registry,
 }
 
 impl Queries {
-    /// The handle, and what its desk is to listen to.
-    pub fn new() -> (Queries, mpsc::UnboundedReceiver<Order>) {
+    /// The handle, and what its query engine is to listen to.
+    pub fn new() -> (Queries, mpsc::UnboundedReceiver<EngineCommand>) {
         let (orders, ordered) = mpsc::unbounded_channel();
         let queries = Queries {
             orders,
             next_subscriber: AtomicU64::new(0),
             catalogue: Catalogue::default(),
             checks: Checks::default(),
-            seats: Seats::default(),
-            patterns: Seats::default(),
+            seats: KeyedPermits::default(),
+            patterns: KeyedPermits::default(),
             counters: Counters::default(),
             registry: Registry::default(),
         };
         (queries, ordered)
     }
 
-    /// Asks the desk for something. A desk that is gone belongs to a server that stops: who leaves has
+    /// Asks the query engine for something. A query engine that is gone belongs to a server that stops: who leaves has
     /// nothing to ask of it, but who comes is not served.
-    pub fn order(&self, order: Order) {
-        if let Err(mpsc::error::SendError(Order::Subscribe { who, .. })) = self.orders.send(order) {
+    pub fn order(&self, order: EngineCommand) {
+        if let Err(mpsc::error::SendError(EngineCommand::Subscribe { who, .. })) =
+            self.orders.send(order)
+        {
             tracing::error!(?who, "live queries are not kept any more; a subscription is lost");
         }
     }
@@ -154,7 +156,7 @@ impl Queries {
 
 impl Hub {
     /// A place among the queries of someone, given back when dropped.
-    pub fn query_seat(&self, identity: &Identity) -> Result<Seat<Who>, Problem> {
+    pub fn query_seat(&self, identity: &Identity) -> Result<KeyedPermit<Who>, Problem> {
         let per_identity_max = self.options.queries.per_identity_max;
         let seat = self.queries.seats.take(identity.who().clone(), per_identity_max);
         seat.ok_or_else(|| problem::too_many("queries.per_identity_max", per_identity_max))
@@ -166,7 +168,7 @@ impl Hub {
         identity: &Identity,
         table: &str,
         patterns: usize,
-    ) -> Result<Option<PatternSeat>, Problem> {
+    ) -> Result<Option<PatternPermit>, Problem> {
         if patterns == 0 {
             return Ok(None);
         }
@@ -181,7 +183,7 @@ impl Hub {
         &self,
         identity: &Identity,
         compiled: &Compiled,
-    ) -> Result<Vec<PatternSeat>, Problem> {
+    ) -> Result<Vec<PatternPermit>, Problem> {
         let patterns = compiled.query.unindexed_patterns().into_iter();
         let seats = patterns.map(|(table, count)| self.pattern_seat(identity, table, count));
         seats.filter_map(Result::transpose).collect()

@@ -1,4 +1,4 @@
-//! What the desk tells the shards, and how it is told to clients.
+//! What the query engine tells the shards, and how it is told to clients.
 //!
 //! What a change says is the same for all who follow its query but for the name that they have for it:
 //! so it is written once, and each shard makes its frames once for each name and dialect.
@@ -18,9 +18,9 @@ use tidewire_wire::websocket::deflate::Deflater;
 /// Bytes of rows after which a message ends and another begins.
 pub(crate) const PART_BYTES: usize = 64 << 10;
 
-/// What one turn of the desk brought.
+/// What one turn of the query engine brought.
 #[derive(Debug)]
-pub struct QuerySight {
+pub struct QueryUpdates {
     /// All queries have everything up to here that is settled.
     pub position: Position,
     pub news: Vec<Arc<News>>,
@@ -80,14 +80,14 @@ pub struct Change {
 
 /// What happened to a result, as messages call it.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum RowOperation {
     Delete,
     Update,
     Insert,
 }
 
 /// One row of a message.
-struct Told<'a> {
+struct RowUpdate<'a> {
     row: &'a RowText,
     old: Option<&'a RowText>,
     from: Option<u32>,
@@ -150,8 +150,8 @@ impl Change {
 fn with_steps<T>(delta: &Delta, then: impl FnOnce(Vec<messages::Change<'_>>) -> T) -> T {
     let places = delta.places.as_ref();
     let place = |of: Option<&Vec<u32>>, index: usize| of.and_then(|all| all.get(index)).copied();
-    let mut deleted: Vec<Told<'_>> = (0..delta.deleted.len())
-        .map(|index| Told {
+    let mut deleted: Vec<RowUpdate<'_>> = (0..delta.deleted.len())
+        .map(|index| RowUpdate {
             row: &delta.deleted[index],
             old: None,
             from: place(places.map(|places| &places.deleted), index),
@@ -160,16 +160,16 @@ fn with_steps<T>(delta: &Delta, then: impl FnOnce(Vec<messages::Change<'_>>) -> 
         .collect();
     deleted.sort_by_key(|told| std::cmp::Reverse(told.from));
     let moves = places.map(|places| &places.updated);
-    let updated: Vec<Told<'_>> = (0..delta.updated.len())
+    let updated: Vec<RowUpdate<'_>> = (0..delta.updated.len())
         .map(|index| {
             let (old, row) = &delta.updated[index];
             let moved = moves.and_then(|moves| moves.get(index));
             let (from, at) = (moved.map(|moved| moved.0), moved.map(|moved| moved.1));
-            Told { row, old: Some(old), from, at }
+            RowUpdate { row, old: Some(old), from, at }
         })
         .collect();
-    let mut inserted: Vec<Told<'_>> = (0..delta.inserted.len())
-        .map(|index| Told {
+    let mut inserted: Vec<RowUpdate<'_>> = (0..delta.inserted.len())
+        .map(|index| RowUpdate {
             row: &delta.inserted[index],
             old: None,
             from: None,
@@ -179,20 +179,20 @@ fn with_steps<T>(delta: &Delta, then: impl FnOnce(Vec<messages::Change<'_>>) -> 
     inserted.sort_by_key(|told| told.at);
     let whole = if places.is_some() { usize::MAX } else { PART_BYTES };
     let mut changes = Vec::new();
-    cut(Step::Delete, &deleted, PART_BYTES, &mut changes);
-    cut(Step::Update, &updated, whole, &mut changes);
-    cut(Step::Insert, &inserted, PART_BYTES, &mut changes);
+    cut(RowOperation::Delete, &deleted, PART_BYTES, &mut changes);
+    cut(RowOperation::Update, &updated, whole, &mut changes);
+    cut(RowOperation::Insert, &inserted, PART_BYTES, &mut changes);
     then(changes)
 }
 
 /// Cuts the rows of a step into messages of so many bytes.
 fn cut<'a>(
-    step: Step,
-    rows: &[Told<'a>],
+    step: RowOperation,
+    rows: &[RowUpdate<'a>],
     bytes_max: usize,
     changes: &mut Vec<messages::Change<'a>>,
 ) {
-    let bytes = |told: &Told<'_>| told.row.len() + told.old.map_or(0, |old| old.len());
+    let bytes = |told: &RowUpdate<'_>| told.row.len() + told.old.map_or(0, |old| old.len());
     let mut rest = rows;
     while !rest.is_empty() {
         let mut total = 0;
@@ -209,16 +209,16 @@ fn cut<'a>(
 }
 
 /// A message about some rows, which does not say yet where it stands.
-fn change_of<'a>(step: Step, rows: &[Told<'a>]) -> messages::Change<'a> {
+fn change_of<'a>(step: RowOperation, rows: &[RowUpdate<'a>]) -> messages::Change<'a> {
     messages::Change {
         query_id: None,
         change_type: match step {
-            Step::Delete => "DELETE",
-            Step::Update => "UPDATE",
-            Step::Insert => "INSERT",
+            RowOperation::Delete => "DELETE",
+            RowOperation::Update => "UPDATE",
+            RowOperation::Insert => "INSERT",
         },
         rows: rows.iter().map(|told| Json::from(&**told.row)).collect(),
-        old_rows: matches!(step, Step::Update).then(|| {
+        old_rows: matches!(step, RowOperation::Update).then(|| {
             rows.iter().filter_map(|told| told.old).map(|old| Json::from(&**old)).collect()
         }),
         from: rows.iter().filter_map(|told| told.from).collect(),

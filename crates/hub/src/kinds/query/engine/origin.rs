@@ -9,23 +9,23 @@ use tidewire_query::{
 
 use super::catalogue::Named;
 use super::compile::event_name;
-use crate::lens;
-use crate::lens::Person;
+use crate::row_filter;
+use crate::row_filter::FilterCaller;
 use tidewire_access::auth::Identity;
 use tidewire_access::problem::Problem;
 
 /// What a query is bound from, and again when a table has changed.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(super) struct QuerySource {
     pub(super) draft: Draft,
     /// What its caller may see of each table, by the names of their events.
     pub(super) access: HashMap<String, Access>,
     /// Tables that rules about those read, and the query does not.
     pub(super) ruled: Vec<TableName>,
-    pub(super) person: Person,
+    pub(super) person: FilterCaller,
 }
 
-impl Origin {
+impl QuerySource {
     /// Whether rows are hidden from the caller.
     pub(super) fn sees_part(&self) -> bool {
         let hides = |access: &Access| !access.rules.is_empty() || access.tenants.is_some();
@@ -94,14 +94,16 @@ pub(super) fn within_reach(
             Named::Watched(shape) => {
                 if !access.get(&told).is_some_and(|access| reaches(access, &shape)) {
                     // Its rows are of no tenant, and out of this caller's reach.
-                    return Err(lens::table_not_found(&told));
+                    return Err(row_filter::table_not_found(&told));
                 }
                 tables.push((name.clone(), shape));
             }
             Named::NotWatched(_) if !is_of_tenants => {
-                return Err(lens::table_not_watched(&told));
+                return Err(row_filter::table_not_watched(&told));
             }
-            Named::NotWatched(_) | Named::Unknown => return Err(lens::table_not_found(&told)),
+            Named::NotWatched(_) | Named::Unknown => {
+                return Err(row_filter::table_not_found(&told));
+            }
         }
     }
     Ok(tables)
@@ -109,7 +111,7 @@ pub(super) fn within_reach(
 
 /// Whether rows of a table may be someone's to see: one without a tenant's column is of no tenant.
 fn reaches(access: &Access, shape: &TableShape) -> bool {
-    let covers = |tenants| lens::covers(tenants, None);
+    let covers = |tenants| row_filter::covers(tenants, None);
     shape.host_column.is_some() || access.tenants.as_ref().is_none_or(covers)
 }
 

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tidewire_query::{AskId, AskKind, QueryId};
 use tidewire_store::{LiveRead, LiveRows, SharedStore, SqlError, SqlProblem};
 
-use super::fair::Turns;
+use super::fair_queue::FairQueue;
 use super::problem;
 use tidewire_access::auth::Who;
 use tidewire_access::options::QueryOptions;
@@ -55,7 +55,7 @@ pub(super) struct Done {
 
 /// How a query has fared.
 #[derive(Debug, Default)]
-struct Pace {
+struct ReadBackoff {
     /// When it may be run again.
     rest_until: Option<Instant>,
     slow: u32,
@@ -71,57 +71,57 @@ struct Running {
 
 /// Asks that wait, of one kind.
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingReads {
     /// May begin.
-    ready: Turns<Who, Ask>,
+    ready: FairQueue<Who, Ask>,
     /// By when they may begin, the earliest first.
-    later: BinaryHeap<Reverse<Later>>,
+    later: BinaryHeap<Reverse<DelayedRead>>,
 }
 
 /// An ask that is not due, in the order of when it is.
 #[derive(Debug)]
-struct Later(Ask);
+struct DelayedRead(Ask);
 
-impl Later {
+impl DelayedRead {
     fn order(&self) -> (Instant, u64) {
         (self.0.due, self.0.id.0)
     }
 }
 
-impl PartialEq for Later {
-    fn eq(&self, other: &Later) -> bool {
+impl PartialEq for DelayedRead {
+    fn eq(&self, other: &DelayedRead) -> bool {
         self.order() == other.order()
     }
 }
 
-impl Eq for Later {}
+impl Eq for DelayedRead {}
 
-impl PartialOrd for Later {
-    fn partial_cmp(&self, other: &Later) -> Option<std::cmp::Ordering> {
+impl PartialOrd for DelayedRead {
+    fn partial_cmp(&self, other: &DelayedRead) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Later {
-    fn cmp(&self, other: &Later) -> std::cmp::Ordering {
+impl Ord for DelayedRead {
+    fn cmp(&self, other: &DelayedRead) -> std::cmp::Ordering {
         self.order().cmp(&other.order())
     }
 }
 
-impl Waiting {
+impl WaitingReads {
     fn len(&self) -> usize {
         self.ready.len() + self.later.len()
     }
 
     /// When the next of those that are not due is.
     fn next_due(&self) -> Option<Instant> {
-        self.later.peek().map(|Reverse(Later(ask))| ask.due)
+        self.later.peek().map(|Reverse(DelayedRead(ask))| ask.due)
     }
 
     /// Lets those begin that are due.
     fn ripen(&mut self, now: Instant) {
         while self.next_due().is_some_and(|due| due <= now)
-            && let Some(Reverse(Later(ask))) = self.later.pop()
+            && let Some(Reverse(DelayedRead(ask))) = self.later.pop()
         {
             let owner = ask.owner.clone();
             self.ready.push(&owner, ask);
@@ -131,7 +131,7 @@ impl Waiting {
 
 /// What became of asks that were to begin.
 #[derive(Debug, Default)]
-pub(crate) struct Begun {
+pub(crate) struct StartedReads {
     /// When more may begin, if nothing else happens before.
     pub(super) next: Option<Instant>,
     /// Those that nobody awaits any more.
@@ -141,14 +141,14 @@ pub(crate) struct Begun {
 /// The reads of a node.
 #[derive(Debug)]
 pub(super) struct Reads {
-    waiting: [Waiting; 3],
+    waiting: [WaitingReads; 3],
     /// With more that wait, those that nobody awaits are looked for among them.
     sweep_at: usize,
     running: JoinSet<Done>,
     requeries: usize,
     /// How many are under way on whose account, and how many of them run a query again.
     owners: HashMap<Who, Running>,
-    paces: HashMap<QueryId, Pace>,
+    paces: HashMap<QueryId, ReadBackoff>,
     reads_max: usize,
     requeries_max: usize,
     pause: Duration,
@@ -205,7 +205,7 @@ impl Reads {
     }
 
     fn wait(&mut self, ask: Ask) {
-        self.waiting[rank(ask.kind)].later.push(Reverse(Later(ask)));
+        self.waiting[rank(ask.kind)].later.push(Reverse(DelayedRead(ask)));
     }
 
     /// Begins what may begin, of what is awaited.
@@ -214,8 +214,8 @@ impl Reads {
         store: &SharedStore,
         now: Instant,
         awaits: impl Fn(AskId) -> bool,
-    ) -> Begun {
-        let mut begun = Begun::default();
+    ) -> StartedReads {
+        let mut begun = StartedReads::default();
         if self.waiting() > self.sweep_at {
             self.sweep(&awaits, &mut begun.dropped);
         }
@@ -229,7 +229,7 @@ impl Reads {
                 }
             }
         }
-        begun.next = self.waiting.iter().filter_map(Waiting::next_due).min();
+        begun.next = self.waiting.iter().filter_map(WaitingReads::next_due).min();
         begun
     }
 
@@ -274,7 +274,7 @@ impl Reads {
         };
         for waiting in &mut self.waiting {
             waiting.ready.retain(&mut stays);
-            waiting.later.retain(|Reverse(Later(ask))| stays(ask));
+            waiting.later.retain(|Reverse(DelayedRead(ask))| stays(ask));
         }
         self.sweep_at = SWEEP_MIN.max(self.waiting() * 2);
     }
@@ -307,7 +307,7 @@ impl Reads {
     /// Notes that a read gave its rows.
     pub(super) fn succeeded(&mut self, query: QueryId, took: Duration, now: Instant) {
         let rest_until = Some(now + self.pause.max(took * PAUSE_FACTOR));
-        self.paces.insert(query, Pace { rest_until, slow: 0, failures: 0 });
+        self.paces.insert(query, ReadBackoff { rest_until, slow: 0, failures: 0 });
     }
 
     /// Tries again what failed for the moment.
@@ -336,7 +336,7 @@ impl Reads {
     }
 
     fn waiting(&self) -> usize {
-        self.waiting.iter().map(Waiting::len).sum()
+        self.waiting.iter().map(WaitingReads::len).sum()
     }
 
     /// Reads that wait or are under way.
@@ -388,10 +388,10 @@ mod tests {
     #[test]
     fn asks_are_ready_in_the_order_in_which_they_are_due() {
         let now = Instant::now();
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingReads::default();
         for (id, wait_ms) in [(1, 30), (2, 10), (3, 99), (4, 10)] {
             let due = now + Duration::from_millis(wait_ms);
-            waiting.later.push(Reverse(Later(ask(id, AskKind::Requery, due))));
+            waiting.later.push(Reverse(DelayedRead(ask(id, AskKind::Requery, due))));
         }
         waiting.ripen(now + Duration::from_millis(30));
         let ready = std::iter::from_fn(|| waiting.ready.pop(|_| true));

@@ -80,11 +80,11 @@ impl Compiled {
 }
 
 /// A query and the tables that it is bound to.
-type Tied<'a> = (&'a Query, &'a [Arc<TableShape>]);
+type BoundQuery<'a> = (&'a Query, &'a [Arc<TableShape>]);
 
 /// Whether it is plain that the result's columns are of the types that they were: they are those of one
 /// table. So that the database need not be asked for each of very many filters.
-fn has_same_types((was, before): Tied<'_>, (is, after): Tied<'_>) -> bool {
+fn has_same_types((was, before): BoundQuery<'_>, (is, after): BoundQuery<'_>) -> bool {
     let (Plan::Filter(was), Plan::Filter(is)) = (&was.plan, &is.plan) else { return false };
     let ([before], [after]) = (before, after) else { return false };
     was.projection == is.projection

@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{LiveQueryEdit, LiveQueryRow, StoreError};
 
-use super::counts::{Counted, Counts};
+use super::counts::{ChangedCounts, Counts};
 use crate::Hub;
-use crate::bell::Bell;
+use crate::batch_notify::BatchNotify;
 
 /// How long a change waits for others.
 const GATHER: Duration = Duration::from_millis(100);
@@ -38,9 +38,9 @@ pub struct Registry {
     /// Without a bound: a shard must not wait. It is emptied all the while ([`Registry::hearing`]).
     said: mpsc::UnboundedSender<Said>,
     /// Never locked by a shard.
-    book: Mutex<Book>,
-    bell: Bell,
-    pub(super) counted: Counted,
+    book: Mutex<QueryListing>,
+    notify: BatchNotify,
+    pub(super) counted: ChangedCounts,
 }
 
 /// What a shard says of a query, by its `live_id`.
@@ -54,27 +54,27 @@ enum Said {
 impl Default for Registry {
     fn default() -> Registry {
         let (said, heard) = mpsc::unbounded_channel();
-        let (served, wishes, gone) = Default::default();
-        let book = Mutex::new(Book { heard, served, wishes, gone });
-        Registry { said, book, bell: Bell::default(), counted: Counted::default() }
+        let (served, pending_edits, gone) = Default::default();
+        let book = Mutex::new(QueryListing { heard, served, pending_edits, gone });
+        Registry { said, book, notify: BatchNotify::default(), counted: ChangedCounts::default() }
     }
 }
 
 #[derive(Debug)]
-struct Book {
+struct QueryListing {
     /// What is yet to be entered.
     heard: mpsc::UnboundedReceiver<Said>,
     /// What this node serves, by connection and `live_id`.
     served: HashMap<String, BTreeMap<String, LiveQueryRow>>,
     /// Rows that are to change, by `live_id`.
-    wishes: BTreeMap<String, Wish>,
+    pending_edits: BTreeMap<String, ListEdit>,
     /// Connections whose rows are to go.
     gone: BTreeSet<String>,
 }
 
 /// What is to become of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum ListEdit {
     /// It is to be there, with what was counted for it.
     There,
     /// It is to be there, as if it had not been.
@@ -85,8 +85,8 @@ enum Wish {
 
 /// What goes into one commit.
 #[derive(Debug, Default)]
-struct Taken {
-    wishes: Vec<(String, Wish)>,
+struct ListBatch {
+    pending_edits: Vec<(String, ListEdit)>,
     gone: Vec<String>,
     edits: Vec<LiveQueryEdit>,
 }
@@ -96,7 +96,7 @@ fn connection_of(live_id: &str) -> &str {
     live_id.split_once('-').map_or(live_id, |(connection_id, _)| connection_id)
 }
 
-impl Book {
+impl QueryListing {
     /// Enters what was said.
     fn hear(&mut self) {
         while let Ok(said) = self.heard.try_recv() {
@@ -109,7 +109,7 @@ impl Book {
     }
 
     fn opened(&mut self, row: LiveQueryRow) {
-        self.wishes.insert(row.live_id.clone(), Wish::Anew);
+        self.pending_edits.insert(row.live_id.clone(), ListEdit::Anew);
         let of_connection = self.served.entry(row.connection_id.clone()).or_default();
         of_connection.insert(row.live_id.clone(), row);
     }
@@ -121,14 +121,14 @@ impl Book {
         if of_connection.is_empty() {
             self.served.remove(connection_id);
         }
-        self.wishes.insert(live_id.to_owned(), Wish::Gone);
+        self.pending_edits.insert(live_id.to_owned(), ListEdit::Gone);
     }
 
     fn disconnected(&mut self, live_id: &str) {
         let connection_id = connection_of(live_id);
         let Some(rows) = self.served.remove(connection_id) else { return };
         for live_id in rows.keys() {
-            self.wishes.remove(live_id);
+            self.pending_edits.remove(live_id);
         }
         if self.gone.len() < GONE_MAX {
             self.gone.insert(connection_id.to_owned());
@@ -140,8 +140,8 @@ impl Book {
     }
 
     /// Takes some of what is to be said.
-    fn take(&mut self) -> Taken {
-        let mut taken = Taken::default();
+    fn take(&mut self) -> ListBatch {
+        let mut taken = ListBatch::default();
         while taken.gone.len() < COMMIT_ROWS_MAX
             && let Some(connection_id) = self.gone.pop_first()
         {
@@ -149,26 +149,26 @@ impl Book {
             taken.edits.push(LiveQueryEdit::Disconnect { connection_id: gone });
             taken.gone.push(connection_id);
         }
-        while taken.wishes.len() < COMMIT_ROWS_MAX
-            && let Some((live_id, wish)) = self.wishes.pop_first()
+        while taken.pending_edits.len() < COMMIT_ROWS_MAX
+            && let Some((live_id, edit)) = self.pending_edits.pop_first()
         {
-            if wish != Wish::There {
+            if edit != ListEdit::There {
                 taken.edits.push(LiveQueryEdit::Close { live_id: live_id.clone() });
             }
-            if wish != Wish::Gone {
+            if edit != ListEdit::Gone {
                 taken.edits.extend(self.row(&live_id).cloned().map(LiveQueryEdit::Open));
             }
-            taken.wishes.push((live_id, wish));
+            taken.pending_edits.push((live_id, edit));
         }
         taken
     }
 
     /// What was taken has not been said. What was wished since counts.
-    fn take_back(&mut self, taken: Taken) {
-        for (live_id, wish) in taken.wishes {
-            let since = self.wishes.entry(live_id).or_insert(wish);
-            if wish == Wish::Anew && *since == Wish::There {
-                *since = Wish::Anew;
+    fn take_back(&mut self, taken: ListBatch) {
+        for (live_id, edit) in taken.pending_edits {
+            let since = self.pending_edits.entry(live_id).or_insert(edit);
+            if edit == ListEdit::Anew && *since == ListEdit::There {
+                *since = ListEdit::Anew;
             }
         }
         self.gone.extend(taken.gone);
@@ -177,7 +177,7 @@ impl Book {
 
 impl Registry {
     /// With all in it that was said.
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, QueryListing> {
         let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
         book.hear();
         book
@@ -186,7 +186,7 @@ impl Registry {
     fn say(&self, said: Said) {
         // It hears for as long as it is there itself.
         let _ = self.said.send(said);
-        self.bell.note();
+        self.notify.note();
     }
 
     /// A query is followed. Returns where what it is told is counted.
@@ -229,10 +229,10 @@ impl Registry {
         let served: Vec<String> =
             book.served.values().flat_map(BTreeMap::keys).map(Clone::clone).collect();
         for live_id in served {
-            book.wishes.entry(live_id).or_insert(Wish::There);
+            book.pending_edits.entry(live_id).or_insert(ListEdit::There);
         }
         drop(book);
-        self.bell.note();
+        self.notify.note();
     }
 
     /// Tells the store what there is to tell, until the node stops.
@@ -248,7 +248,7 @@ impl Registry {
         loop {
             let mut count_now = false;
             tokio::select! {
-                stopping = registry.bell.heard(GATHER, &stop) => {
+                stopping = registry.notify.heard(GATHER, &stop) => {
                     if stopping {
                         break;
                     }

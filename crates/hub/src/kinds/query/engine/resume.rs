@@ -24,7 +24,7 @@ const PAGE: PageLimit = PageLimit { events: 2_000, bytes: 8 << 20 };
 
 /// What happened after an offset, up to a place.
 #[derive(Debug)]
-pub(super) struct Past {
+pub(super) struct ReplayedChanges {
     /// Those of the query's tables, and of others what says where transactions begin and end.
     pub(super) events: Vec<TailEvent>,
     pub(super) up_to: Position,
@@ -35,12 +35,12 @@ pub(super) struct Past {
     open: Option<i64>,
 }
 
-impl Past {
+impl ReplayedChanges {
     /// Nothing yet of what came after an offset, and the event at it.
-    fn since(from: Position) -> Past {
+    fn since(from: Position) -> ReplayedChanges {
         // From the event itself on, to see whether its transaction ended there.
         let up_to = Position::new(from.number().saturating_sub(1));
-        Past { events: Vec::new(), up_to, from, seen: 0, open: None }
+        ReplayedChanges { events: Vec::new(), up_to, from, seen: 0, open: None }
     }
 
     /// Takes what is needed of the events that come next.
@@ -78,12 +78,12 @@ pub(super) async fn read(
     hub: &Hub,
     compiled: &Compiled,
     from: Position,
-) -> Result<Option<Past>, StoreError> {
+) -> Result<Option<ReplayedChanges>, StoreError> {
     let streams = streams(compiled);
     if !has_all(hub, &streams, from).await? {
         return Ok(None);
     }
-    let mut past = Past::since(from);
+    let mut past = ReplayedChanges::since(from);
     let events_max = hub.options.queries.resume_events_max + 1;
     while past.seen <= events_max {
         if !read_on(&hub.store, &streams, &mut past).await? {
@@ -111,7 +111,7 @@ async fn has_all(hub: &Hub, streams: &[String], from: Position) -> Result<bool, 
 pub(super) async fn read_on(
     store: &SharedStore,
     streams: &Arc<[String]>,
-    past: &mut Past,
+    past: &mut ReplayedChanges,
 ) -> Result<bool, StoreError> {
     let wanted = Arc::clone(streams);
     let wants: WantsPayload = Arc::new(move |stream: &str| wanted.iter().any(|own| own == stream));
@@ -128,7 +128,7 @@ pub(super) fn streams(compiled: &Compiled) -> Arc<[String]> {
 }
 
 /// The past after an offset, if that is where a transaction ended.
-fn tellable(mut past: Past) -> Option<Past> {
+fn tellable(mut past: ReplayedChanges) -> Option<ReplayedChanges> {
     let from = past.from;
     past.up_to = past.up_to.max(from);
     if let Some(event) = past.events.iter().find(|event| event.position == from)
@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn kept(from: u64, events: Vec<TailEvent>) -> Vec<u64> {
-        let mut past = Past::since(Position::new(from));
+        let mut past = ReplayedChanges::since(Position::new(from));
         let seen = events.len();
         past.extend(events, &["own".to_owned()]);
         assert_eq!(past.seen, seen);
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn an_offset_within_a_transaction_of_others_cannot_be_gone_on_from() {
         let past = |tx_last| {
-            let mut past = Past::since(Position::new(2));
+            let mut past = ReplayedChanges::since(Position::new(2));
             let first = event(2, "other", Some(7), tx_last);
             past.extend(vec![first, event(3, "own", Some(8), true)], &["own".to_owned()]);
             tellable(past).map(|past| past.events.len())

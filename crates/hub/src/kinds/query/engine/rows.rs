@@ -5,11 +5,11 @@ use tokio::time::Instant;
 use tidewire_query::{AskId, EndReason, ReadFailed, Rows, Snapshot};
 use tidewire_store::{LiveRows, Position, SqlError};
 
-use super::desk::Keeper;
 use super::problem;
 use super::reads::Done;
+use super::task::RunningQueryEngine;
 
-impl Keeper {
+impl RunningQueryEngine {
     /// A read is done.
     pub(super) async fn read(&mut self, done: Done) {
         let Done { ask, outcome, took } = done;

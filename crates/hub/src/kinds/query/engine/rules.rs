@@ -8,25 +8,27 @@ use tidewire_store::{SqlError, StoreError};
 
 use super::catalogue::Named;
 use super::compile::is_of_text;
-use super::origin::Origin;
+use super::origin::QuerySource;
 use crate::Hub;
-use crate::lens;
-use crate::lens::{Person, Untried};
+use crate::row_filter;
+use crate::row_filter::{FilterCaller, UncheckedRule};
 use tidewire_access::auth::Who;
 
 impl Hub {
     /// Says in the log what is wrong with the rules that a query was to keep, and for which table.
     pub(super) async fn blame_rules(
         &self,
-        origin: &Origin,
+        origin: &QuerySource,
         tables: &[(TableName, Arc<TableShape>)],
     ) -> Option<String> {
         let mut blamed = None;
         for (name, shape) in tables {
             let rules = origin.access.get(&shape.name).into_iter().flat_map(|it| &it.rules);
             for rule in rules {
-                if let Err(Untried::Wrong { message, position }) = self.try_rule(name, rule).await {
-                    lens::blame(&shape.name, rule, position, &message);
+                if let Err(UncheckedRule::Wrong { message, position }) =
+                    self.try_rule(name, rule).await
+                {
+                    row_filter::blame(&shape.name, rule, position, &message);
                     blamed = Some(shape.name.clone());
                 }
             }
@@ -35,10 +37,14 @@ impl Hub {
     }
 
     /// Looks at a rule for the rows of a table, as a live query would be with it.
-    pub(crate) async fn try_rule(&self, table: &TableName, rule: &str) -> Result<RuleUse, Untried> {
-        let dialect = lens::dialect(&self.store);
-        let later = |error: StoreError| Untried::Later(error.to_string());
-        let wrong = |refusal: Refusal| Untried::Wrong {
+    pub(crate) async fn try_rule(
+        &self,
+        table: &TableName,
+        rule: &str,
+    ) -> Result<RuleUse, UncheckedRule> {
+        let dialect = row_filter::dialect(&self.store);
+        let later = |error: StoreError| UncheckedRule::Later(error.to_string());
+        let wrong = |refusal: Refusal| UncheckedRule::Wrong {
             position: refusal.position,
             message: match refusal.hint {
                 Some(hint) => format!("{} ({hint})", refusal.message),
@@ -47,7 +53,7 @@ impl Hub {
         };
         let named = self.queries.catalogue.look_up(&self.store, std::slice::from_ref(table)).await;
         let Some(Named::Watched(shape)) = named.map_err(later)?.into_iter().next() else {
-            return Err(Untried::Later("its table is not watched".to_owned()));
+            return Err(UncheckedRule::Later("its table is not watched".to_owned()));
         };
         // One that cannot be read is refused where it is looked at as a whole.
         let ruled = tidewire_query::rule_tables(rule, table, dialect).unwrap_or_default();
@@ -64,14 +70,14 @@ impl Hub {
         let rules = vec![rule.into()];
         let access = HashMap::from([(shape.name.clone(), Access { rules, ..Access::default() })]);
         tables.extend(draft.tables().iter().map(|name| (name.clone(), Arc::clone(&shape))));
-        let origin = Origin { draft, access, ruled, person: Person::default() };
+        let origin = QuerySource { draft, access, ruled, person: FilterCaller::default() };
         let query = origin.bind(&tables, self.query_limits()).map_err(wrong)?;
         match self.check(&query, &Who::Admin).await {
             Ok(_) => Ok(kept),
             Err(SqlError::Wrong(problem)) if is_of_text(problem.code) => {
-                Err(Untried::Wrong { message: problem.message, position: None })
+                Err(UncheckedRule::Wrong { message: problem.message, position: None })
             }
-            Err(error) => Err(Untried::Later(error.to_string())),
+            Err(error) => Err(UncheckedRule::Later(error.to_string())),
         }
     }
 }

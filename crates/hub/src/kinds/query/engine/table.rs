@@ -10,9 +10,9 @@ use std::time::Duration;
 use tidewire_query::{QueryId, TableNews};
 
 use super::compile::is_of_another_shape;
-use super::desk::Keeper;
 use super::problem;
 use super::rebind::Rebound;
+use super::task::RunningQueryEngine;
 
 /// How long to wait after the store could not say what a table is.
 const RETRY: Duration = Duration::from_millis(200);
@@ -20,7 +20,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// more it ends, because all others wait meanwhile.
 const BINDINGS_MAX: usize = 3;
 
-impl Keeper {
+impl RunningQueryEngine {
     /// Waits a little, after something that may pass.
     pub(super) async fn pause(&self) {
         tokio::select! {

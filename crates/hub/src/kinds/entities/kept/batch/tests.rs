@@ -60,10 +60,10 @@ impl Entities for Stubborn {
         Ok(())
     }
 
-    async fn entities_of(&self, _: &str) -> Result<Kept, StoreError> {
+    async fn entities_of(&self, _: &str) -> Result<EntitiesByCode, StoreError> {
         match self.inner().is_away {
             true => Err(StoreError::Unavailable("away".to_owned())),
-            false => Ok(Kept::new()),
+            false => Ok(EntitiesByCode::new()),
         }
     }
 
