@@ -61,7 +61,7 @@ impl MinOffset {
     /// stream comes or goes a little later.
     pub async fn settled(self, hub: &Hub) {
         if let Err(problem) = self.reached(hub).await {
-            tracing::debug!(code = problem.code(), "not waiting any longer for the log");
+            tracing::debug!(code = problem.code(), "gave up waiting for the log");
         }
     }
 

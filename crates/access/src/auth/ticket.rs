@@ -50,7 +50,7 @@ pub async fn issue(
     })?;
     let ticket = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
     let holder = serde_json::to_string(&holder).map_err(|error| {
-        tracing::error!(%error, "a ticket could not be written");
+        tracing::error!(%error, "could not write a ticket");
         unauthorized("no ticket can be made for this token")
     })?;
     let ttl = access.options.auth.ticket_ttl;

@@ -72,7 +72,7 @@ async fn needs(node: &Node, table: &str) -> Vec<String> {
     }
     let needs = node.store.live_query_needs(Some(table)).await;
     needs.unwrap_or_else(|error| {
-        tracing::debug!(%error, table, "it is not known what live queries of the table need");
+        tracing::debug!(%error, table, "could not find out what live queries of the table need");
         Vec::new()
     })
 }

@@ -316,7 +316,7 @@ impl WorkDispatcher {
                 }
                 // Nor does work wait for it: the rest are made known in a later look.
                 Err(error) if error.temporary() => {
-                    tracing::debug!(%error, "a worker could not be made known");
+                    tracing::debug!(%error, "could not record a worker");
                     break;
                 }
                 Err(error) => refused.push((index, error)),

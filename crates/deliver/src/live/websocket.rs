@@ -76,8 +76,8 @@ pub(super) fn upgrade(
                 let HttpSide(line) = parts.io.into_inner();
                 serve(node, line, first, client).await;
             }
-            Ok(Err(_)) => tracing::warn!("an upgraded connection is not a socket"),
-            Err(error) => tracing::debug!(%error, "a WebSocket did not come about"),
+            Ok(Err(_)) => tracing::warn!("an upgraded connection has no socket"),
+            Err(error) => tracing::debug!(%error, "the WebSocket upgrade failed"),
         }
         // The connection had its place until here.
         drop(carrier);

@@ -135,7 +135,7 @@ impl Watch {
                 // Two files are not replaced in one step: only what stays is worth a warning.
                 if !std::mem::replace(&mut refused.said, true) {
                     note(Outcome::Refused);
-                    tracing::warn!(%error, "the certificate that was in force stays in force");
+                    tracing::warn!(%error, "could not load the new certificate; the old one stays in use");
                 }
             }
             other => *other = Some(Refused { pem, said: false }),

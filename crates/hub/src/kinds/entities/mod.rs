@@ -429,7 +429,7 @@ pub fn too_many(entities_max: usize) -> Problem {
     Problem::new(
         StatusCode::TOO_MANY_REQUESTS,
         "too_many_entities",
-        format!("a connection is told of at most {entities_max} entities (live.entities_max)"),
+        format!("a connection follows at most {entities_max} entities (live.entities_max)"),
         "unsubscribe from some, or subscribe to the table",
     )
 }

@@ -144,7 +144,7 @@ impl Queries {
         if let Err(mpsc::error::SendError(EngineCommand::Subscribe { who, .. })) =
             self.orders.send(order)
         {
-            tracing::error!(?who, "live queries are not kept any more; a subscription is lost");
+            tracing::error!(?who, "the live query engine has stopped; a subscription is lost");
         }
     }
 

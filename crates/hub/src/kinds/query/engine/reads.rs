@@ -170,7 +170,7 @@ fn rank(kind: AskKind) -> usize {
 
 /// What is said of a read that panicked: its query ends, all others go on.
 fn broke_off() -> SqlError {
-    tracing::error!("a read for a live query broke off; the query ends");
+    tracing::error!("a live query's read was interrupted; the query ends");
     SqlError::Wrong(Box::new(SqlProblem {
         code: problem::FAILED,
         message: "the server failed to read the result".to_owned(),
@@ -288,7 +288,7 @@ impl Reads {
                     self.ended(&done.ask.owner, done.ask.kind);
                     return done;
                 }
-                Some(Err(error)) => tracing::error!(%error, "a read for a live query broke off"),
+                Some(Err(error)) => tracing::error!(%error, "a live query's read was interrupted"),
                 None => std::future::pending().await,
             }
         }

@@ -28,7 +28,7 @@ impl RunningQueryEngine {
                 None => self.failed(id, problem::reason(problem::FAILED, None)),
             },
             Err(SqlError::Store(error)) => {
-                tracing::debug!(%error, "a live query could not be read; trying again");
+                tracing::debug!(%error, "could not read a live query's rows; trying again");
                 self.reads.again(ask, now);
             }
             Err(SqlError::Wrong(wrong)) => match wrong.code {

@@ -63,7 +63,7 @@ impl Settling {
                 }
                 Some(outcome) => {
                     if let Ok(Err(error)) = outcome {
-                        tracing::debug!(%error, "the log cannot say where it is; asking again");
+                        tracing::debug!(%error, "could not read the log's position; trying again");
                     }
                     self.waiting.append(&mut self.asking);
                     self.not_before = Some(Instant::now() + RETRY);

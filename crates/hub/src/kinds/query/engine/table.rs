@@ -88,7 +88,7 @@ impl RunningQueryEngine {
                         let reason = problem::reason(problem::SCHEMA_CHANGED, None);
                         return Some(Rebound::Ended(reason));
                     }
-                    tracing::warn!(%error, "a changed table cannot be looked at; trying again");
+                    tracing::warn!(%error, "cannot read a changed table; trying again");
                     self.pause().await;
                 }
             }

@@ -317,7 +317,9 @@ impl RunningQueryEngine {
             let place = places.acquire_owned().await.ok();
             let read = AssertUnwindSafe(resume::read(&hub, &compiled, from)).catch_unwind();
             let past = read.await.unwrap_or_else(|_| {
-                tracing::error!("reading what a live query missed broke off; it gets all rows");
+                tracing::error!(
+                    "could not read the changes that a live query missed; sending all rows"
+                );
                 Ok(None)
             });
             ResumeRead { who, past, place }
