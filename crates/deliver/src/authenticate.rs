@@ -1,4 +1,4 @@
-//! The door: who comes in.
+//! Authenticates requests: decides who comes in.
 //!
 //! Every route belongs to one of a few kinds ([`Entry`]), and says what it does
 //! ([`Act`](tidewire_access::auth::Act)); one that leaves either out does not compile. Here a request's

@@ -1,4 +1,4 @@
-//! What the hub counts, as a scraper gets it.
+//! Metrics of the hub.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;

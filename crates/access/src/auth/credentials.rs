@@ -1,4 +1,4 @@
-//! Credentials as this node knows them: looked up once, and remembered for a while.
+//! A cache of credentials: each is looked up once, and remembered for a while.
 //!
 //! A key is remembered for `keys.cache_ms`, and looked up again when it is used after that, or when
 //! the store says that it changed ([`Credentials::changed`]); a token for as long, since verifying a

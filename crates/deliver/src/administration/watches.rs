@@ -1,4 +1,4 @@
-//! `/v1/watch`: the tables whose changes come into the log.
+//! `/v1/watch`: the watched tables, whose changes come into the log.
 
 use std::borrow::Cow;
 use std::time::Duration;

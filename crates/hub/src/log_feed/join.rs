@@ -1,4 +1,4 @@
-//! The hand-over from a replay to what happens now.
+//! The hand-over from a replay to live events.
 //!
 //! A replay has given everything up to `reached`; the shard has seen the log up to `position`. If the
 //! replay is ahead, the subscriptions simply go live: what the shard sees next is dropped up to where

@@ -1,4 +1,4 @@
-//! Replays: what a subscription is to get from the store, up to where it can join those who are live.
+//! Replays: a subscription's past events, read from the store up to where it can go live.
 //!
 //! A replay reads some streams at once and gives their events in the log's order. It goes on when the
 //! connection has taken what was read before, so that its pace is the socket's, and it holds a page

@@ -1,4 +1,4 @@
-//! What someone sees of a table: its rows through a row filter.
+//! Row filters: which rows and columns of a table someone sees.
 //!
 //! A watched table is one stream for everybody. Who may see some of its columns or rows only, or asks
 //! for some with a `where`, gets each event through a [`RowFilter`]:

@@ -1,4 +1,4 @@
-//! The certificate in force, which is exchanged while the server runs.
+//! Reloads the certificate while the server runs.
 //!
 //! Whoever renews certificates replaces files and tells nobody, so the files are looked at now and
 //! then. Connections keep what they were made with; those that come later get what is in force.

@@ -1,4 +1,4 @@
-//! What one subscription to entities is about, and what it is yet to be told.
+//! One subscription to entities: its ids, and the changes that wait to be sent.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Subscriptions to entities: who is told that something changed, and not how.
+//! Subscriptions to entities: a client learns that an entity changed, not what changed in it.
 //!
 //! ```text
 //!   batch ──► index ──► rounds, in slices ──► what waits for a subscription ──► INVALIDATE, when the socket

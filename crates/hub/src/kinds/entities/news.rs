@@ -1,4 +1,4 @@
-//! What became of entities of a code, on its way to those who are told of any of them.
+//! Changes of a code's entities, on their way to the followers of any of them.
 //!
 //! ```text
 //!   changes    7: UPDATE at 12     8: DELETE at 13

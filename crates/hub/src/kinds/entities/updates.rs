@@ -1,4 +1,4 @@
-//! From news of entities to the outboxes of those who subscribe to them.
+//! Puts changes of entities into the outboxes of those who subscribe to them.
 
 use std::sync::Arc;
 

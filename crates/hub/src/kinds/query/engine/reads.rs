@@ -1,4 +1,4 @@
-//! What the engine asks of the database: in which order, how many at once, and how often again.
+//! The engine's reads of the database: their order, how many run at once, and retries.
 //!
 //! Those who wait for their first rows come first, then what a query lacks to go on, then queries that
 //! are run again. Of these each waits a while after the last time, longer if it takes long, so that a

@@ -1,4 +1,4 @@
-//! What reads of the database gave, told to the engine.
+//! Gives the engine the rows that reads of the database returned.
 
 use tokio::time::Instant;
 

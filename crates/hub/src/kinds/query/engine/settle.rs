@@ -1,4 +1,4 @@
-//! Where in the log rows stand that were read: known when the log has everything that they may show.
+//! Finds the log position of rows that were read: known once the log has everything that they may show.
 //!
 //! One look at that is under way at a time, and serves all reads that had ended when it began. What is
 //! not settled in time is told without an offset.

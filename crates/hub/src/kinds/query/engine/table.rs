@@ -1,4 +1,4 @@
-//! A table that is not what it was: its queries are bound anew.
+//! Handles a changed table: its queries are bound again.
 //!
 //! Nothing after the event that says so is applied before. A query whose result has the same columns
 //! goes on with all rows told again; else it ends, because its client would not know what it gets.
