@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-use super::credentials::{self, Found};
+use super::credentials::{self, Authenticated};
 use super::identity::{Identity, Who};
 use super::jwt::Claims;
 use super::scopes::Scopes;
@@ -60,7 +60,7 @@ pub async fn issue(
 }
 
 /// Who comes in with a ticket, which is of no use any more after this.
-pub async fn redeem(access: &AccessControl, ticket: &str) -> Result<Found, Problem> {
+pub async fn redeem(access: &AccessControl, ticket: &str) -> Result<Authenticated, Problem> {
     let spent = || unauthorized("the ticket is not valid, or was used before");
     if !ticket.starts_with(PREFIX) || ticket.len() > 2 * TICKET_BYTES {
         return Err(spent());
@@ -82,5 +82,5 @@ pub async fn redeem(access: &AccessControl, ticket: &str) -> Result<Found, Probl
             access.credentials.remember_user(hash, identity, scopes)
         }
     };
-    Ok(Found { identity, first: Some("ticket") })
+    Ok(Authenticated { identity, first: Some("ticket") })
 }

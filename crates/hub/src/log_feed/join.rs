@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::messages::AsMessage as _;
 use tidewire_store::{Event, Position, SessionChange};
 
-use super::replay::{Begun, End, ReplayDecision, ReplayPage};
+use super::replay::{End, ReplayDecision, ReplayPage, ReplayStart};
 use crate::announce::Announcement;
 use crate::connection::Key;
 use crate::log_feed::State;
@@ -109,9 +109,9 @@ impl Shard {
     }
 
     /// Notes which subscriptions have begun, and announces those that did for the first time.
-    fn begin_feeds(&mut self, key: Key, replay: u32, begun: &[Begun]) {
+    fn begin_feeds(&mut self, key: Key, replay: u32, begun: &[ReplayStart]) {
         let mut fresh = Vec::new();
-        for Begun { slot, after, envelope, renew_every, content_type } in begun {
+        for ReplayStart { slot, after, envelope, renew_every, content_type } in begun {
             if !self.replays(key, *slot, replay) {
                 continue;
             }

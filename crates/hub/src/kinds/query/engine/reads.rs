@@ -47,7 +47,7 @@ pub(super) struct Ask {
 
 /// What became of it.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct ReadResult {
     pub(super) ask: Ask,
     pub(super) outcome: Result<LiveRows, SqlError>,
     pub(super) took: Duration,
@@ -144,7 +144,7 @@ pub(super) struct Reads {
     waiting: [WaitingReads; 3],
     /// With more that wait, those that nobody awaits are looked for among them.
     sweep_at: usize,
-    running: JoinSet<Done>,
+    running: JoinSet<ReadResult>,
     requeries: usize,
     /// How many are under way on whose account, and how many of them run a query again.
     owners: HashMap<Who, Running>,
@@ -258,7 +258,7 @@ impl Reads {
             let begun = Instant::now();
             let read = AssertUnwindSafe(store.read_query(ask.read.clone())).catch_unwind();
             let outcome = read.await.unwrap_or_else(|_| Err(broke_off()));
-            Done { ask, outcome, took: begun.elapsed() }
+            ReadResult { ask, outcome, took: begun.elapsed() }
         });
     }
 
@@ -280,7 +280,7 @@ impl Reads {
     }
 
     /// The next that is done. Waits for ever while none is under way.
-    pub(super) async fn next(&mut self) -> Done {
+    pub(super) async fn next(&mut self) -> ReadResult {
         loop {
             match self.running.join_next().await {
                 Some(Ok(done)) => {

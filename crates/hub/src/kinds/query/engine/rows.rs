@@ -6,13 +6,13 @@ use tidewire_query::{AskId, EndReason, Place, ReadFailed, Rows, Snapshot};
 use tidewire_store::{LiveRows, Position, SqlError};
 
 use super::problem;
-use super::reads::Done;
+use super::reads::ReadResult;
 use super::task::RunningQueryEngine;
 
 impl RunningQueryEngine {
     /// A read is done.
-    pub(super) async fn read(&mut self, done: Done) {
-        let Done { ask, outcome, took } = done;
+    pub(super) async fn read(&mut self, done: ReadResult) {
+        let ReadResult { ask, outcome, took } = done;
         let (id, query, now) = (ask.id, ask.query, Instant::now());
         self.hub.queries.counters.read(took);
         if !self.engine.awaits(id) {

@@ -19,7 +19,7 @@ const RETRY: Duration = Duration::from_millis(200);
 
 /// Reads whose places in the log are not known.
 #[derive(Debug, Default)]
-pub(super) struct Settling {
+pub(super) struct UnsettledReads {
     /// For the next look.
     waiting: Vec<AskId>,
     /// For the one under way.
@@ -30,7 +30,7 @@ pub(super) struct Settling {
     deadlines: VecDeque<(Instant, AskId)>,
 }
 
-impl Settling {
+impl UnsettledReads {
     /// A read has ended whose place is to be found.
     pub(super) fn push(&mut self, ask: AskId, deadline: Instant) {
         self.waiting.push(ask);
