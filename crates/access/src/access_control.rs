@@ -8,7 +8,7 @@ use super::auth::audit::Counts;
 use super::auth::names::TableNames;
 use super::auth::rate_limiters::RateLimiters;
 use super::auth::{Credentials, Identity, Who};
-use super::budget::{Budget, Spare};
+use super::budget::{Budget, Reclaimable};
 use super::memory::Memory;
 use super::options::{Options, Tunable};
 use super::start_error::StartError;
@@ -35,7 +35,7 @@ pub struct AccessControl {
     /// For requests and answers under way.
     pub budget: Budget,
     /// What makes room in the budget.
-    pub(super) spare: Arc<dyn Spare>,
+    pub(super) spare: Arc<dyn Reclaimable>,
     pub counts: Counts,
 }
 
@@ -45,7 +45,7 @@ impl AccessControl {
         options: Arc<Options>,
         store: SharedStore,
         names: TableNames,
-        spare: Arc<dyn Spare>,
+        spare: Arc<dyn Reclaimable>,
     ) -> Result<AccessControl, StartError> {
         Ok(AccessControl {
             tuned: RwLock::new(Arc::new(options.tunable.clone())),

@@ -225,7 +225,7 @@ impl AsRef<[u8]> for LeasedBytes {
 pub struct PrepaidBody;
 
 /// What is held only because someone may ask for it again.
-pub trait Spare: std::fmt::Debug + Send + Sync {
+pub trait Reclaimable: std::fmt::Debug + Send + Sync {
     /// Gives back what was made for an account, or all.
     fn forget(&self, made_for: Option<&Arc<Account>>);
 }
@@ -234,7 +234,7 @@ pub trait Spare: std::fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct NothingToSpare;
 
-impl Spare for NothingToSpare {
+impl Reclaimable for NothingToSpare {
     fn forget(&self, _: Option<&Arc<Account>>) {}
 }
 

@@ -1,4 +1,4 @@
-//! Who someone is and what they may do; and what they are told if they may not.
+//! Authentication and authorization, and the errors for those who are refused.
 //!
 //! - [`access_control`]: what all of this is decided with
 //! - [`auth`]: credentials, scopes and permits; [`stream_name`]: the names that these are about

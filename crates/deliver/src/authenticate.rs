@@ -1,4 +1,4 @@
-//! The door: who comes in.
+//! Authenticates requests: decides who comes in.
 //!
 //! Every route belongs to one of a few kinds ([`Entry`]), and says what it does
 //! ([`Act`](tidewire_access::auth::Act)); one that leaves either out does not compile. Here a request's
@@ -14,7 +14,7 @@ use crate::bearer::{bearer, cookie, cookie_of};
 use crate::node::Node;
 use crate::origin::{self, RequestOrigin};
 use crate::query_string;
-use tidewire_access::auth::credentials::Found;
+use tidewire_access::auth::credentials::Authenticated;
 use tidewire_access::auth::{Identity, audit, unauthorized};
 use tidewire_access::budget::Account;
 use tidewire_access::options::Access;
@@ -213,11 +213,11 @@ impl Node {
     /// Counts a failure, or a use.
     fn settle(
         &self,
-        found: Result<Found, Problem>,
+        found: Result<Authenticated, Problem>,
         address: Option<IpAddr>,
     ) -> Result<Identity, Problem> {
         match found {
-            Ok(Found { identity, first }) => {
+            Ok(Authenticated { identity, first }) => {
                 if let Some(kind) = first {
                     audit::came_in(&self.access, &identity, kind);
                 }

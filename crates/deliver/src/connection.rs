@@ -124,7 +124,7 @@ pub(crate) async fn serve(
             let overdue = if line.has_stirred() { Overdue::Header } else { Overdue::Idle };
             node.metrics.cut(overdue.label());
         }
-        tracing::debug!(%error, "a connection ended badly");
+        tracing::debug!(%error, "a connection ended with an error");
     }
     if result.is_ok() && line.is_hypers() && !requests.is_http2() {
         linger(&line, &node).await;
@@ -151,7 +151,7 @@ async fn establish(stream: TcpStream, node: &Node) -> Option<Line> {
         secured = tokio::time::timeout(limit, handshake) => match secured {
             Ok(Ok(secure)) => return Some(Line::secure(secure)),
             Ok(Err(failed)) => {
-                tracing::debug!(%failed, "no secure connection came about");
+                tracing::debug!(%failed, "the TLS handshake failed");
                 match failed {
                     Failed::NotTls => "not_tls",
                     Failed::Refused(_) => "tls_handshake",

@@ -142,7 +142,7 @@ impl Node {
         };
         let body = serde_json::to_string(&arrived).unwrap_or_default();
         if let Err(error) = self.store.send_control(ARRIVED, &body).await {
-            tracing::warn!(%error, "a user's other connections could not be told to go");
+            tracing::warn!(%error, "could not close a user's other connections");
         }
     }
 
@@ -157,7 +157,7 @@ impl Node {
                 *heard = Instant::now();
                 messages.iter().for_each(|message| self.obey(message));
             }
-            Err(error) => tracing::debug!(%error, "nothing can be heard of other nodes for now"),
+            Err(error) => tracing::debug!(%error, "cannot receive from other nodes for now"),
         }
     }
 
@@ -177,18 +177,18 @@ impl Node {
             },
             ORDER => match serde_json::from_str::<ControlCommand>(&message.body) {
                 Ok(order) => self.carry_out(order),
-                Err(error) => tracing::warn!(%error, "an order is not understood"),
+                Err(error) => tracing::warn!(%error, "cannot read a control message"),
             },
             ENTITIES_CHANGED => match serde_json::from_str::<Resubscribed>(&message.body) {
                 Ok(Resubscribed { connection_id }) => self.hub.entities_changed(&connection_id),
-                Err(error) => tracing::warn!(%error, "a change of entities is not understood"),
+                Err(error) => tracing::warn!(%error, "cannot read a change of entities"),
             },
             ARRIVED => match serde_json::from_str::<Arrived>(&message.body) {
                 Ok(Arrived { user, host, connection_id }) => {
                     let who = Who::User { name: user.into(), host: host.map(Into::into) };
                     self.hub.user_arrived(message.id, &connection_id, &who);
                 }
-                Err(error) => tracing::warn!(%error, "an arrival is not understood"),
+                Err(error) => tracing::warn!(%error, "cannot read an arrival"),
             },
             // Said by a newer version.
             kind => tracing::warn!(kind, "a message to all nodes is not understood"),
@@ -217,7 +217,7 @@ impl Node {
         for id in self.access.credentials.tidy(Instant::now()) {
             if let Err(error) = self.access.credentials.look_again(id).await {
                 // It stays in doubt, and is asked about at the next look.
-                tracing::debug!(%error, key = id, "a key could not be looked at again");
+                tracing::debug!(%error, key = id, "could not look up a key again");
                 return;
             }
         }
@@ -229,7 +229,7 @@ impl Node {
             return;
         }
         if let Err(error) = self.store.note_key_uses(&used).await {
-            tracing::debug!(%error, "when keys were last used could not be written down");
+            tracing::debug!(%error, "could not record when keys were last used");
         }
     }
 

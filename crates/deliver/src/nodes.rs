@@ -55,7 +55,7 @@ pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
         match renew_and_look(&node).await {
             Ok(started) if started_at_ms.is_some_and(|before| before != started) => {
                 // The lease had run out, and with it this node's hold on its sessions.
-                tracing::warn!("this node was taken for dead; it takes up its sessions again");
+                tracing::warn!("this node's lease had expired; it claims its sessions again");
                 node.sessions.reconnect(&node.hub.id);
                 node.hub.shards.restore_entities().await;
                 node.hub.queries.registry.restore();
@@ -63,7 +63,7 @@ pub(crate) async fn keep(node: Arc<Node>, stop: CancellationToken) {
             }
             Ok(started) => started_at_ms = Some(started),
             Err(error) => {
-                tracing::warn!(%error, "this node's lease could not be renewed; trying again");
+                tracing::warn!(%error, "could not renew this node's lease; trying again");
             }
         }
         let ms =
@@ -96,7 +96,7 @@ async fn renew_and_look(node: &Node) -> Result<i64, StoreError> {
 /// Says goodbye, so that nobody waits for the lease to end.
 pub(crate) async fn leave(node: &Node) {
     if let Err(error) = node.store.remove_node(&node.hub.id, node.sessions.ttl_ms()).await {
-        tracing::debug!(%error, "the lease is left to end by itself");
+        tracing::debug!(%error, "could not end the lease; it will expire");
     }
 }
 

@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use tidewire_store::{Page, Position, StreamView};
 
-use tidewire_access::budget::{Account, Spare};
+use tidewire_access::budget::{Account, Reclaimable};
 
 /// Smaller pages are as quickly read as found.
 const PAGE_BYTES_MIN: usize = 4 << 10;
@@ -142,7 +142,7 @@ impl Pages {
     }
 }
 
-impl Spare for Pages {
+impl Reclaimable for Pages {
     fn forget(&self, made_for: Option<&Arc<Account>>) {
         let mut shelf = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let PageCache { pages, order, bytes } = &mut *shelf;

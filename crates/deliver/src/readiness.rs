@@ -73,7 +73,7 @@ pub(crate) async fn keep(store: SharedStore, readiness: Arc<Readiness>, stop: Ca
         readiness.note(match asked {
             Ok(Ok(tip)) => Ok(tip),
             Ok(Err(error)) => {
-                tracing::debug!(%error, "the store does not say where its tip is");
+                tracing::debug!(%error, "could not read the store's latest offset");
                 Err("the store does not answer")
             }
             Err(_) => Err("the store takes too long to answer"),

@@ -71,7 +71,7 @@ impl Server {
         };
         if let Err(error) = nodes::renew(&server.node).await {
             // A disk may be too full to write to, and still be read from.
-            tracing::warn!(%error, "this node could not be made known; trying again");
+            tracing::warn!(%error, "could not register this node; trying again");
         }
         // Before anyone is let in: what is said from here on is heard.
         let heard = control::begin(&server.node).await?;
@@ -217,7 +217,7 @@ async fn keep_queries(
     if stop.is_cancelled() && kept.is_ok() {
         return;
     }
-    tracing::error!("the task that keeps live queries broke off; this server drains: restart it");
+    tracing::error!("the live query engine panicked; this server drains: restart it");
     accepting.cancel();
     hub.draining.cancel();
 }

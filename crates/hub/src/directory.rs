@@ -15,7 +15,7 @@ use tidewire_access::auth::{Identity, Who};
 
 /// A connection that is there.
 #[derive(Debug, Clone)]
-pub struct Present {
+pub struct NamedConnection {
     pub shard: Handle,
     pub key: Key,
     pub identity: Identity,
@@ -26,7 +26,7 @@ pub struct Connected(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    by_id: HashMap<Arc<str>, Present>,
+    by_id: HashMap<Arc<str>, NamedConnection>,
     /// Users of whom each connection here is to be the only one.
     by_user: HashMap<Who, User>,
     /// Connections whose shard is asked to review them, and has not begun to.
@@ -54,17 +54,17 @@ impl Connected {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn enter(hub: &Arc<Hub>, id: &Arc<str>, present: Present) -> Registered {
+    pub fn enter(hub: &Arc<Hub>, id: &Arc<str>, present: NamedConnection) -> Registered {
         hub.entities.connected.inner().by_id.insert(Arc::clone(id), present);
         Registered { hub: Arc::clone(hub), id: Arc::clone(id) }
     }
 
-    pub fn find(&self, id: &str) -> Option<Present> {
+    pub fn find(&self, id: &str) -> Option<NamedConnection> {
         self.inner().by_id.get(id).cloned()
     }
 
     /// Returns a connection that is to be reviewed, unless its shard is asked to do so already.
-    pub(crate) fn ask_review(&self, id: &str) -> Option<Present> {
+    pub(crate) fn ask_review(&self, id: &str) -> Option<NamedConnection> {
         let mut inner = self.inner();
         let (id, present) = inner.by_id.get_key_value(id)?;
         let (id, present) = (Arc::clone(id), present.clone());
@@ -85,7 +85,7 @@ impl Connected {
     }
 
     /// Hears that a user's connection has come, somewhere. Returns those here that have to go.
-    pub fn hear(&self, number: i64, id: &str, who: &Who) -> Vec<Present> {
+    pub fn hear(&self, number: i64, id: &str, who: &Who) -> Vec<NamedConnection> {
         let mut inner = self.inner();
         let Some(user) = inner.by_user.get_mut(who) else { return Vec::new() };
         let leaving: Vec<Arc<str>> = user.hear(number, id);

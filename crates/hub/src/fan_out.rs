@@ -1,4 +1,4 @@
-//! From news to the outboxes.
+//! Fan-out: puts news into the outboxes of its followers.
 //!
 //! News with few followers is handed out at once. News with many is handed out in slices, and between two
 //! slices everything else gets its turn, so that a crowd delays nobody but itself. That is the same for

@@ -1,4 +1,4 @@
-//! From the outboxes to the sockets, each connection's in one go.
+//! Flushing: writes each connection's outbox to its socket in one go.
 
 use std::io::IoSlice;
 use std::sync::Arc;

@@ -11,7 +11,7 @@
 //! itself, without waiting: a delivery costs a pointer in a queue and a system call, and wakes no
 //! task. What a socket does not take stays in the connection's bounded [`outbox`].
 //!
-//! - [`messages`]: what is said; [`frames`]: that as bytes for the wire; [`forms`]: encoded once for all who get it
+//! - [`messages`]: what the server says; [`frames`]: messages as bytes; [`forms`]: bytes encoded once for all who get them
 //! - [`audience`]: who follows a stream; [`connection`]: what one client follows
 //! - [`kinds`]: what a subscription is of; [`log_feed`]: where one to a stream or a table stands, the past that is
 //!   read for it from the store, and the exact hand-over to the present
@@ -20,13 +20,13 @@
 //! - [`round`]: news on its way through an audience; [`backlog`]: rounds that wait, or are under way in slices
 //! - [`gap`]: what becomes of events that a slow client has no room for
 //! - [`kinds::stream`]: responses that follow one stream; [`reader_frame`], [`cursor`]: what they are sent
-//! - [`kinds::query`]: who follows live queries, and what each is told
-//! - [`kinds::entities`]: who is told of entities, and what waits for each
-//! - [`shard_loop`]: what a shard does in a turn; [`upkeep`]: what it does now and then
+//! - [`kinds::query`]: who follows live queries, and what each receives
+//! - [`kinds::entities`]: who follows entities, and what waits for each
+//! - [`shard_loop`]: a shard's main loop; [`upkeep`]: its periodic work
 //! - [`connection_info`]: who is connected, and since when
-//! - [`presence`]: a place in the hub, as those hold it who have one
+//! - [`presence`]: a connection's registration, held as long as it is connected
 //! - [`tail`]: how this node follows the log; [`min_offset`]: waiting until it has seen some place in it
-//! - [`row_filter`]: what of a table someone sees; [`changes`]: rows as messages
+//! - [`row_filter`]: which rows and columns someone sees; [`changes`]: rows as messages
 //! - [`lookup`], [`views`], [`refusal`]: streams as they are, and why there is none
 //! - [`shards`]: the way to the shards
 //! - [`directory`]: connections by name, and one for each user where that is wanted
@@ -40,12 +40,12 @@
 //! can make the hub wait or grow (invariant 5).
 //!
 //! - `ack`: acknowledgements, as the hub takes them
-//! - `batch_notify`: what wakes a task that does work in batches
+//! - `batch_notify`: wakes a task that works in batches
 //! - `encode`: bodies and header values
 //! - [`prefetch`]: reading what a slice of followers needs before writing to them
 //! - `metrics`: what the hub counts, as a scraper gets it
 //! - `offset`: offsets as clients send them
-//! - `patience`: asking again while there is a problem that may pass
+//! - `patience`: retries while a problem may pass by itself
 //! - `stats`: what a shard counts
 //! - [`testing`]: a hub for tests
 

@@ -1,4 +1,4 @@
-//! What the hub counts, as a scraper gets it.
+//! Metrics of the hub.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ pub fn write(body: &mut String, hub: &Hub) -> std::fmt::Result {
             ("live_websockets", "Open WebSockets", totals.websockets),
             ("live_server_sent", "Open SSE connections of sessions", totals.server_sent),
             ("live_subscriptions", "Subscriptions of live connections", totals.subscriptions),
-            ("live_entities", "Entities that live connections are told of", totals.entities),
+            ("live_entities", "Entities that live connections subscribe to", totals.entities),
             ("live_queue_events", "Events that wait for a slow client", totals.queued_events),
             ("live_queue_bytes", "Bytes that wait for a slow client", totals.queued_bytes),
             ("live_queue_age_milliseconds", "How long the oldest has waited", totals.queue_age_ms),

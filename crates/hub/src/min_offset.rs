@@ -1,4 +1,4 @@
-//! Reading one's own writes: waiting until this node has seen the log up to somewhere.
+//! Read-your-writes: waiting until this node has seen the log up to an offset.
 //!
 //! A write answers with the offset that it reached. Whoever gives it as `min_offset`, to any node,
 //! reads nothing older. A writer that goes past Tidewire, straight to the database, has no offset, but
@@ -61,7 +61,7 @@ impl MinOffset {
     /// stream comes or goes a little later.
     pub async fn settled(self, hub: &Hub) {
         if let Err(problem) = self.reached(hub).await {
-            tracing::debug!(code = problem.code(), "not waiting any longer for the log");
+            tracing::debug!(code = problem.code(), "gave up waiting for the log");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Looking at followers ahead of writing to them.
+//! Prefetches followers' memory before writing to them.
 //!
 //! A write to a socket leaves little of the processor's caches, so that each follower would cost several
 //! waits for memory, one after another. Read for a slice of followers first, they all wait at once.

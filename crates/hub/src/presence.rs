@@ -1,4 +1,4 @@
-//! A place in the hub, given up when it is dropped, however that comes about.
+//! A connection's registration with the hub, which ends when it is dropped.
 
 use std::sync::Arc;
 

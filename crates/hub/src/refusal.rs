@@ -1,4 +1,4 @@
-//! Why a stream cannot be read.
+//! Errors of reading a stream, as clients see them.
 
 use axum::http::StatusCode;
 

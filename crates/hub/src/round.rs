@@ -1,4 +1,4 @@
-//! A round: news on its way to those whom it concerns, a slice of them at a time.
+//! A round: one piece of news on its way to its followers, a slice of them at a time.
 
 use std::ops::Range;
 use std::sync::Arc;

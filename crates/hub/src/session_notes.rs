@@ -125,7 +125,7 @@ impl Batch {
                 Ok(())
             }
             Err(error) => {
-                tracing::warn!(%error, changes = changes.len(), "sessions could not be changed");
+                tracing::warn!(%error, changes = changes.len(), "could not change sessions");
                 let mut waiting = self.waiting();
                 let asked = replies.len();
                 for reply in replies {

@@ -1,4 +1,4 @@
-//! A shard's turns.
+//! A shard's main loop, turn by turn.
 //!
 //! A shard never waits for a client, a socket or the store. Each turn takes some of each kind of work
 //! that is there, so that none keeps out another, and then lets other tasks run.

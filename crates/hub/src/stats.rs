@@ -1,4 +1,4 @@
-//! What a shard counts. Written by its shard alone, read by whoever asks.
+//! A shard's counters. Written by its shard alone, read by whoever asks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What a shard does now and then: pings, the silent, the stuck, progress, acknowledgements.
+//! A shard's periodic work: pings, ending silent and stuck connections, progress, acknowledgements.
 
 use std::sync::Arc;
 use std::time::Duration;

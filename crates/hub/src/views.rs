@@ -1,4 +1,4 @@
-//! What streams are now, read once for all who ask at the same time.
+//! The present state of streams, read once for all who ask at the same time.
 //!
 //! An answer must know everything that was there when its request came. So a read that began after the request
 //! came serves it, whoever asked for it, and one that was under way does not: it may have looked a moment too

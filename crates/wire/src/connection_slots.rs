@@ -1,4 +1,4 @@
-//! How many connections there may be: all together, and from one address.
+//! Limits how many connections there may be: all together, and from one address.
 
 use std::net::IpAddr;
 use std::sync::Arc;

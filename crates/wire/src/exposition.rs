@@ -1,4 +1,4 @@
-//! Numbers in the text format of Prometheus.
+//! Metrics in the text format of Prometheus.
 
 use std::fmt::Write as _;
 

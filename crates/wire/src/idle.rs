@@ -1,4 +1,4 @@
-//! How long a connection may do nothing, or next to nothing.
+//! Idle timeouts: how long a connection may do nothing, or next to nothing.
 //!
 //! HTTP/1.1: hyper has one timer for the wait for a request's head, and it begins when the last response
 //! ends. A connection that rests may do so for long (`limits.idle_timeout_ms`); a head that has begun

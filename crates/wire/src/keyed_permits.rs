@@ -1,4 +1,4 @@
-//! Seats: how many of something each of many holders has, up to a number.
+//! Permits by key: each key may hold a bounded number of them.
 
 use std::collections::HashMap;
 use std::hash::Hash;

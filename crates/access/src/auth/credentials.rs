@@ -1,4 +1,4 @@
-//! Credentials as this node knows them: looked up once, and remembered for a while.
+//! A cache of credentials: each is looked up once, and remembered for a while.
 //!
 //! A key is remembered for `keys.cache_ms`, and looked up again when it is used after that, or when
 //! the store says that it changed ([`Credentials::changed`]); a token for as long, since verifying a
@@ -95,7 +95,7 @@ impl std::fmt::Debug for Credentials {
 
 /// A credential that was found good.
 #[derive(Debug)]
-pub struct Found {
+pub struct Authenticated {
     pub identity: Identity,
     /// For the first time in a while, as this kind of credential.
     pub first: Option<&'static str>,
@@ -135,7 +135,7 @@ impl Credentials {
     }
 
     /// Who presents this token.
-    pub async fn authenticate(&self, token: &str) -> Result<Found, Problem> {
+    pub async fn authenticate(&self, token: &str) -> Result<Authenticated, Problem> {
         if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
             return Err(unauthorized("the token is not valid"));
         }
@@ -143,10 +143,10 @@ impl Credentials {
         if let Some((admin, identity)) = &self.admin
             && bool::from(hash.ct_eq(admin))
         {
-            return Ok(Found { identity: identity.clone(), first: None });
+            return Ok(Authenticated { identity: identity.clone(), first: None });
         }
         if let Some(identity) = self.remembered(&hash) {
-            return Ok(Found { identity, first: None });
+            return Ok(Authenticated { identity, first: None });
         }
         if key::is_key(token) {
             return self.look_up(&hash).await;
@@ -177,13 +177,13 @@ impl Credentials {
         Some(identity)
     }
 
-    async fn look_up(&self, hash: &[u8; 32]) -> Result<Found, Problem> {
+    async fn look_up(&self, hash: &[u8; 32]) -> Result<Authenticated, Problem> {
         let Ok(_permit) = self.lookups.acquire().await else {
             return Err(StoreError::Closed.into());
         };
         // Someone else may have looked while this one waited.
         if let Some(identity) = self.remembered(hash) {
-            return Ok(Found { identity, first: None });
+            return Ok(Authenticated { identity, first: None });
         }
         let asked_at = self.known().doubts;
         let Some(view) = self.store.key_of_hash(&hex(hash)).await? else {
@@ -193,7 +193,7 @@ impl Credentials {
         let mut known = self.known();
         known.key_of.insert(*hash, view.id);
         known.note_use(view.id);
-        Ok(Found { identity, first: Some("key") })
+        Ok(Authenticated { identity, first: Some("key") })
     }
 
     /// The holder of a key, by its number: of a ticket that was made with the key.
@@ -243,7 +243,7 @@ impl Credentials {
         rules: &TokenRules,
         token: &str,
         hash: [u8; 32],
-    ) -> Result<Found, Problem> {
+    ) -> Result<Authenticated, Problem> {
         let claims = rules.verifier.verify(token).await.map_err(not_verified)?;
         let scopes = match (&claims.scopes, &rules.default_scopes) {
             (Some(claimed), _) if !claimed.is_null() => claimed.to_string(),
@@ -252,7 +252,7 @@ impl Credentials {
         };
         let identity = user(&claims, &scopes, &self.names)?;
         let identity = self.remember_user(hash, identity, scopes);
-        Ok(Found { identity, first: Some("token") })
+        Ok(Authenticated { identity, first: Some("token") })
     }
 
     /// Remembers an end user by the digest of what they presented, and says who they are: the same

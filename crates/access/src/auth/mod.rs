@@ -1,10 +1,10 @@
-//! Who someone is, and what they may do.
+//! Authentication and authorization: who someone is, and what they may do.
 //!
 //! - [`identity`]: who a request comes from; [`scopes`]: what that allows, with [`pattern`]s over names
 //! - [`names`]: which table a name means
 //! - [`permit`]: the one place that every route and every subscription passes
 //! - [`credentials`]: keys, tokens and tickets, looked up once and remembered; [`validity`]: whether
-//!   they still hold, for those who stay
+//!   they are still valid, for connections that last
 //! - [`key`]: what an API key looks like; [`jwt`]: end users' tokens; [`ticket`]: tokens for one use
 //! - [`rates`], [`rate_limiters`]: how often someone may ask; [`connection_permits`]: how many connections they may have
 //! - [`audit`]: what is written down about all this

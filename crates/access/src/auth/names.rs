@@ -1,4 +1,4 @@
-//! Which table a name means that someone wrote in a rule, a scope or the configuration.
+//! Resolves a table's name, as written in a rule, a scope or the configuration, to a watched table.
 //!
 //! Names are read as the database reads them: PostgreSQL folds those without quotes to lower case and
 //! finds them by its search path, SQLite takes any case of letters, and `public.orders` or `main.orders`

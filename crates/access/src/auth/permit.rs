@@ -1,4 +1,4 @@
-//! What may be done by whom: the one place that every route and every subscription passes.
+//! Authorization: the one place that every route and every subscription passes.
 //!
 //! A route says what it does ([`Act`]) in `router`, where leaving it out does not compile; a message
 //! on a live connection and a subscription's stream are asked about here as well. What a tenant may

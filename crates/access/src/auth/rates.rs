@@ -1,4 +1,4 @@
-//! Rates: how often an identity or an address may ask.
+//! Rate limits: how often an identity or an address may ask.
 //!
 //! One number for each: the time at which it would have used up what it asked for so far (the generic
 //! cell rate algorithm). Those who have not asked for a while take no memory, and the number of those

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-use super::credentials::{self, Found};
+use super::credentials::{self, Authenticated};
 use super::identity::{Identity, Who};
 use super::jwt::Claims;
 use super::scopes::Scopes;
@@ -50,7 +50,7 @@ pub async fn issue(
     })?;
     let ticket = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
     let holder = serde_json::to_string(&holder).map_err(|error| {
-        tracing::error!(%error, "a ticket could not be written");
+        tracing::error!(%error, "could not write a ticket");
         unauthorized("no ticket can be made for this token")
     })?;
     let ttl = access.options.auth.ticket_ttl;
@@ -60,7 +60,7 @@ pub async fn issue(
 }
 
 /// Who comes in with a ticket, which is of no use any more after this.
-pub async fn redeem(access: &AccessControl, ticket: &str) -> Result<Found, Problem> {
+pub async fn redeem(access: &AccessControl, ticket: &str) -> Result<Authenticated, Problem> {
     let spent = || unauthorized("the ticket is not valid, or was used before");
     if !ticket.starts_with(PREFIX) || ticket.len() > 2 * TICKET_BYTES {
         return Err(spent());
@@ -82,5 +82,5 @@ pub async fn redeem(access: &AccessControl, ticket: &str) -> Result<Found, Probl
             access.credentials.remember_user(hash, identity, scopes)
         }
     };
-    Ok(Found { identity, first: Some("ticket") })
+    Ok(Authenticated { identity, first: Some("ticket") })
 }

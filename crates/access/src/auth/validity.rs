@@ -1,4 +1,4 @@
-//! Standing: whether a credential still holds, for those who came in with it and stay.
+//! Whether a credential is still valid, for connections that outlive the request they began with.
 //!
 //! A request is over before anything changes. A live connection is not: it keeps its credential's
 //! standing, and ends what it follows when the standing ends, with the reason.

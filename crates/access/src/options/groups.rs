@@ -1,4 +1,4 @@
-//! How consumer groups are served over HTTP.
+//! Options of consumer groups over HTTP.
 
 use std::time::Duration;
 

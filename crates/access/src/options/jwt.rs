@@ -1,4 +1,4 @@
-//! Whose tokens are accepted. Filled in from the configuration by the binary.
+//! Options of end users' tokens: which issuers are accepted. Filled in from the configuration by the binary.
 
 use std::path::PathBuf;
 use std::time::Duration;

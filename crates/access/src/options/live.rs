@@ -1,4 +1,4 @@
-//! How live connections and their sessions are served.
+//! Options of live connections and their sessions.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How live SQL queries are kept.
+//! Options of live SQL queries.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How often someone may ask.
+//! Options of rate limits.
 
 /// So many a second, and so many at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! `POST /v1/control`: something that an administrator says to all nodes.
+//! `POST /v1/control`: an administrator's command to all nodes.
 
 use axum::extract::Request;
 use axum::http::{Method, StatusCode};

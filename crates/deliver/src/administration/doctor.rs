@@ -1,4 +1,4 @@
-//! `/v1/doctor`: what stands in the way of what, and what to do about it. `tidewire doctor` prints it.
+//! `/v1/doctor`: which problems the server sees, and what to do about each. `tidewire doctor` prints it.
 //!
 //! Nothing is changed by looking. A check that cannot be made is itself a finding, so that one database that does not
 //! answer hides nothing else.

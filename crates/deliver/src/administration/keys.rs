@@ -182,7 +182,7 @@ fn no_such_key() -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
         "key_not_found",
-        "there is no such key, or it holds no longer",
+        "the key does not exist, or is expired or revoked",
         "GET /v1/keys lists them, with their numbers",
     )
 }

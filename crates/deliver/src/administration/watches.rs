@@ -1,4 +1,4 @@
-//! `/v1/watch`: the tables whose changes come into the log.
+//! `/v1/watch`: the watched tables, whose changes come into the log.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -72,7 +72,7 @@ async fn needs(node: &Node, table: &str) -> Vec<String> {
     }
     let needs = node.store.live_query_needs(Some(table)).await;
     needs.unwrap_or_else(|error| {
-        tracing::debug!(%error, table, "it is not known what live queries of the table need");
+        tracing::debug!(%error, table, "could not find out what live queries of the table need");
         Vec::new()
     })
 }

@@ -43,7 +43,7 @@ const CLIENTS: &[(&str, &str)] = &[
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Over {
+enum TestTransport {
     Plain,
     Tls,
 }
@@ -82,7 +82,7 @@ fn converse(mut wire: impl Read + Write, told: &mpsc::Receiver<&str>) -> io::Res
 }
 
 /// A connection, of which the server has the line.
-async fn connect(over: Over) -> (Arc<Line>, Client) {
+async fn connect(over: TestTransport) -> (Arc<Line>, Client) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let (at_server, at_client) = configs();
@@ -91,8 +91,8 @@ async fn connect(over: Over) -> (Arc<Line>, Client) {
         let socket = std::net::TcpStream::connect(address).expect("a connection");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let received = match over {
-            Over::Plain => converse(socket, &told),
-            Over::Tls => {
+            TestTransport::Plain => converse(socket, &told),
+            TestTransport::Tls => {
                 let name = ServerName::try_from("localhost").expect("a name");
                 let tls = ClientConnection::new(at_client, name).expect("a client");
                 converse(StreamOwned::new(tls, socket), &told)
@@ -102,8 +102,10 @@ async fn connect(over: Over) -> (Arc<Line>, Client) {
     });
     let (stream, _) = listener.accept().await.expect("a connection");
     let line = match over {
-        Over::Plain => Line::plain(stream),
-        Over::Tls => Line::secure(shake_hands(stream, at_server).await.expect("a handshake")),
+        TestTransport::Plain => Line::plain(stream),
+        TestTransport::Tls => {
+            Line::secure(shake_hands(stream, at_server).await.expect("a handshake"))
+        }
     };
     (Arc::new(line), Client { sends, thread })
 }
@@ -132,7 +134,7 @@ async fn goes_on(mut connection: Pin<&mut impl Future<Output: Debug>>) {
 }
 
 /// The hub writes in the middle of hyper's response, and nobody else does.
-async fn takes_over(over: Over, first: &'static str, later: &'static str) {
+async fn takes_over(over: TestTransport, first: &'static str, later: &'static str) {
     let (line, client) = connect(over).await;
     let (writer, body) = oneshot::channel();
     let service = answer(Body::from_stream(TakenOverBody::new(Arc::clone(&line), body)));
@@ -174,20 +176,20 @@ async fn takes_over(over: Over, first: &'static str, later: &'static str) {
 #[tokio::test]
 async fn from_its_flush_to_the_end_of_the_body_hyper_writes_nothing() {
     for (first, later) in CLIENTS {
-        takes_over(Over::Plain, first, later).await;
+        takes_over(TestTransport::Plain, first, later).await;
     }
 }
 
 #[tokio::test]
 async fn with_tls_too_hyper_writes_nothing_from_its_flush_to_the_end_of_the_body() {
     for (first, later) in CLIENTS {
-        takes_over(Over::Tls, first, later).await;
+        takes_over(TestTransport::Tls, first, later).await;
     }
 }
 
 #[tokio::test]
 async fn a_line_of_which_hyper_does_not_ask_for_the_body_is_closed_in_time() {
-    let (line, client) = connect(Over::Plain).await;
+    let (line, client) = connect(TestTransport::Plain).await;
     // Asked for, but the line is not told.
     let asked = Arc::new(Notify::new());
     let asks = Arc::clone(&asked);
@@ -219,7 +221,7 @@ async fn a_line_of_which_hyper_does_not_ask_for_the_body_is_closed_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_line_that_hyper_does_not_flush_is_nobodys_any_more() {
-    let (line, _client) = connect(Over::Plain).await;
+    let (line, _client) = connect(TestTransport::Plain).await;
     line.asked();
     assert!(!line.cleared().await);
     line.give_back();

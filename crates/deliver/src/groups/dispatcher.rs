@@ -1,4 +1,4 @@
-//! The dispatcher of a group on this node: the one who looks for work, for all who wait.
+//! The dispatcher of a group on this node: looks for work, for all claims that wait.
 //!
 //! A thousand waiting workers cost one look: at the group's rows and at what is new in the log. Who asked
 //! first is served first. What it remembers saves looking twice and is never relied on: a lease is taken
@@ -316,7 +316,7 @@ impl WorkDispatcher {
                 }
                 // Nor does work wait for it: the rest are made known in a later look.
                 Err(error) if error.temporary() => {
-                    tracing::debug!(%error, "a worker could not be made known");
+                    tracing::debug!(%error, "could not record a worker");
                     break;
                 }
                 Err(error) => refused.push((index, error)),

@@ -1,4 +1,4 @@
-//! What a node has of the groups: the dispatchers of those whose workers claim here, and what was measured.
+//! A node's state of consumer groups: a dispatcher for each group whose workers claim here, and measurements.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

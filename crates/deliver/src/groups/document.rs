@@ -1,4 +1,4 @@
-//! What is told of groups.
+//! Groups as JSON, as clients receive them.
 
 use axum::body::Body;
 use axum::http::{Method, Response, StatusCode};

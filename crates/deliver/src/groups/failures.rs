@@ -1,4 +1,4 @@
-//! What a failed run means: another attempt, or dead letters.
+//! Decides what follows from a failed run: another attempt, or dead letters.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What must be known to find a batch for a partition, and what it may have.
+//! Finds a batch for a partition: what it needs to know, and the limits of the batch.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;

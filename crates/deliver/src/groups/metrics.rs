@@ -1,4 +1,4 @@
-//! What scrapers are told of groups: as they were when this node looked at them last.
+//! Metrics of groups, as of this node's last measurement.
 
 use std::fmt::Write as _;
 use std::sync::PoisonError;

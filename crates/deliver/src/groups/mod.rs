@@ -12,19 +12,19 @@
 //!
 //! - `waiting_claim`: a claim that waits
 //! - `claim`: `POST …/claim`
-//! - `counters`: what is counted of groups on this node
+//! - `counters`: counters of groups on this node
 //! - `document`: groups as JSON
 //! - `event`: events as workers get them
 //! - `lag`: how far groups are behind, counted in the log itself
 //! - `letters`: routes for dead letters
-//! - `metrics`: what scrapers are told of groups
+//! - `metrics`: metrics of groups
 //! - `offer`: handing out one partition
-//! - `dispatchers`: what this node holds of groups while it serves them
+//! - `dispatchers`: this node's state of groups
 //! - `problem`: what goes wrong with groups, as clients see it
-//! - `redrive`: the letters that a lease is about, found again
+//! - `redrive`: finds the letters of a lease on redriven letters
 //! - `batch_permits`: room for batches
 //! - `token`: tokens of leases
-//! - `failures`: what a failed run means
+//! - `failures`: decides what follows from a failed run
 
 mod administer;
 mod batch_permits;

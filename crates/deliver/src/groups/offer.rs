@@ -1,4 +1,4 @@
-//! Handing out one partition.
+//! Hands out one partition's work to a waiting claim.
 
 use std::sync::Arc;
 use std::time::Duration;

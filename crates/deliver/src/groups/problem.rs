@@ -140,7 +140,7 @@ pub(super) fn of(error: GroupError) -> Problem {
             "leave out COMMIT and ROLLBACK: the ack commits by itself",
         ),
         GroupError::Transient(text) => {
-            tracing::warn!(text, "a group's work did not happen");
+            tracing::warn!(text, "a group's work failed");
             Problem::from(StoreError::Unavailable(text))
         }
         GroupError::Rights(text) => {

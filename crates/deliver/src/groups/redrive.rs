@@ -1,4 +1,4 @@
-//! The letters that a lease is about, found again.
+//! Finds the letters of a lease on redriven letters.
 
 use super::dispatchers::GroupDispatchers;
 use tidewire_store::groups::{Batch, GroupError, Holdings, Key, KeyEvents, LETTERS_BYTES_MAX};

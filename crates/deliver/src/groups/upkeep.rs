@@ -64,7 +64,7 @@ pub(crate) async fn keep(dispatchers: Arc<GroupDispatchers>, stop: CancellationT
             () = stop.cancelled() => return,
             looked = look(&dispatchers) => {
                 if let Err(error) = looked {
-                    tracing::warn!(%error, "consumer groups could not be looked at; trying again");
+                    tracing::warn!(%error, "could not read the consumer groups; trying again");
                 }
             }
         }
@@ -82,7 +82,7 @@ async fn look(dispatchers: &GroupDispatchers) -> Result<(), StoreError> {
         if let Err(error) = tend(dispatchers, &view, lag.tip()).await
             && !error.temporary()
         {
-            tracing::warn!(group = view.group, %error, "a group could not be moved along");
+            tracing::warn!(group = view.group, %error, "could not advance a group");
         }
         let counts = dispatchers.counters.of(&view.group);
         let rate = rate(dispatchers, &view.group, counts);

@@ -1,4 +1,4 @@
-//! A claim that waits.
+//! A claim that waits for a batch, and its answer.
 
 use std::time::Duration;
 

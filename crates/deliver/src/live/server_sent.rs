@@ -15,7 +15,7 @@ use crate::node::Node;
 use tidewire_access::auth::Identity;
 use tidewire_access::auth::connection_permits::ConnectionPermit;
 use tidewire_access::problem::Problem;
-use tidewire_hub::directory::{Present, Registered};
+use tidewire_hub::directory::{NamedConnection, Registered};
 use tidewire_hub::kinds::entities::kept::Entities;
 use tidewire_hub::lookup::within_log;
 use tidewire_hub::offset::{malformed_offset, parse_offset};
@@ -80,7 +80,7 @@ impl SseSession {
         let shard = node.hub.shards.shard_of(identity.tenant(), &session).clone();
         let presence = shard.attach(transport, Arc::clone(&connection_info)).await?;
         let key = presence.key();
-        let present = Present { shard: shard.clone(), key, identity: identity.clone() };
+        let present = NamedConnection { shard: shard.clone(), key, identity: identity.clone() };
         let registered = Entities::enter(&node.hub, &connection_info.id, present);
         let hello = super::hello(&node, &connection_info.id, Some(&session));
         shard.ask(Command::Say { key, message: hello }).await;

@@ -27,7 +27,7 @@ use tidewire_access::auth::connection_permits::ConnectionPermit;
 use tidewire_access::auth::{Act, Ended, Identity, audit};
 use tidewire_access::budget::{MemoryLease, Purpose};
 use tidewire_access::problem::Problem;
-use tidewire_hub::directory::{Present, Registered};
+use tidewire_hub::directory::{NamedConnection, Registered};
 use tidewire_hub::kinds::entities::kept::Entities;
 use tidewire_hub::messages::{Pong, ServerMessage as _};
 use tidewire_hub::{Command, ConnectionInfo, Handle, Key, Socket, Transport};
@@ -76,8 +76,8 @@ pub(super) fn upgrade(
                 let HttpSide(line) = parts.io.into_inner();
                 serve(node, line, first, client).await;
             }
-            Ok(Err(_)) => tracing::warn!("an upgraded connection is not a socket"),
-            Err(error) => tracing::debug!(%error, "a WebSocket did not come about"),
+            Ok(Err(_)) => tracing::warn!("an upgraded connection has no socket"),
+            Err(error) => tracing::debug!(%error, "the WebSocket upgrade failed"),
         }
         // The connection had its place until here.
         drop(carrier);
@@ -347,8 +347,11 @@ impl Client {
         self.identity = Some(identity.clone());
         self.reader.admit();
         self.connection_info.admit(identity.clone());
-        let present =
-            Present { shard: self.shard.clone(), key: self.key, identity: identity.clone() };
+        let present = NamedConnection {
+            shard: self.shard.clone(),
+            key: self.key,
+            identity: identity.clone(),
+        };
         self.registered = Some(Entities::enter(&self.node.hub, &self.connection_info.id, present));
         self.say(super::hello(&self.node, &self.connection_info.id, session.as_deref())).await;
         self.node.claim_alone(&self.connection_info.id, identity.who()).await;

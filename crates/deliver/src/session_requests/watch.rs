@@ -104,7 +104,7 @@ impl Node {
                 }
             }
             // The next look finds out.
-            Err(error) => tracing::warn!(%error, "a session's change could not be read"),
+            Err(error) => tracing::warn!(%error, "could not read a session's change"),
         }
     }
 
@@ -116,7 +116,7 @@ impl Node {
             let found = match self.store.session_revisions(&ids).await {
                 Ok(found) => found,
                 Err(error) => {
-                    tracing::warn!(%error, "sessions could not be looked at; trying again later");
+                    tracing::warn!(%error, "could not read the sessions; trying again later");
                     return;
                 }
             };

@@ -8,7 +8,7 @@ use super::*;
 use crate::audience::ViewMode;
 use crate::connection::{SessionLink, StartFrom};
 use crate::kinds::Kind as Subject;
-use crate::kinds::entities::{EntityRequest, Interest};
+use crate::kinds::entities::{EntityFollow, EntityRequest};
 use crate::kinds::query;
 use crate::log_feed::StreamRequest;
 use crate::lookup::Reach;
@@ -95,7 +95,7 @@ impl Followed {
         add(&mut connection, stream("Stream", "doc", false, None));
         add(&mut connection, stream("Table", "table/orders", true, None));
         let identity = Identity::of_this_machine();
-        let mut interest = Interest::new(&"project".into(), identity, Epoch::FIRST);
+        let mut interest = EntityFollow::new(&"project".into(), identity, Epoch::FIRST);
         interest.ids.extend([("1".into(), Position::START), ("2".into(), Position::START)]);
         connection.put("Entities".into(), None, Subject::Entities(Box::new(interest)), false);
         let query = query::tests::live_query(Subscriber(1));

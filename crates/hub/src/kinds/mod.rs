@@ -46,7 +46,7 @@ use crate::flush::WriteBudget;
 use crate::log_feed::Feed;
 use crate::outbox::QueuedItem;
 use crate::shard::Shard;
-use entities::Interest;
+use entities::EntityFollow;
 use query::LiveQuery;
 use tidewire_access::options::LiveOptions;
 
@@ -62,7 +62,7 @@ pub enum Kind {
     Stream(Feed),
     /// Rows of a table.
     Table(Feed),
-    Entities(Box<Interest>),
+    Entities(Box<EntityFollow>),
     Query(Box<LiveQuery>),
     #[cfg(debug_assertions)]
     Clock(clock::Clock),
@@ -98,11 +98,11 @@ impl Kind {
         if let Kind::Stream(feed) | Kind::Table(feed) = self { Some(feed) } else { None }
     }
 
-    pub fn entities(&self) -> Option<&Interest> {
+    pub fn entities(&self) -> Option<&EntityFollow> {
         if let Kind::Entities(interest) = self { Some(interest) } else { None }
     }
 
-    pub(crate) fn entities_mut(&mut self) -> Option<&mut Interest> {
+    pub(crate) fn entities_mut(&mut self) -> Option<&mut EntityFollow> {
         if let Kind::Entities(interest) = self { Some(interest) } else { None }
     }
 

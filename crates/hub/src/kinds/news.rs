@@ -1,4 +1,4 @@
-//! What happened, as those hear it whom it concerns: an arm for each kind.
+//! News: what happened, on its way to followers. An arm for each kind.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is asked for: an arm for each kind. Whoever asks may have it; whether there is room is seen here.
+//! Permitted requests to subscribe, an arm for each kind. Whether there is room is checked here.
 
 use std::sync::Arc;
 

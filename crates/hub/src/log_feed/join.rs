@@ -1,4 +1,4 @@
-//! The hand-over from a replay to what happens now.
+//! The hand-over from a replay to live events.
 //!
 //! A replay has given everything up to `reached`; the shard has seen the log up to `position`. If the
 //! replay is ahead, the subscriptions simply go live: what the shard sees next is dropped up to where
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::messages::AsMessage as _;
 use tidewire_store::{Event, Position, SessionChange};
 
-use super::replay::{Begun, End, ReplayDecision, ReplayPage};
+use super::replay::{End, ReplayDecision, ReplayPage, ReplayStart};
 use crate::announce::Announcement;
 use crate::connection::Key;
 use crate::log_feed::State;
@@ -109,9 +109,9 @@ impl Shard {
     }
 
     /// Notes which subscriptions have begun, and announces those that did for the first time.
-    fn begin_feeds(&mut self, key: Key, replay: u32, begun: &[Begun]) {
+    fn begin_feeds(&mut self, key: Key, replay: u32, begun: &[ReplayStart]) {
         let mut fresh = Vec::new();
-        for Begun { slot, after, envelope, renew_every, content_type } in begun {
+        for ReplayStart { slot, after, envelope, renew_every, content_type } in begun {
             if !self.replays(key, *slot, replay) {
                 continue;
             }

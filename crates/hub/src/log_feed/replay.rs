@@ -1,4 +1,4 @@
-//! Replays: what a subscription is to get from the store, up to where it can join those who are live.
+//! Replays: a subscription's past events, read from the store up to where it can go live.
 //!
 //! A replay reads some streams at once and gives their events in the log's order. It goes on when the
 //! connection has taken what was read before, so that its pace is the socket's, and it holds a page
@@ -75,7 +75,7 @@ pub(crate) struct Target {
 #[derive(Debug, Default)]
 pub struct ReplayPage {
     /// Subscriptions whose stream was found, and after what their events come.
-    pub begun: Vec<Begun>,
+    pub begun: Vec<ReplayStart>,
     /// Subscriptions that cannot be.
     pub failed: Vec<(Slot, Problem)>,
     /// What subscriptions see their tables through.
@@ -89,7 +89,7 @@ pub struct ReplayPage {
 }
 
 #[derive(Debug)]
-pub struct Begun {
+pub struct ReplayStart {
     pub slot: Slot,
     pub after: Position,
     pub(crate) envelope: Envelope,
@@ -259,7 +259,7 @@ impl Cursor {
         &mut self,
         hub: &Hub,
         limit: PageLimit,
-    ) -> Result<(Option<Begun>, Option<Arc<RowFilter>>), Problem> {
+    ) -> Result<(Option<ReplayStart>, Option<Arc<RowFilter>>), Problem> {
         let (after, first) = match (self.min_offset, self.wanted.start) {
             (Some(min_offset), _) => (min_offset, false),
             (None, StartFrom::After(after)) => (after, true),
@@ -291,7 +291,7 @@ impl Cursor {
         Ok((begun, row_filter))
     }
 
-    fn begun(&mut self, hub: &Hub, state: &StreamState, after: Position) -> Begun {
+    fn begun(&mut self, hub: &Hub, state: &StreamState, after: Position) -> ReplayStart {
         let ReplayRequest { query_id, stream, slot, mode, .. } = &self.wanted;
         let notify_bytes = hub.options.live.notify_bytes;
         let form = match mode.to_table {
@@ -302,7 +302,7 @@ impl Cursor {
         let slot = *slot;
         self.wanted.envelope = Some(envelope.clone());
         let content_type = state.content_type.clone();
-        Begun { slot, after, envelope, content_type, renew_every: renew_every(state) }
+        ReplayStart { slot, after, envelope, content_type, renew_every: renew_every(state) }
     }
 }
 

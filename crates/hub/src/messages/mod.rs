@@ -1,4 +1,4 @@
-//! What the server says over live connections: one struct a message. PROTOCOL.md, section 22, is the source.
+//! The server's messages over live connections: one struct a message. PROTOCOL.md, section 22, is the source.
 //!
 //! [`ServerMessage::text`] is a message's JSON. Messages that go out by the million, or hold rows that are JSON
 //! already, are written by hand besides (`put`): beside the struct, and a test holds the two equal.

@@ -1,4 +1,4 @@
-//! What went wrong.
+//! Error messages over live connections.
 
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -1,4 +1,4 @@
-//! An event, as it is seen through a row filter.
+//! Applies a row filter to an event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

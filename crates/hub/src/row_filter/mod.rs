@@ -1,4 +1,4 @@
-//! What someone sees of a table: its rows through a row filter.
+//! Row filters: which rows and columns of a table someone sees.
 //!
 //! A watched table is one stream for everybody. Who may see some of its columns or rows only, or asks
 //! for some with a `where`, gets each event through a [`RowFilter`]:
@@ -47,7 +47,7 @@ use tidewire_store::{Epoch, Event, Found, Page, PageLimit, Position, StoreError}
 use crate::Hub;
 use crate::lookup::Reach;
 use crate::min_offset;
-use crate::tail::Look;
+use crate::tail::TopicRead;
 use tidewire_access::auth::names::FRESH;
 use tidewire_access::auth::{Act, Identity, Who, audit};
 use tidewire_access::problem::Problem;
@@ -75,21 +75,21 @@ pub enum SliceVisibility {
     Ended,
 }
 
-impl Look {
+impl TopicRead {
     /// The same as someone at a position sees it.
     pub fn seen(self, hub: &Hub, view: Option<&View>, position: Position) -> SliceVisibility {
         match self {
-            Look::Events { events, are_all } => {
+            TopicRead::Events { events, are_all } => {
                 let last = events.last().map_or(position, |event| event.position);
                 match hub.remembered(view, events) {
                     Some(events) => SliceVisibility::Events { events, last, are_all },
                     None => SliceVisibility::Behind,
                 }
             }
-            Look::Behind => SliceVisibility::Behind,
-            Look::Nothing => SliceVisibility::Nothing,
-            Look::Closed => SliceVisibility::Closed,
-            Look::Ended => SliceVisibility::Ended,
+            TopicRead::Behind => SliceVisibility::Behind,
+            TopicRead::Nothing => SliceVisibility::Nothing,
+            TopicRead::Closed => SliceVisibility::Closed,
+            TopicRead::Ended => SliceVisibility::Ended,
         }
     }
 }

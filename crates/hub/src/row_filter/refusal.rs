@@ -1,4 +1,4 @@
-//! Why something of a table cannot be seen.
+//! Errors of row filters, as clients see them.
 
 use axum::http::StatusCode;
 

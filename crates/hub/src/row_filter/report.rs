@@ -57,7 +57,7 @@ impl Hub {
             self.rules.said.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
         if let Err(error) = self.access.names.look(&self.store, Duration::ZERO).await {
-            tracing::warn!(%error, "the names of tables could not be read; rules are looked at later");
+            tracing::warn!(%error, "could not read the names of tables; rules are checked later");
             return;
         }
         self.note_rules_without_table();
@@ -136,7 +136,7 @@ impl Hub {
                 written
                     .extend(good.map(|key| (format!("key {} ({})", key.id, key.name), key.scopes)));
             }
-            Err(error) => tracing::warn!(%error, "the rules of keys could not be looked at"),
+            Err(error) => tracing::warn!(%error, "could not check the rules of keys"),
         }
         written.truncate(KEYS_MAX);
         let of_tokens = self.options.auth.jwt_scopes.clone();
@@ -226,7 +226,7 @@ impl Hub {
                      subscriptions and entities of {meant:?}"
                 ),
                 Err(UncheckedRule::Later(error)) => {
-                    tracing::debug!(%error, "a rule could not be looked at");
+                    tracing::debug!(%error, "could not check a rule");
                     continue;
                 }
                 Err(UncheckedRule::Wrong { message, position }) => {

@@ -1,4 +1,4 @@
-//! Who may read what of a table: the configuration's rules and the caller's scopes, put together.
+//! Combines the configuration's rules and the caller's scopes: which rows and columns the caller may read.
 //!
 //! Whichever way a table is read (its stream, a subscription, a fork, entities, a live query), what is
 //! seen of it comes from here ([`Hub::access`]). It fails closed:

@@ -1,4 +1,4 @@
-//! What is asked of a table, and by whom.
+//! What a caller asks of a table: the filter, and who asks.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

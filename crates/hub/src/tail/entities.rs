@@ -1,4 +1,4 @@
-//! What becomes of entities, for the shards that have someone to tell.
+//! Changes of entities, for the shards that have followers of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;

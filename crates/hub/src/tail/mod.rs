@@ -34,7 +34,7 @@ use crate::row_filter::Tables;
 pub use chunk::Chunk;
 pub use entities::{CodeGuard, EntityNews};
 pub use tables::TableGuard;
-pub use topic::{Ending, Look, SchemaChange, StreamSlice, Topic};
+pub use topic::{Ending, SchemaChange, StreamSlice, Topic, TopicRead};
 
 /// Events read from the log at once.
 const FOLLOW_LIMIT: PageLimit = PageLimit { events: 2_000, bytes: 8 << 20 };

@@ -85,7 +85,7 @@ pub enum Ending {
 
 /// What a reader at some position finds.
 #[derive(Debug)]
-pub enum Look {
+pub enum TopicRead {
     /// The reader is further behind than memory reaches: read the store.
     Behind,
     /// What comes next, and whether that is all.
@@ -161,14 +161,14 @@ impl Topic {
 
     /// What there is after `cursor`, up to about so many bytes of payload, and up to which position
     /// that is all there is.
-    pub fn look(&self, cursor: Position, bytes_max: usize) -> (Look, Position) {
+    pub fn look(&self, cursor: Position, bytes_max: usize) -> (TopicRead, Position) {
         let recent = self.recent();
         let covered_to = recent.covered_to.max(cursor);
         if recent.ended {
-            return (Look::Ended, covered_to);
+            return (TopicRead::Ended, covered_to);
         }
         if cursor < recent.covered_from {
-            return (Look::Behind, cursor);
+            return (TopicRead::Behind, cursor);
         }
         let older = recent.chunks.partition_point(|chunk| chunk.last() <= cursor);
         let newer = recent.chunks.range(older..).flat_map(|chunk| &chunk.events);
@@ -181,16 +181,18 @@ impl Topic {
             events.push(event.clone());
         }
         match events.last().map(|last| last.position) {
-            None if recent.closed => (Look::Closed, covered_to),
-            None => (Look::Nothing, covered_to),
-            Some(last) if newer.peek().is_some() => (Look::Events { events, are_all: false }, last),
-            Some(_) => (Look::Events { events, are_all: true }, covered_to),
+            None if recent.closed => (TopicRead::Closed, covered_to),
+            None => (TopicRead::Nothing, covered_to),
+            Some(last) if newer.peek().is_some() => {
+                (TopicRead::Events { events, are_all: false }, last)
+            }
+            Some(_) => (TopicRead::Events { events, are_all: true }, covered_to),
         }
     }
 
     /// Whether the stream was closed while this topic watched, and ends here.
     pub fn closes_at(&self, cursor: Position) -> bool {
-        self.closed() && matches!(self.look(cursor, 1).0, Look::Closed)
+        self.closed() && matches!(self.look(cursor, 1).0, TopicRead::Closed)
     }
 
     /// Whether the stream was closed while this topic watched.

@@ -1,4 +1,4 @@
-//! From the PEM files to what rustls serves with.
+//! Reads the PEM files into the certificate that rustls serves with.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! From an accepted socket to a secure one. The caller says how long that may take.
+//! The TLS handshake on an accepted socket. The caller says how long it may take.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The certificate in force, which is exchanged while the server runs.
+//! Reloads the certificate while the server runs.
 //!
 //! Whoever renews certificates replaces files and tells nobody, so the files are looked at now and
 //! then. Connections keep what they were made with; those that come later get what is in force.
@@ -135,7 +135,7 @@ impl Watch {
                 // Two files are not replaced in one step: only what stays is worth a warning.
                 if !std::mem::replace(&mut refused.said, true) {
                     note(Outcome::Refused);
-                    tracing::warn!(%error, "the certificate that was in force stays in force");
+                    tracing::warn!(%error, "could not load the new certificate; the old one stays in use");
                 }
             }
             other => *other = Some(Refused { pem, said: false }),

@@ -1,4 +1,4 @@
-//! From a request to `101 Switching Protocols`.
+//! The WebSocket handshake: from a request to `101 Switching Protocols`.
 
 use aws_lc_rs::digest;
 use axum::body::Body;

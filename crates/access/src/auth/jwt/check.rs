@@ -1,4 +1,4 @@
-//! The whole decision about one token, without clock or I/O.
+//! Verifies one token, without clock or I/O.
 //!
 //! The order matters: nothing of the claims is read before the signature holds, and no signature is
 //! computed before the key has agreed to the algorithm.

@@ -41,7 +41,7 @@ pub(super) struct Target {
 
 /// What is to be read.
 #[derive(Debug)]
-pub(super) struct Past {
+pub(super) struct EntityBacklog {
     pub(super) code: Arc<str>,
     pub(super) ids: Vec<Arc<str>>,
     pub(super) after: Position,
@@ -55,7 +55,7 @@ pub(super) async fn run(
     target: Target,
     committed: Option<Committed>,
     min_offset: MinOffset,
-    past: Option<Past>,
+    past: Option<EntityBacklog>,
 ) {
     let outcome = tokio::select! {
         outcome = begin(&hub, committed, min_offset, past) => outcome,
@@ -70,7 +70,7 @@ async fn begin(
     hub: &Hub,
     committed: Option<Committed>,
     min_offset: MinOffset,
-    past: Option<Past>,
+    past: Option<EntityBacklog>,
 ) -> Result<Vec<EntityState>, Problem> {
     if let Some(committed) = committed {
         // A batch that is gone belongs to a server that stops.
@@ -89,7 +89,7 @@ async fn begin(
     }
 }
 
-impl Past {
+impl EntityBacklog {
     async fn read(&self, hub: &Hub) -> Result<Vec<EntityState>, Problem> {
         within_log(hub, self.after).await?;
         for stream in hub.entity_sources(&self.code).await? {

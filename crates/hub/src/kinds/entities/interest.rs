@@ -1,4 +1,4 @@
-//! What one subscription to entities is about, and what it is yet to be told.
+//! One subscription to entities: its ids, and the changes that wait to be sent.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tidewire_access::auth::Identity;
 
 /// The part of a subscription that only one to entities has.
 #[derive(Debug)]
-pub struct Interest {
+pub struct EntityFollow {
     pub code: Arc<str>,
     /// Each with the place after which it is yet to be told of what happens.
     pub ids: HashMap<Arc<str>, Position>,
@@ -22,7 +22,7 @@ pub struct Interest {
     /// Whether it may hear of what comes from a stream, of those it came from so far.
     sources: Vec<(Box<str>, bool)>,
     /// Requests that are not answered yet.
-    pub(super) joining: Vec<Joining>,
+    pub(super) joining: Vec<PendingSubscribe>,
     /// It has its place among those who are told next, or in the outbox.
     pub(super) queued: bool,
     /// It has begun, and nothing of the past is yet to be told.
@@ -31,7 +31,7 @@ pub struct Interest {
 
 /// A request that the store is asked about.
 #[derive(Debug)]
-pub(super) struct Joining {
+pub(super) struct PendingSubscribe {
     pub(super) serial: u32,
     /// Everything after this will be told, of the ids that the request names.
     pub(super) after: Position,
@@ -49,9 +49,9 @@ pub(super) fn concerns(reach: &Reach, change: &EntityChange) -> bool {
     change.id.is_none() || reach.covers(change.host_id.as_deref())
 }
 
-impl Interest {
-    pub fn new(code: &Arc<str>, identity: Identity, epoch: Epoch) -> Interest {
-        Interest {
+impl EntityFollow {
+    pub fn new(code: &Arc<str>, identity: Identity, epoch: Epoch) -> EntityFollow {
+        EntityFollow {
             code: Arc::clone(code),
             ids: HashMap::new(),
             waiting: PendingChanges::default(),
@@ -97,13 +97,13 @@ impl Interest {
     }
 
     /// Takes out a request that is answered.
-    pub(super) fn answered(&mut self, serial: u32) -> Option<Joining> {
+    pub(super) fn answered(&mut self, serial: u32) -> Option<PendingSubscribe> {
         let place = self.joining.iter().position(|joining| joining.serial == serial)?;
         Some(self.joining.remove(place))
     }
 
     /// The ids that go with a request that failed: those that it brought, and nobody else names.
-    pub(super) fn given_up(&mut self, failed: Joining) -> Vec<Arc<str>> {
+    pub(super) fn given_up(&mut self, failed: PendingSubscribe) -> Vec<Arc<str>> {
         let mut given_up = failed.fresh;
         for other in &mut self.joining {
             let named: HashSet<&Arc<str>> = other.ids.iter().collect();

@@ -1,4 +1,4 @@
-//! How often the store was told what entities a connection of this shard is told of.
+//! Counts how often the store was told of each entity subscription of this shard's connections.
 
 use std::collections::HashMap;
 

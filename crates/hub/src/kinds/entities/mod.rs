@@ -1,4 +1,4 @@
-//! Subscriptions to entities: who is told that something changed, and not how.
+//! Subscriptions to entities: a client learns that an entity changed, not what changed in it.
 //!
 //! ```text
 //!   batch ──► index ──► rounds, in slices ──► what waits for a subscription ──► INVALIDATE, when the socket
@@ -56,10 +56,10 @@ use tidewire_access::options::{LiveOptions, Options};
 use tidewire_access::problem::Problem;
 
 use index::Index;
-use interest::Joining;
+use interest::PendingSubscribe;
 use ledger::Ledgers;
 
-pub use interest::Interest;
+pub use interest::EntityFollow;
 pub use news::ChangesOfEntities;
 pub use waiting::EntityState;
 
@@ -150,7 +150,7 @@ impl Shard {
     /// Makes a subscription that has no entities yet.
     fn add_interest(&mut self, key: Key, request: &EntityRequest, renewed: bool) -> Option<Slot> {
         let epoch = self.hub.store.epoch();
-        let interest = Interest::new(&request.code, request.identity.clone(), epoch);
+        let interest = EntityFollow::new(&request.code, request.identity.clone(), epoch);
         let kind = Kind::Entities(Box::new(interest));
         self.add(key, (Arc::clone(&request.query_id), None), kind, renewed)
     }
@@ -179,9 +179,9 @@ impl Shard {
         }
         let Some(interest) = subscription.kind.entities_mut() else { return };
         interest.ids.extend(fresh.iter().map(|id| (Arc::clone(id), after)));
-        interest.joining.push(Joining { serial, after, reads, ids: ids.clone(), fresh });
+        interest.joining.push(PendingSubscribe { serial, after, reads, ids: ids.clone(), fresh });
         self.rosters.entities.ledgers.edit(key);
-        let past = reads.then(|| begin::Past {
+        let past = reads.then(|| begin::EntityBacklog {
             code: Arc::clone(&code),
             ids: ids.clone(),
             after,
@@ -273,7 +273,7 @@ impl Shard {
     }
 
     /// A subscription is gone; its connection is there still, and the store is told.
-    fn leave_entities(&mut self, follower: Follower, interest: &Interest) {
+    fn leave_entities(&mut self, follower: Follower, interest: &EntityFollow) {
         let Some(connection) = self.connection(follower.key) else { return };
         let gone = interest.ids.keys().filter(|id| !connection.names(&interest.code, id));
         let gone: Vec<String> = gone.map(ToString::to_string).collect();
@@ -299,7 +299,7 @@ impl Shard {
         for (_, connection) in &self.connections {
             for (_, subscription) in connection.slots() {
                 let Some(interest) = subscription.kind.entities() else { continue };
-                let Interest { identity, code, ids, .. } = interest;
+                let EntityFollow { identity, code, ids, .. } = interest;
                 let kept = self.kept(
                     identity,
                     connection.connection_info.id.to_string(),
@@ -340,7 +340,7 @@ impl KindRequest for EntityRequest {
     }
 }
 
-impl Subject for Interest {
+impl Subject for EntityFollow {
     fn caught_up(&self, _: &Subscription, shard: &Shard) -> Option<Position> {
         self.live.then_some(shard.position)
     }
@@ -381,7 +381,7 @@ impl Subject for Interest {
 }
 
 impl ShardEntities {
-    fn leave(&mut self, follower: Follower, interest: &Interest) {
+    fn leave(&mut self, follower: Follower, interest: &EntityFollow) {
         for id in interest.ids.keys() {
             self.index.leave(&interest.code, id, follower);
         }
@@ -398,7 +398,7 @@ impl ShardEntities {
 
 impl Connection {
     /// What a subscription is about, if it is one to entities.
-    fn interest(&self, slot: Slot) -> Option<&Interest> {
+    fn interest(&self, slot: Slot) -> Option<&EntityFollow> {
         let subscription = self.subscriptions.get(slot.index as usize)?.as_ref()?;
         subscription.kind.entities().filter(|_| subscription.serial == slot.serial)
     }
@@ -418,7 +418,7 @@ impl Connection {
 
 /// The ids that a subscription does not have yet, each once.
 pub(crate) fn not_among<'a>(
-    interest: Option<&Interest>,
+    interest: Option<&EntityFollow>,
     ids: &'a [Arc<str>],
 ) -> HashSet<&'a Arc<str>> {
     let has = |id: &Arc<str>| interest.is_some_and(|interest| interest.ids.contains_key(id));
@@ -429,7 +429,7 @@ pub fn too_many(entities_max: usize) -> Problem {
     Problem::new(
         StatusCode::TOO_MANY_REQUESTS,
         "too_many_entities",
-        format!("a connection is told of at most {entities_max} entities (live.entities_max)"),
+        format!("a connection follows at most {entities_max} entities (live.entities_max)"),
         "unsubscribe from some, or subscribe to the table",
     )
 }

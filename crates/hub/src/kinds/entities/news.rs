@@ -1,4 +1,4 @@
-//! What became of entities of a code, on its way to those who are told of any of them.
+//! Changes of a code's entities, on their way to the followers of any of them.
 //!
 //! ```text
 //!   changes    7: UPDATE at 12     8: DELETE at 13
@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use tidewire_store::EntityAction;
 
-use super::interest::Interest;
+use super::interest::EntityFollow;
 use super::waiting::EntityState;
 use crate::Hub;
 use crate::audience::Follower;
@@ -131,7 +131,7 @@ impl ChangesOfEntities {
     }
 
     /// Notes what concerns a follower. Returns whether anything does.
-    fn note(&self, interest: &mut Interest, hub: &Hub) -> bool {
+    fn note(&self, interest: &mut EntityFollow, hub: &Hub) -> bool {
         let of_one = |id: &Arc<str>| self.of_each.get(id).into_iter().flatten();
         let concerning: Vec<(Arc<str>, &Change)> = if self.of_all.is_empty()
             && self.of_each.len() < interest.ids.len()

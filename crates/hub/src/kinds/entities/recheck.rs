@@ -35,7 +35,7 @@ async fn look(hub: &Hub, id: &str) -> Option<EntitiesByCode> {
             Ok(kept) => return Some(kept),
             Err(_) if !hub.entities.has(id) => return None,
             Err(error) => {
-                tracing::warn!(%error, "what SQL subscribed to could not be read; trying again");
+                tracing::warn!(%error, "could not read subscriptions made by SQL; trying again");
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
         }

@@ -17,7 +17,7 @@ use tidewire_store::{EntityAction, EntityChange, Position, SharedStore, TailEven
 
 use super::ledger::Ledger;
 use super::{EntityCommand, EntityRequest, own_name};
-use crate::directory::Present;
+use crate::directory::NamedConnection;
 use crate::kinds::entities::kept::Entities;
 use crate::min_offset::MinOffset;
 use crate::shard::Shard;
@@ -311,8 +311,11 @@ fn ledger(world: &mut World, key: Key) -> Option<&mut Ledger> {
 async fn a_crowd_of_changes_is_reviewed_once() {
     let mut world = World::new(TABS).await;
     let (key, id) = (world.tabs[0].key, Arc::from("0"));
-    let present =
-        Present { shard: world.shard.handle.clone(), key, identity: Identity::of_this_machine() };
+    let present = NamedConnection {
+        shard: world.shard.handle.clone(),
+        key,
+        identity: Identity::of_this_machine(),
+    };
     let _registered = Entities::enter(&world.hub, &id, present);
     let edits = |world: &mut World| ledger(world, key).map_or(0, |ledger| ledger.edits);
     for round in 1..=3 {

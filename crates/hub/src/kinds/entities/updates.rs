@@ -1,4 +1,4 @@
-//! From news of entities to the outboxes of those who subscribe to them.
+//! Puts changes of entities into the outboxes of those who subscribe to them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::messages::AsMessage as _;
 use tidewire_store::EntityAction;
 
-use super::interest::Interest;
+use super::interest::EntityFollow;
 use super::news::ChangesOfEntities;
 use super::own_name;
 use super::waiting::{self, EntityState};
@@ -108,7 +108,7 @@ impl Shard {
     }
 }
 
-impl Interest {
+impl EntityFollow {
     /// Takes out what is yet to be told, as messages.
     pub(super) fn untold(&mut self, about: &mut About<'_>) -> (Vec<String>, Vec<EntityState>) {
         self.queued = false;

@@ -1,4 +1,4 @@
-//! What the query engine says, told to those whom it concerns.
+//! Delivers the query engine's updates to the followers that they concern.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Live queries of a shard's connections: who follows which, and what each is told.
+//! Live queries of a shard's connections: who follows which, and what each receives.
 //!
 //! ```text
 //!   updates of the engine ──► cohorts (followers by query) ──► rounds ──► outbox ──► change, when the socket takes it

@@ -1,4 +1,4 @@
-//! What followers of a stream, or of a table's rows, are told of what happened to it.
+//! Sends a stream's events to its followers, and to followers of a table's rows.
 
 use std::sync::Arc;
 

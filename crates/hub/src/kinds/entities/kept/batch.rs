@@ -180,7 +180,7 @@ impl Batch {
             taken.into_iter().for_each(Work::done);
             return Ok(());
         };
-        tracing::warn!(%error, "subscriptions to entities could not be changed; trying again");
+        tracing::warn!(%error, "could not change subscriptions to entities; trying again");
         if blames_the_edits(&error) && answers(store).await {
             self.waiting().aside.enter(taken, Instant::now());
             self.set_aside.notify_one();
@@ -207,7 +207,7 @@ impl Batch {
             self.waiting().aside.done(&connection_id, Instant::now());
             return work.into_iter().for_each(Work::done);
         };
-        tracing::debug!(%error, connection_id, "a connection's entities could not be changed");
+        tracing::debug!(%error, connection_id, "could not change a connection's entities");
         let notes = work.into_iter().filter_map(|work| work.failed(&error)).collect();
         let (temporary, now) = (error.temporary(), Instant::now());
         let given_up = self.waiting().aside.failed(&connection_id, notes, temporary, now);
@@ -215,7 +215,7 @@ impl Batch {
             tracing::error!(
                 %error,
                 connection_id,
-                "what a connection subscribed to cannot be removed; its rows stay until this node ends"
+                "could not remove a connection's subscriptions; their rows stay until this node ends"
             );
         }
     }

@@ -27,7 +27,7 @@ use crate::{Command, EntityCommand, KindCommand};
 use tidewire_access::auth::Who;
 use tidewire_wire::websocket::CloseCode;
 
-use crate::directory::{Connected, Present, Registered};
+use crate::directory::{Connected, NamedConnection, Registered};
 use batch::Batch;
 use permit::CachedEntityTables;
 
@@ -77,7 +77,7 @@ impl Entities {
     }
 
     /// Makes a connection known, so that what is said of it to all nodes reaches it.
-    pub fn enter(hub: &Arc<Hub>, id: &Arc<str>, present: Present) -> Registered {
+    pub fn enter(hub: &Arc<Hub>, id: &Arc<str>, present: NamedConnection) -> Registered {
         Connected::enter(hub, id, present)
     }
 
@@ -112,7 +112,7 @@ impl Hub {
     /// that is said of it until its shard gets to that.
     pub fn entities_changed(&self, connection_id: &str) {
         let present = self.entities.connected.ask_review(connection_id);
-        let Some(Present { shard, key, identity }) = present else { return };
+        let Some(NamedConnection { shard, key, identity }) = present else { return };
         self.tasks.spawn(async move {
             let command = EntityCommand::Review { identity };
             let command = KindCommand::Entities { key, command: Box::new(command) };
@@ -123,7 +123,9 @@ impl Hub {
     /// A user's connection has come, here or elsewhere, and the message that said so has this number: older
     /// ones of theirs go.
     pub fn user_arrived(&self, number: i64, connection_id: &str, who: &Who) {
-        for Present { shard, key, .. } in self.entities.connected.hear(number, connection_id, who) {
+        for NamedConnection { shard, key, .. } in
+            self.entities.connected.hear(number, connection_id, who)
+        {
             self.tasks.spawn(async move {
                 let (code, reason) = (CloseCode::NEW_CONNECTION, "New connection");
                 shard.ask(Command::Close { key, code, reason }).await;

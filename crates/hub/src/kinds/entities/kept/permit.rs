@@ -1,4 +1,4 @@
-//! Who may be told of entities.
+//! Who may subscribe to entities.
 //!
 //! An entity's changes come from the watched tables that carry its code, and from
 //! `tidewire.invalidate`. Whoever may read all of those tables may be told; where no table carries the

@@ -1,4 +1,4 @@
-//! Something that waits for the store.
+//! A change of subscriptions that waits to be committed.
 
 use tokio::sync::oneshot;
 

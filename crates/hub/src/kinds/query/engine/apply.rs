@@ -1,4 +1,4 @@
-//! Events of the log, told to the engine in order, each once.
+//! Applies events of the log to the engine, in order, each once.
 
 use std::sync::Arc;
 use std::time::Duration;

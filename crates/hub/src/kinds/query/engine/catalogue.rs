@@ -1,4 +1,4 @@
-//! What the tables are that queries name.
+//! The tables that queries name: their columns and where their changes are.
 //!
 //! What was read is kept until the log says that some table is not what it was. A query that was bound
 //! to what a table has been is found out by its fingerprint, when the database is read for it.

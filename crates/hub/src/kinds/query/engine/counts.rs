@@ -1,4 +1,4 @@
-//! What was told of each live query, for the list of them (`system.live_queries`).
+//! Counts what was sent for each live query, for `system.live_queries`.
 //!
 //! Counting takes no lock, because it is done for each follower of each change. Who was told something
 //! since the counts were last taken is noted once, in a queue that the list empties.

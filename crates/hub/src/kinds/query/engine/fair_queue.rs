@@ -1,4 +1,4 @@
-//! Whose turn it is: those who wait for the same take turns, however much each of them asks for.
+//! A fair queue: those who wait for the same take turns, however much each of them asks for.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;

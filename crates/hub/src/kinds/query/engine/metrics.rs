@@ -1,4 +1,4 @@
-//! What is counted of live queries.
+//! Metrics of live queries.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};

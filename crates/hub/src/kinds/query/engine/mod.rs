@@ -14,13 +14,13 @@
 //! - [`rebind`]: bound anew when a table has changed; [`rules`]: whether rules can be kept
 //! - [`reads`]: rows from the database, by [`fair_queue`] turns; [`settle`]: where in the log they stand; [`resume`]: going on
 //!   from an offset
-//! - [`news`]: what is told, written once for all; [`registry`]: the list of live queries, [`counts`]: what
-//!   it says was told
-//! - [`problem`]: why there is no query; [`metrics`]: what is counted
-//! - `apply`: events of the log, told to the engine in order, each once
-//! - `rows`: what reads of the database gave, told to the engine
-//! - `table`: a table that is not what it was
-//! - `updates`: what the engine says, turned into what is done about it
+//! - [`news`]: updates, written once for all followers; [`registry`]: the list of live queries, [`counts`]:
+//!   its counters
+//! - [`problem`]: errors of live queries; [`metrics`]: counters and gauges
+//! - `apply`: applies events of the log to the engine, in order, each once
+//! - `rows`: gives the engine the rows that reads returned
+//! - `table`: handles a changed table
+//! - `updates`: carries out what the engine puts out
 
 mod apply;
 mod catalogue;
@@ -144,7 +144,7 @@ impl Queries {
         if let Err(mpsc::error::SendError(EngineCommand::Subscribe { who, .. })) =
             self.orders.send(order)
         {
-            tracing::error!(?who, "live queries are not kept any more; a subscription is lost");
+            tracing::error!(?who, "the live query engine has stopped; a subscription is lost");
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the query engine tells the shards, and how it is told to clients.
+//! The query engine's updates for shards, and the messages that clients receive of them.
 //!
 //! What a change says is the same for all who follow its query but for the name that they have for it:
 //! so it is written once, and each shard makes its frames once for each name and dialect.

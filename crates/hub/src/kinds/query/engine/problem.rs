@@ -186,7 +186,7 @@ pub fn ended(reason: &EndReason) -> Problem {
         ),
         SCHEMA_CHANGED => ("a table of the query has other columns", "subscribe again"),
         TABLE_GONE => (
-            "a table of the query is not there any more, or not watched",
+            "a table of the query was dropped, or is not watched",
             "have it watched, and subscribe again",
         ),
         _ => ("the database cannot run this query", "try it without what may fail on some row"),
@@ -224,7 +224,7 @@ pub(super) fn too_many_patterns(table: &str, max: usize) -> Problem {
 pub fn not_over_sse() -> Problem {
     Problem::bad_request(
         "unsupported_subscription",
-        "live queries are told over WebSocket only",
+        "live queries need a WebSocket",
         "connect to /v1/ws",
     )
 }

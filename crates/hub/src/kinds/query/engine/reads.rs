@@ -1,4 +1,4 @@
-//! What the engine asks of the database: in which order, how many at once, and how often again.
+//! The engine's reads of the database: their order, how many run at once, and retries.
 //!
 //! Those who wait for their first rows come first, then what a query lacks to go on, then queries that
 //! are run again. Of these each waits a while after the last time, longer if it takes long, so that a
@@ -47,7 +47,7 @@ pub(super) struct Ask {
 
 /// What became of it.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct ReadResult {
     pub(super) ask: Ask,
     pub(super) outcome: Result<LiveRows, SqlError>,
     pub(super) took: Duration,
@@ -144,7 +144,7 @@ pub(super) struct Reads {
     waiting: [WaitingReads; 3],
     /// With more that wait, those that nobody awaits are looked for among them.
     sweep_at: usize,
-    running: JoinSet<Done>,
+    running: JoinSet<ReadResult>,
     requeries: usize,
     /// How many are under way on whose account, and how many of them run a query again.
     owners: HashMap<Who, Running>,
@@ -170,7 +170,7 @@ fn rank(kind: AskKind) -> usize {
 
 /// What is said of a read that panicked: its query ends, all others go on.
 fn broke_off() -> SqlError {
-    tracing::error!("a read for a live query broke off; the query ends");
+    tracing::error!("a live query's read was interrupted; the query ends");
     SqlError::Wrong(Box::new(SqlProblem {
         code: problem::FAILED,
         message: "the server failed to read the result".to_owned(),
@@ -258,7 +258,7 @@ impl Reads {
             let begun = Instant::now();
             let read = AssertUnwindSafe(store.read_query(ask.read.clone())).catch_unwind();
             let outcome = read.await.unwrap_or_else(|_| Err(broke_off()));
-            Done { ask, outcome, took: begun.elapsed() }
+            ReadResult { ask, outcome, took: begun.elapsed() }
         });
     }
 
@@ -280,7 +280,7 @@ impl Reads {
     }
 
     /// The next that is done. Waits for ever while none is under way.
-    pub(super) async fn next(&mut self) -> Done {
+    pub(super) async fn next(&mut self) -> ReadResult {
         loop {
             match self.running.join_next().await {
                 Some(Ok(done)) => {
@@ -288,7 +288,7 @@ impl Reads {
                     self.ended(&done.ask.owner, done.ask.kind);
                     return done;
                 }
-                Some(Err(error)) => tracing::error!(%error, "a read for a live query broke off"),
+                Some(Err(error)) => tracing::error!(%error, "a live query's read was interrupted"),
                 None => std::future::pending().await,
             }
         }

@@ -1,4 +1,4 @@
-//! A query whose table changed: bound anew to its tables as they are, or ended.
+//! Binds a query again when one of its tables changed, or ends it.
 
 use std::sync::Arc;
 

@@ -258,7 +258,7 @@ impl Registry {
                     Ok(0) => {}
                     Ok(swept) => tracing::debug!(swept, "swept the list of live queries"),
                     Err(error) => {
-                        tracing::warn!(%error, "the list of live queries could not be swept");
+                        tracing::warn!(%error, "could not sweep the list of live queries");
                     }
                 },
             }
@@ -282,7 +282,7 @@ impl Registry {
             let told: Result<(), StoreError> =
                 self.hearing(hub.store.edit_live_queries(taken.edits.clone())).await;
             let Err(error) = told else { continue };
-            tracing::debug!(%error, "the list of live queries could not be changed; trying again");
+            tracing::debug!(%error, "could not change the list of live queries; trying again");
             self.book().take_back(taken);
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -297,7 +297,7 @@ impl Registry {
         while !edits.is_empty() {
             let rest = edits.split_off(edits.len().min(COMMIT_ROWS_MAX));
             if let Err(error) = self.hearing(hub.store.edit_live_queries(edits)).await {
-                tracing::debug!(%error, "changes of live queries could not be counted");
+                tracing::debug!(%error, "could not count changes of live queries");
                 return;
             }
             edits = rest;

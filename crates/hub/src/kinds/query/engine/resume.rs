@@ -1,4 +1,4 @@
-//! Going on from an offset: what happened since, read from the log.
+//! Resumes a query from an offset: reads from the log what changed since.
 //!
 //! Only a filter can: what it tells of an event needs nothing but the event. Who comes back with the
 //! offset of another kind of query, or after too much or something that no event tells, gets all rows.

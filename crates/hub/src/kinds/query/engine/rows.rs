@@ -1,4 +1,4 @@
-//! What reads of the database gave, told to the engine.
+//! Gives the engine the rows that reads of the database returned.
 
 use tokio::time::Instant;
 
@@ -6,13 +6,13 @@ use tidewire_query::{AskId, EndReason, ReadFailed, Rows, Snapshot};
 use tidewire_store::{LiveRows, Position, SqlError};
 
 use super::problem;
-use super::reads::Done;
+use super::reads::ReadResult;
 use super::task::RunningQueryEngine;
 
 impl RunningQueryEngine {
     /// A read is done.
-    pub(super) async fn read(&mut self, done: Done) {
-        let Done { ask, outcome, took } = done;
+    pub(super) async fn read(&mut self, done: ReadResult) {
+        let ReadResult { ask, outcome, took } = done;
         let (id, query, now) = (ask.id, ask.query, Instant::now());
         self.hub.queries.counters.read(took);
         if !self.engine.awaits(id) {
@@ -28,7 +28,7 @@ impl RunningQueryEngine {
                 None => self.failed(id, problem::reason(problem::FAILED, None)),
             },
             Err(SqlError::Store(error)) => {
-                tracing::debug!(%error, "a live query could not be read; trying again");
+                tracing::debug!(%error, "could not read a live query's rows; trying again");
                 self.reads.again(ask, now);
             }
             Err(SqlError::Wrong(wrong)) => match wrong.code {

@@ -1,4 +1,4 @@
-//! Where in the log rows stand that were read: known when the log has everything that they may show.
+//! Finds the log position of rows that were read: known once the log has everything that they may show.
 //!
 //! One look at that is under way at a time, and serves all reads that had ended when it began. What is
 //! not settled in time is told without an offset.
@@ -19,7 +19,7 @@ const RETRY: Duration = Duration::from_millis(200);
 
 /// Reads whose places in the log are not known.
 #[derive(Debug, Default)]
-pub(super) struct Settling {
+pub(super) struct UnsettledReads {
     /// For the next look.
     waiting: Vec<AskId>,
     /// For the one under way.
@@ -30,7 +30,7 @@ pub(super) struct Settling {
     deadlines: VecDeque<(Instant, AskId)>,
 }
 
-impl Settling {
+impl UnsettledReads {
     /// A read has ended whose place is to be found.
     pub(super) fn push(&mut self, ask: AskId, deadline: Instant) {
         self.waiting.push(ask);
@@ -63,7 +63,7 @@ impl Settling {
                 }
                 Some(outcome) => {
                     if let Ok(Err(error)) = outcome {
-                        tracing::debug!(%error, "the log cannot say where it is; asking again");
+                        tracing::debug!(%error, "could not read the log's position; trying again");
                     }
                     self.waiting.append(&mut self.asking);
                     self.not_before = Some(Instant::now() + RETRY);

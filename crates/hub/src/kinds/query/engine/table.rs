@@ -1,4 +1,4 @@
-//! A table that is not what it was: its queries are bound anew.
+//! Handles a changed table: its queries are bound again.
 //!
 //! Nothing after the event that says so is applied before. A query whose result has the same columns
 //! goes on with all rows told again; else it ends, because its client would not know what it gets.
@@ -88,7 +88,7 @@ impl RunningQueryEngine {
                         let reason = problem::reason(problem::SCHEMA_CHANGED, None);
                         return Some(Rebound::Ended(reason));
                     }
-                    tracing::warn!(%error, "a changed table cannot be looked at; trying again");
+                    tracing::warn!(%error, "cannot read a changed table; trying again");
                     self.pause().await;
                 }
             }

@@ -25,7 +25,7 @@ use super::compile::Compiled;
 use super::news::{News, QueryUpdates};
 use super::reads::Reads;
 use super::resume::{self, ReplayedChanges};
-use super::settle::Settling;
+use super::settle::UnsettledReads;
 use super::{EngineCommand, UpdateSenders};
 use crate::Hub;
 use crate::tail::TableGuard;
@@ -94,7 +94,7 @@ pub(super) struct RunningQueryEngine {
     /// By the table's stream: what keeps its images coming, and how many queries need them.
     pub(super) attended: HashMap<Arc<str>, (TableGuard, usize)>,
     pub(super) reads: Reads,
-    pub(super) settling: Settling,
+    pub(super) settling: UnsettledReads,
     /// Reads that are under way, or are not settled yet.
     pub(super) asks: HashMap<AskId, QueryId>,
     /// Reads whose rows are told when the log is there.
@@ -200,7 +200,7 @@ impl RunningQueryEngine {
             kept: HashMap::new(),
             attended: HashMap::new(),
             reads: Reads::new(options),
-            settling: Settling::default(),
+            settling: UnsettledReads::default(),
             asks: HashMap::new(),
             marks: Vec::new(),
             resuming: HashMap::new(),
@@ -317,7 +317,9 @@ impl RunningQueryEngine {
             let place = places.acquire_owned().await.ok();
             let read = AssertUnwindSafe(resume::read(&hub, &compiled, from)).catch_unwind();
             let past = read.await.unwrap_or_else(|_| {
-                tracing::error!("reading what a live query missed broke off; it gets all rows");
+                tracing::error!(
+                    "could not read the changes that a live query missed; sending all rows"
+                );
                 Ok(None)
             });
             ResumeRead { who, past, place }

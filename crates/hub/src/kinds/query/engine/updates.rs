@@ -1,4 +1,4 @@
-//! What the engine says, turned into what is done about it.
+//! Carries out what the engine puts out: reads, updates for shards, endings.
 
 use std::sync::Arc;
 
