@@ -179,19 +179,23 @@ fn names_say_what_a_file_is_for() {
 #[test]
 fn dependencies_point_one_way() {
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
-        ("tidewire-store", &[] as &[&str]),
-        ("tidewire-store-sqlite", &["tidewire-store"]),
-        ("tidewire-store-postgres", &["tidewire-store"]),
+        ("tidewire-options", &[] as &[&str]),
+        ("tidewire-store", &["tidewire-options"]),
+        ("tidewire-store-sqlite", &["tidewire-options", "tidewire-store"]),
+        ("tidewire-store-postgres", &["tidewire-options", "tidewire-store"]),
         ("tidewire-store-contract", &["tidewire-store"]),
         ("tidewire-query", &[]),
         ("tidewire-client", &[]),
-        ("tidewire-capture", &["tidewire-store", "tidewire-store-postgres"]),
+        ("tidewire-capture", &["tidewire-options", "tidewire-store", "tidewire-store-postgres"]),
         (
             "tidewire-consumer",
             &["tidewire-store", "tidewire-store-postgres", "tidewire-store-sqlite"],
         ),
         ("tidewire-wire", &[]),
-        ("tidewire-access", &["tidewire-wire", "tidewire-store", "tidewire-query"]),
+        (
+            "tidewire-access",
+            &["tidewire-options", "tidewire-wire", "tidewire-store", "tidewire-query"],
+        ),
         ("tidewire-hub", &["tidewire-wire", "tidewire-access", "tidewire-store", "tidewire-query"]),
         (
             "tidewire-deliver",
