@@ -179,19 +179,23 @@ fn names_say_what_a_file_is_for() {
 #[test]
 fn dependencies_point_one_way() {
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
-        ("tidewire-store", &[] as &[&str]),
-        ("tidewire-store-sqlite", &["tidewire-store"]),
-        ("tidewire-store-postgres", &["tidewire-store"]),
+        ("tidewire-options", &[] as &[&str]),
+        ("tidewire-store", &["tidewire-options"]),
+        ("tidewire-store-sqlite", &["tidewire-options", "tidewire-store"]),
+        ("tidewire-store-postgres", &["tidewire-options", "tidewire-store"]),
         ("tidewire-store-contract", &["tidewire-store"]),
         ("tidewire-query", &[]),
         ("tidewire-client", &[]),
-        ("tidewire-capture", &["tidewire-store", "tidewire-store-postgres"]),
+        ("tidewire-capture", &["tidewire-options", "tidewire-store", "tidewire-store-postgres"]),
         (
             "tidewire-consumer",
             &["tidewire-store", "tidewire-store-postgres", "tidewire-store-sqlite"],
         ),
         ("tidewire-wire", &[]),
-        ("tidewire-access", &["tidewire-wire", "tidewire-store", "tidewire-query"]),
+        (
+            "tidewire-access",
+            &["tidewire-options", "tidewire-wire", "tidewire-store", "tidewire-query"],
+        ),
         ("tidewire-hub", &["tidewire-wire", "tidewire-access", "tidewire-store", "tidewire-query"]),
         (
             "tidewire-deliver",
@@ -309,6 +313,48 @@ fn a_statement_that_cuts_by_bytes_says_whether_more_follows() {
     assert!(found.len() >= 4, "the rule has lost sight of what it is about");
     let silent: Vec<String> = found.into_iter().filter(|f| !says(f)).map(|f| f.path).collect();
     assert_none("these cut a page and do not say so", &silent);
+}
+
+/// Section 16 of PROTOCOL.md repeats defaults for those who write clients: they are the file's.
+#[test]
+fn the_limits_in_the_protocol_are_those_of_the_default_file() {
+    let protocol = std::fs::read_to_string(root().join("PROTOCOL.md")).expect("PROTOCOL.md");
+    let (_, section) = protocol.split_once("\n## 16. ").expect("section 16");
+    let (section, _) = section.split_once("\n## 17. ").expect("section 17");
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for row in rows {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let keys = cells[0].split('`').skip(1).step_by(2).filter(|key| key.contains('.'));
+        for (key, shown) in keys.zip(cells[1].split(", ")) {
+            compared += 1;
+            let default: i64 = tidewire_options::default_of(key);
+            if shown_number(shown, key) != Some(default) {
+                wrong.push(format!("{key}: {shown}, and the default is {default}"));
+            }
+        }
+    }
+    assert!(compared > 60, "the rule has lost sight of what it is about: {compared}");
+    assert_none("these are not the defaults of default.toml", &wrong);
+}
+
+/// The number that a page shows for a key: `16 MiB`, `20 s`, `10,000`, `4: half of them …`.
+fn shown_number(shown: &str, key: &str) -> Option<i64> {
+    let mut words = shown.split([' ', ':']);
+    let number: i64 = words.next()?.replace(',', "").parse().ok()?;
+    let is_time = key.ends_with("_ms") || key.ends_with("_ms_max");
+    let unit = match words.next() {
+        Some("KiB") => 1 << 10,
+        Some("MiB") => 1 << 20,
+        Some("GiB") => 1 << 30,
+        Some("s") if is_time => 1_000,
+        Some("min") if is_time => 60_000,
+        Some("h") if is_time => 3_600_000,
+        Some("ms") if is_time => 1,
+        _ if is_time => return None,
+        _ => 1,
+    };
+    Some(number * unit)
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! How the server is set up. Filled in from the configuration by the binary; the defaults here are
-//! the configuration's defaults.
+//! How the server is set up. Each struct is a table of the configuration, from which the binary reads
+//! it; the defaults are those of `default.toml`.
 
 mod groups;
 mod jwt;
@@ -10,6 +10,8 @@ mod rates;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::Deserialize;
+use tidewire_options::{default_of, ms};
 use tidewire_store::RetentionRules;
 use tidewire_wire::peer::Network;
 
@@ -45,40 +47,36 @@ impl std::fmt::Debug for Access {
 }
 
 /// How credentials are checked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AuthOptions {
     /// How long a key or token that was found good is believed without looking again.
+    #[serde(rename = "key_cache_ms", deserialize_with = "ms")]
     pub key_cache: Duration,
     /// How long a ticket can be used.
+    #[serde(rename = "ticket_ttl_ms", deserialize_with = "ms")]
     pub ticket_ttl: Duration,
     /// The cookie that may hold a credential.
     pub cookie: String,
     /// Which pages' requests the cookie goes with.
     pub cookie_same_site: SameSite,
-    /// End users' tokens, where they are taken.
-    pub jwt: Option<JwtOptions>,
-    /// Scopes of tokens that have none of their own, as JSON.
-    pub jwt_scopes: Option<String>,
+    /// Which tokens of end users are taken. A table of its own, with a secret.
+    #[serde(skip)]
+    pub jwt: JwtOptions,
     /// How often to look for what other nodes and operators say when nothing says that they did.
+    #[serde(rename = "control_poll_ms", deserialize_with = "ms")]
     pub control_poll: Duration,
 }
 
 impl Default for AuthOptions {
     fn default() -> AuthOptions {
-        AuthOptions {
-            key_cache: Duration::from_secs(300),
-            ticket_ttl: Duration::from_secs(60),
-            cookie: "tidewire".to_owned(),
-            cookie_same_site: SameSite::Strict,
-            jwt: None,
-            jwt_scopes: None,
-            control_poll: Duration::from_millis(500),
-        }
+        default_of("auth")
     }
 }
 
 /// Which pages' requests a cookie goes with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum SameSite {
     /// Those of the same site only.
     Strict,
@@ -89,23 +87,43 @@ pub enum SameSite {
 }
 
 /// How often callers may ask. Not applied where the server is open.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RateOptions {
-    /// Requests of one identity.
-    pub identity: Rate,
+    /// Requests of one identity, in the long run. 0 is no limit, here and below.
+    pub identity_per_second: u32,
+    /// And at once, after a pause.
+    pub identity_burst: u32,
     /// Requests from one address.
-    pub address: Rate,
+    pub address_per_second: u32,
+    /// And at once, after a pause.
+    pub address_burst: u32,
     /// Credentials from one address that turn out to be no good.
-    pub failures: Rate,
+    pub failures_per_second: u32,
+    /// And at once, after a pause.
+    pub failures_burst: u32,
+}
+
+impl RateOptions {
+    /// How often one identity may ask.
+    pub fn identity(&self) -> Rate {
+        Rate { per_second: self.identity_per_second, burst: self.identity_burst }
+    }
+
+    /// How often may be asked from one address.
+    pub fn address(&self) -> Rate {
+        Rate { per_second: self.address_per_second, burst: self.address_burst }
+    }
+
+    /// How often one address may fail to say who it is.
+    pub fn failures(&self) -> Rate {
+        Rate { per_second: self.failures_per_second, burst: self.failures_burst }
+    }
 }
 
 impl Default for RateOptions {
     fn default() -> RateOptions {
-        RateOptions {
-            identity: Rate { per_second: 20_000, burst: 40_000 },
-            address: Rate { per_second: 20_000, burst: 40_000 },
-            failures: Rate { per_second: 5, burst: 50 },
-        }
+        default_of("rates")
     }
 }
 
@@ -122,7 +140,8 @@ pub struct Tunable {
 }
 
 /// What must hold of the rows of a table that are read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TableRule {
     /// A predicate.
     pub read: String,
@@ -141,7 +160,8 @@ impl std::fmt::Debug for Reload {
 }
 
 /// Sizes and counts that a client can reach. Each has its own error code.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Bytes of a request's body.
     pub body_bytes_max: usize,
@@ -162,41 +182,34 @@ pub struct Limits {
     /// Open connections from one address, 0 for no cap. Trusted proxies have none.
     pub connections_per_address_max: usize,
     /// How long a client may take to agree on keys.
+    #[serde(rename = "tls_handshake_timeout_ms", deserialize_with = "ms")]
     pub tls_handshake_timeout: Duration,
     /// How long a client may take to send a request's headers.
+    #[serde(rename = "header_timeout_ms", deserialize_with = "ms")]
     pub header_timeout: Duration,
     /// How long a client may take to send a request's body.
+    #[serde(rename = "body_timeout_ms", deserialize_with = "ms")]
     pub body_timeout: Duration,
     /// How long a connection may rest between two requests, and a client take nothing of an answer.
+    #[serde(rename = "idle_timeout_ms", deserialize_with = "ms")]
     pub idle_timeout: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits {
-            body_bytes_max: 16 << 20,
-            inflight_bytes_max: 256 << 20,
-            stream_name_bytes_max: 1024,
-            header_bytes_max: 16 << 10,
-            query_bytes_max: 4 << 10,
-            messages_per_append_max: 10_000,
-            live_readers_max: 50_000,
-            connections_max: 20_000,
-            connections_per_address_max: 5_000,
-            tls_handshake_timeout: Duration::from_secs(10),
-            header_timeout: Duration::from_secs(10),
-            body_timeout: Duration::from_secs(60),
-            idle_timeout: Duration::from_secs(120),
-        }
+        default_of("limits")
     }
 }
 
 /// How streams are read.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct StreamOptions {
     /// How long a long-poll waits.
+    #[serde(rename = "long_poll_ms", deserialize_with = "ms")]
     pub long_poll: Duration,
     /// How long an SSE response lasts before the client is made to come back.
+    #[serde(rename = "sse_ms", deserialize_with = "ms")]
     pub sse_duration: Duration,
     /// Bytes of payload after which a read answers and lets the client ask on.
     pub read_bytes_max: usize,
@@ -208,41 +221,37 @@ pub struct StreamOptions {
 
 impl Default for StreamOptions {
     fn default() -> StreamOptions {
-        StreamOptions {
-            long_poll: Duration::from_secs(20),
-            sse_duration: Duration::from_secs(60),
-            read_bytes_max: 4 << 20,
-            read_events_max: 10_000,
-            page_cache_bytes_max: 64 << 20,
-        }
+        default_of("streams")
     }
 }
 
 /// How the log is followed and kept.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LogOptions {
     /// How often to look at the log when nothing says that it has grown.
+    #[serde(rename = "fallback_poll_ms", deserialize_with = "ms")]
     pub fallback_poll: Duration,
     /// How often expired and deleted streams are swept.
+    #[serde(rename = "sweep_interval_ms", deserialize_with = "ms")]
     pub sweep_interval: Duration,
     /// How long a reader waits for a `min_offset` or `min_txid`.
+    #[serde(rename = "min_offset_wait_ms", deserialize_with = "ms")]
     pub min_offset_wait: Duration,
 }
 
 impl Default for LogOptions {
     fn default() -> LogOptions {
-        LogOptions {
-            fallback_poll: Duration::from_secs(1),
-            sweep_interval: Duration::from_secs(5),
-            min_offset_wait: Duration::from_secs(10),
-        }
+        default_of("log")
     }
 }
 
 /// What bounds users' own SQL.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SqlOptions {
     /// For so long a request's statements may run.
+    #[serde(rename = "timeout_ms", deserialize_with = "ms")]
     pub timeout: Duration,
     /// So many rows may come back; more are an error.
     pub rows_max: usize,
@@ -254,32 +263,35 @@ pub struct SqlOptions {
 
 impl Default for SqlOptions {
     fn default() -> SqlOptions {
-        let timeout = Duration::from_secs(5);
-        SqlOptions { timeout, rows_max: 10_000, bytes_max: 16 << 20, log_statements: false }
+        default_of("sql")
     }
 }
 
 /// How this node is known to the others.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct NodeOptions {
     /// The beginning of its name; what follows makes it unique.
     pub name: String,
     /// How long the others count on it after its last renewal.
+    #[serde(rename = "lease_ms", deserialize_with = "ms")]
     pub lease: Duration,
 }
 
 impl Default for NodeOptions {
     fn default() -> NodeOptions {
-        NodeOptions { name: "node".to_owned(), lease: Duration::from_secs(15) }
+        default_of("node")
     }
 }
 
 /// How webhooks are sent.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct WebhookOptions {
     /// Development only: allow targets on this machine, over plain http.
     pub allow_loopback: bool,
     /// How long a receiver may take to answer.
+    #[serde(rename = "timeout_ms", deserialize_with = "ms")]
     pub timeout: Duration,
     /// Deliveries under way at once.
     pub concurrent_max: usize,
@@ -287,11 +299,7 @@ pub struct WebhookOptions {
 
 impl Default for WebhookOptions {
     fn default() -> WebhookOptions {
-        WebhookOptions {
-            allow_loopback: false,
-            timeout: Duration::from_secs(10),
-            concurrent_max: 16,
-        }
+        default_of("webhooks")
     }
 }
 
@@ -362,7 +370,7 @@ impl Options {
             sql: SqlOptions::default(),
             queries: QueryOptions::default(),
             groups: GroupOptions::default(),
-            retention: default_retention(),
+            retention: default_of("retention"),
             webhooks: WebhookOptions::default(),
             live: LiveOptions::default(),
             sessions: SessionOptions::default(),
@@ -371,12 +379,18 @@ impl Options {
     }
 }
 
-/// Captured rows are kept for 30 days, and for 90 where someone has not read them.
-fn default_retention() -> RetentionRules {
-    const DAY_MS: u64 = 86_400_000;
-    RetentionRules {
-        age_ms: Some(30 * DAY_MS),
-        hard_age_ms: Some(90 * DAY_MS),
-        ..RetentionRules::default()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_table_of_the_default_file_is_what_is_declared_here() {
+        let options = Options::new(Access::OpenOnLoopback);
+        assert_eq!(options.streams.sse_duration, Duration::from_secs(60));
+        assert_eq!(options.groups.lease_max, Duration::from_secs(600));
+        assert_eq!(options.auth.cookie_same_site, SameSite::Strict);
+        assert_eq!(options.retention.bytes_max, None);
+        assert_eq!(options.tunable.rates.failures(), Rate { per_second: 5, burst: 50 });
+        assert!(!options.auth.jwt.takes_tokens());
     }
 }

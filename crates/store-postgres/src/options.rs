@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
+use tidewire_options::{default_of, ms};
 use tidewire_store::CommitOptions;
 
 /// What a node does when its database is not the one that the log's epoch was noted in: after a
 /// failover to a standby, or in a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Failover {
     /// The log begins a new epoch, because its newest events may be missing.
-    #[default]
     NewEpoch,
     /// The node stops, and the operator decides.
     Stop,
@@ -17,24 +19,15 @@ pub enum Failover {
     Lossless,
 }
 
-impl Failover {
-    /// Reads the word that configurations have for it.
-    pub fn parse(word: &str) -> Option<Failover> {
-        match word {
-            "new_epoch" => Some(Failover::NewEpoch),
-            "stop" => Some(Failover::Stop),
-            "lossless" => Some(Failover::Lossless),
-            _ => None,
-        }
-    }
-}
-
 /// The shared store.
-#[derive(Clone)]
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PostgresOptions {
     /// `postgres://user:password@host:port/database?sslmode=…`
+    #[serde(skip)]
     pub url: String,
     /// Bounds of the group commit.
+    #[serde(skip)]
     pub commit: CommitOptions,
     /// Connections that serve reads.
     pub read_connections: usize,
@@ -43,10 +36,12 @@ pub struct PostgresOptions {
     /// Sessions that read for live queries: more than reads at once, so that new queries are looked at
     /// meanwhile.
     pub query_connections: usize,
-    /// The role that live queries run as.
+    /// The role that live queries run as: a key of their table.
+    #[serde(skip, default = "query_role")]
     pub query_role: String,
     /// How long to wait for a connection, and for a lost one to come back, before a command is
     /// refused as unavailable.
+    #[serde(rename = "connect_timeout_ms", deserialize_with = "ms")]
     pub connect_timeout: Duration,
     /// What to do after a failover.
     pub failover: Failover,
@@ -55,17 +50,12 @@ pub struct PostgresOptions {
 impl PostgresOptions {
     /// The store at `url`, with the usual bounds.
     pub fn new(url: impl Into<String>) -> PostgresOptions {
-        PostgresOptions {
-            url: url.into(),
-            commit: CommitOptions::default(),
-            read_connections: 8,
-            sql_connections: 8,
-            query_connections: 10,
-            query_role: "tidewire_live".to_owned(),
-            connect_timeout: Duration::from_secs(5),
-            failover: Failover::default(),
-        }
+        PostgresOptions { url: url.into(), ..default_of("postgres") }
     }
+}
+
+fn query_role() -> String {
+    default_of("queries.role")
 }
 
 impl std::fmt::Debug for PostgresOptions {
@@ -80,5 +70,18 @@ impl std::fmt::Debug for PostgresOptions {
             .field("connect_timeout", &self.connect_timeout)
             .field("failover", &self.failover)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_the_default_file_is_what_is_declared_here() {
+        let options = PostgresOptions::new("postgres://h/d");
+        assert_eq!(options.connect_timeout, Duration::from_secs(5));
+        assert_eq!(options.failover, Failover::NewEpoch);
+        assert_eq!(options.query_role, "tidewire_live");
     }
 }

@@ -1,7 +1,11 @@
 //! What all stores can be told when they are opened.
 
+use serde::Deserialize;
+use tidewire_options::default_of;
+
 /// Bounds of the group commit, the same for all stores.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CommitOptions {
     /// At most so many commands share a commit.
     pub commands_max: usize,
@@ -13,6 +17,16 @@ pub struct CommitOptions {
 
 impl Default for CommitOptions {
     fn default() -> CommitOptions {
-        CommitOptions { commands_max: 1_000, bytes_max: 32 << 20, queue_max: 20_000 }
+        default_of("commit")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_the_default_file_is_what_is_declared_here() {
+        assert_eq!(CommitOptions::default().commands_max, 1_000);
     }
 }

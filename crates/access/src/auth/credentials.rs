@@ -55,11 +55,12 @@ struct TokenRules {
 
 impl TokenRules {
     fn new(options: &Options, names: &TableNames) -> Result<Option<TokenRules>, StartError> {
-        let default_scopes = options.auth.jwt_scopes.clone();
+        let default_scopes = options.auth.jwt.scopes.clone();
         if let Some(scopes) = &default_scopes {
             Scopes::parse(scopes, &(), names).map_err(StartError::TokenScopes)?;
         }
-        let verifier = options.auth.jwt.as_ref().map(Verifier::new).transpose();
+        let jwt = &options.auth.jwt;
+        let verifier = jwt.takes_tokens().then(|| Verifier::new(jwt)).transpose();
         let verifier = verifier.map_err(StartError::Tokens)?;
         Ok(verifier.map(|verifier| TokenRules { verifier, default_scopes }))
     }

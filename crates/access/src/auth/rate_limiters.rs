@@ -28,18 +28,18 @@ pub struct RateLimiters {
 impl RateLimiters {
     pub(crate) fn new(options: &RateOptions) -> RateLimiters {
         RateLimiters {
-            identities: Rates::new(options.identity),
-            addresses: Rates::new(options.address),
-            failures: Rates::new(options.failures),
+            identities: Rates::new(options.identity()),
+            addresses: Rates::new(options.address()),
+            failures: Rates::new(options.failures()),
             lines: Rates::new(LINES),
         }
     }
 
     /// Takes over other rates.
     pub(crate) fn set(&self, options: &RateOptions) {
-        self.identities.set(options.identity);
-        self.addresses.set(options.address);
-        self.failures.set(options.failures);
+        self.identities.set(options.identity());
+        self.addresses.set(options.address());
+        self.failures.set(options.failures());
     }
 
     /// Lets a request of an identity pass, or a message. Those who are nobody in particular are not

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
+use tidewire_options::{default_of, ms};
+
 /// What bounds batches, leases and waits of consumer groups.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GroupOptions {
     /// Events of a batch, for who does not say how many.
     pub batch_size: usize,
@@ -14,16 +18,22 @@ pub struct GroupOptions {
     /// Bytes of batches that a node has in memory, with the answers that are made of them.
     pub batch_memory_bytes_max: usize,
     /// How long a worker has, if it does not say.
+    #[serde(rename = "lease_ms", deserialize_with = "ms")]
     pub lease: Duration,
     /// How long it may ask for.
+    #[serde(rename = "lease_ms_max", deserialize_with = "ms")]
     pub lease_max: Duration,
     /// How long a claim waits for work, if it does not say.
+    #[serde(rename = "wait_ms", deserialize_with = "ms")]
     pub wait: Duration,
     /// How long it may ask for.
+    #[serde(rename = "wait_ms_max", deserialize_with = "ms")]
     pub wait_max: Duration,
     /// How long a partition waits after its first failure; twice as long after each further one,
+    #[serde(rename = "retry_ms", deserialize_with = "ms")]
     pub retry: Duration,
     /// and at most this.
+    #[serde(rename = "retry_ms_max", deserialize_with = "ms")]
     pub retry_max: Duration,
     /// Events of one batch: a transaction that has more stops its partition.
     pub transaction_events_max: usize,
@@ -34,6 +44,7 @@ pub struct GroupOptions {
     /// Offsets that are looked through to say how many events a partition is behind.
     pub lag_scan_max: u64,
     /// How often groups are looked at for metrics, and what nobody works on is moved along.
+    #[serde(rename = "metrics_ms", deserialize_with = "ms")]
     pub metrics: Duration,
 }
 
@@ -46,22 +57,6 @@ impl GroupOptions {
 
 impl Default for GroupOptions {
     fn default() -> GroupOptions {
-        GroupOptions {
-            batch_size: 100,
-            batch_size_max: 10_000,
-            batch_bytes: 4 << 20,
-            batch_memory_bytes_max: 512 << 20,
-            lease: Duration::from_secs(30),
-            lease_max: Duration::from_secs(600),
-            wait: Duration::from_secs(20),
-            wait_max: Duration::from_secs(60),
-            retry: Duration::from_millis(100),
-            retry_max: Duration::from_secs(30),
-            transaction_events_max: 10_000,
-            transaction_bytes_max: 64 << 20,
-            page_cache_bytes_max: 64 << 20,
-            lag_scan_max: 100_000,
-            metrics: Duration::from_secs(5),
-        }
+        default_of("groups")
     }
 }

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer};
+use tidewire_options::{default_of, ms, text};
+
 /// HS256 is as strong as its secret, and no stronger than 256 bits (RFC 7518, section 3.2).
 const SECRET_BYTES_MIN: usize = 32;
 /// Clocks that differ by more than this should be set, not tolerated.
@@ -21,40 +24,49 @@ pub enum JwksSource {
     Url(String),
 }
 
+/// A URL, or else a file; none where there is no text.
+fn jwks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<JwksSource>, D::Error> {
+    let source = |jwks: String| match jwks.contains("://") {
+        true => JwksSource::Url(jwks),
+        false => JwksSource::File(jwks.into()),
+    };
+    Ok(text(deserializer)?.map(source))
+}
+
 /// Whose tokens are accepted.
-#[derive(Clone)]
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct JwtOptions {
     /// The secret of HS256, its bytes as they are. Without one, HS256 is refused.
+    #[serde(skip)]
     pub secret: Option<String>,
     /// The keys of RS256, ES256 and EdDSA. Without them, those are refused.
+    #[serde(deserialize_with = "jwks")]
     pub jwks: Option<JwksSource>,
     /// How often the key set is fetched from its URL.
+    #[serde(rename = "jwks_refresh_ms", deserialize_with = "ms")]
     pub jwks_refresh: Duration,
     /// What `iss` must be. Not looked at where none is given.
+    #[serde(deserialize_with = "text")]
     pub issuer: Option<String>,
     /// One of these must be in `aud`. Not looked at where none is given: then every token of the
     /// issuer is accepted, also one that was made for another service.
     pub audience: Vec<String>,
     /// How far the issuer's clock and this one may be apart.
+    #[serde(rename = "skew_ms", deserialize_with = "ms")]
     pub skew: Duration,
     /// The claim that names the user's host.
     pub host_claim: String,
     /// The claim that holds what the user may do.
     pub scopes_claim: String,
+    /// Scopes of tokens that have none of their own, as JSON.
+    #[serde(deserialize_with = "text")]
+    pub scopes: Option<String>,
 }
 
 impl Default for JwtOptions {
     fn default() -> JwtOptions {
-        JwtOptions {
-            secret: None,
-            jwks: None,
-            jwks_refresh: Duration::from_secs(600),
-            issuer: None,
-            audience: Vec::new(),
-            skew: Duration::from_secs(30),
-            host_claim: "host_id".to_owned(),
-            scopes_claim: "tidewire".to_owned(),
-        }
+        default_of("jwt")
     }
 }
 
@@ -69,14 +81,20 @@ impl std::fmt::Debug for JwtOptions {
             .field("skew", &self.skew)
             .field("host_claim", &self.host_claim)
             .field("scopes_claim", &self.scopes_claim)
+            .field("scopes", &self.scopes)
             .finish()
     }
 }
 
 impl JwtOptions {
+    /// Whether there is something to verify tokens with. Else none are taken.
+    pub fn takes_tokens(&self) -> bool {
+        self.secret.is_some() || self.jwks.is_some()
+    }
+
     /// Refuses what cannot work, or would not be safe. The source of the keys checks itself.
     pub fn check(&self) -> Result<(), String> {
-        if self.secret.is_none() && self.jwks.is_none() {
+        if !self.takes_tokens() {
             return Err("there is nothing to verify tokens with: give a secret for HS256, or the \
                         file or URL of a JSON Web Key Set"
                 .to_owned());
@@ -172,6 +190,19 @@ mod tests {
             JwtOptions { scopes_claim: String::new(), ..good.clone() },
         ] {
             assert!(refusal(&empty).contains("empty"));
+        }
+    }
+
+    #[test]
+    fn keys_come_from_a_url_or_a_file_or_nowhere() {
+        let url = "https://issuer.example/jwks.json";
+        for (written, source) in [
+            (url, Some(JwksSource::Url(url.to_owned()))),
+            ("keys/jwks.json", Some(JwksSource::File("keys/jwks.json".into()))),
+            ("", None),
+        ] {
+            let text = serde::de::value::StrDeserializer::<serde::de::value::Error>::new(written);
+            assert_eq!(jwks(text), Ok(source));
         }
     }
 

@@ -5,20 +5,24 @@
 //! on people are warned, and one from which on the slot is given up: what was lost is then found by
 //! comparing the tables with the log.
 
+use serde::Deserialize;
+use tidewire_options::default_of;
 use tidewire_store_postgres::wal::SlotState;
 
 /// Sizes of retained write-ahead log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct WalLimits {
     /// From here on people are warned.
     pub warn_bytes: u64,
     /// From here on the slot is given up.
+    #[serde(rename = "keep_bytes_max")]
     pub max_bytes: u64,
 }
 
 impl Default for WalLimits {
     fn default() -> WalLimits {
-        WalLimits { warn_bytes: 1 << 30, max_bytes: 8 << 30 }
+        default_of("wal")
     }
 }
 

@@ -139,7 +139,7 @@ impl Hub {
             Err(error) => tracing::warn!(%error, "could not check the rules of keys"),
         }
         written.truncate(KEYS_MAX);
-        let of_tokens = self.options.auth.jwt_scopes.clone();
+        let of_tokens = self.options.auth.jwt.scopes.clone();
         written.extend(of_tokens.map(|scopes| ("jwt.scopes".to_owned(), scopes)));
         let mut found = Vec::new();
         for (place, scopes) in written {
@@ -169,8 +169,8 @@ impl Hub {
 
     /// Tables that end users would read by `jwt.scopes`, and do not because nothing says which rows.
     fn unreadable_by_users(&self, written: &[Configured]) -> Option<String> {
-        let scopes =
-            self.options.auth.jwt_scopes.as_deref().filter(|_| self.options.auth.jwt.is_some());
+        let jwt = &self.options.auth.jwt;
+        let scopes = jwt.scopes.as_deref().filter(|_| jwt.takes_tokens());
         let scopes = Scopes::parse(scopes?, &(), &self.access.names).ok()?;
         let is_hidden = |table: &str| {
             scopes.covers_table(table)

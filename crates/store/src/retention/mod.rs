@@ -39,7 +39,11 @@ mod cut;
 #[cfg(test)]
 mod tests;
 
+use std::str::FromStr;
+
 use async_trait::async_trait;
+use serde::Deserialize;
+use tidewire_options::{duration, limit};
 
 pub use cut::{Bounds, Bucket, Cuts, Hold, Limit, Measured, retired};
 
@@ -49,15 +53,20 @@ use crate::row::TABLE_PREFIX;
 use crate::subscription::glob;
 
 /// What is kept, and for how long. `None` is no limit.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RetentionRules {
     /// Captured rows older than this are given up.
+    #[serde(deserialize_with = "limit")]
     pub age_ms: Option<u64>,
     /// The oldest captured rows are given up while all of them have more bytes than this.
+    #[serde(deserialize_with = "limit")]
     pub bytes_max: Option<u64>,
     /// Past this age they are given up though someone has not read them.
+    #[serde(deserialize_with = "limit")]
     pub hard_age_ms: Option<u64>,
     /// Past so many bytes they are given up though someone has not read them.
+    #[serde(deserialize_with = "limit")]
     pub hard_bytes_max: Option<u64>,
     /// Captured rows are moved to the archive instead of being deleted.
     pub archive: bool,
@@ -66,12 +75,41 @@ pub struct RetentionRules {
 }
 
 /// The age of the streams that match a pattern.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct StreamRule {
     /// `*` is a segment of a name, `**` any number of them.
     pub pattern: String,
     /// Their events are given up past this age.
     pub age_ms: u64,
+}
+
+/// A text that is no pattern with an age.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no pattern and age such as \"logs/*=7d\"")]
+pub struct NoStreamRule(String);
+
+impl TryFrom<String> for StreamRule {
+    type Error = NoStreamRule;
+
+    fn try_from(text: String) -> Result<StreamRule, NoStreamRule> {
+        text.parse()
+    }
+}
+
+impl FromStr for StreamRule {
+    type Err = NoStreamRule;
+
+    /// A pattern and an age, such as `logs/*=7d`.
+    fn from_str(text: &str) -> Result<StreamRule, NoStreamRule> {
+        let rule = || {
+            let (pattern, age) = text.rsplit_once('=')?;
+            let age = duration(age).ok()?;
+            let age_ms = u64::try_from(age.as_millis()).ok().filter(|ms| *ms > 0)?;
+            (!pattern.is_empty()).then(|| StreamRule { pattern: pattern.to_owned(), age_ms })
+        };
+        rule().ok_or_else(|| NoStreamRule(text.to_owned()))
+    }
 }
 
 /// Someone whose cursor was passed, because a hard limit was reached.

@@ -179,3 +179,12 @@ fn the_first_rule_that_matches_is_a_streams_own() {
     assert_eq!(rules.age_of("logs/x"), Some(1));
     assert_eq!(rules.age_of("doc/1"), None);
 }
+
+#[test]
+fn a_rule_for_streams_is_a_pattern_and_an_age() {
+    let rule = StreamRule { pattern: "logs/*".to_owned(), age_ms: 7 * 24 * 3_600_000 };
+    assert_eq!("logs/*=7d".parse(), Ok(rule));
+    for bad in ["logs/*", "=7d", "logs/*=0d", "logs/*=7", "logs/*=7w"] {
+        assert!(bad.parse::<StreamRule>().is_err(), "{bad}");
+    }
+}

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 
-use super::{ClientFlags, duration};
+use tidewire_options::duration;
+
+use super::ClientFlags;
 
 /// Which group to work for, and what does the work.
 #[derive(Debug, Args)]

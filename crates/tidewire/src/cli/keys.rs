@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::{ClientFlags, duration};
+use tidewire_options::duration;
+
+use super::ClientFlags;
 
 /// What to do with keys.
 #[derive(Debug, Subcommand)]

@@ -19,7 +19,6 @@ mod streams;
 mod tables;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -173,44 +172,11 @@ fn not_port(port: &str) -> Result<String, String> {
     Err(format!("the port is part of the server's address: --url http://127.0.0.1:{port}"))
 }
 
-/// A number and a unit.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let seconds = match &text[digits.len()..] {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        _ => return Err("give a number and s, m, h or d, such as 30d".to_owned()),
-    };
-    let number: u64 = digits.parse().map_err(|_| "give a whole number, such as 30d".to_owned())?;
-    let seconds = number.checked_mul(seconds).ok_or("that is too long")?;
-    Ok(Duration::from_secs(seconds))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("30d"), Ok(Duration::from_secs(30 * 86_400)));
-        for (bad, why) in [
-            ("", "s, m, h or d"),
-            ("30", "s, m, h or d"),
-            ("d", "whole number"),
-            ("30w", "s, m, h or d"),
-            ("-1s", "whole number"),
-            ("1.5h", "whole number"),
-            ("99999999999999999d", "too long"),
-        ] {
-            let refused = duration(bad).expect_err(bad);
-            assert!(refused.contains(why), "{bad}: {refused}");
-        }
-    }
 
     #[test]
     fn the_commands_are_well_formed() {

@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use tidewire_deliver::Network;
+use tidewire_store::StreamRule;
 use toml::Value;
 
 use super::setting::Setting;
-use super::settings::stream_rule;
 
 const MIB: i64 = 1 << 20;
 const HOUR_MS: i64 = 3_600_000;
@@ -206,7 +206,7 @@ fn item_fits(key: &str, item: &Value) -> bool {
     match key {
         "trusted_proxies" => item.as_str().is_some_and(|text| text.parse::<Network>().is_ok()),
         "jwt.audience" => item.as_str().is_some_and(|text| !text.is_empty()),
-        "retention.streams" => item.as_str().is_some_and(|text| stream_rule(text).is_some()),
+        "retention.streams" => item.as_str().is_some_and(|text| text.parse::<StreamRule>().is_ok()),
         _ => is_origin(item),
     }
 }
@@ -253,6 +253,11 @@ fn expected(default: &Setting) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde::de::DeserializeOwned;
+    use tidewire_capture::{Source, Wake};
+    use tidewire_deliver::SameSite;
+    use tidewire_store_postgres::Failover;
+
     use super::*;
     use crate::config::file;
 
@@ -295,6 +300,19 @@ mod tests {
         ] {
             assert_eq!(text_fits(key, text), fits, "{key} = {text}");
         }
+    }
+
+    #[test]
+    fn each_word_that_is_let_through_is_one_of_those_that_are_read() {
+        fn unread<T: DeserializeOwned>(words: &[&'static str]) -> Vec<&'static str> {
+            let is_read = |word: &str| T::deserialize(Value::from(word)).is_ok();
+            words.iter().copied().filter(|word| !is_read(word)).collect()
+        }
+        let none: [&str; 0] = [];
+        assert_eq!(unread::<Source>(&SOURCES), none);
+        assert_eq!(unread::<Wake>(&WAKES), none);
+        assert_eq!(unread::<Failover>(&FAILOVERS), none);
+        assert_eq!(unread::<SameSite>(&SAME_SITE), none);
     }
 
     #[test]

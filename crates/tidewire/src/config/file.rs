@@ -6,11 +6,10 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+pub(crate) use tidewire_options::DEFAULT;
+
 use super::problem::Problem;
 use super::setting::{Origin, Setting};
-
-/// The default configuration, which is also the reference.
-pub(crate) const DEFAULT: &str = include_str!("../default.toml");
 
 /// The settings of the default configuration, in the order in which the file explains them.
 pub(crate) fn defaults() -> Vec<Setting> {

@@ -1,6 +1,6 @@
 //! The configuration: defaults, then a file, then environment variables, then flags.
 //!
-//! - [`file`]: TOML as settings; `default.toml` is embedded, and is the reference
+//! - [`file`]: TOML as settings; `default.toml` (of the crate `options`) is the reference
 //! - [`environment`]: variables as settings
 //! - [`expect`]: what each key expects; [`problem`]: what to say when it got something else
 //! - [`settings`]: the result as typed values, and as the options of the other crates

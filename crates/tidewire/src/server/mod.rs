@@ -247,7 +247,8 @@ async fn say_what_live_queries_need(store: &SharedStore) {
 
 /// Whether nobody comes in but with a key that is in the store.
 fn is_closed(options: &Options) -> bool {
-    matches!(options.access, Access::Guarded { admin_key: None }) && options.auth.jwt.is_none()
+    matches!(options.access, Access::Guarded { admin_key: None })
+        && !options.auth.jwt.takes_tokens()
 }
 
 /// Whether the store would be made, and so has no keys.

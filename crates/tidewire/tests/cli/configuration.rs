@@ -5,7 +5,7 @@ use crate::run::Folder;
 #[test]
 fn the_default_file_is_printed_as_it_is() {
     let printed = Folder::new().run(&["config", "--default"]).printed();
-    assert_eq!(printed, include_str!("../../src/default.toml"));
+    assert_eq!(printed, include_str!("../../../options/src/default.toml"));
 }
 
 #[test]

@@ -8,10 +8,12 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use serde::Deserialize;
 
 /// The server's certificate. The files are looked at while the server runs, and swapped in when they
 /// change.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TlsOptions {
     /// PEM: the server's certificate, and then those of its issuers.
     pub certificate: PathBuf,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidewire_query::{QueryId, Subscriber, Recipients};
+use tidewire_query::{QueryId, Recipients, Subscriber};
 use tidewire_store::Position;
 
 use crate::audience::{Follower, Group};
