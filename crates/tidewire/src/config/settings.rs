@@ -161,10 +161,14 @@ mod tests {
     use super::*;
     use crate::config::file;
 
+    fn parsed(text: &str) -> Settings {
+        toml::from_str(text).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     // A table that no struct reads, a key that no field is, or a field without a key does not parse.
     #[test]
     fn the_default_file_has_every_key_that_is_read_and_no_other() {
-        let settings: Settings = toml::from_str(file::DEFAULT).expect("the file fits the options");
+        let settings = parsed(file::DEFAULT);
         assert!(settings.tables.is_empty(), "rules are everyone's own");
     }
 
@@ -183,7 +187,7 @@ mod tests {
             assert_eq!(text.matches(from).count(), 1, "{from}");
             text = text.replace(from, to);
         }
-        let settings: Settings = toml::from_str(&text).expect("the file fits the options");
+        let settings = parsed(&text);
         let StoreOptions::Postgres(store) = settings.store() else { panic!("a database is set") };
         assert_eq!(store.url, "postgres://h/d");
         assert_eq!(store.query_role, "reader");
