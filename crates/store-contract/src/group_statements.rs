@@ -6,6 +6,8 @@ use super::group_fixture::{GROUP, GroupFixture, LONG_MS, handled, well_done};
 use super::rows::{self, LIMITS, raw, statements};
 use super::test_store::eventually;
 use tidewire_store::groups::{Acked, Batch, Ending, GroupError, LeaseRef};
+use tidewire_store::log::{Found, PageLimit};
+use tidewire_store::offset::Position;
 
 impl GroupFixture<'_> {
     async fn lease_of(&self, batch: &Batch) -> LeaseRef {
@@ -47,6 +49,12 @@ pub async fn what_a_handler_changes_is_in_the_log(data: &dyn Opener) {
         }
     }
     let logged = || async {
+        // Where the rows are captured, the table's stream is there with the first change.
+        let found = fixture
+            .store
+            .find("table/orders", Position::START, PageLimit { events: 0, bytes: 0 })
+            .await;
+        let Found::Stream(_) = found else { return None };
         let changes = rows::changes(&fixture.store, "orders").await;
         (changes.len() >= 2).then_some(changes)
     };

@@ -120,7 +120,7 @@ async fn what_is_reported_as_written_arrives_whatever_is_taken_back() {
         }
         writer.write_all(&line, &mut random).await;
     }
-    assert!(writer.refusals > 100, "the socket took everything");
+    assert!(writer.refusals > 10, "the socket took nearly everything");
     // Not by dropping the line: a full socket has no room for a farewell, and dropping does not wait.
     std::future::poll_fn(|cx| line.poll_shutdown(cx)).await.expect("a farewell");
     let received = client.join().expect("a client");
