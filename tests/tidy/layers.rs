@@ -11,6 +11,7 @@ const HUB: &str = "crates/hub/src/";
 /// The modules of `deliver`: each may import those above it.
 const ROOT: &[&str] = &[
     // What requests are made of, and what several routes share.
+    "bad_request",
     "bearer",
     "query_string",
     "body",

@@ -46,7 +46,7 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// The same, but with the tidewire that does not look ahead, if there is one.
+    /// The same, but with the tidewire that does not prefetch, if there is one.
     pub(crate) fn without_prefetch(&self) -> Option<Installed> {
         let tidewire = Some(self.without_prefetch.clone()?);
         Some(Installed { tidewire, ..self.clone() })

@@ -139,7 +139,7 @@ impl Budget {
             writeln!(body, "{name}_total{{purpose=\"{label}\"}} {refusals}")?;
         }
         let strangers = self.0.strangers.used.load(Ordering::Relaxed) as u64;
-        tidewire_wire::exposition::write_gauges(
+        crate::exposition::write_gauges(
             body,
             &[
                 ("inflight_stranger_bytes", "Of those, of who has shown no credential", strangers),

@@ -7,10 +7,12 @@
 //!   [`start_error`]: why it did not start
 //! - `testing`: access control for tests
 //! - [`budget`], [`memory`]: how much of this machine's memory clients may take
+//! - [`exposition`]: numbers for those who watch them
 
 pub mod access_control;
 pub mod auth;
 pub mod budget;
+pub mod exposition;
 pub mod memory;
 pub mod options;
 pub mod problem;

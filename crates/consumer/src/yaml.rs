@@ -6,11 +6,10 @@ use serde::Deserialize;
 use serde_saphyr::Error;
 use tidewire_store::Offset;
 use tidewire_store::groups::{OnDead, Start};
+use tidewire_suggest::nearest;
 
 use crate::settings::{Settings, SettingsError};
 
-/// A name that is less like an unknown one than this is not meant by it.
-const LIKENESS_MIN: f64 = 0.8;
 /// The only topic: the whole log.
 const WHOLE_LOG: u64 = 1;
 
@@ -102,10 +101,12 @@ fn told(error: &Error) -> SettingsError {
         format!("line {}, column {}: ", location.line(), location.column())
     });
     let text = match plain {
-        Error::SerdeUnknownField { field, expected, .. } => match nearest(field, expected) {
-            Some(meant) => format!("there is no key `{field}`; is `{meant}` meant?"),
-            None => format!("there is no key `{field}`; there are {}", expected.join(", ")),
-        },
+        Error::SerdeUnknownField { field, expected, .. } => {
+            match nearest(field, expected.iter().copied()) {
+                Some(meant) => format!("there is no key `{field}`; is `{meant}` meant?"),
+                None => format!("there is no key `{field}`; there are {}", expected.join(", ")),
+            }
+        }
         Error::DuplicateMappingKey { key: Some(key), .. } => format!("`{key}` is there twice"),
         other => {
             let text = other.to_string();
@@ -114,16 +115,6 @@ fn told(error: &Error) -> SettingsError {
         }
     };
     SettingsError(format!("{place}{text}"))
-}
-
-fn nearest<'a>(field: &str, known: &[&'a str]) -> Option<&'a str> {
-    let field = field.to_lowercase();
-    known
-        .iter()
-        .map(|name| (strsim::jaro_winkler(&field, &name.to_lowercase()), *name))
-        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
-        .max_by(|(one, _), (other, _)| one.total_cmp(other))
-        .map(|(_, name)| name)
 }
 
 /// A problem with a value, and the line where it is: problems open with their key.

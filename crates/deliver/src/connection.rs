@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 
+use crate::bad_request;
 use crate::carrier::{Carrier, Open};
 use crate::node::Node;
 use crate::router;
@@ -98,7 +99,7 @@ pub(crate) async fn serve(
     let limits = &node.options.limits;
     let timeouts = Timeouts { header: limits.header_timeout, idle: limits.idle_timeout };
     let builder = connection_builder(limits, &line);
-    let http = HttpSide(Arc::clone(&line));
+    let http = HttpSide::new(Arc::clone(&line), bad_request::answer());
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(http), service);
     tokio::pin!(connection);
     let result = tokio::select! {

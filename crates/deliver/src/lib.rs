@@ -4,8 +4,9 @@
 //! is and what they may do) and `tidewire-hub` (who follows what, and how it reaches them). What the binary needs of
 //! them comes from here. The modules, in an order in which each imports those before it only (`tests/tidy` sees to it):
 //!
-//! - `bearer`, `query_string`, `body`, `document`: tokens, query strings, bodies and JSON documents of requests; `sql_problem`: what is wrong with
-//!   SQL; `carrier`: what a live connection comes over
+//! - `bearer`, `query_string`, `body`, `document`: tokens, query strings, bodies and JSON documents of requests;
+//!   `bad_request`: the answer to what is none; `sql_problem`: what is wrong with SQL; `carrier`: what a live
+//!   connection comes over
 //! - `readers`: places of those who wait; `pages`: pages of streams that were read lately; `signer`: of webhooks and
 //!   tokens; `metrics`: what is counted; `index_page`: for those who look
 //! - `readiness`: whether the node can serve, as it looked a moment ago; `retention`: what is not kept for ever
@@ -23,6 +24,7 @@
 mod access_matrix;
 mod administration;
 mod authenticate;
+mod bad_request;
 mod bearer;
 mod body;
 mod carrier;

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use tidewire_store::{Lagging, Retained};
 
+use tidewire_access::exposition::{write_counters, write_gauges};
 use tidewire_hub::Hub;
-use tidewire_wire::exposition::{write_counters, write_gauges};
 
 /// The pause between two steps, at least. The steps themselves take at most half of the time, however
 /// much there is to do: this is upkeep, and others use the database.

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use tidewire_store::CaptureStats;
 
 use crate::node::Node;
-use tidewire_wire::exposition::{write_counters, write_gauges};
+use tidewire_access::exposition::{write_counters, write_gauges};
 
 /// The text that a scraper gets.
 pub(crate) fn render(node: &Node) -> String {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::stats::LATENCY_MS;
 use crate::Hub;
-use tidewire_wire::exposition::{write_counters, write_gauges};
+use tidewire_access::exposition::{write_counters, write_gauges};
 
 /// Writes the hub's metrics.
 pub fn write(body: &mut String, hub: &Hub) -> std::fmt::Result {

@@ -307,24 +307,33 @@ fn read_all(stream: &TcpStream, buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
 
 /// The socket as hyper uses it.
 #[derive(Debug)]
-pub struct HttpSide(pub Arc<Line>);
+pub struct HttpSide {
+    pub line: Arc<Line>,
+    /// What is written in the place of hyper's own answer to what it could not read.
+    bad_request: &'static [u8],
+}
 
 impl HttpSide {
+    /// `bad_request` is a whole response.
+    pub fn new(line: Arc<Line>, bad_request: &'static [u8]) -> HttpSide {
+        HttpSide { line, bad_request }
+    }
+
     fn write(
         &self,
         cx: &mut Context<'_>,
         write: impl Fn(&Line) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        let stalled_since_ms = &self.0.stalled_since_ms;
+        let stalled_since_ms = &self.line.stalled_since_ms;
         loop {
-            let Poll::Ready(ready) = self.0.poll_write_ready(cx) else {
+            let Poll::Ready(ready) = self.line.poll_write_ready(cx) else {
                 if stalled_since_ms.load(Ordering::Relaxed) == 0 {
                     stalled_since_ms.store(clock_ms().max(1), Ordering::Relaxed);
                 }
                 return Poll::Pending;
             };
             ready?;
-            match write(&self.0) {
+            match write(&self.line) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => {
                     stalled_since_ms.store(0, Ordering::Relaxed);
@@ -342,10 +351,10 @@ impl AsyncRead for HttpSide {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            ready!(self.0.poll_read_ready(cx))?;
-            match self.0.try_read_buf(buffer) {
+            ready!(self.line.poll_read_ready(cx))?;
+            match self.line.try_read_buf(buffer) {
                 Ok(count) => {
-                    self.0.stirred.store(count > 0, Ordering::Relaxed);
+                    self.line.stirred.store(count > 0, Ordering::Relaxed);
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -361,9 +370,10 @@ impl AsyncWrite for HttpSide {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match bad_request::instead_of(bytes) {
-            Some(answer) => self.write(cx, |line| line.try_write(answer).map(|_| bytes.len())),
-            None => self.write(cx, |line| line.try_write(bytes)),
+        let answer = self.bad_request;
+        match bad_request::is_of_hyper(bytes) {
+            true => self.write(cx, |line| line.try_write(answer).map(|_| bytes.len())),
+            false => self.write(cx, |line| line.try_write(bytes)),
         }
     }
 
@@ -372,12 +382,13 @@ impl AsyncWrite for HttpSide {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match bad_request::instead_of_all(pieces) {
-            Some(answer) => {
+        let answer = self.bad_request;
+        match bad_request::is_all_of_hyper(pieces) {
+            true => {
                 let whole = pieces.iter().map(|piece| piece.len()).sum();
                 self.write(cx, |line| line.try_write(answer).map(|_| whole))
             }
-            None => self.write(cx, |line| line.try_write_vectored(pieces)),
+            false => self.write(cx, |line| line.try_write_vectored(pieces)),
         }
     }
 
@@ -387,18 +398,18 @@ impl AsyncWrite for HttpSide {
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         // What is written to a socket is with the system. Hyper flushes when it has written all.
-        let stage = &self.0.stage;
+        let stage = &self.line.stage;
         let order = Ordering::AcqRel;
         if stage.compare_exchange(LAST_FLUSH, CLEAR, order, Ordering::Acquire).is_ok() {
-            self.0.moved.notify_one();
+            self.line.moved.notify_one();
         }
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.0.stage.load(Ordering::Acquire) == TAKEN {
+        if self.line.stage.load(Ordering::Acquire) == TAKEN {
             return Poll::Ready(Ok(()));
         }
-        self.0.poll_shutdown(cx)
+        self.line.poll_shutdown(cx)
     }
 }

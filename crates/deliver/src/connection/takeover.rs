@@ -139,7 +139,7 @@ async fn takes_over(over: TestTransport, first: &'static str, later: &'static st
     let (writer, body) = oneshot::channel();
     let service = answer(Body::from_stream(TakenOverBody::new(Arc::clone(&line), body)));
     let builder = connection_builder(&Limits::default(), &line);
-    let io = TokioIo::new(HttpSide(Arc::clone(&line)));
+    let io = TokioIo::new(HttpSide::new(Arc::clone(&line), b""));
     let mut connection = Box::pin(builder.serve_connection_with_upgrades(io, service));
 
     client.say(first);
@@ -199,7 +199,7 @@ async fn a_line_of_which_hyper_does_not_ask_for_the_body_is_closed_in_time() {
     });
     let service = answer(Body::from_stream(never));
     let builder = connection_builder(&Limits::default(), &line);
-    let io = TokioIo::new(HttpSide(Arc::clone(&line)));
+    let io = TokioIo::new(HttpSide::new(Arc::clone(&line), b""));
     let mut connection = Box::pin(builder.serve_connection_with_upgrades(io, service));
     client.say(LIVE);
     tokio::select! {

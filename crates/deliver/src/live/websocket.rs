@@ -73,7 +73,7 @@ pub(super) fn upgrade(
                 // Copied, because the little that was read would keep all of hyper's buffer.
                 let first = parts.read_buf.to_vec();
                 drop(parts.read_buf);
-                let HttpSide(line) = parts.io.into_inner();
+                let line = parts.io.into_inner().line;
                 serve(node, line, first, client).await;
             }
             Ok(Err(_)) => tracing::warn!("an upgraded connection has no socket"),

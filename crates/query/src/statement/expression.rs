@@ -8,13 +8,13 @@ use sqlparser::ast::{
 
 use super::from::identifiers;
 use super::functions::{Callable, callable, names, time_argument};
-use super::nearest::nearest;
 use super::scope::Scope;
 use super::select::{Ctes, NameScope};
 use super::walk::{Claim, Walk};
 use super::words;
 use crate::refusal::{NO_FUNCTION, Refusal};
 use crate::table::Dialect;
+use tidewire_suggest::nearest;
 
 /// Whether something is looked for by an operator, or something larger is made.
 fn is_bounded(expr: &Expr) -> bool {

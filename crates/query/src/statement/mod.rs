@@ -14,7 +14,6 @@
 //! - `guard`: which rows of a table its caller may see
 //! - `identities`: who asks, as the literals that it becomes
 //! - `names`: a table's name that stands alone, outside of any statement
-//! - `nearest`: the name that was meant
 //! - `parameters`: parameters as the literals that they become
 //! - `path`: JSON paths, which may search by regular expressions
 //! - `rule`: row rules that only the database can tell
@@ -41,7 +40,6 @@ mod growth;
 mod guard;
 mod identities;
 mod names;
-mod nearest;
 mod parameters;
 mod path;
 mod rule;
@@ -69,7 +67,6 @@ use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Word};
 
 pub(crate) use self::bind::Bound;
 use self::growth::SPARED_MAX;
-pub use self::nearest::nearest;
 pub use self::rule::{RuleUse, check_rule, read_as_condition, rule_tables};
 pub(crate) use self::scope::Output;
 use self::select::{Ctes, NameScope};
@@ -82,6 +79,7 @@ use crate::plan::{self, PlanName, Query};
 use crate::refusal::{QUERY_SYNTAX, Refusal};
 use crate::shape::{Access, QueryLimits, TableName, TableShape};
 use crate::table::Dialect;
+pub use tidewire_suggest::nearest;
 
 /// Calls of the parser within each other, at most.
 pub(crate) const CALLS_MAX: usize = 50;

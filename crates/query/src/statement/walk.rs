@@ -9,7 +9,6 @@ use sqlparser::tokenizer::{Span, Token, Word};
 
 use super::begins::Begins;
 use super::growth::CollectingAggregate;
-use super::nearest::nearest;
 use super::scope::{Found, Scope, folded};
 use super::tokens::Piece;
 use super::words;
@@ -18,6 +17,7 @@ use crate::bind::VALUE_WORDS;
 use crate::refusal::{NO_COLUMN, NO_TABLE, QUERY_NOT_SUPPORTED, Refusal};
 use crate::shape::{Access, TableName, TableShape};
 use crate::table::Dialect;
+use tidewire_suggest::nearest;
 
 /// What a word was found to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

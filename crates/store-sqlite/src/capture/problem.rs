@@ -5,6 +5,7 @@ use rusqlite::{Connection, Error, ErrorCode};
 use super::guard::{Denial, Guard, Stopped};
 use super::table;
 use tidewire_store::sql::{SqlError, SqlLimits, SqlProblem};
+use tidewire_suggest::nearest;
 
 /// Something wrong, as clients are told.
 pub(crate) fn wrong(
@@ -114,7 +115,7 @@ impl Failed<'_> {
         if let Some(name) = message.strip_prefix("no such table: ") {
             let names = table::names(self.connection).unwrap_or_default();
             let name = name.trim_start_matches("main.");
-            return Some(match closest(name, names.iter().map(String::as_str)) {
+            return Some(match nearest(name, names.iter().map(String::as_str)) {
                 Some(close) => format!("did you mean {close}?"),
                 None => "SELECT name FROM sqlite_schema lists the tables".to_owned(),
             });
@@ -145,15 +146,4 @@ impl Failed<'_> {
         }
         None
     }
-}
-
-/// The name that is most like another, if it is enough like it to be meant.
-pub(crate) fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    const LIKENESS_MIN: f64 = 0.7;
-    let name = name.to_lowercase();
-    names
-        .map(|known| (strsim::jaro_winkler(&name, &known.to_lowercase()), known))
-        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, known)| known)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rusqlite::{Connection, Row, Transaction, params};
 
-use super::problem::{closest, wrong};
+use super::problem::wrong;
 use super::table::{self, Column, Named, Table, Watched};
 use super::{allowed, foreign, known, transaction};
 use crate::error::broken;
@@ -19,6 +19,7 @@ use tidewire_store::offset::Position;
 use tidewire_store::row::TABLE_PREFIX;
 use tidewire_store::sql::SqlError;
 use tidewire_store::watch::{ColumnView, NewWatch, TableView, WatchView, WatchedName};
+use tidewire_suggest::nearest;
 
 /// The watched tables with their columns as they are.
 pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Vec<Arc<Watched>>> {
@@ -275,7 +276,7 @@ fn find(connection: &Connection, text: &str) -> Result<Table, SqlError> {
         ),
         None => {
             let names = table::names(connection).map_err(broken("list tables"))?;
-            let close = closest(&name, names.iter().map(String::as_str));
+            let close = nearest(&name, names.iter().map(String::as_str));
             let hint = close.map_or_else(
                 || "make it first, by POST /v1/sql or `tidewire sql`".to_owned(),
                 |close| format!("did you mean {close}?"),
@@ -290,7 +291,7 @@ fn resolve(table: Table, wanted: &NewWatch, name: Option<&str>) -> Result<Watche
     let column = |name: &String| match table.column(name) {
         Some(column) => Ok(column.name.clone()),
         None => {
-            let close = closest(name, table.columns.iter().map(|column| column.name.as_str()));
+            let close = nearest(name, table.columns.iter().map(|column| column.name.as_str()));
             let hint = close.map_or_else(
                 || {
                     let all: Vec<&str> = table.columns.iter().map(|c| c.name.as_str()).collect();

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use tidewire_suggest::nearest;
+
 use super::setting::Origin;
 
 /// One thing that is wrong.
@@ -53,27 +55,18 @@ impl From<Problem> for Problems {
     }
 }
 
-/// Below this likeness a suggestion would only confuse.
-const LIKENESS_MIN: f64 = 0.85;
-
-/// The candidate that `given` most likely stands for. A key whose table was forgotten or mistaken
-/// is recognised by its last part.
+/// The candidate that `given` most likely stands for. A key whose table was forgotten or mistaken is recognised by
+/// its last part.
 pub(crate) fn closest<'a>(
     given: &str,
-    candidates: impl Iterator<Item = &'a str>,
+    candidates: impl Iterator<Item = &'a str> + Clone,
 ) -> Option<&'a str> {
-    let last_part = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-    let likeness = |candidate: &str| {
-        let whole = strsim::jaro_winkler(given, candidate);
-        let part = strsim::jaro_winkler(&last_part(given), &last_part(candidate));
-        // Among keys with like last parts (`read_connections`), the likest table wins.
-        whole.max(part * 0.95 + whole * 0.05)
-    };
-    candidates
-        .map(|candidate| (likeness(candidate), candidate))
-        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
-        .max_by(|(one, _), (other, _)| one.total_cmp(other))
-        .map(|(_, candidate)| candidate)
+    let last_part = |key: &'a str| key.rsplit('.').next().unwrap_or_default();
+    nearest(given, candidates.clone()).or_else(|| {
+        let given = given.rsplit('.').next().unwrap_or_default();
+        let part = nearest(given, candidates.clone().map(last_part))?;
+        candidates.clone().find(|candidate| last_part(candidate) == part)
+    })
 }
 
 #[cfg(test)]

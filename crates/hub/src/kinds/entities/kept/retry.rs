@@ -15,7 +15,7 @@ use super::work::Work;
 /// waits as long.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(8);
-/// How often something is tried that the store will not have, whatever the weather.
+/// How often something is tried that the store refuses each time.
 const REFUSED_TRIES_MAX: u32 = 20;
 
 /// When one is tried: those that somebody waits for before others, and then as they came.

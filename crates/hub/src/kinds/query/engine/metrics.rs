@@ -8,7 +8,7 @@ use tidewire_query::{AskKind, Engine, PlanName};
 
 use super::task::EngineQuery;
 use crate::Hub;
-use tidewire_wire::exposition::{write_counters, write_gauges};
+use tidewire_access::exposition::{write_counters, write_gauges};
 
 const PLANS: [PlanName; 4] =
     [PlanName::Filter, PlanName::Window, PlanName::Aggregate, PlanName::Requery];

@@ -1,4 +1,6 @@
-//! The name that was meant: `totl` is near `total`.
+//! "Did you mean": the name that someone meant who wrote another. `totl` is near `total`.
+//!
+//! Every crate asks here, so that all suggest alike.
 
 /// Bytes of a name that is looked for, at most. Comparing two names takes as long as the product of their
 /// lengths, and the client writes both.
@@ -7,6 +9,7 @@ const NAME_BYTES_MAX: usize = 64;
 const NAMES_MAX: usize = 4_000;
 
 /// The nearest of some names, if one is near enough to have been meant.
+#[must_use]
 pub fn nearest<'a>(name: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > NAME_BYTES_MAX {
         return None;
@@ -17,31 +20,11 @@ pub fn nearest<'a>(name: &str, among: impl Iterator<Item = &'a str>) -> Option<&
     // No more letters are counted than it takes to know that there are too many.
     let letters = |known: &str| known.chars().take(length + far + 1).count();
     let alike = among.take(NAMES_MAX).filter(|known| letters(known).abs_diff(length) <= far);
-    let distances = alike.map(|known| (distance(&name, &known.to_lowercase()), known));
+    // Letters that are put, taken, changed, or swapped with the next.
+    let distance = |known: &str| strsim::osa_distance(&name, &known.to_lowercase());
+    let distances = alike.map(|known| (distance(known), known));
     let near = distances.filter(|(distance, _)| *distance <= far);
     near.min().map(|(_, known)| known)
-}
-
-/// How many letters must be put, taken, changed or swapped with the next.
-fn distance(left: &str, right: &str) -> usize {
-    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=right.len()).collect();
-    for (row, letter) in left.iter().enumerate() {
-        let mut line = vec![row + 1];
-        for (at, other) in right.iter().enumerate() {
-            let changed = last[at] + usize::from(letter != other);
-            let mut least = changed.min(last[at + 1] + 1).min(line[at] + 1);
-            let is_swap = row > 0 && at > 0 && left[row - 1] == *other && right[at - 1] == *letter;
-            if is_swap {
-                least = least.min(before[at - 1] + 1);
-            }
-            line.push(least);
-        }
-        before = last;
-        last = line;
-    }
-    last[right.len()]
 }
 
 #[cfg(test)]
