@@ -111,7 +111,7 @@ async fn a_failed_statement_that_the_handler_hides_ends_the_batch() {
     let claim = subject.claim().await;
     let mut work = subject.begin(&claim).await;
     insert(&mut *work, "one").await.expect("inserted");
-    assert_code(work.sql("INSERT INTO nowhere VALUES (1)", &[], LIMITS).await, "sql_syntax");
+    assert_code(work.sql("INSERT INTO nowhere VALUES (1)", &[], LIMITS).await, "sql_failed");
     let error = work.finish(&ending(claim.next.next())).await.expect_err("not finished");
     assert!(matches!(error, GroupError::Sql(_)), "{error:?}");
     assert_eq!(subject.logged().await, [""; 0]);
@@ -209,7 +209,7 @@ async fn a_hidden_error_never_takes_back_the_key_before() {
     assert_code(twice, "sql_constraint");
     // Its handler says that all is well, and it is the next key's turn.
     work.enter(true);
-    assert_code(insert(&mut *work, "two").await, "sql_constraint");
+    assert_code(insert(&mut *work, "two").await, "sql_failed");
     let undone = work.undo().await;
     assert!(matches!(undone, Err(GroupError::Sql(_))), "{undone:?}");
     let ended = work.finish(&ending(claim.next.next())).await.expect_err("not finished");
