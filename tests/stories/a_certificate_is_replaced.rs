@@ -75,7 +75,7 @@ async fn a_broken_replacement_changes_nothing_and_is_reported() {
         assert_eq!(shown(&http).await, first.der, "the one that was in force");
     }
     let said = server.process().said();
-    let warnings = said.lines().filter(|line| line.contains("stays in force"));
+    let warnings = said.lines().filter(|line| line.contains("the old one stays in use"));
     let warnings: Vec<&str> = warnings.collect();
     assert_eq!(warnings.len(), 3, "{said}");
     let named = files.certificate().to_string_lossy().into_owned();

@@ -178,7 +178,7 @@ async fn the_batch_in_hand_is_finished_when_it_is_told_to_stop(store: Store) {
     process.signal("TERM");
     shop.jobs.add(&[(2, "acme", "ann")]).await;
     eventually("it says that it goes on for now", async || {
-        process.said().contains("finishing the batch in hand").then_some(())
+        process.said().contains("finishing the current batch").then_some(())
     })
     .await;
     std::fs::write(shop.file("go"), "").expect("a file");
@@ -261,7 +261,7 @@ async fn a_file_says_how_to_work(store: Store) {
     };
     let change = "tidewire groups change mail --partitions 8";
     refused("groupId: mail\ntotalPartitions: 8\n", &["has 1 partitions", change]).await;
-    let reads = "the group mail reads tables jobs, and the file says otherwise";
+    let reads = "the group mail reads tables jobs, but the file names other tables or streams";
     refused("groupId: mail\ntables: [jobs, others]\n", &[reads, "--tables"]).await;
     refused("groupId: mail\nstreams: [jobs]\n", &[reads]).await;
     refused("groupId: mail\nbatchsize: 8\n", &["batchSize"]).await;

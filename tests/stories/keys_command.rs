@@ -160,8 +160,8 @@ async fn errors_are_readable() {
     fails(http, KEY, &with(&["--scopes", r#"{"tables": [], "stream": []}"#]), &["stream"]).await;
     fails(http, KEY, &with(&["--streams", ""]), &["pattern"]).await;
     fails(http, KEY, &["keys", "create", "--name", ""], &["name"]).await;
-    fails(http, KEY, &["keys", "revoke", "999"], &["999", "no such key"]).await;
-    fails(http, KEY, &["keys", "rotate", "999"], &["999", "no such key"]).await;
+    fails(http, KEY, &["keys", "revoke", "999"], &["999", "does not exist"]).await;
+    fails(http, KEY, &["keys", "rotate", "999"], &["999", "does not exist"]).await;
     assert_eq!(listed(http, true).await, [Value::Null; 0], "none was made");
 
     let reader = http.make_key(&json!({ "tables": [], "streams": ["**"] })).await;
